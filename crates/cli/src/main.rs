@@ -1,0 +1,2 @@
+//! The mycroft command.
+fn main(){}

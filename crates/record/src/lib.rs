@@ -1,0 +1,22 @@
+//! The vocabulary of Mycroft: what every other room speaks.
+//!
+//! Ids, clock-tagged time, the record kinds that flow along the line (probe -> ring -> agent -> store -> diagnose),
+//! batches, gaps and findings. No dependencies, no IO, no clock. `docs/formats/record.md` is the catalogue in prose.
+#![forbid(unsafe_code)]
+
+pub mod batch;
+pub mod finding;
+pub mod ids;
+pub mod kind;
+pub mod record;
+pub mod time;
+
+pub use batch::{Batch, ProcessKey, Source};
+pub use finding::{Category, Finding, Place, Suspect, What};
+pub use ids::{ChannelId, CommId, CommRank, HostName, JobName, OpId, OpSeq, Rank};
+pub use kind::{Algorithm, Datatype, Direction, OpClass, OpKind, Protocol};
+pub use record::{
+    CommEnd, CommInit, FlowCounters, FlowDone, FlowKey, FlowState, FlowTimes, Gap, GapCause, HostVitals, NicState, OpDone,
+    OpMeta, OpState, ProcessExit, ProcessInfo, Record, Sampled, StepMark,
+};
+pub use time::{HostTime, NANOS_PER_MS, NANOS_PER_SEC};

@@ -1,0 +1,1 @@
+//! libnccl.so.2 stand-in.
