@@ -198,6 +198,9 @@ pub struct FlowCounters {
 ///
 /// Stages of a send: 0 GPU (posted -> ready), 1 peer (ready -> transmitted), 2 wire (transmitted -> done).
 /// Stages of a receive: 0 wire (posted -> delivered), 1 flush (delivered -> published), 2 GPU (published -> consumed).
+///
+/// A stage counts from the later of its begin and the operation's own kernel start on this rank (when kernel events are
+/// on and the kernel has started): it is the time the step cost the running operation, not time spent enqueued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FlowTimes {
     /// Proxy operation appended.
