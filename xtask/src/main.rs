@@ -1,2 +1,54 @@
-//! xtask.
-fn main(){}
+//! House tools: `cargo xtask test` (everything a change must pass), `demo`, `tidy` (edges and house rules), `bench`.
+#![forbid(unsafe_code)]
+
+mod bench;
+mod run;
+mod testing;
+mod tidy;
+
+use clap::{Parser, Subcommand};
+use std::path::PathBuf;
+
+/// House tools of Mycroft.
+#[derive(Parser)]
+#[command(name = "cargo xtask", max_term_width = 110)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Build everything, then run format, house rules, lints and all tests. Installs what is missing.
+    Test(testing::TestArgs),
+    /// Build everything and run `mycroft demo`; what follows is passed on (try `-- --fault gpu-power`).
+    Demo {
+        /// Arguments for `mycroft demo`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<String>,
+    },
+    /// Check crate edges and house rules.
+    Tidy,
+    /// Measure: prints ratios side by side and writes docs/results.
+    Bench(bench::BenchArgs),
+    /// Build release binaries and libraries into target/dist.
+    Dist,
+}
+
+fn main() -> anyhow::Result<()> {
+    let root = repo_root();
+    match Args::parse().command {
+        Command::Test(args) => testing::test(&root, &args),
+        Command::Demo { args } => testing::demo(&root, &args),
+        Command::Tidy => tidy::tidy(&root),
+        Command::Bench(args) => bench::bench(&root, &args),
+        Command::Dist => testing::dist(&root),
+    }
+}
+
+/// The checkout's root: the parent of this crate.
+fn repo_root() -> PathBuf {
+    let mut path = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    path.pop();
+    path
+}

@@ -1,0 +1,39 @@
+//! Running commands with their line printed, so that a failure can be repeated by hand.
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+/// Runs a command in `root`, inheriting output; an error names the command and how it ended.
+pub(crate) fn run(root: &Path, program: &str, args: &[&str]) -> Result<()> {
+    eprintln!("$ {program} {}", args.join(" "));
+    let started = Instant::now();
+    let status = Command::new(program)
+        .args(args)
+        .current_dir(root)
+        .status()
+        .with_context(|| format!("cannot start `{program}`: is it installed and on the PATH?"))?;
+    eprintln!("  ({:.1} s)", started.elapsed().as_secs_f64());
+    if !status.success() {
+        bail!("`{program} {}` ended with {status}", args.join(" "));
+    }
+    Ok(())
+}
+
+/// Standard output of a command that must succeed.
+pub(crate) fn output(root: &Path, program: &str, args: &[&str]) -> Result<String> {
+    let out = Command::new(program)
+        .args(args)
+        .current_dir(root)
+        .output()
+        .with_context(|| format!("cannot start `{program}`: is it installed and on the PATH?"))?;
+    if !out.status.success() {
+        bail!("`{program} {}` ended with {}: {}", args.join(" "), out.status, String::from_utf8_lossy(&out.stderr));
+    }
+    Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+/// Whether a program answers to `--version` (or any given argument).
+pub(crate) fn answers(program: &str, args: &[&str]) -> bool {
+    Command::new(program).args(args).output().is_ok_and(|out| out.status.success())
+}

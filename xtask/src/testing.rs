@@ -1,0 +1,100 @@
+//! `cargo xtask test`, `demo` and `dist`.
+use crate::run::{answers, run};
+use crate::tidy;
+use anyhow::Result;
+use std::path::Path;
+
+/// What to leave out of a test run.
+#[derive(clap::Args)]
+pub(crate) struct TestArgs {
+    /// Only tests whose name contains this text (skips format, rules and lints).
+    filter: Option<String>,
+    /// Skip the tests that run a whole testbed (real processes, about ten minutes on two cores).
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Debian packages the tests use: network namespaces and traffic control, and a C compiler for bundled SQLite and zstd.
+const APT_PACKAGES: &[(&str, &str)] = &[("ip", "iproute2"), ("tc", "iproute2"), ("cc", "gcc"), ("nm", "binutils")];
+
+/// Every check a change must pass, cheapest first.
+pub(crate) fn test(root: &Path, args: &TestArgs) -> Result<()> {
+    install(root)?;
+    if args.filter.is_none() {
+        run(root, "cargo", &["fmt", "--all", "--check"])?;
+        tidy::tidy(root)?;
+        run(root, "cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    }
+    run(root, "cargo", &["build", "--workspace"])?;
+    let mut nextest = vec!["nextest", "run", "--workspace", "--no-fail-fast"];
+    if args.quick {
+        nextest.extend(["-E", "not binary(/^testbed_/)"]);
+    }
+    if let Some(filter) = &args.filter {
+        nextest.push(filter);
+    }
+    run(root, "cargo", &nextest)?;
+    if args.filter.is_none() {
+        loom(root)?;
+    }
+    Ok(())
+}
+
+/// The ring under loom: another build of one small crate, in a target folder of its own.
+fn loom(root: &Path) -> Result<()> {
+    run(
+        root,
+        "env",
+        &[
+            "RUSTFLAGS=--cfg loom",
+            "CARGO_TARGET_DIR=target/loom",
+            "cargo",
+            "test",
+            "--quiet",
+            "--package",
+            "mycroft-ring",
+            "--test",
+            "loom",
+        ],
+    )
+}
+
+/// Installs missing tools: Debian packages where apt-get is there and allowed, cargo-nextest and components by name.
+fn install(root: &Path) -> Result<()> {
+    let mut missing: Vec<&str> = APT_PACKAGES
+        .iter()
+        .filter(|(program, _)| !answers("sh", &["-c", &format!("command -v {program}")]))
+        .map(|&(_, package)| package)
+        .collect();
+    missing.dedup();
+    if !missing.is_empty() {
+        run(root, "apt-get", &["update", "-qq"])?;
+        let mut args = vec!["install", "-y", "-qq", "--no-install-recommends"];
+        args.extend(missing);
+        run(root, "apt-get", &args)?;
+    }
+    if !answers("cargo", &["nextest", "--version"]) {
+        run(root, "cargo", &["install", "--locked", "cargo-nextest"])?;
+    }
+    Ok(())
+}
+
+/// Builds everything and runs the demo.
+pub(crate) fn demo(root: &Path, args: &[String]) -> Result<()> {
+    run(root, "cargo", &["build", "--workspace", "--exclude", "xtask"])?;
+    let mut argv = vec!["demo"];
+    argv.extend(args.iter().map(String::as_str));
+    run(root, "target/debug/mycroft", &argv)
+}
+
+/// Release binary and libraries side by side in target/dist.
+pub(crate) fn dist(root: &Path) -> Result<()> {
+    run(root, "cargo", &["build", "--release", "--workspace", "--exclude", "xtask"])?;
+    let dist = root.join("target/dist");
+    std::fs::create_dir_all(&dist)?;
+    for file in ["mycroft", "libmycroft_nccl.so", "libmycroft_testbed_nccl.so"] {
+        std::fs::copy(root.join("target/release").join(file), dist.join(file))?;
+        eprintln!("{}", dist.join(file).display());
+    }
+    Ok(())
+}

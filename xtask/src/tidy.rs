@@ -1,0 +1,173 @@
+//! `cargo xtask tidy`: the edges between rooms and the house rules that a machine can check.
+use crate::run::output;
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Who may use whom inside the workspace (ARCHITECTURE.md, code map). A new edge is a page in docs/decisions.
+const EDGES: &[(&str, &[&str])] = &[
+    ("mycroft-record", &[]),
+    ("mycroft-ring", &["mycroft-record"]),
+    ("mycroft-probe-core", &["mycroft-record", "mycroft-ring"]),
+    ("mycroft-nccl", &["mycroft-probe-core", "mycroft-record"]),
+    ("mycroft-store", &["mycroft-record"]),
+    ("mycroft-agent", &["mycroft-record", "mycroft-ring", "mycroft-store"]),
+    ("mycroft-diagnose", &["mycroft-record"]),
+    ("mycroft-serve", &["mycroft-record", "mycroft-store", "mycroft-diagnose"]),
+    ("mycroft-sim", &["mycroft-record"]),
+    ("mycroft-testbed-nccl", &[]),
+    (
+        "mycroft-testbed",
+        &["mycroft-record", "mycroft-probe-core", "mycroft-agent", "mycroft-sim", "mycroft-testbed-nccl"],
+    ),
+    (
+        "mycroft-cli",
+        &[
+            "mycroft-record",
+            "mycroft-ring",
+            "mycroft-agent",
+            "mycroft-store",
+            "mycroft-diagnose",
+            "mycroft-serve",
+            "mycroft-sim",
+            "mycroft-testbed",
+        ],
+    ),
+    ("xtask", &[]),
+];
+
+/// Rooms that may contain `unsafe` (invariant 9).
+const UNSAFE_ROOMS: &[&str] = &["crates/ring/", "crates/probe/", "crates/testbed/", "crates/agent/src/process.rs"];
+
+/// Longest source file, in lines: split by responsibility before it grows past this.
+const FILE_LINES_MAX: usize = 800;
+
+/// Words banned in a room, and what to do instead.
+const BANNED: &[(&str, &str, &str)] = &[
+    ("crates/diagnose/src/", "Instant::now", "time is an argument (invariant 1)"),
+    ("crates/diagnose/src/", "SystemTime", "time is an argument (invariant 1)"),
+    ("crates/diagnose/src/", "HashMap", "iteration order must not show: BTreeMap (invariant 1)"),
+    ("crates/diagnose/src/", "HashSet", "iteration order must not show: BTreeSet (invariant 1)"),
+    ("crates/diagnose/src/", "std::fs", "the brain does no IO (invariant 1)"),
+    ("crates/diagnose/src/", "std::net", "the brain does no IO (invariant 1)"),
+    ("crates/diagnose/src/", "std::env", "configuration is an argument (invariant 1)"),
+    ("crates/diagnose/src/", "async fn", "no async in the brain (invariant 1)"),
+    ("crates/sim/src/", "Instant::now", "simulated time only"),
+    ("crates/sim/src/", "SystemTime", "simulated time only"),
+    ("crates/probe/", "println!", "nothing in the probe prints (invariant 3)"),
+    ("crates/probe/", "process::exit", "nothing in the probe ends the job (invariant 3)"),
+    ("", "todo!(", "finish it"),
+    ("", "unimplemented!(", "finish it"),
+    ("", "dbg!(", "remove it"),
+    ("", "#[ignore", "a test runs or does not exist"),
+];
+
+/// Runs every rule; the error lists all violations.
+pub(crate) fn tidy(root: &Path) -> Result<()> {
+    let mut violations = Vec::new();
+    edges(root, &mut violations)?;
+    let files = sources(root)?;
+    for (path, text) in &files {
+        rules_of_file(path, text, &mut violations);
+    }
+    citations(root, &files, &mut violations)?;
+    if violations.is_empty() {
+        eprintln!("tidy: {} files and {} crates in order", files.len(), EDGES.len());
+        return Ok(());
+    }
+    bail!("tidy: {} violations\n{}", violations.len(), violations.join("\n"));
+}
+
+/// Compares the dependencies in every manifest (not the dev-dependencies) with `EDGES`.
+fn edges(root: &Path, violations: &mut Vec<String>) -> Result<()> {
+    let text = output(root, "cargo", &["metadata", "--format-version", "1", "--no-deps"])?;
+    let metadata: serde_json::Value = serde_json::from_str(&text).context("cargo metadata printed no JSON")?;
+    let allowed: BTreeMap<&str, &[&str]> = EDGES.iter().copied().collect();
+    for package in metadata["packages"].as_array().into_iter().flatten() {
+        let name = package["name"].as_str().unwrap_or_default();
+        let Some(may_use) = allowed.get(name) else {
+            violations.push(format!("{name}: a new room; give it its edges in xtask/src/tidy.rs and a decision page"));
+            continue;
+        };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            let target = dependency["name"].as_str().unwrap_or_default();
+            let is_normal = dependency["kind"].is_null();
+            if is_normal && target.starts_with("mycroft-") && !may_use.contains(&target) {
+                violations.push(format!(
+                    "{name} -> {target}: not an edge of ARCHITECTURE.md; needs a page in docs/decisions"
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// All Rust sources that git knows or would add, with their text.
+fn sources(root: &Path) -> Result<Vec<(String, String)>> {
+    let listed = output(root, "git", &["ls-files", "--cached", "--others", "--exclude-standard", "*.rs"])?;
+    let mut files = Vec::new();
+    for path in listed.lines() {
+        let full: PathBuf = root.join(path);
+        if full.is_file() {
+            let text = std::fs::read_to_string(&full).with_context(|| format!("{path}: not readable as UTF-8"))?;
+            files.push((path.to_owned(), text));
+        }
+    }
+    Ok(files)
+}
+
+fn rules_of_file(path: &str, text: &str, violations: &mut Vec<String>) {
+    let in_tests = path.contains("/tests/");
+    if !text.trim_start().starts_with("//!") {
+        violations.push(format!("{path}:1: no `//!` that says what the file is for"));
+    }
+    if let Some(line) = text.lines().position(|line| !line.is_ascii()) {
+        violations.push(format!("{path}:{}: not ASCII", line + 1));
+    }
+    let lines = text.lines().count();
+    if lines > FILE_LINES_MAX {
+        violations.push(format!("{path}: {lines} lines, at most {FILE_LINES_MAX}: split by responsibility"));
+    }
+    if path == "xtask/src/tidy.rs" {
+        return;
+    }
+    for (room, word, instead) in BANNED {
+        if !path.starts_with(room) {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            if line.contains(word) && !line.trim_start().starts_with("//") {
+                violations.push(format!("{path}:{}: `{word}`: {instead}", number + 1));
+            }
+        }
+    }
+    let may_be_unsafe = in_tests || UNSAFE_ROOMS.iter().any(|room| path.starts_with(room));
+    if !may_be_unsafe && text.lines().any(|line| line.contains("unsafe {") || line.contains("unsafe fn")) {
+        violations.push(format!("{path}: `unsafe` outside the rooms that may have it (invariant 9)"));
+    }
+    let is_library_root = path.starts_with("crates/") && path.ends_with("/src/lib.rs");
+    let room_has_unsafe =
+        UNSAFE_ROOMS.iter().any(|room| room.starts_with(path.trim_end_matches("lib.rs")) || path.starts_with(room));
+    if is_library_root && !room_has_unsafe && !text.contains("#![forbid(unsafe_code)]") {
+        violations.push(format!("{path}: a room without unsafe says #![forbid(unsafe_code)]"));
+    }
+}
+
+/// Every `//= mycroft X` must cite a section that docs/papers/mycroft.md treats.
+fn citations(root: &Path, files: &[(String, String)], violations: &mut Vec<String>) -> Result<()> {
+    let page = root.join("docs/papers/mycroft.md");
+    let notes = std::fs::read_to_string(&page).with_context(|| format!("{}: not readable", page.display()))?;
+    for (path, text) in files {
+        for (number, line) in text.lines().enumerate() {
+            let Some(citation) = line.trim_start().strip_prefix("//= mycroft ") else { continue };
+            if !notes.contains(citation.trim()) {
+                violations.push(format!(
+                    "{path}:{}: cites `{}`, which docs/papers/mycroft.md does not treat",
+                    number + 1,
+                    citation.trim()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
