@@ -1,0 +1,111 @@
+//! Cases: the only place where facts of several rooms are weighed into one verdict (design invariant 6).
+use mycroft_record::{ChannelId, CommId, CommRank, Direction, Finding, HostTime, OpId, Rank};
+use std::fmt;
+
+/// Number of a case; unique within a job.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct CaseId(pub u64);
+
+impl fmt::Display for CaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Whether a case still holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum CaseState {
+    /// The fault is still there.
+    Open,
+    /// The job recovered, or ended.
+    Closed,
+}
+
+impl CaseState {
+    /// The stable word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CaseState::Open => "open",
+            CaseState::Closed => "closed",
+        }
+    }
+}
+
+/// The record that shows what a reason says.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Evidence {
+    /// Whose record.
+    pub rank: Option<Rank>,
+    /// The operation it is about.
+    pub op: Option<OpId>,
+    /// The flow it is about: channel, peer, direction.
+    pub flow: Option<(ChannelId, CommRank, Direction)>,
+    /// The time in the record, host clock of that rank.
+    pub at: HostTime,
+}
+
+/// A rule that fired, with the numbers it saw.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Reason {
+    /// Stable name of the rule, e.g. `hang.not-entered`.
+    pub rule: &'static str,
+    /// One sentence with the numbers.
+    pub text: String,
+    /// The records that show it.
+    pub evidence: Vec<Evidence>,
+}
+
+/// One arrow of the blast radius: who waits for whom.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct BlastEntry {
+    /// The ranks that wait.
+    pub waiting: Vec<Rank>,
+    /// The ranks they wait for.
+    pub waits_for: Vec<Rank>,
+    /// The operation they wait in.
+    pub op: Option<OpId>,
+    /// One phrase for people, e.g. `AllReduce DP_0 #17`.
+    pub text: String,
+}
+
+/// One fault, from its first sign to its end.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Case {
+    /// Its number.
+    pub id: CaseId,
+    /// Whether it still holds.
+    pub state: CaseState,
+    /// The verdict in one line.
+    pub finding: Finding,
+    /// The communicator in which the fault shows, if it shows in one.
+    pub group: Option<CommId>,
+    /// The operation in which it shows.
+    pub op: Option<OpId>,
+    /// The rules that fired.
+    pub because: Vec<Reason>,
+    /// Who waits for whom.
+    pub blast_radius: Vec<BlastEntry>,
+    /// Concrete next steps.
+    pub do_next: Vec<String>,
+    /// When it was opened (server's clock).
+    pub opened_at: HostTime,
+    /// When anything of it changed last.
+    pub updated_at: HostTime,
+    /// When it was closed; `NONE` while open.
+    pub closed_at: HostTime,
+    /// Why it was closed, empty while open.
+    pub closed_because: String,
+}
+
+/// What a tick changed.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum CaseEvent {
+    /// A case was opened.
+    Opened(CaseId),
+    /// Its suspect, category, confidence or reasons changed.
+    Strengthened(CaseId),
+    /// The job recovered or ended.
+    Closed(CaseId),
+    /// It was a single pause that went away by itself: no longer in `cases()`, kept in `Report::transients`.
+    Withdrawn(CaseId),
+}
