@@ -1,1 +1,14 @@
-//! store (skeleton)
+//! The store: how batches are serialized, shipped, kept and found again.
+//!
+//! `codec` turns batches into bytes, `wire` carries them from agents to a server, `spool` holds them while the server
+//! is away, and [`Store`] keeps them: a hot window in memory, a write-ahead log and Parquet segments on disk, cases in
+//! SQLite. Formats: `docs/formats/wire.md`, `docs/formats/store.md`, `docs/formats/record.md`.
+#![forbid(unsafe_code)]
+
+pub mod codec;
+pub mod facade;
+pub mod meta;
+pub mod spool;
+pub mod wire;
+
+pub use facade::{Store, StoreConfig, StoreError};
