@@ -5,6 +5,8 @@
 //! SQLite. Formats: `docs/formats/wire.md`, `docs/formats/store.md`, `docs/formats/record.md`.
 #![forbid(unsafe_code)]
 
+mod bytes;
+pub mod cells;
 pub mod codec;
 pub mod facade;
 pub mod meta;

@@ -1,0 +1,156 @@
+//! Little-endian numbers, varints and a bounded reader over bytes that nobody vouches for.
+
+/// Appends an LEB128 varint: seven bits a byte, low first, the high bit says that more follow.
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Small magnitudes of both signs to small numbers.
+pub(crate) fn zigzag(difference: u64) -> u64 {
+    let signed = difference.cast_signed();
+    ((signed << 1) ^ (signed >> 63)).cast_unsigned()
+}
+
+/// The inverse of `zigzag`.
+pub(crate) fn unzigzag(code: u64) -> u64 {
+    (code >> 1) ^ (code & 1).wrapping_neg()
+}
+
+/// Reads from the front of bytes; every method gives `None` when they do not suffice.
+#[derive(Debug)]
+pub(crate) struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    pub(crate) fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (front, rest) = self.bytes.split_at_checked(count)?;
+        self.bytes = rest;
+        Some(front)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (front, rest) = self.bytes.split_first_chunk::<N>()?;
+        self.bytes = rest;
+        Some(*front)
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.array::<1>().map(|[byte]| byte)
+    }
+
+    pub(crate) fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    pub(crate) fn varint(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..70).step_by(7) {
+            let byte = self.u8()?;
+            if shift == 63 && byte > 1 {
+                return None;
+            }
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn varint_u32(&mut self) -> Option<u32> {
+        self.varint()?.try_into().ok()
+    }
+
+    pub(crate) fn varint_usize(&mut self) -> Option<usize> {
+        self.varint()?.try_into().ok()
+    }
+
+    /// Bytes after their varint length.
+    pub(crate) fn sized_bytes(&mut self) -> Option<&'a [u8]> {
+        let length = self.varint_usize()?;
+        self.bytes(length)
+    }
+
+    /// Text after its 16-bit length.
+    pub(crate) fn text16(&mut self) -> Option<&'a str> {
+        let length = self.u16()?;
+        std::str::from_utf8(self.bytes(usize::from(length))?).ok()
+    }
+}
+
+/// Values of one block share a width: 32 of them fill whole bytes at any width.
+const BLOCK: usize = 32;
+
+/// Appends values as blocks: one byte of width, then the values' bits, low first.
+pub(crate) fn put_bits(out: &mut Vec<u8>, values: &[u64]) {
+    for block in values.chunks(BLOCK) {
+        let width = block.iter().map(|v| 64 - v.leading_zeros()).max().unwrap_or(0);
+        out.push(width as u8);
+        let mut bits = 0u128;
+        let mut held = 0u32;
+        for value in block {
+            bits |= u128::from(*value) << held;
+            held += width;
+            while held >= 8 {
+                out.push(bits as u8);
+                bits >>= 8;
+                held -= 8;
+            }
+        }
+        if held > 0 {
+            out.push(bits as u8);
+        }
+    }
+}
+
+impl Reader<'_> {
+    /// `count` values that `put_bits` wrote; the caller has checked that `count` is sane.
+    pub(crate) fn bits(&mut self, count: usize, values: &mut Vec<u64>) -> Option<()> {
+        let end = values.len().checked_add(count)?;
+        while values.len() < end {
+            let block = (end - values.len()).min(BLOCK);
+            let width = u32::from(self.u8()?);
+            if width > 64 {
+                return None;
+            }
+            let bytes = self.bytes((block * width as usize).div_ceil(8))?;
+            let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
+            let (mut bits, mut held, mut next) = (0u128, 0u32, bytes.iter());
+            for _ in 0..block {
+                while held < width {
+                    bits |= u128::from(*next.next()?) << held;
+                    held += 8;
+                }
+                values.push(bits as u64 & mask);
+                bits >>= width;
+                held -= width;
+            }
+        }
+        Some(())
+    }
+}
