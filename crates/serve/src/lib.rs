@@ -1,1 +1,30 @@
-//! serve (skeleton)
+//! The always-on side: takes batches from agents, runs the diagnosis of every job, keeps cases, and answers readers.
+//!
+//! ```text
+//! wire -> inbox -> brain (one thread: engine per job) -> book of cases -> HTTP, webhook
+//!                    `-> keeper (one thread: store)  <------'
+//! ```
+//!
+//! The wall clock is read here and nowhere below (`clock`); JSON is made here and nowhere below (`api`).
+#![forbid(unsafe_code)]
+
+mod alert;
+pub mod api;
+mod book;
+mod brain;
+mod clock;
+mod command;
+mod config;
+mod error;
+mod http;
+mod inbox;
+mod job;
+mod keeper;
+mod server;
+mod stats;
+mod sync;
+
+pub use alert::AlertJson;
+pub use config::{ConfigError, HTTP_PORT, LogSink, ServeConfig, TICK};
+pub use error::ServeError;
+pub use server::{Server, ServerHandle};

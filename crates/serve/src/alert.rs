@@ -1,0 +1,141 @@
+//! Alerts out: a POST of the case's JSON to one URL when a case opens, settles or closes.
+//!
+//! Delivery is at least once and in order: one thread, one alert after the other, a few tries each. A receiver that is
+//! away costs nothing but old alerts; the cases themselves are always in the API.
+use crate::api::CaseJson;
+use crate::book::Change;
+use crate::config::LogSink;
+use crate::stats::{Stats, add};
+use crate::sync::lock;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Alerts that may wait: 1,000 at 20 KB are 20 MB; more open cases than that are one outage, not a thousand pages.
+const WAITING_MAX: usize = 1_000;
+/// Limit of one try: connect, send, and the whole answer.
+const TRY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Pauses after failed tries; with `TRY_TIMEOUT` an alert is given up after 4 x 5 + 7 = 27 s.
+const PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+
+/// The body of an alert.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AlertJson {
+    /// `opened`, `settled` or `closed`.
+    pub event: String,
+    /// The case.
+    pub case: CaseJson,
+}
+
+/// The queue of alerts.
+pub(crate) struct Alerts {
+    state: Mutex<Waiting>,
+    changed: Condvar,
+    stats: Arc<Stats>,
+}
+
+struct Waiting {
+    alerts: VecDeque<AlertJson>,
+    open: bool,
+}
+
+/// Whether another try may help.
+enum Outcome {
+    Delivered,
+    Refused(String),
+    TryAgain(String),
+}
+
+impl Alerts {
+    /// An empty queue.
+    pub(crate) fn new(stats: Arc<Stats>) -> Alerts {
+        let waiting = Waiting { alerts: VecDeque::new(), open: true };
+        Alerts { state: Mutex::new(waiting), changed: Condvar::new(), stats }
+    }
+
+    /// Queues an alert; the oldest is dropped and counted when there are too many.
+    pub(crate) fn post(&self, change: Change, case: CaseJson) {
+        let mut state = lock(&self.state);
+        if state.alerts.len() >= WAITING_MAX {
+            state.alerts.pop_front();
+            add(&self.stats.alerts_dropped, 1);
+        }
+        state.alerts.push_back(AlertJson { event: change.word().to_owned(), case });
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    /// Ends `run`: what waits gets one more try each while the receiver answers.
+    pub(crate) fn close(&self) {
+        lock(&self.state).open = false;
+        self.changed.notify_all();
+    }
+
+    /// Delivers until closed.
+    pub(crate) fn run(&self, url: &str, log: &LogSink) {
+        let agent = agent();
+        while let Some(alert) = self.next() {
+            let outcome = self.deliver(&agent, url, &alert);
+            let failed = outcome.is_err();
+            match outcome {
+                Ok(()) => add(&self.stats.alerts_sent, 1),
+                Err(why) => {
+                    add(&self.stats.alerts_failed, 1);
+                    log(&format!("alert for case {} ({}) was not delivered: {why}", alert.case.id, alert.event));
+                }
+            }
+            let mut state = lock(&self.state);
+            if failed && !state.open {
+                add(&self.stats.alerts_failed, state.alerts.len() as u64);
+                state.alerts.clear(); // The server stops and the receiver is away.
+            }
+        }
+    }
+
+    fn next(&self) -> Option<AlertJson> {
+        let guard = lock(&self.state);
+        let idle = |state: &mut Waiting| state.open && state.alerts.is_empty();
+        self.changed.wait_while(guard, idle).unwrap_or_else(PoisonError::into_inner).alerts.pop_front()
+    }
+
+    fn deliver(&self, agent: &ureq::Agent, url: &str, alert: &AlertJson) -> Result<(), String> {
+        let mut pauses = PAUSES.iter();
+        loop {
+            let why = match post(agent, url, alert) {
+                Outcome::Delivered => return Ok(()),
+                Outcome::Refused(why) => return Err(why),
+                Outcome::TryAgain(why) => why,
+            };
+            let Some(pause) = pauses.next() else { return Err(why) };
+            let guard = lock(&self.state);
+            let (state, _) =
+                self.changed.wait_timeout_while(guard, *pause, |s| s.open).unwrap_or_else(PoisonError::into_inner);
+            if !state.open {
+                return Err(why);
+            }
+        }
+    }
+}
+
+/// No redirects: a POST with a case goes where the operator said and nowhere else.
+fn agent() -> ureq::Agent {
+    let config = ureq::Agent::config_builder()
+        .timeout_global(Some(TRY_TIMEOUT))
+        .max_redirects(0)
+        .http_status_as_error(false)
+        .user_agent(concat!("mycroft/", env!("CARGO_PKG_VERSION")))
+        .build();
+    ureq::Agent::new_with_config(config)
+}
+
+fn post(agent: &ureq::Agent, url: &str, alert: &AlertJson) -> Outcome {
+    match agent.post(url).send_json(alert) {
+        Ok(answer) => match answer.status().as_u16() {
+            200..=299 => Outcome::Delivered,
+            status @ (408 | 429 | 500..=599) => Outcome::TryAgain(format!("the receiver answered {status}")),
+            status => Outcome::Refused(format!("the receiver answered {status}; check the webhook URL")),
+        },
+        Err(error) => Outcome::TryAgain(error.to_string()),
+    }
+}

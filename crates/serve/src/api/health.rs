@@ -1,0 +1,57 @@
+//! The server's own state as JSON.
+use super::TimeJson;
+use serde::{Deserialize, Serialize};
+
+/// `GET /api/v1/health`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct HealthJson {
+    /// `ok`, or `degraded`: then `problems` says why.
+    pub status: String,
+    /// What is wrong with the server itself, one sentence each.
+    pub problems: Vec<String>,
+    /// Version of the program.
+    pub version: String,
+    /// The server's wall clock.
+    pub now: TimeJson,
+    /// Seconds since it started.
+    pub uptime_s: f64,
+    /// Hosts whose agent sent a batch within the last ten seconds.
+    pub agents_connected: u64,
+    /// Jobs known.
+    pub jobs: u64,
+    /// Cases open now.
+    pub open_cases: u64,
+    /// Batches received.
+    pub batches: u64,
+    /// Records received.
+    pub records: u64,
+    /// Largest age of a batch, from the agent's closing it to its diagnosis, in the last tick, milliseconds. Contains
+    /// the difference of the two clocks.
+    pub lag_ms: u64,
+    /// What waits in the server.
+    pub queue: QueueJson,
+    /// Records lost in the server.
+    pub dropped: DroppedJson,
+    /// Times that an engine failed and was replaced.
+    pub engine_panics: u64,
+}
+
+/// What waits in the server.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct QueueJson {
+    /// Batches.
+    pub batches: u64,
+    /// Records.
+    pub records: u64,
+}
+
+/// Records lost in the server, by place.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DroppedJson {
+    /// Not diagnosed and not stored: the queue was full.
+    pub queue: u64,
+    /// Diagnosed but not stored: the disk was too slow or failed.
+    pub store: u64,
+    /// Not diagnosed: too many jobs.
+    pub jobs: u64,
+}

@@ -1,0 +1,36 @@
+//! JSON mirrors of what the server tells (`docs/formats/api.md`): one file a shape, conversion in one place each.
+//!
+//! The brain's types are not serializable (design invariant 8); these are. They also deserialize, so that the command
+//! line and tests read what the server writes through the same definition. Fields are only ever added; a reader
+//! ignores those it does not know.
+pub mod case;
+pub mod health;
+pub mod job;
+pub mod report;
+pub mod time;
+
+pub use case::{BlastJson, CaseJson, CasesJson, EvidenceJson, FlowJson, LinkJson, OpJson, ReasonJson, SuspectJson};
+pub use health::{DroppedJson, HealthJson, QueueJson};
+pub use job::{JobJson, JobsJson};
+pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, ThresholdJson};
+pub use time::{TimeJson, rfc3339};
+
+use mycroft_record::Rank;
+use serde::{Deserialize, Serialize};
+
+/// Every answer that is not a success.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ErrorJson {
+    /// What was wrong and what to do, one sentence or two.
+    pub error: String,
+}
+
+/// A rank as JSON; `None` (null) where no launcher told it.
+pub(crate) fn rank_number(rank: Rank) -> Option<u32> {
+    if rank == Rank::UNKNOWN { None } else { Some(rank.0) }
+}
+
+/// Ranks as JSON, without unknown ones.
+pub(crate) fn rank_numbers(ranks: &[Rank]) -> Vec<u32> {
+    ranks.iter().copied().filter_map(rank_number).collect()
+}

@@ -1,0 +1,160 @@
+//! A report and its ranks as JSON.
+use super::case::finite;
+use super::{CaseJson, TimeJson, rank_number, rank_numbers};
+use mycroft_diagnose::{Case, Caveat, RankSummary, Report, Threshold};
+use serde::{Deserialize, Serialize};
+
+/// `GET /api/v1/report?job=NAME`: what is known of a job at one time.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ReportJson {
+    /// The job.
+    pub job: String,
+    /// The time it is about, server clock.
+    pub as_of: TimeJson,
+    /// Cases of this run of the server, oldest first.
+    pub cases: Vec<CaseJson>,
+    /// Single pauses that went away by themselves, oldest first; `id` is the engine's own number.
+    pub transients: Vec<CaseJson>,
+    /// What limits this report.
+    pub caveats: Vec<CaveatJson>,
+    /// Ranks, ascending.
+    pub ranks: Vec<RankJson>,
+    /// Ranks cut off by the server's limit.
+    pub more_ranks: u64,
+    /// Median iteration time, milliseconds.
+    pub iteration_ms_median: Option<f64>,
+    /// Iterations that all known ranks have finished.
+    pub iterations: u64,
+    /// Thresholds in use and why.
+    pub thresholds: Vec<ThresholdJson>,
+}
+
+/// `GET /api/v1/ranks?job=NAME`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RanksJson {
+    /// The job.
+    pub job: String,
+    /// The time it is about, server clock.
+    pub as_of: TimeJson,
+    /// Ranks, ascending.
+    pub ranks: Vec<RankJson>,
+    /// Ranks cut off by `limit`.
+    pub more: u64,
+}
+
+/// Something that limits what a report can say.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct CaveatJson {
+    /// Stable name.
+    pub rule: String,
+    /// One sentence.
+    pub text: String,
+    /// The ranks it is about.
+    pub ranks: Vec<u32>,
+}
+
+/// A threshold in use and why.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ThresholdJson {
+    /// Stable name.
+    pub name: String,
+    /// Its value.
+    pub value: f64,
+    /// Its unit.
+    pub unit: String,
+    /// Where the value comes from.
+    pub why: String,
+}
+
+/// One rank in one line.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct RankJson {
+    /// Global rank; null where no launcher told it.
+    pub rank: Option<u32>,
+    /// Its host.
+    pub host: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Iterations seen.
+    pub iterations: u64,
+    /// Median of the recent iteration times, milliseconds.
+    pub iteration_ms: Option<f64>,
+    /// Operations in flight at the last sample.
+    pub in_flight: u32,
+    /// When any counter or operation of it last moved.
+    pub last_progress_at: Option<TimeJson>,
+    /// When the agent last looked.
+    pub last_seen_at: Option<TimeJson>,
+    /// `running`, `idle`, `waiting`, `stopped`, `exited`, `dead` or `unknown`.
+    pub state: String,
+    /// What it is in.
+    pub doing: String,
+    /// Records lost so far.
+    pub lost: u64,
+}
+
+impl ReportJson {
+    /// The JSON form of a report with at most `limit` ranks.
+    pub fn of(report: &Report, limit: usize) -> ReportJson {
+        let case = |c: &Case| CaseJson::of(c.id.0, &report.job, c);
+        ReportJson {
+            job: report.job.to_string(),
+            as_of: TimeJson::exact(report.as_of),
+            cases: report.cases.iter().map(case).collect(),
+            transients: report.transients.iter().map(case).collect(),
+            caveats: report.caveats.iter().map(CaveatJson::of).collect(),
+            ranks: report.ranks.iter().take(limit).map(RankJson::of).collect(),
+            more_ranks: report.ranks.len().saturating_sub(limit) as u64,
+            iteration_ms_median: report.iteration_ms_median.map(finite),
+            iterations: report.iterations,
+            thresholds: report.thresholds.iter().map(ThresholdJson::of).collect(),
+        }
+    }
+}
+
+impl RanksJson {
+    /// The ranks of a report, at most `limit`.
+    pub fn of(report: &Report, limit: usize) -> RanksJson {
+        RanksJson {
+            job: report.job.to_string(),
+            as_of: TimeJson::exact(report.as_of),
+            ranks: report.ranks.iter().take(limit).map(RankJson::of).collect(),
+            more: report.ranks.len().saturating_sub(limit) as u64,
+        }
+    }
+}
+
+impl CaveatJson {
+    fn of(caveat: &Caveat) -> CaveatJson {
+        CaveatJson { rule: caveat.rule.to_owned(), text: caveat.text.clone(), ranks: rank_numbers(&caveat.ranks) }
+    }
+}
+
+impl ThresholdJson {
+    fn of(threshold: &Threshold) -> ThresholdJson {
+        ThresholdJson {
+            name: threshold.name.to_owned(),
+            value: finite(threshold.value),
+            unit: threshold.unit.to_owned(),
+            why: threshold.why.clone(),
+        }
+    }
+}
+
+impl RankJson {
+    fn of(rank: &RankSummary) -> RankJson {
+        RankJson {
+            rank: rank_number(rank.rank),
+            host: rank.host.to_string(),
+            pid: rank.pid,
+            iterations: rank.iterations,
+            iteration_ms: rank.iteration_ms.map(finite),
+            in_flight: rank.in_flight,
+            last_progress_at: TimeJson::of(rank.last_progress_at),
+            last_seen_at: TimeJson::of(rank.last_seen_at),
+            state: rank.state.to_owned(),
+            doing: rank.doing.clone(),
+            lost: rank.lost,
+        }
+    }
+}

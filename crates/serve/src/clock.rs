@@ -1,0 +1,9 @@
+//! The wall clock: the one place in this room (and below it) that reads it.
+use mycroft_record::HostTime;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Now, as every case and report of this server sees it. A clock before 1970 reads as 1 ns (0 means "unknown").
+pub(crate) fn wall_now() -> HostTime {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    HostTime(u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX).max(1))
+}

@@ -1,0 +1,216 @@
+//! What a server is told, and the rules that a configuration must keep before anything is bound.
+use crate::http::auth::TOKEN_BYTES_MIN;
+use mycroft_store::wire::{Endpoint, TlsServer};
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Default port of the HTTP API.
+pub const HTTP_PORT: u16 = 7701;
+/// How often every job is weighed when nothing is due earlier.
+pub const TICK: Duration = Duration::from_secs(1);
+/// Shortest and longest tick accepted: below 10 ms the loop would do little else, above a minute the promise of two
+/// seconds from stall to case would rest on `next_check` alone.
+const TICK_RANGE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(60));
+
+/// Receives one line per notable event of the server (started, case opened, disk failed). It must not block.
+pub type LogSink = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// A server's configuration.
+#[derive(Clone)]
+pub struct ServeConfig {
+    /// Where the HTTP API listens; port 0 picks a free one.
+    pub http: SocketAddr,
+    /// Where agents connect; empty for a server that only shows old cases.
+    pub wire: Vec<Endpoint>,
+    /// Shared secret of agents and readers; required as soon as any address is not loopback.
+    pub token: Option<String>,
+    /// TLS of the wire's TCP endpoints. HTTP has none of its own: put a reverse proxy in front (`docs/formats/api.md`).
+    pub tls: Option<TlsServer>,
+    /// Where records and cases are kept; `None`: nothing outlives the server.
+    pub store_dir: Option<PathBuf>,
+    /// How often every job is weighed when nothing is due earlier.
+    pub tick: Duration,
+    /// URL that receives a POST when a case opens, settles or closes.
+    pub webhook: Option<String>,
+    /// Receives notable events.
+    pub log: Option<LogSink>,
+}
+
+impl Default for ServeConfig {
+    fn default() -> ServeConfig {
+        ServeConfig {
+            http: SocketAddr::from((Ipv4Addr::LOCALHOST, HTTP_PORT)),
+            wire: Vec::new(),
+            token: None,
+            tls: None,
+            store_dir: None,
+            tick: TICK,
+            webhook: None,
+            log: None,
+        }
+    }
+}
+
+/// Secrets (the token, credentials inside the webhook's URL) do not show.
+impl fmt::Debug for ServeConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServeConfig")
+            .field("http", &self.http)
+            .field("wire", &self.wire)
+            .field("token", &self.token.as_ref().map(|_| "set"))
+            .field("tls", &self.tls)
+            .field("store_dir", &self.store_dir)
+            .field("tick", &self.tick)
+            .field("webhook", &self.webhook.as_ref().map(|_| "set"))
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why a configuration is refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// Others could connect and no token is set.
+    #[error(
+        "{what} {address} can be reached from other machines and no token is set: \
+         set a token of at least {TOKEN_BYTES_MIN} characters, or listen on 127.0.0.1"
+    )]
+    Exposed {
+        /// Which listener.
+        what: &'static str,
+        /// Its address.
+        address: String,
+    },
+    /// The token is too easy to guess for an address that others can reach.
+    #[error(
+        "the token has {bytes} characters and {address} can be reached from other machines: \
+         use at least {TOKEN_BYTES_MIN}, for example the output of `openssl rand -base64 24`"
+    )]
+    ShortToken {
+        /// Length of the token.
+        bytes: usize,
+        /// The address.
+        address: String,
+    },
+    /// The token cannot travel in an HTTP header.
+    #[error("the token is empty or contains spaces, control or non-ASCII characters: use printable ASCII only")]
+    BadToken,
+    /// The tick is out of range.
+    #[error("tick of {tick:?}: expected {:?} to {:?}", TICK_RANGE.0, TICK_RANGE.1)]
+    BadTick {
+        /// What was given.
+        tick: Duration,
+    },
+    /// The webhook is no URL this program can post to.
+    #[error("the webhook URL must begin with http:// or https:// and name a host")]
+    BadWebhook,
+}
+
+impl ServeConfig {
+    /// Checks the rules; called by `Server::start`.
+    ///
+    /// # Errors
+    /// The first rule that is broken, with what to change.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.token.as_deref().is_some_and(|t| t.is_empty() || !t.bytes().all(|b| b.is_ascii_graphic())) {
+            return Err(ConfigError::BadToken);
+        }
+        if !(TICK_RANGE.0..=TICK_RANGE.1).contains(&self.tick) {
+            return Err(ConfigError::BadTick { tick: self.tick });
+        }
+        if self.webhook.as_deref().is_some_and(|url| !is_http_url(url)) {
+            return Err(ConfigError::BadWebhook);
+        }
+        if !self.http.ip().is_loopback() {
+            self.check_exposed("the HTTP address", &self.http.to_string())?;
+        }
+        for endpoint in &self.wire {
+            match endpoint {
+                Endpoint::Tcp(address) if !is_loopback(address) => {
+                    self.check_exposed("the agents' address", address)?;
+                }
+                Endpoint::Tcp(_) | Endpoint::Unix(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn check_exposed(&self, what: &'static str, address: &str) -> Result<(), ConfigError> {
+        let address = address.to_owned();
+        match &self.token {
+            None => Err(ConfigError::Exposed { what, address }),
+            Some(token) if token.len() < TOKEN_BYTES_MIN => {
+                Err(ConfigError::ShortToken { bytes: token.len(), address })
+            }
+            Some(_) => Ok(()),
+        }
+    }
+}
+
+/// Whether only this machine reaches the address. A name that does not resolve counts as exposed.
+fn is_loopback(address: &str) -> bool {
+    address.to_socket_addrs().is_ok_and(|mut found| {
+        let first = found.next();
+        first.is_some_and(|a| a.ip().is_loopback()) && found.all(|a| a.ip().is_loopback())
+    })
+}
+
+fn is_http_url(url: &str) -> bool {
+    let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
+    rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/') && url.bytes().all(|b| b.is_ascii_graphic()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(http: &str, wire: &[&str], token: Option<&str>) -> ServeConfig {
+        ServeConfig {
+            http: http.parse().expect("a socket address"),
+            wire: wire.iter().map(|w| w.parse().expect("an endpoint")).collect(),
+            token: token.map(str::to_owned),
+            ..ServeConfig::default()
+        }
+    }
+
+    #[test]
+    fn loopback_needs_no_token() {
+        for http in ["127.0.0.1:0", "127.9.9.9:0", "[::1]:0"] {
+            assert_eq!(config(http, &["127.0.0.1:0", "unix:/tmp/x"], None).check(), Ok(()), "{http}");
+        }
+    }
+
+    #[test]
+    fn what_others_reach_needs_a_long_token() {
+        let long = Some("0123456789abcdef");
+        for (http, wire) in [("0.0.0.0:0", "127.0.0.1:0"), ("[::]:0", "127.0.0.1:0"), ("127.0.0.1:0", "0.0.0.0:0")] {
+            let refused = config(http, &[wire], None).check().expect_err("must be refused");
+            assert!(matches!(refused, ConfigError::Exposed { .. }), "{refused}");
+            assert!(refused.to_string().contains("0.0.0.0") || refused.to_string().contains("[::]"), "{refused}");
+            let refused = config(http, &[wire], Some("0123456789abcde")).check().expect_err("must be refused");
+            assert!(matches!(refused, ConfigError::ShortToken { bytes: 15, .. }), "{refused}");
+            assert_eq!(config(http, &[wire], long).check(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn tokens_ticks_and_webhooks_are_checked() {
+        for token in ["", "with space", "line\nbreak", "\u{fc}ber"] {
+            assert_eq!(config("127.0.0.1:0", &[], Some(token)).check(), Err(ConfigError::BadToken), "{token:?}");
+        }
+        for ms in [0, 9, 60_001] {
+            let bad = ServeConfig { tick: Duration::from_millis(ms), ..ServeConfig::default() };
+            assert!(matches!(bad.check(), Err(ConfigError::BadTick { .. })), "{ms}");
+        }
+        for url in ["", "ftp://x", "http://", "https:///path", "http://a b", "hooks.example.org"] {
+            let bad = ServeConfig { webhook: Some(url.to_owned()), ..ServeConfig::default() };
+            assert_eq!(bad.check(), Err(ConfigError::BadWebhook), "{url:?}");
+        }
+        let good =
+            ServeConfig { webhook: Some("https://u:p@hooks.example.org/x?y=1".into()), ..ServeConfig::default() };
+        assert_eq!(good.check(), Ok(()));
+        assert!(!format!("{good:?}").contains("u:p"), "debug output must not show secrets");
+    }
+}

@@ -1,0 +1,124 @@
+//! `/metrics`: Prometheus text format 0.0.4, base units, no label per rank or channel.
+use super::Shared;
+use crate::stats::get;
+use mycroft_record::NANOS_PER_SEC;
+use std::fmt::Write;
+
+/// Seconds of a count of nanoseconds; exact enough for a graph.
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / NANOS_PER_SEC as f64
+}
+
+/// One family: help, type, samples.
+struct Family<'a> {
+    out: &'a mut String,
+    name: &'static str,
+}
+
+fn family<'a>(out: &'a mut String, name: &'static str, kind: &str, help: &str) -> Family<'a> {
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    Family { out, name }
+}
+
+impl Family<'_> {
+    fn sample(&mut self, labels: &[(&str, &str)], value: impl std::fmt::Display) -> &mut Self {
+        let labels: Vec<String> = labels.iter().map(|(k, v)| format!("{k}=\"{}\"", escaped(v))).collect();
+        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+        let _ = writeln!(self.out, "{}{labels} {value}", self.name);
+        self
+    }
+}
+
+/// A label value: backslash, quote and newline are escaped.
+fn escaped(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// Everything.
+pub(super) fn text(shared: &Shared) -> String {
+    let mut out = String::new();
+    server(&mut out, shared);
+    ingest(&mut out, shared);
+    jobs(&mut out, shared);
+    outside(&mut out, shared);
+    out
+}
+
+fn server(out: &mut String, shared: &Shared) {
+    let stats = &shared.stats;
+    family(out, "mycroft_build_info", "gauge", "Always 1; the label says which version runs.")
+        .sample(&[("version", env!("CARGO_PKG_VERSION"))], 1);
+    family(out, "mycroft_uptime_seconds", "gauge", "Time since the server started.")
+        .sample(&[], stats.started.elapsed().as_secs_f64());
+    family(out, "mycroft_healthy", "gauge", "1 when /api/v1/health says ok, 0 when degraded.")
+        .sample(&[], u8::from(stats.problems().is_empty()));
+    family(out, "mycroft_agents_connected", "gauge", "Hosts whose agent sent a batch within the last ten seconds.")
+        .sample(&[], get(&stats.agents));
+    family(out, "mycroft_tick_seconds", "summary", "Time that weighing one job took.");
+    let (sum, count) = (seconds(get(&stats.tick_ns)), get(&stats.ticks));
+    let _ = writeln!(out, "mycroft_tick_seconds_sum {sum}\nmycroft_tick_seconds_count {count}");
+    family(out, "mycroft_engine_panics_total", "counter", "Times that the diagnosis of a job failed.")
+        .sample(&[], get(&stats.engine_panics));
+}
+
+fn ingest(out: &mut String, shared: &Shared) {
+    let stats = &shared.stats;
+    let fill = shared.inbox.fill();
+    family(out, "mycroft_ingest_batches_total", "counter", "Batches received from agents.")
+        .sample(&[], get(&stats.batches));
+    family(out, "mycroft_ingest_records_total", "counter", "Records received from agents.")
+        .sample(&[], get(&stats.records));
+    family(out, "mycroft_ingest_dropped_records_total", "counter", "Records lost in the server, by place.")
+        .sample(&[("where", "queue")], fill.dropped)
+        .sample(&[("where", "store")], get(&stats.dropped_store))
+        .sample(&[("where", "jobs")], get(&stats.dropped_jobs));
+    family(out, "mycroft_ingest_queue_records", "gauge", "Records waiting to be diagnosed.").sample(&[], fill.records);
+    family(
+        out,
+        "mycroft_ingest_lag_seconds",
+        "gauge",
+        "Largest age of a batch in the last tick, from the agent to its diagnosis.",
+    )
+    .sample(&[], get(&stats.lag_ms) as f64 / 1e3);
+}
+
+fn jobs(out: &mut String, shared: &Shared) {
+    let jobs = shared.stats.jobs();
+    family(out, "mycroft_jobs", "gauge", "Jobs being diagnosed.").sample(&[], jobs.len());
+    let mut each = |name, kind, help, value: &dyn Fn(&crate::api::JobJson) -> String| {
+        let mut family = family(out, name, kind, help);
+        for job in &jobs {
+            family.sample(&[("job", &job.name)], value(job));
+        }
+    };
+    each("mycroft_job_processes", "gauge", "Traced processes seen.", &|j| j.processes.to_string());
+    each("mycroft_job_hosts", "gauge", "Hosts seen.", &|j| j.hosts.to_string());
+    each("mycroft_job_records_total", "counter", "Records received of a job.", &|j| j.records.to_string());
+    each("mycroft_job_lost_records_total", "counter", "Records known to be lost on the way.", &|j| j.lost.to_string());
+    each("mycroft_job_last_batch_timestamp_seconds", "gauge", "When the last batch of a job arrived.", &|j| {
+        seconds(j.last_seen_at.ns).to_string()
+    });
+    each("mycroft_job_diagnosis_running", "gauge", "0 when diagnosis was switched off after failures.", &|j| {
+        u8::from(j.engine == "running").to_string()
+    });
+    each("mycroft_cases_open", "gauge", "Cases open now.", &|j| shared.book.open_count(Some(&j.name)).to_string());
+    let mut opened = family(out, "mycroft_cases_opened_total", "counter", "Cases opened, as first judged.");
+    for ((job, what, category), count) in shared.stats.opened() {
+        opened.sample(&[("job", &job), ("what", &what), ("category", &category)], count);
+    }
+}
+
+fn outside(out: &mut String, shared: &Shared) {
+    let stats = &shared.stats;
+    let mut http = family(out, "mycroft_http_requests_total", "counter", "HTTP requests answered, by class of status.");
+    for (class, count) in ["2xx", "3xx", "4xx", "5xx"].iter().zip(&stats.http) {
+        http.sample(&[("code", class)], get(count));
+    }
+    family(out, "mycroft_http_refused_total", "counter", "HTTP connections closed because too many were open.")
+        .sample(&[], get(&stats.http_refused));
+    family(out, "mycroft_alerts_total", "counter", "Webhook alerts by outcome.")
+        .sample(&[("outcome", "sent")], get(&stats.alerts_sent))
+        .sample(&[("outcome", "failed")], get(&stats.alerts_failed))
+        .sample(&[("outcome", "dropped")], get(&stats.alerts_dropped));
+}

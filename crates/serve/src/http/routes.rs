@@ -1,0 +1,297 @@
+//! The routes of `docs/formats/api.md`.
+use super::auth::{self, Denied};
+use super::metrics;
+use crate::api::{DroppedJson, ErrorJson, HealthJson, JobsJson, QueueJson, RanksJson, ReportJson, TimeJson};
+use crate::book::{CaseBook, Filter};
+use crate::brain::Clock;
+use crate::command::Command;
+use crate::inbox::Inbox;
+use crate::stats::{Stats, get};
+use axum::extract::{Path, Query, Request, State, rejection::QueryRejection};
+use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{Html, IntoResponse, Json, Response};
+use axum::routing::get as on_get;
+use axum::{Router, http::HeaderValue};
+use mycroft_diagnose::{Report, render};
+use serde::Deserialize;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Items of a list when `limit` is not given.
+const LIMIT_DEFAULT: usize = 100;
+/// Most items of a list: 10,000 ranks at 300 bytes are 3 MB.
+const LIMIT_MAX: usize = 10_000;
+/// How long a reader waits for the brain: a tick at 100,000 ranks may take five seconds (design section 4).
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The page at `/`.
+const PAGE: &str = include_str!("page.html");
+
+/// What the routes read.
+pub(crate) struct Shared {
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) book: Arc<CaseBook>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) clock: Clock,
+    pub(crate) token: Option<String>,
+}
+
+/// A refusal: status and what the client is told.
+struct Refusal(StatusCode, String);
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        (self.0, Json(ErrorJson { error: self.1 })).into_response()
+    }
+}
+
+fn bad_request(text: impl Into<String>) -> Refusal {
+    Refusal(StatusCode::BAD_REQUEST, text.into())
+}
+
+/// All routes, behind the checks.
+pub(crate) fn router(shared: Arc<Shared>) -> Router {
+    let guarded = Router::new()
+        .route("/api/v1/jobs", on_get(jobs))
+        .route("/api/v1/cases", on_get(cases))
+        .route("/api/v1/cases/{id}", on_get(case))
+        .route("/api/v1/report", on_get(report))
+        .route("/api/v1/ranks", on_get(ranks))
+        .route("/api/v1/health", on_get(health))
+        .route("/metrics", on_get(scrape))
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), admit));
+    Router::new()
+        .route("/", on_get(page))
+        .method_not_allowed_fallback(wrong_method)
+        .merge(guarded)
+        .layer(middleware::from_fn_with_state(Arc::clone(&shared), finish))
+        .with_state(shared)
+}
+
+/// Lets in who may read.
+async fn admit(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    match may_read(&shared, request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(denied) => deny(denied),
+    }
+}
+
+fn may_read(shared: &Shared, headers: &HeaderMap) -> Result<(), Denied> {
+    let header = |name: HeaderName| headers.get(name).map(HeaderValue::as_bytes);
+    auth::check(shared.token.as_deref(), header(header::AUTHORIZATION), header(header::HOST))
+}
+
+fn deny(denied: Denied) -> Response {
+    let status = StatusCode::from_u16(denied.status()).unwrap_or(StatusCode::FORBIDDEN);
+    let mut response = Refusal(status, denied.text().to_owned()).into_response();
+    if status == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"mycroft\""));
+    }
+    response
+}
+
+/// Counts the answer and adds the headers every answer has.
+async fn finish(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    shared.stats.answered(response.status().as_u16());
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
+    );
+    response
+}
+
+async fn unknown_path() -> Refusal {
+    Refusal(StatusCode::NOT_FOUND, "no such path: GET / lists what there is".to_owned())
+}
+
+async fn wrong_method() -> Refusal {
+    Refusal(StatusCode::METHOD_NOT_ALLOWED, "this API only reads: use GET".to_owned())
+}
+
+async fn page() -> Html<&'static str> {
+    Html(PAGE)
+}
+
+/// `?limit=N`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    limit: Option<usize>,
+}
+
+/// `?job=NAME&state=WORD&limit=N`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CasesQuery {
+    job: Option<String>,
+    state: Option<String>,
+    limit: Option<usize>,
+}
+
+/// `?job=NAME&format=json|text&limit=N`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReportQuery {
+    job: Option<String>,
+    format: Option<String>,
+    limit: Option<usize>,
+}
+
+type Asked<T> = Result<Query<T>, QueryRejection>;
+
+/// The parameters, or what is wrong with them.
+fn parameters<T>(asked: Asked<T>, known: &str) -> Result<T, Refusal> {
+    match asked {
+        Ok(Query(query)) => Ok(query),
+        Err(rejection) => Err(bad_request(format!("{}; this path knows {known}", rejection.body_text()))),
+    }
+}
+
+fn list_limit(limit: Option<usize>) -> Result<usize, Refusal> {
+    match limit {
+        None => Ok(LIMIT_DEFAULT),
+        Some(limit @ 1..=LIMIT_MAX) => Ok(limit),
+        Some(limit) => Err(bad_request(format!("limit={limit}: expected 1 to {LIMIT_MAX}"))),
+    }
+}
+
+async fn jobs(State(shared): State<Arc<Shared>>, asked: Asked<ListQuery>) -> Result<Json<JobsJson>, Refusal> {
+    let limit = list_limit(parameters(asked, "limit")?.limit)?;
+    let mut jobs = shared.stats.jobs();
+    let more = jobs.len().saturating_sub(limit) as u64;
+    jobs.truncate(limit);
+    Ok(Json(JobsJson { jobs, more }))
+}
+
+async fn cases(State(shared): State<Arc<Shared>>, asked: Asked<CasesQuery>) -> Result<Response, Refusal> {
+    let query = parameters(asked, "job, state and limit")?;
+    let limit = list_limit(query.limit)?;
+    if let Some(state) = &query.state
+        && !["open", "closed", "stale", "withdrawn"].contains(&state.as_str())
+    {
+        return Err(bad_request(format!("state={state:?}: expected open, closed, stale or withdrawn")));
+    }
+    let filter = Filter { job: query.job, state: query.state };
+    Ok(Json(shared.book.list(&filter, limit)).into_response())
+}
+
+async fn case(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Result<Response, Refusal> {
+    let Ok(number) = id.parse::<u64>() else {
+        return Err(bad_request(format!("case {id:?}: expected a number, as GET /api/v1/cases lists them")));
+    };
+    match shared.book.get(number) {
+        Some(case) => Ok(Json(case).into_response()),
+        None => {
+            let text = format!("no case {number} in memory: GET /api/v1/cases lists those there are");
+            Err(Refusal(StatusCode::NOT_FOUND, text))
+        }
+    }
+}
+
+async fn report(State(shared): State<Arc<Shared>>, asked: Asked<ReportQuery>) -> Result<Response, Refusal> {
+    let query = parameters(asked, "job, format and limit")?;
+    let limit = query.limit.map_or(Ok(LIMIT_MAX), |limit| list_limit(Some(limit)))?;
+    match query.format.as_deref() {
+        None | Some("json") => {
+            let report = ask_report(&shared, query.job).await?;
+            Ok(Json(ReportJson::of(&report, limit)).into_response())
+        }
+        Some("text") => Ok(render(&*ask_report(&shared, query.job).await?).into_response()),
+        Some(other) => Err(bad_request(format!("format={other:?}: expected json or text"))),
+    }
+}
+
+async fn ranks(State(shared): State<Arc<Shared>>, asked: Asked<ReportQuery>) -> Result<Json<RanksJson>, Refusal> {
+    let query = parameters(asked, "job and limit")?;
+    let limit = query.limit.map_or(Ok(LIMIT_MAX), |limit| list_limit(Some(limit)))?;
+    if query.format.is_some() {
+        return Err(bad_request("format: this path knows job and limit"));
+    }
+    Ok(Json(RanksJson::of(&*ask_report(&shared, query.job).await?, limit)))
+}
+
+/// The report of a job, of the only job when none is named.
+async fn ask_report(shared: &Shared, job: Option<String>) -> Result<Arc<Report>, Refusal> {
+    let job = match job {
+        Some(job) => job,
+        None => only_job(shared)?,
+    };
+    let (reply, answer) = oneshot::channel();
+    let busy = || {
+        let text = "diagnosis is busy: try again in a few seconds; GET /api/v1/health says how far behind it is";
+        Refusal(StatusCode::SERVICE_UNAVAILABLE, text.to_owned())
+    };
+    if !shared.inbox.ask(Command::Report { job: job.as_str().into(), reply }) {
+        return Err(busy());
+    }
+    match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
+        Ok(Ok(Some(report))) => Ok(report),
+        Ok(Ok(None)) => {
+            let text = format!("no job {job:?} is being diagnosed: GET /api/v1/jobs lists those there are");
+            Err(Refusal(StatusCode::NOT_FOUND, text))
+        }
+        Ok(Err(_)) | Err(_) => Err(busy()),
+    }
+}
+
+fn only_job(shared: &Shared) -> Result<String, Refusal> {
+    /// Names shown in the message.
+    const SHOWN: usize = 8;
+    let names: Vec<String> = shared.stats.jobs().into_iter().map(|job| job.name).collect();
+    match &names[..] {
+        [only] => Ok(only.clone()),
+        [] => Err(Refusal(
+            StatusCode::NOT_FOUND,
+            "no job has been seen: check that an agent runs and connects here; GET /api/v1/health counts agents".into(),
+        )),
+        many => {
+            let shown = many.iter().take(SHOWN).map(|n| format!("{n:?}")).collect::<Vec<_>>().join(", ");
+            Err(bad_request(format!("there are {} jobs: add ?job=NAME, one of {shown}", many.len())))
+        }
+    }
+}
+
+async fn health(State(shared): State<Arc<Shared>>) -> Json<HealthJson> {
+    Json(shared.health())
+}
+
+async fn scrape(State(shared): State<Arc<Shared>>) -> (HeaderMap, String) {
+    let mut headers = HeaderMap::new();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));
+    (headers, metrics::text(&shared))
+}
+
+impl Shared {
+    /// The server's own state.
+    pub(crate) fn health(&self) -> HealthJson {
+        let problems = self.stats.problems();
+        let fill = self.inbox.fill();
+        HealthJson {
+            status: if problems.is_empty() { "ok" } else { "degraded" }.to_owned(),
+            problems,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            now: TimeJson::exact((self.clock)()),
+            uptime_s: self.stats.started.elapsed().as_secs_f64(),
+            agents_connected: get(&self.stats.agents),
+            jobs: self.stats.jobs().len() as u64,
+            open_cases: self.book.open_count(None),
+            batches: get(&self.stats.batches),
+            records: get(&self.stats.records),
+            lag_ms: get(&self.stats.lag_ms),
+            queue: QueueJson { batches: fill.batches as u64, records: fill.records as u64 },
+            dropped: DroppedJson {
+                queue: fill.dropped,
+                store: get(&self.stats.dropped_store),
+                jobs: get(&self.stats.dropped_jobs),
+            },
+            engine_panics: get(&self.stats.engine_panics),
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The bounded queue between the wire and the brain.
+//!
+//! Ingestion never waits long: a producer waits at most [`PUSH_WAIT`] for room, then the batch is dropped, counted, and
+//! told to the engine as a gap of its source (invariant 4: loss is data), so that silence is not read as a stall.
+use crate::command::Command;
+use crate::sync::lock;
+use mycroft_record::{Batch, Source};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Records that may wait. 10,000 GPUs send about 35 MB/s of 128-byte records, 270,000 records/s: two seconds of slack,
+/// and at about 200 bytes a decoded record 105 MB.
+pub(crate) const QUEUE_RECORDS: usize = 1 << 19;
+/// Longest a wire thread is held when the queue is full: the length of one sampling period of the agent, so that the
+/// wire's credits slow the sender down before anything is lost.
+pub(crate) const PUSH_WAIT: Duration = Duration::from_millis(100);
+/// Sources whose losses are told apart while they wait to be reported: 10,000 hosts x 8 processes would be 80,000; past
+/// the limit losses are still counted, only not attributed.
+const LOST_SOURCES: usize = 1 << 17;
+/// Commands that may wait: each is one HTTP request, and those are limited too (`http::MAX_CONNECTIONS`).
+const COMMANDS: usize = 256;
+
+/// What the brain's loop may meet: one `match` there sees all of it.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A batch.
+    Batch(Arc<Batch>),
+    /// So many records of this source were dropped here.
+    Lost(Source, u64),
+    /// Somebody asks something.
+    Command(Command),
+    /// The deadline passed.
+    Due,
+    /// The queue was closed and is drained.
+    Closed,
+}
+
+/// The queue. Many producers, one consumer.
+pub(crate) struct Inbox {
+    state: Mutex<State>,
+    filled: Condvar,
+    drained: Condvar,
+    limit: usize,
+}
+
+struct State {
+    batches: VecDeque<Arc<Batch>>,
+    commands: VecDeque<Command>,
+    lost: BTreeMap<Source, u64>,
+    records: usize,
+    dropped: u64,
+    open: bool,
+}
+
+/// How much waits and how much was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fill {
+    /// Batches waiting.
+    pub(crate) batches: usize,
+    /// Records waiting (an empty batch counts as one).
+    pub(crate) records: usize,
+    /// Records dropped since the start.
+    pub(crate) dropped: u64,
+}
+
+/// Space a batch takes: an empty one must not be free, or a hostile peer could queue any number.
+fn weight(batch: &Batch) -> usize {
+    batch.records.len().max(1)
+}
+
+impl Inbox {
+    /// An empty queue that holds `limit` records.
+    pub(crate) fn new(limit: usize) -> Inbox {
+        let state = State {
+            batches: VecDeque::new(),
+            commands: VecDeque::new(),
+            lost: BTreeMap::new(),
+            records: 0,
+            dropped: 0,
+            open: true,
+        };
+        Inbox { state: Mutex::new(state), filled: Condvar::new(), drained: Condvar::new(), limit }
+    }
+
+    /// Queues a batch, waiting up to `wait` for room. False: it was dropped (and counted), or the queue is closed.
+    pub(crate) fn push(&self, batch: Arc<Batch>, wait: Duration) -> bool {
+        let need = weight(&batch);
+        let full = |state: &mut State| state.open && state.records > 0 && state.records + need > self.limit;
+        let guard = lock(&self.state);
+        let (mut state, _) = self.drained.wait_timeout_while(guard, wait, full).unwrap_or_else(PoisonError::into_inner);
+        if full(&mut state) || !state.open {
+            let lost = batch.records.len() as u64;
+            state.dropped += lost;
+            if state.lost.len() < LOST_SOURCES || state.lost.contains_key(&batch.source) {
+                *state.lost.entry(batch.source.clone()).or_insert(0) += lost;
+            }
+            return false;
+        }
+        state.records += need;
+        state.batches.push_back(batch);
+        drop(state);
+        self.filled.notify_one();
+        true
+    }
+
+    /// Queues a question. False: too many wait, or the queue is closed.
+    pub(crate) fn ask(&self, command: Command) -> bool {
+        let mut state = lock(&self.state);
+        if !state.open || state.commands.len() >= COMMANDS {
+            return false;
+        }
+        state.commands.push_back(command);
+        drop(state);
+        self.filled.notify_one();
+        true
+    }
+
+    /// The next event: questions first (they are few and somebody waits), then losses, then batches in order of
+    /// arrival; `Due` as soon as `deadline` has passed, so that a flood of batches cannot starve the loop's ticks.
+    pub(crate) fn next(&self, deadline: Instant) -> Event {
+        let mut state = lock(&self.state);
+        loop {
+            if let Some(command) = state.commands.pop_front() {
+                return Event::Command(command);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() && state.open {
+                return Event::Due;
+            }
+            if let Some((source, records)) = state.lost.pop_first() {
+                return Event::Lost(source, records);
+            }
+            if let Some(batch) = state.batches.pop_front() {
+                state.records -= weight(&batch);
+                drop(state);
+                self.drained.notify_all();
+                return Event::Batch(batch);
+            }
+            if !state.open {
+                return Event::Closed;
+            }
+            let (woken, _) = self.filled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
+            state = woken;
+        }
+    }
+
+    /// Takes no more; what waits is still handed out, then `Closed`.
+    pub(crate) fn close(&self) {
+        lock(&self.state).open = false;
+        self.filled.notify_all();
+        self.drained.notify_all();
+    }
+
+    /// How full it is.
+    pub(crate) fn fill(&self) -> Fill {
+        let state = lock(&self.state);
+        Fill { batches: state.batches.len(), records: state.records, dropped: state.dropped }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::{HostTime, Record, StepMark};
+
+    fn batch(host: &str, records: usize) -> Arc<Batch> {
+        let mark = Record::StepMark(StepMark { at: HostTime(1), step: 1 });
+        let source = Source { job: "j".into(), host: host.into(), process: None };
+        Arc::new(Batch { source, collected_at: HostTime(1), records: vec![mark; records] })
+    }
+
+    fn far() -> Instant {
+        Instant::now() + Duration::from_secs(3600)
+    }
+
+    #[test]
+    fn what_does_not_fit_is_dropped_counted_and_told_of_its_source() {
+        let inbox = Inbox::new(10);
+        assert!(inbox.push(batch("a", 8), Duration::ZERO));
+        assert!(!inbox.push(batch("b", 3), Duration::ZERO));
+        assert!(!inbox.push(batch("b", 4), Duration::ZERO));
+        assert!(inbox.push(batch("c", 2), Duration::ZERO));
+        assert_eq!(inbox.fill(), Fill { batches: 2, records: 10, dropped: 7 });
+        assert!(matches!(inbox.next(far()), Event::Lost(s, 7) if &*s.host == "b"));
+        assert!(matches!(inbox.next(far()), Event::Batch(b) if &*b.source.host == "a"));
+        assert!(matches!(inbox.next(far()), Event::Batch(b) if &*b.source.host == "c"));
+        assert_eq!(inbox.fill(), Fill { batches: 0, records: 0, dropped: 7 });
+    }
+
+    #[test]
+    fn a_batch_larger_than_the_queue_passes_when_it_is_alone() {
+        let inbox = Inbox::new(10);
+        assert!(inbox.push(batch("a", 50), Duration::ZERO), "else it could never pass");
+        assert!(!inbox.push(batch("b", 1), Duration::ZERO));
+    }
+
+    #[test]
+    fn empty_batches_take_room_too() {
+        let inbox = Inbox::new(3);
+        assert_eq!((0..5).filter(|_| inbox.push(batch("a", 0), Duration::ZERO)).count(), 3);
+    }
+
+    #[test]
+    fn a_waiting_producer_goes_on_when_room_appears() {
+        let inbox = Arc::new(Inbox::new(4));
+        assert!(inbox.push(batch("a", 4), Duration::ZERO));
+        let other = Arc::clone(&inbox);
+        let producer = std::thread::spawn(move || other.push(batch("b", 4), Duration::from_secs(60)));
+        assert!(matches!(inbox.next(far()), Event::Batch(..)));
+        assert!(producer.join().expect("the producer does not panic"));
+        assert!(matches!(inbox.next(far()), Event::Batch(b) if &*b.source.host == "b"));
+    }
+
+    #[test]
+    fn a_passed_deadline_is_told_before_the_next_batch() {
+        let inbox = Inbox::new(10);
+        inbox.push(batch("a", 1), Duration::ZERO);
+        assert!(matches!(inbox.next(Instant::now()), Event::Due));
+        assert!(matches!(inbox.next(far()), Event::Batch(..)));
+    }
+
+    #[test]
+    fn a_closed_queue_drains_and_then_says_so() {
+        let inbox = Inbox::new(10);
+        inbox.push(batch("a", 1), Duration::ZERO);
+        inbox.close();
+        assert!(!inbox.push(batch("b", 1), Duration::from_secs(60)), "closed: no wait, no room");
+        let events: Vec<Event> = (0..3).map(|_| inbox.next(Instant::now())).collect();
+        assert!(matches!(&events[..], [Event::Lost(_, 1), Event::Batch(..), Event::Closed]));
+    }
+}

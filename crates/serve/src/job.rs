@@ -1,0 +1,254 @@
+//! One job: its engine behind a guard, and what the server itself knows of it.
+use crate::api::{CaveatJson, JobJson, TimeJson};
+use mycroft_diagnose::{Case, CaseEvent, CaseId, Caveat, Engine, Report};
+use mycroft_record::{Batch, HostName, HostTime, JobName, NANOS_PER_SEC, ProcessKey, Record};
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Times an engine may fail before diagnosis of its job is switched off: a defect that comes back three times is in
+/// the data, and each restart costs the job its baselines.
+pub(crate) const ENGINE_PANICS_MAX: u32 = 3;
+/// Hosts and processes told apart per job; past the limit they are not counted. 100,000 ranks, each restarted twice.
+const MEMBERS_MAX: usize = 300_000;
+/// A job or agent that sent nothing for so long counts as silent: a hundred shipping periods of 100 ms.
+pub(crate) const SILENT_NS: u64 = 10 * NANOS_PER_SEC;
+
+/// What the loop needs of an engine; tests put a failing one behind it.
+pub(crate) trait Brain: Send {
+    /// See [`Engine::observe`].
+    fn observe(&mut self, batch: &Batch);
+    /// See [`Engine::tick`].
+    fn tick(&mut self, now: HostTime) -> Vec<CaseEvent>;
+    /// See [`Engine::next_check`].
+    fn next_check(&self, now: HostTime) -> Option<HostTime>;
+    /// See [`Engine::report`].
+    fn report(&self, now: HostTime) -> Report;
+    /// See [`Engine::cases`].
+    fn cases(&self) -> &[Case];
+}
+
+impl Brain for Engine {
+    fn observe(&mut self, batch: &Batch) {
+        Engine::observe(self, batch);
+    }
+    fn tick(&mut self, now: HostTime) -> Vec<CaseEvent> {
+        Engine::tick(self, now)
+    }
+    fn next_check(&self, now: HostTime) -> Option<HostTime> {
+        Engine::next_check(self, now)
+    }
+    fn report(&self, now: HostTime) -> Report {
+        Engine::report(self, now)
+    }
+    fn cases(&self) -> &[Case] {
+        Engine::cases(self)
+    }
+}
+
+/// Makes the engine of a job.
+pub(crate) type BrainMaker = Box<dyn Fn(&JobName) -> Box<dyn Brain> + Send>;
+
+/// The engine failed: what it said.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Failed(pub(crate) String);
+
+/// One job.
+pub(crate) struct Job {
+    name: JobName,
+    brain: Option<Box<dyn Brain>>,
+    panics: u32,
+    first_seen: HostTime,
+    /// When its last batch arrived, server clock.
+    pub(crate) last_seen: HostTime,
+    hosts: BTreeSet<HostName>,
+    processes: BTreeSet<(HostName, ProcessKey)>,
+    records: u64,
+    lost: u64,
+    queue_lost: u64,
+    /// Server's number of each case of the present engine.
+    numbers: BTreeMap<CaseId, u64>,
+    /// When the engine wants to be asked before the regular tick.
+    pub(crate) check_at: Option<HostTime>,
+    /// Records arrived since `check_at` was asked for.
+    pub(crate) dirty: bool,
+}
+
+impl Job {
+    /// A job whose first batch has just arrived.
+    pub(crate) fn new(name: JobName, brain: Box<dyn Brain>, now: HostTime) -> Job {
+        Job {
+            name,
+            brain: Some(brain),
+            panics: 0,
+            first_seen: now,
+            last_seen: now,
+            hosts: BTreeSet::new(),
+            processes: BTreeSet::new(),
+            records: 0,
+            lost: 0,
+            queue_lost: 0,
+            numbers: BTreeMap::new(),
+            check_at: None,
+            dirty: false,
+        }
+    }
+
+    /// Takes in a batch.
+    pub(crate) fn observe(&mut self, batch: &Batch, now: HostTime) -> Result<(), Failed> {
+        self.last_seen = now;
+        self.dirty = true;
+        self.records += batch.records.len() as u64;
+        self.lost += batch.records.iter().map(|r| if let Record::Gap(gap) = r { gap.lost } else { 0 }).sum::<u64>();
+        if self.hosts.len() < MEMBERS_MAX && !self.hosts.contains(&batch.source.host) {
+            self.hosts.insert(batch.source.host.clone());
+        }
+        if let Some(process) = batch.source.process
+            && self.processes.len() < MEMBERS_MAX
+        {
+            self.processes.insert((batch.source.host.clone(), process));
+        }
+        self.guarded(|brain| brain.observe(batch)).map(|_| ())
+    }
+
+    /// The server itself dropped records of this job.
+    pub(crate) fn note_queue_loss(&mut self, records: u64) {
+        self.queue_lost += records;
+    }
+
+    /// Weighs everything and gives the changed cases. Asks also when to come back.
+    pub(crate) fn tick(&mut self, now: HostTime) -> Result<Vec<(CaseEvent, Option<Case>)>, Failed> {
+        self.dirty = false;
+        let changed = self.guarded(|brain| {
+            let events = brain.tick(now);
+            let find = |id: CaseId| brain.cases().iter().find(|case| case.id == id).cloned();
+            let changed: Vec<_> = events.into_iter().map(|event| (event, find(id_of(event)))).collect();
+            (changed, brain.next_check(now))
+        })?;
+        let (changed, check_at) = changed.unwrap_or_default();
+        self.check_at = check_at;
+        Ok(changed)
+    }
+
+    /// Asks again when something becomes due, after records arrived.
+    pub(crate) fn plan(&mut self, now: HostTime) -> Result<(), Failed> {
+        self.dirty = false;
+        self.check_at = self.guarded(|brain| brain.next_check(now))?.flatten();
+        Ok(())
+    }
+
+    /// What is known now, with the server's case numbers and its own caveats.
+    pub(crate) fn report(&mut self, now: HostTime) -> Result<Report, Failed> {
+        let report = self.guarded(|brain| brain.report(now))?;
+        let mut report = report.unwrap_or_else(|| Report {
+            job: self.name.clone(),
+            as_of: now,
+            cases: Vec::new(),
+            transients: Vec::new(),
+            caveats: Vec::new(),
+            ranks: Vec::new(),
+            iteration_ms_median: None,
+            iterations: 0,
+            thresholds: Vec::new(),
+        });
+        for case in &mut report.cases {
+            case.id = CaseId(self.numbers.get(&case.id).copied().unwrap_or(case.id.0));
+        }
+        report.caveats.extend(self.caveats());
+        Ok(report)
+    }
+
+    /// The server's number of a case of the present engine, made by `fresh` when it has none.
+    pub(crate) fn number(&mut self, id: CaseId, fresh: impl FnOnce() -> u64) -> u64 {
+        *self.numbers.entry(id).or_insert_with(fresh)
+    }
+
+    /// The server's number of a case, if it has one.
+    pub(crate) fn known_number(&self, id: CaseId) -> Option<u64> {
+        self.numbers.get(&id).copied()
+    }
+
+    /// Puts a new engine in place of a failed one, or none when it failed too often. Gives the numbers of the failed
+    /// engine's cases, which nobody watches any more.
+    pub(crate) fn replace_brain(&mut self, make: &BrainMaker) -> Vec<u64> {
+        self.panics += 1;
+        self.check_at = None;
+        self.brain = None; // Before a new one is made: two engines of 100,000 ranks need not fit into memory.
+        if self.panics <= ENGINE_PANICS_MAX {
+            self.brain = Some(make(&self.name));
+        }
+        std::mem::take(&mut self.numbers).into_values().collect()
+    }
+
+    /// Gives up the engine; the numbers of its cases.
+    pub(crate) fn retire(self) -> Vec<u64> {
+        self.numbers.into_values().collect()
+    }
+
+    /// What limits the diagnosis on the server's side.
+    pub(crate) fn caveats(&self) -> Vec<Caveat> {
+        let mut caveats = Vec::new();
+        if self.panics > 0 && self.brain.is_some() {
+            let text = format!(
+                "diagnosis of this job failed {} time(s) and was restarted: what was learned before is forgotten",
+                self.panics
+            );
+            caveats.push(Caveat { rule: "server.engine-restarted", text, ranks: Vec::new() });
+        }
+        if self.brain.is_none() {
+            let text = format!(
+                "diagnosis of this job is off: it failed {} times; records are still stored, restart the server to \
+                 try again and send its log to the developers",
+                self.panics
+            );
+            caveats.push(Caveat { rule: "server.engine-off", text, ranks: Vec::new() });
+        }
+        if self.queue_lost > 0 {
+            let text = format!(
+                "the server dropped {} records of this job because it could not keep up: silence in that time means \
+                 nothing",
+                self.queue_lost
+            );
+            caveats.push(Caveat { rule: "server.queue-dropped", text, ranks: Vec::new() });
+        }
+        caveats
+    }
+
+    /// The job as JSON.
+    pub(crate) fn json(&self, now: HostTime, open_cases: u64) -> JobJson {
+        let live = now.since_ns(self.last_seen) < SILENT_NS;
+        let caveat = |c: Caveat| CaveatJson { rule: c.rule.to_owned(), text: c.text, ranks: Vec::new() };
+        JobJson {
+            name: self.name.to_string(),
+            state: if live { "live" } else { "silent" }.to_owned(),
+            first_seen_at: TimeJson::exact(self.first_seen),
+            last_seen_at: TimeJson::exact(self.last_seen),
+            hosts: self.hosts.len() as u64,
+            processes: self.processes.len() as u64,
+            records: self.records,
+            lost: self.lost,
+            open_cases,
+            engine: if self.brain.is_some() { "running" } else { "off" }.to_owned(),
+            caveats: self.caveats().into_iter().map(caveat).collect(),
+        }
+    }
+
+    /// Runs the engine so that its panic ends here; `None` when there is no engine.
+    ///
+    /// Unwind safety: after a failure nobody looks at the engine again, `replace_brain` drops it whole.
+    fn guarded<T>(&mut self, work: impl FnOnce(&mut dyn Brain) -> T) -> Result<Option<T>, Failed> {
+        let Some(brain) = &mut self.brain else { return Ok(None) };
+        match catch_unwind(AssertUnwindSafe(|| work(brain.as_mut()))) {
+            Ok(value) => Ok(Some(value)),
+            Err(panic) => {
+                let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+                Err(Failed(text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()))
+            }
+        }
+    }
+}
+
+fn id_of(event: CaseEvent) -> CaseId {
+    match event {
+        CaseEvent::Opened(id) | CaseEvent::Strengthened(id) | CaseEvent::Closed(id) | CaseEvent::Withdrawn(id) => id,
+    }
+}

@@ -1,0 +1,100 @@
+//! The thread that writes: batches into the store, cases into its book of cases. The brain never waits for a disk.
+use crate::api::CaseJson;
+use crate::book::CaseBook;
+use crate::brain::Clock;
+use crate::config::LogSink;
+use crate::inbox::{Event, Inbox};
+use crate::stats::{Stats, add};
+use mycroft_record::HostTime;
+use mycroft_store::{Store, StoreError, meta::CaseRow};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often segments are written and old ones deleted.
+const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
+
+/// The writer's state.
+pub(crate) struct Keeper {
+    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) store: Store,
+    pub(crate) book: Arc<CaseBook>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) clock: Clock,
+    pub(crate) log: LogSink,
+}
+
+impl Keeper {
+    /// Runs until the inbox is closed and drained, then makes everything durable.
+    pub(crate) fn run(self) {
+        let mut deadline = Instant::now(); // Cases of an earlier run may have become stale at the start.
+        loop {
+            match self.inbox.next(deadline) {
+                Event::Batch(batch) => {
+                    let outcome = self.store.append(&batch);
+                    if outcome.is_err() {
+                        add(&self.stats.dropped_store, batch.records.len() as u64);
+                    }
+                    self.note("store.append", outcome);
+                }
+                Event::Command(_) => self.write_cases(),
+                Event::Lost(..) => {} // Counted where it was refused.
+                Event::Due => {
+                    self.write_cases();
+                    self.note("store.maintain", self.store.maintain((self.clock)()));
+                    deadline = Instant::now() + MAINTAIN_EVERY;
+                }
+                Event::Closed => break,
+            }
+        }
+        self.write_cases();
+        self.note("store.flush", self.store.flush());
+    }
+
+    fn write_cases(&self) {
+        for case in self.book.take_unwritten() {
+            let outcome = self.store.put_case(&row(&case));
+            if outcome.is_err() {
+                self.book.unwritten_again(case.id);
+            }
+            let failed = outcome.is_err();
+            self.note("store.cases", outcome);
+            if failed {
+                return; // Tried again at the next round; the disk is not asked for each case in turn.
+            }
+        }
+    }
+
+    /// Remembers what is wrong with the disk until it works again.
+    fn note(&self, place: &'static str, outcome: Result<(), StoreError>) {
+        let text = outcome.err().map(|error| format!("storing records and cases: {error}"));
+        let line = text.clone();
+        if self.stats.problem(place, text)
+            && let Some(line) = line
+        {
+            (self.log)(&line);
+        }
+    }
+}
+
+/// A case as the store keeps it.
+fn row(case: &CaseJson) -> CaseRow {
+    let time = |t: &Option<crate::api::TimeJson>| t.as_ref().map_or(HostTime::NONE, |t| HostTime(t.ns));
+    CaseRow {
+        id: case.id,
+        job: case.job.clone(),
+        state: case.state.clone(),
+        opened_at: time(&case.opened_at),
+        updated_at: time(&case.updated_at),
+        // Numbers, strings and lists only: serde_json has no way to fail on them.
+        json: serde_json::to_string(case).unwrap_or_default(),
+    }
+}
+
+/// The cases of earlier runs, and the highest number ever used; unreadable ones are counted.
+pub(crate) fn old_cases(store: &Store, limit: usize) -> Result<(Vec<CaseJson>, u64, usize), StoreError> {
+    let rows = store.list_cases(None, limit)?;
+    let highest = rows.iter().map(|row| row.id).max().unwrap_or(0);
+    let cases: Vec<CaseJson> = rows.iter().filter_map(|row| serde_json::from_str(&row.json).ok()).collect();
+    let unreadable = rows.len() - cases.len();
+    Ok((cases, highest, unreadable))
+}

@@ -1,0 +1,301 @@
+//! Starting and stopping: binds everything, starts the threads, and takes them down in the order of the line.
+use crate::alert::Alerts;
+use crate::api::CaseJson;
+use crate::book::{CASES_KEPT, CaseBook};
+use crate::brain::{Clock, Loop, Surroundings};
+use crate::clock::wall_now;
+use crate::command::Command;
+use crate::config::{LogSink, ServeConfig};
+use crate::error::ServeError;
+use crate::http::{self, Shared};
+use crate::inbox::{Inbox, PUSH_WAIT, QUEUE_RECORDS};
+use crate::job::BrainMaker;
+use crate::keeper::{Keeper, old_cases};
+use crate::stats::Stats;
+use mycroft_diagnose::{Config, Engine, Report};
+use mycroft_record::Batch;
+use mycroft_store::wire::{Endpoint, Listener, ListenerHandle, ServerConfig};
+use mycroft_store::{Store, StoreConfig};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::{oneshot, watch};
+
+/// Threads that answer HTTP: conversion to JSON is all they do, and the brain should keep a core of two.
+const HTTP_THREADS: usize = 1;
+
+/// Parts of a server that tests replace.
+pub(crate) struct Seams {
+    pub(crate) make: BrainMaker,
+    pub(crate) clock: Clock,
+    pub(crate) queue_records: usize,
+}
+
+impl Default for Seams {
+    fn default() -> Seams {
+        Seams {
+            make: Box::new(|job| Box::new(Engine::new(job.clone(), Config::default()))),
+            clock: Arc::new(wall_now),
+            queue_records: QUEUE_RECORDS,
+        }
+    }
+}
+
+/// The always-on server.
+#[derive(Debug)]
+pub struct Server;
+
+impl Server {
+    /// Checks the configuration, binds every address, and starts. Returns when connections are accepted.
+    ///
+    /// # Errors
+    /// What is wrong with the configuration, an address or the store; nothing keeps running then.
+    pub fn start(config: ServeConfig) -> Result<ServerHandle, ServeError> {
+        start(config, Seams::default())
+    }
+}
+
+/// A running server. Stops when dropped.
+pub struct ServerHandle {
+    http: SocketAddr,
+    endpoints: Vec<Endpoint>,
+    inbox: Arc<Inbox>,
+    book: Arc<CaseBook>,
+    running: Option<Running>,
+}
+
+impl std::fmt::Debug for ServerHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ServerHandle").field("http", &self.http).field("wire", &self.endpoints).finish_non_exhaustive()
+    }
+}
+
+/// What must be taken down.
+struct Running {
+    listeners: Vec<ListenerHandle>,
+    stop_http: watch::Sender<bool>,
+    http: Option<(Runtime, tokio::task::JoinHandle<()>)>,
+    brain: JoinHandle<()>,
+    keeper: Option<(Arc<Inbox>, JoinHandle<()>)>,
+    alerts: Option<(Arc<Alerts>, JoinHandle<()>)>,
+}
+
+impl ServerHandle {
+    /// Where the HTTP API listens, with the real port.
+    pub fn http_addr(&self) -> SocketAddr {
+        self.http
+    }
+
+    /// Where agents connect, with real ports, in the order of the configuration.
+    pub fn wire_endpoints(&self) -> &[Endpoint] {
+        &self.endpoints
+    }
+
+    /// What is known of a job now; `None` for a job that is not being diagnosed. Waits for the brain: not for use in
+    /// an async context.
+    pub fn report(&self, job: &str) -> Option<Arc<Report>> {
+        let (reply, answer) = oneshot::channel();
+        if !self.inbox.ask(Command::Report { job: job.into(), reply }) {
+            return None;
+        }
+        answer.blocking_recv().ok().flatten()
+    }
+
+    /// One case by the server's number.
+    pub fn case(&self, id: u64) -> Option<CaseJson> {
+        self.book.get(id)
+    }
+
+    /// Waits until some case satisfies `wanted`, which is asked at every change of a case; `None` after `timeout` or
+    /// when the server stops.
+    pub fn wait_for_case(&self, timeout: Duration, wanted: impl Fn(&CaseJson) -> bool) -> Option<CaseJson> {
+        self.book.wait_for(timeout, &wanted)
+    }
+
+    /// Takes a batch as if an agent had sent it; false when the queue is full or the server stops. For programs that
+    /// hold the records already (replay).
+    pub fn ingest(&self, batch: Batch) -> bool {
+        self.inbox.push(Arc::new(batch), PUSH_WAIT)
+    }
+
+    /// Stops: no new connections, what was received is still diagnosed and stored, threads are joined, sockets removed.
+    pub fn stop(mut self) {
+        self.shut_down();
+    }
+
+    fn shut_down(&mut self) {
+        if let Some(running) = self.running.take() {
+            running.shut_down(&self.inbox, &self.book);
+        }
+    }
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+impl Running {
+    /// In the order of the line: nothing comes in, what is in goes through, then the ends.
+    fn shut_down(self, inbox: &Inbox, book: &CaseBook) {
+        self.listeners.into_iter().for_each(drop);
+        // Both fail only when the other side is gone already, which is what is wanted.
+        let _ = self.stop_http.send(true);
+        if let Some((runtime, task)) = self.http {
+            let _ = runtime.block_on(task);
+            runtime.shutdown_timeout(Duration::from_secs(1));
+        }
+        inbox.close();
+        join(self.brain);
+        if let Some((inbox, thread)) = self.keeper {
+            inbox.close();
+            join(thread);
+        }
+        if let Some((alerts, thread)) = self.alerts {
+            alerts.close();
+            join(thread);
+        }
+        book.close();
+    }
+}
+
+/// Waits for a thread. Its panic was printed by the panic hook and concerns nobody who is stopping.
+fn join(thread: JoinHandle<()>) {
+    let _ = thread.join();
+}
+
+/// `Server::start` with its parts.
+pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, ServeError> {
+    config.check()?;
+    let log: LogSink = config.log.clone().unwrap_or_else(|| Arc::new(|_| {}));
+    let stats = Arc::new(Stats::new());
+    let (store, book) = open_store(&config, &seams.clock, &log)?;
+    let book = Arc::new(book);
+    let inbox = Arc::new(Inbox::new(seams.queue_records));
+
+    // Everything that can be refused is bound before the first thread starts.
+    let listeners = bind_wire(&config)?;
+    let (runtime, listener, http) = bind_http(config.http)?;
+
+    let alerts = start_alerts(&config, &stats, &log)?;
+    let keeper = store.map(|store| start_keeper(store, &book, &stats, &seams.clock, &log)).transpose()?;
+    let shared = Arc::new(Shared {
+        inbox: Arc::clone(&inbox),
+        book: Arc::clone(&book),
+        stats: Arc::clone(&stats),
+        clock: Arc::clone(&seams.clock),
+        token: config.token.clone(),
+    });
+    let around = Surroundings {
+        inbox: Arc::clone(&inbox),
+        keeper: keeper.as_ref().map(|(inbox, _)| Arc::clone(inbox)),
+        book: Arc::clone(&book),
+        stats,
+        alerts: alerts.as_ref().map(|(alerts, _)| Arc::clone(alerts)),
+        clock: seams.clock,
+        tick: config.tick,
+        make: seams.make,
+        log: Arc::clone(&log),
+    };
+    let brain = spawn("mycroft-brain", move || Loop::new(around).run())?;
+    let (stop_http, stop) = watch::channel(false);
+    let task = runtime.spawn(http::serve(listener, shared, stop));
+    let endpoints: Vec<Endpoint> = listeners.iter().map(Listener::local_endpoint).collect();
+    let listeners = listeners.into_iter().map(|listener| listener.serve(sink(&inbox))).collect();
+    log(&format!("listening: http {http}, agents {}", shown(&endpoints)));
+    let running = Running { listeners, stop_http, http: Some((runtime, task)), brain, keeper, alerts };
+    Ok(ServerHandle { http, endpoints, inbox, book, running: Some(running) })
+}
+
+/// What the wire calls for each batch: it is held a moment at most, a batch that finds no room is counted.
+fn sink(inbox: &Arc<Inbox>) -> Arc<dyn Fn(Batch) + Send + Sync> {
+    let inbox = Arc::clone(inbox);
+    Arc::new(move |batch| {
+        inbox.push(Arc::new(batch), PUSH_WAIT);
+    })
+}
+
+fn shown(endpoints: &[Endpoint]) -> String {
+    if endpoints.is_empty() {
+        return "nowhere".to_owned();
+    }
+    endpoints.iter().map(Endpoint::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The store, if one is wanted, and the book with the cases of earlier runs.
+fn open_store(config: &ServeConfig, clock: &Clock, log: &LogSink) -> Result<(Option<Store>, CaseBook), ServeError> {
+    let Some(dir) = &config.store_dir else {
+        return Ok((None, CaseBook::reopen(Vec::new(), 0, clock())));
+    };
+    let store = Store::open(dir, StoreConfig::default())?;
+    let (cases, highest, unreadable) = old_cases(&store, CASES_KEPT)?;
+    if unreadable > 0 {
+        log(&format!("{unreadable} stored cases were written by another version and are not shown"));
+    }
+    Ok((Some(store), CaseBook::reopen(cases, highest, clock())))
+}
+
+fn bind_wire(config: &ServeConfig) -> Result<Vec<Listener>, ServeError> {
+    let bind = |endpoint: &Endpoint| {
+        // TLS is TCP's; a unix socket is guarded by the rights of its directory.
+        let tls = if let Endpoint::Tcp(_) = endpoint { config.tls.clone() } else { None };
+        Listener::bind(endpoint, ServerConfig { token: config.token.clone(), tls })
+    };
+    Ok(config.wire.iter().map(bind).collect::<Result<_, _>>()?)
+}
+
+fn bind_http(address: SocketAddr) -> Result<(Runtime, TcpListener, SocketAddr), ServeError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(HTTP_THREADS)
+        .thread_name("mycroft-http")
+        .enable_all()
+        .build()
+        .map_err(|source| ServeError::Thread { what: "the network runtime", source })?;
+    let bound = runtime.block_on(TcpListener::bind(address));
+    let (listener, local) = bound
+        .and_then(|listener| listener.local_addr().map(|local| (listener, local)))
+        .map_err(|source| ServeError::BindHttp { address, source })?;
+    Ok((runtime, listener, local))
+}
+
+type Threaded<T> = (Arc<T>, JoinHandle<()>);
+
+fn start_alerts(
+    config: &ServeConfig,
+    stats: &Arc<Stats>,
+    log: &LogSink,
+) -> Result<Option<Threaded<Alerts>>, ServeError> {
+    let Some(url) = config.webhook.clone() else { return Ok(None) };
+    let alerts = Arc::new(Alerts::new(Arc::clone(stats)));
+    let (worker, log) = (Arc::clone(&alerts), Arc::clone(log));
+    let thread = spawn("mycroft-alerts", move || worker.run(&url, &log))?;
+    Ok(Some((alerts, thread)))
+}
+
+fn start_keeper(
+    store: Store,
+    book: &Arc<CaseBook>,
+    stats: &Arc<Stats>,
+    clock: &Clock,
+    log: &LogSink,
+) -> Result<Threaded<Inbox>, ServeError> {
+    let inbox = Arc::new(Inbox::new(QUEUE_RECORDS));
+    let keeper = Keeper {
+        inbox: Arc::clone(&inbox),
+        store,
+        book: Arc::clone(book),
+        stats: Arc::clone(stats),
+        clock: Arc::clone(clock),
+        log: Arc::clone(log),
+    };
+    let thread = spawn("mycroft-keeper", move || keeper.run())?;
+    Ok((inbox, thread))
+}
+
+fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ServeError> {
+    Builder::new().name(name.to_owned()).spawn(work).map_err(|source| ServeError::Thread { what: name, source })
+}

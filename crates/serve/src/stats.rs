@@ -1,0 +1,137 @@
+//! The server's own counters: plain atomics, read by `/metrics` and `/api/v1/health` without touching the brain.
+use crate::api::JobJson;
+use crate::sync::lock;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Counts since the start, unless a name says otherwise.
+#[derive(Debug)]
+pub(crate) struct Stats {
+    /// When the server started.
+    pub(crate) started: Instant,
+    /// Batches received.
+    pub(crate) batches: AtomicU64,
+    /// Records received.
+    pub(crate) records: AtomicU64,
+    /// Records not diagnosed because there are too many jobs.
+    pub(crate) dropped_jobs: AtomicU64,
+    /// Records not stored: queue full or disk failed.
+    pub(crate) dropped_store: AtomicU64,
+    /// Ticks of engines, and their time.
+    pub(crate) ticks: AtomicU64,
+    /// Nanoseconds spent in ticks.
+    pub(crate) tick_ns: AtomicU64,
+    /// Engine failures.
+    pub(crate) engine_panics: AtomicU64,
+    /// Largest age of a batch in the last tick, milliseconds.
+    pub(crate) lag_ms: AtomicU64,
+    /// Agents heard lately.
+    pub(crate) agents: AtomicU64,
+    /// HTTP answers by hundred: 2xx, 3xx, 4xx, 5xx.
+    pub(crate) http: [AtomicU64; 4],
+    /// HTTP connections refused because too many were open.
+    pub(crate) http_refused: AtomicU64,
+    /// Alerts delivered, given up, and dropped for want of room.
+    pub(crate) alerts_sent: AtomicU64,
+    /// Alerts given up after every try.
+    pub(crate) alerts_failed: AtomicU64,
+    /// Alerts dropped because too many waited.
+    pub(crate) alerts_dropped: AtomicU64,
+    /// Cases opened, by (job, what, category).
+    opened: Mutex<BTreeMap<(String, String, String), u64>>,
+    /// Jobs as of the last tick.
+    board: Mutex<Vec<JobJson>>,
+    /// What is wrong with the server, by place.
+    problems: Mutex<BTreeMap<&'static str, String>>,
+}
+
+/// Kinds of opened cases kept apart: jobs (256) x what (5) x category (13) could be 16,640; jobs come and go.
+const OPENED_KINDS: usize = 1 << 12;
+
+impl Stats {
+    /// All zero.
+    pub(crate) fn new() -> Stats {
+        Stats {
+            started: Instant::now(),
+            batches: AtomicU64::new(0),
+            records: AtomicU64::new(0),
+            dropped_jobs: AtomicU64::new(0),
+            dropped_store: AtomicU64::new(0),
+            ticks: AtomicU64::new(0),
+            tick_ns: AtomicU64::new(0),
+            engine_panics: AtomicU64::new(0),
+            lag_ms: AtomicU64::new(0),
+            agents: AtomicU64::new(0),
+            http: Default::default(),
+            http_refused: AtomicU64::new(0),
+            alerts_sent: AtomicU64::new(0),
+            alerts_failed: AtomicU64::new(0),
+            alerts_dropped: AtomicU64::new(0),
+            opened: Mutex::default(),
+            board: Mutex::default(),
+            problems: Mutex::default(),
+        }
+    }
+
+    /// Counts one tick.
+    pub(crate) fn ticked(&self, spent: Duration) {
+        add(&self.ticks, 1);
+        add(&self.tick_ns, u64::try_from(spent.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// Counts one HTTP answer.
+    pub(crate) fn answered(&self, status: u16) {
+        let class = usize::from(status / 100).clamp(2, 5) - 2;
+        add(&self.http[class], 1);
+    }
+
+    /// Counts an opened case.
+    pub(crate) fn case_opened(&self, job: &str, what: &str, category: &str) {
+        let mut opened = lock(&self.opened);
+        let key = (job.to_owned(), what.to_owned(), category.to_owned());
+        if opened.len() < OPENED_KINDS || opened.contains_key(&key) {
+            *opened.entry(key).or_insert(0) += 1;
+        }
+    }
+
+    /// Cases opened by (job, what, category).
+    pub(crate) fn opened(&self) -> BTreeMap<(String, String, String), u64> {
+        lock(&self.opened).clone()
+    }
+
+    /// Publishes the jobs.
+    pub(crate) fn publish(&self, jobs: Vec<JobJson>) {
+        *lock(&self.board) = jobs;
+    }
+
+    /// The jobs as last published.
+    pub(crate) fn jobs(&self) -> Vec<JobJson> {
+        lock(&self.board).clone()
+    }
+
+    /// Notes or clears what is wrong at a place. True: it is news.
+    pub(crate) fn problem(&self, place: &'static str, text: Option<String>) -> bool {
+        let mut problems = lock(&self.problems);
+        match text {
+            Some(text) => problems.insert(place, text.clone()) != Some(text),
+            None => problems.remove(place).is_some(),
+        }
+    }
+
+    /// What is wrong now.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        lock(&self.problems).values().cloned().collect()
+    }
+}
+
+/// Adds to a counter; counters of this struct order nothing else.
+pub(crate) fn add(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// Reads a counter.
+pub(crate) fn get(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
