@@ -1,1 +1,36 @@
-//! ring (skeleton)
+//! The shared-memory segment between the probe in the job and the agent on the host (Mycroft section 4.2, design D2).
+//!
+//! One segment per traced process: a header, a table of communicators, tables of the operations and flows in flight with
+//! their counters, and rings of completions with one writer each. `docs/formats/ring.md` is the byte map.
+//!
+//! - [`SegmentWriter`] is the job's side: no lock, no system call, no allocation; it overwrites the oldest.
+//! - [`SegmentReader`] is the agent's: it never writes, takes every byte as written by an adversary, and reports loss.
+//! - [`convert`] turns what was read into `mycroft_record` records.
+
+pub mod cells;
+pub mod clock;
+pub mod convert;
+mod create;
+pub mod error;
+pub mod lane;
+pub mod layout;
+mod memory;
+pub mod process;
+pub mod raw;
+pub mod reader;
+mod region;
+pub mod segment;
+pub mod source;
+pub mod sync;
+pub mod table;
+pub mod writer;
+
+pub use cells::{CommSlot, FlowCell, FlowSlot, OpCell, OpSlot};
+pub use clock::{Calibration, ClockKind, now_ticks};
+pub use create::{SUFFIX, TEMPORARY_SUFFIX};
+pub use error::{CreateError, OpenError, ReadError};
+pub use process::{Identity, Liveness};
+pub use raw::{RawCommBegin, RawCommEnd, RawFlowDone, RawOpDone, RawOpMeta, RawRecord, RawStepMark, Text};
+pub use reader::{CommSnapshot, DrainStats, FlowSnapshot, OpSnapshot, Snapshot};
+pub use segment::{SegmentHeader, SegmentReader, SegmentState};
+pub use writer::{CommBegin, DropKind, FlowBegin, FlowOwner, OpBegin, OpEnd, RingWriter, SegmentConfig, SegmentWriter};

@@ -1,0 +1,184 @@
+//! From a segment's words and ticks to the records every other room speaks.
+//!
+//! The cells of live tables are read while they move: counters that belong together may be some nanoseconds apart. What
+//! comes out of here keeps the promises of the vocabulary (`done <= transmitted <= ready <= posted <= total_chunks`) by
+//! raising the earlier counter, which has certainly moved by now.
+use crate::clock::Calibration;
+use crate::raw::{RawCommBegin, RawCommEnd, RawFlowDone, RawOpDone, RawOpMeta, RawRecord, RawStepMark};
+use crate::reader::{CommSnapshot, FlowSnapshot, OpSnapshot};
+use crate::segment::{SegmentHeader, SegmentState};
+use mycroft_record::{
+    CommEnd, CommInit, FlowCounters, FlowDone, FlowState, FlowTimes, HostTime, OpDone, OpMeta, OpState, ProcessInfo,
+    ProcessKey, Rank, Record, StepMark,
+};
+
+/// The process a segment belongs to.
+pub fn process_key(header: &SegmentHeader) -> ProcessKey {
+    ProcessKey { rank: Rank(header.rank), pid: header.process.pid, nonce: header.nonce }
+}
+
+/// Who the process is.
+pub fn process_info(header: &SegmentHeader, state: &SegmentState, clock: &Calibration) -> ProcessInfo {
+    ProcessInfo {
+        attached_at: clock.host_time(header.attached_ticks),
+        world_size: header.world_size,
+        local_rank: header.local_rank,
+        gpu: header.gpu,
+        profiler_abi: state.profiler_abi,
+        nccl_version: state.nccl_version,
+        kernel_events: state.kernel_events,
+    }
+}
+
+/// A ring record.
+pub fn record(raw: &RawRecord, clock: &Calibration) -> Record {
+    match raw {
+        RawRecord::OpDone(r) => Record::OpDone(op_done(r, clock)),
+        RawRecord::FlowDone(r) => Record::FlowDone(flow_done(r, clock)),
+        RawRecord::CommBegin(r) => Record::CommInit(comm_init(r, clock)),
+        RawRecord::CommEnd(r) => Record::CommEnd(comm_end(r, clock)),
+        RawRecord::StepMark(r) => Record::StepMark(step_mark(r, clock)),
+    }
+}
+
+/// What an operation is.
+pub fn op_meta(raw: &RawOpMeta, clock: &Calibration) -> OpMeta {
+    OpMeta {
+        id: raw.id,
+        kind: raw.kind,
+        nccl_seq: raw.nccl_seq,
+        comm_rank: raw.comm_rank,
+        count: raw.count,
+        datatype: raw.datatype,
+        root: raw.root,
+        algorithm: raw.algorithm,
+        protocol: raw.protocol,
+        n_channels: raw.n_channels,
+        enqueued_at: clock.host_time(raw.enqueued_ticks),
+        started_at: clock.host_time(raw.started_ticks),
+        started_last_at: clock.host_time(raw.started_last_ticks),
+    }
+}
+
+/// A completed operation.
+pub fn op_done(raw: &RawOpDone, clock: &Calibration) -> OpDone {
+    OpDone {
+        op: op_meta(&raw.op, clock),
+        ended_first_at: clock.host_time(raw.ended_first_ticks),
+        ended_at: clock.host_time(raw.ended_ticks),
+        flows: raw.flows,
+        observed: raw.observed,
+    }
+}
+
+/// An operation in flight. `started_last_at` is only told once all channels have started.
+pub fn op_state(raw: &OpSnapshot, clock: &Calibration, sampled_at: HostTime) -> OpState {
+    let mut op = op_meta(&raw.op, clock);
+    if raw.kernels_started < u64::from(raw.op.n_channels) {
+        op.started_last_at = HostTime::NONE;
+    }
+    let kernels_stopped = clamp_u8(raw.kernels_stopped);
+    let flows_done = clamp_u16(raw.flows_done);
+    OpState {
+        sampled_at,
+        op,
+        kernels_started: clamp_u8(raw.kernels_started).max(kernels_stopped),
+        kernels_stopped,
+        flows_started: clamp_u16(raw.flows_started).max(flows_done),
+        flows_done,
+    }
+}
+
+/// A completed flow.
+pub fn flow_done(raw: &RawFlowDone, clock: &Calibration) -> FlowDone {
+    FlowDone {
+        flow: raw.flow,
+        counters: in_order(raw.counters),
+        bytes: raw.bytes,
+        times: FlowTimes {
+            started_at: clock.host_time(raw.started_ticks),
+            first_ready_at: clock.host_time(raw.first_ready_ticks),
+            last_progress_at: clock.host_time(raw.last_progress_ticks),
+            stage_us: raw.stage_us,
+            stage_max_us: raw.stage_max_us,
+        },
+        ended_at: clock.host_time(raw.ended_ticks),
+        peer_wait_polls: raw.peer_wait_polls,
+        proxied_for_pid: raw.proxied_for_pid,
+    }
+}
+
+/// A flow in flight.
+pub fn flow_state(raw: &FlowSnapshot, clock: &Calibration, sampled_at: HostTime) -> FlowState {
+    FlowState {
+        sampled_at,
+        flow: raw.flow,
+        counters: in_order(raw.counters),
+        bytes: raw.bytes,
+        times: FlowTimes {
+            started_at: clock.host_time(raw.started_ticks),
+            first_ready_at: clock.host_time(raw.first_ready_ticks),
+            last_progress_at: clock.host_time(raw.last_progress_ticks),
+            stage_us: raw.stage_ticks.map(|ticks| clock.ticks_to_us(ticks)),
+            stage_max_us: raw.stage_max_ticks.map(|ticks| clock.ticks_to_us(ticks)),
+        },
+        peer_wait_polls: u32::try_from(raw.peer_wait_polls).unwrap_or(u32::MAX),
+        proxied_for_pid: raw.proxied_for_pid,
+    }
+}
+
+/// A communicator from the ring.
+pub fn comm_init(raw: &RawCommBegin, clock: &Calibration) -> CommInit {
+    CommInit {
+        at: clock.host_time(raw.at_ticks),
+        comm: raw.comm,
+        n_ranks: raw.n_ranks,
+        n_nodes: raw.n_nodes,
+        comm_rank: raw.comm_rank,
+        name: raw.name.as_str().into(),
+    }
+}
+
+/// A communicator from the table, for a reader that came after its ring record was overwritten.
+pub fn comm_init_of(raw: &CommSnapshot, clock: &Calibration) -> CommInit {
+    CommInit {
+        at: clock.host_time(raw.begin_ticks),
+        comm: raw.comm,
+        n_ranks: raw.n_ranks,
+        n_nodes: raw.n_nodes,
+        comm_rank: raw.comm_rank,
+        name: raw.name.as_str().into(),
+    }
+}
+
+/// The end of a communicator from the ring.
+pub fn comm_end(raw: &RawCommEnd, clock: &Calibration) -> CommEnd {
+    CommEnd { at: clock.host_time(raw.at_ticks), comm: raw.comm }
+}
+
+/// The end of a communicator from the table, `None` while it is in use.
+pub fn comm_end_of(raw: &CommSnapshot, clock: &Calibration) -> Option<CommEnd> {
+    (raw.end_ticks != 0).then(|| CommEnd { at: clock.host_time(raw.end_ticks), comm: raw.comm })
+}
+
+/// A step mark.
+pub fn step_mark(raw: &RawStepMark, clock: &Calibration) -> StepMark {
+    StepMark { at: clock.host_time(raw.at_ticks), step: raw.step }
+}
+
+fn in_order(c: FlowCounters) -> FlowCounters {
+    let total_chunks = c.total_chunks;
+    let done = c.done.min(total_chunks);
+    let transmitted = c.transmitted.min(total_chunks).max(done);
+    let ready = c.ready.min(total_chunks).max(transmitted);
+    let posted = c.posted.min(total_chunks).max(ready);
+    FlowCounters { total_chunks, posted, ready, transmitted, done }
+}
+
+fn clamp_u8(n: u64) -> u8 {
+    u8::try_from(n).unwrap_or(u8::MAX)
+}
+
+fn clamp_u16(n: u64) -> u16 {
+    u16::try_from(n).unwrap_or(u16::MAX)
+}

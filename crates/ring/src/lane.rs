@@ -1,0 +1,68 @@
+//! The ring protocol: one writer, any number of readers that never touch it.
+//!
+//! Record `n` lives in slot `n % slots`. The writer
+//! 1. marks the slot odd (`2n + 1`), then a release fence,
+//! 2. stores the payload words (relaxed),
+//! 3. marks the slot even (`2n + 2`, release),
+//! 4. stores `head = n + 1` (release).
+//!
+//! A reader loads `head` (acquire), copies slots of records below it, then an acquire fence, then loads `head` again.
+//!
+//! *Complete*: a record below the first `head` was fully stored before the copy began (step 4 is a release that the
+//! first load acquired). *Not overwritten*: overwriting record `n` is step 2 of record `n + slots`. If the copy saw any
+//! word of it, the writer's release fence (step 1) and the reader's acquire fence synchronize, so the second load sees
+//! everything the writer stored before that fence, in particular `head >= n + slots` from the step 4 before. Hence
+//! record `n` is whole whenever `n + slots > head` at the second load. This uses only fence-fence synchronization of the
+//! C++ model, so it holds on ARM as on x86. The slot's own mark is checked too: it catches a broken or hostile writer.
+use crate::layout::{PAYLOAD_WORDS, SLOT_WORDS, ring};
+use crate::raw::Payload;
+use crate::sync::{Ordering, Word};
+
+/// Mark of a slot while record `n` is being stored.
+#[inline]
+pub fn mark_busy(n: u64) -> u64 {
+    n.wrapping_mul(2).wrapping_add(1)
+}
+
+/// Mark of a slot that holds record `n`.
+#[inline]
+pub fn mark_whole(n: u64) -> u64 {
+    n.wrapping_mul(2).wrapping_add(2)
+}
+
+/// Stores record `n` in `slot` (its 16 words) and publishes it in the ring header. Only the ring's owner may call it,
+/// with `n` the current head and `slot` the words of slot `n % slots`.
+#[inline]
+pub fn store<W: Word>(header: &[W], slot: &[W], n: u64, payload: &Payload) {
+    let slot = &slot[..SLOT_WORDS];
+    slot[0].store(mark_busy(n), Ordering::Relaxed);
+    W::fence(Ordering::Release);
+    for i in 0..PAYLOAD_WORDS {
+        slot[i + 1].store(payload[i], Ordering::Relaxed);
+    }
+    slot[0].store(mark_whole(n), Ordering::Release);
+    header[ring::HEAD].store(n + 1, Ordering::Release);
+}
+
+/// Claims a ring for the thread `owner` (not 0): its head, or `None` when another thread has it. The acquire of the swap
+/// makes the previous owner's records and head visible, so the sequence goes on without a break.
+pub fn claim<W: Word>(header: &[W], owner: u64) -> Option<u64> {
+    if header[ring::OWNER].load(Ordering::Relaxed) != 0 || !header[ring::OWNER].swap_if(0, owner) {
+        return None;
+    }
+    let claims = header[ring::CLAIMS].load(Ordering::Relaxed);
+    header[ring::CLAIMS].store(claims.wrapping_add(1), Ordering::Relaxed);
+    Some(header[ring::HEAD].load(Ordering::Relaxed))
+}
+
+/// Gives a ring back. Only its owner may call it.
+pub fn release<W: Word>(header: &[W]) {
+    header[ring::OWNER].store(0, Ordering::Release);
+}
+
+/// The oldest record that a reader which saw `head` may still take: the slot of the one before may be in the writer's
+/// hands.
+#[inline]
+pub fn oldest_whole(head: u64, slots: u64) -> u64 {
+    (head + 1).saturating_sub(slots)
+}
