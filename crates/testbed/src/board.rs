@@ -1,0 +1,165 @@
+//! The board: one mapped file on which ranks write how long each iteration took, and the launcher when to stop.
+//!
+//! It costs a rank one store per iteration and no system call, so that it does not disturb what is measured.
+//!
+//! | offset | what |
+//! |---|---|
+//! | 0 | `stop_at`: iterations with this number and later are not begun; `u64::MAX` = go on |
+//! | 8 | number of ranks |
+//! | 16 | per rank: 8 bytes iterations finished, then [`KEPT`] durations of 4 bytes, microseconds |
+use crate::error::TestbedError;
+use std::fs::OpenOptions;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Durations kept per rank: at four iterations a second the last 17 minutes.
+pub const KEPT: usize = 4096;
+const HEAD_BYTES: usize = 16;
+const RANK_BYTES: usize = 8 + 4 * KEPT;
+/// Greatest number of ranks a file may claim; the scenario's own limit is lower.
+const RANKS_MAX: usize = 16_384;
+
+/// A mapped board.
+#[derive(Debug)]
+pub struct Board {
+    base: *mut u8,
+    ranks: usize,
+}
+
+// SAFETY: the mapping is only reached through atomics and lives until drop.
+unsafe impl Send for Board {}
+// SAFETY: as above.
+unsafe impl Sync for Board {}
+
+impl Board {
+    /// Makes the file.
+    pub fn create(path: &Path, ranks: usize) -> Result<Board, TestbedError> {
+        let error = |source| TestbedError::file("make the board", path, source);
+        let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(error)?;
+        file.set_len(bytes_of(ranks) as u64).map_err(error)?;
+        let board = Board::map(&file, ranks).map_err(error)?;
+        board.word(0).store(u64::MAX, Ordering::Relaxed);
+        board.word(8).store(ranks as u64, Ordering::Release);
+        Ok(board)
+    }
+
+    /// Opens a file that [`Board::create`] made.
+    pub fn open(path: &Path) -> Result<Board, TestbedError> {
+        let error = |source| TestbedError::file("open the board", path, source);
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(error)?;
+        let bytes = file.metadata().map_err(error)?.len() as usize;
+        let ranks = bytes.saturating_sub(HEAD_BYTES) / RANK_BYTES;
+        if ranks == 0 || ranks > RANKS_MAX || bytes != bytes_of(ranks) {
+            return Err(error(std::io::Error::other(format!("{bytes} bytes are not a board"))));
+        }
+        Board::map(&file, ranks).map_err(error)
+    }
+
+    fn map(file: &std::fs::File, ranks: usize) -> std::io::Result<Board> {
+        // SAFETY: a fresh shared mapping of an open file that is at least this long; the kernel chooses the address.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes_of(ranks),
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        Ok(Board { base: base.cast(), ranks })
+    }
+
+    fn word(&self, offset: usize) -> &AtomicU64 {
+        debug_assert!(offset.is_multiple_of(8) && offset + 8 <= bytes_of(self.ranks));
+        // SAFETY: callers pass offsets of 8-byte words inside the mapping, which is page aligned and lives with self.
+        unsafe { &*self.base.add(offset).cast::<AtomicU64>() }
+    }
+
+    fn duration(&self, rank: usize, iteration: u64) -> &AtomicU32 {
+        assert!(rank < self.ranks, "rank {rank} of {}", self.ranks);
+        let slot = (iteration % KEPT as u64) as usize;
+        // SAFETY: the rank's block begins at HEAD_BYTES + rank * RANK_BYTES; its slots follow an 8-byte word.
+        unsafe { &*self.base.add(HEAD_BYTES + rank * RANK_BYTES + 8 + 4 * slot).cast::<AtomicU32>() }
+    }
+
+    fn finished(&self, rank: usize) -> &AtomicU64 {
+        assert!(rank < self.ranks, "rank {rank} of {}", self.ranks);
+        self.word(HEAD_BYTES + rank * RANK_BYTES)
+    }
+
+    /// Ranks on the board.
+    pub fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// Iterations `rank` has finished.
+    pub fn iterations(&self, rank: usize) -> u64 {
+        self.finished(rank).load(Ordering::Acquire)
+    }
+
+    /// `rank` finished its next iteration, which took `micros`.
+    pub fn finish(&self, rank: usize, micros: u32) {
+        let done = self.finished(rank).load(Ordering::Relaxed);
+        self.duration(rank, done).store(micros, Ordering::Relaxed);
+        self.finished(rank).store(done + 1, Ordering::Release);
+    }
+
+    /// Durations in milliseconds of the iterations from number `from` on, as far as they are kept.
+    pub fn durations_ms(&self, rank: usize, from: u64) -> Vec<f64> {
+        let done = self.iterations(rank);
+        let from = from.max(done.saturating_sub(KEPT as u64));
+        (from..done).map(|i| f64::from(self.duration(rank, i).load(Ordering::Relaxed)) / 1000.0).collect()
+    }
+
+    /// Tells ranks not to begin iteration `iteration`, nor a later one.
+    pub fn stop_at(&self, iteration: u64) {
+        self.word(0).store(iteration, Ordering::Release);
+    }
+
+    /// Whether iteration `iteration` may not begin.
+    pub fn is_stopped(&self, iteration: u64) -> bool {
+        iteration >= self.word(0).load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Board {
+    fn drop(&mut self) {
+        // SAFETY: base is what mmap returned for this length; no reference outlives self.
+        unsafe { libc::munmap(self.base.cast(), bytes_of(self.ranks)) };
+    }
+}
+
+fn bytes_of(ranks: usize) -> usize {
+    HEAD_BYTES + ranks * RANK_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_mappings_share_it_and_old_durations_fall_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("board");
+        let launcher = Board::create(&path, 3).unwrap();
+        let rank = Board::open(&path).unwrap();
+        assert_eq!(rank.ranks(), 3);
+        for i in 0..KEPT as u32 + 5 {
+            rank.finish(2, i * 1000);
+        }
+        assert_eq!(launcher.iterations(2), KEPT as u64 + 5);
+        assert_eq!(launcher.durations_ms(2, 0).len(), KEPT);
+        assert_eq!(launcher.durations_ms(2, KEPT as u64 + 4), vec![KEPT as f64 + 4.0]);
+        assert_eq!(launcher.iterations(1), 0);
+        assert!(!rank.is_stopped(1_000_000));
+        launcher.stop_at(7);
+        assert!(rank.is_stopped(7) && !rank.is_stopped(6));
+        std::fs::write(&path, [0u8; 40]).unwrap();
+        assert!(Board::open(&path).is_err());
+    }
+}

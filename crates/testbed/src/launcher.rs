@@ -1,0 +1,520 @@
+//! The launcher: hosts, agents, ranks, the fault, the truth about it, and the cleaning up.
+use crate::board::Board;
+use crate::error::TestbedError;
+use crate::fault::{self, Guard, Site};
+use crate::hosts::{Host, Hosts, make_private_dir};
+use crate::leftovers::{Collected, Dirs, ENV_RUN, collect_leftovers, new_tag, shm_dir};
+use crate::library::{COLLECTIVE_LIBRARY, NCCL_SONAME, TRACER_LIBRARY, find};
+use crate::process::{Process, Spawner, Spec, describe, wait_all};
+use crate::workload::{BOARD_FILE, CONTROL_FILE, PLAN_FILE};
+use mycroft_sim::{Algo, Fault, Scenario, Transport, Truth};
+use crate::control::{ControlFile, ENV_CONTROL, ENV_RANK};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// How often a wait looks again.
+const POLL: Duration = Duration::from_millis(20);
+/// Iterations that ranks may be apart: neighbours meet in every iteration, so none is two ahead of another, and one
+/// more may begin while the launcher counts.
+const STOP_MARGIN: u64 = 3;
+/// How long agents get to ship what they hold after SIGTERM.
+const AGENT_GRACE: Duration = Duration::from_secs(3);
+/// Segment of one rank in a testbed: 8 MB, so that 32 ranks take a quarter of a gigabyte.
+const SEGMENT_BYTES: u64 = 8 << 20;
+
+/// Gives the command line of one host's agent.
+pub type AgentCommand = Box<dyn Fn(&Host) -> Vec<OsString> + Send>;
+
+/// Which profiler plugin ranks load.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub enum Tracer {
+    /// `libmycroft_nccl.so`, found beside the executable.
+    #[default]
+    Found,
+    /// This file.
+    At(PathBuf),
+    /// None: an untraced job.
+    Off,
+}
+
+/// What to launch.
+pub struct LaunchConfig {
+    /// The job, the cluster and the fault.
+    pub scenario: Scenario,
+    /// Directory for the run; logs in it outlive the run. `None`: a temporary one that does not.
+    pub run_dir: Option<PathBuf>,
+    /// Program and first arguments of a rank; `--run-dir DIR --rank N` is appended.
+    pub rank_command: Vec<OsString>,
+    /// Command line of each host's agent, run inside the host's namespace; `None` for no agents.
+    pub agent_command: Option<AgentCommand>,
+    /// Profiler plugin.
+    pub tracer: Tracer,
+    /// Collective library; `None`: the one beside the executable.
+    pub library: Option<PathBuf>,
+    /// Job name; the scenario's when empty.
+    pub job: String,
+    /// Bytes of each rank's segment.
+    pub segment_bytes: u64,
+    /// More environment for ranks.
+    pub rank_env: Vec<(OsString, OsString)>,
+}
+
+impl LaunchConfig {
+    /// A launch of `scenario` with defaults: traced, no agents, temporary directory.
+    pub fn new(scenario: Scenario, rank_command: Vec<OsString>) -> LaunchConfig {
+        LaunchConfig {
+            scenario,
+            run_dir: None,
+            rank_command,
+            agent_command: None,
+            tracer: Tracer::Found,
+            library: None,
+            job: String::new(),
+            segment_bytes: SEGMENT_BYTES,
+            rank_env: Vec::new(),
+        }
+    }
+}
+
+/// Starts testbeds.
+#[derive(Debug)]
+pub struct Testbed;
+
+/// How far the job is.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Progress {
+    /// Iterations finished, per rank.
+    pub iterations: Vec<u64>,
+    /// Median duration of the iterations after warm-up and before the fault, milliseconds.
+    pub iteration_ms_median: Option<f64>,
+    /// Median duration of the iterations that began after the fault, milliseconds.
+    pub faulty_iteration_ms_median: Option<f64>,
+    /// Ranks whose process runs.
+    pub ranks_alive: usize,
+}
+
+/// How a rank ended.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RankExit {
+    /// Its global rank.
+    pub rank: u32,
+    /// Whether it ended in order.
+    pub clean: bool,
+    /// `exit code 0`, `signal 9`.
+    pub status: String,
+    /// Last line it wrote, empty if none.
+    pub last_line: String,
+}
+
+/// A running testbed. Dropping it kills all its processes and removes all it made. Fields drop in this order.
+pub struct Running {
+    guards: Vec<Guard>,
+    ranks: Vec<Process>,
+    agents: Vec<Process>,
+    site: Site,
+    board: Board,
+    truth: Truth,
+    warmed_up_at: Option<Instant>,
+    fault_from: Option<Vec<u64>>,
+    collected: Collected,
+    job: String,
+    spawner: Spawner,
+    dirs: Dirs,
+}
+
+impl Testbed {
+    /// Makes the hosts, starts agents and ranks, and returns while they come up. What earlier launchers left behind
+    /// when they were killed is removed first.
+    pub fn launch(config: LaunchConfig) -> Result<Running, TestbedError> {
+        let scenario = Arc::new(config.scenario.clone());
+        scenario.check().map_err(|message| TestbedError::Scenario { name: scenario.name.clone(), message })?;
+        let library = config.library.clone().map_or_else(|| find(COLLECTIVE_LIBRARY), Ok)?;
+        let tracer = match &config.tracer {
+            Tracer::Found => Some(find(TRACER_LIBRARY)?),
+            Tracer::At(path) => Some(path.clone()),
+            Tracer::Off => None,
+        };
+        let collected = collect_leftovers();
+        let dirs = make_dirs(&config)?;
+        let world = scenario.world() as usize;
+        let control = make_control(&dirs.run.join(CONTROL_FILE), &scenario)?;
+        let board = Board::create(&dirs.run.join(BOARD_FILE), world)?;
+        write_plan(&dirs.run.join(PLAN_FILE), &scenario)?;
+        let link = dirs.run.join(NCCL_SONAME);
+        std::os::unix::fs::symlink(&library, &link).map_err(|source| TestbedError::file("link", link, source))?;
+        let hosts = Arc::new(Hosts::create(&scenario, &dirs.tag, &dirs.run, &dirs.shm, &control)?);
+        let job = if config.job.is_empty() { scenario.name.clone() } else { config.job.clone() };
+        let spawner = Spawner::start()?;
+        let site = Site { scenario, control, hosts, pids: Arc::new(Vec::new()) };
+        let mut running = Running {
+            guards: Vec::new(),
+            ranks: Vec::new(),
+            agents: Vec::new(),
+            site,
+            board,
+            truth: Truth::healthy(),
+            warmed_up_at: None,
+            fault_from: None,
+            collected,
+            job,
+            spawner,
+            dirs,
+        };
+        running.start_agents(&config)?;
+        running.start_ranks(&config, tracer.as_deref())?;
+        Ok(running)
+    }
+}
+
+fn make_dirs(config: &LaunchConfig) -> Result<Dirs, TestbedError> {
+    let tag = new_tag();
+    let run = config.run_dir.clone().unwrap_or_else(|| std::env::temp_dir().join(&tag));
+    let run = std::path::absolute(&run).map_err(|source| TestbedError::file("resolve", run, source))?;
+    let shm = shm_dir(&tag, &run);
+    make_private_dir(&run)?;
+    let dirs = Dirs { tag, run, shm, keep_logs: config.run_dir.is_some() };
+    make_private_dir(&dirs.run.join("logs"))?;
+    make_private_dir(&dirs.shm)?;
+    Ok(dirs)
+}
+
+fn make_control(path: &Path, scenario: &Scenario) -> Result<Arc<ControlFile>, TestbedError> {
+    let control = ControlFile::create(path, scenario.hosts as usize, scenario.world() as usize)
+        .map_err(|source| TestbedError::file("make", path, source))?;
+    control.set_seed(scenario.seed);
+    Ok(Arc::new(control))
+}
+
+fn write_plan(path: &Path, scenario: &Scenario) -> Result<(), TestbedError> {
+    let text = serde_json::to_vec(scenario).map_err(std::io::Error::from);
+    text.and_then(|text| std::fs::write(path, text)).map_err(|source| TestbedError::file("write", path, source))
+}
+
+impl Running {
+    fn start_agents(&mut self, config: &LaunchConfig) -> Result<(), TestbedError> {
+        let Some(command) = &config.agent_command else { return Ok(()) };
+        for host in self.site.hosts.list() {
+            let spec = Spec {
+                argv: command(host),
+                env: vec![(ENV_RUN.into(), self.dirs.tag.clone().into())],
+                env_remove: Vec::new(),
+                netns: host.netns.clone(),
+                log: self.dirs.run.join("logs").join(format!("agent-{}.log", host.name)),
+            };
+            self.agents.push(self.spawner.spawn(&spec)?);
+        }
+        Ok(())
+    }
+
+    fn start_ranks(&mut self, config: &LaunchConfig, tracer: Option<&Path>) -> Result<(), TestbedError> {
+        let scenario = Arc::clone(&self.site.scenario);
+        for rank in 0..scenario.world() {
+            let host = &self.site.hosts.list()[scenario.host_of(rank) as usize];
+            let mut argv = config.rank_command.clone();
+            argv.extend(["--run-dir".into(), self.dirs.run.clone().into_os_string()]);
+            argv.extend(["--rank".into(), rank.to_string().into()]);
+            let mut env = self.rank_env(rank, host, config.segment_bytes);
+            env.extend(tracer.map(|path| ("NCCL_PROFILER_PLUGIN".into(), path.as_os_str().to_owned())));
+            env.extend(config.rank_env.iter().cloned());
+            let spec = Spec {
+                argv,
+                env,
+                env_remove: vec!["NCCL_PROFILER_PLUGIN", "NCCL_ALGO", "NCCL_BUFFSIZE", "MYCROFT_OFF"],
+                netns: host.netns.clone(),
+                log: self.dirs.run.join("logs").join(format!("rank-{rank}.log")),
+            };
+            self.ranks.push(self.spawner.spawn(&spec)?);
+        }
+        self.site.pids = Arc::new(self.ranks.iter().map(Process::pid).collect());
+        Ok(())
+    }
+
+    fn rank_env(&self, rank: u32, host: &Host, segment_bytes: u64) -> Vec<(OsString, OsString)> {
+        let scenario = &self.site.scenario;
+        let algo = match scenario.algo {
+            Algo::Ring => "Ring",
+            Algo::Tree => "Tree",
+        };
+        let variables: [(&str, OsString); 15] = [
+            (ENV_RUN, self.dirs.tag.clone().into()),
+            ("NCCL_HOSTID", host.name.clone().into()),
+            ("NCCL_ALGO", algo.into()),
+            ("MYCROFT_TESTBED_ADDR", host.address.to_string().into()),
+            (ENV_CONTROL, self.dirs.run.join(CONTROL_FILE).into_os_string()),
+            (ENV_RANK, rank.to_string().into()),
+            ("MYCROFT_DIR", host.segment_dir.clone().into_os_string()),
+            ("MYCROFT_SEGMENT_BYTES", segment_bytes.to_string().into()),
+            ("MYCROFT_JOB", self.job.clone().into()),
+            ("MYCROFT_RANK", rank.to_string().into()),
+            ("MYCROFT_WORLD_SIZE", scenario.world().to_string().into()),
+            ("MYCROFT_HOST", host.name.clone().into()),
+            ("RANK", rank.to_string().into()),
+            ("WORLD_SIZE", scenario.world().to_string().into()),
+            ("LOCAL_RANK", (rank % scenario.ranks_per_host).to_string().into()),
+        ];
+        variables.into_iter().map(|(name, value)| (name.into(), value)).collect()
+    }
+
+    /// The hosts of the run.
+    pub fn hosts(&self) -> &[Host] {
+        self.site.hosts.list()
+    }
+
+    /// How hosts were made.
+    pub fn transport(&self) -> Transport {
+        self.site.hosts.transport()
+    }
+
+    /// One line for the user when `auto` fell back to loopback.
+    pub fn transport_note(&self) -> Option<&str> {
+        self.site.hosts.note()
+    }
+
+    /// Job name in the records.
+    pub fn job(&self) -> &str {
+        &self.job
+    }
+
+    /// The scenario that runs.
+    pub fn scenario(&self) -> &Scenario {
+        &self.site.scenario
+    }
+
+    /// The run's tag, which all its names begin with.
+    pub fn tag(&self) -> &str {
+        &self.dirs.tag
+    }
+
+    /// Directory of the run; `logs` in it has what ranks and agents wrote.
+    pub fn run_dir(&self) -> &Path {
+        &self.dirs.run
+    }
+
+    /// Process ids of the ranks, by rank.
+    pub fn rank_pids(&self) -> &[u32] {
+        &self.site.pids
+    }
+
+    /// Process ids of the agents, by host.
+    pub fn agent_pids(&self) -> Vec<u32> {
+        self.agents.iter().map(Process::pid).collect()
+    }
+
+    /// What earlier, killed launchers had left and this one removed.
+    pub fn collected(&self) -> &Collected {
+        &self.collected
+    }
+
+    /// How far the job is.
+    pub fn progress(&mut self) -> Progress {
+        let iterations: Vec<u64> = (0..self.board.ranks()).map(|rank| self.board.iterations(rank)).collect();
+        let warm_up = u64::from(self.site.scenario.warm_up_iterations);
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for (rank, &now) in iterations.iter().enumerate() {
+            let mut durations = self.board.durations_ms(rank, warm_up);
+            if let Some(from) = &self.fault_from {
+                // The iteration in which the fault fell is neither.
+                let faulty = now.saturating_sub(from[rank] + 1) as usize;
+                let cut = durations.len() - faulty.min(durations.len());
+                after.extend_from_slice(&durations[cut..]);
+                let healthy = (cut + usize::from(now == from[rank])).saturating_sub(1);
+                durations.truncate(healthy);
+            }
+            before.append(&mut durations);
+        }
+        Progress {
+            iterations,
+            iteration_ms_median: median(before),
+            faulty_iteration_ms_median: median(after),
+            ranks_alive: self.ranks.iter_mut().filter_map(|rank| rank.status().is_none().then_some(())).count(),
+        }
+    }
+
+    /// Waits until every rank has finished `iteration` iterations. Fails when a rank ends before, or after `limit`.
+    pub fn wait_for_iteration(&mut self, iteration: u64, limit: Duration) -> Result<(), TestbedError> {
+        let begun = Instant::now();
+        loop {
+            let least = (0..self.board.ranks()).map(|rank| self.board.iterations(rank)).min().unwrap_or(0);
+            if least >= iteration {
+                return Ok(());
+            }
+            self.check_alive()?;
+            if begun.elapsed() > limit {
+                return Err(TestbedError::TimedOut {
+                    what: format!("iteration {iteration} was not reached by all ranks"),
+                    seconds: limit.as_secs_f64(),
+                    hint: format!("the slowest rank finished {least}; logs are in {}", self.dirs.run.display()),
+                });
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Waits until the warm-up iterations are over.
+    pub fn wait_warmed_up(&mut self, limit: Duration) -> Result<(), TestbedError> {
+        let warm_up = u64::from(self.site.scenario.warm_up_iterations);
+        self.wait_for_iteration(warm_up + 1, limit)?;
+        self.warmed_up_at.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    /// Fails when a rank has ended although nothing told it to.
+    pub fn check_alive(&mut self) -> Result<(), TestbedError> {
+        for (rank, process) in self.ranks.iter_mut().enumerate() {
+            if let Some(status) = process.status() {
+                return Err(TestbedError::RankEnded {
+                    rank: rank as u32,
+                    status: describe(status),
+                    last_line: process.last_line(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the scenario's fault is to be injected now: its `after_s` counts from the end of warm-up, which this
+    /// call notices. False without a fault, and once one was injected.
+    pub fn fault_is_due(&mut self) -> bool {
+        if self.warmed_up_at.is_none() {
+            let warm_up = u64::from(self.site.scenario.warm_up_iterations);
+            let done = (0..self.board.ranks()).all(|rank| self.board.iterations(rank) > warm_up);
+            self.warmed_up_at = done.then(Instant::now);
+        }
+        let due = self.site.scenario.fault.as_ref().map(|fault| Duration::from_secs_f64(fault.after_s));
+        match (self.warmed_up_at, due) {
+            (Some(begun), Some(after)) => self.truth.fault.is_none() && begun.elapsed() >= after,
+            _ => false,
+        }
+    }
+
+    /// Injects the scenario's fault now.
+    pub fn inject(&mut self) -> Result<&Truth, TestbedError> {
+        let fault = self.site.scenario.fault.clone().ok_or_else(|| TestbedError::Fault {
+            fault: "a fault".to_owned(),
+            message: format!("scenario {} has none", self.site.scenario.name),
+        })?;
+        self.inject_fault(&fault)
+    }
+
+    /// Sleeps until `at`, then injects the scenario's fault.
+    pub fn inject_at(&mut self, at: Instant) -> Result<&Truth, TestbedError> {
+        std::thread::sleep(at.saturating_duration_since(Instant::now()));
+        self.inject()
+    }
+
+    /// Injects `fault` now; it lasts until [`Running::heal`] or the end. The truth is then about this fault.
+    pub fn inject_fault(&mut self, fault: &Fault) -> Result<&Truth, TestbedError> {
+        self.check_alive()?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        self.fault_from = Some((0..self.board.ranks()).map(|rank| self.board.iterations(rank)).collect());
+        self.guards.push(fault::inject(fault, &self.site)?);
+        let scenario = &self.site.scenario;
+        let name = |host| scenario.host_name(host);
+        let at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        self.truth = Truth::of(fault, scenario.hosts, scenario.ranks_per_host, name, at_ms);
+        Ok(&self.truth)
+    }
+
+    /// Undoes all faults that can be undone.
+    pub fn heal(&mut self) {
+        self.guards.clear();
+    }
+
+    /// What was really done.
+    pub fn truth(&self) -> &Truth {
+        &self.truth
+    }
+
+    /// Waits until all ranks have ended or `limit` is over; says whether all have.
+    pub fn wait(&mut self, limit: Duration) -> bool {
+        wait_all(&mut self.ranks, limit)
+    }
+
+    /// Ends the job in order, as a training job that has reached its last iteration, and says how ranks ended. Ranks
+    /// that do not end within `limit` are killed. Agents go on.
+    pub fn finish(&mut self, limit: Duration) -> Vec<RankExit> {
+        self.heal();
+        let most = (0..self.board.ranks()).map(|rank| self.board.iterations(rank)).max().unwrap_or(0);
+        self.board.stop_at(most + STOP_MARGIN);
+        wait_all(&mut self.ranks, limit);
+        self.ranks.iter_mut().enumerate().map(|(rank, process)| exit(rank as u32, process)).collect()
+    }
+
+    /// Kills everything and removes everything: processes, namespaces, links, segments, temporary files. Agents get
+    /// SIGTERM first and a moment to ship what they hold.
+    pub fn stop(mut self) -> Vec<RankExit> {
+        self.guards.clear();
+        let exits = self.ranks.iter_mut().enumerate().map(|(rank, process)| exit(rank as u32, process)).collect();
+        for agent in &mut self.agents {
+            agent.signal(libc::SIGTERM);
+        }
+        wait_all(&mut self.agents, AGENT_GRACE);
+        exits
+    }
+}
+
+impl std::fmt::Debug for Running {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Running").field("tag", &self.dirs.tag).field("job", &self.job).finish_non_exhaustive()
+    }
+}
+
+/// Ends a rank that still runs, and says how it ended.
+fn exit(rank: u32, process: &mut Process) -> RankExit {
+    process.kill();
+    let status = process.status();
+    RankExit {
+        rank,
+        clean: status.is_some_and(|status| status.success()),
+        status: status.map_or_else(|| "unknown status".to_owned(), describe),
+        last_line: process.last_line(),
+    }
+}
+
+/// The middle value; the mean of the two middle ones of an even number.
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => None,
+        n if n % 2 == 1 => Some(values[middle]),
+        _ => Some((values[middle - 1] + values[middle]) / 2.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle() {
+        assert_eq!(median(vec![]), None);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
+    }
+
+    #[test]
+    fn a_bad_launch_says_what_is_wrong_and_leaves_nothing() {
+        let bad = Scenario { tp: 3, ..Scenario::default() };
+        let error = Testbed::launch(LaunchConfig::new(bad, Vec::new())).unwrap_err().to_string();
+        assert!(error.contains("tp x pp x dp"), "{error}");
+        let config = LaunchConfig {
+            tracer: Tracer::Off,
+            library: Some("/dev/null".into()),
+            ..LaunchConfig::new(
+                Scenario { transport: Transport::Loopback, ..Scenario::default() },
+                vec!["/no/such/program".into()],
+            )
+        };
+        let error = Testbed::launch(config).unwrap_err().to_string();
+        assert!(error.contains("/no/such/program"), "{error}");
+        let mine = format!("mtb-{}-", std::process::id());
+        for dir in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {
+            let left = std::fs::read_dir(dir).unwrap().flatten();
+            let left: Vec<_> = left.filter(|e| e.file_name().to_string_lossy().starts_with(&mine)).collect();
+            assert!(left.is_empty(), "{left:?}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! The job: a Megatron-like training loop that each rank process runs (Mycroft section 7.1's workload in small).
+//!
+//! TP AllReduces in every layer forward and backward, activations and gradients between pipeline stages in 1F1B order,
+//! expert exchanges as grouped uneven sends where asked for, then gradients over DP. Compute is a kernel of a set
+//! duration on the emulated device. The host enqueues a whole iteration ahead and synchronizes once at its end, as
+//! training loops do. Every iteration checks elements of what was received.
+pub mod schedule;
+pub mod step;
+
+use crate::board::Board;
+use crate::error::TestbedError;
+use crate::library::{Comm, NCCL_SONAME, Nccl, UniqueId};
+use mycroft_sim::{GroupKind, Random, Scenario};
+use crate::control::ControlFile;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Name of the scenario's file in the run directory.
+pub(crate) const PLAN_FILE: &str = "scenario.json";
+/// Name of the fault control block in the run directory.
+pub(crate) const CONTROL_FILE: &str = "control";
+/// Name of the board in the run directory.
+pub(crate) const BOARD_FILE: &str = "board";
+/// How long a rank waits for its groups' roots: 256 ranks start within a minute on two cores.
+const RENDEZVOUS_LIMIT: Duration = Duration::from_secs(120);
+/// How often a rank looks for a root's file meanwhile.
+const RENDEZVOUS_POLL: Duration = Duration::from_millis(5);
+/// How often a rank whose collectives broke looks whether it may end.
+const PARKED_POLL: Duration = Duration::from_millis(100);
+
+/// Exit code of a rank whose job ended in order.
+pub const EXIT_CLEAN: i32 = 0;
+/// Exit code of a rank that could not start or whose collectives broke.
+pub const EXIT_FAILED: i32 = 1;
+/// Exit code of a rank that received wrong data.
+pub const EXIT_WRONG_DATA: i32 = 3;
+
+/// What a rank process needs to know; the rest lies in the run directory.
+#[derive(Clone, Debug)]
+pub struct RankArgs {
+    /// Directory that the launcher made.
+    pub run_dir: PathBuf,
+    /// Global rank.
+    pub rank: u32,
+}
+
+/// Runs one rank until the launcher stops the job; gives the exit code. Messages go to standard error.
+pub fn rank_main(args: &RankArgs) -> i32 {
+    match run(args) {
+        Ok(()) => EXIT_CLEAN,
+        Err(error) => {
+            eprintln!("rank {}: {error}", args.rank);
+            match error {
+                TestbedError::WrongData { .. } => EXIT_WRONG_DATA,
+                _ => EXIT_FAILED,
+            }
+        }
+    }
+}
+
+fn run(args: &RankArgs) -> Result<(), TestbedError> {
+    let scenario = read_plan(&args.run_dir)?;
+    let board = Board::open(&args.run_dir.join(BOARD_FILE))?;
+    let control_path = args.run_dir.join(CONTROL_FILE);
+    let control =
+        ControlFile::open(&control_path).map_err(|source| TestbedError::file("open", control_path, source))?;
+    let nccl = Nccl::load(&args.run_dir.join(NCCL_SONAME))?;
+    if scenario.start_skew_ms > 0 {
+        let skew = Random::stream(scenario.seed, u64::from(args.rank)).below(scenario.start_skew_ms);
+        std::thread::sleep(Duration::from_millis(skew));
+    }
+    let groups = Groups::join(&nccl, &scenario, args)?;
+    let mut job = step::Job::new(&nccl, &scenario, args.rank, &groups)?;
+    let rank = args.rank as usize;
+    let mut iteration = 0u64;
+    while !board.is_stopped(iteration) {
+        let begun = Instant::now();
+        let outcome = job.iteration(iteration).and_then(|()| groups.healthy(&nccl));
+        if let Err(error) = outcome {
+            if matches!(error, TestbedError::WrongData { .. }) {
+                return Err(error);
+            }
+            return park(&board, iteration, error);
+        }
+        iteration += 1;
+        board.finish(rank, u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX));
+        control.rank(rank).iteration.store(iteration, Ordering::Relaxed);
+        let due = scenario.checkpoint_every;
+        if due > 0 && iteration.is_multiple_of(u64::from(due)) {
+            std::thread::sleep(Duration::from_millis(scenario.checkpoint_ms));
+        }
+    }
+    groups.leave(&nccl)
+}
+
+/// A rank whose peer died does what most training jobs do: it hangs until somebody ends it.
+fn park(board: &Board, iteration: u64, error: TestbedError) -> Result<(), TestbedError> {
+    eprintln!("iteration {iteration}: {error}; waiting to be ended");
+    while !board.is_stopped(u64::MAX - 1) {
+        std::thread::sleep(PARKED_POLL);
+    }
+    Err(error)
+}
+
+fn read_plan(run_dir: &Path) -> Result<Scenario, TestbedError> {
+    let path = run_dir.join(PLAN_FILE);
+    let text = std::fs::read(&path).map_err(|source| TestbedError::file("read", &path, source))?;
+    serde_json::from_slice(&text).map_err(|error| TestbedError::file("understand", &path, error.into()))
+}
+
+/// The communicators of a rank, each where the group has more than one member.
+pub struct Groups {
+    /// Tensor-parallel.
+    pub tp: Option<Comm>,
+    /// Pipeline-parallel.
+    pub pp: Option<Comm>,
+    /// Data-parallel.
+    pub dp: Option<Comm>,
+    /// Expert-parallel.
+    pub ep: Option<Comm>,
+}
+
+impl Groups {
+    /// Joins all of them, in the order in which every rank does.
+    fn join(nccl: &Nccl, scenario: &Scenario, args: &RankArgs) -> Result<Groups, TestbedError> {
+        let join = |kind: GroupKind| -> Result<Option<Comm>, TestbedError> {
+            let group = scenario.layout().group(kind, args.rank);
+            let size = group.ranks.len() as u32;
+            let Some(position) = group.position(args.rank).filter(|_| size > 1) else { return Ok(None) };
+            let id = rendezvous(nccl, &args.run_dir, &group.name(), position == 0)?;
+            nccl.join(id, position, size, &group.name(), scenario.channels).map(Some)
+        };
+        Ok(Groups {
+            tp: join(GroupKind::Tensor)?,
+            pp: join(GroupKind::Pipeline)?,
+            dp: join(GroupKind::Data)?,
+            ep: join(GroupKind::Expert)?,
+        })
+    }
+
+    fn each(&self) -> impl Iterator<Item = &Comm> {
+        [&self.tp, &self.pp, &self.dp, &self.ep].into_iter().flatten()
+    }
+
+    fn healthy(&self, nccl: &Nccl) -> Result<(), TestbedError> {
+        self.each().try_for_each(|comm| nccl.healthy(comm))
+    }
+
+    fn leave(self, nccl: &Nccl) -> Result<(), TestbedError> {
+        [self.ep, self.dp, self.pp, self.tp].into_iter().flatten().try_for_each(|comm| nccl.leave(comm))
+    }
+}
+
+/// The unique id of a group: its first rank makes it and lays it in the run directory, the others wait for the file.
+fn rendezvous(nccl: &Nccl, run_dir: &Path, group: &str, is_root: bool) -> Result<UniqueId, TestbedError> {
+    let path = run_dir.join(format!("id-{group}"));
+    if is_root {
+        let id = nccl.unique_id()?;
+        let part = run_dir.join(format!("id-{group}.part"));
+        std::fs::write(&part, id.bytes).map_err(|source| TestbedError::file("write", &part, source))?;
+        std::fs::rename(&part, &path).map_err(|source| TestbedError::file("rename", &path, source))?;
+        return Ok(id);
+    }
+    let begun = Instant::now();
+    loop {
+        match std::fs::read(&path) {
+            Ok(bytes) => {
+                let bytes = bytes
+                    .try_into()
+                    .map_err(|_| TestbedError::file("understand", &path, std::io::Error::other("not 128 bytes")))?;
+                return Ok(UniqueId { bytes });
+            }
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(TestbedError::file("read", &path, error));
+            }
+            Err(_) if begun.elapsed() > RENDEZVOUS_LIMIT => {
+                return Err(TestbedError::TimedOut {
+                    what: format!("the first rank of {group} did not come"),
+                    seconds: RENDEZVOUS_LIMIT.as_secs_f64(),
+                    hint: "look at its log in the run directory".to_owned(),
+                });
+            }
+            Err(_) => std::thread::sleep(RENDEZVOUS_POLL),
+        }
+    }
+}
