@@ -14,8 +14,9 @@
 //! everything the writer stored before that fence, in particular `head >= n + slots` from the step 4 before. Hence
 //! record `n` is whole whenever `n + slots > head` at the second load. This uses only fence-fence synchronization of the
 //! C++ model, so it holds on ARM as on x86. The slot's own mark is checked too: it catches a broken or hostile writer.
-use crate::layout::{PAYLOAD_WORDS, SLOT_WORDS, ring};
-use crate::raw::Payload;
+use crate::error::ReadError;
+use crate::layout::ring;
+use crate::source::Source;
 use crate::sync::{Ordering, Word};
 
 /// Mark of a slot while record `n` is being stored.
@@ -30,14 +31,14 @@ pub fn mark_whole(n: u64) -> u64 {
     n.wrapping_mul(2).wrapping_add(2)
 }
 
-/// Stores record `n` in `slot` (its 16 words) and publishes it in the ring header. Only the ring's owner may call it,
-/// with `n` the current head and `slot` the words of slot `n % slots`.
+/// Stores record `n` in `slot` (its sequence word and `N` payload words) and publishes it in the ring header. Only the
+/// ring's owner may call it, with `n` the current head and `slot` the words of slot `n % slots`.
 #[inline]
-pub fn store<W: Word>(header: &[W], slot: &[W], n: u64, payload: &Payload) {
-    let slot = &slot[..SLOT_WORDS];
+pub fn store<W: Word, const N: usize>(header: &[W], slot: &[W], n: u64, payload: &[u64; N]) {
+    let slot = &slot[..=N];
     slot[0].store(mark_busy(n), Ordering::Relaxed);
     W::fence(Ordering::Release);
-    for i in 0..PAYLOAD_WORDS {
+    for i in 0..N {
         slot[i + 1].store(payload[i], Ordering::Relaxed);
     }
     slot[0].store(mark_whole(n), Ordering::Release);
@@ -66,3 +67,45 @@ pub fn release<W: Word>(header: &[W]) {
 pub fn oldest_whole(head: u64, slots: u64) -> u64 {
     (head + 1).saturating_sub(slots)
 }
+
+/// Where one ring lies in a source of words.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LaneAt {
+    /// Word offset of its header.
+    pub header: u64,
+    /// Word offset of its first slot.
+    pub slots_at: u64,
+    /// Slots.
+    pub slots: u64,
+    /// Words of a slot: the sequence and the payload.
+    pub slot_words: u64,
+}
+
+/// The head of a ring, ordered before every copy that follows.
+///
+/// # Errors
+/// The segment can no longer be read.
+pub fn load_head<S: Source>(source: &S, at: &LaneAt) -> Result<u64, ReadError> {
+    let mut head = [0];
+    source.read(at.header + ring::HEAD as u64, &mut head)?;
+    source.acquire_fence();
+    Ok(head[0])
+}
+
+/// Copies whole slots from record `position` on into `chunk`; they must lie below a head that was loaded before, and not
+/// cross the edge of the ring. Gives the oldest record that is surely not overwritten: what is older in `chunk` is lost.
+///
+/// # Errors
+/// The segment can no longer be read.
+pub fn copy<S: Source>(source: &S, at: &LaneAt, position: u64, head: u64, chunk: &mut [u64]) -> Result<u64, ReadError> {
+    source.read(at.slots_at + position % at.slots * at.slot_words, chunk)?;
+    source.acquire_fence();
+    let mut after = [0];
+    source.read(at.header + ring::HEAD as u64, &mut after)?;
+    // A head that fell or exploded is a lie; then the marks of the slots decide alone.
+    let after = if (head..=HEAD_LIMIT).contains(&after[0]) { after[0] } else { head };
+    Ok(oldest_whole(after, at.slots))
+}
+
+/// Heads beyond are impossible: 2^62 records would take a century at one per nanosecond.
+pub const HEAD_LIMIT: u64 = 1 << 62;

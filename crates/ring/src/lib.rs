@@ -31,6 +31,7 @@ pub use create::{SUFFIX, TEMPORARY_SUFFIX};
 pub use error::{CreateError, OpenError, ReadError};
 pub use process::{Identity, Liveness};
 pub use raw::{RawCommBegin, RawCommEnd, RawFlowDone, RawOpDone, RawOpMeta, RawRecord, RawStepMark, Text};
-pub use reader::{CommSnapshot, DrainStats, FlowSnapshot, OpSnapshot, Snapshot};
+pub use reader::{CommSnapshot, DrainStats, FlowSnapshot, OpSnapshot};
 pub use segment::{SegmentHeader, SegmentReader, SegmentState};
+pub use table::Snapshot;
 pub use writer::{CommBegin, DropKind, FlowBegin, FlowOwner, OpBegin, OpEnd, RingWriter, SegmentConfig, SegmentWriter};

@@ -22,13 +22,49 @@ fn room_under(mount: &Path, group: &str) -> u64 {
     let mut path: PathBuf = mount.join(group);
     let mut room = u64::MAX;
     for _ in 0..MAX_DEPTH {
-        let number = |file: &str| std::fs::read_to_string(path.join(file)).ok()?.trim().parse::<u64>().ok();
-        if let (Some(limit), Some(used)) = (number("memory.max"), number("memory.current")) {
-            room = room.min(limit.saturating_sub(used));
-        }
+        room = room.min(room_of(&path).unwrap_or(u64::MAX));
         if path == mount || !path.pop() {
             break;
         }
     }
     room
+}
+
+/// Room in one group: its limit less what it uses, where file cache does not count because the kernel gives it back.
+fn room_of(group: &Path) -> Option<u64> {
+    let read = |file: &str| std::fs::read_to_string(group.join(file)).ok();
+    let limit: u64 = read("memory.max")?.trim().parse().ok()?;
+    let used: u64 = read("memory.current")?.trim().parse().ok()?;
+    let stat = read("memory.stat").unwrap_or_default();
+    let cache = |name: &str| -> u64 {
+        let value = stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
+        value.unwrap_or(0)
+    };
+    let cached = cache("active_file ").saturating_add(cache("inactive_file "));
+    Some(limit.saturating_sub(used.saturating_sub(cached)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "miri has no directories here")]
+    fn the_tightest_group_above_counts_and_file_cache_does_not() {
+        let mount = tempfile::tempdir().expect("temporary directory");
+        let inner = mount.path().join("slurm/job7");
+        std::fs::create_dir_all(&inner).expect("groups");
+        let put = |file: &str, text: &str| std::fs::write(mount.path().join(file), text).expect("file");
+        assert_eq!(room_under(mount.path(), "slurm/job7"), u64::MAX, "no limits at all");
+        put("slurm/job7/memory.max", "max\n");
+        put("slurm/job7/memory.current", "900\n");
+        assert_eq!(room_under(mount.path(), "slurm/job7"), u64::MAX, "an unlimited group");
+        put("slurm/memory.max", "1000\n");
+        put("slurm/memory.current", "900\n");
+        assert_eq!(room_under(mount.path(), "slurm/job7"), 100, "the limit above");
+        put("slurm/memory.stat", "anon 500\nactive_file 100\ninactive_file 200\n");
+        assert_eq!(room_under(mount.path(), "slurm/job7"), 400, "file cache is given back");
+        assert_eq!(own_group("1:cpu:/x\n0::/slurm/job7\n"), "slurm/job7");
+        assert_eq!(own_group("0::/\n"), "");
+    }
 }

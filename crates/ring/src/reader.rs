@@ -1,12 +1,13 @@
 //! The reader's protocols over any source of words: draining rings and taking snapshots of tables, with every loss
 //! counted. Bounded work and no panic whatever the words say.
 use crate::error::ReadError;
-use crate::lane;
+use crate::lane::{self, HEAD_LIMIT, LaneAt};
 use crate::layout::{
     CELL_WORDS, COMM_NAME_BYTES, Geometry, PAYLOAD_WORDS, RING_HEADER_WORDS, SLOT_WORDS, comm, dir, flow, op, ring,
 };
 use crate::raw::{Payload, RawOpMeta, RawRecord, Text, flow_key, high, low};
 use crate::source::Source;
+use crate::table::{self, Snapshot, TableAt};
 use crate::writer::counters;
 use mycroft_record::{CommId, CommRank, FlowCounters, FlowKey};
 
@@ -21,15 +22,6 @@ pub struct DrainStats {
     pub damaged: u64,
     /// More records were there than `max`; drain again.
     pub more: bool,
-}
-
-/// What a look at a table found.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Snapshot<T> {
-    /// The valid cells, in table order.
-    pub items: Vec<T>,
-    /// Cells that changed owner at each of the tries; a busy writer may cause some, they are no loss of completions.
-    pub torn: u32,
 }
 
 /// A communicator as the table has it.
@@ -109,13 +101,6 @@ pub struct FlowSnapshot {
 
 /// Slots copied at once: 64 KiB, well inside a second-level cache, and one system call for 512 records.
 const CHUNK_SLOTS: u64 = 512;
-/// Heads beyond are impossible: 2^62 records would take a century at one per nanosecond.
-const HEAD_LIMIT: u64 = 1 << 62;
-/// Tries to read a cell whose owner changes meanwhile.
-const SNAPSHOT_ROUNDS: u32 = 3;
-/// Cells between two wanted ones that are copied along rather than skipped by another system call.
-const RUN_GAP: usize = 8;
-
 /// Reads a segment of a known geometry. Holds the position in each ring.
 pub struct Reader<S> {
     source: S,
@@ -225,16 +210,14 @@ impl<S: Source> Reader<S> {
         stats: &mut DrainStats,
     ) -> Result<(), ReadError> {
         let slots = self.geometry.ring_slots;
+        let at = LaneAt {
+            header: self.offsets[6] + (ring_index * RING_HEADER_WORDS) as u64,
+            slots_at: self.offsets[7] + ring_index as u64 * slots * SLOT_WORDS as u64,
+            slots,
+            slot_words: SLOT_WORDS as u64,
+        };
         let chunk = &mut self.chunk[..n as usize * SLOT_WORDS];
-        let slot = ring_index as u64 * slots + position % slots;
-        self.source.read(self.offsets[7] + slot * SLOT_WORDS as u64, chunk)?;
-        self.source.acquire_fence();
-        let mut head_after = [0];
-        let header = self.offsets[6] + (ring_index * RING_HEADER_WORDS + ring::HEAD) as u64;
-        self.source.read(header, &mut head_after)?;
-        // A head that fell or exploded is a lie, and everything that it covers is in doubt: the marks decide alone.
-        let head_after = if (head..=HEAD_LIMIT).contains(&head_after[0]) { head_after[0] } else { head };
-        let oldest = lane::oldest_whole(head_after, slots);
+        let oldest = lane::copy(&self.source, &at, position, head, chunk)?;
         for (i, slot) in chunk.chunks_exact(SLOT_WORDS).enumerate() {
             let n = position + i as u64;
             if n < oldest {
@@ -284,51 +267,13 @@ impl<S: Source> Reader<S> {
         wanted: impl Fn(u64) -> bool,
         make: impl Fn(u16, u32, &[u64]) -> T,
     ) -> Result<Snapshot<T>, ReadError> {
-        let mut directory = vec![0; count as usize];
-        self.source.read(self.offsets[section], &mut directory)?;
-        let mut pending: Vec<usize> = (0..directory.len()).filter(|&i| wanted(dir::state(directory[i]))).collect();
-        let mut found: Vec<(usize, T)> = Vec::with_capacity(pending.len());
-        let mut after = directory.clone();
-        for _ in 0..SNAPSHOT_ROUNDS {
-            if pending.is_empty() {
-                break;
-            }
-            self.source.acquire_fence();
-            let cells = self.copy_cells(self.offsets[section + 1], &pending)?;
-            self.source.acquire_fence();
-            self.source.read(self.offsets[section], &mut after)?;
-            let mut again = Vec::new();
-            for (&index, cell) in pending.iter().zip(cells.chunks_exact(CELL_WORDS)) {
-                if directory[index] == after[index] {
-                    found.push((index, make(index as u16, dir::generation(after[index]) as u32, cell)));
-                } else if wanted(dir::state(after[index])) {
-                    again.push(index);
-                }
-            }
-            pending = again;
-            std::mem::swap(&mut directory, &mut after);
-        }
-        found.sort_by_key(|(index, _)| *index);
-        let items = found.into_iter().map(|(_, item)| item).collect();
-        Ok(Snapshot { items, torn: pending.len() as u32 })
-    }
-
-    /// Copies the wanted cells, neighbours with one read.
-    fn copy_cells(&self, section: u64, wanted: &[usize]) -> Result<Vec<u64>, ReadError> {
-        let mut cells = Vec::with_capacity(wanted.len() * CELL_WORDS);
-        let mut run = Vec::new();
-        let mut rest = wanted;
-        while let Some(&first) = rest.first() {
-            let n = 1 + rest.windows(2).take_while(|pair| pair[1] - pair[0] <= RUN_GAP).count();
-            let last = rest[n - 1];
-            run.resize((last - first + 1) * CELL_WORDS, 0);
-            self.source.read(section + (first * CELL_WORDS) as u64, &mut run)?;
-            for &index in &rest[..n] {
-                cells.extend_from_slice(&run[(index - first) * CELL_WORDS..][..CELL_WORDS]);
-            }
-            rest = &rest[n..];
-        }
-        Ok(cells)
+        let at = TableAt {
+            directory: self.offsets[section],
+            cells: self.offsets[section + 1],
+            count: count as usize,
+            cell_words: CELL_WORDS,
+        };
+        table::snapshot(&self.source, &at, wanted, make)
     }
 }
 

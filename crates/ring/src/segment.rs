@@ -8,8 +8,9 @@ use crate::layout::{
 };
 use crate::process::{Identity, Liveness};
 use crate::raw::{RawRecord, Text, low};
-use crate::reader::{CommSnapshot, DrainStats, FlowSnapshot, OpSnapshot, Reader, Snapshot};
+use crate::reader::{CommSnapshot, DrainStats, FlowSnapshot, OpSnapshot, Reader};
 use crate::source::{FileSource, Source};
+use crate::table::Snapshot;
 use crate::writer::DropKind;
 use std::fs::{File, OpenOptions};
 use std::io;

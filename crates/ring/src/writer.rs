@@ -7,7 +7,7 @@ use crate::error::CreateError;
 use crate::layout::{
     CELL_WORDS, COMM_NAME_BYTES, DROP_KINDS, Geometry, STATE_CLEAN, WORD_BYTES, comm, dir, flow, header, op,
 };
-use crate::raw::{RawFlowDone, RawOpDone, RawOpMeta, RawRecord, Text, flow_key, flow_words, halves, low, op_id};
+use crate::raw::{RawFlowDone, RawOpDone, RawOpMeta, RawRecord, Text, byte, flow_key, flow_words, halves, low, op_id};
 use crate::region::Region;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{lane, table};
@@ -342,8 +342,12 @@ impl SegmentWriter {
         if !table::take(region.op_dir(), index, generation) {
             return None;
         }
-        let words = copy(region.op_cell(index).words());
+        let mut words = copy(region.op_cell(index).words());
         table::retire(region.op_dir(), index, generation, dir::FREE);
+        if words[op::KERNELS_STARTED] < u64::from(byte(words[op::SHAPE], 2)) {
+            // Not all channels started: there is no last start.
+            words[op::STARTED_LAST] = 0;
+        }
         let ended_first = words[op::ENDED_FIRST];
         Some(RawOpDone {
             op: RawOpMeta::decode(&words),
@@ -365,7 +369,8 @@ impl SegmentWriter {
                     self.count_drop(DropKind::Stale);
                     return None;
                 };
-                (op_id(&copy(cell.words())[..=op::SEQ]), slot.to_bits())
+                let identity: [u64; op::SEQ + 1] = std::array::from_fn(|i| cell.words()[i].load(Relaxed));
+                (op_id(&identity), slot.to_bits())
             }
         };
         let Some((index, generation)) = table::claim(region.flow_dir(), self.flow_hint.next()) else {
