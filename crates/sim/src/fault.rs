@@ -105,7 +105,7 @@ impl FaultKind {
             FaultKind::PcieDowngrade => 16.0,
             FaultKind::GpuPower | FaultKind::BackgroundCompute => 4.0,
             FaultKind::BackgroundTraffic => 0.9,
-            FaultKind::ProxyDelay => 3.0,
+            FaultKind::ProxyDelay => 10.0,
             _ => 1.0,
         }
     }
