@@ -35,10 +35,6 @@ impl<'a> Reader<'a> {
         self.bytes.is_empty()
     }
 
-    pub(crate) fn remaining(&self) -> usize {
-        self.bytes.len()
-    }
-
     pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (front, rest) = self.bytes.split_at_checked(count)?;
         self.bytes = rest;

@@ -1,10 +1,17 @@
 //! Agent to server: an own framed protocol over TCP or a unix socket (`docs/formats/wire.md`).
-use mycroft_record::Batch;
+mod client;
+mod proto;
+mod server;
+mod stream;
+mod tls;
+
+pub use client::{Client, ClientStats};
+pub use proto::{Refusal, VERSION_HIGHEST, VERSION_LOWEST};
+pub use server::{Listener, ListenerHandle, ServerLimits, ServerStats};
+
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Where a server listens.
@@ -117,107 +124,87 @@ pub enum WireError {
         text: String,
     },
     /// The connection is broken; reconnect.
-    #[error("sending to {endpoint}: the connection is closed; call reconnect")]
+    #[error("sending to {endpoint}: the connection is closed ({why}); reconnect")]
     Disconnected {
         /// To whom.
         endpoint: String,
+        /// What ended it.
+        why: String,
+    },
+    /// A socket operation failed.
+    #[error("{operation} {endpoint}: {source}; check that the server runs there and that the address is right")]
+    Io {
+        /// What was being done.
+        operation: &'static str,
+        /// To what.
+        endpoint: String,
+        /// Why it failed.
+        source: std::io::Error,
+    },
+    /// The server said no, and why.
+    #[error("{endpoint} refused the connection ({code}): {text}")]
+    Refused {
+        /// Who.
+        endpoint: String,
+        /// The kind of refusal.
+        code: Refusal,
+        /// The server's reason.
+        text: String,
+    },
+    /// Something else answers there.
+    #[error("connecting to {endpoint}: the answer starts with {found:02x?}, not with \"MYCW\"; {hint}")]
+    NotMycroft {
+        /// Where.
+        endpoint: String,
+        /// The first bytes of the answer.
+        found: [u8; 4],
+        /// What it probably is.
+        hint: &'static str,
+    },
+    /// TLS could not be set up or agreed.
+    #[error("TLS with {endpoint}: {reason}")]
+    Tls {
+        /// With whom, or which file.
+        endpoint: String,
+        /// What went wrong and what to do.
+        reason: String,
+    },
+    /// The server granted no credit in time: it is slower than what is sent.
+    #[error("sending to {endpoint}: no credit within {waited:?}; the server is busy, keep the batch and try again")]
+    NoCredit {
+        /// To whom.
+        endpoint: String,
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// The frame can never be sent.
+    #[error(
+        "sending to {endpoint}: a frame of {bytes} bytes, the server takes at most {max}; send fewer batches at once"
+    )]
+    TooLarge {
+        /// To whom.
+        endpoint: String,
+        /// Its size.
+        bytes: usize,
+        /// The server's limit.
+        max: usize,
+    },
+    /// The batches do not fit a frame.
+    #[error(transparent)]
+    Encode(#[from] crate::codec::EncodeError),
+    /// Something still waits for its acknowledgement.
+    #[error("flushing to {endpoint}: {frames} frames not acknowledged within {waited:?}")]
+    NotAcknowledged {
+        /// To whom.
+        endpoint: String,
+        /// How many.
+        frames: usize,
+        /// How long was waited.
+        waited: Duration,
     },
 }
 
-/// An agent's connection.
-#[derive(Debug)]
-pub struct Client {
-    endpoint: Endpoint,
-}
-
-impl Client {
-    /// Connects, says hello and waits for the server's welcome.
-    pub fn connect(endpoint: &Endpoint, config: &ClientConfig) -> Result<Client, WireError> {
-        let _ = config;
-        Err(WireError::Disconnected { endpoint: endpoint.to_string() })
-    }
-
-    /// Takes a batch: `Ok` means that the client owns it now and resends it after `reconnect` until the server has
-    /// acknowledged it; `Err` means that nothing of it was sent and the caller still owns it.
-    pub fn send(&mut self, batch: &Batch) -> Result<(), WireError> {
-        let _ = batch;
-        Err(WireError::Disconnected { endpoint: self.endpoint.to_string() })
-    }
-
-    /// As `send`, several batches in one frame (processes of one host compress better together).
-    pub fn send_all(&mut self, batches: &[Batch]) -> Result<(), WireError> {
-        let _ = batches;
-        Err(WireError::Disconnected { endpoint: self.endpoint.to_string() })
-    }
-
-    /// As `send`, for a frame that `codec::encode` made (from a spool).
-    pub fn send_frame(&mut self, frame: &[u8]) -> Result<(), WireError> {
-        let _ = frame;
-        Err(WireError::Disconnected { endpoint: self.endpoint.to_string() })
-    }
-
-    /// Reads acknowledgements and credits that are there, sends a heartbeat when due. Call at least once a second.
-    pub fn poll(&mut self) -> Result<(), WireError> {
-        Err(WireError::Disconnected { endpoint: self.endpoint.to_string() })
-    }
-
-    /// Waits until everything sent is acknowledged.
-    pub fn flush(&mut self, timeout: Duration) -> Result<(), WireError> {
-        let _ = timeout;
-        Err(WireError::Disconnected { endpoint: self.endpoint.to_string() })
-    }
-
-    /// Connects again and resends what was not acknowledged.
-    pub fn reconnect(&mut self) -> Result<(), WireError> {
-        Err(WireError::Disconnected { endpoint: self.endpoint.to_string() })
-    }
-
-    /// Gives back the frames that were not acknowledged, oldest first (for the spool).
-    pub fn into_unacked(self) -> Vec<Vec<u8>> {
-        Vec::new()
-    }
-}
-
-/// A bound server socket.
-#[derive(Debug)]
-pub struct Listener {
-    endpoint: Endpoint,
-}
-
-impl Listener {
-    /// Binds. Port 0 picks a free port.
-    pub fn bind(endpoint: &Endpoint, config: ServerConfig) -> Result<Listener, WireError> {
-        let _ = config;
-        Ok(Listener { endpoint: endpoint.clone() })
-    }
-
-    /// The endpoint with the real port.
-    pub fn local_endpoint(&self) -> Endpoint {
-        self.endpoint.clone()
-    }
-
-    /// Serves in threads of its own. A frame is acknowledged after the handler has returned for all of its batches.
-    pub fn serve(self, handler: Arc<dyn Fn(Batch) + Send + Sync>) -> ListenerHandle {
-        let _ = handler;
-        ListenerHandle { endpoint: self.endpoint, address: None }
-    }
-}
-
-/// A running server; stops when dropped.
-#[derive(Debug)]
-pub struct ListenerHandle {
-    endpoint: Endpoint,
-    address: Option<SocketAddr>,
-}
-
-impl ListenerHandle {
-    /// The TCP address, `None` for a unix socket.
-    pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.address
-    }
-
-    /// The endpoint with the real port.
-    pub fn local_endpoint(&self) -> Endpoint {
-        self.endpoint.clone()
-    }
+fn io_error(operation: &'static str, endpoint: &Endpoint) -> impl FnOnce(std::io::Error) -> WireError {
+    let endpoint = endpoint.to_string();
+    move |source| WireError::Io { operation, endpoint, source }
 }

@@ -1,0 +1,472 @@
+//! The agent's end: keeps what was not acknowledged, resends it after a reconnect, respects the server's credit.
+use super::proto::{self, Answer, Hello, Message, MessageHead, Refusal};
+use super::stream::Stream;
+use super::{ClientConfig, Endpoint, WireError, io_error, tls};
+use crate::codec;
+use mycroft_record::Batch;
+use rustls::pki_types::ServerName;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, Hasher};
+use std::io::ErrorKind;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Longest time to write one message: 17 MB at 2 MB/s.
+const WRITE_LIMIT: Duration = Duration::from_secs(10);
+/// Heartbeats that may stay without any answer.
+const SILENT_HEARTBEATS: u32 = 3;
+
+/// What a client has done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ClientStats {
+    /// Frames taken by `send` and its kin.
+    pub taken: u64,
+    /// Frames the server has acknowledged.
+    pub acknowledged: u64,
+    /// Frames the server will never accept, dropped.
+    pub rejected: u64,
+    /// Frames sent again after a reconnect.
+    pub resent: u64,
+    /// Frames waiting for their acknowledgement.
+    pub unacknowledged: usize,
+    /// Their bytes.
+    pub unacknowledged_bytes: u64,
+}
+
+struct Pending {
+    sequence: u64,
+    frame: Vec<u8>,
+    /// Written on the present connection.
+    written: bool,
+}
+
+struct Connection {
+    stream: Stream,
+    received: Vec<u8>,
+    credit_frames: u64,
+    credit_bytes: u64,
+    max_frame_bytes: usize,
+    heartbeat: Duration,
+    last_written: Instant,
+    last_heard: Instant,
+}
+
+/// An agent's connection.
+pub struct Client {
+    endpoint: Endpoint,
+    config: ClientConfig,
+    tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
+    agent: u64,
+    next_sequence: u64,
+    pending: VecDeque<Pending>,
+    connection: Option<Connection>,
+    ended: String,
+    last_reject: Option<String>,
+    stats: ClientStats,
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Client").field("endpoint", &self.endpoint).field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Connects, says hello and waits for the server's welcome.
+    ///
+    /// # Errors
+    /// `Io` when nobody answers, `Refused` with the server's reason, `NotMycroft` and `Tls` when something else does.
+    pub fn connect(endpoint: &Endpoint, config: &ClientConfig) -> Result<Client, WireError> {
+        let tls = match (&config.tls, endpoint) {
+            (None, _) => None,
+            (Some(_), Endpoint::Unix(_)) => {
+                let reason = "TLS is for TCP endpoints; a unix socket never leaves the host, drop the TLS settings";
+                return Err(WireError::Tls { endpoint: endpoint.to_string(), reason: reason.to_owned() });
+            }
+            (Some(settings), Endpoint::Tcp(address)) => {
+                let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+                let name = settings.server_name.as_deref().unwrap_or(host.trim_matches(['[', ']'])).to_owned();
+                let bad = |e| WireError::Tls { endpoint: endpoint.to_string(), reason: format!("server name: {e}") };
+                Some((tls::client(settings)?, ServerName::try_from(name).map_err(bad)?))
+            }
+        };
+        let mut client = Client {
+            endpoint: endpoint.clone(),
+            config: config.clone(),
+            tls,
+            agent: random_id(),
+            next_sequence: 1,
+            pending: VecDeque::new(),
+            connection: None,
+            ended: String::new(),
+            last_reject: None,
+            stats: ClientStats::default(),
+        };
+        client.reconnect()?;
+        Ok(client)
+    }
+
+    /// Takes a batch: `Ok` means that the client owns it now and resends it after `reconnect` until the server has
+    /// acknowledged it; `Err` means that nothing of it was sent and the caller still owns it.
+    ///
+    /// # Errors
+    /// `NoCredit` when the server is busy, `Disconnected` when the connection has ended, `Encode` and `TooLarge` when
+    /// the batch must be split.
+    pub fn send(&mut self, batch: &Batch) -> Result<(), WireError> {
+        self.send_all(std::slice::from_ref(batch))
+    }
+
+    /// As `send`, several batches in one frame (processes of one host compress better together).
+    ///
+    /// # Errors
+    /// As `send`.
+    pub fn send_all(&mut self, batches: &[Batch]) -> Result<(), WireError> {
+        self.send_frame(&codec::encode(batches)?)
+    }
+
+    /// As `send`, for a frame that `codec::encode` made (from a spool).
+    ///
+    /// # Errors
+    /// As `send`.
+    pub fn send_frame(&mut self, frame: &[u8]) -> Result<(), WireError> {
+        self.pump(Duration::ZERO)?;
+        let max = self.live()?.max_frame_bytes;
+        if frame.len() > max {
+            return Err(WireError::TooLarge { endpoint: self.endpoint.to_string(), bytes: frame.len(), max });
+        }
+        self.wait_credit(frame.len())?;
+        let sequence = self.next_sequence;
+        self.next_sequence += 1;
+        self.stats.taken += 1;
+        self.pending.push_back(Pending { sequence, frame: frame.to_vec(), written: false });
+        // The frame is ours now: when writing fails it goes out after the next reconnect.
+        let _ = self.write_pending();
+        Ok(())
+    }
+
+    /// Reads acknowledgements and credits that are there, sends a heartbeat when due. Call at least once a second.
+    ///
+    /// # Errors
+    /// `Disconnected` (or `Refused` with the server's last words) when the connection has ended.
+    pub fn poll(&mut self) -> Result<(), WireError> {
+        self.pump(Duration::ZERO)?;
+        self.heartbeat()
+    }
+
+    /// Waits until everything sent is acknowledged.
+    ///
+    /// # Errors
+    /// `NotAcknowledged` after `timeout`; as `poll` when the connection ends.
+    pub fn flush(&mut self, timeout: Duration) -> Result<(), WireError> {
+        let deadline = Instant::now() + timeout;
+        while !self.pending.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                let (endpoint, frames) = (self.endpoint.to_string(), self.pending.len());
+                return Err(WireError::NotAcknowledged { endpoint, frames, waited: timeout });
+            }
+            self.pump(left.min(Duration::from_millis(100)))?;
+            self.heartbeat()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the connection stands, as far as is known.
+    pub fn is_connected(&self) -> bool {
+        self.connection.is_some()
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> ClientStats {
+        let unacknowledged_bytes = self.pending.iter().map(|p| p.frame.len() as u64).sum();
+        ClientStats { unacknowledged: self.pending.len(), unacknowledged_bytes, ..self.stats }
+    }
+
+    /// Why the server last rejected a frame for good.
+    pub fn last_reject(&self) -> Option<&str> {
+        self.last_reject.as_deref()
+    }
+
+    /// Gives back the frames that were not acknowledged, oldest first (for the spool).
+    pub fn into_unacked(self) -> Vec<Vec<u8>> {
+        self.pending.into_iter().map(|p| p.frame).collect()
+    }
+
+    /// Connects again and resends what was not acknowledged.
+    ///
+    /// # Errors
+    /// As `connect`; what was not acknowledged stays with the client.
+    pub fn reconnect(&mut self) -> Result<(), WireError> {
+        self.connection = None;
+        let deadline = Instant::now() + self.config.connect_timeout;
+        let mut stream = self.dial(deadline)?;
+        let hello = Hello {
+            lowest: proto::VERSION_LOWEST,
+            highest: proto::VERSION_HIGHEST,
+            agent: self.agent,
+            token: self.config.token.clone().unwrap_or_default(),
+            host: self.config.host.clone(),
+            software: concat!("mycroft ", env!("CARGO_PKG_VERSION")).to_owned(),
+        };
+        let sent = stream.write_all_by(&hello.encode(), deadline);
+        let welcome = match (self.read_answer(&mut stream, deadline), sent) {
+            // A server that refuses may close before it has read the hello; its reason matters more.
+            (Ok(Answer::Welcome(welcome)), Ok(())) => welcome,
+            (Ok(Answer::Refused { code, text }), _) => return Err(self.refused(code, text)),
+            (Err(e), _) => return Err(e),
+            (_, Err(e)) => return Err(self.handshake_error(e)),
+        };
+        let now = Instant::now();
+        self.connection = Some(Connection {
+            stream,
+            received: Vec::new(),
+            credit_frames: u64::from(welcome.credit_frames),
+            credit_bytes: welcome.credit_bytes,
+            max_frame_bytes: welcome.max_frame_bytes as usize,
+            heartbeat: Duration::from_millis(u64::from(welcome.heartbeat_ms.max(10))),
+            last_written: now,
+            last_heard: now,
+        });
+        self.acknowledge(welcome.last_sequence);
+        for pending in &mut self.pending {
+            pending.written = false;
+        }
+        self.stats.resent += self.pending.len() as u64;
+        self.write_pending()
+    }
+
+    fn dial(&self, deadline: Instant) -> Result<Stream, WireError> {
+        let failed = |e| io_error("connecting to", &self.endpoint)(e);
+        let address = match &self.endpoint {
+            Endpoint::Unix(path) => return UnixStream::connect(path).map(Stream::Unix).map_err(failed),
+            Endpoint::Tcp(address) => address,
+        };
+        let mut last = std::io::Error::new(ErrorKind::NotFound, "the name has no address");
+        for address in address.to_socket_addrs().map_err(failed)? {
+            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+            match TcpStream::connect_timeout(&address, left) {
+                Ok(socket) => {
+                    socket.set_nodelay(true).map_err(failed)?;
+                    return self.wrap(socket);
+                }
+                Err(e) => last = e,
+            }
+        }
+        Err(failed(last))
+    }
+
+    fn wrap(&self, socket: TcpStream) -> Result<Stream, WireError> {
+        let Some((config, name)) = &self.tls else { return Ok(Stream::Tcp(socket)) };
+        let connection = rustls::ClientConnection::new(Arc::clone(config), name.clone())
+            .map_err(|e| WireError::Tls { endpoint: self.endpoint.to_string(), reason: e.to_string() })?;
+        Ok(Stream::tls(connection, socket))
+    }
+
+    fn read_answer(&self, stream: &mut Stream, deadline: Instant) -> Result<Answer, WireError> {
+        let mut head = [0u8; proto::ANSWER_HEAD_BYTES];
+        let (front, rest) = head.split_at_mut(4);
+        stream.read_exact_by(front, deadline).map_err(|e| self.handshake_error(e))?;
+        let found = [front[0], front[1], front[2], front[3]];
+        if found != proto::MAGIC {
+            let hint = match found {
+                [0x15 | 0x16, 3, ..] => "the server speaks TLS, give this agent a CA certificate",
+                [b'H', b'T', b'T', b'P'] => "that is a web server, use the port for agents",
+                _ => "another program listens there",
+            };
+            return Err(WireError::NotMycroft { endpoint: self.endpoint.to_string(), found, hint });
+        }
+        stream.read_exact_by(rest, deadline).map_err(|e| self.handshake_error(e))?;
+        let (version, length) = Answer::head(&head);
+        let malformed = || {
+            let source = std::io::Error::new(ErrorKind::InvalidData, "the server's answer is malformed");
+            WireError::Io { operation: "connecting to", endpoint: self.endpoint.to_string(), source }
+        };
+        if length > proto::MAX_CONTROL_BYTES || version > proto::VERSION_HIGHEST {
+            return Err(malformed());
+        }
+        let mut body = vec![0u8; length];
+        stream.read_exact_by(&mut body, deadline).map_err(|e| self.handshake_error(e))?;
+        Answer::body(version, &body).ok_or_else(malformed)
+    }
+
+    fn handshake_error(&self, e: std::io::Error) -> WireError {
+        let tls = e.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        match tls {
+            Some(rustls::Error::InvalidMessage(_)) => WireError::Tls {
+                endpoint: self.endpoint.to_string(),
+                reason: "the server does not speak TLS on this address; drop the TLS settings or use its TLS address"
+                    .to_owned(),
+            },
+            Some(error) => WireError::Tls {
+                endpoint: self.endpoint.to_string(),
+                reason: format!("{error}; check the CA certificate, the server name and this agent's certificate"),
+            },
+            None => io_error("shaking hands with", &self.endpoint)(e),
+        }
+    }
+
+    fn refused(&self, code: Refusal, text: String) -> WireError {
+        WireError::Refused { endpoint: self.endpoint.to_string(), code, text }
+    }
+
+    fn live(&mut self) -> Result<&mut Connection, WireError> {
+        match &mut self.connection {
+            Some(connection) => Ok(connection),
+            None => Err(WireError::Disconnected { endpoint: self.endpoint.to_string(), why: self.ended.clone() }),
+        }
+    }
+
+    fn end(&mut self, why: impl std::fmt::Display) -> WireError {
+        self.connection = None;
+        self.ended = why.to_string();
+        WireError::Disconnected { endpoint: self.endpoint.to_string(), why: self.ended.clone() }
+    }
+
+    fn wait_credit(&mut self, bytes: usize) -> Result<(), WireError> {
+        let waited = self.config.send_timeout;
+        let deadline = Instant::now() + waited;
+        loop {
+            let connection = self.live()?;
+            if connection.credit_frames > 0 && connection.credit_bytes >= bytes as u64 {
+                return Ok(());
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(WireError::NoCredit { endpoint: self.endpoint.to_string(), waited });
+            }
+            self.pump(left.min(Duration::from_millis(100)))?;
+            self.heartbeat()?;
+        }
+    }
+
+    /// Writes what was not written on this connection, as far as the credit goes.
+    fn write_pending(&mut self) -> Result<(), WireError> {
+        let Some(connection) = &mut self.connection else { return self.live().map(|_| ()) };
+        let mut failure = None;
+        for pending in self.pending.iter_mut().filter(|p| !p.written) {
+            let bytes = pending.frame.len() as u64;
+            if connection.credit_frames == 0 || connection.credit_bytes < bytes {
+                break;
+            }
+            connection.credit_frames -= 1;
+            connection.credit_bytes -= bytes;
+            pending.written = true;
+            let message = proto::batches_message(pending.sequence, &pending.frame);
+            connection.last_written = Instant::now();
+            if let Err(e) = connection.stream.write_all_by(&message, connection.last_written + WRITE_LIMIT) {
+                failure = Some(e);
+                break;
+            }
+        }
+        match failure {
+            Some(e) => Err(self.end(e)),
+            None => Ok(()),
+        }
+    }
+
+    fn heartbeat(&mut self) -> Result<(), WireError> {
+        let now = Instant::now();
+        let connection = self.live()?;
+        let limit = connection.heartbeat * SILENT_HEARTBEATS;
+        let unheard = now.duration_since(connection.last_heard);
+        // Silence counts only while something of ours waits for an answer.
+        if unheard > limit && connection.last_written > connection.last_heard {
+            return Err(self.end(format!("the server has been silent for {} s", unheard.as_secs())));
+        }
+        if now.duration_since(connection.last_written).min(unheard) < connection.heartbeat {
+            return Ok(());
+        }
+        connection.last_written = now;
+        match connection.stream.write_all_by(&Message::Heartbeat(0).encode(), now + WRITE_LIMIT) {
+            Ok(()) => Ok(()),
+            Err(e) => Err(self.end(e)),
+        }
+    }
+
+    /// Reads what is there and acts on it.
+    fn pump(&mut self, wait: Duration) -> Result<(), WireError> {
+        let mut wait = wait;
+        loop {
+            let connection = self.live()?;
+            match connection.stream.read_available(wait, &mut connection.received) {
+                Ok(0) => break,
+                Ok(_) => connection.last_heard = Instant::now(),
+                Err(e) => {
+                    // Last words may have come with the end.
+                    self.messages()?;
+                    return Err(self.end(e));
+                }
+            }
+            self.messages()?;
+            wait = Duration::ZERO;
+        }
+        self.write_pending()
+    }
+
+    fn messages(&mut self) -> Result<(), WireError> {
+        loop {
+            let connection = self.live()?;
+            let Some(head) = connection.received.first_chunk::<{ proto::MESSAGE_HEAD_BYTES }>() else { return Ok(()) };
+            let head = MessageHead::read(head);
+            if head.body_bytes > proto::MAX_CONTROL_BYTES {
+                return Err(self.end(format!("the server sent a message of {} bytes", head.body_bytes)));
+            }
+            let whole = proto::MESSAGE_HEAD_BYTES + head.body_bytes;
+            if connection.received.len() < whole {
+                return Ok(());
+            }
+            let body = connection.received[proto::MESSAGE_HEAD_BYTES..whole].to_vec();
+            connection.received.drain(..whole);
+            match Message::decode(head, body) {
+                Ok(message) => self.act(message)?,
+                Err(why) => return Err(self.end(format!("the server sent a bad message: {why}"))),
+            }
+        }
+    }
+
+    fn act(&mut self, message: Message) -> Result<(), WireError> {
+        match message {
+            Message::Ack { sequence, bytes } => {
+                self.credit(bytes);
+                self.acknowledge(sequence);
+            }
+            Message::Reject { sequence, bytes, text } => {
+                self.credit(bytes);
+                self.last_reject = Some(text);
+                let before = self.pending.len();
+                self.pending.retain(|p| p.sequence != sequence);
+                self.stats.rejected += (before - self.pending.len()) as u64;
+            }
+            Message::Goodbye { code, text } => {
+                self.end(format!("{code}: {text}"));
+                return Err(self.refused(code, text));
+            }
+            Message::HeartbeatAck(_) | Message::Heartbeat(_) | Message::Batches { .. } | Message::Unknown(_) => {}
+        }
+        Ok(())
+    }
+
+    fn credit(&mut self, bytes: u64) {
+        if let Some(connection) = &mut self.connection {
+            connection.credit_frames = connection.credit_frames.saturating_add(1);
+            connection.credit_bytes = connection.credit_bytes.saturating_add(bytes);
+        }
+    }
+
+    fn acknowledge(&mut self, sequence: u64) {
+        while self.pending.front().is_some_and(|p| p.sequence <= sequence) {
+            self.pending.pop_front();
+            self.stats.acknowledged += 1;
+        }
+    }
+}
+
+/// Tells this client from every other one, also of the same host; the standard library's hasher is seeded by the
+/// operating system.
+fn random_id() -> u64 {
+    let mut hasher = std::hash::RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}

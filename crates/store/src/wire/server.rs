@@ -1,0 +1,515 @@
+//! The server's end: admits agents, hands their batches over once, acknowledges, and is safe against slow or hostile
+//! peers: every wait has an end, every size a limit.
+use super::proto::{self, Answer, Hello, Message, MessageHead, Refusal, Welcome};
+use super::stream::{Closer, Stream};
+use super::{Endpoint, ServerConfig, WireError, io_error, tls};
+use crate::codec;
+use mycroft_record::Batch;
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// One agent per host: 4,096 hosts of 8 GPUs are 32,768 GPUs on one server; 4,096 threads x 1 MiB = 4 GiB of
+/// address space.
+const MAX_CONNECTIONS: usize = 4096;
+/// Agents whose last sequence is remembered: four times the connections, 64 B each = 1 MiB.
+const MAX_AGENTS: usize = 4 * MAX_CONNECTIONS;
+/// Frames without acknowledgement per agent: 6.4 s of frames every 100 ms.
+const CREDIT_FRAMES: u32 = 64;
+/// Their bytes: two of the largest frames.
+const CREDIT_BYTES: u64 = 2 * codec::MAX_FRAME_BYTES as u64;
+/// How often an idle agent says that it is there.
+const HEARTBEAT: Duration = Duration::from_secs(2);
+/// To write an acknowledgement.
+const WRITE_LIMIT: Duration = Duration::from_secs(5);
+/// Room for the largest read buffer (64 KiB), the decoder and the server's handler.
+const STACK_BYTES: usize = 1024 * 1024;
+
+/// How long a peer may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ServerLimits {
+    /// For TLS and hello together.
+    pub handshake: Duration,
+    /// From the first byte of a message to its last.
+    pub message: Duration,
+    /// Between messages.
+    pub idle: Duration,
+}
+
+impl Default for ServerLimits {
+    /// 5 s; 10 s, which is 17 MB at 2 MB/s; 10 s, which is five heartbeats.
+    fn default() -> ServerLimits {
+        let seconds = Duration::from_secs;
+        ServerLimits { handshake: seconds(5), message: seconds(10), idle: seconds(10) }
+    }
+}
+
+type Handler = dyn Fn(Batch) + Send + Sync;
+
+/// What a listener has done so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ServerStats {
+    /// Agents connected now.
+    pub connections: usize,
+    /// Connections refused or ended for breaking the rules.
+    pub refused: u64,
+    /// Frames handed to the handler.
+    pub frames: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Frames that came twice, dropped.
+    pub duplicates: u64,
+    /// Frames that could not be decoded, rejected.
+    pub rejected: u64,
+    /// Records of kinds that only newer agents know, skipped.
+    pub skipped_records: u64,
+}
+
+#[derive(Default)]
+struct Counters {
+    refused: AtomicU64,
+    frames: AtomicU64,
+    bytes: AtomicU64,
+    duplicates: AtomicU64,
+    rejected: AtomicU64,
+    skipped_records: AtomicU64,
+}
+
+fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+/// Highest sequence handled of one agent; its lock is held while a frame is handled, so that a reconnect cannot
+/// overtake the connection it replaces.
+type Seen = Arc<Mutex<u64>>;
+
+struct Shared {
+    token: Option<String>,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    limits: ServerLimits,
+    handler: Arc<Handler>,
+    stopping: AtomicBool,
+    connections: Mutex<BTreeMap<u64, Option<Closer>>>,
+    agents: Mutex<Agents>,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct Agents {
+    seen: BTreeMap<u64, (u64, Seen)>,
+    clock: u64,
+}
+
+impl Agents {
+    /// The memory of an agent. The one that was away longest is forgotten when there are too many.
+    fn get(&mut self, agent: u64) -> Seen {
+        self.clock += 1;
+        if self.seen.len() >= MAX_AGENTS && !self.seen.contains_key(&agent) {
+            let idle = self.seen.iter().filter(|(_, (_, seen))| Arc::strong_count(seen) == 1);
+            if let Some(oldest) = idle.min_by_key(|(_, (used, _))| *used).map(|(id, _)| *id) {
+                self.seen.remove(&oldest);
+            }
+        }
+        let clock = self.clock;
+        let entry = self.seen.entry(agent).or_default();
+        entry.0 = clock;
+        Arc::clone(&entry.1)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+/// A bound server socket.
+#[derive(Debug)]
+pub struct Listener {
+    endpoint: Endpoint,
+    address: Option<SocketAddr>,
+    socket: Socket,
+    token: Option<String>,
+    tls: Option<Arc<rustls::ServerConfig>>,
+    limits: ServerLimits,
+}
+
+impl Listener {
+    /// Binds. Port 0 picks a free port. A unix socket gets mode 0600; one that nobody listens on is replaced.
+    ///
+    /// # Errors
+    /// `Io` when the address is taken or forbidden, `Tls` when certificates cannot be used.
+    pub fn bind(endpoint: &Endpoint, config: ServerConfig) -> Result<Listener, WireError> {
+        let failed = |e| io_error("listening on", endpoint)(e);
+        let tls = config.tls.as_ref().map(tls::server).transpose()?;
+        let (socket, address, endpoint) = match endpoint {
+            Endpoint::Tcp(text) => {
+                let socket = TcpListener::bind(text.as_str()).map_err(failed)?;
+                let address = socket.local_addr().map_err(failed)?;
+                (Socket::Tcp(socket), Some(address), Endpoint::Tcp(address.to_string()))
+            }
+            Endpoint::Unix(_) if tls.is_some() => {
+                let reason = "TLS is for TCP endpoints; a unix socket never leaves the host".to_owned();
+                return Err(WireError::Tls { endpoint: endpoint.to_string(), reason });
+            }
+            Endpoint::Unix(path) => {
+                let stale = UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused);
+                if stale {
+                    std::fs::remove_file(path).map_err(failed)?;
+                }
+                let socket = UnixListener::bind(path).map_err(failed)?;
+                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+                (Socket::Unix(socket), None, endpoint.clone())
+            }
+        };
+        Ok(Listener { endpoint, address, socket, token: config.token, tls, limits: ServerLimits::default() })
+    }
+
+    /// Other limits than the default ones.
+    pub fn with_limits(self, limits: ServerLimits) -> Listener {
+        Listener { limits, ..self }
+    }
+
+    /// The endpoint with the real port.
+    pub fn local_endpoint(&self) -> Endpoint {
+        self.endpoint.clone()
+    }
+
+    /// Serves in threads of its own. A frame is acknowledged after the handler has returned for all of its batches;
+    /// while the handler takes its time, the agent runs out of credit and waits.
+    pub fn serve(self, handler: Arc<Handler>) -> ListenerHandle {
+        let shared = Arc::new(Shared {
+            token: self.token,
+            tls: self.tls,
+            limits: self.limits,
+            handler,
+            stopping: AtomicBool::new(false),
+            connections: Mutex::default(),
+            agents: Mutex::default(),
+            counters: Counters::default(),
+        });
+        let for_thread = Arc::clone(&shared);
+        let socket = self.socket;
+        let accepting = thread::spawn(move || accept_loop(&socket, &for_thread));
+        ListenerHandle { endpoint: self.endpoint, address: self.address, shared, accepting: Some(accepting) }
+    }
+}
+
+/// A running server; stops when dropped.
+pub struct ListenerHandle {
+    endpoint: Endpoint,
+    address: Option<SocketAddr>,
+    shared: Arc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for ListenerHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ListenerHandle").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
+}
+
+impl ListenerHandle {
+    /// The TCP address, `None` for a unix socket.
+    pub fn local_addr(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// The endpoint with the real port.
+    pub fn local_endpoint(&self) -> Endpoint {
+        self.endpoint.clone()
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> ServerStats {
+        let c = &self.shared.counters;
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        ServerStats {
+            connections: lock(&self.shared.connections).len(),
+            refused: load(&c.refused),
+            frames: load(&c.frames),
+            bytes: load(&c.bytes),
+            duplicates: load(&c.duplicates),
+            rejected: load(&c.rejected),
+            skipped_records: load(&c.skipped_records),
+        }
+    }
+
+    /// Ends all connections and waits for the accepting thread.
+    pub fn stop(mut self) {
+        self.shut();
+    }
+
+    fn shut(&mut self) {
+        let Some(accepting) = self.accepting.take() else { return };
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        // Connecting to ourselves wakes the accepting thread.
+        let woken = match (&self.endpoint, self.address) {
+            (Endpoint::Unix(path), _) => UnixStream::connect(path).is_ok(),
+            (Endpoint::Tcp(_), Some(mut address)) => {
+                match address.ip() {
+                    IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+                    IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+                    _ => {}
+                }
+                TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
+            }
+            (Endpoint::Tcp(_), None) => false,
+        };
+        for closer in lock(&self.shared.connections).values().flatten() {
+            closer.close();
+        }
+        if woken {
+            // A panic there would be a fault of ours that has ended the thread, which is what we want here.
+            let _ = accepting.join();
+        }
+        if let Endpoint::Unix(path) = &self.endpoint {
+            // It may be gone with its directory.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Drop for ListenerHandle {
+    fn drop(&mut self) {
+        self.shut();
+    }
+}
+
+fn accept_loop(socket: &Socket, shared: &Arc<Shared>) {
+    let mut number = 0u64;
+    while !shared.stopping.load(Ordering::SeqCst) {
+        let accepted = match socket {
+            Socket::Tcp(socket) => socket.accept().map(|(stream, _)| {
+                // Without it an acknowledgement waits 40 ms; it works without.
+                let _ = stream.set_nodelay(true);
+                Stream::Tcp(stream)
+            }),
+            Socket::Unix(socket) => socket.accept().map(|(stream, _)| Stream::Unix(stream)),
+        };
+        let Ok(stream) = accepted else {
+            // Out of file descriptors, most likely: wait for connections to end.
+            thread::sleep(Duration::from_millis(50));
+            continue;
+        };
+        number += 1;
+        let full = {
+            let mut connections = lock(&shared.connections);
+            let full = connections.len() >= MAX_CONNECTIONS;
+            if !full {
+                connections.insert(number, stream.closer().ok());
+            }
+            full
+        };
+        let for_thread = Arc::clone(shared);
+        let started = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+            let _guard = Registered { shared: Arc::clone(&for_thread), number };
+            run_connection(stream, &for_thread, full);
+        });
+        if started.is_err() {
+            lock(&shared.connections).remove(&number);
+        }
+    }
+}
+
+/// Takes a connection out of the register however its thread ends.
+struct Registered {
+    shared: Arc<Shared>,
+    number: u64,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        lock(&self.shared.connections).remove(&self.number);
+    }
+}
+
+/// Why a connection ends: silently, or with words.
+enum End {
+    Silent,
+    Refuse(Refusal, String),
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> End {
+        End::Silent
+    }
+}
+
+fn refuse<T>(code: Refusal, text: impl Into<String>) -> Result<T, End> {
+    Err(End::Refuse(code, text.into()))
+}
+
+fn run_connection(stream: Stream, shared: &Shared, full: bool) {
+    let deadline = Instant::now() + shared.limits.handshake;
+    let mut stream = match begin_tls(stream, shared, deadline) {
+        Ok(stream) => stream,
+        Err((mut stream, end)) => return say_no(&mut stream, shared, end),
+    };
+    let seen = match handshake(&mut stream, shared, deadline, full) {
+        Ok(seen) => seen,
+        Err(end) => return say_no(&mut stream, shared, end),
+    };
+    if let Err(End::Refuse(code, text)) = messages(&mut stream, shared, &seen) {
+        count(&shared.counters.refused, 1);
+        // The peer may be gone already.
+        let _ = stream.write_all_by(&Message::Goodbye { code, text }.encode(), Instant::now() + WRITE_LIMIT);
+    }
+}
+
+fn say_no(stream: &mut Stream, shared: &Shared, end: End) {
+    count(&shared.counters.refused, 1);
+    if let End::Refuse(code, text) = end {
+        let answer = Answer::Refused { code, text }.encode();
+        let deadline = Instant::now() + WRITE_LIMIT;
+        if stream.write_all_by(&answer, deadline).is_ok() {
+            // Read what the peer still sends, else the kernel resets the connection and the answer is lost.
+            let mut rest = Vec::new();
+            let quiet = Instant::now() + Duration::from_millis(500);
+            while Instant::now() < quiet && stream.read_available(Duration::from_millis(100), &mut rest).is_ok() {
+                rest.clear();
+            }
+        }
+    }
+}
+
+/// Looks at the first byte, so that a peer on the wrong side of TLS gets words that it can read.
+fn begin_tls(stream: Stream, shared: &Shared, deadline: Instant) -> Result<Stream, (Stream, End)> {
+    let Stream::Tcp(socket) = stream else { return Ok(stream) };
+    let Some(config) = &shared.tls else { return Ok(Stream::Tcp(socket)) };
+    let mut first = [0u8; 1];
+    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    let peeked = socket.set_read_timeout(Some(left)).and_then(|()| socket.peek(&mut first));
+    match peeked {
+        Ok(1) if first[0] == 0x16 => {}
+        Ok(1) => {
+            let text = "this address speaks TLS only; give the agent the server's CA certificate".to_owned();
+            return Err((Stream::Tcp(socket), End::Refuse(Refusal::TlsRequired, text)));
+        }
+        _ => return Err((Stream::Tcp(socket), End::Silent)),
+    }
+    match rustls::ServerConnection::new(Arc::clone(config)) {
+        Ok(connection) => Ok(Stream::tls(connection, socket)),
+        Err(_) => Err((Stream::Tcp(socket), End::Silent)),
+    }
+}
+
+fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, full: bool) -> Result<Seen, End> {
+    let mut head = [0u8; proto::HELLO_HEAD_BYTES];
+    let (magic, rest) = head.split_at_mut(4);
+    stream.read_exact_by(magic, deadline)?;
+    if magic[..2] == [0x16, 3] {
+        return refuse(Refusal::NoTls, "this address speaks no TLS; drop the agent's TLS settings");
+    }
+    if magic != proto::MAGIC {
+        return refuse(Refusal::OtherProtocol, "this is mycroft's port for agents; the web interface has its own port");
+    }
+    stream.read_exact_by(rest, deadline)?;
+    let (lowest, highest, length) = Hello::head(&head);
+    let (own_low, own_high) = (proto::VERSION_LOWEST, proto::VERSION_HIGHEST);
+    let versions = format!("agent speaks {lowest} to {highest}, server {own_low} to {own_high}");
+    if highest < own_low {
+        return refuse(Refusal::TooOld, format!("protocol versions: {versions}; upgrade the agent"));
+    }
+    if lowest > own_high {
+        return refuse(Refusal::TooNew, format!("protocol versions: {versions}; upgrade the server first"));
+    }
+    if length > proto::MAX_HELLO_BODY_BYTES {
+        return refuse(Refusal::Malformed, format!("a hello of {length} bytes"));
+    }
+    let mut body = vec![0u8; length];
+    stream.read_exact_by(&mut body, deadline)?;
+    let Some(hello) = Hello::body(lowest, highest, &body) else {
+        return refuse(Refusal::Malformed, "the hello ends too early");
+    };
+    if let Some(token) = &shared.token
+        && !same_token(hello.token.as_bytes(), token.as_bytes())
+    {
+        return refuse(Refusal::BadToken, "the token is missing or wrong; give the agent the server's token");
+    }
+    if full {
+        return refuse(Refusal::Full, format!("{MAX_CONNECTIONS} agents are connected; add a server"));
+    }
+    let seen = lock(&shared.agents).get(hello.agent);
+    // Waits for a frame that the agent's previous connection is still handling.
+    let last_sequence = *lock(&seen);
+    let welcome = Welcome {
+        credit_frames: CREDIT_FRAMES,
+        credit_bytes: CREDIT_BYTES,
+        max_frame_bytes: codec::MAX_FRAME_BYTES as u32,
+        heartbeat_ms: HEARTBEAT.as_millis() as u32,
+        last_sequence,
+    };
+    stream.write_all_by(&Answer::Welcome(welcome).encode(), Instant::now() + WRITE_LIMIT)?;
+    Ok(seen)
+}
+
+/// Takes the same time wherever the first difference is.
+fn same_token(given: &[u8], expected: &[u8]) -> bool {
+    let mut difference = u8::from(given.len() != expected.len());
+    for (index, byte) in given.iter().enumerate() {
+        difference |= byte ^ expected.get(index % expected.len().max(1)).copied().unwrap_or(0);
+    }
+    std::hint::black_box(difference) == 0
+}
+
+fn messages(stream: &mut Stream, shared: &Shared, seen: &Seen) -> Result<(), End> {
+    loop {
+        let mut head = [0u8; proto::MESSAGE_HEAD_BYTES];
+        let (first, rest) = head.split_at_mut(1);
+        stream.read_exact_by(first, Instant::now() + shared.limits.idle)?;
+        let deadline = Instant::now() + shared.limits.message;
+        stream.read_exact_by(rest, deadline)?;
+        let head = MessageHead::read(&head);
+        let max = if head.is_batches() { codec::MAX_FRAME_BYTES + 8 } else { proto::MAX_CONTROL_BYTES };
+        if head.body_bytes > max {
+            return refuse(Refusal::Malformed, format!("a message of {} bytes, at most {max}", head.body_bytes));
+        }
+        let mut body = vec![0u8; head.body_bytes];
+        stream.read_exact_by(&mut body, deadline)?;
+        let answer = match Message::decode(head, body) {
+            Ok(Message::Batches { sequence, frame }) => handle(shared, seen, sequence, &frame),
+            Ok(Message::Heartbeat(nonce)) => Message::HeartbeatAck(nonce),
+            // A newer agent's message that this version need not understand.
+            Ok(_) => continue,
+            Err(why) => return refuse(Refusal::Malformed, why),
+        };
+        stream.write_all_by(&answer.encode(), Instant::now() + WRITE_LIMIT)?;
+    }
+}
+
+fn handle(shared: &Shared, seen: &Seen, sequence: u64, frame: &[u8]) -> Message {
+    let bytes = frame.len() as u64;
+    let mut last = lock(seen);
+    if sequence <= *last {
+        count(&shared.counters.duplicates, 1);
+        return Message::Ack { sequence: *last, bytes };
+    }
+    match codec::decode(frame) {
+        Ok(decoded) => {
+            count(&shared.counters.skipped_records, decoded.skipped_records);
+            for batch in decoded.batches {
+                (shared.handler)(batch);
+            }
+            count(&shared.counters.frames, 1);
+            count(&shared.counters.bytes, bytes);
+            *last = sequence;
+            Message::Ack { sequence, bytes }
+        }
+        Err(e) => {
+            count(&shared.counters.rejected, 1);
+            *last = sequence;
+            Message::Reject { sequence, bytes, text: e.to_string() }
+        }
+    }
+}
