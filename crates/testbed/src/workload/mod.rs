@@ -8,10 +8,10 @@ pub mod schedule;
 pub mod step;
 
 use crate::board::Board;
+use crate::control::ControlFile;
 use crate::error::TestbedError;
 use crate::library::{Comm, NCCL_SONAME, Nccl, UniqueId};
 use mycroft_sim::{GroupKind, Random, Scenario};
-use crate::control::ControlFile;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -43,6 +43,20 @@ pub struct RankArgs {
     pub run_dir: PathBuf,
     /// Global rank.
     pub rank: u32,
+}
+
+impl RankArgs {
+    /// Reads the arguments that the launcher appended to the rank command: `--run-dir DIR --rank N`. Anything before
+    /// them is skipped. The error names what is missing.
+    pub fn parse(arguments: &[String]) -> Result<RankArgs, String> {
+        let value = |name: &str| {
+            let at = arguments.iter().position(|argument| argument == name);
+            at.and_then(|at| arguments.get(at + 1)).ok_or_else(|| format!("{name} is missing: the launcher gives it"))
+        };
+        let rank = value("--rank")?;
+        let rank = rank.parse().map_err(|_| format!("--rank {rank}: expected a number"))?;
+        Ok(RankArgs { run_dir: value("--run-dir")?.into(), rank })
+    }
 }
 
 /// Runs one rank until the launcher stops the job; gives the exit code. Messages go to standard error.
