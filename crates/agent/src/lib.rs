@@ -1,1 +1,43 @@
-//! agent (skeleton)
+//! The host daemon: it drains the rings of all traced processes of a host, samples their live tables, network
+//! interfaces and load, and ships batches to a server (design D2).
+//!
+//! Two threads. The sampling thread never waits for anything but time: it treats every segment as written by an
+//! adversary, tells only what changed, and says what was lost. The shipping thread talks to the server, spools to disk
+//! while there is none, and keeps the order of each source.
+//!
+//! ```no_run
+//! use mycroft_agent::{Agent, AgentConfig};
+//! use std::path::Path;
+//! let endpoint = "127.0.0.1:7700".parse().expect("an endpoint");
+//! let config = AgentConfig::new(Path::new("/dev/shm/mycroft-1000"), Path::new("/var/tmp/mycroft-spool"), endpoint);
+//! let agent = Agent::start(config).expect("an agent");
+//! for notice in agent.take_notices() {
+//!     eprintln!("{notice}");
+//! }
+//! println!("{:?}", agent.stop());
+//! ```
+
+mod agent;
+mod backlog;
+mod clock;
+pub mod config;
+mod convert;
+mod discover;
+mod error;
+mod lock;
+pub mod nic;
+mod outbox;
+mod process;
+mod sampler;
+mod seen;
+mod segment;
+mod ship;
+mod smallfile;
+mod stats;
+mod vitals;
+
+pub use agent::{Agent, AgentHandle};
+pub use config::AgentConfig;
+pub use error::{AgentError, Notice};
+pub use mycroft_store::wire::{Endpoint, TlsClient};
+pub use stats::AgentStats;

@@ -1,0 +1,142 @@
+//! Starting and stopping: checks first, then two threads, then a handle.
+use crate::backlog::Backlog;
+use crate::config::AgentConfig;
+use crate::error::{AgentError, Notice};
+use crate::lock::DirLock;
+use crate::outbox::Outbox;
+use crate::process::own_uid;
+use crate::sampler::{Event, Sampler};
+use crate::ship::{Shipper, WIRE_TIMEOUT};
+use crate::stats::{AgentStats, Shared};
+use mycroft_store::wire::ClientConfig;
+use std::fs::DirBuilder;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Shortest period of samples and shipments: below, the agent would cost more than it may.
+const PERIOD_MIN: Duration = Duration::from_millis(1);
+
+/// The host daemon.
+#[derive(Debug)]
+pub struct Agent;
+
+impl Agent {
+    /// Starts an agent in threads of its own. It needs no job and no server: both may come later, and go.
+    ///
+    /// # Errors
+    /// The segment or spool directory cannot be used or is in use by another agent; a setting cannot work.
+    pub fn start(config: AgentConfig) -> Result<AgentHandle, AgentError> {
+        check(&config)?;
+        let owner_uid = prepare_dir(&config.segment_dir)?;
+        let mut locks = vec![DirLock::take(&config.segment_dir)?];
+        make_dir("making", &config.spool_dir)?;
+        if config.spool_dir != config.segment_dir {
+            locks.push(DirLock::take(&config.spool_dir)?);
+        }
+        let backlog = Backlog::open(&config.spool_dir, config.spool_max_bytes)?;
+        let (shared, outbox) = (Arc::new(Shared::default()), Arc::new(Outbox::default()));
+        let (events, inbox) = channel();
+        let client_config = ClientConfig {
+            host: config.host.clone().unwrap_or_else(host_name),
+            token: config.token.clone(),
+            tls: config.tls.clone(),
+            connect_timeout: WIRE_TIMEOUT,
+            send_timeout: WIRE_TIMEOUT,
+        };
+        let endpoint = config.endpoint.clone();
+        let shipper = Shipper::new(endpoint, client_config, backlog, outbox.clone(), shared.clone(), events.clone());
+        let shipping = spawn("mycroft-ship", move || shipper.run())?;
+        let sampler = Sampler::new(&config, owner_uid, locks, outbox.clone(), shared.clone());
+        let sampling = spawn("mycroft-agent", move || sampler.run(&inbox)).inspect_err(|_| {
+            // The sampler that would have said so does not exist.
+            outbox.stop(std::time::Instant::now());
+        })?;
+        Ok(AgentHandle { shared, events, threads: vec![sampling, shipping] })
+    }
+}
+
+/// A running agent; stops when dropped.
+#[derive(Debug)]
+pub struct AgentHandle {
+    shared: Arc<Shared>,
+    events: Sender<Event>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl AgentHandle {
+    /// What it counted so far.
+    pub fn stats(&self) -> AgentStats {
+        self.shared.stats()
+    }
+
+    /// What a person should know, each once: those since the last call, of too many the latest.
+    pub fn take_notices(&self) -> Vec<Notice> {
+        self.shared.take_notices()
+    }
+
+    /// Collects and ships once more, spools what the server does not take within `stop_timeout`, and ends all threads.
+    /// Gives the final counts.
+    pub fn stop(mut self) -> AgentStats {
+        self.end();
+        self.shared.stats()
+    }
+
+    fn end(&mut self) {
+        // Fails only when the thread has ended already.
+        let _ = self.events.send(Event::Stop);
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                self.shared.notice(Notice::Defect);
+            }
+        }
+    }
+}
+
+impl Drop for AgentHandle {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn check(config: &AgentConfig) -> Result<(), AgentError> {
+    for (name, period) in [("sample_every", config.sample_every), ("ship_every", config.ship_every)] {
+        if period < PERIOD_MIN {
+            return Err(AgentError::Setting { name, value: format!("{period:?}"), expected: "1 ms or more" });
+        }
+    }
+    Ok(())
+}
+
+/// Makes the segment directory if needed; its owner. Nobody else may be able to put files there, and the superuser may
+/// watch the directory of another user.
+fn prepare_dir(path: &Path) -> Result<u32, AgentError> {
+    make_dir("making", path)?;
+    let error = |operation, source| AgentError::Dir { operation, path: path.to_path_buf(), source };
+    let meta = std::fs::symlink_metadata(path).map_err(|e| error("looking at", e))?;
+    let (owner, own, mode) = (meta.uid(), own_uid(), meta.mode() & 0o7777);
+    if (own != 0 && owner != own) || mode & 0o022 != 0 || !meta.is_dir() {
+        return Err(AgentError::DirUnsafe { path: path.to_path_buf(), owner, expected: own, mode });
+    }
+    std::fs::read_dir(path).map_err(|e| error("reading", e))?;
+    Ok(owner)
+}
+
+fn make_dir(operation: &'static str, path: &Path) -> Result<(), AgentError> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.map_err(|source| AgentError::Dir { operation, path: path.to_path_buf(), source })
+}
+
+fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, AgentError> {
+    let builder = std::thread::Builder::new().name(name.to_owned());
+    builder.spawn(body).map_err(|source| AgentError::Thread { name, source })
+}
+
+/// This host's name as the kernel has it.
+fn host_name() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    crate::convert::sane_text(text.trim())
+}

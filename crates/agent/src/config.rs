@@ -1,0 +1,93 @@
+//! What an agent is told, and every limit it keeps.
+use mycroft_store::wire::{Endpoint, TlsClient};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where Linux shows its network interfaces.
+pub const NIC_ROOT_DEFAULT: &str = "/sys/class/net";
+/// Disk space of the spool: at 8 ranks and about 16 KiB per second and host at rest, over four hours without a server;
+/// at the 350 KB/s of a busy host about 12 minutes.
+pub const SPOOL_MAX_BYTES_DEFAULT: u64 = 256 << 20;
+
+/// Segments watched at once. A host has 8 to 16 ranks per job; 256 is room for 16 jobs. Each costs one file descriptor
+/// and about 30 us per sample: 256 x 30 us x 10 per second = 8 % of a core at most.
+pub const SEGMENTS_MAX: usize = 256;
+/// Entries of the segment directory looked at in one scan.
+pub const DIR_ENTRIES_MAX: usize = 4096;
+/// Records drained from one segment in one sample: 16384 x 10 per second = 164 k records per second and process, three
+/// times the 50 k per second that a rank at full speed makes; more waits in its ring, or is overwritten and counted.
+pub const DRAIN_RECORDS_MAX: usize = 16 << 10;
+/// Records of one source that are shipped without waiting for `ship_every`: 4096 x about 200 bytes = 0.8 MiB.
+pub const BATCH_RECORDS_MAX: usize = 4096;
+/// Records that wait for the shipping thread: 256 Ki x about 200 bytes = 52 MiB; the oldest are dropped and counted.
+pub const QUEUE_RECORDS_MAX: usize = 256 << 10;
+/// Communicators of one process remembered, for telling them again: four times what the segment's table holds.
+pub const COMMS_MAX: usize = 4096;
+/// Notices kept for the one who asks.
+pub const NOTICES_MAX: usize = 256;
+
+/// Unchanged in-flight entries are told again this often, so that a late or restarted reader sees them.
+pub const REPEAT_EVERY: Duration = Duration::from_secs(1);
+/// `Sampled` comes at least this often.
+pub const SAMPLED_EVERY: Duration = Duration::from_millis(500);
+/// Network interfaces are read this often.
+pub const NIC_EVERY: Duration = Duration::from_millis(500);
+/// Host vitals are read this often.
+pub const VITALS_EVERY: Duration = Duration::from_secs(1);
+/// The clock mapping is measured this often: a counter rate wrong by 1 ppm drifts 30 us in the meantime.
+pub const CALIBRATE_EVERY: Duration = Duration::from_secs(30);
+/// The first measurement after the start comes sooner: the rate then is known from a long enough baseline.
+pub const CALIBRATE_FIRST: Duration = Duration::from_millis(200);
+/// Segments of processes that died unseen (other versions, half made) are removed this often.
+pub const COLLECT_EVERY: Duration = Duration::from_secs(10);
+/// A segment that cannot be opened is tried again this long before it is reported: its writer may be creating it.
+pub const OPEN_GRACE: Duration = Duration::from_secs(2);
+
+/// What an agent is told.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// Directory of the segments (`MYCROFT_DIR` of the job); made with mode 0700 if it does not exist.
+    pub segment_dir: PathBuf,
+    /// Name of this host; `None`: the name that each segment carries.
+    pub host: Option<String>,
+    /// The server.
+    pub endpoint: Endpoint,
+    /// Shared secret of the server.
+    pub token: Option<String>,
+    /// TLS to the server.
+    pub tls: Option<TlsClient>,
+    /// How often live tables are sampled and rings drained (design D2: 100 ms, as Mycroft section 4.2 logs state).
+    pub sample_every: Duration,
+    /// How often batches are shipped.
+    pub ship_every: Duration,
+    /// Where records wait while the server is away. One agent per directory.
+    pub spool_dir: PathBuf,
+    /// Limit of the spool; the oldest records are dropped and counted.
+    pub spool_max_bytes: u64,
+    /// Directory of network interfaces, `/sys/class/net` if `None`; InfiniBand is looked for in `infiniband` beside it.
+    pub nic_root: Option<PathBuf>,
+    /// The only interfaces to report; empty: all but loopback.
+    pub nics: Vec<String>,
+    /// Longest that stopping may take for the last flush; what the server has not taken by then is in the spool.
+    pub stop_timeout: Duration,
+}
+
+impl AgentConfig {
+    /// The defaults for a segment directory, a spool directory and a server.
+    pub fn new(segment_dir: &Path, spool_dir: &Path, endpoint: Endpoint) -> AgentConfig {
+        AgentConfig {
+            segment_dir: segment_dir.to_path_buf(),
+            host: None,
+            endpoint,
+            token: None,
+            tls: None,
+            sample_every: Duration::from_millis(100),
+            ship_every: Duration::from_millis(100),
+            spool_dir: spool_dir.to_path_buf(),
+            spool_max_bytes: SPOOL_MAX_BYTES_DEFAULT,
+            nic_root: None,
+            nics: Vec::new(),
+            stop_timeout: Duration::from_secs(3),
+        }
+    }
+}

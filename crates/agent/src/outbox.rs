@@ -1,0 +1,78 @@
+//! The bounded queue between the sampling thread, which must never wait, and the shipping thread, which does.
+use crate::backlog::{Lost, count_lost};
+use crate::config::QUEUE_RECORDS_MAX;
+use mycroft_record::Batch;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The queue.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    inner: Mutex<Inner>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    batches: VecDeque<Batch>,
+    records: usize,
+    lost: Lost,
+    stop_at: Option<Instant>,
+}
+
+/// What the shipping thread takes at once.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Everything queued, oldest first.
+    pub(crate) batches: Vec<Batch>,
+    /// What was dropped from the queue since the last time.
+    pub(crate) lost: Lost,
+    /// Nothing more will come; finish by then.
+    pub(crate) stop_at: Option<Instant>,
+}
+
+impl Outbox {
+    /// Queues batches without waiting. Too many records drop the oldest batches; returns the records dropped.
+    pub(crate) fn push(&self, batches: impl Iterator<Item = Batch>) -> u64 {
+        let mut inner = self.lock();
+        for batch in batches {
+            inner.records += batch.records.len();
+            inner.batches.push_back(batch);
+        }
+        let mut dropped = 0;
+        while inner.records > QUEUE_RECORDS_MAX {
+            let Some(oldest) = inner.batches.pop_front() else { break };
+            inner.records -= oldest.records.len();
+            dropped += oldest.records.len() as u64;
+            count_lost(&mut inner.lost, &oldest.source, oldest.records.len() as u64);
+        }
+        drop(inner);
+        self.changed.notify_one();
+        dropped
+    }
+
+    /// Says that nothing more will come, and until when to finish.
+    pub(crate) fn stop(&self, by: Instant) {
+        self.lock().stop_at = Some(by);
+        self.changed.notify_one();
+    }
+
+    /// Waits until there is something, at most `timeout`.
+    pub(crate) fn take(&self, timeout: Duration) -> Taken {
+        let idle = |inner: &mut Inner| inner.batches.is_empty() && inner.lost.is_empty() && inner.stop_at.is_none();
+        let (mut inner, _) =
+            self.changed.wait_timeout_while(self.lock(), timeout, idle).unwrap_or_else(PoisonError::into_inner);
+        inner.records = 0;
+        Taken {
+            batches: inner.batches.drain(..).collect(),
+            lost: std::mem::take(&mut inner.lost),
+            stop_at: inner.stop_at,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // Whoever panicked while holding it left at worst a wrong record count, which only moves the limit.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,244 @@
+//! Other processes as `/proc` shows them, and this agent's own processor time. The one file of the room with unsafe code.
+use crate::smallfile::SmallBuffer;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Threads of one process looked at. A training process has some hundreds.
+const THREADS_MAX: usize = 4096;
+/// How often all threads of a process that is known to be stopped are looked at again: 8 processes x 200 threads x
+/// about 8 us = 1.3 % of a core while everything is stopped.
+const STOPPED_RECHECK: Duration = Duration::from_secs(1);
+
+/// What a process does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Life {
+    /// It exists and at least one thread may run.
+    Running,
+    /// Every thread is stopped by a signal or a debugger (state T or t).
+    Stopped,
+    /// It is gone, a zombie, or another process has its number.
+    Gone,
+}
+
+/// Watches one process. Its `stat` file stays open: the kernel ties it to the process, not to the number, so that a
+/// reused number can never be mistaken for it.
+#[derive(Debug)]
+pub(crate) struct ProcessWatch {
+    stat: Option<File>,
+    tasks: PathBuf,
+    start_ticks: u64,
+    stopped_until: Option<Instant>,
+}
+
+/// The fields of `/proc/PID/stat` that we use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Stat {
+    state: u8,
+    start_ticks: u64,
+}
+
+impl ProcessWatch {
+    /// Watches the process `pid` that started `start_ticks` clock ticks after boot (field 22 of its `stat`).
+    pub(crate) fn new(proc_root: &Path, pid: u32, start_ticks: u64) -> ProcessWatch {
+        let dir = proc_root.join(pid.to_string());
+        ProcessWatch {
+            stat: File::open(dir.join("stat")).ok(),
+            tasks: dir.join("task"),
+            start_ticks,
+            stopped_until: None,
+        }
+    }
+
+    /// What the process does now. Costs one read unless the process is stopping or ending.
+    pub(crate) fn look(&mut self, buffer: &mut SmallBuffer) -> Life {
+        let Some(file) = &self.stat else { return Life::Gone };
+        let stat = match buffer.read_open(file) {
+            Ok(text) => text.and_then(parse_stat),
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => None,
+            // Something else than its end (for example out of memory): unknown is not gone.
+            Err(_) => return Life::Running,
+        };
+        let Some(stat) = stat.filter(|s| s.start_ticks == self.start_ticks) else { return Life::Gone };
+        let life = match stat.state {
+            b'Z' | b'X' | b'x' => self.look_at_zombie_leader(buffer),
+            b'T' | b't' => self.look_at_stopped_leader(buffer),
+            _ => Life::Running,
+        };
+        if life != Life::Stopped {
+            self.stopped_until = None;
+        }
+        life
+    }
+
+    /// A main thread may end before the others: the process lives while one of its threads does.
+    fn look_at_zombie_leader(&self, buffer: &mut SmallBuffer) -> Life {
+        let dead = |state| matches!(state, b'Z' | b'X' | b'x');
+        if all_threads(&self.tasks, buffer, dead) { Life::Gone } else { Life::Running }
+    }
+
+    fn look_at_stopped_leader(&mut self, buffer: &mut SmallBuffer) -> Life {
+        let now = Instant::now();
+        if self.stopped_until.is_some_and(|until| now < until) {
+            return Life::Stopped;
+        }
+        if !all_threads(&self.tasks, buffer, |state| matches!(state, b'T' | b't')) {
+            return Life::Running;
+        }
+        self.stopped_until = Some(now + STOPPED_RECHECK);
+        Life::Stopped
+    }
+}
+
+/// Whether every thread that can be looked at is in such a state.
+fn all_threads(tasks: &Path, buffer: &mut SmallBuffer, is: impl Fn(u8) -> bool) -> bool {
+    let Ok(entries) = std::fs::read_dir(tasks) else { return true };
+    entries
+        .take(THREADS_MAX)
+        .flatten()
+        .filter_map(|entry| buffer.read_path(&entry.path().join("stat")).and_then(parse_stat))
+        .all(|stat| is(stat.state))
+}
+
+/// The name in parentheses may hold anything, also ") R 1 ", so the fields count from the last parenthesis.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut fields = fields.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    // The state is field 3, the start time field 22.
+    let start_ticks = fields.nth(18)?.parse().ok()?;
+    Some(Stat { state, start_ticks })
+}
+
+/// Whether the process `pid` runs as user `uid`; an error if it cannot be told (most often because it is gone).
+pub(crate) fn runs_as(proc_root: &Path, pid: u32, uid: u32, buffer: &mut SmallBuffer) -> io::Result<bool> {
+    let path = proc_root.join(pid.to_string()).join("status");
+    let text = buffer.read_path(&path).ok_or(io::ErrorKind::NotFound)?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Uid:")).ok_or(io::ErrorKind::InvalidData)?;
+    // Real, effective, saved and file system user.
+    Ok(line.split_ascii_whitespace().take(3).any(|word| word.parse() == Ok(uid)))
+}
+
+/// The user this agent runs as.
+pub(crate) fn own_uid() -> u32 {
+    // SAFETY: geteuid has no precondition and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Processor time that the calling thread has used.
+pub(crate) fn thread_cpu() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is a valid timespec that lives through the call, and the clock needs nothing else.
+    let rc = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    match (rc, u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
+        (0, Ok(seconds), Ok(nanos)) => Duration::new(seconds, nanos),
+        _ => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    fn start_ticks(pid: u32) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).expect("a live process");
+        parse_stat(&text).expect("a stat line").start_ticks
+    }
+
+    fn sleeper() -> Child {
+        Command::new("sleep").arg("60").stdin(Stdio::null()).spawn().expect("sleep starts")
+    }
+
+    fn signal(child: &Child, name: &str) {
+        let status = Command::new("kill").arg(name).arg(child.id().to_string()).status().expect("kill runs");
+        assert!(status.success());
+    }
+
+    fn wait_for(watch: &mut ProcessWatch, life: Life) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let mut buffer = SmallBuffer::new();
+        while watch.look(&mut buffer) != life {
+            assert!(Instant::now() < deadline, "never saw {life:?}");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_process_runs_stops_continues_and_dies() {
+        let mut child = sleeper();
+        let mut watch = ProcessWatch::new(Path::new("/proc"), child.id(), start_ticks(child.id()));
+        wait_for(&mut watch, Life::Running);
+        signal(&child, "-STOP");
+        wait_for(&mut watch, Life::Stopped);
+        signal(&child, "-CONT");
+        wait_for(&mut watch, Life::Running);
+        signal(&child, "-KILL");
+        wait_for(&mut watch, Life::Gone);
+        assert!(Path::new(&format!("/proc/{}", child.id())).exists(), "still a zombie, which counts as gone");
+        child.wait().expect("reaped");
+        assert_eq!(watch.look(&mut SmallBuffer::new()), Life::Gone);
+    }
+
+    #[test]
+    fn a_reused_number_is_another_process() {
+        let own = std::process::id();
+        let mut buffer = SmallBuffer::new();
+        assert_eq!(ProcessWatch::new(Path::new("/proc"), own, start_ticks(own)).look(&mut buffer), Life::Running);
+        assert_eq!(ProcessWatch::new(Path::new("/proc"), own, start_ticks(own) + 1).look(&mut buffer), Life::Gone);
+        assert_eq!(ProcessWatch::new(Path::new("/proc"), u32::MAX, 1).look(&mut buffer), Life::Gone);
+    }
+
+    /// A made-up `/proc`: the process 7 with one state per thread, the first being the main thread's.
+    fn fake_life(states: &[&str]) -> Life {
+        let proc = tempfile::tempdir().expect("a temporary directory");
+        let line = |state: &str| format!("7 (a) {state} 1{} 99 0", " 0".repeat(17));
+        for (i, state) in states.iter().enumerate() {
+            let dir = proc.path().join(format!("7/task/{}", 7 + i));
+            std::fs::create_dir_all(&dir).expect("directories");
+            std::fs::write(dir.join("stat"), line(state)).expect("write");
+        }
+        std::fs::write(proc.path().join("7/stat"), line(states[0])).expect("write");
+        ProcessWatch::new(proc.path(), 7, 99).look(&mut SmallBuffer::new())
+    }
+
+    #[test]
+    fn a_process_is_stopped_or_gone_only_when_all_its_threads_are() {
+        assert_eq!(fake_life(&["S", "R"]), Life::Running);
+        assert_eq!(fake_life(&["T", "T"]), Life::Stopped);
+        assert_eq!(fake_life(&["t", "T"]), Life::Stopped);
+        assert_eq!(fake_life(&["T", "S"]), Life::Running);
+        assert_eq!(fake_life(&["Z", "S"]), Life::Running);
+        assert_eq!(fake_life(&["Z", "Z"]), Life::Gone);
+    }
+
+    #[test]
+    fn stat_lines_with_hostile_names() {
+        let tail = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 23";
+        let expected = Some(Stat { state: b'S', start_ticks: 4711 });
+        assert_eq!(parse_stat(&format!("7 (a) Z 1 (b){tail}")), expected);
+        assert_eq!(parse_stat(&format!("7 (){tail}")), expected);
+        for garbage in ["", "7", "7 (a)", "7 (a) S", "7 (a) S 1 2", ")"] {
+            assert_eq!(parse_stat(garbage), None, "{garbage}");
+        }
+    }
+
+    #[test]
+    fn the_user_of_a_process() {
+        let mut buffer = SmallBuffer::new();
+        let (own, uid) = (std::process::id(), own_uid());
+        assert!(runs_as(Path::new("/proc"), own, uid, &mut buffer).expect("own status"));
+        assert!(!runs_as(Path::new("/proc"), own, uid + 1, &mut buffer).expect("own status"));
+        assert!(runs_as(Path::new("/proc"), u32::MAX, uid, &mut buffer).is_err());
+    }
+
+    #[test]
+    fn processor_time_grows() {
+        let before = thread_cpu();
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while thread_cpu() == before {
+            assert!(Instant::now() < deadline);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The sampling thread: one closed set of events, one place that acts on each (design D2).
+use crate::clock::{Clocks, wall_now};
+use crate::config::{
+    AgentConfig, CALIBRATE_EVERY, CALIBRATE_FIRST, COLLECT_EVERY, NIC_EVERY, NIC_ROOT_DEFAULT, SEGMENTS_MAX,
+    VITALS_EVERY,
+};
+use crate::discover::Directory;
+use crate::error::Notice;
+use crate::lock::DirLock;
+use crate::nic::NicSampler;
+use crate::outbox::Outbox;
+use crate::process::thread_cpu;
+use crate::segment::{Context, Over, Refused, Segment};
+use crate::smallfile::SmallBuffer;
+use crate::stats::{Shared, add};
+use crate::vitals::VitalsSampler;
+use mycroft_record::{Batch, HostName, NicState, Record, Source};
+use mycroft_ring::SUFFIX;
+use mycroft_ring::segment::collect_dead;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+/// Everything that can happen to the sampling thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Event {
+    /// Look for segments, look at the live tables, drain the rings.
+    Sample,
+    /// Read the network interfaces.
+    Nics,
+    /// Read the host's load.
+    Vitals,
+    /// Remove segments that nobody else removes.
+    Collect,
+    /// Measure the clocks again.
+    Calibrate,
+    /// Hand what was collected to the shipping thread.
+    Ship,
+    /// The server was reached again, and may be a new one that knows nothing.
+    ServerBack,
+    /// Collect and ship once more, then end.
+    Stop,
+}
+
+/// An event that comes again and again.
+struct Timer {
+    event: Event,
+    due: Instant,
+    every: Duration,
+}
+
+/// The thread's state.
+pub(crate) struct Sampler {
+    timers: Vec<Timer>,
+    directory: Directory,
+    dir_unreadable: bool,
+    too_many: bool,
+    segments: BTreeMap<PathBuf, Segment>,
+    /// Records about the host itself, for each job on it.
+    host_records: BTreeMap<Source, Vec<Record>>,
+    host: Option<HostName>,
+    /// Whose processes the segments must be of.
+    owner_uid: u32,
+    clocks: Clocks,
+    nics: NicSampler,
+    nic_states: Vec<NicState>,
+    vitals: VitalsSampler,
+    buffer: SmallBuffer,
+    outbox: Arc<Outbox>,
+    shared: Arc<Shared>,
+    stop_timeout: Duration,
+    _locks: Vec<DirLock>,
+}
+
+impl Sampler {
+    /// Watches the configured directory, which belongs to `owner_uid` and is `locks`ed.
+    pub(crate) fn new(
+        config: &AgentConfig,
+        owner_uid: u32,
+        locks: Vec<DirLock>,
+        outbox: Arc<Outbox>,
+        shared: Arc<Shared>,
+    ) -> Sampler {
+        let now = Instant::now();
+        // In the order of events that are due together: what is collected is shipped in the same turn.
+        let timer = |event, due, every| Timer { event, due, every };
+        let timers = vec![
+            timer(Event::Sample, now, config.sample_every),
+            timer(Event::Nics, now, NIC_EVERY),
+            timer(Event::Vitals, now, VITALS_EVERY),
+            timer(Event::Collect, now + COLLECT_EVERY, COLLECT_EVERY),
+            timer(Event::Calibrate, now + CALIBRATE_FIRST, CALIBRATE_EVERY),
+            timer(Event::Ship, now + config.ship_every, config.ship_every),
+        ];
+        let nic_root = config.nic_root.as_deref().unwrap_or(Path::new(NIC_ROOT_DEFAULT));
+        Sampler {
+            timers,
+            directory: Directory::new(&config.segment_dir),
+            dir_unreadable: false,
+            too_many: false,
+            segments: BTreeMap::new(),
+            host_records: BTreeMap::new(),
+            host: config.host.as_deref().map(HostName::from),
+            owner_uid,
+            clocks: Clocks::default(),
+            nics: NicSampler::new(nic_root, &config.nics),
+            nic_states: Vec::new(),
+            vitals: VitalsSampler::new(Path::new("/proc")),
+            buffer: SmallBuffer::new(),
+            outbox,
+            shared,
+            stop_timeout: config.stop_timeout,
+            _locks: locks,
+        }
+    }
+
+    /// Acts on events until `Stop`, which also is the end of the channel.
+    pub(crate) fn run(mut self, events: &Receiver<Event>) {
+        loop {
+            let event = self.next_event(events);
+            match event {
+                Event::Sample => self.sample(),
+                Event::Nics => self.sample_nics(),
+                Event::Vitals => self.sample_vitals(),
+                Event::Collect => self.collect(),
+                Event::Calibrate => self.clocks.refresh(),
+                Event::Ship => self.ship(),
+                Event::ServerBack => self.segments.values_mut().for_each(Segment::tell_all_again),
+                Event::Stop => {
+                    self.sample();
+                    self.ship();
+                    self.outbox.stop(Instant::now() + self.stop_timeout);
+                }
+            }
+            self.shared.sampler_cpu_ns.store(thread_cpu().as_nanos() as u64, Ordering::Relaxed);
+            if event == Event::Stop {
+                return;
+            }
+        }
+    }
+
+    /// The next event that was sent or is due. A timer that fell behind skips what it missed.
+    fn next_event(&mut self, events: &Receiver<Event>) -> Event {
+        // The first of those due earliest: there always are timers.
+        let next =
+            (1..self.timers.len()).fold(0, |best, i| if self.timers[i].due < self.timers[best].due { i } else { best });
+        let timer = &mut self.timers[next];
+        match events.recv_timeout(timer.due.saturating_duration_since(Instant::now())) {
+            Ok(event) => event,
+            Err(RecvTimeoutError::Disconnected) => Event::Stop,
+            Err(RecvTimeoutError::Timeout) => {
+                timer.due = (timer.due + timer.every).max(Instant::now());
+                timer.event
+            }
+        }
+    }
+
+    fn sample(&mut self) {
+        self.find_segments();
+        let mut over = Vec::new();
+        for (path, segment) in &mut self.segments {
+            let context = Context {
+                clocks: &mut self.clocks,
+                buffer: &mut self.buffer,
+                shared: &self.shared,
+                file_there: self.directory.has(path),
+            };
+            if let ControlFlow::Break(why) = segment.sample(context) {
+                over.push((path.clone(), why));
+            }
+        }
+        let ship = !over.is_empty() || self.segments.values().any(Segment::is_full);
+        if ship {
+            self.ship();
+        }
+        for (path, why) in over {
+            self.segments.remove(&path);
+            match why {
+                // It may be gone already, removed by its process.
+                Over::Exited => drop(std::fs::remove_file(&path)),
+                Over::Unreadable(error) => {
+                    self.directory.refused(&path);
+                    self.shared.notice(Notice::BadSegment { path, reason: format!("{error}; its process goes on") });
+                }
+            }
+        }
+        self.shared.segments.store(self.segments.len() as u64, Ordering::Relaxed);
+    }
+
+    fn find_segments(&mut self) {
+        let now = Instant::now();
+        let waiting = match self.directory.scan(now, |name| name.ends_with(SUFFIX)) {
+            Ok(waiting) => waiting,
+            Err(error) => {
+                self.tell_unreadable(&error);
+                return;
+            }
+        };
+        self.dir_unreadable = false;
+        let room = SEGMENTS_MAX - self.segments.len().min(SEGMENTS_MAX);
+        let too_many = waiting.len() > room;
+        if too_many && !self.too_many {
+            self.shared.notice(Notice::TooManySegments { limit: SEGMENTS_MAX });
+        }
+        self.too_many = too_many;
+        for path in waiting.into_iter().take(room) {
+            match Segment::attach(&path, self.owner_uid, self.host.as_ref(), &mut self.buffer) {
+                Ok(segment) => {
+                    self.directory.attached(&path);
+                    self.segments.insert(path, segment);
+                }
+                Err(Refused { reason, for_good }) => {
+                    if for_good || self.directory.had_its_time(&path, now) {
+                        self.directory.refused(&path);
+                        self.shared.notice(Notice::BadSegment { path, reason });
+                    }
+                }
+            }
+        }
+    }
+
+    fn tell_unreadable(&mut self, error: &std::io::Error) {
+        if !std::mem::replace(&mut self.dir_unreadable, true) {
+            let path = self.directory.path().to_path_buf();
+            self.shared.notice(Notice::DirUnreadable { path, reason: error.to_string() });
+        }
+    }
+
+    /// Removes what no sample removes: segments refused, and half made ones, whose process is gone.
+    fn collect(&mut self) {
+        let (directory, segments) = (&self.directory, &self.segments);
+        let removed = collect_dead(directory.path(), |path| !segments.contains_key(path) && directory.is_refused(path));
+        if let Err(error) = removed {
+            self.tell_unreadable(&error);
+        }
+    }
+
+    /// Network records go to every job on this host, since each has its own diagnosis.
+    fn sample_nics(&mut self) {
+        if self.segments.is_empty() {
+            return;
+        }
+        self.nic_states.clear();
+        self.nics.sample(wall_now(), &mut self.nic_states);
+        let records: Vec<Record> = self.nic_states.iter().cloned().map(Record::NicState).collect();
+        self.tell_hosts(&records);
+    }
+
+    fn sample_vitals(&mut self) {
+        let vitals = self.vitals.sample(wall_now(), self.shared.dropped.load(Ordering::Relaxed));
+        self.tell_hosts(&[Record::HostVitals(vitals)]);
+    }
+
+    fn tell_hosts(&mut self, records: &[Record]) {
+        let hosts: BTreeSet<Source> =
+            self.segments.values().map(|s| Source { process: None, ..s.source().clone() }).collect();
+        for host in hosts {
+            self.host_records.entry(host).or_default().extend_from_slice(records);
+        }
+    }
+
+    fn ship(&mut self) {
+        let now = wall_now();
+        let hosts = std::mem::take(&mut self.host_records);
+        let hosts = hosts.into_iter().map(|(source, records)| Batch { source, collected_at: now, records });
+        let processes = self.segments.values_mut().filter_map(|segment| segment.take_batch(now));
+        let dropped = self.outbox.push(hosts.chain(processes));
+        add(&self.shared.dropped, dropped);
+    }
+}

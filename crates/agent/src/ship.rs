@@ -1,0 +1,437 @@
+//! The shipping thread: batches to the server, or to the spool while it is away, in order for each source.
+use crate::backlog::{Backlog, Lost, count_lost, record_count};
+use crate::error::Notice;
+use crate::outbox::Outbox;
+use crate::process::thread_cpu;
+use crate::stats::{Shared, add};
+use mycroft_record::{Batch, Gap, GapCause, HostTime, Record};
+use mycroft_store::codec;
+use mycroft_store::wire::{Client, ClientConfig, Endpoint, WireError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+use std::time::{Duration, Instant};
+
+/// First wait before connecting again; doubles up to `BACKOFF_MAX`.
+const BACKOFF_MIN: Duration = Duration::from_millis(50);
+/// Longest wait before connecting again.
+const BACKOFF_MAX: Duration = Duration::from_secs(2);
+/// A server that gave no credit is left alone for so long.
+const BUSY_PAUSE: Duration = Duration::from_millis(200);
+/// Limit of one attempt to connect, and of waiting for credit: what blocks the thread, and so what the queue must hold.
+pub(crate) const WIRE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The client's acknowledgements and heartbeats are looked after this often.
+const POLL_EVERY: Duration = Duration::from_millis(250);
+/// While the server is away records are held this long and spooled together: fewer and better compressed frames.
+const HOLD: Duration = Duration::from_secs(1);
+/// Records held before they are spooled at once.
+const HOLD_RECORDS_MAX: usize = 16 << 10;
+/// Records of one frame: 32 Ki x at most 300 raw bytes = 9.4 MiB of the codec's 16 MiB.
+const FRAME_RECORDS_MAX: usize = 32 << 10;
+/// Spooled frames sent before new records get their turn.
+const REPLAY_FRAMES: usize = 16;
+
+/// The thread's state.
+pub(crate) struct Shipper {
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) shared: Arc<Shared>,
+    /// Told at each connection after the first: the server may be a new one that knows no process yet.
+    pub(crate) server_back: Sender<crate::sampler::Event>,
+    endpoint: Endpoint,
+    client_config: ClientConfig,
+    link: Link,
+    backlog: Backlog,
+    fresh: Vec<Batch>,
+    fresh_since: Option<Instant>,
+    lost: Lost,
+    connections: u64,
+    told_away: Option<String>,
+    told_spool: bool,
+    polled_at: Instant,
+    /// Not before: the spool could not be read.
+    replay_at: Instant,
+    /// Not before: the server gave no credit.
+    send_at: Instant,
+}
+
+/// The way to the server.
+enum Link {
+    Up(Box<Client>),
+    Down {
+        /// The broken connection, which still holds what the server has not acknowledged.
+        client: Option<Box<Client>>,
+        retry_at: Instant,
+        backoff: Duration,
+    },
+}
+
+impl Shipper {
+    pub(crate) fn new(
+        endpoint: Endpoint,
+        client_config: ClientConfig,
+        backlog: Backlog,
+        outbox: Arc<Outbox>,
+        shared: Arc<Shared>,
+        server_back: Sender<crate::sampler::Event>,
+    ) -> Shipper {
+        let now = Instant::now();
+        Shipper {
+            outbox,
+            shared,
+            server_back,
+            endpoint,
+            client_config,
+            link: Link::Down { client: None, retry_at: now, backoff: BACKOFF_MIN },
+            backlog,
+            fresh: Vec::new(),
+            fresh_since: None,
+            lost: Lost::new(),
+            connections: 0,
+            told_away: None,
+            told_spool: false,
+            polled_at: now,
+            replay_at: now,
+            send_at: now,
+        }
+    }
+
+    /// Ships until the outbox says stop, then flushes until the deadline; what the server has not taken is spooled.
+    pub(crate) fn run(mut self) {
+        loop {
+            let taken = self.outbox.take(self.wait());
+            self.take_fresh(taken.batches, taken.lost);
+            self.connect_if_due();
+            self.work();
+            self.publish();
+            if let Some(by) = taken.stop_at {
+                self.finish(by);
+                return;
+            }
+        }
+    }
+
+    /// How long nothing needs doing.
+    fn wait(&self) -> Duration {
+        let now = Instant::now();
+        match &self.link {
+            Link::Up(_) if self.backlog.len() > 0 => {
+                self.replay_at.max(self.send_at).min(self.polled_at + POLL_EVERY).saturating_duration_since(now)
+            }
+            Link::Up(_) => (self.polled_at + POLL_EVERY).saturating_duration_since(now),
+            Link::Down { retry_at, .. } => {
+                let spool_at = self.fresh_since.map(|since| since + HOLD);
+                spool_at.map_or(*retry_at, |at| at.min(*retry_at)).saturating_duration_since(now)
+            }
+        }
+    }
+
+    fn take_fresh(&mut self, batches: Vec<Batch>, lost: Lost) {
+        for (source, records) in lost {
+            count_lost(&mut self.lost, &source, records);
+        }
+        if !batches.is_empty() {
+            self.fresh_since.get_or_insert_with(Instant::now);
+            self.fresh.extend(batches);
+        }
+    }
+
+    fn connect_if_due(&mut self) {
+        let Link::Down { client, retry_at, backoff } = &mut self.link else { return };
+        if Instant::now() < *retry_at {
+            return;
+        }
+        let connected = match client.take() {
+            Some(mut old) => match old.reconnect() {
+                Ok(()) => Ok(old),
+                Err(e) => {
+                    *client = Some(old);
+                    Err(e)
+                }
+            },
+            None => Client::connect(&self.endpoint, &self.client_config).map(Box::new),
+        };
+        match connected {
+            Ok(client) => self.came_up(client),
+            Err(e) => {
+                *retry_at = Instant::now() + *backoff;
+                *backoff = (*backoff * 2).min(BACKOFF_MAX);
+                self.tell_away(&e);
+            }
+        }
+    }
+
+    fn came_up(&mut self, client: Box<Client>) {
+        self.link = Link::Up(client);
+        self.polled_at = Instant::now();
+        self.connections += 1;
+        if self.told_away.take().is_some() || self.connections > 1 {
+            self.shared.notice(Notice::ServerBack { endpoint: self.endpoint.to_string() });
+        }
+        if self.connections > 1 {
+            // Nobody listens any more while the agent stops; then nothing needs telling either.
+            let _ = self.server_back.send(crate::sampler::Event::ServerBack);
+        }
+    }
+
+    fn went_down(&mut self, error: &WireError) {
+        let retry_at = Instant::now() + BACKOFF_MIN;
+        let down = Link::Down { client: None, retry_at, backoff: BACKOFF_MIN };
+        if let Link::Up(client) = std::mem::replace(&mut self.link, down)
+            && let Link::Down { client: kept, .. } = &mut self.link
+        {
+            *kept = Some(client);
+        }
+        self.tell_away(error);
+    }
+
+    fn tell_away(&mut self, error: &WireError) {
+        let reason = error.to_string();
+        if self.told_away.as_ref() != Some(&reason) {
+            self.shared.notice(Notice::ServerAway { endpoint: self.endpoint.to_string(), reason: reason.clone() });
+            self.told_away = Some(reason);
+        }
+    }
+
+    /// One turn: with a server, losses first, then new records of sources with nothing older waiting, then some of what
+    /// waits; without, new records to the spool when they are many or old enough.
+    fn work(&mut self) {
+        if matches!(self.link, Link::Up(_)) && Instant::now() >= self.send_at {
+            let sent = self.send_gaps().and_then(|()| self.send_fresh()).and_then(|()| self.replay());
+            match sent {
+                Ok(()) => {}
+                Err(WireError::NoCredit { .. }) => self.send_at = Instant::now() + BUSY_PAUSE,
+                Err(error) => self.went_down(&error),
+            }
+        }
+        if let Err(error) = self.poll() {
+            self.went_down(&error);
+        }
+        let held: usize = self.fresh.iter().map(|b| b.records.len()).sum();
+        let old = self.fresh_since.is_some_and(|since| since.elapsed() >= HOLD);
+        if held > HOLD_RECORDS_MAX || old {
+            self.spool_fresh();
+        }
+    }
+
+    /// Tells each source that lost records of its loss. The lost ones were its oldest, so this goes before the rest.
+    fn send_gaps(&mut self) -> Result<(), WireError> {
+        if self.lost.is_empty() {
+            return Ok(());
+        }
+        let gaps = gap_batches(&self.lost);
+        self.send(&gaps)?;
+        self.lost.clear();
+        Ok(())
+    }
+
+    fn send_fresh(&mut self) -> Result<(), WireError> {
+        if self.fresh.is_empty() {
+            return Ok(());
+        }
+        let (behind, direct): (Vec<Batch>, Vec<Batch>) =
+            std::mem::take(&mut self.fresh).into_iter().partition(|batch| self.backlog.holds(&batch.source));
+        self.fresh_since = None;
+        self.spool(&behind);
+        let mut sent = 0;
+        for frame in frames(&direct) {
+            if let Err(error) = self.send(frame) {
+                self.fresh = direct[sent..].to_vec();
+                self.fresh_since = Some(Instant::now());
+                return Err(error);
+            }
+            sent += frame.len();
+        }
+        Ok(())
+    }
+
+    /// Hands batches to the client. What the server can never take is dropped and counted, not tried for ever.
+    fn send(&mut self, batches: &[Batch]) -> Result<(), WireError> {
+        let Link::Up(client) = &mut self.link else { return Ok(()) };
+        let sent = codec::encode(batches).map_err(WireError::from).and_then(|frame| {
+            client.send_frame(&frame)?;
+            Ok(frame.len() as u64)
+        });
+        match sent {
+            Ok(bytes) => {
+                add(&self.shared.batches_shipped, batches.len() as u64);
+                add(&self.shared.bytes_shipped, bytes);
+                Ok(())
+            }
+            Err(error) if is_hopeless(&error) => {
+                add(&self.shared.dropped, record_count(batches));
+                for batch in batches {
+                    count_lost(&mut self.lost, &batch.source, batch.records.len() as u64);
+                }
+                self.tell_away(&error);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn replay(&mut self) -> Result<(), WireError> {
+        if Instant::now() < self.replay_at {
+            return Ok(());
+        }
+        for _ in 0..REPLAY_FRAMES {
+            let Link::Up(client) = &mut self.link else { break };
+            let frame = match self.backlog.peek(&mut self.lost) {
+                Ok(Some(frame)) => frame,
+                Ok(None) => break,
+                Err(error) => {
+                    self.spool_broke(error.to_string());
+                    break;
+                }
+            };
+            let sent = client.send_frame(&frame);
+            let popped = match &sent {
+                Ok(()) => self.backlog.pop(None),
+                Err(error) if is_hopeless(error) => {
+                    let records = codec::header(&frame).map_or(0, |header| u64::from(header.records));
+                    add(&self.shared.dropped, records);
+                    self.backlog.pop(Some(&mut self.lost))
+                }
+                Err(_) => Ok(0),
+            };
+            if let Err(error) = popped {
+                self.spool_broke(error.to_string());
+                break;
+            }
+            match sent {
+                Ok(()) => {
+                    add(&self.shared.batches_shipped, popped.unwrap_or(0));
+                    add(&self.shared.bytes_shipped, frame.len() as u64);
+                }
+                Err(error) if is_hopeless(&error) => self.tell_away(&error),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn spool_broke(&mut self, reason: String) {
+        self.replay_at = Instant::now() + BACKOFF_MAX;
+        self.tell_spool(reason);
+    }
+
+    fn poll(&mut self) -> Result<(), WireError> {
+        let Link::Up(client) = &mut self.link else { return Ok(()) };
+        if self.polled_at.elapsed() >= POLL_EVERY {
+            self.polled_at = Instant::now();
+            client.poll()?;
+        }
+        Ok(())
+    }
+
+    fn spool_fresh(&mut self) {
+        let batches = std::mem::take(&mut self.fresh);
+        self.fresh_since = None;
+        self.spool(&batches);
+    }
+
+    fn spool(&mut self, batches: &[Batch]) {
+        for frame in frames(batches) {
+            match self.backlog.push(frame, &mut self.lost) {
+                Ok(()) => self.told_spool = false,
+                Err(reason) => {
+                    add(&self.shared.dropped, record_count(frame));
+                    self.tell_spool(reason);
+                }
+            }
+        }
+    }
+
+    fn tell_spool(&mut self, reason: String) {
+        if !std::mem::replace(&mut self.told_spool, true) {
+            self.shared.notice(Notice::SpoolFailed { reason });
+        }
+    }
+
+    fn publish(&mut self) {
+        add(&self.shared.dropped, self.backlog.take_dropped());
+        self.shared.spooled.store(self.backlog.len() as u64, Ordering::Relaxed);
+        self.shared.connected.store(matches!(self.link, Link::Up(_)), Ordering::Relaxed);
+        self.shared.shipper_cpu_ns.store(thread_cpu().as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Sends what is left while the server takes it and time is left, then spools the rest for the next run.
+    fn finish(&mut self, by: Instant) {
+        while matches!(self.link, Link::Up(_)) && self.has_unsent() && Instant::now() < by {
+            self.work();
+        }
+        if let Link::Up(client) = &mut self.link
+            && let Err(error) = client.flush(by.saturating_duration_since(Instant::now()))
+        {
+            self.went_down(&error);
+        }
+        self.spool_fresh();
+        if !self.lost.is_empty() {
+            let gaps = gap_batches(&std::mem::take(&mut self.lost));
+            self.spool(&gaps);
+        }
+        self.spool_unacknowledged();
+        self.publish();
+        self.shared.connected.store(false, Ordering::Relaxed);
+    }
+
+    fn has_unsent(&self) -> bool {
+        !self.fresh.is_empty() || !self.lost.is_empty() || self.backlog.len() > 0
+    }
+
+    /// What a broken connection never got acknowledged is older than what waits in the spool, so the spool is turned
+    /// round once behind it.
+    fn spool_unacknowledged(&mut self) {
+        let down = Link::Down { client: None, retry_at: Instant::now(), backoff: BACKOFF_MIN };
+        let client = match std::mem::replace(&mut self.link, down) {
+            Link::Up(client) => client,
+            Link::Down { client: Some(client), .. } => client,
+            Link::Down { client: None, .. } => return,
+        };
+        let unacknowledged = client.into_unacked();
+        if unacknowledged.is_empty() {
+            return;
+        }
+        if let Err(reason) = self.backlog.push_before(&unacknowledged, &mut self.lost) {
+            self.tell_spool(reason);
+        }
+    }
+}
+
+/// Whether sending the same again can never work.
+fn is_hopeless(error: &WireError) -> bool {
+    matches!(error, WireError::TooLarge { .. } | WireError::Encode(_))
+}
+
+/// Batches cut into frames that the codec takes.
+fn frames(batches: &[Batch]) -> impl Iterator<Item = &[Batch]> {
+    let mut rest = batches;
+    std::iter::from_fn(move || {
+        let mut records = 0;
+        let fitting = rest
+            .iter()
+            .take(codec::MAX_BATCHES)
+            .take_while(|batch| {
+                records += batch.records.len();
+                records <= FRAME_RECORDS_MAX
+            })
+            .count();
+        if rest.is_empty() {
+            return None;
+        }
+        let (frame, left) = rest.split_at(fitting.max(1));
+        rest = left;
+        Some(frame)
+    })
+}
+
+/// One batch per source that lost records, saying how many.
+fn gap_batches(lost: &Lost) -> Vec<Batch> {
+    let now = crate::clock::wall_now();
+    lost.iter()
+        .map(|(source, &records)| Batch { source: source.clone(), collected_at: now, records: vec![gap(now, records)] })
+        .collect()
+}
+
+fn gap(noticed_at: HostTime, lost: u64) -> Record {
+    Record::Gap(Gap { noticed_at, lost, cause: GapCause::SpoolDropped })
+}
