@@ -1,0 +1,303 @@
+//! Command line: every flag, its help and its environment variable in one place.
+use clap::{Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Watches training jobs from inside their collectives and names who stalls or slows them.
+///
+/// Exit codes: 0 nothing wrong, 1 something was found, 2 could not be done, 130 interrupted.
+#[derive(Parser, Debug)]
+#[command(name = "mycroft", version, max_term_width = 110)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// One terminal: a 16-rank job, a fault of your choice, and the diagnosis.
+    Demo(DemoArgs),
+    /// Real collective jobs on this machine, with real faults and the truth beside them.
+    Testbed {
+        #[command(subcommand)]
+        command: TestbedCommand,
+    },
+    /// Host daemon: reads what the tracer writes and ships it to a server.
+    Agent(AgentArgs),
+    /// Always-on side: stores, diagnoses, keeps cases, answers over HTTP.
+    Serve(ServeArgs),
+    /// Lists cases of a server, or shows one.
+    Cases(CasesArgs),
+    /// Live view of a server in the terminal.
+    Watch(WatchArgs),
+    /// Checks that tracing can work here, and says what to fix.
+    Doctor(DoctorArgs),
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum TestbedCommand {
+    /// Runs one scenario and scores the verdict against the truth (exit 0 exactly when correct).
+    Run(RunArgs),
+    /// Runs many scenarios with several seeds and writes a table of results.
+    Table(TableArgs),
+    /// Measures iteration time traced against untraced in pairs, and the trace volume.
+    Overhead(OverheadArgs),
+    /// Removes what a killed run may have left: namespaces, links, segments, processes.
+    Clean,
+    /// One rank of a testbed job (started by the launcher).
+    #[command(hide = true)]
+    Rank(RankArgs),
+}
+
+/// What joins the hosts of a testbed.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransportArg {
+    /// Network namespaces joined by a bridge (needs root or CAP_NET_ADMIN).
+    Netns,
+    /// Addresses 127.0.0.x, faults applied inside the transport.
+    Loopback,
+    /// Namespaces where permitted, else loopback.
+    Auto,
+}
+
+/// Collective algorithm.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AlgoArg {
+    /// Ring.
+    Ring,
+    /// Tree.
+    Tree,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// Fault to inject: KIND@hostN[:rankR][,severity=X]; `none` for a healthy job. Kinds: nic-down nic-bandwidth
+    /// pcie-downgrade gpu-power background-compute background-traffic proxy-delay gpu-hang rank-crash rank-stuck.
+    #[arg(long, default_value = "gpu-hang@host1:rank6")]
+    pub(crate) fault: String,
+    /// Seconds of healthy training before the fault.
+    #[arg(long, default_value_t = 6.0)]
+    pub(crate) after: f64,
+    /// Longest time to wait for the diagnosis, in seconds after the fault.
+    #[arg(long, default_value_t = 30.0)]
+    pub(crate) wait: f64,
+    /// What joins the hosts.
+    #[arg(long, value_enum, default_value_t = TransportArg::Auto)]
+    pub(crate) transport: TransportArg,
+    /// Seed of jitter and data.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+}
+
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct RunArgs {
+    /// Scenario file; flags override its fields.
+    pub(crate) scenario: Option<PathBuf>,
+    /// Hosts.
+    #[arg(long)]
+    pub(crate) hosts: Option<u32>,
+    /// Ranks on each host.
+    #[arg(long)]
+    pub(crate) ranks_per_host: Option<u32>,
+    /// Tensor parallel size.
+    #[arg(long)]
+    pub(crate) tp: Option<u32>,
+    /// Pipeline parallel size.
+    #[arg(long)]
+    pub(crate) pp: Option<u32>,
+    /// Data parallel size.
+    #[arg(long)]
+    pub(crate) dp: Option<u32>,
+    /// Collective algorithm.
+    #[arg(long, value_enum)]
+    pub(crate) algo: Option<AlgoArg>,
+    /// Mixture of experts: all-to-all in every layer.
+    #[arg(long)]
+    pub(crate) moe: bool,
+    /// Fault: KIND@hostN[:rankR][,severity=X], or `none`.
+    #[arg(long)]
+    pub(crate) fault: Option<String>,
+    /// Seconds of healthy training before the fault.
+    #[arg(long)]
+    pub(crate) after: Option<f64>,
+    /// Seconds of training in all (without a fault) or longest wait for the diagnosis after the fault.
+    #[arg(long)]
+    pub(crate) duration: Option<f64>,
+    /// Seed of jitter and data.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// What joins the hosts.
+    #[arg(long, value_enum)]
+    pub(crate) transport: Option<TransportArg>,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Keep every batch of records in this directory (a store that can be replayed).
+    #[arg(long)]
+    pub(crate) record: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct TableArgs {
+    /// Scenario files or directories of them.
+    #[arg(default_value = "scenarios")]
+    pub(crate) scenarios: Vec<PathBuf>,
+    /// Seeds of each scenario.
+    #[arg(long, default_value_t = 10)]
+    pub(crate) seeds: u64,
+    /// First seed.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) first_seed: u64,
+    /// Transports to run each scenario in.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "loopback,netns")]
+    pub(crate) transport: Vec<TransportArg>,
+    /// Write the table here too (Markdown).
+    #[arg(long)]
+    pub(crate) write: Option<PathBuf>,
+    /// Keep the records of runs that were not correct under this directory.
+    #[arg(long)]
+    pub(crate) keep_failures: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct OverheadArgs {
+    /// Pairs of runs, traced and untraced in turn.
+    #[arg(long, default_value_t = 6)]
+    pub(crate) pairs: u32,
+    /// Seconds of training in each run.
+    #[arg(long, default_value_t = 20.0)]
+    pub(crate) seconds: f64,
+    /// Write the result here too (Markdown).
+    #[arg(long)]
+    pub(crate) write: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct RankArgs {
+    /// Directory that the launcher made.
+    #[arg(long)]
+    pub(crate) run_dir: PathBuf,
+    /// Global rank.
+    #[arg(long)]
+    pub(crate) rank: u32,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct AgentArgs {
+    /// Server to ship to: HOST:PORT or unix:/path.
+    #[arg(long, env = "MYCROFT_SERVER", default_value = "127.0.0.1:7700")]
+    pub(crate) server: String,
+    /// Directory of trace segments; default /dev/shm/mycroft-UID.
+    #[arg(long, env = "MYCROFT_DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Name of this host; default the host name.
+    #[arg(long, env = "MYCROFT_HOST")]
+    pub(crate) host: Option<String>,
+    /// Token of the server.
+    #[arg(long, env = "MYCROFT_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// Certificate authority of the server (PEM): switches TLS on.
+    #[arg(long, env = "MYCROFT_TLS_CA")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Name in the server's certificate.
+    #[arg(long, default_value = "localhost")]
+    pub(crate) tls_name: String,
+    /// Milliseconds between two looks at the live tables.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) sample_ms: u64,
+    /// Directory for records that wait for a lost server.
+    #[arg(long, env = "MYCROFT_SPOOL")]
+    pub(crate) spool: Option<PathBuf>,
+    /// Most bytes the spool may hold.
+    #[arg(long, default_value_t = 256 << 20)]
+    pub(crate) spool_bytes: u64,
+    /// Where network interfaces are read; default /sys/class/net.
+    #[arg(long)]
+    pub(crate) nic_root: Option<PathBuf>,
+    /// Only these interfaces (repeatable).
+    #[arg(long)]
+    pub(crate) nic: Vec<String>,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct ServeArgs {
+    /// HTTP address. Anything but loopback needs a token.
+    #[arg(long, env = "MYCROFT_HTTP", default_value = "127.0.0.1:7701")]
+    pub(crate) http: SocketAddr,
+    /// Where agents connect: HOST:PORT or unix:/path (repeatable).
+    #[arg(long, env = "MYCROFT_WIRE", value_delimiter = ',', default_value = "127.0.0.1:7700")]
+    pub(crate) wire: Vec<String>,
+    /// Directory of the store; without it records live in memory only.
+    #[arg(long, env = "MYCROFT_STORE")]
+    pub(crate) store: Option<PathBuf>,
+    /// Token that agents and HTTP clients must show.
+    #[arg(long, env = "MYCROFT_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+    /// Certificate chain (PEM) for agents: switches TLS on, together with --tls-key.
+    #[arg(long, requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Private key (PEM) of the certificate.
+    #[arg(long, requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Milliseconds between two rounds of diagnosis.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) tick_ms: u64,
+    /// POST each case that opens, settles or closes to this URL.
+    #[arg(long)]
+    pub(crate) webhook: Option<String>,
+}
+
+/// Which server, and the token for it.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct ServerArgs {
+    /// HTTP address of the server.
+    #[arg(long, env = "MYCROFT_URL", default_value = "http://127.0.0.1:7701")]
+    pub(crate) url: String,
+    /// Token of the server.
+    #[arg(long, env = "MYCROFT_TOKEN", hide_env_values = true)]
+    pub(crate) token: Option<String>,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct CasesArgs {
+    /// Show this case whole.
+    pub(crate) id: Option<String>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+    /// Only cases of this job.
+    #[arg(long)]
+    pub(crate) job: Option<String>,
+    /// Closed cases too.
+    #[arg(long)]
+    pub(crate) all: bool,
+    /// Print the server's JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct WatchArgs {
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+    /// Job to show first.
+    #[arg(long)]
+    pub(crate) job: Option<String>,
+    /// Print one frame as text and exit.
+    #[arg(long)]
+    pub(crate) once: bool,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Also look into this training process.
+    #[arg(long)]
+    pub(crate) pid: Option<u32>,
+    /// Directory of trace segments; default /dev/shm/mycroft-UID.
+    #[arg(long, env = "MYCROFT_DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) server: ServerArgs,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,97 @@
+//! `mycroft agent` and `mycroft serve`: start, say where, wait for a signal, stop in order.
+use crate::EXIT_OK;
+use crate::args::{AgentArgs, ServeArgs};
+use crate::stop::Stop;
+use anyhow::{Context, Result};
+use mycroft_agent::{Agent, AgentConfig};
+use mycroft_serve::{ServeConfig, Server};
+use mycroft_store::wire::{Endpoint, TlsClient, TlsIdentity, TlsServer};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a waiting daemon looks for a signal.
+const SIGNAL_POLL: Duration = Duration::from_millis(100);
+
+/// Runs the agent until a signal comes.
+pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
+    let stop = Stop::on_signals()?;
+    let endpoint: Endpoint = args.server.parse().context("--server")?;
+    let segment_dir = args.dir.clone().unwrap_or_else(default_segment_dir);
+    let spool_dir = args.spool.clone().unwrap_or_else(|| default_spool_dir(&segment_dir));
+    let mut config = AgentConfig::new(&segment_dir, &spool_dir, endpoint);
+    config.host = args.host.clone();
+    config.token = args.token.clone();
+    config.sample_every = Duration::from_millis(args.sample_ms.max(1));
+    config.ship_every = config.sample_every;
+    config.spool_max_bytes = args.spool_bytes;
+    config.nic_root = args.nic_root.clone();
+    config.nics = args.nic.clone();
+    config.tls = args.tls_ca.clone().map(|ca_pem| TlsClient {
+        ca_pem,
+        server_name: Some(args.tls_name.clone()),
+        identity: None,
+    });
+    let handle = Agent::start(config).context("cannot start the agent")?;
+    eprintln!("mycroft agent: watching {}, shipping to {}", segment_dir.display(), args.server);
+    while !stop.asked() {
+        for notice in handle.take_notices() {
+            eprintln!("mycroft agent: {notice}");
+        }
+        std::thread::sleep(SIGNAL_POLL);
+    }
+    let stats = handle.stop();
+    eprintln!("mycroft agent: stopped; {stats:?}");
+    Ok(EXIT_OK)
+}
+
+/// /dev/shm/mycroft-UID, where the tracer writes unless MYCROFT_DIR says otherwise.
+pub(crate) fn default_segment_dir() -> PathBuf {
+    PathBuf::from(format!("/dev/shm/mycroft-{}", uid()))
+}
+
+/// Beside the segments in name, on disk in fact.
+fn default_spool_dir(segment_dir: &std::path::Path) -> PathBuf {
+    let name = segment_dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    std::env::temp_dir().join(format!("mycroft-spool-{}-{name}", uid()))
+}
+
+fn uid() -> u32 {
+    std::fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid())
+}
+
+/// Runs the server until a signal comes.
+pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
+    let stop = Stop::on_signals()?;
+    let mut wire = Vec::new();
+    for text in &args.wire {
+        wire.push(text.parse::<Endpoint>().context("--wire")?);
+    }
+    let tls = match (&args.tls_cert, &args.tls_key) {
+        (Some(cert), Some(key)) => Some(TlsServer {
+            identity: TlsIdentity { cert_pem: cert.clone(), key_pem: key.clone() },
+            client_ca_pem: None,
+        }),
+        _ => None,
+    };
+    let config = ServeConfig {
+        http: args.http,
+        wire,
+        token: args.token.clone(),
+        tls,
+        store_dir: args.store.clone(),
+        tick: Duration::from_millis(args.tick_ms),
+        webhook: args.webhook.clone(),
+        log: Some(Arc::new(|line: &str| eprintln!("mycroft serve: {line}"))),
+    };
+    let handle = Server::start(config).context("cannot start the server")?;
+    let endpoints: Vec<String> = handle.wire_endpoints().iter().map(ToString::to_string).collect();
+    eprintln!("mycroft serve: http://{}/, agents at {}", handle.http_addr(), endpoints.join(" and "));
+    while !stop.asked() {
+        std::thread::sleep(SIGNAL_POLL);
+    }
+    handle.stop();
+    eprintln!("mycroft serve: stopped");
+    Ok(EXIT_OK)
+}

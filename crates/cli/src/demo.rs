@@ -1,0 +1,103 @@
+//! `mycroft demo`: one terminal, a 16-rank job, a fault, the diagnosis, and nothing left behind.
+use crate::args::DemoArgs;
+use crate::live::{Live, Moment, Options, Outcome};
+use crate::stop::Stop;
+use crate::testbed::{parse_fault, transport};
+use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
+use anyhow::{Result, anyhow};
+use mycroft_sim::Scenario;
+use std::io::{IsTerminal, Write};
+
+/// The demo's job: 16 ranks on 4 hosts, tensor parallel inside a host, pipeline and data parallel across.
+fn scenario(args: &DemoArgs) -> Result<Scenario> {
+    let mut scenario = Scenario {
+        name: "demo".to_owned(),
+        hosts: 4,
+        ranks_per_host: 4,
+        tp: 4,
+        pp: 2,
+        dp: 2,
+        seed: args.seed,
+        duration_s: args.wait,
+        transport: transport(args.transport),
+        fault: parse_fault(&args.fault)?,
+        ..Scenario::default()
+    };
+    if let Some(fault) = &mut scenario.fault {
+        fault.after_s = args.after;
+    }
+    scenario.check().map_err(|message| anyhow!("{message}"))?;
+    Ok(scenario)
+}
+
+/// Runs the demo. Exit 0: the verdict was right; 1: it was wrong or none came.
+pub(crate) fn demo(args: &DemoArgs) -> Result<u8> {
+    let stop = Stop::on_signals()?;
+    let scenario = scenario(args)?;
+    let fault = scenario.fault.as_ref().map_or("none".to_owned(), ToString::to_string);
+    println!("mycroft demo: {} ranks on {} hosts, fault: {fault}", scenario.world(), scenario.hosts);
+    let mut screen = Screen { live: std::io::stdout().is_terminal(), last: String::new() };
+    let live = Live::start(scenario, Options::default())?;
+    println!("  transport {}; job {}; API http://{}/", live.transport(), live.job(), live.http_addr());
+    let outcome = live.run(&stop, |moment| screen.show(moment))?;
+    screen.end();
+    let Some(outcome) = outcome else {
+        println!("interrupted; everything is cleaned up");
+        return Ok(EXIT_INTERRUPTED);
+    };
+    print_outcome(&outcome);
+    Ok(if outcome.score.correct { EXIT_OK } else { EXIT_FOUND })
+}
+
+/// Progress on one line that is redrawn in a terminal, and one line per change elsewhere.
+struct Screen {
+    live: bool,
+    last: String,
+}
+
+impl Screen {
+    fn show(&mut self, moment: &Moment) {
+        let phase = match (&moment.fault_since_s, &moment.verdict) {
+            (None, _) => "healthy training".to_owned(),
+            (Some(seconds), None) => format!("fault injected {seconds:.1} s ago, no case yet"),
+            (Some(seconds), Some(verdict)) => format!("fault injected {seconds:.1} s ago; {verdict}"),
+        };
+        let median = moment.iteration_ms_median.map_or("-".to_owned(), |ms| format!("{ms:.0} ms"));
+        let line = format!("  {:>5.1} s  iteration {:>4}  median {median:>7}  {phase}", moment.seconds, moment.iterations);
+        if self.live {
+            print!("\r\x1b[2K{line}");
+            let _ = std::io::stdout().flush();
+        } else if phase.split(" ago").next_back() != Some(self.last.as_str()) {
+            println!("{line}");
+            self.last = phase.split(" ago").next_back().unwrap_or_default().to_owned();
+        }
+    }
+
+    fn end(&self) {
+        if self.live {
+            println!();
+        }
+    }
+}
+
+/// What a person reads at the end of a run.
+pub(crate) fn print_outcome(outcome: &Outcome) {
+    println!();
+    print!("{}", outcome.report_text);
+    println!();
+    let truth = &outcome.truth;
+    match &truth.fault {
+        Some(fault) => println!("truth: {fault} (hosts {}, ranks {:?})", truth.hosts.join(" "), truth.ranks),
+        None => println!("truth: healthy"),
+    }
+    let seconds = |ms: Option<i64>| ms.map_or("-".to_owned(), |ms| format!("{:.2} s", ms as f64 / 1000.0));
+    println!(
+        "verdict: {} - {}; case after {}, diagnosed after {}; {} iterations, median {:.0} ms",
+        if outcome.score.correct { "RIGHT" } else { "WRONG" },
+        outcome.score.why,
+        seconds(outcome.detected_after_ms),
+        seconds(outcome.diagnosed_after_ms),
+        outcome.iterations,
+        outcome.iteration_ms_median.unwrap_or(0.0),
+    );
+}

@@ -1,0 +1,295 @@
+//! `mycroft doctor`: can tracing work here, does it, and what to fix.
+use crate::api::Api;
+use crate::args::DoctorArgs;
+use crate::libraries;
+use crate::{EXIT_ERROR, EXIT_FOUND, EXIT_OK};
+use anyhow::Result;
+use mycroft_ring::SegmentReader;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// How a check ended.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Grade {
+    Ok,
+    Warn,
+    Fail,
+}
+
+/// One line of the doctor's list.
+struct Check {
+    grade: Grade,
+    what: &'static str,
+    found: String,
+    fix: String,
+}
+
+/// Profiler ABI symbols the tracer must export.
+const ABI_SYMBOLS: [&str; 6] = [
+    "ncclProfiler_v1",
+    "ncclProfiler_v2",
+    "ncclProfiler_v3",
+    "ncclProfiler_v4",
+    "ncclProfiler_v5",
+    "ncclProfiler_v6",
+];
+
+/// Shared memory under which traces of eight ranks get short: 8 x 1 MiB.
+const SHM_BYTES_MIN: u64 = 8 << 20;
+
+/// Runs every check; exit 0 all fine, 1 something to fix, 2 could not look.
+pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
+    let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from(format!("/dev/shm/mycroft-{}", own_uid())));
+    let mut checks = vec![version(), plugin_library(), plugin_variable()];
+    checks.extend(shared_memory(&dir));
+    checks.extend(segments(&dir));
+    checks.push(clock_source());
+    checks.push(ptrace());
+    if let Some(pid) = args.pid {
+        checks.extend(process(pid));
+    }
+    checks.push(server(args));
+    let worst = checks.iter().map(|check| check.grade).max().unwrap_or(Grade::Ok);
+    if args.json { print_json(&checks)? } else { print_text(&checks) }
+    Ok(match worst {
+        Grade::Ok => EXIT_OK,
+        Grade::Warn | Grade::Fail if checks.is_empty() => EXIT_ERROR,
+        Grade::Warn => EXIT_OK,
+        Grade::Fail => EXIT_FOUND,
+    })
+}
+
+fn print_text(checks: &[Check]) {
+    for check in checks {
+        let mark = match check.grade {
+            Grade::Ok => "  ok ",
+            Grade::Warn => " warn",
+            Grade::Fail => " FAIL",
+        };
+        println!("{mark}  {:<22} {}", check.what, check.found);
+        if !check.fix.is_empty() {
+            println!("       {:<22} -> {}", "", check.fix);
+        }
+    }
+}
+
+fn print_json(checks: &[Check]) -> Result<()> {
+    let list: Vec<serde_json::Value> = checks
+        .iter()
+        .map(|check| {
+            let grade = match check.grade {
+                Grade::Ok => "ok",
+                Grade::Warn => "warn",
+                Grade::Fail => "fail",
+            };
+            serde_json::json!({"check": check.what, "grade": grade, "found": check.found, "fix": check.fix})
+        })
+        .collect();
+    println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "checks": list }))?);
+    Ok(())
+}
+
+fn ok(what: &'static str, found: impl Into<String>) -> Check {
+    Check { grade: Grade::Ok, what, found: found.into(), fix: String::new() }
+}
+
+fn warn(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
+    Check { grade: Grade::Warn, what, found: found.into(), fix: fix.into() }
+}
+
+fn fail(what: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Check {
+    Check { grade: Grade::Fail, what, found: found.into(), fix: fix.into() }
+}
+
+fn own_uid() -> u32 {
+    fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid())
+}
+
+fn version() -> Check {
+    ok("mycroft", env!("CARGO_PKG_VERSION"))
+}
+
+fn plugin_library() -> Check {
+    let what = "tracer library";
+    let path = match libraries::find(libraries::TRACER) {
+        Ok(path) => path,
+        Err(error) => return fail(what, error.to_string(), "install libmycroft_nccl.so beside this binary"),
+    };
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) => return fail(what, format!("{}: {error}", path.display()), "make it readable"),
+    };
+    let missing: Vec<&str> = ABI_SYMBOLS
+        .into_iter()
+        .filter(|symbol| !bytes.windows(symbol.len()).any(|window| window == symbol.as_bytes()))
+        .collect();
+    if missing.is_empty() {
+        ok(what, format!("{} (profiler ABI v1 to v6)", path.display()))
+    } else {
+        fail(what, format!("{} lacks {}", path.display(), missing.join(", ")), "rebuild: cargo build -p mycroft-nccl")
+    }
+}
+
+fn plugin_variable() -> Check {
+    let what = "NCCL_PROFILER_PLUGIN";
+    match std::env::var("NCCL_PROFILER_PLUGIN") {
+        Ok(value) if Path::new(&value).is_file() => ok(what, value),
+        Ok(value) if value.contains('/') => {
+            fail(what, format!("{value}: no such file"), "set it to the path of libmycroft_nccl.so")
+        }
+        Ok(value) => ok(what, format!("{value} (a name; NCCL looks for it on the library path)")),
+        Err(_) => {
+            let path = libraries::find(libraries::TRACER).map_or("libmycroft_nccl.so".into(), |p| p.display().to_string());
+            warn(what, "not set in this shell", format!("in the job: export NCCL_PROFILER_PLUGIN={path}"))
+        }
+    }
+}
+
+fn shared_memory(dir: &Path) -> Vec<Check> {
+    let what = "segment directory";
+    let Ok(metadata) = fs::symlink_metadata(dir) else {
+        return vec![warn(what, format!("{} does not exist yet", dir.display()), "it appears with the first traced job")];
+    };
+    if !metadata.is_dir() {
+        return vec![fail(what, format!("{} is not a directory", dir.display()), "remove it, or set MYCROFT_DIR")];
+    }
+    if metadata.uid() != own_uid() && own_uid() != 0 {
+        let found = format!("{} belongs to uid {}", dir.display(), metadata.uid());
+        return vec![fail(what, found, "run the agent as the job's user or as root")];
+    }
+    let mode = metadata.mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let found = format!("{} has mode {mode:o}", dir.display());
+        return vec![fail(what, found, format!("chmod 700 {}: others could read or fake traces", dir.display()))];
+    }
+    let mut checks = vec![ok(what, dir.display().to_string())];
+    if let Some(available) = available_bytes(dir) {
+        let found = format!("{} MiB free", available >> 20);
+        checks.push(if available < SHM_BYTES_MIN {
+            warn("shared memory", found, "give the container more (--shm-size), or set MYCROFT_DIR to another tmpfs")
+        } else {
+            ok("shared memory", found)
+        });
+    }
+    checks
+}
+
+/// Free bytes of the file system of `dir`, by `df`: no unsafe code here, and the doctor may take its time.
+fn available_bytes(dir: &Path) -> Option<u64> {
+    let out = std::process::Command::new("df").args(["-B1", "--output=avail"]).arg(dir).output().ok()?;
+    String::from_utf8_lossy(&out.stdout).lines().nth(1)?.trim().parse().ok()
+}
+
+fn segments(dir: &Path) -> Vec<Check> {
+    let what = "traced processes";
+    let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
+    let mut checks = Vec::new();
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if !path.is_file() || path.extension().is_none_or(|extension| extension != "seg" && extension != "ring") {
+            continue;
+        }
+        checks.push(segment(&path));
+    }
+    if checks.is_empty() {
+        checks.push(warn(what, "none", "start a job with NCCL_PROFILER_PLUGIN set, then look again"));
+    }
+    checks
+}
+
+fn segment(path: &Path) -> Check {
+    let what = "traced process";
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let reader = match SegmentReader::open(path) {
+        Ok(reader) => reader,
+        Err(error) => return fail(what, format!("{name}: {error}"), "same version of tracer and agent on this host?"),
+    };
+    let header = reader.header();
+    let alive = Path::new(&format!("/proc/{}", header.pid)).exists();
+    let dropped: u64 = header.dropped.iter().sum();
+    let found = format!(
+        "job {} rank {} pid {}{}: profiler ABI v{}, NCCL {}, kernel events {}, {} records dropped",
+        header.job,
+        header.rank,
+        header.pid,
+        if alive { "" } else { " (gone)" },
+        header.profiler_abi,
+        header.nccl_version,
+        if header.kernel_events { "on" } else { "off" },
+        dropped
+    );
+    if !alive {
+        return warn(what, found, "its host has no agent, or the agent has not collected it yet");
+    }
+    if dropped > 0 {
+        return warn(what, found, "set MYCROFT_SEGMENT_BYTES higher in the job");
+    }
+    ok(what, found)
+}
+
+fn clock_source() -> Check {
+    let what = "clock source";
+    let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+    match fs::read_to_string(path) {
+        Ok(name) if name.trim() == "tsc" => ok(what, "tsc"),
+        Ok(name) => warn(what, name.trim().to_owned(), "timestamps cost more than with an invariant TSC; no action needed"),
+        Err(_) => warn(what, "unknown", "timestamps fall back to CLOCK_MONOTONIC"),
+    }
+}
+
+fn ptrace() -> Check {
+    let what = "stack capture";
+    let scope = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_else(|_| "0".to_owned());
+    let scope = scope.trim().to_owned();
+    if own_uid() == 0 || scope == "0" {
+        ok(what, format!("permitted (uid {}, yama ptrace_scope {scope})", own_uid()))
+    } else {
+        warn(what, format!("yama ptrace_scope is {scope}"), "run the agent as root or with CAP_SYS_PTRACE")
+    }
+}
+
+fn process(pid: u32) -> Vec<Check> {
+    let what = "process";
+    let root = PathBuf::from(format!("/proc/{pid}"));
+    if !root.exists() {
+        return vec![fail(what, format!("no process {pid}"), "give the pid of a rank")];
+    }
+    let mut checks = Vec::new();
+    match fs::read(root.join("environ")) {
+        Ok(bytes) => {
+            let plugin = bytes.split(|&byte| byte == 0).find_map(|var| var.strip_prefix(b"NCCL_PROFILER_PLUGIN="));
+            checks.push(match plugin {
+                Some(value) => ok("its environment", format!("NCCL_PROFILER_PLUGIN={}", String::from_utf8_lossy(value))),
+                None => fail("its environment", "NCCL_PROFILER_PLUGIN is not set", "set it and restart the job"),
+            });
+        }
+        Err(error) => checks.push(warn("its environment", error.to_string(), "run the doctor as the job's user or root")),
+    }
+    match fs::read_to_string(root.join("maps")) {
+        Ok(maps) if maps.contains(libraries::TRACER) => checks.push(ok("its libraries", "the tracer is loaded")),
+        Ok(maps) if maps.contains("libnccl") => checks.push(fail(
+            "its libraries",
+            "NCCL is loaded, the tracer is not",
+            "NCCL older than 2.23 has no profiler plugins; else run with NCCL_DEBUG=INFO and look for PROFILER",
+        )),
+        Ok(_) => checks.push(warn("its libraries", "NCCL is not loaded (yet, or it is linked statically)", "")),
+        Err(error) => checks.push(warn("its libraries", error.to_string(), "run the doctor as the job's user or root")),
+    }
+    checks
+}
+
+fn server(args: &DoctorArgs) -> Check {
+    let what = "server";
+    match Api::new(&args.server).json("/api/v1/health") {
+        Ok(health) => {
+            let version = health["version"].as_str().unwrap_or("?").to_owned();
+            if version == env!("CARGO_PKG_VERSION") {
+                ok(what, format!("{} version {version}", args.server.url))
+            } else {
+                warn(what, format!("{} has version {version}", args.server.url), "use the same version everywhere")
+            }
+        }
+        Err(error) => warn(what, format!("{error:#}"), "start one with `mycroft serve`, or name it with --url"),
+    }
+}

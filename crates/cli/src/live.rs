@@ -1,0 +1,291 @@
+//! One live run: server, agents, a testbed job, its fault and the verdict. The testbed and the brain meet here only.
+use crate::stop::Stop;
+use anyhow::{Context, Result, bail};
+use mycroft_diagnose::{Case, render};
+use mycroft_record::{Finding, HostTime, NANOS_PER_MS};
+use mycroft_serve::{ServeConfig, Server, ServerHandle};
+use mycroft_sim::{Scenario, Score, Truth, score};
+use mycroft_store::wire::Endpoint;
+use mycroft_testbed::{Host, LaunchConfig, Running, Testbed, Tracer};
+use std::ffi::{OsStr, OsString};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// How often a run looks at job and server.
+const POLL: Duration = Duration::from_millis(50);
+/// How long a verdict must stand before the run believes that it will not change: longer than three ticks.
+const SETTLE: Duration = Duration::from_millis(3500);
+/// Longest a job may take to start and reach its fault beyond the scenario's own duration.
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// Iterations a slowdown's verdict must stand, whichever of the two is longer.
+const SETTLE_ITERATIONS: u64 = 3;
+
+/// What a run may vary besides its scenario.
+#[derive(Default)]
+pub(crate) struct Options {
+    /// Keep the store here.
+    pub(crate) record: Option<PathBuf>,
+    /// Run the job without the tracer.
+    pub(crate) untraced: bool,
+}
+
+/// What a run shows while it goes on.
+pub(crate) struct Moment {
+    /// Since the start of the job.
+    pub(crate) seconds: f64,
+    /// Finished by the slowest rank.
+    pub(crate) iterations: u64,
+    /// Median iteration time so far.
+    pub(crate) iteration_ms_median: Option<f64>,
+    /// Seconds since the fault was injected.
+    pub(crate) fault_since_s: Option<f64>,
+    /// The newest case in a few words.
+    pub(crate) verdict: Option<String>,
+}
+
+/// How a run ended.
+pub(crate) struct Outcome {
+    pub(crate) scenario: String,
+    pub(crate) seed: u64,
+    pub(crate) transport: String,
+    pub(crate) truth: Truth,
+    pub(crate) finding: Option<Finding>,
+    pub(crate) because: Vec<String>,
+    /// From the injection to the case; negative: a false alarm before it.
+    pub(crate) detected_after_ms: Option<i64>,
+    /// From the injection to the settled verdict.
+    pub(crate) diagnosed_after_ms: Option<i64>,
+    /// Iterations between the injection and the case.
+    pub(crate) iterations_to_detection: Option<u64>,
+    pub(crate) score: Score,
+    pub(crate) iterations: u64,
+    pub(crate) iteration_ms_median: Option<f64>,
+    pub(crate) report_text: String,
+}
+
+/// What a healthy run costs.
+pub(crate) struct Load {
+    pub(crate) iteration_ms_median: f64,
+    /// Bytes on the wire after warm-up.
+    pub(crate) bytes_per_iteration_and_host: f64,
+}
+
+/// A run in progress. Dropping it stops everything it started.
+pub(crate) struct Live {
+    scenario: Scenario,
+    running: Running,
+    server: ServerHandle,
+    injected: Option<Instant>,
+    began: Instant,
+    /// Holds the agents' socket; removed last.
+    _dir: TempDir,
+}
+
+/// The command line of a host's agent.
+fn agent_argv(own: &Path, server: &OsStr, host: &Host) -> Vec<OsString> {
+    let spool = host.segment_dir.with_extension("spool");
+    let mut argv = vec![own.as_os_str().to_owned(), "agent".into(), "--server".into(), server.to_owned()];
+    argv.extend(["--host".into(), OsString::from(&host.name)]);
+    argv.extend(["--dir".into(), host.segment_dir.clone().into_os_string()]);
+    argv.extend(["--spool".into(), spool.into_os_string()]);
+    argv.extend(["--nic-root".into(), host.nic_root.clone().into_os_string()]);
+    argv
+}
+
+impl Live {
+    /// Starts the server, the agents and the job.
+    pub(crate) fn start(scenario: Scenario, options: Options) -> Result<Live> {
+        let dir = tempfile::Builder::new().prefix("mycroft-live-").tempdir().context("cannot make a temporary directory")?;
+        let socket = dir.path().join("wire.sock");
+        let server = Server::start(ServeConfig {
+            http: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            wire: vec![Endpoint::Unix(socket.clone())],
+            store_dir: options.record,
+            ..ServeConfig::default()
+        })
+        .context("cannot start the server")?;
+        let own = std::env::current_exe().context("cannot find this executable")?;
+        let rank_command = vec![own.clone().into_os_string(), "testbed".into(), "rank".into()];
+        let server_name = OsString::from(format!("unix:{}", socket.display()));
+        let mut launch = LaunchConfig::new(scenario.clone(), rank_command);
+        launch.agent_command = Some(Box::new(move |host| agent_argv(&own, &server_name, host)));
+        launch.tracer = if options.untraced { Tracer::Off } else { Tracer::Found };
+        let running = Testbed::launch(launch)?;
+        if let Some(note) = running.transport_note() {
+            eprintln!("mycroft: {note}");
+        }
+        Ok(Live { scenario, running, server, injected: None, began: Instant::now(), _dir: dir })
+    }
+
+    /// What joins the hosts.
+    pub(crate) fn transport(&self) -> String {
+        self.running.transport().to_string()
+    }
+
+    /// Name of the job in records.
+    pub(crate) fn job(&self) -> &str {
+        self.running.job()
+    }
+
+    /// Where the server answers.
+    pub(crate) fn http_addr(&self) -> SocketAddr {
+        self.server.http_addr()
+    }
+
+    /// Runs to the verdict (or the end of a healthy run), showing moments; `None` when interrupted.
+    pub(crate) fn run(mut self, stop: &Stop, mut show: impl FnMut(&Moment)) -> Result<Option<Outcome>> {
+        let mut iterations_at_fault = None;
+        let mut iterations_to_detection = None;
+        let mut settled: Option<(Instant, u64, String)> = None;
+        let limit = Duration::from_secs_f64(self.scenario.duration_s);
+        loop {
+            if stop.asked() {
+                return Ok(None);
+            }
+            std::thread::sleep(POLL);
+            if self.running.fault_is_due() {
+                self.running.inject()?;
+                self.injected = Some(Instant::now());
+            } else if self.injected.is_none() {
+                self.running.check_alive()?;
+            }
+            let progress = self.running.progress();
+            let iterations = progress.iterations.iter().copied().min().unwrap_or(0);
+            let report = self.server.report(self.running.job());
+            let case = report.as_ref().and_then(|report| report.cases.first()).cloned();
+            let injected = self.injected;
+            if injected.is_some() && iterations_at_fault.is_none() {
+                iterations_at_fault = Some(iterations);
+            }
+            if case.is_some() && iterations_to_detection.is_none() {
+                iterations_to_detection = iterations_at_fault.map(|at| iterations.saturating_sub(at));
+            }
+            show(&Moment {
+                seconds: self.began.elapsed().as_secs_f64(),
+                iterations,
+                iteration_ms_median: progress.iteration_ms_median,
+                fault_since_s: injected.map(|at| at.elapsed().as_secs_f64()),
+                verdict: case.as_ref().map(in_few_words),
+            });
+            let since = if self.scenario.fault.is_none() { Some(self.began) } else { injected };
+            if since.is_some_and(|since| since.elapsed() >= limit) {
+                break;
+            }
+            if injected.is_none() && self.began.elapsed() >= limit + START_LIMIT {
+                bail!("the job did not get going within {:?}: its slowest rank finished {iterations} iterations", START_LIMIT);
+            }
+            let verdict = case.as_ref().filter(|case| case.finding.diagnosed_at.is_some()).map(in_few_words);
+            settled = match (verdict, settled) {
+                (Some(new), Some((when, at, old))) if new == old => Some((when, at, old)),
+                (Some(new), _) => Some((Instant::now(), iterations, new)),
+                (None, _) => None,
+            };
+            let stops = self.scenario.fault.as_ref().is_some_and(|fault| fault.kind.stops_job());
+            if let Some((when, at, _)) = &settled
+                && injected.is_some()
+                && when.elapsed() >= SETTLE
+                && (stops || iterations >= at + SETTLE_ITERATIONS)
+            {
+                break;
+            }
+        }
+        Ok(Some(self.finish(iterations_to_detection)))
+    }
+
+    /// Runs a healthy job for the scenario's duration after warm-up and says what it cost; `None` when interrupted.
+    pub(crate) fn load(mut self, stop: &Stop) -> Result<Option<Load>> {
+        self.running.wait_warmed_up(START_LIMIT)?;
+        let (bytes, iterations, begun) = (self.server.wire_bytes(), self.slowest(), Instant::now());
+        while begun.elapsed() < Duration::from_secs_f64(self.scenario.duration_s) {
+            if stop.asked() {
+                return Ok(None);
+            }
+            std::thread::sleep(POLL);
+            self.running.check_alive()?;
+        }
+        let bytes = self.server.wire_bytes() - bytes;
+        let iterations = self.slowest().saturating_sub(iterations).max(1);
+        let median = self.running.progress().iteration_ms_median.context("no iteration was finished")?;
+        let hosts = f64::from(self.scenario.hosts);
+        self.running.stop();
+        self.server.stop();
+        let bytes_per_iteration_and_host = bytes as f64 / iterations as f64 / hosts;
+        Ok(Some(Load { iteration_ms_median: median, bytes_per_iteration_and_host }))
+    }
+
+    /// Iterations that the slowest rank has finished.
+    fn slowest(&mut self) -> u64 {
+        self.running.progress().iterations.iter().copied().min().unwrap_or(0)
+    }
+
+    /// Takes the last report, scores it, and stops everything.
+    fn finish(mut self, iterations_to_detection: Option<u64>) -> Outcome {
+        let truth = self.running.truth().clone();
+        let progress = self.running.progress();
+        let transport = self.running.transport().to_string();
+        let report = self.server.report(self.running.job());
+        let report_text = report.as_deref().map_or("no report\n".to_owned(), render);
+        let cases: Vec<Case> = report.map(|report| report.cases.clone()).unwrap_or_default();
+        let first = cases.first();
+        let after = |time: HostTime| -> Option<i64> {
+            let at = i64::try_from(truth.at_ms).ok()?;
+            time.some().filter(|_| at != 0).map(|time| (time.0 / NANOS_PER_MS) as i64 - at)
+        };
+        let outcome = Outcome {
+            scenario: self.scenario.name.clone(),
+            seed: self.scenario.seed,
+            transport,
+            score: judge(&truth, &cases),
+            finding: first.map(|case| case.finding.clone()),
+            because: first.map(|case| case.because.iter().map(|reason| reason.text.clone()).collect()).unwrap_or_default(),
+            detected_after_ms: first.and_then(|case| after(case.opened_at)),
+            diagnosed_after_ms: first.and_then(|case| after(case.finding.diagnosed_at)),
+            iterations_to_detection,
+            iterations: progress.iterations.iter().copied().min().unwrap_or(0),
+            iteration_ms_median: progress.iteration_ms_median,
+            report_text,
+            truth,
+        };
+        self.running.stop();
+        self.server.stop();
+        outcome
+    }
+}
+
+/// A run is right when its first case is, no case came before the fault, and no other case names anybody else.
+fn judge(truth: &Truth, cases: &[Case]) -> Score {
+    if let Some(early) = cases.iter().find(|case| truth.fault.is_some() && case.opened_at.0 / NANOS_PER_MS < truth.at_ms) {
+        let why = format!("a false {} ({}) was opened before the fault", early.finding.what, early.finding.category);
+        return Score { correct: false, why };
+    }
+    let verdict = score(truth, cases.first().map(|case| &case.finding));
+    if !verdict.correct {
+        return verdict;
+    }
+    for other in cases.iter().skip(1) {
+        let again = score(truth, Some(&other.finding));
+        if !again.correct {
+            return Score { correct: false, why: format!("a second case is wrong: {}", again.why) };
+        }
+    }
+    verdict
+}
+
+/// A case in a few words.
+fn in_few_words(case: &Case) -> String {
+    let finding = &case.finding;
+    let suspects: Vec<String> = finding
+        .suspects
+        .iter()
+        .take(2)
+        .map(|suspect| match &suspect.place {
+            mycroft_record::Place::Rank { rank, host } => format!("rank {rank} on {host}"),
+            mycroft_record::Place::Host { host } => host.to_string(),
+            mycroft_record::Place::Link { from, to } => format!("{from} -> {to}"),
+        })
+        .collect();
+    let who = if suspects.is_empty() { "suspect not known yet".to_owned() } else { suspects.join(", ") };
+    format!("{} / {}: {who}", finding.what, finding.category)
+}

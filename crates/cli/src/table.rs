@@ -1,0 +1,170 @@
+//! `mycroft testbed table`: many scenarios, many seeds, one table of results.
+use crate::args::{TableArgs, TransportArg};
+use crate::live::{Live, Options, Outcome};
+use crate::stop::Stop;
+use crate::testbed::transport;
+use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
+use anyhow::{Context, Result, bail};
+use mycroft_sim::Scenario;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// One line of the table: a scenario in a transport over its seeds.
+#[derive(Default)]
+struct Row {
+    runs: u32,
+    correct: u32,
+    detected_ms: Vec<i64>,
+    settled_ms: Vec<i64>,
+    iterations: Vec<u64>,
+    wrong: Vec<String>,
+    stops_job: bool,
+}
+
+/// Runs everything; exit 0 when every run was correct.
+pub(crate) fn table(args: &TableArgs) -> Result<u8> {
+    let stop = Stop::on_signals()?;
+    let files = scenario_files(&args.scenarios)?;
+    let total = files.len() as u64 * args.seeds * args.transport.len() as u64;
+    let mut rows: BTreeMap<(String, String), Row> = BTreeMap::new();
+    let mut done = 0;
+    for file in &files {
+        for &transport in &args.transport {
+            for seed in args.first_seed..args.first_seed + args.seeds {
+                done += 1;
+                if stop.asked() {
+                    return Ok(EXIT_INTERRUPTED);
+                }
+                let Some(outcome) = one(file, transport, seed, args, &stop)? else { return Ok(EXIT_INTERRUPTED) };
+                let mark = if outcome.score.correct { "right" } else { "WRONG" };
+                eprintln!(
+                    "[{done}/{total}] {} {} seed {seed}: {mark} - {}",
+                    outcome.scenario, outcome.transport, outcome.score.why
+                );
+                add(rows.entry((outcome.scenario.clone(), outcome.transport.clone())).or_default(), &outcome);
+            }
+        }
+    }
+    let text = render(&rows, args);
+    print!("{text}");
+    if let Some(path) = &args.write {
+        std::fs::write(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(if rows.values().all(|row| row.correct == row.runs) { EXIT_OK } else { EXIT_FOUND })
+}
+
+/// One run; the records of a wrong one are kept when asked for.
+fn one(file: &Path, via: TransportArg, seed: u64, args: &TableArgs, stop: &Stop) -> Result<Option<Outcome>> {
+    let mut scenario = Scenario::load(file)?;
+    scenario.transport = transport(via);
+    scenario.seed = seed;
+    let record = args.keep_failures.as_ref().map(|dir| dir.join(format!("{}-{via:?}-{seed}", scenario.name)));
+    let options = Options { record: record.clone(), ..Options::default() };
+    let outcome = Live::start(scenario, options)?.run(stop, |_| ())?;
+    if let (Some(outcome), Some(dir)) = (&outcome, &record) {
+        if outcome.score.correct {
+            std::fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))?;
+        } else {
+            let path = dir.join("report.txt");
+            let text = format!("{}\n{}", outcome.report_text, crate::testbed::as_json(outcome));
+            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+    }
+    Ok(outcome)
+}
+
+fn add(row: &mut Row, outcome: &Outcome) {
+    row.runs += 1;
+    row.correct += u32::from(outcome.score.correct);
+    row.detected_ms.extend(outcome.detected_after_ms);
+    if let (Some(detected), Some(diagnosed)) = (outcome.detected_after_ms, outcome.diagnosed_after_ms) {
+        row.settled_ms.push(diagnosed - detected);
+    }
+    row.iterations.extend(outcome.iterations_to_detection);
+    row.stops_job = outcome.truth.fault.as_ref().is_some_and(|fault| fault.kind.stops_job());
+    if !outcome.score.correct {
+        row.wrong.push(format!("seed {}: {}", outcome.seed, outcome.score.why));
+    }
+}
+
+/// Scenario files among the arguments: files as they are, directories by their *.toml in name order.
+fn scenario_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            let entries = std::fs::read_dir(path).with_context(|| format!("cannot list {}", path.display()))?;
+            let mut found: Vec<PathBuf> = entries
+                .flatten()
+                .map(|entry| entry.path())
+                .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+                .collect();
+            found.sort();
+            files.extend(found);
+        } else {
+            files.push(path.clone());
+        }
+    }
+    if files.is_empty() {
+        bail!("no scenario: give *.toml files or a directory that has some");
+    }
+    Ok(files)
+}
+
+/// Middle and largest of a list, in seconds.
+fn spread(values: &[i64]) -> String {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    match (sorted.get(sorted.len() / 2), sorted.last()) {
+        (Some(median), Some(max)) => format!("{:.2} / {:.2}", *median as f64 / 1000.0, *max as f64 / 1000.0),
+        _ => "-".to_owned(),
+    }
+}
+
+fn render(rows: &BTreeMap<(String, String), Row>, args: &TableArgs) -> String {
+    let mut out = String::from("# Testbed results\n\n");
+    let via: Vec<String> = args.transport.iter().map(|arg| format!("{arg:?}").to_lowercase()).collect();
+    let _ = writeln!(
+        out,
+        "Made by `mycroft testbed table {} --seeds {} --first-seed {} --transport {}` (version {}).\n",
+        args.scenarios.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(" "),
+        args.seeds,
+        args.first_seed,
+        via.join(","),
+        env!("CARGO_PKG_VERSION"),
+    );
+    out.push_str("Times in seconds, median / worst. *Detected*: fault to case. *Settled*: case to diagnosis. ");
+    out.push_str("*Iterations*: finished by the slowest rank between fault and case (slowdowns), median / worst.\n\n");
+    out.push_str("| scenario | transport | right | detected | settled | iterations |\n|---|---|---|---|---|---|\n");
+    for ((scenario, transport), row) in rows {
+        let mut iterations = row.iterations.clone();
+        iterations.sort_unstable();
+        let iterations = match (iterations.get(iterations.len() / 2), iterations.last()) {
+            (Some(median), Some(max)) if !row.stops_job => format!("{median} / {max}"),
+            _ => "-".to_owned(),
+        };
+        let _ = writeln!(
+            out,
+            "| {scenario} | {transport} | {} of {} | {} | {} | {iterations} |",
+            row.correct,
+            row.runs,
+            spread(&row.detected_ms),
+            spread(&row.settled_ms)
+        );
+    }
+    let mut stalls: Vec<i64> = rows.values().filter(|row| row.stops_job).flat_map(|row| row.detected_ms.clone()).collect();
+    stalls.sort_unstable();
+    if !stalls.is_empty() {
+        let p99 = stalls[(stalls.len() * 99).div_ceil(100) - 1];
+        let _ = writeln!(out, "\nStalls: {} runs, detected p99 {:.2} s.", stalls.len(), p99 as f64 / 1000.0);
+    }
+    let runs: u32 = rows.values().map(|row| row.runs).sum();
+    let correct: u32 = rows.values().map(|row| row.correct).sum();
+    let _ = writeln!(out, "\nAll: {correct} of {runs} right.");
+    for ((scenario, transport), row) in rows {
+        for wrong in &row.wrong {
+            let _ = writeln!(out, "- {scenario} {transport} {wrong}");
+        }
+    }
+    out
+}

@@ -1,0 +1,155 @@
+//! `mycroft testbed run`, `clean` and the rank processes.
+use crate::args::{AlgoArg, RankArgs, RunArgs, TransportArg};
+use crate::demo::print_outcome;
+use crate::live::{Live, Options, Outcome};
+use crate::stop::Stop;
+use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
+use anyhow::{Context, Result, anyhow};
+use mycroft_record::Place;
+use mycroft_sim::{Algo, Fault, Scenario, Transport};
+use serde_json::{Value, json};
+
+/// The scenario's transport for a flag.
+pub(crate) fn transport(arg: TransportArg) -> Transport {
+    match arg {
+        TransportArg::Netns => Transport::Netns,
+        TransportArg::Loopback => Transport::Loopback,
+        TransportArg::Auto => Transport::Auto,
+    }
+}
+
+/// A fault flag; `none` is no fault.
+pub(crate) fn parse_fault(text: &str) -> Result<Option<Fault>> {
+    if text == "none" {
+        return Ok(None);
+    }
+    text.parse::<Fault>().map(Some).map_err(|message| anyhow!("--fault {text}: {message}"))
+}
+
+/// The scenario of the file (or the default one) with the flags laid over it.
+fn scenario(args: &RunArgs) -> Result<Scenario> {
+    let mut scenario = match &args.scenario {
+        Some(path) => Scenario::load(path)?,
+        None => Scenario { name: "command-line".to_owned(), ..Scenario::default() },
+    };
+    for (flag, field) in [
+        (args.hosts, &mut scenario.hosts),
+        (args.ranks_per_host, &mut scenario.ranks_per_host),
+        (args.tp, &mut scenario.tp),
+        (args.pp, &mut scenario.pp),
+        (args.dp, &mut scenario.dp),
+    ] {
+        if let Some(value) = flag {
+            *field = value;
+        }
+    }
+    if let Some(algo) = args.algo {
+        scenario.algo = match algo {
+            AlgoArg::Ring => Algo::Ring,
+            AlgoArg::Tree => Algo::Tree,
+        };
+    }
+    scenario.moe |= args.moe;
+    if let Some(text) = &args.fault {
+        scenario.fault = parse_fault(text)?;
+    }
+    if let (Some(after), Some(fault)) = (args.after, &mut scenario.fault) {
+        fault.after_s = after;
+    }
+    if let Some(duration) = args.duration {
+        scenario.duration_s = duration;
+    }
+    if let Some(seed) = args.seed {
+        scenario.seed = seed;
+    }
+    if let Some(flag) = args.transport {
+        scenario.transport = transport(flag);
+    }
+    scenario.check().map_err(|message| anyhow!("{message}"))?;
+    Ok(scenario)
+}
+
+/// Runs one scenario; exit 0 exactly when the verdict is right.
+pub(crate) fn run(args: &RunArgs) -> Result<u8> {
+    let stop = Stop::on_signals()?;
+    let scenario = scenario(args)?;
+    let options = Options { record: args.record.clone(), ..Options::default() };
+    if !args.json {
+        let fault = scenario.fault.as_ref().map_or("none".to_owned(), ToString::to_string);
+        eprintln!("{}: {} ranks on {} hosts, fault {fault}", scenario.name, scenario.world(), scenario.hosts);
+    }
+    let live = Live::start(scenario, options)?;
+    let Some(outcome) = live.run(&stop, |_| ())? else {
+        eprintln!("mycroft: interrupted; everything is cleaned up");
+        return Ok(EXIT_INTERRUPTED);
+    };
+    if args.json {
+        println!("{}", as_json(&outcome));
+    } else {
+        print_outcome(&outcome);
+    }
+    Ok(if outcome.score.correct { EXIT_OK } else { EXIT_FOUND })
+}
+
+/// The one object that `--json` prints.
+pub(crate) fn as_json(outcome: &Outcome) -> Value {
+    let truth = &outcome.truth;
+    let verdict = outcome.finding.as_ref().map(|finding| {
+        let suspects: Vec<Value> = finding
+            .suspects
+            .iter()
+            .map(|suspect| {
+                let (rank, host) = match &suspect.place {
+                    Place::Rank { rank, host } => (json!(rank.0), host.to_string()),
+                    Place::Host { host } => (Value::Null, host.to_string()),
+                    Place::Link { from, to } => (Value::Null, format!("{from}->{to}")),
+                };
+                json!({"rank": rank, "host": host, "confidence": suspect.confidence})
+            })
+            .collect();
+        json!({
+            "what": finding.what.as_str(),
+            "category": finding.category.as_str(),
+            "suspects": suspects,
+            "because": outcome.because,
+        })
+    });
+    json!({
+        "scenario": outcome.scenario,
+        "seed": outcome.seed,
+        "transport": outcome.transport,
+        "truth": {
+            "fault": truth.fault.as_ref().map(ToString::to_string),
+            "hosts": truth.hosts,
+            "ranks": truth.ranks,
+            "at_ms": truth.at_ms,
+        },
+        "detected": outcome.finding.is_some(),
+        "detected_after_ms": outcome.detected_after_ms,
+        "diagnosed_after_ms": outcome.diagnosed_after_ms,
+        "verdict": verdict,
+        "correct": outcome.score.correct,
+        "why": outcome.score.why,
+        "iterations": outcome.iterations,
+        "iterations_after_fault": outcome.iterations_to_detection,
+        "iteration_ms_median": outcome.iteration_ms_median,
+    })
+}
+
+/// Removes what killed runs left.
+pub(crate) fn clean() -> Result<u8> {
+    let collected = mycroft_testbed::collect_leftovers();
+    println!(
+        "removed {} processes, {} namespaces, {} directories",
+        collected.processes.len(),
+        collected.namespaces.len(),
+        collected.directories.len()
+    );
+    Ok(EXIT_OK)
+}
+
+/// One rank of a job, started by the launcher.
+pub(crate) fn rank(args: &RankArgs) -> Result<u8> {
+    let args = mycroft_testbed::RankArgs { run_dir: args.run_dir.clone(), rank: args.rank };
+    u8::try_from(mycroft_testbed::rank_main(&args)).context("a rank's exit code is a byte")
+}
