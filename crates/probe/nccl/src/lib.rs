@@ -1,1 +1,14 @@
-//! nccl plugin
+//! `libmycroft_nccl.so`: the tracer as a NCCL profiler plugin (design D1, Mycroft section 4.2).
+//!
+//! Exports `ncclProfiler_v1` to `ncclProfiler_v6`; NCCL takes the highest it knows. One file per version holds its
+//! layouts and turns its descriptors into the newest vocabulary; everything else is `mycroft_probe_core`.
+pub mod abi;
+pub mod adapter;
+pub mod chain;
+pub mod mask;
+pub mod v1;
+pub mod v2;
+pub mod v3;
+pub mod v4;
+pub mod v5;
+pub mod v6;

@@ -1,0 +1,139 @@
+//! Kernel-channel events: when an operation really runs on the device.
+use crate::comms::MAX_CHANNELS;
+use crate::handle::{CHANNEL_BITS, DROP_HANDLE, Handle, HandleKind};
+use crate::ops::Op;
+use crate::runtime::Runtime;
+use mycroft_record::NANOS_PER_SEC;
+use mycroft_ring::{Calibration, clock, now_ticks};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How far the GPU's timer may be from the host's clock to be believed: the profiler looks every few microseconds, so
+/// an event is younger than 1 ms, and a timer that is off by more than that shows.
+const TRUSTED_AGE_NS: u64 = 1_000_000;
+/// How far the GPU's timer may be ahead of the host's clock: reading error of both.
+const TRUSTED_LEAD_NS: u64 = 20_000;
+/// How often the host's clock is looked at: once a second, so that 20 ppm of rate error make 20 us.
+const LOOK_EVERY_NS: u64 = NANOS_PER_SEC;
+
+/// Real time from ticks, re-anchored once a second.
+pub(crate) struct WallClock {
+    calibration: Calibration,
+    /// Real time minus the nanoseconds of the tick count, at the last look.
+    offset_ns: AtomicU64,
+    next_look_ticks: AtomicU64,
+}
+
+impl WallClock {
+    pub(crate) fn new(calibration: &Calibration) -> WallClock {
+        WallClock { calibration: *calibration, offset_ns: AtomicU64::new(0), next_look_ticks: AtomicU64::new(0) }
+    }
+
+    fn realtime_ns(&self, now: u64) -> u64 {
+        let ns = self.calibration.ticks_to_ns(now);
+        let next = self.next_look_ticks.load(Ordering::Acquire);
+        if now >= next {
+            // Whoever looks at the same time finds the same offset.
+            let every = self.calibration.ticks_per_sec / NANOS_PER_SEC.div_ceil(LOOK_EVERY_NS);
+            self.offset_ns.store(clock::realtime_ns().wrapping_sub(ns), Ordering::Relaxed);
+            self.next_look_ticks.store(now.wrapping_add(every), Ordering::Release);
+        }
+        ns.wrapping_add(self.offset_ns.load(Ordering::Relaxed))
+    }
+
+    /// The tick of a GPU timer value: the callback's own unless the timer evidently follows the host's clock.
+    pub(crate) fn ticks_of_timer(&self, now: u64, timer_ns: u64) -> u64 {
+        if timer_ns == 0 {
+            return now;
+        }
+        let real = self.realtime_ns(now);
+        match real.checked_sub(timer_ns) {
+            Some(age) if age <= TRUSTED_AGE_NS => {
+                now - (age * self.calibration.ticks_per_sec / NANOS_PER_SEC).min(now - 1)
+            }
+            None if timer_ns - real <= TRUSTED_LEAD_NS => now,
+            _ => now,
+        }
+    }
+}
+
+/// The operation and channel of a kernel handle.
+fn split(handle: Handle) -> (u64, u8) {
+    let op = Handle { kind: HandleKind::Op, generation: handle.generation, slot: handle.slot >> CHANNEL_BITS };
+    (op.encode(), handle.slot as u8)
+}
+
+impl Runtime {
+    /// A channel of an operation's kernel started; may come on any thread, before or after the operation's stop.
+    pub fn kernel_start(&self, parent: u64, channel: u8, timer_ns: u64) -> u64 {
+        let Some(op) = self.ops.get(parent) else { return self.stale() };
+        if usize::from(channel) >= MAX_CHANNELS {
+            return DROP_HANDLE;
+        }
+        let now = now_ticks();
+        let at = self.clock.ticks_of_timer(now, timer_ns);
+        let Some(handle) = Handle::decode(parent) else { return DROP_HANDLE };
+        let slot = handle.slot << CHANNEL_BITS | u32::from(channel);
+        let kernel = Handle { kind: HandleKind::Kernel, slot, ..handle }.encode();
+        self.mark_started(op, channel, at);
+        if !self.kernel_seen.load(Relaxed) {
+            self.kernel_seen.store(true, Relaxed);
+        }
+        if op.is_collective() {
+            // A communicator's collectives follow each other on a channel, so this start ends the one before, whose own
+            // stop NCCL loses in storms of small operations (NVIDIA/nccl pull request 2221).
+            if let Some(before) = self.comms.at(op.comm()).and_then(|comm| comm.swap_kernel(channel, kernel)) {
+                self.kernel_stop(before, at);
+            }
+        }
+        kernel
+    }
+
+    fn mark_started(&self, op: &Op, channel: u8, at: u64) {
+        let bit = 1 << channel;
+        if op.kernels_started.fetch_or(bit, SeqCst) & bit == 0 {
+            if let Some(cell) = self.writer().op(op.slot()) {
+                cell.kernel_started(at);
+            }
+        }
+    }
+
+    /// State 22: the kernel's channel stopped, with the GPU's time.
+    pub(crate) fn kernel_stop_state(&self, raw: u64, timer_ns: u64) {
+        self.kernel_stop(raw, self.clock.ticks_of_timer(now_ticks(), timer_ns));
+    }
+
+    /// The kernel's channel stopped; the second time nothing happens.
+    pub(crate) fn kernel_stop(&self, raw: u64, at: u64) {
+        let Some(handle) = Handle::decode(raw) else { return };
+        let (parent, channel) = split(handle);
+        let Some(op) = self.ops.get(parent) else { return };
+        let bit = 1u64 << (u32::from(channel) % u64::BITS);
+        if op.kernels_stopped.fetch_or(bit, SeqCst) & bit != 0 {
+            return;
+        }
+        if let Some(cell) = self.writer().op(op.slot()) {
+            cell.kernel_stopped(at);
+        }
+        self.op_check(parent, op, at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_near_the_wall_clock_is_believed_and_others_are_not() {
+        let wall = WallClock::new(&Calibration::measure());
+        let now = now_ticks();
+        let real = clock::realtime_ns();
+        let per_us = wall.calibration.ticks_per_sec / 1_000_000;
+        let back = now - wall.ticks_of_timer(now, real - 500_000);
+        assert!((back / per_us).abs_diff(500) < 100, "{} us back instead of 500", back / per_us);
+        assert_eq!(wall.ticks_of_timer(now, real - 5_000_000_000), now, "five seconds old: another clock");
+        assert_eq!(wall.ticks_of_timer(now, 12_345), now, "nanoseconds since the GPU's own start");
+        assert_eq!(wall.ticks_of_timer(now, u64::MAX), now);
+        assert_eq!(wall.ticks_of_timer(now, 0), now, "not told");
+    }
+}

@@ -1,0 +1,450 @@
+//! Chain-loading: `MYCROFT_CHAIN_PLUGIN=/path/other.so` makes another profiler plugin live behind this one.
+//!
+//! NCCL loads one plugin. With a chain, NCCL's handles are ours and stand for a pair: our own handle and the other's.
+//! The other gets every call it asked for, with its own contexts and handles in place of ours, in NCCL's own structures:
+//! of the same interface version where it exports it, else of the next older one that is the same but for known bytes
+//! (v6 -> v5 -> v4). Anything else it exports would need events that NCCL did not send: then we say so and stay alone.
+use crate::abi::{
+    Finalize, InitV1, InitV4, InitV5, Logger, RecordEventState, SUCCESS, StartEvent, StopEvent, Table, event,
+};
+use crate::adapter::{self, PARENT_OFFSET, Version};
+use crate::mask;
+use mycroft_probe_core::config::Config;
+use mycroft_probe_core::handle::{GENERATION_MASK, next_generation};
+use mycroft_probe_core::{CommInfo, Runtime};
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+
+/// Type nibble of a chain handle; the core's own kinds are 1 to 5 and 15.
+const CHAIN_KIND: u64 = 6;
+/// Slots of the pool for steps and network events: 2^14 of 32 bytes. They are reused round robin; at 250 k steps/s a
+/// step has 65 ms, and no connection keeps more than 8 in flight.
+const STEP_SLOTS: u32 = 1 << 14;
+/// Slots of the pool for proxy operations and kernel channels: 2^14.
+const FLOW_SLOTS: u32 = 1 << 14;
+/// Slots of the pool for everything above them (operations, groups, API calls, communicators): 2^16, since children
+/// name a parent long after its stop.
+const OP_SLOTS: u32 = 1 << 16;
+/// Largest descriptor that is copied: v2's 128 bytes.
+const MAX_DESCR_BYTES: usize = 128;
+/// `NCCL_LOG_WARN`.
+const LOG_WARN: c_int = 2;
+/// `NCCL_INIT`, the subsystem the logger files the line under.
+const LOG_INIT: std::ffi::c_ulong = 1;
+
+/// Stands for the context of a communicator that the other does not have (any more); a plugin's own may well be NULL.
+const NO_CONTEXT: *mut c_void = std::ptr::without_provenance_mut(usize::MAX);
+
+/// What `init` passes on.
+pub struct InitArgs<'a> {
+    /// The name as NCCL gave it.
+    pub name: *const c_char,
+    /// NCCL's logger.
+    pub logger: Option<Logger>,
+    /// The communicator.
+    pub info: CommInfo<'a>,
+}
+
+/// The other's `init`, by its signature.
+#[derive(Clone, Copy)]
+enum Init {
+    V1(InitV1),
+    V4(InitV4),
+    V5(InitV5),
+}
+
+/// The other plugin.
+struct Other {
+    abi: u32,
+    init: Init,
+    start: StartEvent,
+    stop: StopEvent,
+    record: RecordEventState,
+    finalize: Finalize,
+}
+
+struct Slot {
+    /// Generation in the high half, 1 in bit 0 while the pair is set.
+    tag: AtomicU64,
+    ours: AtomicU64,
+    theirs: AtomicPtr<c_void>,
+}
+
+struct Pool {
+    slots: Box<[Slot]>,
+    next: AtomicU64,
+}
+
+/// Everything a chain needs, made at the first `init` and never freed (NCCL may call long after a finalize).
+struct Chain {
+    other: Other,
+    pools: [Pool; 3],
+    /// The other's activation mask: it may rewrite it at any time through the pointer it got.
+    theirs: AtomicI32,
+}
+
+static CHAIN: AtomicPtr<Chain> = AtomicPtr::new(std::ptr::null_mut());
+static LOADED: OnceLock<()> = OnceLock::new();
+
+fn get() -> Option<&'static Chain> {
+    // SAFETY: the pointer is null or comes from a Box that is never freed.
+    unsafe { CHAIN.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether another plugin is behind this one.
+#[inline]
+pub fn is_active() -> bool {
+    !CHAIN.load(Ordering::Relaxed).is_null()
+}
+
+/// The two sides of a chain handle.
+#[derive(Clone, Copy)]
+struct Pair {
+    ours: u64,
+    theirs: *mut c_void,
+}
+
+impl Pool {
+    fn new(slots: u32) -> Pool {
+        let slot = || Slot {
+            tag: AtomicU64::new(0),
+            ours: AtomicU64::new(0),
+            theirs: AtomicPtr::new(std::ptr::null_mut()),
+        };
+        Pool { slots: (0..slots).map(|_| slot()).collect(), next: AtomicU64::new(0) }
+    }
+
+    fn put(&self, number: u64, pair: Pair) -> u64 {
+        let index = self.next.fetch_add(1, Ordering::Relaxed) & (self.slots.len() as u64 - 1);
+        let slot = &self.slots[index as usize];
+        let generation = next_generation((slot.tag.load(Ordering::Relaxed) >> 1) as u32);
+        slot.tag.store(u64::from(generation) << 1, Ordering::Release);
+        slot.ours.store(pair.ours, Ordering::Release);
+        slot.theirs.store(pair.theirs, Ordering::Release);
+        slot.tag.store(u64::from(generation) << 1 | 1, Ordering::Release);
+        CHAIN_KIND << 60 | u64::from(generation) << 32 | number << 28 | index
+    }
+
+    fn get(&self, raw: u64) -> Option<Pair> {
+        let slot = self.slots.get((raw & 0x0fff_ffff) as usize)?;
+        let tag = (raw >> 32 & u64::from(GENERATION_MASK)) << 1 | 1;
+        if slot.tag.load(Ordering::Acquire) != tag {
+            return None;
+        }
+        let pair = Pair { ours: slot.ours.load(Ordering::Acquire), theirs: slot.theirs.load(Ordering::Acquire) };
+        (slot.tag.load(Ordering::Acquire) == tag).then_some(pair)
+    }
+
+    /// Ends a pair on the other's side and gives what was there; later uses of the handle reach only our side.
+    fn end_theirs(&self, raw: u64, ended: *mut c_void) -> *mut c_void {
+        match self.get(raw) {
+            Some(_) => self.slots[(raw & 0x0fff_ffff) as usize].theirs.swap(ended, Ordering::AcqRel),
+            None => ended,
+        }
+    }
+}
+
+impl Chain {
+    fn pool_of(kind: u64) -> u64 {
+        match kind {
+            event::PROXY_STEP | event::NET_PLUGIN => 0,
+            event::PROXY_OP | event::KERNEL_CH => 1,
+            _ => 2,
+        }
+    }
+
+    fn put(&self, kind: u64, pair: Pair) -> u64 {
+        let number = Chain::pool_of(kind);
+        self.pools[number as usize].put(number, pair)
+    }
+
+    fn pool(&self, raw: u64) -> Option<&Pool> {
+        if raw >> 60 != CHAIN_KIND { None } else { self.pools.get((raw >> 28 & 0xf) as usize) }
+    }
+
+    fn get(&self, raw: u64) -> Option<Pair> {
+        self.pool(raw)?.get(raw)
+    }
+}
+
+/// Everything NCCL starts for a plugin that asks for `asked`: an event's ancestors come with it.
+fn with_ancestors(asked: c_int) -> u64 {
+    let mut mask = u64::from(asked as u32);
+    if mask & event::NET_PLUGIN != 0 {
+        mask |= event::PROXY_STEP;
+    }
+    if mask & event::PROXY_STEP != 0 {
+        mask |= event::PROXY_OP;
+    }
+    if mask & (event::PROXY_OP | event::KERNEL_CH) != 0 {
+        mask |= event::COLL | event::P2P;
+    }
+    if mask & event::COLL != 0 {
+        mask |= event::COLL_API;
+    }
+    if mask & event::P2P != 0 {
+        mask |= event::P2P_API;
+    }
+    if mask & (event::COLL | event::P2P | event::KERNEL_LAUNCH) != 0 {
+        mask |= event::GROUP | event::GROUP_API;
+    }
+    mask
+}
+
+/// Loads the other plugin once per process, then passes this `init` on. Gives the context for NCCL and the other's mask.
+/// # Safety
+/// `args` must be what NCCL passed to `init` of version `V`.
+pub unsafe fn init<V: Version>(ours: u64, args: &InitArgs<'_>) -> (u64, c_int) {
+    LOADED.get_or_init(|| load::<V>(args.logger));
+    let Some(chain) = get() else { return (ours, 0) };
+    let mut context: *mut c_void = std::ptr::null_mut();
+    let mut asked: c_int = chain.theirs.load(Ordering::Relaxed);
+    let info = &args.info;
+    let (nodes, ranks) = (info.n_nodes as c_int, info.n_ranks as c_int);
+    let rank = info.rank.map_or(-1, |rank| rank as c_int);
+    let id = info.id.unwrap_or(0);
+    // The other may keep the pointer to switch events at run time, so it gets one that lives as long as the process.
+    let mask = chain.theirs.as_ptr();
+    // SAFETY: the other plugin's own function with the arguments NCCL gave us; the mask pointer never dies.
+    let code = unsafe {
+        match chain.other.init {
+            Init::V1(init) => init(&mut context, mask),
+            Init::V4(init) => init(&mut context, mask, args.name, id, nodes, ranks, rank, args.logger),
+            Init::V5(init) => init(&mut context, id, mask, args.name, nodes, ranks, rank, args.logger),
+        }
+    };
+    if code == SUCCESS {
+        asked = chain.theirs.load(Ordering::Relaxed);
+    } else {
+        context = NO_CONTEXT;
+        report(args.logger, "the chained profiler plugin refused to initialise; this communicator goes on without it");
+    }
+    let pair = Pair { ours, theirs: context };
+    (chain.put(event::GROUP, pair), asked & known_events(chain.other.abi))
+}
+
+/// Events that an interface version has.
+fn known_events(abi: u32) -> c_int {
+    match abi {
+        1 | 2 => (event::KERNEL_CH - 1) as c_int,
+        3 | 4 => (event::FIRST_V5 - 1) as c_int,
+        5 => (event::FIRST_V6 - 1) as c_int,
+        _ => (event::FIRST_V6 * 8 - 1) as c_int,
+    }
+}
+
+/// `startEvent` for both.
+/// # Safety
+/// `descr` must point to a descriptor of version `V`; `context` may be any bits.
+pub unsafe fn start<V: Version>(context: *mut c_void, descr: *mut c_void) -> u64 {
+    let Some(chain) = get() else { return mycroft_probe_core::handle::DROP_HANDLE };
+    mask::set_theirs(chain.theirs.load(Ordering::Relaxed) & known_events(chain.other.abi));
+    // SAFETY: the caller vouches for the descriptor.
+    let kind = V::kind(unsafe { &*descr.cast::<V::Descr>() });
+    // SAFETY: as above.
+    let parent = unsafe { adapter::parent_of(descr) };
+    let contexts = chain.get(context as u64);
+    let parents = chain.get(parent);
+    let (our_context, our_parent) = (contexts.map_or(0, |pair| pair.ours), parents.map_or(0, |pair| pair.ours));
+    // SAFETY: as above; the core validates both handles.
+    let ours = unsafe { adapter::trace_start::<V>(our_context, our_parent, descr) };
+    let asked = with_ancestors(chain.theirs.load(Ordering::Relaxed)) & kind != 0;
+    let known = u64::from(known_events(chain.other.abi) as u32) & kind != 0;
+    let theirs = if asked && known {
+        // SAFETY: as above.
+        unsafe { chain.forward_start::<V>(kind, Contexts { context, contexts }, Parents { parent, parents }, descr) }
+    } else {
+        std::ptr::null_mut()
+    };
+    chain.put(kind, Pair { ours, theirs })
+}
+
+/// A context as NCCL passed it and what it stands for.
+struct Contexts {
+    context: *mut c_void,
+    contexts: Option<Pair>,
+}
+
+/// A parent as NCCL passed it and what it stands for.
+struct Parents {
+    parent: u64,
+    parents: Option<Pair>,
+}
+
+impl Chain {
+    /// Calls the other's `startEvent` with its own context and parent; NULL when that is not possible.
+    unsafe fn forward_start<V: Version>(
+        &self,
+        kind: u64,
+        context: Contexts,
+        parent: Parents,
+        descr: *const c_void,
+    ) -> *mut c_void {
+        let none = std::ptr::null_mut();
+        let below_proxy = matches!(kind, event::PROXY_OP | event::PROXY_STEP | event::NET_PLUGIN);
+        // Another process's values (PXN) go through as they came: the interface promises no more to any plugin.
+        let theirs_context = match context.contexts {
+            Some(pair) if pair.theirs == NO_CONTEXT => return none,
+            Some(pair) => pair.theirs,
+            None if below_proxy => context.context,
+            None => return none,
+        };
+        let mut copy = MaybeUninit::<[u64; MAX_DESCR_BYTES / 8]>::zeroed();
+        let bytes = copy.as_mut_ptr().cast::<u8>();
+        // SAFETY: the descriptor has DESCR_BYTES bytes, no more than the buffer (asserted below).
+        unsafe { std::ptr::copy_nonoverlapping(descr.cast::<u8>(), bytes, V::DESCR_BYTES) };
+        const { assert!(V::DESCR_BYTES <= MAX_DESCR_BYTES) };
+        let mut theirs_parent = match parent.parents {
+            Some(pair) if pair.theirs.is_null() => return none,
+            Some(pair) => pair.theirs,
+            None if parent.parent == 0 || kind == event::PROXY_OP => parent.parent as *mut c_void,
+            None => return none,
+        };
+        if let Some(offset) = V::parent_group_offset(kind) {
+            // SAFETY: the offset lies inside the descriptor of this kind.
+            let group = unsafe { bytes.add(offset).cast::<u64>() };
+            // SAFETY: as above; the buffer is aligned to 8 and the offset a multiple of 8.
+            let theirs = unsafe { self.get(group.read()) }.map_or(none, |pair| pair.theirs);
+            // SAFETY: as above.
+            unsafe { group.write(theirs as u64) };
+            if V::ABI >= 5 && self.other.abi == 4 {
+                // In v4 the group is the parent itself.
+                theirs_parent = theirs;
+            }
+        }
+        // SAFETY: every descriptor holds its parent here.
+        unsafe { bytes.add(PARENT_OFFSET).cast::<u64>().write(theirs_parent as u64) };
+        let mut handle: *mut c_void = none;
+        // SAFETY: the other's own function with its own context and a descriptor of its version: a v4 descriptor is a v5
+        // one with the kind's low byte first and without the group at the end; v5 and v6 share their layout.
+        unsafe { (self.other.start)(theirs_context, &mut handle, bytes.cast()) };
+        handle
+    }
+}
+
+/// `stopEvent` for both.
+pub fn stop(raw: u64) {
+    let Some(chain) = get() else { return };
+    let Some(pool) = chain.pool(raw) else { return };
+    let Some(pair) = pool.get(raw) else { return };
+    if let Some(runtime) = Runtime::get() {
+        runtime.stop(pair.ours);
+    }
+    // Operations stay: children name them as their parent after their stop. NCCL stops them once, so no harm.
+    let theirs = if raw >> 28 & 0xf == 2 { pair.theirs } else { pool.end_theirs(raw, std::ptr::null_mut()) };
+    if !theirs.is_null() {
+        // SAFETY: the other's own handle, given back once.
+        unsafe { (chain.other.stop)(theirs) };
+    }
+}
+
+/// `recordEventState` for both.
+/// # Safety
+/// `args` must be NULL or the state arguments of version `V`.
+pub unsafe fn record<V: Version>(raw: u64, state: c_int, args: *mut c_void) {
+    let Some(chain) = get() else { return };
+    let Some(pair) = chain.get(raw) else { return };
+    // SAFETY: the caller vouches for the arguments.
+    unsafe { adapter::trace_state::<V>(pair.ours, state, args) };
+    if !pair.theirs.is_null() {
+        // SAFETY: the other's own handle; v4 to v6 share their state arguments, and older versions are never converted.
+        unsafe { (chain.other.record)(pair.theirs, state, args) };
+    }
+}
+
+/// `finalize` for the other; gives our own context.
+pub fn finalize(raw: u64) -> u64 {
+    let Some(chain) = get() else { return raw };
+    let Some(pool) = chain.pool(raw) else { return raw };
+    let Some(pair) = pool.get(raw) else { return raw };
+    let theirs = pool.end_theirs(raw, NO_CONTEXT);
+    if theirs != NO_CONTEXT {
+        // SAFETY: the other's own context, given back once.
+        unsafe { (chain.other.finalize)(theirs) };
+    }
+    pair.ours
+}
+
+/// Says what went wrong through NCCL's own log.
+pub fn report(logger: Option<Logger>, line: &str) {
+    let (Some(logger), Ok(line)) = (logger, CString::new(format!("mycroft: {line}"))) else { return };
+    // SAFETY: NCCL's variadic logger with a constant format and one string for it.
+    unsafe { logger(LOG_WARN, LOG_INIT, c"mycroft".as_ptr(), 0, c"%s".as_ptr(), line.as_ptr()) };
+}
+
+/// Opens the plugin the environment names and takes the table that fits interface `V`.
+fn load<V: Version>(logger: Option<Logger>) {
+    let Some(path) = Config::from_env().chain_plugin else { return };
+    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return };
+    // SAFETY: a C string; running the other library's constructors is what the user asked for.
+    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if library.is_null() {
+        report(logger, &format!("MYCROFT_CHAIN_PLUGIN={} cannot be loaded; going on without it", path.display()));
+        return;
+    }
+    let candidates: &[u32] = match V::ABI {
+        6 => &[6, 5, 4],
+        5 => &[5, 4],
+        4 => &[4],
+        3 => &[3],
+        2 => &[2],
+        _ => &[1],
+    };
+    let Some(other) = candidates.iter().find_map(|&abi| table_of(library, abi)) else {
+        report(
+            logger,
+            &format!(
+                "MYCROFT_CHAIN_PLUGIN={} exports no profiler table that this NCCL's interface v{} converts to \
+                 (wanted one of v{candidates:?}); going on without it",
+                path.display(),
+                V::ABI
+            ),
+        );
+        return;
+    };
+    let pools = [Pool::new(STEP_SLOTS), Pool::new(FLOW_SLOTS), Pool::new(OP_SLOTS)];
+    let chain = Box::new(Chain { other, pools, theirs: AtomicI32::new(0) });
+    CHAIN.store(Box::into_raw(chain), Ordering::Release);
+}
+
+/// The other library's table of one version, unless it is our own (a chain to ourselves would never end).
+fn table_of(library: *mut c_void, abi: u32) -> Option<Other> {
+    let symbol = CString::new(format!("ncclProfiler_v{abi}")).ok()?;
+    // SAFETY: a live library and a C string.
+    let table = unsafe { libc::dlsym(library, symbol.as_ptr()) };
+    let own = [
+        (&raw const crate::v1::ncclProfiler_v1).cast::<c_void>(),
+        (&raw const crate::v2::ncclProfiler_v2).cast(),
+        (&raw const crate::v3::ncclProfiler_v3).cast(),
+        (&raw const crate::v4::ncclProfiler_v4).cast(),
+        (&raw const crate::v5::ncclProfiler_v5).cast(),
+        (&raw const crate::v6::ncclProfiler_v6).cast(),
+    ];
+    if table.is_null() || own.contains(&table.cast_const()) {
+        return None;
+    }
+    // SAFETY: the symbol of this name is a table of this version; the library stays open for ever.
+    unsafe {
+        Some(match abi {
+            1..=3 => Other::new(abi, &*table.cast::<Table<InitV1>>(), Init::V1),
+            4 => Other::new(abi, &*table.cast::<Table<InitV4>>(), Init::V4),
+            _ => Other::new(abi, &*table.cast::<Table<InitV5>>(), Init::V5),
+        })
+    }
+}
+
+impl Other {
+    fn new<T: Copy>(abi: u32, table: &Table<T>, init: impl Fn(T) -> Init) -> Other {
+        Other {
+            abi,
+            init: init(table.init),
+            start: table.start_event,
+            stop: table.stop_event,
+            record: table.record_event_state,
+            finalize: table.finalize,
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! Profiler interface v1 (NCCL 2.23): names are numbers, and progress comes as states of proxy operations.
+use crate::abi::{InitV1, KernelCh, ProxyOp, ProxyStep, Table};
+use crate::adapter::{self, Version};
+use mycroft_probe_core::{CollStart, CommTag, P2pStart};
+use mycroft_record::{Algorithm, Datatype, OpKind, Protocol};
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
+
+/// `coll`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Coll {
+    /// Communicator name; owned by the communicator.
+    pub name: *const c_char,
+    /// Communicator hash.
+    pub comm_hash: u64,
+    /// Counts per communicator and function.
+    pub seq_number: u64,
+    /// Function number.
+    pub func: u8,
+    /// Send buffer; never read.
+    pub send_buff: *const c_void,
+    /// Receive buffer; never read.
+    pub recv_buff: *mut c_void,
+    /// Elements.
+    pub count: usize,
+    /// Root.
+    pub root: c_int,
+    /// `ncclDataType_t`.
+    pub datatype: u8,
+    /// Reduction.
+    pub op: u32,
+    /// Bytes on the wire.
+    pub traffic_bytes: usize,
+    /// Upper bound of the channels.
+    pub n_max_channels: u8,
+    /// Warps.
+    pub n_warps: u8,
+    /// Algorithm number.
+    pub algo: u8,
+    /// Protocol number.
+    pub proto: u8,
+    /// Uses CollNet.
+    pub is_collnet: c_int,
+    /// Uses NVLS.
+    pub is_nvls: c_int,
+}
+
+/// `p2p`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct P2p {
+    /// Communicator name; owned by the communicator.
+    pub name: *const c_char,
+    /// Communicator hash.
+    pub comm_hash: u64,
+    /// Function number.
+    pub func: u8,
+    /// Buffer; never read.
+    pub buff: *mut c_void,
+    /// `ncclDataType_t`.
+    pub datatype: u8,
+    /// Elements.
+    pub count: usize,
+    /// Peer in the communicator.
+    pub peer: c_int,
+}
+
+/// The union of a descriptor.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union Detail {
+    /// Collective.
+    pub coll: Coll,
+    /// Point-to-point.
+    pub p2p: P2p,
+    /// Proxy operation.
+    pub proxy_op: ProxyOp,
+    /// Step.
+    pub proxy_step: ProxyStep,
+}
+
+/// `ncclProfilerEventDescr_v1_t`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Descr {
+    /// Event bit; a byte.
+    pub kind: u8,
+    /// Handle of the parent event.
+    pub parent: *mut c_void,
+    /// Originating rank.
+    pub rank: c_int,
+    /// By kind.
+    pub detail: Detail,
+}
+
+const _: () = {
+    assert!(size_of::<Descr>() == 120);
+    assert!(offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == 24);
+    assert!(offset_of!(Coll, seq_number) == 40 - 24 && offset_of!(Coll, func) == 48 - 24);
+    assert!(offset_of!(Coll, send_buff) == 56 - 24 && offset_of!(Coll, recv_buff) == 64 - 24);
+    assert!(offset_of!(Coll, count) == 72 - 24 && offset_of!(Coll, root) == 80 - 24);
+    assert!(offset_of!(Coll, datatype) == 84 - 24 && offset_of!(Coll, op) == 88 - 24);
+    assert!(offset_of!(Coll, traffic_bytes) == 96 - 24 && offset_of!(Coll, n_max_channels) == 104 - 24);
+    assert!(offset_of!(Coll, n_warps) == 105 - 24 && offset_of!(Coll, algo) == 106 - 24);
+    assert!(offset_of!(Coll, proto) == 107 - 24 && offset_of!(Coll, is_collnet) == 108 - 24);
+    assert!(offset_of!(Coll, is_nvls) == 112 - 24);
+    assert!(offset_of!(P2p, comm_hash) == 32 - 24 && offset_of!(P2p, func) == 40 - 24);
+    assert!(offset_of!(P2p, buff) == 48 - 24 && offset_of!(P2p, datatype) == 56 - 24);
+    assert!(offset_of!(P2p, count) == 64 - 24 && offset_of!(P2p, peer) == 72 - 24);
+};
+
+/// NCCL 2.23's function numbers.
+fn kind_of(func: u8) -> OpKind {
+    match func {
+        0 => OpKind::Broadcast,
+        1 => OpKind::Reduce,
+        2 => OpKind::AllGather,
+        3 => OpKind::ReduceScatter,
+        4 => OpKind::AllReduce,
+        6 => OpKind::Send,
+        7 => OpKind::Recv,
+        _ => OpKind::Unknown,
+    }
+}
+
+/// NCCL's `ncclDataType_t` numbers (the record's codes follow the same order, from 1).
+fn datatype_of(datatype: u8) -> Datatype {
+    Datatype::from_code(datatype.saturating_add(1))
+}
+
+/// NCCL 2.23's algorithm numbers.
+fn algorithm_of(algo: u8) -> Algorithm {
+    match algo {
+        0 => Algorithm::Tree,
+        1 => Algorithm::Ring,
+        2 => Algorithm::CollnetDirect,
+        3 => Algorithm::CollnetChain,
+        4 => Algorithm::Nvls,
+        5 => Algorithm::NvlsTree,
+        6 => Algorithm::Pat,
+        _ => Algorithm::Unknown,
+    }
+}
+
+/// NCCL 2.23's protocol numbers.
+fn protocol_of(proto: u8) -> Protocol {
+    match proto {
+        0 => Protocol::Ll,
+        1 => Protocol::Ll128,
+        2 => Protocol::Simple,
+        _ => Protocol::Unknown,
+    }
+}
+
+/// The version.
+pub struct V1;
+
+impl Version for V1 {
+    const ABI: u32 = 1;
+    const DESCR_BYTES: usize = size_of::<Descr>();
+    type Descr = Descr;
+
+    fn kind(descr: &Descr) -> u64 {
+        u64::from(descr.kind)
+    }
+
+    fn rank(descr: &Descr) -> c_int {
+        descr.rank
+    }
+
+    unsafe fn coll(descr: &Descr) -> (CommTag, CollStart) {
+        // SAFETY: the caller saw the COLL bit, so NCCL filled this member.
+        let coll = unsafe { &descr.detail.coll };
+        let tag = CommTag { hash: coll.comm_hash, name: coll.name, rank: descr.rank };
+        let start = CollStart {
+            nccl_seq: coll.seq_number,
+            kind: kind_of(coll.func),
+            count: coll.count as u64,
+            root: coll.root,
+            datatype: datatype_of(coll.datatype),
+            algorithm: algorithm_of(coll.algo),
+            protocol: protocol_of(coll.proto),
+            // A bound, not the number of kernel events to wait for.
+            n_channels: 0,
+        };
+        (tag, start)
+    }
+
+    unsafe fn p2p(descr: &Descr) -> (CommTag, P2pStart) {
+        // SAFETY: the caller saw the P2P bit, so NCCL filled this member.
+        let p2p = unsafe { &descr.detail.p2p };
+        let tag = CommTag { hash: p2p.comm_hash, name: p2p.name, rank: descr.rank };
+        let start = P2pStart {
+            kind: kind_of(p2p.func),
+            count: p2p.count as u64,
+            datatype: datatype_of(p2p.datatype),
+            peer: p2p.peer,
+            n_channels: 0,
+        };
+        (tag, start)
+    }
+
+    unsafe fn kernel_ch(_: &Descr) -> KernelCh {
+        KernelCh { channel: 0, timer: 0 }
+    }
+}
+
+/// What NCCL 2.23 looks up.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+pub static ncclProfiler_v1: Table<InitV1> = adapter::table::<V1, InitV1>(adapter::init_v1::<V1>);

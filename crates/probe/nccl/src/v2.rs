@@ -1,0 +1,167 @@
+//! Profiler interface v2 (NCCL 2.24 and 2.25): names are strings; progress comes as states of proxy operations.
+use crate::abi::{InitV1, KernelCh, ProxyOp, ProxyStep, Table};
+use crate::adapter::{self, Version, text};
+use mycroft_probe_core::{CollStart, CommTag, P2pStart};
+use mycroft_record::{Algorithm, Datatype, OpKind, Protocol};
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
+
+/// `coll`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Coll {
+    /// Communicator name; owned by the communicator.
+    pub name: *const c_char,
+    /// Communicator hash.
+    pub comm_hash: u64,
+    /// Counts per communicator and function.
+    pub seq_number: u64,
+    /// Function, a static string.
+    pub func: *const c_char,
+    /// Send buffer; never read.
+    pub send_buff: *const c_void,
+    /// Receive buffer; never read.
+    pub recv_buff: *mut c_void,
+    /// Elements.
+    pub count: usize,
+    /// Root.
+    pub root: c_int,
+    /// Element type, a static string.
+    pub datatype: *const c_char,
+    /// Bytes on the wire.
+    pub traffic_bytes: usize,
+    /// Upper bound of the channels.
+    pub n_max_channels: u8,
+    /// Warps.
+    pub n_warps: u8,
+    /// Algorithm, a static string.
+    pub algo: *const c_char,
+    /// Protocol, a static string.
+    pub proto: *const c_char,
+}
+
+/// `p2p`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct P2p {
+    /// Communicator name; owned by the communicator.
+    pub name: *const c_char,
+    /// Communicator hash.
+    pub comm_hash: u64,
+    /// Function, a static string.
+    pub func: *const c_char,
+    /// Buffer; never read.
+    pub buff: *mut c_void,
+    /// Element type, a static string.
+    pub datatype: *const c_char,
+    /// Elements.
+    pub count: usize,
+    /// Peer in the communicator.
+    pub peer: c_int,
+}
+
+/// The union of a descriptor.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union Detail {
+    /// Collective.
+    pub coll: Coll,
+    /// Point-to-point.
+    pub p2p: P2p,
+    /// Proxy operation.
+    pub proxy_op: ProxyOp,
+    /// Step.
+    pub proxy_step: ProxyStep,
+}
+
+/// `ncclProfilerEventDescr_v2_t`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Descr {
+    /// Event bit; a byte.
+    pub kind: u8,
+    /// Handle of the parent event.
+    pub parent: *mut c_void,
+    /// Originating rank.
+    pub rank: c_int,
+    /// By kind.
+    pub detail: Detail,
+}
+
+const _: () = {
+    assert!(size_of::<Descr>() == 128);
+    assert!(offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == 24);
+    assert!(offset_of!(Coll, comm_hash) == 32 - 24 && offset_of!(Coll, seq_number) == 40 - 24);
+    assert!(offset_of!(Coll, func) == 48 - 24 && offset_of!(Coll, send_buff) == 56 - 24);
+    assert!(offset_of!(Coll, recv_buff) == 64 - 24 && offset_of!(Coll, count) == 72 - 24);
+    assert!(offset_of!(Coll, root) == 80 - 24 && offset_of!(Coll, datatype) == 88 - 24);
+    assert!(offset_of!(Coll, traffic_bytes) == 96 - 24);
+    assert!(offset_of!(Coll, n_max_channels) == 104 - 24 && offset_of!(Coll, n_warps) == 105 - 24);
+    assert!(offset_of!(Coll, algo) == 112 - 24 && offset_of!(Coll, proto) == 120 - 24);
+    assert!(offset_of!(P2p, comm_hash) == 32 - 24 && offset_of!(P2p, func) == 40 - 24);
+    assert!(offset_of!(P2p, buff) == 48 - 24 && offset_of!(P2p, datatype) == 56 - 24);
+    assert!(offset_of!(P2p, count) == 64 - 24 && offset_of!(P2p, peer) == 72 - 24);
+};
+
+/// The version.
+pub struct V2;
+
+impl Version for V2 {
+    const ABI: u32 = 2;
+    const DESCR_BYTES: usize = size_of::<Descr>();
+    type Descr = Descr;
+
+    fn kind(descr: &Descr) -> u64 {
+        u64::from(descr.kind)
+    }
+
+    fn rank(descr: &Descr) -> c_int {
+        descr.rank
+    }
+
+    unsafe fn coll(descr: &Descr) -> (CommTag, CollStart) {
+        // SAFETY: the caller saw the COLL bit, so NCCL filled this member; its strings are static.
+        let coll = unsafe { &descr.detail.coll };
+        let tag = CommTag { hash: coll.comm_hash, name: coll.name, rank: descr.rank };
+        // SAFETY: as above.
+        let (func, datatype, algo, proto) =
+            unsafe { (text(&coll.func), text(&coll.datatype), text(&coll.algo), text(&coll.proto)) };
+        let start = CollStart {
+            nccl_seq: coll.seq_number,
+            kind: OpKind::from_text(func),
+            count: coll.count as u64,
+            root: coll.root,
+            datatype: Datatype::from_text(datatype),
+            algorithm: Algorithm::from_text(algo),
+            protocol: Protocol::from_text(proto),
+            // NCCL tells a bound here, not the number of kernel events to wait for.
+            n_channels: 0,
+        };
+        (tag, start)
+    }
+
+    unsafe fn p2p(descr: &Descr) -> (CommTag, P2pStart) {
+        // SAFETY: the caller saw the P2P bit, so NCCL filled this member; its strings are static.
+        let p2p = unsafe { &descr.detail.p2p };
+        let tag = CommTag { hash: p2p.comm_hash, name: p2p.name, rank: descr.rank };
+        // SAFETY: as above.
+        let (func, datatype) = unsafe { (text(&p2p.func), text(&p2p.datatype)) };
+        let start = P2pStart {
+            kind: OpKind::from_text(func),
+            count: p2p.count as u64,
+            datatype: Datatype::from_text(datatype),
+            peer: p2p.peer,
+            n_channels: 0,
+        };
+        (tag, start)
+    }
+
+    unsafe fn kernel_ch(_: &Descr) -> KernelCh {
+        KernelCh { channel: 0, timer: 0 }
+    }
+}
+
+/// What NCCL 2.24 and 2.25 looks up.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+pub static ncclProfiler_v2: Table<InitV1> = adapter::table::<V2, InitV1>(adapter::init_v1::<V2>);

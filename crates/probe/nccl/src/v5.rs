@@ -1,0 +1,171 @@
+//! Profiler interface v5 (NCCL 2.28): 8-byte event kinds, API events, `parentGroup`.
+use crate::abi::{InitV5, KernelCh, ProxyOp, ProxyStep, Table, event};
+use crate::adapter::{self, Version, text};
+use mycroft_probe_core::{CollStart, CommTag, P2pStart};
+use mycroft_record::{Algorithm, Datatype, OpKind, Protocol};
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::offset_of;
+
+/// `coll`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Coll {
+    /// Counts per communicator and function.
+    pub seq_number: u64,
+    /// Function, a static string.
+    pub func: *const c_char,
+    /// Send buffer; never read.
+    pub send_buff: *const c_void,
+    /// Receive buffer; never read.
+    pub recv_buff: *mut c_void,
+    /// Elements.
+    pub count: usize,
+    /// Root.
+    pub root: c_int,
+    /// Element type, a static string.
+    pub datatype: *const c_char,
+    /// Channels, and so kernel events to expect.
+    pub n_channels: u8,
+    /// Warps.
+    pub n_warps: u8,
+    /// Algorithm, a static string.
+    pub algo: *const c_char,
+    /// Protocol, a static string.
+    pub proto: *const c_char,
+    /// Handle of the old group event.
+    pub parent_group: *mut c_void,
+}
+
+/// `p2p`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct P2p {
+    /// Function, a static string.
+    pub func: *const c_char,
+    /// Buffer; never read.
+    pub buff: *mut c_void,
+    /// Element type, a static string.
+    pub datatype: *const c_char,
+    /// Elements.
+    pub count: usize,
+    /// Peer in the communicator.
+    pub peer: c_int,
+    /// Channels, and so kernel events to expect.
+    pub n_channels: u8,
+    /// Handle of the old group event.
+    pub parent_group: *mut c_void,
+}
+
+/// The union of a descriptor.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union Detail {
+    /// Collective.
+    pub coll: Coll,
+    /// Point-to-point.
+    pub p2p: P2p,
+    /// Proxy operation.
+    pub proxy_op: ProxyOp,
+    /// Step.
+    pub proxy_step: ProxyStep,
+    /// Channel of a kernel.
+    pub kernel_ch: KernelCh,
+}
+
+/// `ncclProfilerEventDescr_v5_t`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Descr {
+    /// Event bit.
+    pub kind: u64,
+    /// Handle of the parent event.
+    pub parent: *mut c_void,
+    /// Originating rank.
+    pub rank: c_int,
+    /// By kind.
+    pub detail: Detail,
+}
+
+const _: () = {
+    assert!(size_of::<Descr>() == 112);
+    assert!(offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == 24);
+    assert!(offset_of!(Coll, func) == 32 - 24 && offset_of!(Coll, send_buff) == 40 - 24);
+    assert!(offset_of!(Coll, recv_buff) == 48 - 24 && offset_of!(Coll, count) == 56 - 24);
+    assert!(offset_of!(Coll, root) == 64 - 24 && offset_of!(Coll, datatype) == 72 - 24);
+    assert!(offset_of!(Coll, n_channels) == 80 - 24 && offset_of!(Coll, n_warps) == 81 - 24);
+    assert!(offset_of!(Coll, algo) == 88 - 24 && offset_of!(Coll, proto) == 96 - 24);
+    assert!(offset_of!(P2p, func) == 24 - 24 && offset_of!(P2p, buff) == 32 - 24);
+    assert!(offset_of!(P2p, datatype) == 40 - 24 && offset_of!(P2p, count) == 48 - 24);
+    assert!(offset_of!(P2p, peer) == 56 - 24 && offset_of!(P2p, n_channels) == 60 - 24);
+    assert!(offset_of!(Coll, parent_group) == 104 - 24);
+    assert!(offset_of!(P2p, parent_group) == 64 - 24);
+};
+
+/// The version.
+pub struct V5;
+
+impl Version for V5 {
+    const ABI: u32 = 5;
+    const DESCR_BYTES: usize = size_of::<Descr>();
+    type Descr = Descr;
+
+    fn kind(descr: &Descr) -> u64 {
+        descr.kind
+    }
+
+    fn rank(descr: &Descr) -> c_int {
+        descr.rank
+    }
+
+    unsafe fn coll(descr: &Descr) -> (CommTag, CollStart) {
+        // SAFETY: the caller saw the COLL bit, so NCCL filled this member; its strings are static.
+        let coll = unsafe { &descr.detail.coll };
+        // SAFETY: as above.
+        let (func, datatype, algo, proto) =
+            unsafe { (text(&coll.func), text(&coll.datatype), text(&coll.algo), text(&coll.proto)) };
+        let start = CollStart {
+            nccl_seq: coll.seq_number,
+            kind: OpKind::from_text(func),
+            count: coll.count as u64,
+            root: coll.root,
+            datatype: Datatype::from_text(datatype),
+            algorithm: Algorithm::from_text(algo),
+            protocol: Protocol::from_text(proto),
+            n_channels: coll.n_channels,
+        };
+        (CommTag::from_init(descr.rank), start)
+    }
+
+    unsafe fn p2p(descr: &Descr) -> (CommTag, P2pStart) {
+        // SAFETY: the caller saw the P2P bit, so NCCL filled this member; its strings are static.
+        let p2p = unsafe { &descr.detail.p2p };
+        // SAFETY: as above.
+        let (func, datatype) = unsafe { (text(&p2p.func), text(&p2p.datatype)) };
+        let start = P2pStart {
+            kind: OpKind::from_text(func),
+            count: p2p.count as u64,
+            datatype: Datatype::from_text(datatype),
+            peer: p2p.peer,
+            n_channels: p2p.n_channels,
+        };
+        (CommTag::from_init(descr.rank), start)
+    }
+
+    unsafe fn kernel_ch(descr: &Descr) -> KernelCh {
+        // SAFETY: the caller saw the KERNEL_CH bit, so NCCL filled this member.
+        unsafe { descr.detail.kernel_ch }
+    }
+
+    fn parent_group_offset(kind: u64) -> Option<usize> {
+        match kind {
+            event::COLL => Some(offset_of!(Descr, detail) + offset_of!(Coll, parent_group)),
+            event::P2P => Some(offset_of!(Descr, detail) + offset_of!(P2p, parent_group)),
+            _ => None,
+        }
+    }
+}
+
+/// What NCCL 2.28 looks up.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals)]
+pub static ncclProfiler_v5: Table<InitV5> = adapter::table::<V5, InitV5>(adapter::init_v5::<V5>);
