@@ -209,7 +209,7 @@ impl Loop {
     fn enter(&mut self, name: &JobName, event: CaseEvent, case: Option<Case>, now: HostTime) {
         let Some(job) = self.jobs.get_mut(name) else { return };
         if let CaseEvent::Withdrawn(id) = event {
-            if let Some(number) = job.known_number(id) {
+            if let Some(number) = job.forget_number(id) {
                 self.end(number, WITHDRAWN, "it was a single pause that went away by itself", now);
             }
             return;

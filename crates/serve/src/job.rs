@@ -162,9 +162,9 @@ impl Job {
         *self.numbers.entry(id).or_insert_with(fresh)
     }
 
-    /// The server's number of a case, if it has one.
-    pub(crate) fn known_number(&self, id: CaseId) -> Option<u64> {
-        self.numbers.get(&id).copied()
+    /// Forgets the number of a case that its engine withdrew, and gives it.
+    pub(crate) fn forget_number(&mut self, id: CaseId) -> Option<u64> {
+        self.numbers.remove(&id)
     }
 
     /// Puts a new engine in place of a failed one, or none when it failed too often. Gives the numbers of the failed

@@ -23,6 +23,8 @@ mod keeper;
 mod server;
 mod stats;
 mod sync;
+#[cfg(test)]
+mod tests;
 
 pub use alert::AlertJson;
 pub use config::{ConfigError, HTTP_PORT, LogSink, ServeConfig, TICK};

@@ -178,7 +178,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let inbox = Arc::new(Inbox::new(seams.queue_records));
 
     // Everything that can be refused is bound before the first thread starts.
-    let listeners = bind_wire(&config)?;
+    let mut bound = bind_wire(&config)?;
     let (runtime, listener, http) = bind_http(config.http)?;
 
     let alerts = start_alerts(&config, &stats, &log)?;
@@ -204,8 +204,8 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let brain = spawn("mycroft-brain", move || Loop::new(around).run())?;
     let (stop_http, stop) = watch::channel(false);
     let task = runtime.spawn(http::serve(listener, shared, stop));
-    let endpoints: Vec<Endpoint> = listeners.iter().map(Listener::local_endpoint).collect();
-    let listeners = listeners.into_iter().map(|listener| listener.serve(sink(&inbox))).collect();
+    let endpoints: Vec<Endpoint> = bound.0.iter().map(Listener::local_endpoint).collect();
+    let listeners = std::mem::take(&mut bound.0).into_iter().map(|listener| listener.serve(sink(&inbox))).collect();
     log(&format!("listening: http {http}, agents {}", shown(&endpoints)));
     let running = Running { listeners, stop_http, http: Some((runtime, task)), brain, keeper, alerts };
     Ok(ServerHandle { http, endpoints, inbox, book, running: Some(running) })
@@ -239,13 +239,24 @@ fn open_store(config: &ServeConfig, clock: &Clock, log: &LogSink) -> Result<(Opt
     Ok((Some(store), CaseBook::reopen(cases, highest, clock())))
 }
 
-fn bind_wire(config: &ServeConfig) -> Result<Vec<Listener>, ServeError> {
-    let bind = |endpoint: &Endpoint| {
+/// Endpoints that are bound and not served yet. A listener removes its socket file when it stops serving, so one that
+/// never served is served for a moment when the start fails.
+struct Bound(Vec<Listener>);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|listener| drop(listener.serve(Arc::new(|_| {}))));
+    }
+}
+
+fn bind_wire(config: &ServeConfig) -> Result<Bound, ServeError> {
+    let mut bound = Bound(Vec::new());
+    for endpoint in &config.wire {
         // TLS is TCP's; a unix socket is guarded by the rights of its directory.
         let tls = if let Endpoint::Tcp(_) = endpoint { config.tls.clone() } else { None };
-        Listener::bind(endpoint, ServerConfig { token: config.token.clone(), tls })
-    };
-    Ok(config.wire.iter().map(bind).collect::<Result<_, _>>()?)
+        bound.0.push(Listener::bind(endpoint, ServerConfig { token: config.token.clone(), tls })?);
+    }
+    Ok(bound)
 }
 
 fn bind_http(address: SocketAddr) -> Result<(Runtime, TcpListener, SocketAddr), ServeError> {

@@ -7,7 +7,10 @@ use crate::brain::Clock;
 use crate::command::Command;
 use crate::inbox::Inbox;
 use crate::stats::{Stats, get};
-use axum::extract::{Path, Query, Request, State, rejection::QueryRejection};
+use axum::extract::{
+    Path, Query, Request, State,
+    rejection::{PathRejection, QueryRejection},
+};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Json, Response};
@@ -182,9 +185,9 @@ async fn cases(State(shared): State<Arc<Shared>>, asked: Asked<CasesQuery>) -> R
     Ok(Json(shared.book.list(&filter, limit)).into_response())
 }
 
-async fn case(State(shared): State<Arc<Shared>>, Path(id): Path<String>) -> Result<Response, Refusal> {
-    let Ok(number) = id.parse::<u64>() else {
-        return Err(bad_request(format!("case {id:?}: expected a number, as GET /api/v1/cases lists them")));
+async fn case(State(shared): State<Arc<Shared>>, id: Result<Path<String>, PathRejection>) -> Result<Response, Refusal> {
+    let Some(number) = id.ok().and_then(|Path(id)| id.parse::<u64>().ok()) else {
+        return Err(bad_request("the part after /api/v1/cases/ must be a number, as GET /api/v1/cases lists them"));
     };
     match shared.book.get(number) {
         Some(case) => Ok(Json(case).into_response()),

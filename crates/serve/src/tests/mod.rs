@@ -1,0 +1,348 @@
+//! Tests of the whole server with a scripted brain in the engine's place: everything else is the real thing.
+mod alerts;
+mod hostile;
+mod routes;
+mod running;
+
+use crate::config::ServeConfig;
+use crate::job::Brain;
+use crate::server::{Seams, ServerHandle, start};
+use mycroft_diagnose::{
+    BlastEntry, Case, CaseEvent, CaseId, CaseState, Caveat, Evidence, RankSummary, Reason, Report, Threshold,
+};
+use mycroft_record::{
+    Batch, Category, ChannelId, CommId, CommRank, Direction, Finding, Gap, HostTime, JobName, NANOS_PER_SEC, OpClass,
+    OpId, OpSeq, Place, Rank, Record, Source, StepMark, Suspect, What,
+};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Nothing here takes longer unless it is broken.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+/// 2025-01-01T00:00:00Z.
+pub(crate) const NEW_YEAR: u64 = 1_735_689_600 * NANOS_PER_SEC;
+
+/// Steps that tell the scripted brain what to do.
+pub(crate) const OPEN: u64 = 1;
+pub(crate) const SETTLE: u64 = 2;
+pub(crate) const CLOSE: u64 = 3;
+pub(crate) const WITHDRAW: u64 = 4;
+pub(crate) const PANIC_IN_OBSERVE: u64 = 5;
+pub(crate) const PANIC_IN_TICK: u64 = 6;
+pub(crate) const PANIC_IN_REPORT: u64 = 7;
+/// The brain stays in `observe` until the gate opens.
+pub(crate) const BLOCK: u64 = 8;
+/// `next_check` is now.
+pub(crate) const DUE_NOW: u64 = 9;
+/// Nothing but a record.
+pub(crate) const NOTHING: u64 = 0;
+
+/// What the brain met, told to the test.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Met {
+    Step(JobName, u64),
+    Gap(JobName, u64),
+}
+
+/// A brain that does as the step marks say. It changes cases at ticks only, as the engine does.
+struct Scripted {
+    job: JobName,
+    pending: Vec<u64>,
+    cases: Vec<Case>,
+    due: bool,
+    fail_report: bool,
+    met: Sender<Met>,
+    gate: Arc<Mutex<()>>,
+}
+
+impl Brain for Scripted {
+    fn observe(&mut self, batch: &Batch) {
+        for record in &batch.records {
+            let step = match record {
+                Record::StepMark(StepMark { step, .. }) => *step,
+                Record::Gap(Gap { lost, .. }) => {
+                    let _ = self.met.send(Met::Gap(self.job.clone(), *lost));
+                    continue;
+                }
+                _ => continue,
+            };
+            let _ = self.met.send(Met::Step(self.job.clone(), step));
+            match step {
+                PANIC_IN_OBSERVE => panic!("scripted defect in observe"),
+                BLOCK => drop(crate::sync::lock(&self.gate)),
+                DUE_NOW => self.due = true,
+                PANIC_IN_REPORT => self.fail_report = true,
+                NOTHING => {}
+                step => self.pending.push(step),
+            }
+        }
+    }
+
+    fn tick(&mut self, now: HostTime) -> Vec<CaseEvent> {
+        self.due = false;
+        let mut events = Vec::new();
+        for step in std::mem::take(&mut self.pending) {
+            let id = CaseId(self.cases.len() as u64);
+            match step {
+                OPEN => {
+                    let id = CaseId(id.0 + 1);
+                    self.cases.push(Case { finding: unsettled(), ..example_case(id, now) });
+                    events.push(CaseEvent::Opened(id));
+                }
+                SETTLE => {
+                    let case = self.cases.last_mut().expect("a case was opened");
+                    case.finding = example_case(id, now).finding;
+                    events.push(CaseEvent::Strengthened(id));
+                }
+                CLOSE => {
+                    let case = self.cases.last_mut().expect("a case was opened");
+                    (case.state, case.closed_at, case.closed_because) = (CaseState::Closed, now, "recovered".into());
+                    events.push(CaseEvent::Closed(id));
+                }
+                WITHDRAW => {
+                    self.cases.pop();
+                    events.push(CaseEvent::Withdrawn(id));
+                }
+                PANIC_IN_TICK => panic!("scripted defect in tick"),
+                other => unreachable!("no script for step {other}"),
+            }
+        }
+        events
+    }
+
+    fn next_check(&self, now: HostTime) -> Option<HostTime> {
+        self.due.then_some(now)
+    }
+
+    fn report(&self, now: HostTime) -> Report {
+        assert!(!self.fail_report, "scripted defect in report");
+        Report { cases: self.cases.clone(), ..example_report(self.job.clone(), now) }
+    }
+
+    fn cases(&self) -> &[Case] {
+        &self.cases
+    }
+}
+
+fn unsettled() -> Finding {
+    let case = example_case(CaseId(0), HostTime(NEW_YEAR));
+    Finding { category: Category::Unknown, suspects: Vec::new(), diagnosed_at: HostTime::NONE, ..case.finding }
+}
+
+/// A case with every field filled; the documentation shows it.
+pub(crate) fn example_case(id: CaseId, now: HostTime) -> Case {
+    let comm = CommId(0xfeed_0000_0000_0001);
+    let op = OpId { comm, class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(17) };
+    let host: Arc<str> = "host1".into();
+    Case {
+        id,
+        state: CaseState::Open,
+        finding: Finding {
+            what: What::Hang,
+            category: Category::NetworkSend,
+            suspects: vec![
+                Suspect { place: Place::Rank { rank: Rank(1), host: host.clone() }, confidence: 0.9 },
+                Suspect { place: Place::Link { from: host.clone(), to: "host0".into() }, confidence: 0.25 },
+            ],
+            since: HostTime(now.0 - NANOS_PER_SEC),
+            detected_at: now,
+            diagnosed_at: HostTime(now.0 + NANOS_PER_SEC / 4),
+        },
+        group: Some(comm),
+        op: Some(op),
+        because: vec![Reason {
+            rule: "flow.not-delivered",
+            text: "rank 1 sent 12 of 16 chunks to rank 0 on channel 0, 8 were delivered, nothing moved for 1000 ms"
+                .into(),
+            evidence: vec![Evidence {
+                rank: Some(Rank(1)),
+                op: Some(op),
+                flow: Some((ChannelId(0), CommRank(0), Direction::Send)),
+                at: HostTime(now.0 - NANOS_PER_SEC / 10),
+            }],
+        }],
+        blast_radius: vec![BlastEntry {
+            waiting: vec![Rank(0)],
+            waits_for: vec![Rank(1)],
+            op: Some(op),
+            text: "AllReduce DP_0 #17".into(),
+        }],
+        do_next: vec!["check the link of host1: ip -s link; ethtool -S".into()],
+        opened_at: now,
+        updated_at: HostTime(now.0 + NANOS_PER_SEC / 4),
+        closed_at: HostTime::NONE,
+        closed_because: String::new(),
+    }
+}
+
+/// A report with every list filled.
+pub(crate) fn example_report(job: JobName, now: HostTime) -> Report {
+    Report {
+        job,
+        as_of: now,
+        cases: Vec::new(),
+        transients: Vec::new(),
+        caveats: vec![Caveat { rule: "gap", text: "rank 3 lost 12 records".into(), ranks: vec![Rank(3)] }],
+        ranks: (0..4).map(|rank| example_rank(rank, now)).collect(),
+        iteration_ms_median: Some(412.5),
+        iterations: 91,
+        thresholds: vec![Threshold { name: "stall", value: 900.0, unit: "ms", why: "floor".into() }],
+    }
+}
+
+fn example_rank(rank: u32, now: HostTime) -> RankSummary {
+    RankSummary {
+        rank: Rank(rank),
+        host: format!("host{}", rank / 2).as_str().into(),
+        pid: 4000 + rank,
+        iterations: 91,
+        iteration_ms: Some(411.0),
+        in_flight: 1,
+        last_progress_at: HostTime(now.0 - NANOS_PER_SEC),
+        last_seen_at: now,
+        state: "waiting",
+        doing: "AllReduce DP_0 #17".into(),
+        lost: 0,
+    }
+}
+
+/// A server with scripted brains, and what the test holds of it.
+pub(crate) struct World {
+    pub(crate) server: ServerHandle,
+    pub(crate) met: Receiver<Met>,
+    pub(crate) gate: Arc<Mutex<()>>,
+    clock: Arc<AtomicU64>,
+}
+
+impl World {
+    /// Starts with the given configuration; addresses that are not set are port 0.
+    pub(crate) fn start(config: ServeConfig) -> World {
+        World::with_queue(config, 1000)
+    }
+
+    /// The same with a queue of so many records.
+    pub(crate) fn with_queue(config: ServeConfig, queue_records: usize) -> World {
+        let (met_to, met) = channel();
+        let gate = Arc::new(Mutex::new(()));
+        let clock = Arc::new(AtomicU64::new(NEW_YEAR));
+        let (brain_gate, brain_clock) = (Arc::clone(&gate), Arc::clone(&clock));
+        let seams = Seams {
+            make: Box::new(move |job| {
+                Box::new(Scripted {
+                    job: job.clone(),
+                    pending: Vec::new(),
+                    cases: Vec::new(),
+                    due: false,
+                    fail_report: false,
+                    met: met_to.clone(),
+                    gate: Arc::clone(&brain_gate),
+                })
+            }),
+            clock: Arc::new(move || HostTime(brain_clock.load(Ordering::SeqCst))),
+            queue_records,
+        };
+        let server = start(config, seams).expect("the server starts");
+        World { server, met, gate, clock }
+    }
+
+    /// Lets server time pass.
+    pub(crate) fn pass(&self, ns: u64) {
+        self.clock.fetch_add(ns, Ordering::SeqCst);
+    }
+
+    /// Sends steps of a job, one batch each, from `host0`.
+    pub(crate) fn send(&self, job: &str, steps: &[u64]) {
+        for &step in steps {
+            assert!(self.server.ingest(batch(job, &[step])), "there is room");
+        }
+    }
+
+    /// Waits until the brain met this.
+    pub(crate) fn meets(&self, wanted: &Met) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let met = self.met.recv_timeout(left).unwrap_or_else(|_| panic!("the brain never met {wanted:?}"));
+            if met == *wanted {
+                return;
+            }
+        }
+    }
+
+    /// GET, answered 200, as JSON.
+    pub(crate) fn json(&self, path: &str) -> serde_json::Value {
+        let answer = get(self.server.http_addr(), path, &[]);
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+        serde_json::from_str(&answer.body).expect("an answer in JSON")
+    }
+
+    /// Asks for the path until the answer satisfies `wanted`.
+    pub(crate) fn until(&self, path: &str, wanted: impl Fn(&serde_json::Value) -> bool) -> serde_json::Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let value = self.json(path);
+            if wanted(&value) {
+                return value;
+            }
+            assert!(Instant::now() < deadline, "{path} stayed {value}");
+        }
+    }
+}
+
+/// A server for quick tests: loopback, no wire, a tick of 10 ms.
+pub(crate) fn quick() -> ServeConfig {
+    ServeConfig {
+        http: SocketAddr::from(([127, 0, 0, 1], 0)),
+        tick: Duration::from_millis(10),
+        ..ServeConfig::default()
+    }
+}
+
+/// A batch of step marks.
+pub(crate) fn batch(job: &str, steps: &[u64]) -> Batch {
+    let mark = |&step| Record::StepMark(StepMark { at: HostTime(NEW_YEAR), step });
+    Batch {
+        source: Source { job: job.into(), host: "host0".into(), process: None },
+        collected_at: HostTime(NEW_YEAR),
+        records: steps.iter().map(mark).collect(),
+    }
+}
+
+/// An HTTP answer.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+/// GET with further header lines.
+pub(crate) fn get(address: SocketAddr, path: &str, headers: &[&str]) -> Answer {
+    let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
+    raw(address, request.as_bytes()).unwrap_or_else(|| panic!("no answer to GET {path}"))
+}
+
+/// Sends bytes and reads to the end; `None`: closed without an answer.
+pub(crate) fn raw(address: SocketAddr, request: &[u8]) -> Option<Answer> {
+    let mut stream = TcpStream::connect(address).expect("the server accepts");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    // The server may have refused before it read all.
+    let _ = stream.write_all(request);
+    let mut bytes = Vec::new();
+    if stream.read_to_end(&mut bytes).is_err() && bytes.is_empty() {
+        return None;
+    }
+    parse(&bytes)
+}
+
+fn parse(bytes: &[u8]) -> Option<Answer> {
+    let text = String::from_utf8_lossy(bytes);
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let status = head.split(' ').nth(1)?.parse().ok()?;
+    Some(Answer { status, head: head.to_owned(), body: body.to_owned() })
+}

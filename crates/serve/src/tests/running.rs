@@ -1,0 +1,195 @@
+//! How the server runs: dues, failures, overflow, retirement, restart, stop.
+use super::*;
+use crate::brain::{JOB_IDLE_NS, JOBS_MAX};
+use crate::job::ENGINE_PANICS_MAX;
+use mycroft_store::wire::Endpoint;
+use std::net::TcpListener;
+
+#[test]
+fn what_is_due_is_not_left_for_the_regular_tick() {
+    // A tick of a minute: without `next_check` the case would come after the test's patience.
+    let world = World::start(ServeConfig { tick: Duration::from_secs(60), ..quick() });
+    let sent = Instant::now();
+    world.send("train", &[OPEN, DUE_NOW]);
+    world.server.wait_for_case(PATIENCE, |case| case.job == "train").expect("a case");
+    assert!(sent.elapsed() < Duration::from_secs(2), "took {:?}", sent.elapsed());
+}
+
+#[test]
+fn an_engine_that_panics_takes_nobody_with_it() {
+    let world = World::start(quick());
+    world.send("sick", &[OPEN]);
+    let sick = world.server.wait_for_case(PATIENCE, |case| case.job == "sick").expect("a case");
+    for step in [PANIC_IN_OBSERVE, PANIC_IN_TICK] {
+        world.send("sick", &[step]);
+        world.meets(&Met::Step("sick".into(), step));
+    }
+    world.until("/api/v1/health", |v| v["engine_panics"] == 2);
+    let stale = world.until(&format!("/api/v1/cases/{}", sick.id), |v| v["state"] == "stale");
+    assert!(stale["closed_because"].as_str().is_some_and(|t| t.contains("failed")), "{stale}");
+
+    world.send("well", &[OPEN]);
+    world.server.wait_for_case(PATIENCE, |case| case.job == "well").expect("other jobs go on");
+    world.send("sick", &[OPEN]);
+    let again = world.server.wait_for_case(PATIENCE, |c| c.job == "sick" && c.state == "open").expect("a new engine");
+    assert_ne!(again.id, sick.id);
+    let jobs = world.json("/api/v1/jobs");
+    assert_eq!(jobs["jobs"][0]["caveats"][0]["rule"], "server.engine-restarted");
+    assert_eq!(jobs["jobs"][1]["caveats"], serde_json::json!([]));
+
+    world.send("sick", &[PANIC_IN_REPORT]);
+    world.meets(&Met::Step("sick".into(), PANIC_IN_REPORT));
+    let report = world.json("/api/v1/report?job=sick");
+    assert!(report["caveats"].as_array().is_some_and(|c| c.iter().any(|c| c["rule"] == "server.engine-restarted")));
+}
+
+#[test]
+fn an_engine_that_always_panics_is_switched_off_and_says_so() {
+    let world = World::start(quick());
+    for _ in 0..=ENGINE_PANICS_MAX {
+        world.send("sick", &[PANIC_IN_OBSERVE]);
+    }
+    let off = world.until("/api/v1/jobs", |v| v["jobs"][0]["engine"] == "off");
+    assert_eq!(off["jobs"][0]["caveats"][0]["rule"], "server.engine-off");
+    world.send("sick", &[PANIC_IN_OBSERVE]);
+    world.until("/api/v1/jobs", |v| v["jobs"][0]["records"] == u64::from(ENGINE_PANICS_MAX) + 2);
+    let report = world.json("/api/v1/report?job=sick");
+    assert_eq!(report["caveats"][0]["rule"], "server.engine-off");
+    assert_eq!(world.json("/api/v1/health")["engine_panics"], u64::from(ENGINE_PANICS_MAX) + 1);
+}
+
+#[test]
+fn overflow_is_counted_told_to_the_engine_and_never_blocks_for_long() {
+    let world = World::with_queue(quick(), 10);
+    let gate = Arc::clone(&world.gate);
+    let closed = crate::sync::lock(&gate);
+    world.send("train", &[BLOCK]);
+    world.meets(&Met::Step("train".into(), BLOCK));
+    // The brain is stuck: ten more fit, three batches of five do not.
+    assert!(world.server.ingest(batch("train", &[NOTHING; 10])));
+    let pushed = Instant::now();
+    for _ in 0..3 {
+        assert!(!world.server.ingest(batch("train", &[NOTHING; 5])));
+    }
+    assert!(pushed.elapsed() < Duration::from_secs(5), "a full queue held the wire for {:?}", pushed.elapsed());
+    let health = world.json("/api/v1/health");
+    assert_eq!(health["dropped"]["queue"], 15, "readers do not wait for a stuck brain");
+    assert_eq!(health["queue"]["records"], 10);
+    drop(closed);
+    world.meets(&Met::Gap("train".into(), 15));
+    let jobs = world.until("/api/v1/jobs", |v| v["jobs"][0]["caveats"][0]["rule"] == "server.queue-dropped");
+    assert_eq!(jobs["jobs"][0]["lost"], 15);
+}
+
+#[test]
+fn a_silent_job_is_retired_and_its_open_cases_become_stale() {
+    let world = World::start(quick());
+    world.send("gone", &[OPEN]);
+    let case = world.server.wait_for_case(PATIENCE, |case| case.job == "gone").expect("a case");
+    world.pass(JOB_IDLE_NS);
+    world.until("/api/v1/jobs", |v| v["jobs"] == serde_json::json!([]));
+    let stale = world.json(&format!("/api/v1/cases/{}", case.id));
+    assert_eq!(stale["state"], "stale");
+    assert!(world.server.report("gone").is_none());
+}
+
+#[test]
+fn invented_job_names_are_limited_counted_and_a_problem_until_room_appears() {
+    let world = World::start(quick());
+    for number in 0..=JOBS_MAX {
+        world.send(&format!("job{number:04}"), &[NOTHING]);
+    }
+    let health = world.until("/api/v1/health", |v| v["dropped"]["jobs"] == 1);
+    assert_eq!(health["jobs"], JOBS_MAX);
+    // The tick after the next batch keeps the problem while the table is full.
+    let full = world.until("/api/v1/health", |v| v["status"] == "degraded");
+    assert!(full["problems"][0].as_str().is_some_and(|p| p.contains("256 jobs")), "{full}");
+    world.pass(JOB_IDLE_NS);
+    world.until("/api/v1/health", |v| v["status"] == "ok" && v["jobs"] == 0);
+}
+
+#[test]
+fn a_restarted_server_remembers_its_cases() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = ServeConfig { store_dir: Some(dir.path().join("store")), ..quick() };
+    let first = World::start(config.clone());
+    first.send("train", &[OPEN, SETTLE, CLOSE, OPEN]);
+    let open = first.server.wait_for_case(PATIENCE, |case| case.id == 2).expect("two cases");
+    assert_eq!(open.state, "open");
+    let closed = first.server.case(1).expect("the first case");
+    first.server.stop();
+
+    let second = World::start(config.clone());
+    assert_eq!(second.server.case(1), Some(closed), "history is kept as it was");
+    let stale = second.server.case(2).expect("the open case is kept");
+    assert_eq!(stale.state, "stale");
+    assert!(stale.closed_because.contains("restarted"), "{}", stale.closed_because);
+    second.send("train", &[OPEN]);
+    let new = second.server.wait_for_case(PATIENCE, |case| case.state == "open").expect("a new case");
+    assert_eq!(new.id, 3, "numbers are never given twice");
+    second.server.stop();
+
+    let third = World::start(config);
+    assert_eq!(third.server.case(2).map(|c| c.state), Some("stale".into()), "staleness was written");
+    assert_eq!(third.json("/api/v1/cases")["cases"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn stopping_releases_ports_sockets_and_threads() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("agents.sock");
+    let config = ServeConfig {
+        wire: vec![Endpoint::Unix(socket.clone()), Endpoint::Tcp("127.0.0.1:0".into())],
+        store_dir: Some(dir.path().join("store")),
+        ..quick()
+    };
+    let world = World::start(config);
+    let http = world.server.http_addr();
+    let endpoints = world.server.wire_endpoints().to_vec();
+    assert!(socket.exists());
+    // Somebody who is connected and says nothing must not hold the server up.
+    let idle = TcpStream::connect(http).expect("connected");
+    let stopped = Instant::now();
+    world.server.stop();
+    assert!(stopped.elapsed() < Duration::from_secs(10), "took {:?}", stopped.elapsed());
+    drop(idle);
+    assert!(!socket.exists(), "the socket file is removed");
+    assert!(TcpStream::connect(http).is_err(), "nobody listens on {http}");
+    let Endpoint::Tcp(wire) = &endpoints[1] else { panic!("{endpoints:?}") };
+    assert!(TcpStream::connect(wire).is_err(), "nobody listens on {wire}");
+    let ours = std::fs::read_dir("/proc/self/task").expect("own threads").flatten().filter(|task| {
+        std::fs::read_to_string(task.path().join("comm")).is_ok_and(|name| name.starts_with("mycroft-"))
+    });
+    assert_eq!(ours.count(), 0, "threads are joined");
+}
+
+#[test]
+fn what_was_received_before_a_stop_is_diagnosed_and_stored() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = ServeConfig { store_dir: Some(dir.path().to_owned()), tick: Duration::from_secs(60), ..quick() };
+    let world = World::start(config.clone());
+    world.send("train", &[OPEN]);
+    world.server.stop();
+    let case = World::start(config).server.case(1).expect("the case of the last round");
+    assert_eq!(case.job, "train");
+}
+
+#[test]
+fn a_server_that_cannot_start_says_why_and_leaves_nothing() {
+    let exposed = ServeConfig { http: "0.0.0.0:0".parse().expect("an address"), ..quick() };
+    let error = crate::Server::start(exposed).expect_err("no token").to_string();
+    assert!(error.contains("token") && error.contains("127.0.0.1"), "{error}");
+
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let dir = tempfile::tempdir().expect("a directory");
+    let socket = dir.path().join("agents.sock");
+    let config = ServeConfig {
+        http: taken.local_addr().expect("an address"),
+        wire: vec![Endpoint::Unix(socket.clone())],
+        ..quick()
+    };
+    let error = crate::Server::start(config).expect_err("the port is taken").to_string();
+    assert!(error.contains(&taken.local_addr().expect("an address").to_string()), "{error}");
+    assert!(error.contains("choose another"), "{error}");
+    assert!(!socket.exists(), "the socket bound before is released");
+}
