@@ -1,1 +1,40 @@
-//! libnccl.so.2 stand-in.
+//! A CPU stand-in for `libnccl.so.2`: NCCL's C ABI, real processes, real data, NCCL's profiler plugin interface.
+//!
+//! It exists so that everything the tracer and the diagnosis claim about collective communication can be tried on any
+//! machine. Inside it works as NCCL does: a communicator has channels; a channel runs a ring or a tree; a connection
+//! is a FIFO of eight slots with credits; a device thread per stream fills and drains slots; a proxy thread per
+//! communicator moves slots between hosts over TCP; ranks of one host share memory. Faults come from a
+//! [`control::ControlFile`].
+//!
+//! | file | question it answers |
+//! |---|---|
+//! | `api`, `ffi` | what C callers see |
+//! | `launch` | how calls become kernels and proxy operations |
+//! | `kernel` | what the device does with slots (ring, tree, point to point) |
+//! | `device` | how streams execute in order |
+//! | `proxy` | how slots cross the network, and when the plugin hears of it |
+//! | `transport` | what a FIFO, a segment and a connection are |
+//! | `profiler` | how a plugin is loaded and called, one file per interface version |
+//! | `comm`, `bootstrap` | how ranks find each other, begin and end |
+//! | `control` | how faults are injected |
+//! | `env` | what the environment says |
+//!
+//! What it is not: fast, or a network library. It models no NVLink, NVLS, CollNet, LL protocols, graphs or PXN.
+
+#![deny(unsafe_op_in_unsafe_fn)]
+
+pub mod abi;
+pub mod api;
+pub mod bootstrap;
+pub mod comm;
+pub mod control;
+pub mod device;
+pub mod dtype;
+pub mod env;
+mod ffi;
+pub mod kernel;
+mod launch;
+mod log;
+pub mod profiler;
+mod proxy;
+pub mod transport;

@@ -1,0 +1,397 @@
+//! The fault control block: one mapped file that the testbed writes and every rank's library reads, live.
+//!
+//! Layout (all fields little endian as the machine is, all counters `AtomicU64`):
+//!
+//! | offset | what |
+//! |---|---|
+//! | 0 | [`Header`], 256 bytes |
+//! | 256 | `hosts` times [`HostRecord`], 256 bytes each |
+//! | 256 + 256 * hosts | `ranks` times [`RankRecord`], 256 bytes each |
+//!
+//! A value of 0 means "no fault" everywhere except `compute_scale_milli`, whose rest value is 1000. The library reads
+//! the fields at each step, so a change takes effect within one slice, one wake-up or 20 ms, whichever comes last.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// First eight bytes of a control file.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"MTBCTRL1");
+/// Layout version of this page.
+pub const VERSION: u64 = 1;
+/// Most hosts a file may have.
+pub const HOSTS_MAX: usize = 1024;
+/// Most ranks a file may have.
+pub const RANKS_MAX: usize = 16_384;
+/// Bytes a token bucket lets pass at once after a pause: one default slot.
+pub const BURST_BYTES: u64 = 64 * 1024;
+/// Environment variable: path of the control file.
+pub const ENV_CONTROL: &str = "MYCROFT_TESTBED_CONTROL";
+/// Environment variable: this process's rank record.
+pub const ENV_RANK: &str = "MYCROFT_TESTBED_RANK";
+
+/// Head of the file.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`VERSION`].
+    pub version: AtomicU64,
+    /// Number of host records.
+    pub hosts: AtomicU64,
+    /// Number of rank records.
+    pub ranks: AtomicU64,
+    /// Seed of every random choice that faults make.
+    pub seed: AtomicU64,
+    reserved: [AtomicU64; 27],
+}
+
+/// What befalls a host, and what its NIC moved.
+#[derive(Debug)]
+#[repr(C)]
+pub struct HostRecord {
+    /// 1: the transport neither sends nor receives (loopback's stand-in for a link that is down).
+    pub nic_down: AtomicU64,
+    /// Capacity of the NIC in each direction, bytes per second; 0 = unlimited.
+    pub link_bytes_per_sec: AtomicU64,
+    /// Extra limit on what leaves the host; 0 = none.
+    pub egress_bytes_per_sec: AtomicU64,
+    /// Extra limit on what enters the host; 0 = none.
+    pub ingress_bytes_per_sec: AtomicU64,
+    /// Other traffic on this NIC, both directions. Takes its bytes off the effective limit (at least 1/50 is left to
+    /// the job); without any limit it has no effect, so set `link_bytes_per_sec` too.
+    pub background_bytes_per_sec: AtomicU64,
+    /// Token bucket out: theoretical arrival time, CLOCK_MONOTONIC ns.
+    pub egress_tat_ns: AtomicU64,
+    /// Token bucket in: theoretical arrival time, CLOCK_MONOTONIC ns.
+    pub ingress_tat_ns: AtomicU64,
+    /// Written by the library: bytes that left this host through the network transport.
+    pub tx_bytes: AtomicU64,
+    /// Written by the library: bytes that entered this host through the network transport.
+    pub rx_bytes: AtomicU64,
+    reserved: [AtomicU64; 23],
+}
+
+/// What befalls a rank, and what it says of itself.
+#[derive(Debug)]
+#[repr(C)]
+pub struct RankRecord {
+    /// Compute kernels last this many thousandths of their nominal time; 1000 = healthy.
+    pub compute_scale_milli: AtomicU64,
+    /// Speed of the device's copies into the slots, bytes per second; 0 = unlimited.
+    pub copy_bytes_per_sec: AtomicU64,
+    /// Probability per sent step, in millionths, that the proxy thread falls asleep.
+    pub proxy_delay_ppm: AtomicU64,
+    /// How long it then sleeps, milliseconds.
+    pub proxy_delay_ms: AtomicU64,
+    /// 1: the device threads of this rank stop for good.
+    pub device_stop: AtomicU64,
+    /// 1: the next collective call of this rank never returns.
+    pub main_stop: AtomicU64,
+    /// Which [`HostRecord`] the rank's NIC belongs to.
+    pub host_index: AtomicU64,
+    /// Written by the workload: iterations finished.
+    pub iteration: AtomicU64,
+    /// Written by the library: a [`RankState`].
+    pub state: AtomicU64,
+    /// Written by the library: process id.
+    pub pid: AtomicU64,
+    /// Written by the library: collective and point-to-point kernels finished.
+    pub kernels_done: AtomicU64,
+    /// Written by the library: bytes the device copied into slots.
+    pub copied_bytes: AtomicU64,
+    reserved: [AtomicU64; 20],
+}
+
+/// What a rank's main thread is doing, as `RankRecord::state` tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub enum RankState {
+    /// No communicator yet.
+    Unborn = 0,
+    /// At least one communicator exists.
+    Running = 1,
+    /// Inside a communicator's initialization.
+    Initializing = 2,
+    /// Held by `main_stop`.
+    MainStopped = 3,
+    /// Device held by `device_stop`.
+    DeviceStopped = 4,
+}
+
+const _: () = {
+    use std::mem::{offset_of, size_of};
+    assert!(size_of::<Header>() == 256);
+    assert!(size_of::<HostRecord>() == 256);
+    assert!(size_of::<RankRecord>() == 256);
+    assert!(offset_of!(HostRecord, tx_bytes) == 56);
+    assert!(offset_of!(RankRecord, host_index) == 48);
+    assert!(offset_of!(RankRecord, copied_bytes) == 88);
+};
+
+/// A mapped control file.
+#[derive(Debug)]
+pub struct ControlFile {
+    base: *mut u8,
+    bytes: usize,
+    hosts: usize,
+    ranks: usize,
+}
+
+// SAFETY: the mapping is shared memory that is only reached through atomics and lives until drop.
+unsafe impl Send for ControlFile {}
+// SAFETY: as above; every access is an atomic one.
+unsafe impl Sync for ControlFile {}
+
+impl ControlFile {
+    /// Makes (or replaces the contents of) the file at `path`. Ranks are spread over hosts in equal blocks; change
+    /// `host_index` where that is wrong.
+    pub fn create(path: &Path, hosts: usize, ranks: usize) -> io::Result<ControlFile> {
+        check_counts(hosts, ranks)?;
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        file.set_len(file_bytes(hosts, ranks) as u64)?;
+        let control = Self::map(&file, hosts, ranks)?;
+        for rank in 0..ranks {
+            let record = control.rank(rank);
+            record.compute_scale_milli.store(1000, Relaxed);
+            record.host_index.store((rank * hosts / ranks) as u64, Relaxed);
+        }
+        let header = control.header();
+        header.version.store(VERSION, Relaxed);
+        header.hosts.store(hosts as u64, Relaxed);
+        header.ranks.store(ranks as u64, Relaxed);
+        header.magic.store(MAGIC, std::sync::atomic::Ordering::Release);
+        Ok(control)
+    }
+
+    /// Maps an existing file and checks its head.
+    pub fn open(path: &Path) -> io::Result<ControlFile> {
+        let file = OpenOptions::new().read(true).write(true).open(path)?;
+        let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+        if bytes < size_of::<Header>() {
+            return Err(invalid(format!("{}: {bytes} bytes, a control file has at least 256", path.display())));
+        }
+        let probe = Self::map(&file, 0, 0)?;
+        let header = probe.header();
+        let (magic, version) = (header.magic.load(Relaxed), header.version.load(Relaxed));
+        let hosts = usize::try_from(header.hosts.load(Relaxed)).unwrap_or(usize::MAX);
+        let ranks = usize::try_from(header.ranks.load(Relaxed)).unwrap_or(usize::MAX);
+        if magic != MAGIC || version != VERSION {
+            return Err(invalid(format!("{}: not a control file of version {VERSION}", path.display())));
+        }
+        check_counts(hosts, ranks)?;
+        if bytes < file_bytes(hosts, ranks) {
+            return Err(invalid(format!("{}: {bytes} bytes, too short for its ranks", path.display())));
+        }
+        Self::map(&file, hosts, ranks)
+    }
+
+    fn map(file: &File, hosts: usize, ranks: usize) -> io::Result<ControlFile> {
+        let bytes = file_bytes(hosts, ranks);
+        // SAFETY: a fresh shared mapping of an open file; the address is chosen by the kernel.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(ControlFile { base: base.cast(), bytes, hosts, ranks })
+    }
+
+    /// Number of host records.
+    pub fn hosts(&self) -> usize {
+        self.hosts
+    }
+
+    /// Number of rank records.
+    pub fn ranks(&self) -> usize {
+        self.ranks
+    }
+
+    /// The head of the file.
+    pub fn header(&self) -> &Header {
+        // SAFETY: the mapping begins with a Header (256 bytes, page aligned) and lives as long as self.
+        unsafe { &*self.base.cast::<Header>() }
+    }
+
+    /// Sets the seed of the random faults.
+    pub fn set_seed(&self, seed: u64) {
+        self.header().seed.store(seed, Relaxed);
+    }
+
+    /// The record of host `index`. Panics when there is no such host.
+    pub fn host(&self, index: usize) -> &HostRecord {
+        assert!(index < self.hosts, "host {index} of {}", self.hosts);
+        // SAFETY: index is in range, so the 256 bytes lie inside the mapping; records are 8-byte aligned.
+        unsafe { &*self.base.add(256 + 256 * index).cast::<HostRecord>() }
+    }
+
+    /// The record of rank `index`. Panics when there is no such rank.
+    pub fn rank(&self, index: usize) -> &RankRecord {
+        assert!(index < self.ranks, "rank {index} of {}", self.ranks);
+        // SAFETY: index is in range, so the 256 bytes lie inside the mapping; records are 8-byte aligned.
+        unsafe { &*self.base.add(256 + 256 * (self.hosts + index)).cast::<RankRecord>() }
+    }
+}
+
+impl Drop for ControlFile {
+    fn drop(&mut self) {
+        // SAFETY: base and bytes are what mmap returned and got; nobody can hold a reference past self.
+        unsafe { libc::munmap(self.base.cast(), self.bytes) };
+    }
+}
+
+fn file_bytes(hosts: usize, ranks: usize) -> usize {
+    256 * (1 + hosts + ranks)
+}
+
+fn check_counts(hosts: usize, ranks: usize) -> io::Result<()> {
+    if hosts == 0 || ranks == 0 || hosts > HOSTS_MAX || ranks > RANKS_MAX {
+        return Err(invalid(format!("{hosts} hosts and {ranks} ranks: expected 1..{HOSTS_MAX} and 1..{RANKS_MAX}")));
+    }
+    Ok(())
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
+}
+
+/// Which way bytes cross a NIC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// Out of the host.
+    Egress,
+    /// Into the host.
+    Ingress,
+}
+
+impl HostRecord {
+    /// Whether the NIC is down.
+    pub fn is_down(&self) -> bool {
+        self.nic_down.load(Relaxed) != 0
+    }
+
+    /// What the job may move one way, bytes per second; 0 = unlimited.
+    pub fn effective_rate(&self, way: Way) -> u64 {
+        let link = self.link_bytes_per_sec.load(Relaxed);
+        let extra = match way {
+            Way::Egress => self.egress_bytes_per_sec.load(Relaxed),
+            Way::Ingress => self.ingress_bytes_per_sec.load(Relaxed),
+        };
+        let limit = match (link, extra) {
+            (0, x) | (x, 0) => x,
+            (a, b) => a.min(b),
+        };
+        if limit == 0 {
+            return 0;
+        }
+        limit.saturating_sub(self.background_bytes_per_sec.load(Relaxed)).max(limit / 50).max(1)
+    }
+
+    /// Takes `bytes` tokens, or says how many nanoseconds to wait before asking again. All processes of the host
+    /// share the bucket; it is a virtual clock, advanced by compare and swap.
+    pub fn take(&self, way: Way, bytes: u64, now_ns: u64) -> Result<(), u64> {
+        let rate = self.effective_rate(way);
+        if rate == 0 {
+            return Ok(());
+        }
+        let clock = match way {
+            Way::Egress => &self.egress_tat_ns,
+            Way::Ingress => &self.ingress_tat_ns,
+        };
+        let ns = |b: u64| (u128::from(b) * 1_000_000_000 / u128::from(rate)) as u64;
+        let burst = ns(BURST_BYTES);
+        let mut seen = clock.load(Relaxed);
+        loop {
+            // A clock far ahead is left over from a slower rate: let it fall back to what one burst may owe.
+            let tat = seen.min(now_ns + burst + ns(BURST_BYTES));
+            if tat > now_ns + burst {
+                return Err(tat - now_ns - burst);
+            }
+            match clock.compare_exchange_weak(seen, tat.max(now_ns) + ns(bytes), Relaxed, Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(other) => seen = other,
+            }
+        }
+    }
+
+    /// Returns tokens that were taken for bytes which the kernel then did not move.
+    pub fn give_back(&self, way: Way, bytes: u64) {
+        let rate = self.effective_rate(way);
+        if rate == 0 || bytes == 0 {
+            return;
+        }
+        let ns = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
+        let clock = match way {
+            Way::Egress => &self.egress_tat_ns,
+            Way::Ingress => &self.ingress_tat_ns,
+        };
+        let _ = clock.fetch_update(Relaxed, Relaxed, |tat| Some(tat.saturating_sub(ns)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch(name: &str) -> std::path::PathBuf {
+        std::env::temp_dir().join(format!("mtb-control-{name}-{}", std::process::id()))
+    }
+
+    #[test]
+    fn a_second_mapping_sees_what_the_first_wrote() {
+        let path = scratch("share");
+        let a = ControlFile::create(&path, 2, 8).unwrap();
+        let b = ControlFile::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!((b.hosts(), b.ranks()), (2, 8));
+        assert_eq!(b.rank(7).host_index.load(Relaxed), 1);
+        assert_eq!(b.rank(0).compute_scale_milli.load(Relaxed), 1000);
+        a.host(1).nic_down.store(1, Relaxed);
+        assert!(b.host(1).is_down());
+    }
+
+    #[test]
+    fn hostile_files_are_refused() {
+        let path = scratch("hostile");
+        std::fs::write(&path, [7u8; 100]).unwrap();
+        assert!(ControlFile::open(&path).is_err());
+        std::fs::write(&path, [7u8; 1000]).unwrap();
+        assert!(ControlFile::open(&path).is_err());
+        drop(ControlFile::create(&path, 1, 4).unwrap());
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(300).unwrap();
+        assert!(ControlFile::open(&path).is_err());
+        std::fs::remove_file(&path).unwrap();
+        assert!(ControlFile::create(&path, 0, 4).is_err());
+    }
+
+    #[test]
+    fn the_bucket_keeps_its_rate() {
+        let path = scratch("bucket");
+        let file = ControlFile::create(&path, 1, 1).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let host = file.host(0);
+        host.link_bytes_per_sec.store(1_000_000, Relaxed);
+        let (mut now, mut passed) = (5_000_000_000u64, 0u64);
+        let end = now + 1_000_000_000;
+        while now < end {
+            match host.take(Way::Egress, 10_000, now) {
+                Ok(()) => passed += 10_000,
+                Err(wait) => now += wait,
+            }
+        }
+        assert!((900_000..=1_150_000).contains(&passed), "{passed}");
+        host.background_bytes_per_sec.store(2_000_000, Relaxed);
+        assert_eq!(host.effective_rate(Way::Ingress), 20_000);
+    }
+}

@@ -1,0 +1,715 @@
+//! From a call of the API to a kernel: groups, plans, and the profiler events that go with them.
+//!
+//! A call outside a group is a group of one. At the end of the outermost group every communicator gets one kernel and
+//! its proxy operations, in the order and with the events of NCCL's `doLaunches` and `hostStreamPlanTask`.
+
+use crate::abi::{Algo, Code, DType, Fault, Func, RedOp, Res};
+use crate::comm::Comm;
+use crate::device::{Event, Item, lock, stream_of};
+use crate::kernel::{DevConn, Fiber, Kernel, Operands, Operands3, Program, Work, p2p, ring, tree};
+use crate::profiler::{ApiInfo, CollInfo, Ev, Handle, P2pInfo, Profiler, Start, kind, mask_now, state};
+use crate::proxy::{Msg, Op, Watch};
+use crate::transport::{ConnKey, Dir, Lane};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Steps of a chunk and of a slice in ring AllReduce, AllGather and ReduceScatter.
+const RING_STEPS: (u64, u64) = (4, 2);
+/// The same everywhere else.
+const PLAIN_STEPS: (u64, u64) = (1, 1);
+/// A collective gets one more channel for every so many bytes.
+const CHANNEL_BYTES_MIN: usize = 4096;
+/// A point-to-point message uses all channels from so many slots on.
+const P2P_SPREAD_SLOTS: usize = 4;
+/// Most calls in one group.
+const GROUP_CALLS_MAX: usize = 65_536;
+
+/// A collective call.
+#[derive(Debug, Clone)]
+pub(crate) struct CollTask {
+    pub(crate) func: Func,
+    pub(crate) send: usize,
+    pub(crate) recv: usize,
+    pub(crate) count: usize,
+    pub(crate) dtype: DType,
+    pub(crate) op: RedOp,
+    pub(crate) root: usize,
+}
+
+/// A point-to-point call.
+#[derive(Debug, Clone)]
+pub(crate) struct P2pTask {
+    pub(crate) is_send: bool,
+    pub(crate) buff: usize,
+    pub(crate) count: usize,
+    pub(crate) dtype: DType,
+    pub(crate) peer: usize,
+}
+
+/// Either.
+#[derive(Debug, Clone)]
+pub(crate) enum Call {
+    Coll(CollTask),
+    P2p(P2pTask),
+}
+
+/// A call with what the profiler knew when it was made.
+#[derive(Debug)]
+struct Task {
+    call: Call,
+    stream: usize,
+    mask: i32,
+    group_api: Handle,
+    api: Handle,
+    event: Handle,
+    channels: usize,
+}
+
+type InitJob = Box<dyn FnOnce() -> Res<()> + Send>;
+
+/// The calling thread's open group.
+#[derive(Default)]
+struct Group {
+    depth: i32,
+    tasks: Vec<(Arc<Comm>, Task)>,
+    inits: Vec<InitJob>,
+    fault: Option<Fault>,
+    api: ApiState,
+}
+
+/// NCCL's thread-local `ncclProfilerApiState`.
+#[derive(Debug, Default)]
+struct ApiState {
+    depth: i32,
+    mask: i32,
+    handle: Option<(Arc<Comm>, Handle)>,
+    started: bool,
+    stopped: bool,
+}
+
+thread_local! {
+    static GROUP: RefCell<Group> = RefCell::default();
+}
+
+/// `ncclGroupStart`.
+pub(crate) fn group_start() {
+    GROUP.with(|g| g.borrow_mut().depth += 1);
+}
+
+/// `ncclGroupEnd`: at the outermost level, launches.
+pub(crate) fn group_end() -> Res<()> {
+    let group = GROUP.with(|g| {
+        let mut group = g.borrow_mut();
+        if group.depth == 0 {
+            return Err(Fault::new(Code::InvalidUsage, "ncclGroupEnd without ncclGroupStart"));
+        }
+        group.api.end_begins();
+        group.depth -= 1;
+        Ok((group.depth == 0).then(|| std::mem::take(&mut *group)))
+    })?;
+    let Some(mut group) = group else { return Ok(()) };
+    let outcome = match group.fault.take() {
+        Some(fault) => Err(fault),
+        None => finish_group(&mut group),
+    };
+    group.api.stop();
+    outcome
+}
+
+fn finish_group(group: &mut Group) -> Res<()> {
+    run_inits(std::mem::take(&mut group.inits))?;
+    // One kernel per communicator, in the order of their first call.
+    let mut order: Vec<Arc<Comm>> = Vec::new();
+    let mut by_comm: HashMap<usize, Vec<Task>> = HashMap::new();
+    for (comm, task) in group.tasks.drain(..) {
+        let key = Arc::as_ptr(&comm) as usize;
+        if !by_comm.contains_key(&key) {
+            order.push(comm);
+        }
+        by_comm.entry(key).or_default().push(task);
+    }
+    for comm in order {
+        if let Some(tasks) = by_comm.remove(&(Arc::as_ptr(&comm) as usize)) {
+            launch(&comm, tasks)?;
+        }
+    }
+    Ok(())
+}
+
+/// Initializations inside a group run side by side: several ranks of one communicator may be in this process.
+fn run_inits(jobs: Vec<InitJob>) -> Res<()> {
+    if jobs.is_empty() {
+        return Ok(());
+    }
+    let identity = crate::env::Identity::current();
+    std::thread::scope(|s| {
+        let threads: Vec<_> = jobs
+            .into_iter()
+            .map(|job| {
+                let identity = identity.clone();
+                s.spawn(move || {
+                    crate::env::set_thread_identity(Some(identity));
+                    job()
+                })
+            })
+            .collect();
+        let mut outcome = Ok(());
+        for thread in threads {
+            let one = thread.join().unwrap_or_else(|_| Err(Fault::new(Code::InternalError, "initialization panicked")));
+            outcome = outcome.and(one);
+        }
+        outcome
+    })
+}
+
+/// Runs an initialization now, or at the end of the open group.
+pub(crate) fn init_or_defer(job: InitJob) -> Res<()> {
+    let job = GROUP.with(|g| {
+        let mut group = g.borrow_mut();
+        if group.depth == 0 {
+            return Some(job);
+        }
+        group.inits.push(job);
+        None
+    });
+    job.map_or(Ok(()), |job| job())
+}
+
+/// A collective or point-to-point call: joins the open group or is a group of its own.
+pub(crate) fn enqueue(comm: &Arc<Comm>, call: Call, stream: usize) -> Res<()> {
+    group_start();
+    let added = add(comm, call, stream);
+    if let Err(fault) = &added {
+        GROUP.with(|g| g.borrow_mut().fault = Some(fault.clone()));
+    }
+    let ended = group_end();
+    added.and(ended)
+}
+
+fn add(comm: &Arc<Comm>, call: Call, stream: usize) -> Res<()> {
+    check(comm, &call)?;
+    if stream_of(stream).is_none() {
+        return Err(Fault::new(Code::InvalidArgument, format!("{stream:#x} is not a stream")));
+    }
+    GROUP.with(|g| {
+        let mut group = g.borrow_mut();
+        if group.tasks.len() >= GROUP_CALLS_MAX {
+            return Err(Fault::new(Code::InvalidUsage, format!("more than {GROUP_CALLS_MAX} calls in a group")));
+        }
+        let depth = group.depth;
+        group.api.start(comm, depth);
+        let api = &group.api;
+        let group_api = api.handle.as_ref().map_or(Handle::NONE, |h| h.1);
+        let mask = api.mask;
+        let mut handle = start_api(comm, &call, stream, mask, group_api);
+        let copy = handle;
+        let empty = matches!(&call, Call::Coll(c) if c.count == 0);
+        if !empty {
+            let task = Task { call, stream, mask, group_api, api: copy, event: Handle::NONE, channels: 0 };
+            group.tasks.push((Arc::clone(comm), task));
+        }
+        if let Some(p) = &comm.profiler {
+            p.stop(&mut handle);
+        }
+        Ok(())
+    })
+}
+
+fn check(comm: &Comm, call: &Call) -> Res<()> {
+    if comm.is_aborted() {
+        return Err(Fault::new(Code::InvalidUsage, "the communicator was aborted"));
+    }
+    let (root, es, count) = match call {
+        Call::Coll(c) => (c.root, c.dtype.size(), c.count),
+        Call::P2p(p) => (p.peer, p.dtype.size(), p.count),
+    };
+    if root >= comm.ranks {
+        let text = format!("root or peer {root} is not a rank of a communicator of {}", comm.ranks);
+        return Err(Fault::new(Code::InvalidArgument, text));
+    }
+    let total = count.checked_mul(es).and_then(|b| b.checked_mul(comm.ranks));
+    if total.is_none_or(|b| b > isize::MAX as usize) {
+        return Err(Fault::new(Code::InvalidArgument, format!("count {count} does not fit the address space")));
+    }
+    let missing = match call {
+        Call::Coll(c) => {
+            let reads = c.func != Func::Broadcast || comm.rank == c.root;
+            let writes = c.func != Func::Reduce || comm.rank == c.root;
+            (reads && c.send == 0) || (writes && c.recv == 0)
+        }
+        Call::P2p(p) => p.buff == 0,
+    };
+    if missing && count > 0 {
+        return Err(Fault::new(Code::InvalidArgument, "a buffer is NULL"));
+    }
+    Ok(())
+}
+
+const API_PARENTS: i32 = kind::INSIDE | kind::CE_ALL;
+
+impl ApiState {
+    fn start(&mut self, comm: &Arc<Comm>, depth: i32) {
+        self.mask = mask_now();
+        let wanted = API_PARENTS
+            | kind::GROUP_API
+            | kind::P2P_API
+            | kind::COLL_API
+            | kind::KERNEL_LAUNCH
+            | kind::GROUP
+            | kind::COLL
+            | kind::P2P;
+        let Some(p) = &comm.profiler else { return };
+        if self.mask & wanted == 0 || self.depth != 0 {
+            return;
+        }
+        let mut handle = Handle::NONE;
+        p.start(&Start { parent: std::ptr::null(), rank: 0, ev: Ev::GroupApi { depth } }, &mut handle);
+        self.depth = depth;
+        if handle.is_some() {
+            p.record(handle, state::GROUP_START_API_STOP);
+        }
+        self.started = true;
+        self.handle = Some((Arc::clone(comm), handle));
+    }
+
+    fn end_begins(&mut self) {
+        if self.depth > 0 {
+            self.depth -= 1;
+        }
+        if self.depth == 0 && self.started && !self.stopped {
+            self.stopped = true;
+            if let Some((comm, handle)) = &self.handle
+                && let Some(p) = &comm.profiler
+            {
+                p.record(*handle, state::GROUP_END_API_START);
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        if let Some((comm, mut handle)) = self.handle.take()
+            && let Some(p) = &comm.profiler
+        {
+            p.stop(&mut handle);
+        }
+    }
+}
+
+fn start_api(comm: &Comm, call: &Call, stream: usize, mask: i32, parent: Handle) -> Handle {
+    let mut handle = Handle::NONE;
+    let Some(p) = &comm.profiler else { return handle };
+    let (wanted, ev) = match call {
+        Call::Coll(c) => {
+            let root = c.root as i32;
+            let info = ApiInfo { func: c.func, count: c.count, dtype: c.dtype, root, stream };
+            (kind::COLL_API | kind::COLL | API_PARENTS, Ev::CollApi(info))
+        }
+        Call::P2p(t) => {
+            let func = if t.is_send { Func::Send } else { Func::Recv };
+            let info = ApiInfo { func, count: t.count, dtype: t.dtype, root: t.peer as i32, stream };
+            (kind::P2P_API | kind::P2P | kind::INSIDE, Ev::P2pApi(info))
+        }
+    };
+    if mask & wanted != 0 {
+        p.start(&Start { parent: parent.0, rank: 0, ev }, &mut handle);
+    }
+    handle
+}
+
+/// A network part of the plan, still without the plugin's handle of its task.
+struct NetPart {
+    task: usize,
+    key: ConnKey,
+    nsteps: usize,
+    steps: (u64, u64),
+}
+
+/// Everything one communicator does for one group.
+struct Plan<'a> {
+    comm: &'a Arc<Comm>,
+    channels: BTreeMap<usize, VecDeque<Work>>,
+    conns: Vec<(ConnKey, DevConn)>,
+    copies: Vec<Operands3>,
+    net: Vec<NetPart>,
+    watches: Vec<(usize, usize, u64)>,
+}
+
+fn launch(comm: &Arc<Comm>, mut tasks: Vec<Task>) -> Res<()> {
+    let mut tail = lock(&comm.launch);
+    let mut plan = Plan {
+        comm,
+        channels: BTreeMap::new(),
+        conns: Vec::new(),
+        copies: Vec::new(),
+        net: Vec::new(),
+        watches: Vec::new(),
+    };
+    for (index, task) in tasks.iter_mut().enumerate() {
+        if let Call::Coll(coll) = task.call.clone() {
+            task.channels = plan.coll(index, &coll, task.mask, &mut tail.counters)?;
+        }
+    }
+    plan.p2p(&mut tasks, &mut tail.counters)?;
+    let streams = distinct_streams(&tasks);
+    let first = streams[0];
+    let done = Arc::new(Event::default());
+    let kernel = Kernel {
+        comm: Arc::clone(comm),
+        channels: plan.channels.into_iter().collect(),
+        conns: plan.conns,
+        copies: plan.copies,
+        done: Arc::clone(&done),
+    };
+    let mut launch_event = start_kernel_launch(comm, &tasks, first);
+    let before = tail.last.replace((first, Arc::clone(&done)));
+    comm.kernel_launched();
+    push_kernel(kernel, &streams, before, &done)?;
+    drop(tail);
+    if let Some(p) = &comm.profiler {
+        p.stop(&mut launch_event);
+    }
+    upload(comm, &mut tasks, plan.net, &plan.watches)
+}
+
+fn distinct_streams(tasks: &[Task]) -> Vec<usize> {
+    let mut streams: Vec<usize> = Vec::new();
+    for task in tasks {
+        if !streams.contains(&task.stream) {
+            streams.push(task.stream);
+        }
+    }
+    streams
+}
+
+/// The kernel runs on the first stream, after what is on all of them, and everything later on any waits for it.
+fn push_kernel(kernel: Kernel, streams: &[usize], before: Option<(usize, Arc<Event>)>, done: &Arc<Event>) -> Res<()> {
+    let gone = || Fault::new(Code::InvalidArgument, "a stream was destroyed inside the group");
+    let found: Option<Vec<_>> = streams.iter().map(|s| stream_of(*s)).collect();
+    let found = found.ok_or_else(gone)?;
+    if let Some((stream, event)) = before
+        && stream != streams[0]
+    {
+        found[0].push(Item::Wait(event));
+    }
+    for other in &found[1..] {
+        let reached = Arc::new(Event::default());
+        other.push(Item::Record(Arc::clone(&reached)));
+        found[0].push(Item::Wait(reached));
+    }
+    found[0].push(Item::Kernel(Box::new(kernel)));
+    for other in &found[1..] {
+        other.push(Item::Wait(Arc::clone(done)));
+    }
+    Ok(())
+}
+
+fn start_kernel_launch(comm: &Comm, tasks: &[Task], stream: usize) -> Handle {
+    let mut handle = Handle::NONE;
+    if let (Some(p), Some(task)) = (&comm.profiler, tasks.iter().find(|t| t.mask != 0))
+        && task.mask & kind::KERNEL_LAUNCH != 0
+    {
+        p.start(&Start { parent: task.group_api.0, rank: 0, ev: Ev::KernelLaunch { stream } }, &mut handle);
+    }
+    handle
+}
+
+/// Group start, task starts, proxy operations, task stops, group stop: NCCL's order.
+fn upload(comm: &Arc<Comm>, tasks: &mut [Task], net: Vec<NetPart>, watches: &[(usize, usize, u64)]) -> Res<()> {
+    let mut group = Handle::NONE;
+    if let (Some(p), Some(task)) = (&comm.profiler, tasks.iter().find(|t| t.mask != 0))
+        && task.mask & (kind::GROUP | kind::COLL | kind::P2P | kind::INSIDE) != 0
+    {
+        p.start(&Start { parent: std::ptr::null(), rank: 0, ev: Ev::Group }, &mut group);
+    }
+    for task in tasks.iter_mut() {
+        start_task(comm, task, group);
+    }
+    let mut messages = Vec::with_capacity(net.len() + watches.len());
+    for part in net {
+        let task = &tasks[part.task];
+        let (fifo, _, _) = comm.fifo(part.key)?;
+        let op = Op::new(part.key, fifo, part.nsteps as u64, part.steps, task.mask, task.event);
+        messages.push(Msg::Op(Box::new(op)));
+    }
+    for (task, channel, counter) in watches {
+        let watch = Watch {
+            channel: *channel,
+            counter: *counter,
+            task: tasks[*task].event,
+            handle: Handle::NONE,
+            started: false,
+        };
+        messages.push(Msg::Watch(watch));
+    }
+    comm.to_proxy(messages)?;
+    if let Some(p) = &comm.profiler {
+        for task in tasks.iter_mut() {
+            p.stop(&mut task.event);
+        }
+        p.stop(&mut group);
+    }
+    Ok(())
+}
+
+fn start_task(comm: &Comm, task: &mut Task, group: Handle) {
+    let seq = match &task.call {
+        Call::Coll(c) => comm.next_seq(c.func),
+        Call::P2p(_) => 0,
+    };
+    let Some(p) = &comm.profiler else { return };
+    // Before 2.27 a missing group handle suppressed everything below it; a communicator of one never reports.
+    if comm.ranks == 1 || (p.has_op_states() && !group.is_some()) {
+        return;
+    }
+    let ev = match &task.call {
+        Call::Coll(c) if task.mask & (kind::COLL | kind::INSIDE) != 0 => Ev::Coll(coll_info(comm, c, task, seq, group)),
+        Call::P2p(t) if task.mask & (kind::P2P | kind::INSIDE) != 0 => Ev::P2p(P2pInfo {
+            comm_name: comm.name.as_ref().map_or(std::ptr::null(), |n| n.as_ptr()),
+            comm_hash: comm.hash,
+            func: if t.is_send { Func::Send } else { Func::Recv },
+            buff: t.buff,
+            count: t.count,
+            dtype: t.dtype,
+            peer: t.peer as i32,
+            channels: task.channels as u8,
+            parent_group: group.0,
+        }),
+        _ => return,
+    };
+    let parent = task_parent(p, task, group);
+    p.start(&Start { parent: parent.0, rank: comm.rank as i32, ev }, &mut task.event);
+}
+
+/// v5 and later hang tasks under the API call, earlier versions under the group.
+fn task_parent(p: &Profiler, task: &Task, group: Handle) -> Handle {
+    if p.has_api_events() { task.api } else { group }
+}
+
+fn coll_info(comm: &Comm, c: &CollTask, task: &Task, seq: u64, group: Handle) -> CollInfo {
+    let bytes = c.count * c.dtype.size();
+    CollInfo {
+        comm_name: comm.name.as_ref().map_or(std::ptr::null(), |n| n.as_ptr()),
+        comm_hash: comm.hash,
+        seq,
+        func: c.func,
+        send: c.send,
+        recv: c.recv,
+        count: c.count,
+        root: c.root as i32,
+        dtype: c.dtype,
+        op: c.op,
+        traffic_bytes: match c.func {
+            Func::AllReduce => 2 * bytes,
+            Func::AllGather | Func::ReduceScatter => bytes * comm.ranks,
+            _ => bytes,
+        },
+        channels: task.channels as u8,
+        algo: algo_of(comm, c.func),
+        parent_group: group.0,
+    }
+}
+
+/// AllGather and ReduceScatter have no tree.
+fn algo_of(comm: &Comm, func: Func) -> Algo {
+    match func {
+        Func::AllReduce | Func::Broadcast | Func::Reduce => comm.algo,
+        _ => Algo::Ring,
+    }
+}
+
+impl Plan<'_> {
+    /// A connection of the plan; the device hears of new ones, the proxy of those that cross the network.
+    fn connect(&mut self, task: usize, key: ConnKey, nsteps: usize, steps: (u64, u64)) -> Res<()> {
+        if nsteps == 0 {
+            return Ok(());
+        }
+        let (fifo, notify, new) = self.comm.fifo(key)?;
+        if new {
+            self.conns.push((key, DevConn { fifo, step: 0, notify }));
+        }
+        if !self.comm.is_local(key.peer) {
+            self.net.push(NetPart { task, key, nsteps, steps });
+        }
+        Ok(())
+    }
+
+    fn push_work(&mut self, channel: usize, fibers: Vec<Fiber>, watched: bool, counters: &mut [u64]) -> u64 {
+        counters[channel] += 1;
+        let counter = counters[channel];
+        self.channels.entry(channel).or_default().push_back(Work { fibers, counter, watched });
+        counter
+    }
+
+    /// Adds a collective; says how many channels it uses.
+    fn coll(&mut self, index: usize, c: &CollTask, mask: i32, counters: &mut [u64]) -> Res<usize> {
+        let comm = self.comm;
+        let operands = Operands { send: c.send, recv: c.recv, dtype: c.dtype, op: c.op, ranks: comm.ranks };
+        if comm.ranks == 1 {
+            self.copies.push((operands, c.count));
+            return Ok(0);
+        }
+        let es = c.dtype.size();
+        let wanted = (c.count * es).div_ceil(CHANNEL_BYTES_MIN).clamp(1, comm.channels);
+        let each = c.count.div_ceil(wanted).next_multiple_of(16);
+        let watched = mask & kind::KERNEL_CH != 0 && comm.profiler.is_some();
+        let mut used = 0;
+        for channel in 0..wanted {
+            let from = each * channel;
+            if from >= c.count {
+                break;
+            }
+            let part = (from, each.min(c.count - from));
+            let fibers = match algo_of(comm, c.func) {
+                Algo::Ring => vec![self.ring(index, c, operands, channel, part)?],
+                Algo::Tree => self.tree(index, c, operands, channel, part)?,
+            };
+            let counter = self.push_work(channel, fibers, watched, counters);
+            if watched {
+                self.watches.push((index, channel, counter));
+            }
+            used += 1;
+        }
+        Ok(used)
+    }
+
+    fn ring(
+        &mut self,
+        index: usize,
+        c: &CollTask,
+        operands: Operands,
+        channel: usize,
+        (part_from, part_count): (usize, usize),
+    ) -> Res<Fiber> {
+        let comm = self.comm;
+        let pipelined = matches!(c.func, Func::Broadcast | Func::Reduce);
+        let steps = if pipelined { PLAIN_STEPS } else { RING_STEPS };
+        let n = comm.ranks;
+        let program = ring::Ring {
+            func: c.func,
+            order: Arc::clone(&comm.order),
+            pos: comm.pos,
+            root_pos: comm.order.iter().position(|r| *r == c.root).unwrap_or(0),
+            count: c.count,
+            part_from,
+            part_count,
+            chunk: comm.slot_bytes * steps.0 as usize / c.dtype.size(),
+        };
+        let key = |dir, peer| ConnKey { dir, peer, channel, lane: Lane::Coll };
+        let next = key(Dir::Send, comm.order[(comm.pos + 1) % n]);
+        let prev = key(Dir::Recv, comm.order[(comm.pos + n - 1) % n]);
+        let (sends, recvs) = (program.sends(), program.recvs());
+        self.connect(index, prev, recvs * steps.0 as usize, steps)?;
+        self.connect(index, next, sends * steps.0 as usize, steps)?;
+        let only = |n: usize, key| if n > 0 { vec![key] } else { Vec::new() };
+        Ok(Fiber::new(Program::Ring(program), operands, only(recvs, prev), only(sends, next), steps))
+    }
+
+    fn tree(
+        &mut self,
+        index: usize,
+        c: &CollTask,
+        operands: Operands,
+        channel: usize,
+        (part_from, part_count): (usize, usize),
+    ) -> Res<Vec<Fiber>> {
+        let comm = self.comm;
+        let root = if c.func == Func::AllReduce { tree::all_reduce_root(comm.ranks, channel) } else { c.root };
+        let family = tree::family(comm.rank, comm.ranks, root, channel);
+        let key = |dir, peer: &usize| ConnKey { dir, peer: *peer, channel, lane: Lane::Coll };
+        let from_children: Vec<ConnKey> = family.children.iter().map(|p| key(Dir::Recv, p)).collect();
+        let to_children: Vec<ConnKey> = family.children.iter().map(|p| key(Dir::Send, p)).collect();
+        let to_parent: Vec<ConnKey> = family.parent.iter().map(|p| key(Dir::Send, p)).collect();
+        let from_parent: Vec<ConnKey> = family.parent.iter().map(|p| key(Dir::Recv, p)).collect();
+        let flows: Vec<(tree::Flow, &Vec<ConnKey>, &Vec<ConnKey>)> = match c.func {
+            Func::Reduce => vec![(tree::Flow::Up, &from_children, &to_parent)],
+            Func::Broadcast => vec![(tree::Flow::Down, &from_parent, &to_children)],
+            _ if family.parent.is_none() => vec![(tree::Flow::Turn, &from_children, &to_children)],
+            _ => vec![(tree::Flow::Up, &from_children, &to_parent), (tree::Flow::Down, &from_parent, &to_children)],
+        };
+        let mut fibers = Vec::new();
+        for (flow, recvs, sends) in flows {
+            let program = tree::Tree {
+                func: c.func,
+                flow,
+                has_up: !recvs.is_empty(),
+                has_down: !sends.is_empty(),
+                part_from,
+                part_count,
+                chunk: comm.slot_bytes / c.dtype.size(),
+            };
+            for key in recvs.iter().chain(sends) {
+                self.connect(index, *key, program.chunks(), PLAIN_STEPS)?;
+            }
+            fibers.push(Fiber::new(Program::Tree(program), operands, recvs.clone(), sends.clone(), PLAIN_STEPS));
+        }
+        Ok(fibers)
+    }
+
+    /// Adds all point-to-point calls: per channel one work, with one fiber per connection.
+    fn p2p(&mut self, tasks: &mut [Task], counters: &mut [u64]) -> Res<()> {
+        let comm = self.comm;
+        let mut fibers: BTreeMap<ConnKey, p2p::P2p> = BTreeMap::new();
+        let mut users: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+        let mut to_self = (VecDeque::new(), VecDeque::new());
+        for (index, task) in tasks.iter_mut().enumerate() {
+            let Call::P2p(t) = task.call.clone() else { continue };
+            let bytes = t.count * t.dtype.size();
+            if t.peer == comm.rank {
+                let side = if t.is_send { &mut to_self.0 } else { &mut to_self.1 };
+                side.push_back((t.buff, bytes));
+                continue;
+            }
+            let parts = if bytes > P2P_SPREAD_SLOTS * comm.slot_bytes { comm.channels } else { 1 };
+            task.channels = parts;
+            let (from, to) = if t.is_send { (comm.rank, t.peer) } else { (t.peer, comm.rank) };
+            let base = (to + comm.ranks - from) % comm.ranks;
+            for i in 0..parts {
+                let channel = (base + i) % comm.channels;
+                let dir = if t.is_send { Dir::Send } else { Dir::Recv };
+                let key = ConnKey { dir, peer: t.peer, channel, lane: Lane::P2p };
+                let (at, len) = p2p::part(bytes, parts, i);
+                self.connect(index, key, p2p::steps(len, comm.slot_bytes), PLAIN_STEPS)?;
+                let fiber = fibers.entry(key).or_insert_with(|| p2p::P2p {
+                    is_send: t.is_send,
+                    pieces: Vec::new(),
+                    chunk: comm.slot_bytes,
+                });
+                fiber.pieces.push(p2p::Piece { addr: t.buff + at, bytes: len });
+                let list = users.entry(channel).or_default();
+                if task.mask & kind::KERNEL_CH != 0 && comm.profiler.is_some() && !list.contains(&index) {
+                    list.push(index);
+                }
+            }
+        }
+        self.p2p_to_self(to_self)?;
+        let mut by_channel: BTreeMap<usize, Vec<Fiber>> = BTreeMap::new();
+        for (key, program) in fibers {
+            let operands = Operands { send: 0, recv: 0, dtype: DType::U8, op: RedOp::Sum, ranks: comm.ranks };
+            let (recvs, sends) = if program.is_send { (vec![], vec![key]) } else { (vec![key], vec![]) };
+            let fiber = Fiber::new(Program::P2p(program), operands, recvs, sends, PLAIN_STEPS);
+            by_channel.entry(key.channel).or_default().push(fiber);
+        }
+        for (channel, list) in by_channel {
+            let watchers = users.remove(&channel).unwrap_or_default();
+            let counter = self.push_work(channel, list, !watchers.is_empty(), counters);
+            self.watches.extend(watchers.into_iter().map(|task| (task, channel, counter)));
+        }
+        Ok(())
+    }
+
+    fn p2p_to_self(&mut self, (sends, recvs): (VecDeque<(usize, usize)>, VecDeque<(usize, usize)>)) -> Res<()> {
+        if sends.len() != recvs.len() {
+            return Err(Fault::new(Code::InvalidUsage, "a rank sends to itself without receiving in the same group"));
+        }
+        for ((from, bytes), (to, room)) in sends.into_iter().zip(recvs) {
+            if bytes > room {
+                let text = format!("a rank sends {bytes} bytes to itself and receives {room}");
+                return Err(Fault::new(Code::InvalidArgument, text));
+            }
+            let operands = Operands { send: from, recv: to, dtype: DType::U8, op: RedOp::Sum, ranks: 1 };
+            self.copies.push((operands, bytes));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,570 @@
+//! The profiler plugin: loading it as NCCL 2.30.7 does, and calling it.
+//!
+//! One plugin per process, reference counted by communicators, one process-wide activation mask. Every ABI version
+//! gets the events its own NCCL release would give it (not those a newer NCCL's shim would): v1 to v3 also the
+//! ProxyOp states of NCCL 2.26 and earlier, v4 on the in-progress and peer-wait states, v5 on the API events.
+
+pub(crate) mod v1;
+pub(crate) mod v2;
+pub(crate) mod v3;
+pub(crate) mod v4;
+pub(crate) mod v5;
+pub(crate) mod v6;
+
+use crate::abi::{Algo, DType, Func, RedOp};
+use crate::device::lock;
+use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+/// Event kinds: the bits of the activation mask.
+#[allow(missing_docs)]
+pub mod kind {
+    pub const GROUP: i32 = 1;
+    pub const COLL: i32 = 2;
+    pub const P2P: i32 = 4;
+    pub const PROXY_OP: i32 = 8;
+    pub const PROXY_STEP: i32 = 16;
+    pub const PROXY_CTRL: i32 = 32;
+    pub const KERNEL_CH: i32 = 64;
+    pub const NET_PLUGIN: i32 = 128;
+    pub const GROUP_API: i32 = 256;
+    pub const COLL_API: i32 = 512;
+    pub const P2P_API: i32 = 1024;
+    pub const KERNEL_LAUNCH: i32 = 2048;
+    pub const CE_ALL: i32 = 4096 | 8192 | 16384;
+    /// Whatever happens inside an operation.
+    pub const INSIDE: i32 = PROXY_OP | PROXY_STEP | KERNEL_CH | NET_PLUGIN;
+}
+
+/// States a plugin hears of.
+#[allow(missing_docs)]
+pub mod state {
+    pub const OP_SEND_POSTED: i32 = 0;
+    pub const OP_SEND_REM_FIFO_WAIT: i32 = 1;
+    pub const OP_SEND_TRANSMITTED: i32 = 2;
+    pub const OP_SEND_DONE: i32 = 3;
+    pub const OP_RECV_POSTED: i32 = 4;
+    pub const OP_RECV_RECEIVED: i32 = 5;
+    pub const OP_RECV_TRANSMITTED: i32 = 6;
+    pub const OP_RECV_DONE: i32 = 7;
+    pub const STEP_SEND_GPU_WAIT: i32 = 8;
+    pub const STEP_SEND_WAIT: i32 = 9;
+    pub const STEP_RECV_WAIT: i32 = 10;
+    pub const STEP_RECV_FLUSH_WAIT: i32 = 11;
+    pub const STEP_RECV_GPU_WAIT: i32 = 12;
+    pub const CTRL_IDLE: i32 = 13;
+    pub const CTRL_ACTIVE: i32 = 14;
+    pub const CTRL_SLEEP: i32 = 15;
+    pub const CTRL_WAKEUP: i32 = 16;
+    pub const CTRL_APPEND: i32 = 17;
+    pub const CTRL_APPEND_END: i32 = 18;
+    pub const OP_IN_PROGRESS: i32 = 19;
+    pub const STEP_SEND_PEER_WAIT: i32 = 20;
+    pub const KERNEL_CH_STOP: i32 = 22;
+    pub const GROUP_START_API_STOP: i32 = 23;
+    pub const GROUP_END_API_START: i32 = 24;
+}
+
+/// What `nWarps` says.
+pub(crate) const WARPS: u8 = 16;
+
+/// An event handle of the plugin; opaque.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Handle(pub *mut c_void);
+
+// SAFETY: a handle is a token that only the plugin interprets; NCCL, too, hands it from thread to thread.
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Handle {
+    /// No event.
+    pub const NONE: Handle = Handle(ptr::null_mut());
+
+    /// Whether there is an event.
+    pub fn is_some(self) -> bool {
+        !self.0.is_null()
+    }
+}
+
+/// A collective as descriptors show it.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub(crate) struct CollInfo {
+    pub(crate) comm_name: *const c_char,
+    pub(crate) comm_hash: u64,
+    pub(crate) seq: u64,
+    pub(crate) func: Func,
+    pub(crate) send: usize,
+    pub(crate) recv: usize,
+    pub(crate) count: usize,
+    pub(crate) root: c_int,
+    pub(crate) dtype: DType,
+    pub(crate) op: RedOp,
+    pub(crate) traffic_bytes: usize,
+    pub(crate) channels: u8,
+    pub(crate) algo: Algo,
+    pub(crate) parent_group: *const c_void,
+}
+
+/// Half a point-to-point transfer as descriptors show it.
+#[derive(Debug)]
+pub(crate) struct P2pInfo {
+    pub(crate) comm_name: *const c_char,
+    pub(crate) comm_hash: u64,
+    pub(crate) func: Func,
+    pub(crate) buff: usize,
+    pub(crate) count: usize,
+    pub(crate) dtype: DType,
+    pub(crate) peer: c_int,
+    pub(crate) channels: u8,
+    pub(crate) parent_group: *const c_void,
+}
+
+/// A proxy operation as descriptors show it.
+#[derive(Debug)]
+pub(crate) struct ProxyOpInfo {
+    pub(crate) pid: c_int,
+    pub(crate) channel: u8,
+    pub(crate) peer: c_int,
+    pub(crate) n_steps: c_int,
+    pub(crate) chunk_size: c_int,
+    pub(crate) is_send: bool,
+}
+
+/// A call of the API as descriptors show it.
+#[derive(Debug)]
+pub(crate) struct ApiInfo {
+    pub(crate) func: Func,
+    pub(crate) count: usize,
+    pub(crate) dtype: DType,
+    pub(crate) root: c_int,
+    pub(crate) stream: usize,
+}
+
+/// An event to start.
+#[derive(Debug)]
+pub(crate) enum Ev {
+    Group,
+    Coll(CollInfo),
+    P2p(P2pInfo),
+    ProxyOp(ProxyOpInfo),
+    ProxyStep { step: c_int },
+    ProxyCtrl,
+    KernelCh { channel: u8, p_timer: u64 },
+    GroupApi { depth: c_int },
+    CollApi(ApiInfo),
+    P2pApi(ApiInfo),
+    KernelLaunch { stream: usize },
+}
+
+impl Ev {
+    pub(crate) fn kind(&self) -> i32 {
+        match self {
+            Ev::Group => kind::GROUP,
+            Ev::Coll(_) => kind::COLL,
+            Ev::P2p(_) => kind::P2P,
+            Ev::ProxyOp(_) => kind::PROXY_OP,
+            Ev::ProxyStep { .. } => kind::PROXY_STEP,
+            Ev::ProxyCtrl => kind::PROXY_CTRL,
+            Ev::KernelCh { .. } => kind::KERNEL_CH,
+            Ev::GroupApi { .. } => kind::GROUP_API,
+            Ev::CollApi(_) => kind::COLL_API,
+            Ev::P2pApi(_) => kind::P2P_API,
+            Ev::KernelLaunch { .. } => kind::KERNEL_LAUNCH,
+        }
+    }
+}
+
+/// Everything a descriptor is made from.
+#[derive(Debug)]
+pub(crate) struct Start {
+    pub(crate) parent: *const c_void,
+    pub(crate) rank: c_int,
+    pub(crate) ev: Ev,
+}
+
+/// `ncclDebugLogger_t`.
+type Logger = unsafe extern "C" fn(c_int, c_ulong, *const c_char, c_int, *const c_char, ...);
+
+type InitV1 = unsafe extern "C" fn(*mut *mut c_void, *mut c_int) -> c_int;
+type InitV4 = unsafe extern "C" fn(
+    *mut *mut c_void,
+    *mut c_int,
+    *const c_char,
+    u64,
+    c_int,
+    c_int,
+    c_int,
+    Option<Logger>,
+) -> c_int;
+type InitV5 = unsafe extern "C" fn(
+    *mut *mut c_void,
+    u64,
+    *mut c_int,
+    *const c_char,
+    c_int,
+    c_int,
+    c_int,
+    Option<Logger>,
+) -> c_int;
+
+/// `ncclProfiler_vN_t`: the same shape in every version; only `init` and the descriptors differ.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Table {
+    name: *const c_char,
+    init: *const c_void,
+    start: Option<unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *mut c_void) -> c_int>,
+    stop: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+    record: Option<unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int>,
+    finalize: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+}
+
+const _: () = assert!(size_of::<Table>() == 48);
+
+/// `ncclProfilerEventStateArgs` of v1 to v3.
+#[repr(C)]
+struct OldArgs {
+    trans_size: usize,
+    steps: c_int,
+}
+
+/// `ncclProfilerEventStateArgs` of v4 to v6: one word.
+#[repr(C)]
+union NewArgs {
+    trans_size: usize,
+    appended: c_int,
+    p_timer: u64,
+}
+
+const _: () = {
+    assert!(size_of::<OldArgs>() == 16);
+    assert!(size_of::<NewArgs>() == 8);
+};
+
+/// The one mask of the process; plugins keep its address.
+static MASK: AtomicI32 = AtomicI32::new(0);
+
+/// The mask as it is now.
+pub fn mask_now() -> i32 {
+    MASK.load(Ordering::Relaxed)
+}
+
+/// A plugin that is loaded.
+struct Loaded {
+    library: *mut c_void,
+    table: Table,
+    version: u8,
+    users: usize,
+}
+
+// SAFETY: the table is read-only data of the plugin, and its functions may be called from any thread (NCCL does).
+unsafe impl Send for Loaded {}
+
+enum Plugin {
+    Untried,
+    Failed,
+    Loaded(Loaded),
+}
+
+static PLUGIN: Mutex<Plugin> = Mutex::new(Plugin::Untried);
+
+/// A communicator's tie to the plugin.
+pub struct Profiler {
+    context: *mut c_void,
+    table: Table,
+    version: u8,
+}
+
+// SAFETY: context and table belong to the plugin, whose interface is thread safe by NCCL's contract.
+unsafe impl Send for Profiler {}
+// SAFETY: as above.
+unsafe impl Sync for Profiler {}
+
+impl std::fmt::Debug for Profiler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Profiler(v{})", self.version)
+    }
+}
+
+/// What a plugin is told about a communicator.
+#[derive(Debug)]
+pub(crate) struct CommFacts<'a> {
+    pub(crate) hash: u64,
+    pub(crate) name: Option<&'a CStr>,
+    pub(crate) nodes: c_int,
+    pub(crate) ranks: c_int,
+    pub(crate) rank: c_int,
+}
+
+impl Profiler {
+    /// Loads the plugin if need be and initializes it for one communicator. `None`: go on without.
+    pub(crate) fn attach(facts: &CommFacts) -> Option<Profiler> {
+        let (table, version) = load()?;
+        let mut context = ptr::null_mut();
+        let code = init(&table, version, &mut context, facts);
+        if code != 0 {
+            crate::log::info(&format!("profiler init failed with {code}; going on without profiler"));
+            unload();
+            return None;
+        }
+        Some(Profiler { context, table, version })
+    }
+
+    /// Whether ProxyOp states 0 to 7 are due (NCCL 2.26 and earlier).
+    pub(crate) fn has_op_states(&self) -> bool {
+        self.version <= 3
+    }
+
+    /// Whether the API events exist (NCCL 2.28 and later); tasks then hang under them.
+    pub(crate) fn has_api_events(&self) -> bool {
+        self.version >= 5
+    }
+
+    /// NCCL 2.23 counts raw steps, everything later slices.
+    pub(crate) fn has_raw_steps(&self) -> bool {
+        self.version == 1
+    }
+
+    /// Starts an event; the handle is left alone when this version does not know the kind.
+    pub(crate) fn start(&self, start: &Start, handle: &mut Handle) {
+        match self.version {
+            1 => self.call_start(v1::Descr::of(start), handle),
+            2 => self.call_start(v2::Descr::of(start), handle),
+            3 => self.call_start(v3::Descr::of(start), handle),
+            4 => self.call_start(v4::Descr::of(start), handle),
+            5 => self.call_start(v5::Descr::of(start), handle),
+            _ => self.call_start(v6::Descr::of(start), handle),
+        }
+    }
+
+    fn call_start<D>(&self, descr: Option<D>, handle: &mut Handle) {
+        let (Some(mut descr), Some(start)) = (descr, self.table.start) else { return };
+        // SAFETY: the context is what init gave; descr is this version's layout and outlives the call.
+        unsafe { start(self.context, &mut handle.0, (&raw mut descr).cast()) };
+    }
+
+    /// Stops an event and forgets its handle.
+    pub(crate) fn stop(&self, handle: &mut Handle) {
+        if let (true, Some(stop)) = (handle.is_some(), self.table.stop) {
+            // SAFETY: the handle came from startEvent of this plugin.
+            unsafe { stop(handle.0) };
+        }
+        *handle = Handle::NONE;
+    }
+
+    fn record_raw(&self, handle: Handle, state: i32, args: *mut c_void) {
+        if let (true, Some(record)) = (handle.is_some(), self.table.record) {
+            // SAFETY: the handle came from startEvent of this plugin; args is null or this version's union.
+            unsafe { record(handle.0, state, args) };
+        }
+    }
+
+    /// A state without arguments.
+    pub(crate) fn record(&self, handle: Handle, state: i32) {
+        self.record_raw(handle, state, ptr::null_mut());
+    }
+
+    /// A ProxyOp state: zeroed arguments from v4 on; `steps` and `bytes` are the running sums of v1 to v3.
+    pub(crate) fn record_op(&self, handle: Handle, state: i32, steps: u64, bytes: usize) {
+        if self.version <= 3 {
+            let mut args = OldArgs { trans_size: bytes, steps: c_int::try_from(steps).unwrap_or(c_int::MAX) };
+            self.record_raw(handle, state, (&raw mut args).cast());
+        } else {
+            self.record_raw(handle, state, std::ptr::from_mut(&mut NewArgs { p_timer: 0 }).cast());
+        }
+    }
+
+    /// A ProxyStep state; v1 to v3 get no arguments.
+    pub(crate) fn record_step(&self, handle: Handle, state: i32, bytes: usize) {
+        if self.version <= 3 {
+            self.record_raw(handle, state, ptr::null_mut());
+        } else {
+            self.record_raw(handle, state, std::ptr::from_mut(&mut NewArgs { trans_size: bytes }).cast());
+        }
+    }
+
+    /// The end of a channel's kernel; v3 knows no such state.
+    pub(crate) fn record_kernel_stop(&self, handle: Handle, p_timer: u64) {
+        if self.version >= 4 {
+            self.record_raw(handle, state::KERNEL_CH_STOP, std::ptr::from_mut(&mut NewArgs { p_timer }).cast());
+        }
+    }
+
+    /// A ProxyCtrl state.
+    pub(crate) fn record_ctrl(&self, handle: Handle, state: i32, appended: c_int) {
+        if self.version <= 3 {
+            // The member `appendedProxyOps` lies at the start of the union.
+            let mut args = OldArgs { trans_size: appended as usize, steps: 0 };
+            self.record_raw(handle, state, (&raw mut args).cast());
+        } else {
+            // The whole word is set, so that no byte is left undefined.
+            let mut args = NewArgs { p_timer: 0 };
+            args.appended = appended;
+            self.record_raw(handle, state, (&raw mut args).cast());
+        }
+    }
+
+    /// Ends the communicator's use of the plugin.
+    pub(crate) fn detach(&self) {
+        if let (false, Some(finalize)) = (self.context.is_null(), self.table.finalize) {
+            // SAFETY: the context is what init gave, and this is its last use.
+            unsafe { finalize(self.context) };
+        }
+        unload();
+    }
+}
+
+fn init(table: &Table, version: u8, context: &mut *mut c_void, facts: &CommFacts) -> c_int {
+    if table.init.is_null() {
+        return 0;
+    }
+    let name = facts.name.map_or(ptr::null(), CStr::as_ptr);
+    let (mask, logger) = (MASK.as_ptr(), logger());
+    // SAFETY (all three): the symbol's version says which signature `init` has; every pointer outlives the call, and
+    // the mask lives as long as this library.
+    match version {
+        1..=3 => {
+            // SAFETY: see above.
+            let f: InitV1 = unsafe { std::mem::transmute(table.init) };
+            // SAFETY: see above.
+            unsafe { f(context, mask) }
+        }
+        4 => {
+            // SAFETY: see above.
+            let f: InitV4 = unsafe { std::mem::transmute(table.init) };
+            // SAFETY: see above.
+            unsafe { f(context, mask, name, facts.hash, facts.nodes, facts.ranks, facts.rank, logger) }
+        }
+        _ => {
+            // SAFETY: see above.
+            let f: InitV5 = unsafe { std::mem::transmute(table.init) };
+            // SAFETY: see above.
+            unsafe { f(context, facts.hash, mask, name, facts.nodes, facts.ranks, facts.rank, logger) }
+        }
+    }
+}
+
+/// `ncclDebugLog` for plugins. Rust cannot define a variadic function, so plugins get one that ignores what follows
+/// the format: the C calling convention leaves unread arguments to the caller.
+fn logger() -> Option<Logger> {
+    unsafe extern "C" fn log(_level: c_int, _flags: c_ulong, file: *const c_char, line: c_int, format: *const c_char) {
+        let text = |p: *const c_char| {
+            if p.is_null() {
+                return String::new();
+            }
+            // SAFETY: plugins pass NUL-terminated strings, as NCCL's own macros do.
+            unsafe { CStr::from_ptr(p) }.to_string_lossy().into_owned()
+        };
+        crate::log::info(&format!("plugin {}:{line} {}", text(file), text(format)));
+    }
+    type Plain = unsafe extern "C" fn(c_int, c_ulong, *const c_char, c_int, *const c_char);
+    // SAFETY: on this ABI (System V) a callee that takes only the fixed arguments may be called as variadic; the
+    // extra arguments lie in registers and on the caller's stack, which the caller cleans up.
+    Some(unsafe { std::mem::transmute::<Plain, Logger>(log) })
+}
+
+/// The plugin's table, loading it at first; counts one more user.
+fn load() -> Option<(Table, u8)> {
+    let mut plugin = lock(&PLUGIN);
+    if let Plugin::Loaded(loaded) = &mut *plugin {
+        loaded.users += 1;
+        return Some((loaded.table, loaded.version));
+    }
+    if matches!(*plugin, Plugin::Failed) {
+        return None;
+    }
+    match open() {
+        Some(loaded) => {
+            let found = (loaded.table, loaded.version);
+            *plugin = Plugin::Loaded(loaded);
+            Some(found)
+        }
+        None => {
+            *plugin = Plugin::Failed;
+            None
+        }
+    }
+}
+
+/// One user less; the last one closes the library, and a later communicator loads it anew.
+fn unload() {
+    let mut plugin = lock(&PLUGIN);
+    if let Plugin::Loaded(loaded) = &mut *plugin {
+        loaded.users -= 1;
+        if loaded.users == 0 {
+            // SAFETY: dlopen gave the library, and no communicator uses its table any more.
+            unsafe { libc::dlclose(loaded.library) };
+            *plugin = Plugin::Untried;
+        }
+    }
+}
+
+fn open() -> Option<Loaded> {
+    let wanted = std::env::var("NCCL_PROFILER_PLUGIN").unwrap_or_default();
+    if wanted.eq_ignore_ascii_case("none") {
+        return None;
+    }
+    let library = open_library(&wanted)?;
+    let forced =
+        std::env::var("MYCROFT_TESTBED_PROFILER_ABI").ok().and_then(|v| v.trim_start_matches('v').parse().ok());
+    let versions = match forced {
+        Some(v @ 1..=6) => v..=v,
+        _ => 1..=6u8,
+    };
+    for version in versions.rev() {
+        let Ok(symbol) = CString::new(format!("ncclProfiler_v{version}")) else { continue };
+        // SAFETY: an open library and a NUL-terminated name.
+        let table = unsafe { libc::dlsym(library, symbol.as_ptr()) }.cast::<Table>();
+        if !table.is_null() {
+            crate::log::info(&format!("profiler plugin {wanted} loaded, interface v{version}"));
+            // SAFETY: the symbol is a data object of this shape in every version.
+            let table = unsafe { *table };
+            return Some(Loaded { library, table, version, users: 1 });
+        }
+    }
+    crate::log::info(&format!("profiler plugin {wanted} has no interface this library knows"));
+    // SAFETY: just opened, nothing of it is in use.
+    unsafe { libc::dlclose(library) };
+    None
+}
+
+/// NCCL 2.30.7's order: the value as it is, then as a suffix, unless it looks like a file already.
+fn open_library(wanted: &str) -> Option<*mut c_void> {
+    if wanted == "STATIC_PLUGIN" {
+        // SAFETY: null asks for the main program.
+        let own = unsafe { libc::dlopen(ptr::null(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        return (!own.is_null()).then_some(own);
+    }
+    let mut names = Vec::new();
+    if wanted.is_empty() {
+        names.push("libnccl-profiler.so".to_owned());
+    } else {
+        names.push(wanted.to_owned());
+        let like_a_file = wanted.contains('/') || (wanted.starts_with("lib") && wanted.ends_with(".so"));
+        if !like_a_file {
+            names.push(format!("libnccl-profiler-{wanted}.so"));
+        }
+    }
+    for name in names {
+        let Ok(c_name) = CString::new(name.as_str()) else { continue };
+        // SAFETY: a NUL-terminated name.
+        let library = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        if !library.is_null() {
+            return Some(library);
+        }
+        if !wanted.is_empty() {
+            // SAFETY: dlerror gives null or a NUL-terminated string that lives until the next dl call.
+            let why = unsafe { libc::dlerror() };
+            if !why.is_null() {
+                // SAFETY: as above.
+                let why = unsafe { CStr::from_ptr(why) }.to_string_lossy();
+                crate::log::warn(&format!("profiler plugin {name}: {why}"));
+            }
+        }
+    }
+    None
+}

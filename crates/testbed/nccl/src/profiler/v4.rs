@@ -1,0 +1,179 @@
+//! The profiler interface of NCCL 2.27: `ncclProfiler_v4`.
+
+use super::{CollInfo, Ev, P2pInfo, Start};
+use std::ffi::{c_char, c_int, c_void};
+use std::mem::{offset_of, size_of};
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Coll {
+    seq_number: u64,
+    func: *const c_char,
+    send_buff: *const c_void,
+    recv_buff: *const c_void,
+    count: usize,
+    root: c_int,
+    datatype: *const c_char,
+    n_channels: u8,
+    n_warps: u8,
+    algo: *const c_char,
+    proto: *const c_char,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct P2p {
+    func: *const c_char,
+    buff: *const c_void,
+    datatype: *const c_char,
+    count: usize,
+    peer: c_int,
+    n_channels: u8,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct ProxyOp {
+    pid: c_int,
+    channel_id: u8,
+    peer: c_int,
+    n_steps: c_int,
+    chunk_size: c_int,
+    is_send: c_int,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct ProxyStep {
+    step: c_int,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct KernelCh {
+    channel_id: u8,
+    p_timer: u64,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct NetPlugin {
+    id: i64,
+    data: *const c_void,
+}
+
+#[derive(Clone, Copy)]
+#[repr(C)]
+union Body {
+    coll: Coll,
+    p2p: P2p,
+    proxy_op: ProxyOp,
+    proxy_step: ProxyStep,
+    kernel_ch: KernelCh,
+    net_plugin: NetPlugin,
+}
+
+/// `ncclProfilerEventDescr_v4_t`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(crate) struct Descr {
+    kind: u8,
+    parent: *const c_void,
+    rank: c_int,
+    body: Body,
+}
+
+const _: () = {
+    assert!(size_of::<Descr>() == 104);
+    assert!(offset_of!(Descr, parent) == 8);
+    assert!(offset_of!(Descr, rank) == 16);
+    assert!(offset_of!(Descr, body) == 24);
+    assert!(offset_of!(Coll, seq_number) == 0);
+    assert!(offset_of!(Coll, func) == 8);
+    assert!(offset_of!(Coll, send_buff) == 16);
+    assert!(offset_of!(Coll, recv_buff) == 24);
+    assert!(offset_of!(Coll, count) == 32);
+    assert!(offset_of!(Coll, root) == 40);
+    assert!(offset_of!(Coll, datatype) == 48);
+    assert!(offset_of!(Coll, n_channels) == 56);
+    assert!(offset_of!(Coll, n_warps) == 57);
+    assert!(offset_of!(Coll, algo) == 64);
+    assert!(offset_of!(Coll, proto) == 72);
+    assert!(offset_of!(P2p, func) == 0);
+    assert!(offset_of!(P2p, buff) == 8);
+    assert!(offset_of!(P2p, datatype) == 16);
+    assert!(offset_of!(P2p, count) == 24);
+    assert!(offset_of!(P2p, peer) == 32);
+    assert!(offset_of!(P2p, n_channels) == 36);
+    assert!(offset_of!(ProxyOp, pid) == 0);
+    assert!(offset_of!(ProxyOp, channel_id) == 4);
+    assert!(offset_of!(ProxyOp, peer) == 8);
+    assert!(offset_of!(ProxyOp, n_steps) == 12);
+    assert!(offset_of!(ProxyOp, chunk_size) == 16);
+    assert!(offset_of!(ProxyOp, is_send) == 20);
+    assert!(offset_of!(ProxyStep, step) == 0);
+    assert!(offset_of!(KernelCh, channel_id) == 0);
+    assert!(offset_of!(KernelCh, p_timer) == 8);
+    assert!(offset_of!(NetPlugin, id) == 0);
+    assert!(offset_of!(NetPlugin, data) == 8);
+};
+
+impl Descr {
+    /// The descriptor of an event, or `None` when this version does not know its kind.
+    pub(crate) fn of(start: &Start) -> Option<Descr> {
+        // SAFETY: every member is plain data for which all-zero bytes are valid; padding is zeroed too.
+        let mut d: Descr = unsafe { std::mem::zeroed() };
+        d.kind = start.ev.kind() as u8;
+        d.parent = start.parent;
+        d.rank = start.rank;
+        match &start.ev {
+            Ev::Group => {}
+            Ev::Coll(c) => d.body.coll = coll(c),
+            Ev::P2p(p) => d.body.p2p = p2p(p),
+            Ev::ProxyOp(o) => {
+                d.body.proxy_op = ProxyOp {
+                    pid: o.pid,
+                    channel_id: o.channel,
+                    peer: o.peer,
+                    n_steps: o.n_steps,
+                    chunk_size: o.chunk_size,
+                    is_send: c_int::from(o.is_send),
+                };
+            }
+            Ev::ProxyStep { step } => d.body.proxy_step = ProxyStep { step: *step },
+            Ev::ProxyCtrl => {}
+            Ev::KernelCh { channel, p_timer } => {
+                d.body.kernel_ch = KernelCh { channel_id: *channel, p_timer: *p_timer };
+            }
+            _ => return None,
+        }
+        Some(d)
+    }
+}
+
+fn coll(c: &CollInfo) -> Coll {
+    Coll {
+        seq_number: c.seq,
+        func: c.func.c_name().as_ptr(),
+        send_buff: c.send as *const c_void,
+        recv_buff: c.recv as *const c_void,
+        count: c.count,
+        root: c.root,
+        datatype: c.dtype.c_name().as_ptr(),
+        n_channels: c.channels,
+        n_warps: super::WARPS,
+        algo: c.algo.c_name().as_ptr(),
+        proto: c"SIMPLE".as_ptr(),
+    }
+}
+
+fn p2p(p: &P2pInfo) -> P2p {
+    P2p {
+        func: p.func.c_name().as_ptr(),
+        buff: p.buff as *const c_void,
+        datatype: p.dtype.c_name().as_ptr(),
+        count: p.count,
+        peer: p.peer,
+        n_channels: p.channels,
+    }
+}

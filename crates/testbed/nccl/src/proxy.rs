@@ -1,0 +1,651 @@
+//! The proxy progress thread of a communicator: moves slots between FIFOs and the network, polls the works' clocks,
+//! and tells the profiler plugin at exactly the points where NCCL does.
+
+use crate::abi::Code;
+use crate::comm::Comm;
+use crate::device::lock;
+use crate::env::STEPS;
+use crate::profiler::{Ev, Handle, ProxyOpInfo, Start, kind, state};
+use crate::transport::fifo::Fifo;
+use crate::transport::net::{Arrival, Link, RecvLink, SendLink, Stop, Stranger, hello, nic_down};
+use crate::transport::{ConnKey, Dir};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+/// How long the thread sleeps at most while an operation is active: faults come without a wake-up.
+const RECHECK_NS: u64 = 20_000_000;
+
+/// What the launching thread hands over.
+#[derive(Debug)]
+pub(crate) enum Msg {
+    /// A part of an operation that crosses the network.
+    Op(Box<Op>),
+    /// A work whose start and end the plugin wants to hear of.
+    Watch(Watch),
+    /// The end.
+    Stop,
+}
+
+/// One direction of one operation on one channel.
+#[derive(Debug)]
+pub(crate) struct Op {
+    pub(crate) key: ConnKey,
+    pub(crate) fifo: Fifo,
+    /// Raw steps in all.
+    pub(crate) nsteps: u64,
+    pub(crate) chunk_steps: u64,
+    pub(crate) slice_steps: u64,
+    /// The activation mask of the call.
+    pub(crate) mask: i32,
+    /// The plugin's handle of the collective or transfer.
+    pub(crate) task: Handle,
+    handle: Handle,
+    steps: [Handle; STEPS as usize],
+    begun: bool,
+    base: u64,
+    posted: u64,
+    ready: u64,
+    transmitted: u64,
+    done: u64,
+    step_bytes: usize,
+    sum_bytes: usize,
+}
+
+impl Op {
+    pub(crate) fn new(key: ConnKey, fifo: Fifo, nsteps: u64, steps: (u64, u64), mask: i32, task: Handle) -> Op {
+        Op {
+            key,
+            fifo,
+            nsteps,
+            chunk_steps: steps.0,
+            slice_steps: steps.1,
+            mask,
+            task,
+            handle: Handle::NONE,
+            steps: [Handle::NONE; STEPS as usize],
+            begun: false,
+            base: 0,
+            posted: 0,
+            ready: 0,
+            transmitted: 0,
+            done: 0,
+            step_bytes: 0,
+            sum_bytes: 0,
+        }
+    }
+}
+
+/// A work to watch on behalf of KernelCh events.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    pub(crate) channel: usize,
+    pub(crate) counter: u64,
+    pub(crate) task: Handle,
+    pub(crate) handle: Handle,
+    pub(crate) started: bool,
+}
+
+/// A connection as the thread keeps it: its socket and its operations in order.
+#[derive(Debug, Default)]
+struct Conn {
+    send: Option<SendLink>,
+    recv: Option<RecvLink>,
+    ops: VecDeque<Op>,
+    step: u64,
+    broken: bool,
+    wait_ns: Option<u64>,
+    word_sent: (u64, u64),
+    acked: u64,
+    sum_bytes: usize,
+}
+
+struct Proxy<'a> {
+    comm: &'a Arc<Comm>,
+    conns: BTreeMap<ConnKey, Conn>,
+    strangers: Vec<Stranger>,
+    watches: Vec<Watch>,
+    rng: u64,
+    stopping: bool,
+    idle: bool,
+}
+
+/// The thread.
+pub(crate) fn run(comm: &Arc<Comm>) {
+    let seed = comm.identity.control.as_ref().map_or(1, |c| c.seed());
+    let mut proxy = Proxy {
+        comm,
+        conns: BTreeMap::new(),
+        strangers: Vec::new(),
+        watches: Vec::new(),
+        rng: seed ^ comm.hash | 1,
+        stopping: false,
+        idle: true,
+    };
+    loop {
+        proxy.take_messages();
+        if comm.is_aborted() || (proxy.stopping && proxy.is_quiet()) {
+            return;
+        }
+        if proxy.pass() {
+            continue;
+        }
+        comm.waker.about_to_sleep();
+        let more = !lock(&comm.inbox).is_empty() || comm.is_aborted() || proxy.pass();
+        if !more {
+            proxy.sleep();
+        }
+        comm.waker.awake();
+    }
+}
+
+impl Proxy<'_> {
+    fn is_quiet(&self) -> bool {
+        self.watches.is_empty() && self.conns.values().all(|c| c.ops.is_empty())
+    }
+
+    fn take_messages(&mut self) {
+        let messages = std::mem::take(&mut *lock(&self.comm.inbox));
+        if messages.is_empty() {
+            return;
+        }
+        let mut ctrl = self.ctrl_start(state::CTRL_APPEND);
+        let appended = messages.len();
+        for message in messages {
+            match message {
+                Msg::Stop => self.stopping = true,
+                Msg::Watch(watch) => self.watches.push(watch),
+                Msg::Op(mut op) => {
+                    self.op_event(&mut op);
+                    self.conns.entry(op.key).or_default().ops.push_back(*op);
+                }
+            }
+        }
+        self.ctrl_stop(&mut ctrl, Some((state::CTRL_APPEND_END, appended)));
+    }
+
+    /// ProxyOp start, at the moment the operation joins the active list.
+    fn op_event(&self, op: &mut Op) {
+        let Some(p) = &self.comm.profiler else { return };
+        if op.mask & (kind::PROXY_OP | kind::PROXY_STEP | kind::NET_PLUGIN) == 0 {
+            return;
+        }
+        let raw = p.has_raw_steps();
+        let unit = if raw { 1 } else { op.slice_steps };
+        let bytes = op.fifo.slot_bytes() as u64 * op.chunk_steps * unit;
+        let info = ProxyOpInfo {
+            pid: std::process::id() as i32,
+            channel: op.key.channel as u8,
+            peer: op.key.peer as i32,
+            n_steps: op.nsteps.div_ceil(unit) as i32,
+            chunk_size: i32::try_from(bytes).unwrap_or(i32::MAX),
+            is_send: op.key.dir == Dir::Send,
+        };
+        p.start(&Start { parent: op.task.0, rank: self.comm.rank as i32, ev: Ev::ProxyOp(info) }, &mut op.handle);
+    }
+
+    /// Everything once; true when anything moved.
+    fn pass(&mut self) -> bool {
+        let mut moved = self.watch_clocks();
+        moved |= self.accept();
+        for (key, conn) in &mut self.conns {
+            conn.wait_ns = None;
+            if conn.broken {
+                if !conn.ops.is_empty() {
+                    let text = format!("rank {} closed its connection on channel {}", key.peer, key.channel);
+                    self.comm.set_async_error(Code::RemoteError, &text);
+                }
+                continue;
+            }
+            let mut work = ConnWork { comm: self.comm, key: *key, rng: &mut self.rng };
+            match work.progress(conn) {
+                Ok(m) => moved |= m,
+                Err(e) => {
+                    conn.broken = true;
+                    if !conn.ops.is_empty() {
+                        let text = format!("connection with rank {} channel {}: {e}", key.peer, key.channel);
+                        self.comm.set_async_error(Code::RemoteError, &text);
+                    }
+                }
+            }
+        }
+        if moved && self.idle {
+            self.idle = false;
+            let mut ctrl = self.ctrl_start(state::CTRL_ACTIVE);
+            self.ctrl_stop(&mut ctrl, None);
+        }
+        moved
+    }
+
+    fn accept(&mut self) -> bool {
+        let Some(listener) = &self.comm.listener else { return false };
+        if nic_down(&self.comm.identity) {
+            return false;
+        }
+        let mut moved = false;
+        if self.comm.nodes > 1 {
+            while let Ok(Some(stranger)) = listener.accept() {
+                self.strangers.push(stranger);
+                moved = true;
+            }
+        }
+        for stranger in std::mem::take(&mut self.strangers) {
+            match stranger.listen(self.comm.hash, self.comm.ranks, self.comm.channels) {
+                Ok(Ok((key, link))) => {
+                    self.conns.entry(key).or_default().recv = Some(link);
+                    moved = true;
+                }
+                Ok(Err(patient)) => self.strangers.push(patient),
+                Err(e) => crate::log::info(&format!("refused a connection: {e}")),
+            }
+        }
+        moved
+    }
+
+    fn watch_clocks(&mut self) -> bool {
+        let Some(p) = &self.comm.profiler else { return false };
+        let mut moved = false;
+        let comm = self.comm;
+        self.watches.retain_mut(|w| {
+            let (started, completed) = comm.work_times(w.channel, w.counter);
+            if let (Some(at), false) = (started, w.started) {
+                w.started = true;
+                moved = true;
+                let ev = Ev::KernelCh { channel: w.channel as u8, p_timer: at };
+                p.start(&Start { parent: w.task.0, rank: 0, ev }, &mut w.handle);
+            }
+            let (Some(at), true) = (completed, w.started) else { return true };
+            p.record_kernel_stop(w.handle, at);
+            p.stop(&mut w.handle);
+            comm.proxy_op_finished();
+            moved = true;
+            false
+        });
+        moved
+    }
+
+    /// Sleeps until a socket, the device, the host or a token bucket has something.
+    fn sleep(&mut self) {
+        if !self.idle && self.is_quiet() {
+            self.idle = true;
+            let mut ctrl = self.ctrl_start(state::CTRL_IDLE);
+            self.ctrl_stop(&mut ctrl, None);
+        }
+        let down = nic_down(&self.comm.identity);
+        let poll = |fd, events| libc::pollfd { fd, events, revents: 0 };
+        let mut fds = vec![poll(self.comm.waker.fd(), libc::POLLIN)];
+        let mut limit_ns = if down { Some(RECHECK_NS / 4) } else { None };
+        if !down {
+            if let (Some(listener), true) = (&self.comm.listener, self.comm.nodes > 1) {
+                fds.push(poll(listener.fd(), libc::POLLIN));
+            }
+            fds.extend(self.strangers.iter().map(|s| poll(s.fd(), libc::POLLIN)));
+        }
+        for conn in self.conns.values().filter(|c| !c.broken) {
+            if !conn.ops.is_empty() {
+                limit_ns = Some(limit_ns.unwrap_or(RECHECK_NS));
+            }
+            if let Some(wait) = conn.wait_ns {
+                limit_ns = Some(limit_ns.unwrap_or(u64::MAX).min(wait.max(20_000)));
+            }
+            if down {
+                continue;
+            }
+            if let Some(send) = &conn.send {
+                let out = if send.is_sending() && conn.wait_ns.is_none() { libc::POLLOUT } else { 0 };
+                fds.push(poll(send.link.fd(), libc::POLLIN | out));
+            }
+            if let Some(recv) = &conn.recv {
+                let out = if recv.link.has_queued() { libc::POLLOUT } else { 0 };
+                let inn = if conn.wait_ns.is_none() { libc::POLLIN } else { 0 };
+                fds.push(poll(recv.link.fd(), inn | out));
+            }
+        }
+        let idle = self.is_quiet();
+        let mut ctrl = if idle { self.ctrl_start(state::CTRL_SLEEP) } else { Handle::NONE };
+        let limit = limit_ns
+            .map(|ns| libc::timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 });
+        let limit_ptr = limit.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        // SAFETY: fds is a valid array of its length; the limit is null or lives to the end of this function.
+        unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, limit_ptr, std::ptr::null()) };
+        self.ctrl_stop(&mut ctrl, Some((state::CTRL_WAKEUP, 0)));
+    }
+
+    fn ctrl_start(&self, first: i32) -> Handle {
+        let mut handle = Handle::NONE;
+        if let Some(p) = &self.comm.profiler
+            && crate::profiler::mask_now() & kind::PROXY_CTRL != 0
+        {
+            p.start(&Start { parent: std::ptr::null(), rank: 0, ev: Ev::ProxyCtrl }, &mut handle);
+            p.record_ctrl(handle, first, 0);
+        }
+        handle
+    }
+
+    fn ctrl_stop(&self, handle: &mut Handle, last: Option<(i32, usize)>) {
+        let (Some(p), true) = (&self.comm.profiler, handle.is_some()) else { return };
+        if let Some((state, appended)) = last {
+            p.record_ctrl(*handle, state, i32::try_from(appended).unwrap_or(i32::MAX));
+        }
+        p.stop(handle);
+    }
+}
+
+/// Progress on one connection.
+struct ConnWork<'a> {
+    comm: &'a Arc<Comm>,
+    key: ConnKey,
+    rng: &'a mut u64,
+}
+
+impl ConnWork<'_> {
+    fn progress(&mut self, conn: &mut Conn) -> io::Result<bool> {
+        let down = nic_down(&self.comm.identity);
+        self.begin(conn);
+        let mut moved = match self.key.dir {
+            Dir::Send => self.progress_send(conn, down)?,
+            Dir::Recv => self.progress_recv(conn, down)?,
+        };
+        if conn.ops.front().is_some_and(|op| op.begun && op.done >= op.nsteps) {
+            self.finish(conn);
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// The first look at an operation: it is now in progress, from a step both ends agree on.
+    fn begin(&self, conn: &mut Conn) {
+        let Some(op) = conn.ops.front_mut().filter(|op| !op.begun) else { return };
+        op.begun = true;
+        op.base = conn.step.next_multiple_of(op.chunk_steps);
+        // NCCL 2.26 and earlier never reset this sum between operations, and plugins must cope with that.
+        op.sum_bytes = conn.sum_bytes;
+        if let Some(p) = &self.comm.profiler
+            && !p.has_op_states()
+        {
+            p.record_op(op.handle, state::OP_IN_PROGRESS, 0, 0);
+        }
+    }
+
+    fn finish(&self, conn: &mut Conn) {
+        let Some(mut op) = conn.ops.pop_front() else { return };
+        conn.step = op.base + op.nsteps;
+        conn.sum_bytes = op.sum_bytes;
+        if let Some(p) = &self.comm.profiler {
+            p.stop(&mut op.handle);
+        }
+        self.comm.proxy_op_finished();
+    }
+
+    fn progress_send(&mut self, conn: &mut Conn, down: bool) -> io::Result<bool> {
+        let mut moved = false;
+        if conn.send.is_none() && !conn.ops.is_empty() && !down {
+            conn.send = Some(self.connect()?);
+            moved = true;
+        }
+        if let (Some(link), false) = (&mut conn.send, down) {
+            if link.link.finish_connect()? {
+                moved |= link.listen()?;
+            }
+            moved |= Self::pump_send(self.comm, link, &mut conn.wait_ns)?;
+        }
+        if let Some(op) = conn.ops.front_mut() {
+            moved |= self.send_post(op);
+            moved |= self.send_transmit(op, conn.send.as_mut(), down, &mut conn.wait_ns)?;
+            moved |= self.send_done(op, conn.send.as_ref());
+        }
+        Ok(moved)
+    }
+
+    fn pump_send(comm: &Comm, link: &mut SendLink, wait_ns: &mut Option<u64>) -> io::Result<bool> {
+        if !link.is_sending() {
+            return Ok(false);
+        }
+        match link.pump(&comm.identity)? {
+            Stop::Done => Ok(true),
+            Stop::Kernel => Ok(false),
+            Stop::Tokens(ns) => {
+                *wait_ns = Some(ns);
+                Ok(false)
+            }
+        }
+    }
+
+    fn connect(&self) -> io::Result<SendLink> {
+        let to = self.comm.peers[self.key.peer].addr.ok_or_else(|| io::Error::other("the peer has no address"))?;
+        let greeting = hello(self.comm.hash, self.comm.rank, self.key.channel, self.key.lane);
+        Ok(SendLink::new(Link::connect(self.comm.identity.addr, to, greeting)?))
+    }
+
+    /// s2: free slots become credit for the device.
+    fn send_post(&self, op: &mut Op) -> bool {
+        let mut moved = false;
+        while op.posted < op.nsteps && op.posted + op.slice_steps <= op.done + STEPS {
+            self.step_start(op, op.posted);
+            op.posted += op.slice_steps;
+            op.fifo.set_head((op.base + op.posted) as i64 - STEPS as i64);
+            self.step_record(op, op.posted - op.slice_steps, state::STEP_SEND_GPU_WAIT);
+            self.op_record(op, state::OP_SEND_POSTED, op.posted);
+            moved = true;
+        }
+        if moved {
+            self.comm.bell.ring();
+        }
+        moved
+    }
+
+    /// s3 and s4: a filled slot waits for the receiver's credit and then goes to the transport.
+    fn send_transmit(
+        &mut self,
+        op: &mut Op,
+        mut link: Option<&mut SendLink>,
+        down: bool,
+        wait_ns: &mut Option<u64>,
+    ) -> io::Result<bool> {
+        let mut moved = false;
+        while op.transmitted < op.posted {
+            let step = op.base + op.transmitted;
+            if op.fifo.tail() < (step + op.slice_steps) as i64 {
+                break;
+            }
+            self.step_record(op, op.transmitted, state::STEP_SEND_PEER_WAIT);
+            self.op_record(op, state::OP_SEND_REM_FIFO_WAIT, op.transmitted + op.slice_steps);
+            if op.ready <= op.transmitted {
+                op.ready = op.transmitted + op.slice_steps;
+                self.maybe_delay();
+            }
+            let Some(link) = link.as_deref_mut() else { break };
+            if link.credit < step + op.slice_steps || link.is_sending() {
+                break;
+            }
+            let bytes = op.fifo.size(step);
+            link.begin(step, op.fifo.slot(step, op.slice_steps) as usize, bytes);
+            if !down {
+                Self::pump_send(self.comm, link, wait_ns)?;
+            }
+            op.step_bytes = bytes;
+            op.sum_bytes += bytes;
+            op.transmitted += op.slice_steps;
+            self.step_record(op, op.transmitted - op.slice_steps, state::STEP_SEND_WAIT);
+            self.op_record(op, state::OP_SEND_TRANSMITTED, op.transmitted);
+            moved = true;
+        }
+        Ok(moved)
+    }
+
+    /// s5: acknowledged slices are done and their slots free.
+    fn send_done(&self, op: &mut Op, link: Option<&SendLink>) -> bool {
+        let Some(link) = link else { return false };
+        let mut moved = false;
+        while op.done < op.transmitted && link.acked >= op.base + op.done + op.slice_steps {
+            self.step_stop(op, op.done);
+            op.done += op.slice_steps;
+            self.op_record(op, state::OP_SEND_DONE, op.done);
+            moved = true;
+        }
+        moved
+    }
+
+    fn progress_recv(&mut self, conn: &mut Conn, down: bool) -> io::Result<bool> {
+        let mut moved = false;
+        let connected = conn.recv.is_some() && !down;
+        let mut credit = conn.word_sent.0;
+        if let Some(op) = conn.ops.front_mut() {
+            moved |= self.recv_post(op, connected, &mut credit);
+        }
+        if let (Some(link), true) = (&mut conn.recv, connected) {
+            moved |= self.recv_data(conn.ops.front_mut(), link, &mut conn.acked, &mut conn.wait_ns)?;
+            if (credit, conn.acked) != conn.word_sent {
+                conn.word_sent = (credit, conn.acked);
+                link.link.queue_word(credit, conn.acked);
+            }
+            link.link.flush()?;
+        }
+        if let Some(op) = conn.ops.front_mut() {
+            moved |= self.recv_done(op);
+        }
+        Ok(moved)
+    }
+
+    /// Posts receives: credit for the sender. Without a connection the start is repeated, as NCCL does.
+    fn recv_post(&self, op: &mut Op, connected: bool, credit: &mut u64) -> bool {
+        let mut moved = false;
+        while op.posted < op.nsteps && op.posted + op.slice_steps <= op.done + STEPS {
+            self.step_start(op, op.posted);
+            if !connected {
+                break;
+            }
+            op.posted += op.slice_steps;
+            *credit = op.base + op.posted;
+            self.step_record(op, op.posted - op.slice_steps, state::STEP_RECV_WAIT);
+            self.op_record(op, state::OP_RECV_POSTED, op.posted);
+            moved = true;
+        }
+        moved
+    }
+
+    fn recv_data(
+        &self,
+        op: Option<&mut Op>,
+        link: &mut RecvLink,
+        acked: &mut u64,
+        wait_ns: &mut Option<u64>,
+    ) -> io::Result<bool> {
+        let mut moved = false;
+        let mut op = op;
+        loop {
+            let room = |step: u64| {
+                let op = op.as_deref()?;
+                let known = step == op.base + op.transmitted && op.transmitted < op.posted;
+                known.then(|| (op.fifo.slot(step, op.slice_steps), op.fifo.slot_bytes() * op.slice_steps as usize))
+            };
+            let (step, bytes) = match link.pump(&self.comm.identity, room)? {
+                Arrival::Slice(step, bytes) => (step, bytes),
+                Arrival::None(Stop::Tokens(ns)) => {
+                    *wait_ns = Some(ns);
+                    return Ok(moved);
+                }
+                Arrival::None(_) => return Ok(moved),
+            };
+            let Some(op) = op.as_deref_mut() else { return Ok(moved) };
+            op.step_bytes = bytes;
+            op.sum_bytes += bytes;
+            let index = op.transmitted;
+            op.transmitted += op.slice_steps;
+            *acked = op.base + op.transmitted;
+            self.step_record(op, index, state::STEP_RECV_FLUSH_WAIT);
+            self.op_record(op, state::OP_RECV_RECEIVED, op.transmitted);
+            op.fifo.set_size(step, bytes);
+            op.fifo.set_tail((op.base + op.transmitted) as i64);
+            self.comm.bell.ring();
+            self.step_record(op, index, state::STEP_RECV_GPU_WAIT);
+            self.op_record(op, state::OP_RECV_TRANSMITTED, op.transmitted);
+            moved = true;
+        }
+    }
+
+    fn recv_done(&self, op: &mut Op) -> bool {
+        let mut moved = false;
+        while op.done < op.transmitted && op.fifo.head() >= (op.base + op.done + op.slice_steps) as i64 {
+            self.step_stop(op, op.done);
+            op.done += op.slice_steps;
+            self.op_record(op, state::OP_RECV_DONE, op.done);
+            moved = true;
+        }
+        moved
+    }
+
+    /// The fault `proxy_delay`: with a small probability per step the thread really sleeps.
+    fn maybe_delay(&mut self) {
+        let Some(control) = &self.comm.identity.control else { return };
+        let ppm = control.rank().proxy_delay_ppm.load(std::sync::atomic::Ordering::Relaxed);
+        if ppm == 0 {
+            return;
+        }
+        // xorshift64*: small, seeded, good enough to draw rare events.
+        *self.rng ^= *self.rng >> 12;
+        *self.rng ^= *self.rng << 25;
+        *self.rng ^= *self.rng >> 27;
+        let draw = (self.rng.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) * 1_000_000 >> 32;
+        if draw < ppm {
+            let ms = control.rank().proxy_delay_ms.load(std::sync::atomic::Ordering::Relaxed);
+            std::thread::sleep(std::time::Duration::from_millis(ms));
+        }
+    }
+
+    /// The plugin's unit: slices, or raw steps for v1.
+    fn each_step(&self, op: &Op, raw: u64, mut f: impl FnMut(&crate::profiler::Profiler, u64, usize)) {
+        let Some(p) = &self.comm.profiler else { return };
+        if p.has_raw_steps() {
+            for step in raw..raw + op.slice_steps {
+                f(p, step, (step % STEPS) as usize);
+            }
+        } else {
+            let step = raw / op.slice_steps;
+            f(p, step, (step % STEPS) as usize);
+        }
+    }
+
+    fn step_start(&self, op: &mut Op, raw: u64) {
+        if op.mask & (kind::PROXY_STEP | kind::NET_PLUGIN) == 0 {
+            return;
+        }
+        let (parent, rank) = (op.handle, self.comm.rank as i32);
+        let mut steps = op.steps;
+        self.each_step(op, raw, |p, step, slot| {
+            if p.has_op_states() && !parent.is_some() {
+                return;
+            }
+            let ev = Ev::ProxyStep { step: step as i32 };
+            p.start(&Start { parent: parent.0, rank, ev }, &mut steps[slot]);
+        });
+        op.steps = steps;
+    }
+
+    fn step_record(&self, op: &Op, raw: u64, what: i32) {
+        if !op.handle.is_some() {
+            return;
+        }
+        self.each_step(op, raw, |p, _, slot| {
+            if what == state::STEP_SEND_PEER_WAIT && p.has_op_states() {
+                return;
+            }
+            p.record_step(op.steps[slot], what, op.step_bytes);
+        });
+    }
+
+    fn step_stop(&self, op: &mut Op, raw: u64) {
+        let mut steps = op.steps;
+        self.each_step(op, raw, |p, _, slot| p.stop(&mut steps[slot]));
+        op.steps = steps;
+    }
+
+    fn op_record(&self, op: &Op, what: i32, raw_steps: u64) {
+        if let Some(p) = &self.comm.profiler
+            && p.has_op_states()
+        {
+            let steps = if p.has_raw_steps() { raw_steps } else { raw_steps / op.slice_steps };
+            p.record_op(op.handle, what, steps, op.sum_bytes);
+        }
+    }
+}
