@@ -8,62 +8,67 @@
 //! `docs/papers/mycroft.md` says what each room took from the paper; `//= mycroft 4.3` marks the line that does it.
 #![forbid(unsafe_code)]
 
+mod blame;
 pub mod case;
 pub mod config;
+mod fact;
 pub mod report;
+mod timeline;
+mod watch;
 
 pub use case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Evidence, Reason};
 pub use config::Config;
 pub use report::{Caveat, RankSummary, Report, Threshold, render};
 
+use case::docket::{Bench, Docket};
 use mycroft_record::{Batch, HostTime, JobName};
+use timeline::Timeline;
+use watch::Watch;
 
 /// The always-on diagnosis of one job.
 #[derive(Debug)]
 pub struct Engine {
     job: JobName,
     config: Config,
-    cases: Vec<Case>,
+    timeline: Timeline,
+    watch: Watch,
+    docket: Docket,
 }
 
 impl Engine {
     /// An engine that has seen nothing of `job` yet.
     pub fn new(job: JobName, config: Config) -> Engine {
-        Engine { job, config, cases: Vec::new() }
+        Engine { job, config, timeline: Timeline::default(), watch: Watch::default(), docket: Docket::default() }
     }
 
     /// Takes in the records of one source. Batches of one source come in order; across sources any order will do.
-    pub fn observe(&mut self, _batch: &Batch) {}
-
-    /// Weighs everything known at `now` (the server's clock) and says what changed about the cases.
-    pub fn tick(&mut self, _now: HostTime) -> Vec<CaseEvent> {
-        Vec::new()
+    pub fn observe(&mut self, batch: &Batch) {
+        self.timeline.observe(batch, self.config.pause_stage_us);
     }
 
-    /// The earliest time at which a tick could find something new although no record arrives; `None`: the regular
-    /// tick will do.
-    pub fn next_check(&self, _now: HostTime) -> Option<HostTime> {
-        None
+    /// Weighs everything known at `now` (the server's clock) and says what changed about the cases.
+    pub fn tick(&mut self, now: HostTime) -> Vec<CaseEvent> {
+        self.timeline.settle();
+        let open = self.docket.has_open();
+        let seen = self.watch.look(&self.timeline, &self.config, open, now);
+        let bench = Bench { timeline: &self.timeline, config: &self.config, watch: &self.watch, seen: &seen, now };
+        self.docket.step(&bench)
+    }
+
+    /// The earliest time at which a tick could find something new; `None`: the regular tick will do. Valid until the
+    /// next tick.
+    pub fn next_check(&self, now: HostTime) -> Option<HostTime> {
+        self.watch.next_check(now)
     }
 
     /// What is known at `now`, as an immutable snapshot.
     pub fn report(&self, now: HostTime) -> Report {
-        Report {
-            job: self.job.clone(),
-            as_of: now,
-            cases: self.cases.clone(),
-            transients: Vec::new(),
-            caveats: Vec::new(),
-            ranks: Vec::new(),
-            iteration_ms_median: None,
-            iterations: 0,
-            thresholds: Vec::new(),
-        }
+        report::make(&self.job, &self.timeline, &self.watch, &self.docket, &self.config, now)
     }
 
     /// Every case of the job, oldest first, open and closed; pauses that proved transient are not cases.
     pub fn cases(&self) -> &[Case] {
-        &self.cases
+        &self.docket.cases
     }
 
     /// The configuration in use.

@@ -1,4 +1,9 @@
 //! Cases: the only place where facts of several rooms are weighed into one verdict (design invariant 6).
+pub(crate) mod advice;
+pub(crate) mod docket;
+pub(crate) mod network;
+pub(crate) mod weigh;
+
 use mycroft_record::{ChannelId, CommId, CommRank, Direction, Finding, HostTime, OpId, Rank};
 use std::fmt;
 

@@ -1,0 +1,227 @@
+//! Inside an operation that all members have entered: the chunk state of each flow (Table 4), compared between its two
+//! ends (section 5.3, spatial comparison).
+use crate::case::Evidence;
+use crate::config::Config;
+use crate::fact::{Fact, OpRef};
+use crate::timeline::{FlowSlot, LiveFlow, OpNode, Timeline};
+use mycroft_record::{Algorithm, ChannelId, CommRank, Direction, HostTime, NANOS_PER_MS, OpClass, Rank};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Data that passes a link this long after a flow on it stopped shows that the wire works.
+const SERVED_AFTER_NS: u64 = 300 * NANOS_PER_MS;
+
+/// Both ends of a flow, as far as known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Wire {
+    send: Option<LiveFlow>,
+    recv: Option<LiveFlow>,
+}
+
+type WireKey = (ChannelId, CommRank, CommRank);
+
+struct View<'a> {
+    timeline: &'a Timeline,
+    node: &'a OpNode,
+    wires: BTreeMap<WireKey, Wire>,
+    inside: Vec<(CommRank, Rank)>,
+    op: OpRef,
+}
+
+fn unfinished(flow: &LiveFlow) -> bool {
+    !flow.done && flow.counters.done < flow.counters.total_chunks
+}
+
+/// The receiver has offered room and waits for data.
+fn wants(recv: Option<LiveFlow>) -> bool {
+    recv.is_some_and(|flow| unfinished(&flow) && flow.counters.posted > flow.counters.ready)
+}
+
+/// Data has come that the receiver's device has not taken.
+fn untaken(recv: Option<LiveFlow>) -> bool {
+    recv.is_some_and(|flow| unfinished(&flow) && flow.counters.transmitted > flow.counters.done)
+}
+
+/// The sender's device has room offered and has filled nothing that is not delivered.
+fn unfilled(send: Option<LiveFlow>) -> bool {
+    send.is_some_and(|flow| {
+        let c = flow.counters;
+        unfinished(&flow) && c.ready < c.total_chunks && c.ready <= c.done && c.posted > c.ready
+    })
+}
+
+/// The sender's data is ready and not delivered.
+fn held(send: Option<LiveFlow>) -> bool {
+    send.is_some_and(|flow| unfinished(&flow) && flow.counters.ready > flow.counters.done)
+}
+
+/// Facts about the flows of `node`.
+pub(crate) fn blame(timeline: &Timeline, node: &OpNode, config: &Config) -> Vec<Fact> {
+    let Some(view) = View::of(timeline, node) else { return Vec::new() };
+    if view.wires.is_empty() {
+        let members = view.inside.iter().map(|(_, rank)| (*rank, timeline.host(*rank))).collect();
+        return vec![Fact::StuckInside { op: view.op, members }];
+    }
+    let mut facts = view.undelivered(config);
+    let strong = view.gpu(true);
+    if !strong.is_empty() {
+        facts.extend(strong);
+    } else if facts.is_empty() {
+        facts.extend(view.gpu(false));
+    }
+    if facts.is_empty() {
+        let members = view.inside.iter().map(|(_, rank)| (*rank, timeline.host(*rank))).collect();
+        facts.push(Fact::StuckInside { op: view.op, members });
+    }
+    facts
+}
+
+impl View<'_> {
+    fn of<'a>(timeline: &'a Timeline, node: &'a OpNode) -> Option<View<'a>> {
+        let mut wires: BTreeMap<WireKey, Wire> = BTreeMap::new();
+        let mut inside = Vec::new();
+        let mut op = None;
+        for rank in timeline.members(node) {
+            let Some(live) = timeline.live(rank, node) else { continue };
+            let me = live.meta.comm_rank;
+            inside.push((me, rank));
+            op.get_or_insert_with(|| OpRef { meta: live.meta, label: timeline.label(&live.meta) });
+            for (slot, flow) in &live.flows {
+                let (channel, peer, direction): FlowSlot = *slot;
+                match direction {
+                    Direction::Send => wires.entry((channel, me, peer)).or_default().send = Some(*flow),
+                    Direction::Recv => wires.entry((channel, peer, me)).or_default().recv = Some(*flow),
+                }
+            }
+        }
+        Some(View { timeline, node, wires, inside, op: op? })
+    }
+
+    fn place(&self, member: CommRank) -> Option<(Rank, mycroft_record::HostName)> {
+        let rank = self.timeline.rank_in(self.node.comm(), member)?;
+        Some((rank, self.timeline.host(rank)))
+    }
+
+    fn evidence(&self, key: &WireKey, direction: Direction, at: HostTime) -> Option<Evidence> {
+        let (me, peer) = if direction == Direction::Send { (key.1, key.2) } else { (key.2, key.1) };
+        let id = self.node.id_for(me)?;
+        Some(Evidence { rank: Some(self.place(me)?.0), op: Some(id), flow: Some((key.0, peer, direction)), at })
+    }
+
+    //= mycroft 5.3
+    /// Wires with ready data at one end and a waiting receiver at the other.
+    fn undelivered(&self, _config: &Config) -> Vec<Fact> {
+        let mut out = Vec::new();
+        let mut seen: BTreeSet<(CommRank, CommRank)> = BTreeSet::new();
+        for (key, wire) in &self.wires {
+            let receiver_ready = wants(wire.recv) || (wire.recv.is_none() && !self.has_live(key.2));
+            if !held(wire.send) || !receiver_ready || !seen.insert((key.1, key.2)) {
+                continue;
+            }
+            let (Some(from), Some(to), Some(send)) = (self.place(key.1), self.place(key.2), wire.send) else {
+                continue;
+            };
+            let since = send.times.last_progress_at;
+            let Some(evidence) = self.evidence(key, Direction::Send, since) else { continue };
+            let served_meanwhile = self.served(&from, &to, since);
+            let op = self.op.clone();
+            out.push(Fact::NotDelivered { from, to, op, evidence, send: send.counters, since, served_meanwhile });
+        }
+        out
+    }
+
+    fn has_live(&self, member: CommRank) -> bool {
+        self.inside.iter().any(|(me, _)| *me == member)
+    }
+
+    /// Whether data of other ranks passed from the one host to the other after `since`.
+    fn served(
+        &self,
+        from: &(Rank, mycroft_record::HostName),
+        to: &(Rank, mycroft_record::HostName),
+        since: HostTime,
+    ) -> bool {
+        let after = since + SERVED_AFTER_NS;
+        self.timeline.links.samples.iter().any(|((a, b), samples)| {
+            (*a != from.0 && *b != to.0)
+                && self.timeline.host(*a) == from.1
+                && self.timeline.host(*b) == to.1
+                && samples.back().is_some_and(|sample| sample.at > after)
+        })
+    }
+
+    //= mycroft 5.3
+    /// Devices that have room and data (strong), or room and no visible reason to wait (weak), and do nothing.
+    fn gpu(&self, strong: bool) -> Vec<Fact> {
+        let mut out = Vec::new();
+        let mut weak: Vec<(u64, usize, Fact)> = Vec::new();
+        for (member, rank) in &self.inside {
+            let Some((key, flow, takes)) = self.idle_device(*member) else { continue };
+            let direction = if key.1 == *member { Direction::Send } else { Direction::Recv };
+            let Some(evidence) = self.evidence(&key, direction, flow.times.last_progress_at) else { continue };
+            let fact = Fact::GpuNotReady {
+                rank: *rank,
+                host: self.timeline.host(*rank),
+                op: self.op.clone(),
+                evidence,
+                counters: flow.counters,
+                strong: takes,
+            };
+            if takes && strong {
+                out.push(fact);
+            } else if !takes && !strong {
+                let degree = self.wires.keys().filter(|wire| wire.1 == *member || wire.2 == *member).count();
+                weak.push((self.made(*member), degree, fact));
+            }
+        }
+        // The least progress (Algorithm 2, CheckMinData), then the fewest connections.
+        weak.sort_by_key(|(made, degree, _)| (*made, *degree));
+        out.extend(weak.into_iter().take(1).map(|(_, _, fact)| fact));
+        out
+    }
+
+    /// Thousandths of its sends that a member has filled.
+    fn made(&self, member: CommRank) -> u64 {
+        let sends = self.wires.iter().filter(|(key, _)| key.1 == member).filter_map(|(_, wire)| wire.send);
+        let (mut ready, mut total) = (0u64, 0u64);
+        for flow in sends {
+            ready += u64::from(flow.counters.ready);
+            total += u64::from(flow.counters.total_chunks);
+        }
+        if total == 0 { 1000 } else { ready * 1000 / total }
+    }
+
+    /// A flow that shows the member's device idle: (flow, state, whether all it needs is there).
+    fn idle_device(&self, member: CommRank) -> Option<(WireKey, LiveFlow, bool)> {
+        let sends: Vec<(&WireKey, &Wire)> = self.wires.iter().filter(|(key, _)| key.1 == member).collect();
+        let recvs: Vec<(&WireKey, &Wire)> = self.wires.iter().filter(|(key, _)| key.2 == member).collect();
+        let open: Vec<&(&WireKey, &Wire)> = sends.iter().filter(|(_, wire)| unfilled(wire.send)).collect();
+        let any_held = sends.iter().any(|(_, wire)| held(wire.send));
+        let taken_next = recvs.iter().find(|(_, wire)| untaken(wire.recv));
+        if let Some((key, wire)) = taken_next
+            && !any_held
+            && (!open.is_empty() || sends.iter().all(|(_, wire)| wire.send.is_none_or(|flow| !unfinished(&flow))))
+        {
+            return Some((**key, wire.recv?, true));
+        }
+        let (key, wire) = open.first()?;
+        let class = self.node.id_for(member)?.class;
+        if class == OpClass::Send {
+            return Some((**key, wire.send?, true));
+        }
+        let tree = self.op.meta.algorithm == Algorithm::Tree;
+        let needs = recvs.iter().filter(|(wire, _)| !tree || wire.1 != key.2).any(|(_, wire)| wants(wire.recv));
+        if needs || self.fed_inside_host(member) { None } else { Some((**key, wire.send?, false)) }
+    }
+
+    /// The member gets its data from a neighbour on its own host, which itself waits for the wire.
+    fn fed_inside_host(&self, member: CommRank) -> bool {
+        let Some((_, host)) = self.place(member) else { return false };
+        let own_recv = self.wires.iter().any(|(key, wire)| key.2 == member && wire.recv.is_some());
+        !own_recv
+            && self.inside.iter().any(|(other, rank)| {
+                *other != member
+                    && self.timeline.host(*rank) == host
+                    && self.wires.iter().any(|(key, wire)| key.2 == *other && wants(wire.recv))
+            })
+    }
+}

@@ -1,0 +1,76 @@
+//! What the hosts' own NIC counters say: links down, rates fallen, traffic that is not the job's.
+use crate::config::Config;
+use crate::fact::Fact;
+use crate::timeline::Timeline;
+use mycroft_record::{HostName, HostTime, NANOS_PER_SEC, NicState};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Traffic below this is nobody's fault: 1 MB/s.
+const TRAFFIC_FLOOR_MB_S: f64 = 1.0;
+/// A rated speed this far under what it was, or under the fastest of the job, is slow.
+const SPEED_SHARE: f64 = 0.75;
+
+/// Facts about interfaces in `from..=to`.
+pub(crate) fn facts(timeline: &Timeline, config: &Config, from: HostTime, to: HostTime) -> Vec<Fact> {
+    let mut out = Vec::new();
+    let fastest = timeline
+        .links
+        .nics
+        .values()
+        .filter_map(|seen| seen.back().map(|nic| nic.speed_bytes_per_sec))
+        .max()
+        .unwrap_or(0);
+    let job = job_bytes(timeline, from, to);
+    for ((host, name), seen) in &timeline.links.nics {
+        let Some(last) = seen.back() else { continue };
+        let was_up = seen.iter().any(|nic| nic.up);
+        if !last.up && was_up {
+            let at = seen.iter().rev().take_while(|nic| !nic.up).last().map_or(last.at, |nic| nic.at);
+            out.push(Fact::NicDown { host: host.clone(), nic: name.clone(), at });
+        }
+        let before = seen.front().map_or(0, |nic| nic.speed_bytes_per_sec).max(fastest);
+        if last.speed_bytes_per_sec > 0 && (last.speed_bytes_per_sec as f64) < before as f64 * SPEED_SHARE {
+            out.push(Fact::NicSlow {
+                host: host.clone(),
+                nic: name.clone(),
+                now_mb_s: last.speed_bytes_per_sec as f64 / 1e6,
+                other_mb_s: before as f64 / 1e6,
+            });
+        }
+        let Some((nic_mb_s, seconds)) = rate(seen, from, to) else { continue };
+        let job_mb_s = job.get(host).copied().unwrap_or(0) as f64 / 1e6 / seconds;
+        if nic_mb_s > TRAFFIC_FLOOR_MB_S && nic_mb_s > job_mb_s * config.foreign_traffic_factor {
+            out.push(Fact::ForeignTraffic { host: host.clone(), nic: name.clone(), nic_mb_s, job_mb_s });
+        }
+    }
+    out
+}
+
+/// The busier direction in MB/s and the seconds it was measured over.
+fn rate(seen: &VecDeque<NicState>, from: HostTime, to: HostTime) -> Option<(f64, f64)> {
+    let inside: Vec<&NicState> = seen.iter().filter(|nic| nic.at >= from && nic.at <= to).collect();
+    let (first, last) = (inside.first()?, inside.last()?);
+    let ns = last.at.since_ns(first.at);
+    if ns < NANOS_PER_SEC / 2 {
+        return None;
+    }
+    let seconds = ns as f64 / NANOS_PER_SEC as f64;
+    let bytes = last.tx_bytes.saturating_sub(first.tx_bytes).max(last.rx_bytes.saturating_sub(first.rx_bytes));
+    Some((bytes as f64 / 1e6 / seconds, seconds))
+}
+
+/// Bytes the job's flows moved, per host, the busier direction.
+fn job_bytes(timeline: &Timeline, from: HostTime, to: HostTime) -> BTreeMap<HostName, u64> {
+    let (mut sent, mut received): (BTreeMap<HostName, u64>, BTreeMap<HostName, u64>) = Default::default();
+    for ((a, b), samples) in &timeline.links.samples {
+        let bytes: u64 =
+            samples.iter().filter(|sample| sample.at >= from && sample.at <= to).map(|sample| sample.bytes).sum();
+        *sent.entry(timeline.host(*a)).or_default() += bytes;
+        *received.entry(timeline.host(*b)).or_default() += bytes;
+    }
+    for (host, bytes) in received {
+        let best = sent.entry(host).or_default();
+        *best = (*best).max(bytes);
+    }
+    sent
+}

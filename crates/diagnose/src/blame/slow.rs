@@ -1,0 +1,218 @@
+//! Who started a slowdown: each component's own time now, against its own time before, in milliseconds of the iteration
+//! (Algorithm 2, `AnalyzeStragglerRootCause`; Table 3: "each component should finish within expected execution time").
+use crate::blame::nic;
+use crate::config::Config;
+use crate::fact::Fact;
+use crate::timeline::{Iteration, LinkSample, Pause, Timeline};
+use mycroft_record::{HostName, HostTime, NANOS_PER_MS, Rank};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Baseline iterations used, newest first.
+const BASE_ITERATIONS: usize = 16;
+/// Pauses whose ends lie within this are one pause.
+const PAUSE_MERGE_NS: u64 = 1_500 * NANOS_PER_MS;
+
+/// Which iterations are compared.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Windows {
+    /// The slowdown's first iteration began here; what ended before is the baseline.
+    pub onset: HostTime,
+    /// Last time looked at.
+    pub until: HostTime,
+    /// How much the iteration grew, milliseconds.
+    pub iteration_ms: f64,
+}
+
+pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
+    if values.is_empty() {
+        return None;
+    }
+    values.sort_by(f64::total_cmp);
+    let mid = values.len() / 2;
+    Some(if values.len() % 2 == 1 { values[mid] } else { (values[mid - 1] + values[mid]) / 2.0 })
+}
+
+//= mycroft 5.2
+/// Facts about components whose own time grew.
+pub(crate) fn blame(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    for state in timeline.ranks.values() {
+        facts.extend(of_rank(state.rank, &state.host, state.iterations.list(), config, windows));
+    }
+    discount_common_host_time(&mut facts, timeline);
+    facts.extend(wires(timeline, config, windows));
+    facts.extend(nic::facts(timeline, config, windows.onset, windows.until));
+    facts
+}
+
+fn of_rank(rank: Rank, host: &HostName, list: &VecDeque<Iteration>, config: &Config, windows: &Windows) -> Vec<Fact> {
+    let slack = 5 * NANOS_PER_MS;
+    let base: Vec<&Iteration> =
+        list.iter().rev().filter(|it| it.end <= windows.onset + slack).take(BASE_ITERATIONS).collect();
+    let now: Vec<&Iteration> =
+        list.iter().filter(|it| it.start + slack >= windows.onset && it.end <= windows.until).collect();
+    if base.len() < 2 || now.is_empty() {
+        return Vec::new();
+    }
+    let iteration_ms = windows.iteration_ms;
+    // Medians: one long pause is the business of `pauses`, not of a rate.
+    let compare = |value: fn(&Iteration) -> f64| -> Option<(f64, f64)> {
+        let before = median(base.iter().map(|it| value(it)).collect())?;
+        let after = median(now.iter().map(|it| value(it)).collect())?;
+        Some((after / 1e3, before / 1e3))
+    };
+    let enough = |pair: &(f64, f64)| pair.0 - pair.1 > config.noise_ms.max(0.1 * iteration_ms);
+    let host = host.clone();
+    let mut out = Vec::new();
+    if let Some((now_ms, base_ms)) = compare(|it| it.compute_us).filter(enough) {
+        out.push(Fact::ComputeExcess { rank, host: host.clone(), now_ms, base_ms, iteration_ms });
+    }
+    if let Some((now_ms, base_ms)) = compare(|it| it.host_us).filter(enough) {
+        out.push(Fact::HostExcess { rank, host: host.clone(), now_ms, base_ms, iteration_ms });
+    }
+    if let Some((now_ms, base_ms)) = compare(|it| it.copy_us).filter(enough) {
+        out.push(Fact::CopyExcess { rank, host, now_ms, base_ms, iteration_ms });
+    }
+    out
+}
+
+/// Hosts that are all idle together (checkpoint, evaluation) accuse nobody: only what one is idle beyond the others.
+fn discount_common_host_time(facts: &mut Vec<Fact>, timeline: &Timeline) {
+    let excess: Vec<f64> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::HostExcess { now_ms, base_ms, .. } => Some(now_ms - base_ms),
+            _ => None,
+        })
+        .collect();
+    let everybody = timeline.ranks.len();
+    let common = if excess.len() * 2 > everybody { median(excess).unwrap_or(0.0) } else { 0.0 };
+    facts.retain_mut(|fact| match fact {
+        Fact::HostExcess { now_ms, base_ms, .. } => {
+            *now_ms -= common;
+            *now_ms - *base_ms > 0.5 * common.max(1.0)
+        }
+        _ => true,
+    });
+}
+
+/// Per iteration wire time of each host pair: the slowest of its rank pairs, since they run side by side.
+fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
+    let mut pairs: BTreeMap<(HostName, HostName), (f64, f64, usize, usize)> = BTreeMap::new();
+    for ((from, to), samples) in &timeline.links.samples {
+        let Some((now_ms, base_ms)) = wire_of(timeline, *from, samples, windows) else { continue };
+        let entry = pairs.entry((timeline.host(*from), timeline.host(*to))).or_insert((0.0, 0.0, 0, 0));
+        entry.3 += 1;
+        if now_ms - base_ms <= config.noise_ms {
+            continue;
+        }
+        entry.2 += 1;
+        if now_ms - base_ms > entry.0 - entry.1 {
+            (entry.0, entry.1) = (now_ms, base_ms);
+        }
+    }
+    let iteration_ms = windows.iteration_ms;
+    pairs
+        .into_iter()
+        .filter(|(_, (_, _, links, _))| *links > 0)
+        .map(|((from, to), (now_ms, base_ms, links, of))| Fact::WireExcess {
+            from,
+            to,
+            now_ms,
+            base_ms,
+            iteration_ms,
+            links,
+            of,
+        })
+        .collect()
+}
+
+fn wire_of(timeline: &Timeline, from: Rank, samples: &VecDeque<LinkSample>, windows: &Windows) -> Option<(f64, f64)> {
+    let list = timeline.ranks.get(&from)?.iterations.list();
+    let per_iteration = |it: &Iteration| -> f64 {
+        samples.iter().filter(|sample| sample.at > it.start && sample.at <= it.end).map(|sample| sample.wire_us).sum()
+    };
+    let oldest = samples.front()?.at;
+    let slack = 5 * NANOS_PER_MS;
+    let base: Vec<f64> = list
+        .iter()
+        .rev()
+        .filter(|it| it.end <= windows.onset + slack && it.start >= oldest)
+        .take(BASE_ITERATIONS)
+        .map(per_iteration)
+        .collect();
+    let now: Vec<f64> = list
+        .iter()
+        .filter(|it| it.start + slack >= windows.onset && it.end <= windows.until)
+        .map(per_iteration)
+        .collect();
+    Some((median(now)? / 1e3, median(base)? / 1e3))
+}
+
+/// A proxy thread that stopped for a while, from the pauses it left in its flows.
+//= mycroft 7.1
+pub(crate) fn pauses(timeline: &Timeline, config: &Config, from: HostTime, until: HostTime) -> Vec<Fact> {
+    let mut events: Vec<Vec<&Pause>> = Vec::new();
+    let mut all: Vec<&Pause> =
+        timeline.links.pauses.iter().filter(|pause| pause.at >= from && pause.at <= until).collect();
+    all.sort_by_key(|pause| (pause.at, pause.from, pause.to, pause.channel));
+    for pause in all {
+        match events.last_mut() {
+            Some(event) if pause.at.since_ns(event[0].at) < PAUSE_MERGE_NS => event.push(pause),
+            _ => events.push(vec![pause]),
+        }
+    }
+    events.iter().filter_map(|event| paused_rank(timeline, config, event)).collect()
+}
+
+//= mycroft 5.3
+/// Which rank's proxy slept, by comparing both ends of every flow that stood still. Points, since one sleep leaves marks
+/// in its neighbours too: ready data not taken by a waiting receiver speaks against the receiver's proxy (it has posted
+/// and would see the data if it looked); an acknowledgement or an offer that came late against the sender's.
+fn paused_rank(timeline: &Timeline, config: &Config, event: &[&Pause]) -> Option<Fact> {
+    let limit = config.pause_stage_us;
+    let mut points: BTreeMap<Rank, (u32, bool)> = BTreeMap::new();
+    let mut add = |rank: Rank, value: u32, inbound: bool| {
+        let entry = points.entry(rank).or_default();
+        entry.0 += value;
+        entry.1 |= inbound;
+    };
+    for pause in event {
+        let (s, r) = (pause.send_max_us, pause.recv_max_us);
+        let (untaken, unsent, waiting) = (s[2] >= limit, s[1] >= limit, r[0] >= limit);
+        if r[2] >= limit {
+            continue; // the receiving device stood still, not a proxy
+        }
+        if (untaken || unsent) && waiting {
+            add(pause.to, 3, true);
+            add(pause.from, 1, false);
+        } else if untaken {
+            add(pause.from, 2, false);
+        } else if unsent {
+            add(pause.to, 2, true);
+        } else if waiting && s[0] < limit {
+            add(pause.from, 2, false);
+        } else if s[0] >= limit {
+            add(pause.from, 1, false);
+        }
+    }
+    let mut order: Vec<(u32, Rank, bool)> =
+        points.iter().map(|(rank, (value, inbound))| (*value, *rank, *inbound)).collect();
+    order.sort_by_key(|(value, rank, _)| (std::cmp::Reverse(*value), *rank));
+    let (value, rank, inbound) = *order.first()?;
+    let second = order.get(1).map_or(0, |other| other.0);
+    if value < 2 || value == second {
+        return None;
+    }
+    let touching: Vec<&&Pause> = event.iter().filter(|pause| pause.from == rank || pause.to == rank).collect();
+    let worst = touching.iter().flat_map(|pause| pause.send_max_us.iter().chain(pause.recv_max_us.iter())).max()?;
+    Some(Fact::ProxyPause {
+        rank,
+        host: timeline.host(rank),
+        at: event[0].at,
+        pause_ms: f64::from(*worst) / 1e3,
+        flows: touching.len(),
+        inbound,
+        op: Some(event[0].op),
+    })
+}

@@ -1,0 +1,72 @@
+//! What to do next, per kind of fault: concrete steps, most useful first.
+use mycroft_record::{Category, Place, What};
+
+fn who(place: &Place) -> String {
+    match place {
+        Place::Rank { rank, host } if host.is_empty() => format!("rank {rank}"),
+        Place::Rank { rank, host } => format!("rank {rank} on {host}"),
+        Place::Host { host } => format!("host {host}"),
+        Place::Link { from, to } => format!("the link {from} -> {to}"),
+    }
+}
+
+/// Steps for a verdict on `place`.
+pub(crate) fn steps(what: What, category: Category, place: Option<&Place>) -> Vec<String> {
+    let Some(place) = place else {
+        return vec!["no suspect yet: look at the ranks that have no data, and at the stacks of all ranks".to_string()];
+    };
+    let who = who(place);
+    let lines: Vec<String> = match category {
+        Category::NotStarted => vec![
+            format!("dump the stacks of {who} (py-spy dump): its main thread is outside the collective"),
+            "check its data loader, checkpoint writer and any branch on rank or data".to_string(),
+        ],
+        Category::Gpu => vec![
+            format!("on {who}: nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE and dmesg for Xid messages"),
+            "look for other processes on its devices; run a compute microtest against a healthy rank".to_string(),
+            "replace it if the microtest confirms, and restart from the last checkpoint".to_string(),
+        ],
+        Category::GpuCopy => vec![
+            format!("on {who}: lspci -vv (LnkSta speed and width) and nvidia-smi -q -d PCIE against a healthy rank"),
+            "reseat or replace the device if the link is downgraded".to_string(),
+        ],
+        Category::HostThread => vec![
+            format!("on {who}: look for a stopped or starved proxy thread (state, CPU affinity, cgroup throttling)"),
+            "compare its NCCL proxy settings and CPU pinning with a healthy rank".to_string(),
+        ],
+        Category::NetworkSend => vec![
+            format!(
+                "on {who}: ip -s link, ethtool or ibstat: link state, rate, errors; check its cable and switch port"
+            ),
+            "drain it if the link does not come back, and restart without it".to_string(),
+        ],
+        Category::NetworkReceive => vec![
+            format!("on {who}: receive errors, pause frames and the switch port that feeds it"),
+            "compare the receive rate with its neighbours'".to_string(),
+        ],
+        Category::NetworkCongestion => vec![
+            format!(
+                "find the other traffic at {who}: per-flow counters at the NIC and the switch between the suspects"
+            ),
+            "move the other job, or give the training traffic its own class".to_string(),
+        ],
+        Category::ProcessExit => vec![
+            format!("read the log and exit status of {who}; dmesg for the OOM killer; look for a core file"),
+            "restart from the last checkpoint; replace the host if it happens there again".to_string(),
+        ],
+        Category::ArgumentMismatch => {
+            vec![format!("compare the arguments of this operation on {who} with its peers' code path")]
+        }
+        Category::CodeDivergence => vec![
+            format!("compare the stacks of {who} with its peers': they issue different operations"),
+            "look for a branch on rank, data or an exception that was caught".to_string(),
+        ],
+        Category::DataLoading => vec![format!("look at the input pipeline of {who}")],
+        Category::Peer | Category::Unknown => {
+            vec![format!("look at {who} first: stacks, device and link state; switch on kernel events if they are off")]
+        }
+    };
+    let restart = matches!(what, What::Hang | What::Deadlock | What::Desync);
+    let tail = restart.then(|| "the job will not go on by itself: save the evidence, then restart it".to_string());
+    lines.into_iter().chain(tail).collect()
+}

@@ -1,0 +1,311 @@
+//! Weighing: facts of all rooms into one verdict. Nothing else accuses anybody (design invariant 6).
+use crate::case::network;
+use crate::config::Config;
+use crate::fact::Fact;
+use crate::timeline::Timeline;
+use mycroft_record::{Category, CommId, HostName, HostTime, OpId, Place, Rank, Suspect, What};
+use std::collections::BTreeMap;
+
+/// Suspects kept in a verdict.
+pub(crate) const SUSPECTS_MAX: usize = 8;
+/// A verdict at least this sure is settled at once.
+pub(crate) const DECISIVE: f64 = 0.85;
+
+/// What the facts say together.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Verdict {
+    pub what: What,
+    pub category: Category,
+    pub suspects: Vec<Suspect>,
+    pub since: HostTime,
+    pub group: Option<CommId>,
+    pub op: Option<OpId>,
+}
+
+impl Verdict {
+    pub(crate) fn unknown(what: What, since: HostTime) -> Verdict {
+        Verdict { what, category: Category::Unknown, suspects: Vec::new(), since, group: None, op: None }
+    }
+
+    pub(crate) fn confidence(&self) -> f64 {
+        self.suspects.first().map_or(0.0, |suspect| suspect.confidence)
+    }
+}
+
+fn rank_place(rank: Rank, host: &HostName) -> Place {
+    Place::Rank { rank, host: host.clone() }
+}
+
+fn one(place: Place, confidence: f64) -> Vec<Suspect> {
+    vec![Suspect { place, confidence }]
+}
+
+fn shared(places: Vec<Place>, confidence: f64) -> Vec<Suspect> {
+    let each = confidence / places.len().max(1) as f64;
+    places.into_iter().take(SUSPECTS_MAX).map(|place| Suspect { place, confidence: each }).collect()
+}
+
+/// The verdict on a stall. The order of the questions is the order in which an answer excludes the later ones.
+pub(crate) fn hang(timeline: &Timeline, facts: &[Fact], since: HostTime) -> Verdict {
+    let mut verdict = Verdict::unknown(What::Hang, since);
+    for fact in facts {
+        if let Fact::NeverIssued { op, .. }
+        | Fact::NeverRan { op, .. }
+        | Fact::GpuNotReady { op, .. }
+        | Fact::NotDelivered { op, .. }
+        | Fact::StuckInside { op, .. } = fact
+        {
+            verdict.group = verdict.group.or(Some(op.meta.id.comm));
+            verdict.op = verdict.op.or(Some(op.meta.id));
+        }
+    }
+    let answers = [dead, mismatch, cycle, stopped, sink, undelivered, weak_gpu, no_data];
+    for answer in answers {
+        if let Some((what, category, suspects)) = answer(timeline, facts) {
+            (verdict.what, verdict.category, verdict.suspects) = (what, category, suspects);
+            break;
+        }
+    }
+    verdict
+}
+
+type Answer = Option<(What, Category, Vec<Suspect>)>;
+
+/// The first to go is the culprit; those that a launcher kills afterwards are not.
+fn dead(_: &Timeline, facts: &[Fact]) -> Answer {
+    let first = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::Dead { rank, host, at, .. } => Some((*at, *rank, host)),
+            _ => None,
+        })
+        .min()?;
+    Some((What::Crash, Category::ProcessExit, one(rank_place(first.1, first.2), 0.99)))
+}
+
+/// The smaller camp took the other branch.
+fn mismatch(_: &Timeline, facts: &[Fact]) -> Answer {
+    let (camps, kinds_differ) = facts.iter().find_map(|fact| match fact {
+        Fact::Mismatch { camps, kinds_differ, .. } => Some((camps, *kinds_differ)),
+        _ => None,
+    })?;
+    let smallest = camps.first()?.1.len();
+    let tied = camps.iter().filter(|(_, who)| who.len() == smallest).count();
+    let places: Vec<Place> = camps
+        .iter()
+        .filter(|(_, who)| who.len() == smallest)
+        .flat_map(|(_, who)| who.iter().map(|(rank, host)| rank_place(*rank, host)))
+        .collect();
+    let category = if kinds_differ { Category::CodeDivergence } else { Category::ArgumentMismatch };
+    let confidence = if tied == 1 { 0.95 } else { 0.9 };
+    let suspects =
+        if tied == 1 && places.len() == 1 { one(places[0].clone(), confidence) } else { shared(places, confidence) };
+    Some((What::Desync, category, suspects))
+}
+
+fn cycle(_: &Timeline, facts: &[Fact]) -> Answer {
+    let (edges, hosts) = facts.iter().find_map(|fact| match fact {
+        Fact::Cycle { edges, hosts } => Some((edges, hosts)),
+        _ => None,
+    })?;
+    let places = edges.iter().zip(hosts).map(|((rank, _, _), host)| rank_place(*rank, host)).collect();
+    Some((What::Deadlock, Category::CodeDivergence, shared(places, 0.95)))
+}
+
+fn stopped(_: &Timeline, facts: &[Fact]) -> Answer {
+    let (_, rank, host) = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::Stopped { rank, host, since } => Some((*since, *rank, host)),
+            _ => None,
+        })
+        .min()?;
+    Some((What::Hang, Category::HostThread, one(rank_place(rank, host), 0.97)))
+}
+
+/// A rank that waits for nobody. Of several, the one that stopped first: the others are its shadow.
+fn sink(timeline: &Timeline, facts: &[Fact]) -> Answer {
+    let mut sinks: Vec<(HostTime, Rank, HostName, Category)> = facts
+        .iter()
+        .filter_map(|fact| {
+            let (rank, host, category) = match fact {
+                Fact::NeverIssued { rank, host, .. } => (*rank, host, Category::NotStarted),
+                Fact::NeverRan { rank, host, .. } => (*rank, host, Category::Gpu),
+                Fact::GpuNotReady { rank, host, strong: true, .. } => (*rank, host, Category::Gpu),
+                _ => return None,
+            };
+            let at = timeline.ranks.get(&rank).map_or(HostTime::NONE, |state| state.progress_at);
+            Some((at, rank, host.clone(), category))
+        })
+        .collect();
+    sinks.sort();
+    let first = sinks.first()?;
+    let category = first.3;
+    let confidence = if sinks.len() == 1 { 0.95 } else { 0.6 };
+    let mut suspects = one(rank_place(first.1, &first.2), confidence);
+    let rest = sinks.len().saturating_sub(1).max(1) as f64;
+    suspects.extend(
+        sinks
+            .iter()
+            .skip(1)
+            .take(SUSPECTS_MAX - 1)
+            .map(|(_, rank, host, _)| Suspect { place: rank_place(*rank, host), confidence: 0.3 / rest }),
+    );
+    Some((What::Hang, category, suspects))
+}
+
+fn undelivered(_: &Timeline, facts: &[Fact]) -> Answer {
+    let (category, suspects) = network::of_stall(facts)?;
+    Some((What::Hang, category, suspects))
+}
+
+fn weak_gpu(_: &Timeline, facts: &[Fact]) -> Answer {
+    let weak = facts.iter().find_map(|fact| match fact {
+        Fact::GpuNotReady { rank, host, .. } => Some(one(rank_place(*rank, host), 0.6)),
+        _ => None,
+    });
+    let inside = || {
+        facts.iter().find_map(|fact| match fact {
+            Fact::StuckInside { members, .. } => {
+                Some(shared(members.iter().map(|(rank, host)| rank_place(*rank, host)).collect(), 0.8))
+            }
+            _ => None,
+        })
+    };
+    Some((What::Hang, Category::Gpu, weak.or_else(inside)?))
+}
+
+fn no_data(_: &Timeline, facts: &[Fact]) -> Answer {
+    let places: Vec<Place> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::NoData { rank, host, .. } => Some(rank_place(*rank, host)),
+            _ => None,
+        })
+        .collect();
+    if places.is_empty() { None } else { Some((What::Hang, Category::Unknown, shared(places, 0.4))) }
+}
+
+/// A possible explanation of a slowdown.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Hypothesis {
+    pub category: Category,
+    pub places: Vec<Place>,
+    /// Milliseconds of the iteration it accounts for.
+    pub excess_ms: f64,
+    /// Now over before.
+    pub ratio: f64,
+}
+
+/// The verdict on a slowdown: the explanation that accounts for most of what the iteration grew.
+pub(crate) fn slowdown(
+    timeline: &Timeline,
+    facts: &[Fact],
+    config: &Config,
+    since: HostTime,
+    iteration_ms: f64,
+) -> Verdict {
+    let mut list = hypotheses(timeline, facts, config);
+    list.sort_by(|a, b| b.excess_ms.total_cmp(&a.excess_ms).then_with(|| a.places.cmp(&b.places)));
+    let mut verdict = Verdict::unknown(What::Slowdown, since);
+    let Some(best) = list.first() else { return verdict };
+    let second = list.get(1).map_or(0.0, |other| other.excess_ms);
+    let share = (best.excess_ms / iteration_ms.max(1.0)).min(1.0);
+    let margin = 1.0 - (second / best.excess_ms.max(1e-9)).clamp(0.0, 1.0);
+    let stands_out = best.ratio >= 1.5 && second * 3.0 <= best.excess_ms && best.excess_ms >= config.noise_ms;
+    if share < config.explains_share && !stands_out {
+        return verdict;
+    }
+    let confidence = (0.35 + 0.35 * share + 0.29 * margin).clamp(0.05, 0.99);
+    verdict.category = best.category;
+    verdict.suspects =
+        best.places.iter().take(SUSPECTS_MAX).map(|place| Suspect { place: place.clone(), confidence }).collect();
+    for other in list.iter().skip(1).take(3) {
+        let less = confidence * (other.excess_ms / best.excess_ms).clamp(0.0, 1.0) * 0.8;
+        for place in other.places.iter().take(2) {
+            if !verdict.suspects.iter().any(|suspect| suspect.place == *place) {
+                verdict.suspects.push(Suspect { place: place.clone(), confidence: less });
+            }
+        }
+    }
+    verdict
+}
+
+fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config) -> Vec<Hypothesis> {
+    let mut out = Vec::new();
+    let mut by_category: BTreeMap<Category, Vec<(Rank, HostName, f64, f64)>> = BTreeMap::new();
+    let mut pauses: BTreeMap<Rank, (HostName, f64, usize)> = BTreeMap::new();
+    for fact in facts {
+        let (category, rank, host, now, base) = match fact {
+            Fact::ComputeExcess { rank, host, now_ms, base_ms, .. } => (Category::Gpu, *rank, host, *now_ms, *base_ms),
+            Fact::CopyExcess { rank, host, now_ms, base_ms, .. } => (Category::GpuCopy, *rank, host, *now_ms, *base_ms),
+            Fact::HostExcess { rank, host, now_ms, base_ms, .. } => {
+                (Category::NotStarted, *rank, host, *now_ms, *base_ms)
+            }
+            Fact::ProxyPause { rank, host, pause_ms, .. } => {
+                let entry = pauses.entry(*rank).or_insert_with(|| (host.clone(), 0.0, 0));
+                entry.1 += pause_ms;
+                entry.2 += 1;
+                continue;
+            }
+            _ => continue,
+        };
+        by_category.entry(category).or_default().push((rank, host.clone(), now - base, now / base.max(1.0)));
+    }
+    for (category, ranks) in by_category {
+        out.extend(of_ranks(timeline, config, category, &ranks));
+    }
+    let most = pauses.values().map(|(_, _, count)| *count).max().unwrap_or(0);
+    for (rank, (host, total_ms, count)) in pauses {
+        if count >= 2 && count == most {
+            let places = vec![rank_place(rank, &host)];
+            out.push(Hypothesis {
+                category: Category::HostThread,
+                places,
+                excess_ms: total_ms / count as f64,
+                ratio: 10.0,
+            });
+        }
+    }
+    out.extend(network::of_slowdown(timeline, facts, config));
+    out
+}
+
+/// Ranks with an excess of one kind: those of one host that are all alike are the host's.
+fn of_ranks(
+    timeline: &Timeline,
+    config: &Config,
+    category: Category,
+    ranks: &[(Rank, HostName, f64, f64)],
+) -> Vec<Hypothesis> {
+    let mut hosts: BTreeMap<HostName, Vec<&(Rank, HostName, f64, f64)>> = BTreeMap::new();
+    for entry in ranks {
+        hosts.entry(entry.1.clone()).or_default().push(entry);
+    }
+    let worst = ranks.iter().map(|entry| entry.2).fold(0.0, f64::max);
+    // Everybody a little slower is weather: an excess counts by how far it stands above the job's median.
+    let mut all: Vec<f64> = ranks.iter().map(|entry| entry.2).collect();
+    all.resize(all.len().max(timeline.ranks.len()), 0.0);
+    all.sort_by(f64::total_cmp);
+    let usual = all[all.len() / 2];
+    let mut out = Vec::new();
+    for (host, entries) in hosts {
+        let on_host = timeline.ranks.values().filter(|state| state.host == host).count();
+        let alike: Vec<_> = entries.iter().filter(|entry| entry.2 >= 0.4 * worst).collect();
+        let whole = alike.len() >= 2 && alike.len() as f64 >= config.host_share * on_host as f64;
+        if whole && category != Category::NotStarted {
+            let excess = alike.iter().map(|entry| entry.2).fold(f64::MAX, f64::min);
+            let ratio = alike.iter().map(|entry| entry.3).fold(f64::MAX, f64::min);
+            let places = vec![Place::Host { host }];
+            out.push(Hypothesis { category, places, excess_ms: (excess - usual).max(0.0) * 1.05, ratio });
+            continue;
+        }
+        out.extend(entries.iter().map(|entry| Hypothesis {
+            category,
+            places: vec![rank_place(entry.0, &entry.1)],
+            excess_ms: (entry.2 - usual).max(0.0),
+            ratio: entry.3,
+        }));
+    }
+    out
+}

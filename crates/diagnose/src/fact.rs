@@ -1,0 +1,326 @@
+//! Facts: what the detectors saw, typed, each with the records that show it. They accuse nobody: `case` weighs them.
+use crate::case::{Evidence, Reason};
+use mycroft_record::{CommId, FlowCounters, HostName, HostTime, NANOS_PER_MS, OpId, OpMeta, Rank};
+use std::sync::Arc;
+
+/// An operation and what people call it.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct OpRef {
+    /// What the waiting rank knows of it.
+    pub(crate) meta: OpMeta,
+    /// E.g. `AllReduce DP_0 #17`.
+    pub(crate) label: String,
+}
+
+/// Seen by `watch` or `blame`.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Fact {
+    /// Nothing that these ranks wait for, directly or not, moves any more (Algorithm 1, failure trigger).
+    Stalled { waiting: Vec<Rank>, since: HostTime, waited_ns: u64, threshold_ns: u64, why: String },
+    /// A process is gone although its communicators were in use.
+    Dead { rank: Rank, host: HostName, at: HostTime, in_flight: u32 },
+    /// Every thread of a process is stopped by a signal or a debugger.
+    Stopped { rank: Rank, host: HostName, since: HostTime },
+    /// The host never issued what its peers wait in, and has nothing else in flight (Table 4: not started).
+    NeverIssued { rank: Rank, host: HostName, op: OpRef, waiting: Vec<Rank>, idle_since: HostTime, finalized: bool },
+    /// The host issued it, the device never started it and is in nothing else.
+    NeverRan { rank: Rank, host: HostName, op: OpRef, waiting: Vec<Rank>, issued_at: HostTime },
+    /// The device has slots to fill and data to fill them with, and does not (Table 4: GPU not ready).
+    GpuNotReady { rank: Rank, host: HostName, op: OpRef, evidence: Evidence, counters: FlowCounters, strong: bool },
+    /// Ready data of `from` does not reach `to`, which is waiting for it (Table 4: not transmitted, not delivered).
+    NotDelivered {
+        from: (Rank, HostName),
+        to: (Rank, HostName),
+        op: OpRef,
+        evidence: Evidence,
+        send: FlowCounters,
+        since: HostTime,
+        served_meanwhile: bool,
+    },
+    /// All members are in it, none moves, and no flow shows why (intra-host transport).
+    StuckInside { op: OpRef, members: Vec<(Rank, HostName)> },
+    /// A rank that others wait for has not been seen lately: unknown.
+    NoData { rank: Rank, host: HostName, waiting: Vec<Rank>, last_seen: HostTime, gap: bool },
+    /// A cycle of waiting.
+    Cycle { edges: Vec<(Rank, OpRef, Rank)>, hosts: Vec<HostName> },
+    /// Ranks disagree on what operation number n is.
+    Mismatch { op: OpRef, camps: Vec<(String, Vec<(Rank, HostName)>)>, kinds_differ: bool },
+    /// An interface went down.
+    NicDown { host: HostName, nic: Arc<str>, at: HostTime },
+    /// An interface carries far more than the job sends over it.
+    ForeignTraffic { host: HostName, nic: Arc<str>, nic_mb_s: f64, job_mb_s: f64 },
+    /// An interface runs at less than it did, or than its neighbours.
+    NicSlow { host: HostName, nic: Arc<str>, now_mb_s: f64, other_mb_s: f64 },
+    /// Iterations take longer (Algorithm 1, straggler trigger).
+    SlowIterations { base_ms: f64, now_ms: f64, factor: f64, slow: usize, of: usize, since: HostTime, why: String },
+    /// A rank computes longer between operations than it did.
+    ComputeExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
+    /// A rank's host issues later than it did, while its device idles.
+    HostExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
+    /// A rank's device takes longer to copy into and out of the transport's slots.
+    CopyExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
+    /// Ready data takes longer from one host to another.
+    WireExcess { from: HostName, to: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64, links: usize, of: usize },
+    /// One iteration was much longer than usual.
+    LongIteration { at: HostTime, over_ms: f64 },
+    /// A rank's proxy did not move ready data for a while, on all its flows, and then did.
+    ProxyPause {
+        rank: Rank,
+        host: HostName,
+        at: HostTime,
+        pause_ms: f64,
+        flows: usize,
+        inbound: bool,
+        op: Option<OpId>,
+    },
+    /// A rank enters operations later than its peers (paper section 5.2).
+    LateEntry { rank: Rank, host: HostName, comm: CommId, late_ms: f64 },
+}
+
+fn ms(ns: u64) -> f64 {
+    ns as f64 / NANOS_PER_MS as f64
+}
+
+/// Ranks for people: `0-3,8`.
+pub(crate) fn ranks_text(ranks: &[Rank]) -> String {
+    let mut out = String::new();
+    let mut at = 0;
+    while at < ranks.len() {
+        let mut end = at;
+        while end + 1 < ranks.len() && ranks[end + 1].0 == ranks[end].0 + 1 {
+            end += 1;
+        }
+        if !out.is_empty() {
+            out.push(',');
+        }
+        match end - at {
+            0 => out.push_str(&ranks[at].to_string()),
+            1 => out.push_str(&format!("{},{}", ranks[at], ranks[end])),
+            _ => out.push_str(&format!("{}-{}", ranks[at], ranks[end])),
+        }
+        at = end + 1;
+    }
+    out
+}
+
+fn of_rank(rank: Rank, at: HostTime) -> Vec<Evidence> {
+    vec![Evidence { rank: Some(rank), op: None, flow: None, at }]
+}
+
+fn of_op(rank: Rank, op: &OpRef, at: HostTime) -> Vec<Evidence> {
+    vec![Evidence { rank: Some(rank), op: Some(op.meta.id), flow: None, at }]
+}
+
+fn chunks(c: &FlowCounters) -> String {
+    format!("posted {} ready {} transmitted {} done {} of {}", c.posted, c.ready, c.transmitted, c.done, c.total_chunks)
+}
+
+fn excess(what: &str, who: &str, now: f64, base: f64, iteration: f64) -> String {
+    format!(
+        "{who} {what} {now:.0} ms per iteration, {base:.0} ms before: {:.0} ms more, of {iteration:.0} ms that the iteration grew",
+        now - base
+    )
+}
+
+impl Fact {
+    /// The rule's stable name.
+    pub(crate) fn rule(&self) -> &'static str {
+        match self {
+            Fact::Stalled { .. } => "watch.stall",
+            Fact::Dead { .. } => "hang.process-gone",
+            Fact::Stopped { .. } => "hang.process-stopped",
+            Fact::NeverIssued { .. } => "hang.never-issued",
+            Fact::NeverRan { .. } => "hang.never-ran",
+            Fact::GpuNotReady { .. } => "chunk.gpu-not-ready",
+            Fact::NotDelivered { .. } => "chunk.not-delivered",
+            Fact::StuckInside { .. } => "hang.stuck-inside",
+            Fact::NoData { .. } => "unknown.no-data",
+            Fact::Cycle { .. } => "graph.cycle",
+            Fact::Mismatch { .. } => "graph.mismatch",
+            Fact::NicDown { .. } => "nic.down",
+            Fact::ForeignTraffic { .. } => "nic.foreign-traffic",
+            Fact::NicSlow { .. } => "nic.slow",
+            Fact::SlowIterations { .. } => "watch.slow-iterations",
+            Fact::ComputeExcess { .. } => "slow.compute",
+            Fact::HostExcess { .. } => "slow.host-issue",
+            Fact::CopyExcess { .. } => "slow.copy",
+            Fact::WireExcess { .. } => "slow.wire",
+            Fact::LongIteration { .. } => "watch.long-iteration",
+            Fact::ProxyPause { .. } => "slow.proxy-pause",
+            Fact::LateEntry { .. } => "slow.late-entry",
+        }
+    }
+
+    /// The fact as a reason of a case: one sentence with its numbers, and its records.
+    pub(crate) fn reason(&self) -> Reason {
+        Reason { rule: self.rule(), text: self.text(), evidence: self.evidence() }
+    }
+
+    fn text(&self) -> String {
+        match self {
+            Fact::Stalled { .. }
+            | Fact::Dead { .. }
+            | Fact::Stopped { .. }
+            | Fact::NeverIssued { .. }
+            | Fact::NeverRan { .. }
+            | Fact::StuckInside { .. }
+            | Fact::NoData { .. }
+            | Fact::Cycle { .. }
+            | Fact::Mismatch { .. } => self.text_of_hang(),
+            Fact::GpuNotReady { .. } | Fact::NotDelivered { .. } | Fact::NicDown { .. } => self.text_of_chunks(),
+            _ => self.text_of_rate(),
+        }
+    }
+
+    fn text_of_hang(&self) -> String {
+        match self {
+            Fact::Stalled { waiting, waited_ns, threshold_ns, why, .. } => format!(
+                "nothing that ranks {} wait for has moved for {:.0} ms (threshold {:.0} ms: {why})",
+                ranks_text(waiting),
+                ms(*waited_ns),
+                ms(*threshold_ns)
+            ),
+            Fact::Dead { rank, in_flight, .. } => {
+                format!(
+                    "the process of rank {rank} is gone with {in_flight} operations in flight and communicators in use"
+                )
+            }
+            Fact::Stopped { rank, .. } => format!("every thread of rank {rank} is stopped"),
+            Fact::NeverIssued { rank, op, waiting, finalized, .. } => format!(
+                "rank {rank} never issued {}, in which ranks {} wait, and has nothing else in flight{}",
+                op.label,
+                ranks_text(waiting),
+                if *finalized { "; it has finalized its communicators" } else { "" }
+            ),
+            Fact::NeverRan { rank, op, waiting, .. } => format!(
+                "rank {rank} issued {} but its device never started it and is in no other operation; ranks {} wait",
+                op.label,
+                ranks_text(waiting)
+            ),
+            Fact::StuckInside { op, members } => format!(
+                "all of ranks {} are in {}, none moves, and no flow shows which of them stopped",
+                ranks_text(&members.iter().map(|(rank, _)| *rank).collect::<Vec<_>>()),
+                op.label
+            ),
+            Fact::NoData { rank, waiting, gap, .. } => format!(
+                "ranks {} wait for rank {rank}, {}: its state is unknown",
+                ranks_text(waiting),
+                if *gap { "whose records were lost lately" } else { "which has not been sampled lately" }
+            ),
+            Fact::Cycle { edges, .. } => {
+                let steps: Vec<String> = edges
+                    .iter()
+                    .map(|(from, op, to)| format!("rank {from} waits in {} for rank {to}", op.label))
+                    .collect();
+                format!("a cycle: {}", steps.join("; "))
+            }
+            Fact::Mismatch { op, camps, .. } => {
+                let sides: Vec<String> = camps
+                    .iter()
+                    .map(|(what, who)| {
+                        format!(
+                            "{what} on ranks {}",
+                            ranks_text(&who.iter().map(|(rank, _)| *rank).collect::<Vec<_>>())
+                        )
+                    })
+                    .collect();
+                format!("ranks disagree on what {} is: {}", op.label, sides.join(", "))
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn text_of_chunks(&self) -> String {
+        match self {
+            Fact::GpuNotReady { rank, op, counters, .. } => {
+                format!("the device of rank {rank} leaves its slots in {} untouched ({})", op.label, chunks(counters))
+            }
+            Fact::NotDelivered { from, to, op, send, served_meanwhile, .. } => format!(
+                "data of rank {} ({}) in {} does not reach rank {} ({}), which waits for it ({}){}",
+                from.0,
+                from.1,
+                op.label,
+                to.0,
+                to.1,
+                chunks(send),
+                if *served_meanwhile { "; other ranks' data passed between these hosts meanwhile" } else { "" }
+            ),
+            Fact::NicDown { host, nic, .. } => format!("link {nic} of {host} is down"),
+            _ => String::new(),
+        }
+    }
+
+    fn text_of_rate(&self) -> String {
+        match self {
+            Fact::SlowIterations { base_ms, now_ms, factor, slow, of, why, .. } => format!(
+                "{slow} of the last {of} iterations took over {factor:.2}x the usual {base_ms:.0} ms, now {now_ms:.0} ms ({why})"
+            ),
+            Fact::ComputeExcess { rank, now_ms, base_ms, iteration_ms, .. } => {
+                excess("computes", &format!("rank {rank}"), *now_ms, *base_ms, *iteration_ms)
+            }
+            Fact::HostExcess { rank, now_ms, base_ms, iteration_ms, .. } => excess(
+                "lets its device idle",
+                &format!("the host thread of rank {rank}"),
+                *now_ms,
+                *base_ms,
+                *iteration_ms,
+            ),
+            Fact::CopyExcess { rank, now_ms, base_ms, iteration_ms, .. } => {
+                excess("copies slots", &format!("rank {rank}"), *now_ms, *base_ms, *iteration_ms)
+            }
+            Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms, links, of } => excess(
+                "hold ready data",
+                &format!("{links} of {of} links {from} -> {to}"),
+                *now_ms,
+                *base_ms,
+                *iteration_ms,
+            ),
+            Fact::LongIteration { over_ms, .. } => format!("an iteration took {over_ms:.0} ms longer than usual"),
+            Fact::ProxyPause { rank, pause_ms, flows, inbound, .. } => format!(
+                "{flows} flows of rank {rank} stood still for {pause_ms:.0} ms at once, {}, then went on",
+                if *inbound { "peers' ready data was not taken" } else { "its own data was not sent" }
+            ),
+            Fact::LateEntry { rank, late_ms, .. } => format!("rank {rank} enters {late_ms:.0} ms after its peers"),
+            Fact::ForeignTraffic { host, nic, nic_mb_s, job_mb_s } => {
+                format!("{nic} of {host} carries {nic_mb_s:.1} MB/s, of which the job moves {job_mb_s:.1} MB/s")
+            }
+            Fact::NicSlow { host, nic, now_mb_s, other_mb_s } => {
+                format!("{nic} of {host} is rated at {now_mb_s:.1} MB/s, against {other_mb_s:.1} MB/s")
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn evidence(&self) -> Vec<Evidence> {
+        match self {
+            Fact::Stalled { waiting, since, .. } => {
+                waiting.iter().take(4).flat_map(|rank| of_rank(*rank, *since)).collect()
+            }
+            Fact::Dead { rank, at, .. } => of_rank(*rank, *at),
+            Fact::Stopped { rank, since, .. } => of_rank(*rank, *since),
+            Fact::NeverIssued { rank, op, waiting, idle_since, .. } => {
+                let mut out = of_rank(*rank, *idle_since);
+                out.extend(waiting.iter().take(4).flat_map(|rank| of_op(*rank, op, op.meta.started_at)));
+                out
+            }
+            Fact::NeverRan { rank, op, issued_at, .. } => of_op(*rank, op, *issued_at),
+            Fact::GpuNotReady { evidence, .. } | Fact::NotDelivered { evidence, .. } => vec![*evidence],
+            Fact::StuckInside { op, members } => {
+                members.iter().take(8).flat_map(|(rank, _)| of_op(*rank, op, op.meta.started_at)).collect()
+            }
+            Fact::NoData { rank, last_seen, .. } => of_rank(*rank, *last_seen),
+            Fact::Cycle { edges, .. } => {
+                edges.iter().flat_map(|(rank, op, _)| of_op(*rank, op, op.meta.started_at)).collect()
+            }
+            Fact::Mismatch { op, camps, .. } => camps
+                .iter()
+                .filter_map(|(_, who)| who.first())
+                .flat_map(|(rank, _)| of_op(*rank, op, op.meta.enqueued_at))
+                .collect(),
+            Fact::ProxyPause { rank, at, op, .. } => {
+                vec![Evidence { rank: Some(*rank), op: *op, flow: None, at: *at }]
+            }
+            _ => Vec::new(),
+        }
+    }
+}

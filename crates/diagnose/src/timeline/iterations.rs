@@ -1,0 +1,265 @@
+//! Iterations of one rank without user code, and what it did itself in each.
+//!
+//! The marker is the collective that recurs least often but regularly; the time between its ends is the iteration time.
+//! The self times are free of waiting for others, so that they compare a rank with its own past and with its peers.
+use mycroft_record::{
+    CommId, CommRank, Datatype, Direction, FlowDone, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpClass, OpDone, OpId,
+    OpKind, OpSeq,
+};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Completed operations kept for self times: 1,536 x 72 B = 108 KiB a rank; 10 to 30 iterations of a Megatron rank.
+const RAW_KEPT: usize = 1536;
+/// Flow sums kept for operations whose completion has not been seen yet.
+const FLOW_SUMS_KEPT: usize = 512;
+/// Signatures kept: distinct collectives of a program.
+const SIGNATURES_KEPT: usize = 256;
+/// Ends kept of each signature.
+const ENDS_KEPT: usize = 64;
+/// Iterations kept with their self times: 128 x 80 B = 10 KiB.
+const ITERATIONS_KEPT: usize = 128;
+/// Recurrences that make a signature a candidate marker.
+const MARKER_MIN: u64 = 3;
+/// A collective that recurs less often than this marks no iterations (checkpoints, evaluation).
+const ITERATION_MAX_NS: u64 = 60 * NANOS_PER_SEC;
+/// Completion records of one rank may come out of order by this.
+const GRACE_NS: u64 = 120 * NANOS_PER_MS;
+/// FIFO slots of a connection: how many steps wait side by side in a stage (NCCL_STEPS).
+const FIFO_SLOTS: f64 = 8.0;
+
+/// What makes two collectives the same line of the program.
+pub(crate) type Signature = (CommId, OpKind, u64, Datatype);
+
+/// One iteration of one rank.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Iteration {
+    pub start: HostTime,
+    pub end: HostTime,
+    /// Device busy with something else than communication: start of an operation minus the later of the previous
+    /// operation's end and its own issue.
+    pub compute_us: f64,
+    /// Longest single piece of `compute_us`.
+    pub compute_max_us: f64,
+    /// Device idle because the host issued late.
+    pub host_us: f64,
+    /// Time the device took for copies into and out of the transport's slots.
+    pub copy_us: f64,
+}
+
+impl Iteration {
+    pub(crate) fn ns(&self) -> u64 {
+        self.end.since_ns(self.start)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Raw {
+    id: OpId,
+    enqueued_at: HostTime,
+    started_at: HostTime,
+    ended_at: HostTime,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct FlowSum {
+    send_gpu_us: f64,
+    recv_gpu_us: f64,
+    sends: u32,
+    recvs: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Recurrence {
+    count: u64,
+    last_seq: OpSeq,
+    ends: VecDeque<HostTime>,
+}
+
+/// Iterations of one rank.
+#[derive(Debug, Default)]
+pub(crate) struct Iterations {
+    raw: VecDeque<Raw>,
+    sums: BTreeMap<OpId, FlowSum>,
+    sums_order: VecDeque<OpId>,
+    signatures: BTreeMap<Signature, Recurrence>,
+    marker: Option<Signature>,
+    newest: HostTime,
+    settled: HostTime,
+    list: VecDeque<Iteration>,
+    total: u64,
+}
+
+/// Sum over steps of a stage -> wall time: up to eight steps wait side by side, the first eight ramp up.
+/// For n <= 8 posted at once and served in turn the sum is t(1 + .. + n) for a wall time of nt.
+pub(crate) fn wall_us(sum_us: f64, steps: u32) -> f64 {
+    let n = f64::from(steps.max(1));
+    let side_by_side =
+        if n <= FIFO_SLOTS { (n + 1.0) / 2.0 } else { FIFO_SLOTS - FIFO_SLOTS * (FIFO_SLOTS - 1.0) / 2.0 / n };
+    sum_us / side_by_side
+}
+
+impl Iterations {
+    pub(crate) fn on_op(&mut self, done: &OpDone) {
+        if !done.observed {
+            return;
+        }
+        self.newest = self.newest.max(done.ended_at);
+        self.raw.push_back(Raw {
+            id: done.op.id,
+            enqueued_at: done.op.enqueued_at,
+            started_at: done.op.started_at,
+            ended_at: done.ended_at,
+        });
+        if self.raw.len() > RAW_KEPT {
+            self.raw.pop_front();
+        }
+        if done.op.id.class != OpClass::Collective {
+            return;
+        }
+        let signature = (done.op.id.comm, done.op.kind, done.op.count, done.op.datatype);
+        if !self.signatures.contains_key(&signature) && self.signatures.len() >= SIGNATURES_KEPT {
+            return;
+        }
+        let seen = self.signatures.entry(signature).or_default();
+        if seen.count > 0 && done.op.id.seq <= seen.last_seq {
+            return;
+        }
+        seen.count += 1;
+        seen.last_seq = done.op.id.seq;
+        seen.ends.push_back(done.ended_at);
+        if seen.ends.len() > ENDS_KEPT {
+            seen.ends.pop_front();
+        }
+    }
+
+    pub(crate) fn on_flow(&mut self, done: &FlowDone) {
+        let id = done.flow.op;
+        if !self.sums.contains_key(&id) {
+            self.sums_order.push_back(id);
+            if self.sums_order.len() > FLOW_SUMS_KEPT
+                && let Some(oldest) = self.sums_order.pop_front()
+            {
+                self.sums.remove(&oldest);
+            }
+        }
+        let sum = self.sums.entry(id).or_default();
+        let steps = done.counters.total_chunks;
+        match done.flow.direction {
+            Direction::Send => {
+                sum.sends += 1;
+                sum.send_gpu_us = sum.send_gpu_us.max(wall_us(f64::from(done.times.stage_us[0]), steps));
+            }
+            Direction::Recv => {
+                sum.recvs += 1;
+                sum.recv_gpu_us = sum.recv_gpu_us.max(wall_us(f64::from(done.times.stage_us[2]), steps));
+            }
+        }
+    }
+
+    /// Closes the iterations whose records have all come; `true` if there is a new one.
+    pub(crate) fn settle(&mut self) -> bool {
+        self.choose_marker();
+        let Some(marker) = self.marker else { return false };
+        let ends: Vec<HostTime> =
+            self.signatures.get(&marker).map(|seen| seen.ends.iter().copied().collect()).unwrap_or_default();
+        let mut new = false;
+        for pair in ends.windows(2) {
+            if pair[1] <= self.settled || self.newest < pair[1] + GRACE_NS {
+                continue;
+            }
+            let iteration = self.measure(pair[0], pair[1]);
+            self.list.push_back(iteration);
+            if self.list.len() > ITERATIONS_KEPT {
+                self.list.pop_front();
+            }
+            self.settled = pair[1];
+            self.total += 1;
+            new = true;
+        }
+        new
+    }
+
+    /// The rarest collective that still recurs (`MARKER_MIN` times, less than `ITERATION_MAX_NS` apart).
+    fn choose_marker(&mut self) {
+        let newest = self.newest;
+        let best = self
+            .signatures
+            .iter()
+            .filter(|(_, seen)| seen.count >= MARKER_MIN && recurs(seen, newest))
+            .min_by_key(|(signature, seen)| (seen.count, **signature))
+            .map(|(signature, seen)| (*signature, seen.count));
+        let Some((best, count)) = best else { return };
+        let current = self.marker.and_then(|marker| self.signatures.get(&marker));
+        // Signatures of one iteration differ by one in count while it runs: keep the marker unless clearly rarer.
+        let keep = current.is_some_and(|seen| recurs(seen, newest) && seen.count <= count * 2 + 1);
+        if keep || self.marker == Some(best) {
+            return;
+        }
+        self.marker = Some(best);
+        self.list.clear();
+        self.total = 0;
+        self.settled = HostTime::NONE;
+    }
+
+    fn measure(&self, start: HostTime, end: HostTime) -> Iteration {
+        let mut out = Iteration { start, end, ..Iteration::default() };
+        let mut ops: Vec<&Raw> =
+            self.raw.iter().filter(|op| op.ended_at > start && op.ended_at <= end && op.started_at.is_some()).collect();
+        ops.sort_by_key(|op| (op.started_at, op.ended_at, op.id));
+        let mut device_free = start;
+        for op in ops {
+            let ready = device_free.max(op.enqueued_at);
+            let compute = us(op.started_at.since_ns(ready));
+            out.compute_us += compute;
+            out.compute_max_us = out.compute_max_us.max(compute);
+            out.host_us += us(op.enqueued_at.since_ns(device_free));
+            device_free = device_free.max(op.ended_at);
+            if let Some(sum) = self.sums.get(&op.id) {
+                out.copy_us += copy_us(op.id, sum);
+            }
+        }
+        out
+    }
+
+    pub(crate) fn list(&self) -> &VecDeque<Iteration> {
+        &self.list
+    }
+
+    /// Median of the last iterations, milliseconds; `None` before three.
+    pub(crate) fn recent_ms(&self) -> Option<f64> {
+        let mut ns: Vec<u64> = self.list.iter().rev().take(9).map(Iteration::ns).collect();
+        ns.sort_unstable();
+        if ns.len() < 3 { None } else { Some(ns[ns.len() / 2] as f64 / 1e6) }
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.total
+    }
+}
+
+/// The device's own part of a copy: a send slot waits for data that has not come, a received one for a free send slot;
+/// the smaller of the two is free of both. Point-to-point needs no second condition.
+fn copy_us(id: OpId, sum: &FlowSum) -> f64 {
+    match id.class {
+        OpClass::Send => sum.send_gpu_us,
+        OpClass::Recv => sum.recv_gpu_us,
+        OpClass::Collective if sum.sends > 0 && sum.recvs > 0 => sum.send_gpu_us.min(sum.recv_gpu_us),
+        OpClass::Collective => 0.0,
+    }
+}
+
+fn recurs(seen: &Recurrence, newest: HostTime) -> bool {
+    let n = seen.ends.len();
+    if n < 2 {
+        return false;
+    }
+    let mean = seen.ends[n - 1].since_ns(seen.ends[0]) / (n as u64 - 1);
+    mean <= ITERATION_MAX_NS && newest.since_ns(seen.ends[n - 1]) <= 4 * mean + 2 * NANOS_PER_SEC
+}
+
+fn us(ns: u64) -> f64 {
+    ns as f64 / 1e3
+}
+
+/// The comm rank of `CommRank(0)` is used for collectives' peer.
+pub(crate) const NO_PEER: CommRank = CommRank(0);

@@ -1,0 +1,274 @@
+//! One rank: what is in flight, how far each order counter has come, and when anything of it last moved.
+use mycroft_record::{
+    ChannelId, CommId, CommRank, Direction, FlowCounters, FlowDone, FlowState, FlowTimes, HostName, HostTime,
+    NANOS_PER_MS, NANOS_PER_SEC, OpClass, OpDone, OpId, OpMeta, OpSeq, OpState, Rank, Sampled,
+};
+use std::collections::{BTreeMap, VecDeque};
+
+use super::iterations::Iterations;
+
+/// Completed operations remembered per rank: 512 x about 150 B = 75 KiB, 750 MiB at 10,000 ranks. Enough to know that a
+/// peer has left the operation that others still are in.
+pub(crate) const DONE_KEPT: usize = 512;
+/// Operations in flight kept per rank; the probe's live table is smaller.
+pub(crate) const LIVE_MAX: usize = 4096;
+/// Flows kept per operation in flight: 32 channels x 2 directions x 8 peers.
+pub(crate) const LIVE_FLOWS_MAX: usize = 512;
+/// Agents repeat the state of an operation in flight once a second; one not repeated for longer has completed and its
+/// completion record was lost.
+const LIVE_REPEAT_NS: u64 = NANOS_PER_SEC + 800 * NANOS_PER_MS;
+
+/// A flow's place inside an operation.
+pub(crate) type FlowSlot = (ChannelId, CommRank, Direction);
+/// An order counter: communicator, class, peer.
+pub(crate) type Counter = (CommId, OpClass, CommRank);
+
+/// The last known state of a flow of an operation in flight.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveFlow {
+    pub counters: FlowCounters,
+    pub times: FlowTimes,
+    pub seen_at: HostTime,
+    pub done: bool,
+}
+
+/// An operation in flight.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveOp {
+    pub meta: OpMeta,
+    pub seen_at: HostTime,
+    pub kernels_started: u8,
+    pub flows: BTreeMap<FlowSlot, LiveFlow>,
+}
+
+/// Where a rank stands with regard to one operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stand {
+    /// Not issued by its host.
+    NotIssued,
+    /// Issued, kernel not started.
+    Issued,
+    /// In it.
+    Entered,
+    /// Through it.
+    Left,
+}
+
+/// Everything known of one process.
+#[derive(Debug)]
+pub(crate) struct RankState {
+    pub rank: Rank,
+    pub host: HostName,
+    pub pid: u32,
+    pub nonce: u32,
+    pub world_size: u32,
+    pub kernel_events: bool,
+    pub comms: BTreeMap<CommId, bool>,
+    pub live: BTreeMap<OpId, LiveOp>,
+    pub done: VecDeque<OpId>,
+    pub frontier: BTreeMap<Counter, OpSeq>,
+    /// What the last operations were, to compare what peers call operation n.
+    pub metas: BTreeMap<OpId, OpMeta>,
+    pub sampled_at: HostTime,
+    pub ops_in_flight: u32,
+    pub alive: bool,
+    pub stopped: bool,
+    pub stopped_since: HostTime,
+    pub dead_since: HostTime,
+    /// Gone, and no orderly end was reported although there was time to.
+    pub dead_for_sure: bool,
+    pub exit_clean: Option<bool>,
+    pub progress_at: HostTime,
+    pub left_at: HostTime,
+    pub lost: u64,
+    pub lost_at: HostTime,
+    pub iterations: Iterations,
+}
+
+impl RankState {
+    pub(crate) fn new(rank: Rank, host: HostName, pid: u32, nonce: u32) -> RankState {
+        RankState {
+            rank,
+            host,
+            pid,
+            nonce,
+            world_size: 0,
+            kernel_events: true,
+            comms: BTreeMap::new(),
+            live: BTreeMap::new(),
+            done: VecDeque::new(),
+            frontier: BTreeMap::new(),
+            metas: BTreeMap::new(),
+            sampled_at: HostTime::NONE,
+            ops_in_flight: 0,
+            alive: true,
+            stopped: false,
+            stopped_since: HostTime::NONE,
+            dead_since: HostTime::NONE,
+            dead_for_sure: false,
+            exit_clean: None,
+            progress_at: HostTime::NONE,
+            left_at: HostTime::NONE,
+            lost: 0,
+            lost_at: HostTime::NONE,
+            iterations: Iterations::default(),
+        }
+    }
+
+    /// Every communicator it joined was finalized, and it joined one.
+    pub(crate) fn finalized(&self) -> bool {
+        !self.comms.is_empty() && self.comms.values().all(|ended| *ended)
+    }
+
+    /// It ended as a program should, or is about to.
+    pub(crate) fn ended_well(&self) -> bool {
+        self.exit_clean == Some(true) || self.finalized()
+    }
+
+    /// Its process is gone although its communicators were in use.
+    pub(crate) fn dead(&self) -> bool {
+        let gone = self.exit_clean == Some(false) || self.dead_for_sure;
+        gone && !self.ended_well() && !self.comms.is_empty()
+    }
+
+    fn moved(&mut self, at: HostTime) {
+        self.progress_at = self.progress_at.max(at);
+    }
+
+    fn learn(&mut self, meta: &OpMeta) {
+        let counter = (meta.id.comm, meta.id.class, meta.id.peer);
+        let seq = self.frontier.entry(counter).or_insert(meta.id.seq);
+        *seq = (*seq).max(meta.id.seq);
+        self.metas.insert(meta.id, *meta);
+    }
+
+    pub(crate) fn on_op_state(&mut self, state: &OpState) {
+        self.moved(state.op.enqueued_at.max(state.op.started_at).max(state.op.started_last_at));
+        if self.metas.contains_key(&state.op.id) && !self.live.contains_key(&state.op.id) {
+            return; // a late sample of a completed operation
+        }
+        self.learn(&state.op);
+        if self.live.len() >= LIVE_MAX && !self.live.contains_key(&state.op.id) {
+            return;
+        }
+        let op = self.live.entry(state.op.id).or_insert_with(|| LiveOp {
+            meta: state.op,
+            seen_at: state.sampled_at,
+            kernels_started: state.kernels_started,
+            flows: BTreeMap::new(),
+        });
+        if state.sampled_at < op.seen_at {
+            return;
+        }
+        let newly = state.kernels_started > op.kernels_started;
+        op.meta = state.op;
+        op.seen_at = state.sampled_at;
+        op.kernels_started = state.kernels_started;
+        if newly && !state.op.started_at.is_some() {
+            self.moved(state.sampled_at);
+        }
+    }
+
+    pub(crate) fn on_op_done(&mut self, done: &OpDone) {
+        self.moved(done.ended_at);
+        self.left_at = self.left_at.max(done.ended_at);
+        self.learn(&done.op);
+        self.live.remove(&done.op.id);
+        self.done.push_back(done.op.id);
+        while self.done.len() > DONE_KEPT {
+            if let Some(id) = self.done.pop_front() {
+                self.metas.remove(&id);
+            }
+        }
+        self.iterations.on_op(done);
+    }
+
+    pub(crate) fn on_flow_state(&mut self, state: &FlowState) {
+        self.moved(state.times.last_progress_at.max(state.times.started_at));
+        let Some(op) = self.live.get_mut(&state.flow.op) else { return };
+        let slot = (state.flow.channel, state.flow.peer, state.flow.direction);
+        if op.flows.len() >= LIVE_FLOWS_MAX && !op.flows.contains_key(&slot) {
+            return;
+        }
+        op.seen_at = op.seen_at.max(state.sampled_at);
+        let flow = LiveFlow { counters: state.counters, times: state.times, seen_at: state.sampled_at, done: false };
+        let known = op.flows.entry(slot).or_insert(flow);
+        if !known.done && state.sampled_at >= known.seen_at {
+            *known = flow;
+        }
+    }
+
+    pub(crate) fn on_flow_done(&mut self, done: &FlowDone) {
+        self.moved(done.ended_at);
+        if let Some(op) = self.live.get_mut(&done.flow.op) {
+            let slot = (done.flow.channel, done.flow.peer, done.flow.direction);
+            let flow = LiveFlow { counters: done.counters, times: done.times, seen_at: done.ended_at, done: true };
+            if op.flows.len() < LIVE_FLOWS_MAX || op.flows.contains_key(&slot) {
+                op.flows.insert(slot, flow);
+            }
+        }
+        self.iterations.on_flow(done);
+    }
+
+    pub(crate) fn on_sampled(&mut self, sampled: &Sampled) {
+        if sampled.at < self.sampled_at {
+            return;
+        }
+        self.sampled_at = sampled.at;
+        self.ops_in_flight = sampled.ops_in_flight;
+        self.alive = sampled.alive;
+        if sampled.stopped && !self.stopped {
+            self.stopped_since = sampled.at;
+        }
+        self.stopped = sampled.stopped;
+        if !sampled.alive && !self.dead_since.is_some() {
+            self.dead_since = sampled.at;
+        }
+        let oldest = sampled.at - LIVE_REPEAT_NS;
+        let none = sampled.ops_in_flight == 0 && sampled.alive;
+        let gone: Vec<OpId> = self
+            .live
+            .iter()
+            .filter(|(_, op)| if none { op.seen_at < sampled.at } else { op.seen_at < oldest })
+            .map(|(id, _)| *id)
+            .collect();
+        for id in gone {
+            self.live.remove(&id);
+            self.metas.remove(&id);
+            self.moved(sampled.at); // it ended at an unknown time: not a stall
+        }
+    }
+
+    /// Operations it is in (kernel started), oldest first. Without kernel events: the oldest issued one.
+    pub(crate) fn current(&self) -> Vec<&LiveOp> {
+        let mut ops: Vec<&LiveOp> = self.live.values().filter(|op| self.is_entered(op)).collect();
+        ops.sort_by_key(|op| (op.meta.started_at, op.meta.enqueued_at, op.meta.id));
+        if ops.is_empty() && !self.kernel_events {
+            ops.extend(self.next_issued());
+        }
+        ops
+    }
+
+    /// The oldest operation that is issued and not started.
+    pub(crate) fn next_issued(&self) -> Option<&LiveOp> {
+        self.live.values().filter(|op| !self.is_entered(op)).min_by_key(|op| (op.meta.enqueued_at, op.meta.id))
+    }
+
+    fn is_entered(&self, op: &LiveOp) -> bool {
+        op.meta.started_at.is_some()
+            || op.kernels_started > 0
+            || op.flows.values().any(|flow| flow.counters.done > 0 || flow.done)
+    }
+
+    /// Where it stands with regard to `id`.
+    pub(crate) fn stand(&self, id: &OpId) -> Stand {
+        if let Some(op) = self.live.get(id) {
+            let assumed = !self.kernel_events && self.current().iter().any(|current| current.meta.id == *id);
+            return if self.is_entered(op) || assumed { Stand::Entered } else { Stand::Issued };
+        }
+        match self.frontier.get(&(id.comm, id.class, id.peer)) {
+            Some(seq) if *seq >= id.seq => Stand::Left,
+            _ => Stand::NotIssued,
+        }
+    }
+}
