@@ -28,7 +28,7 @@ const PLAN_EVERY: Duration = Duration::from_millis(100);
 const ROUND_GAP: Duration = Duration::from_millis(5);
 /// A report younger than this is given out again: HTTP readers cannot make the loop compute more than ten a second.
 const REPORT_FRESH_NS: u64 = 100 * NANOS_PER_MS;
-/// Hosts remembered for counting agents: 100,000 ranks at 8 a host, eight times over.
+/// Hosts remembered for counting those heard lately: 100,000 ranks at 8 a host, eight times over.
 const HOSTS_MAX: usize = 100_000;
 
 /// Reads the server's wall clock; tests put their own time behind it.
@@ -162,7 +162,7 @@ impl Loop {
         if begun >= self.next_tick {
             self.round_of(|_| true);
             self.retire_idle();
-            self.count_agents();
+            self.count_hosts();
             self.publish();
             let spent = begun.elapsed();
             // At least half of the time is left for taking records in, however long a tick takes.
@@ -283,10 +283,10 @@ impl Loop {
         }
     }
 
-    fn count_agents(&mut self) {
+    fn count_hosts(&mut self) {
         let now = (self.around.clock)();
         self.heard.retain(|_, at| now.since_ns(*at) < SILENT_NS);
-        self.around.stats.agents.store(self.heard.len() as u64, Ordering::Relaxed);
+        self.around.stats.hosts_heard.store(self.heard.len() as u64, Ordering::Relaxed);
         self.around.stats.lag_ms.store(std::mem::take(&mut self.lag_ns) / NANOS_PER_MS, Ordering::Relaxed);
     }
 

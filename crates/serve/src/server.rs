@@ -12,12 +12,13 @@ use crate::inbox::{Inbox, PUSH_WAIT, QUEUE_RECORDS};
 use crate::job::BrainMaker;
 use crate::keeper::{Keeper, old_cases};
 use crate::stats::Stats;
+use crate::sync::lock;
 use mycroft_diagnose::{Config, Engine, Report};
 use mycroft_record::Batch;
 use mycroft_store::wire::{Endpoint, Listener, ListenerHandle, ServerConfig};
 use mycroft_store::{Store, StoreConfig};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -75,7 +76,7 @@ impl std::fmt::Debug for ServerHandle {
 
 /// What must be taken down.
 struct Running {
-    listeners: Vec<ListenerHandle>,
+    listeners: Arc<Mutex<Vec<ListenerHandle>>>,
     stop_http: watch::Sender<bool>,
     http: Option<(Runtime, tokio::task::JoinHandle<()>)>,
     brain: JoinHandle<()>,
@@ -142,7 +143,7 @@ impl Drop for ServerHandle {
 impl Running {
     /// In the order of the line: nothing comes in, what is in goes through, then the ends.
     fn shut_down(self, inbox: &Inbox, book: &CaseBook) {
-        self.listeners.into_iter().for_each(drop);
+        std::mem::take(&mut *lock(&self.listeners)).into_iter().for_each(drop);
         // Both fail only when the other side is gone already, which is what is wanted.
         let _ = self.stop_http.send(true);
         if let Some((runtime, task)) = self.http {
@@ -188,8 +189,10 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         book: Arc::clone(&book),
         stats: Arc::clone(&stats),
         clock: Arc::clone(&seams.clock),
+        listeners: Arc::default(),
         token: config.token.clone(),
     });
+    let listeners = Arc::clone(&shared.listeners);
     let around = Surroundings {
         inbox: Arc::clone(&inbox),
         keeper: keeper.as_ref().map(|(inbox, _)| Arc::clone(inbox)),
@@ -205,7 +208,8 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let (stop_http, stop) = watch::channel(false);
     let task = runtime.spawn(http::serve(listener, shared, stop));
     let endpoints: Vec<Endpoint> = bound.0.iter().map(Listener::local_endpoint).collect();
-    let listeners = std::mem::take(&mut bound.0).into_iter().map(|listener| listener.serve(sink(&inbox))).collect();
+    let serving = std::mem::take(&mut bound.0).into_iter().map(|listener| listener.serve(sink(&inbox)));
+    lock(&listeners).extend(serving);
     log(&format!("listening: http {http}, agents {}", shown(&endpoints)));
     let running = Running { listeners, stop_http, http: Some((runtime, task)), brain, keeper, alerts };
     Ok(ServerHandle { http, endpoints, inbox, book, running: Some(running) })

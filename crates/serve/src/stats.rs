@@ -27,8 +27,8 @@ pub(crate) struct Stats {
     pub(crate) engine_panics: AtomicU64,
     /// Largest age of a batch in the last tick, milliseconds.
     pub(crate) lag_ms: AtomicU64,
-    /// Agents heard lately.
-    pub(crate) agents: AtomicU64,
+    /// Hosts heard lately.
+    pub(crate) hosts_heard: AtomicU64,
     /// HTTP answers by hundred: 2xx, 3xx, 4xx, 5xx.
     pub(crate) http: [AtomicU64; 4],
     /// HTTP connections refused because too many were open.
@@ -63,7 +63,7 @@ impl Stats {
             tick_ns: AtomicU64::new(0),
             engine_panics: AtomicU64::new(0),
             lag_ms: AtomicU64::new(0),
-            agents: AtomicU64::new(0),
+            hosts_heard: AtomicU64::new(0),
             http: Default::default(),
             http_refused: AtomicU64::new(0),
             alerts_sent: AtomicU64::new(0),

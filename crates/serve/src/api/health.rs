@@ -15,8 +15,10 @@ pub struct HealthJson {
     pub now: TimeJson,
     /// Seconds since it started.
     pub uptime_s: f64,
-    /// Hosts whose agent sent a batch within the last ten seconds.
+    /// Agents connected now.
     pub agents_connected: u64,
+    /// Hosts that sent a batch within the last ten seconds.
+    pub hosts_heard: u64,
     /// Jobs known.
     pub jobs: u64,
     /// Cases open now.

@@ -40,6 +40,7 @@ pub(super) fn text(shared: &Shared) -> String {
     let mut out = String::new();
     server(&mut out, shared);
     ingest(&mut out, shared);
+    wire(&mut out, shared);
     jobs(&mut out, shared);
     outside(&mut out, shared);
     out
@@ -53,8 +54,9 @@ fn server(out: &mut String, shared: &Shared) {
         .sample(&[], stats.started.elapsed().as_secs_f64());
     family(out, "mycroft_healthy", "gauge", "1 when /api/v1/health says ok, 0 when degraded.")
         .sample(&[], u8::from(stats.problems().is_empty()));
-    family(out, "mycroft_agents_connected", "gauge", "Hosts whose agent sent a batch within the last ten seconds.")
-        .sample(&[], get(&stats.agents));
+    family(out, "mycroft_agents_connected", "gauge", "Agents connected now.").sample(&[], shared.wire().connections);
+    family(out, "mycroft_hosts_heard", "gauge", "Hosts that sent a batch within the last ten seconds.")
+        .sample(&[], get(&stats.hosts_heard));
     family(out, "mycroft_tick_seconds", "summary", "Time that weighing one job took.");
     let (sum, count) = (seconds(get(&stats.tick_ns)), get(&stats.ticks));
     let _ = writeln!(out, "mycroft_tick_seconds_sum {sum}\nmycroft_tick_seconds_count {count}");
@@ -81,6 +83,20 @@ fn ingest(out: &mut String, shared: &Shared) {
         "Largest age of a batch in the last tick, from the agent to its diagnosis.",
     )
     .sample(&[], get(&stats.lag_ms) as f64 / 1e3);
+}
+
+fn wire(out: &mut String, shared: &Shared) {
+    let stats = shared.wire();
+    family(out, "mycroft_wire_received_bytes_total", "counter", "Compressed bytes of frames taken from agents.")
+        .sample(&[], stats.bytes);
+    family(out, "mycroft_wire_frames_total", "counter", "Frames from agents, by what became of them.")
+        .sample(&[("outcome", "taken")], stats.frames)
+        .sample(&[("outcome", "duplicate")], stats.duplicates)
+        .sample(&[("outcome", "rejected")], stats.rejected);
+    family(out, "mycroft_wire_refused_total", "counter", "Agents' connections refused: token, version, broken rules.")
+        .sample(&[], stats.refused);
+    family(out, "mycroft_wire_skipped_records_total", "counter", "Records of kinds that only newer agents know.")
+        .sample(&[], stats.skipped_records);
 }
 
 fn jobs(out: &mut String, shared: &Shared) {

@@ -7,6 +7,7 @@ use crate::brain::Clock;
 use crate::command::Command;
 use crate::inbox::Inbox;
 use crate::stats::{Stats, get};
+use crate::sync::lock;
 use axum::extract::{
     Path, Query, Request, State,
     rejection::{PathRejection, QueryRejection},
@@ -17,8 +18,9 @@ use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::get as on_get;
 use axum::{Router, http::HeaderValue};
 use mycroft_diagnose::{Report, render};
+use mycroft_store::wire::{ListenerHandle, ServerStats};
 use serde::Deserialize;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -37,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) book: Arc<CaseBook>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) clock: Clock,
+    pub(crate) listeners: Arc<Mutex<Vec<ListenerHandle>>>,
     pub(crate) token: Option<String>,
 }
 
@@ -252,7 +255,7 @@ fn only_job(shared: &Shared) -> Result<String, Refusal> {
         [only] => Ok(only.clone()),
         [] => Err(Refusal(
             StatusCode::NOT_FOUND,
-            "no job has been seen: check that an agent runs and connects here; GET /api/v1/health counts agents".into(),
+            "no job has been seen: check that an agent runs and connects here; GET /api/v1/health counts them".into(),
         )),
         many => {
             let shown = many.iter().take(SHOWN).map(|n| format!("{n:?}")).collect::<Vec<_>>().join(", ");
@@ -272,6 +275,21 @@ async fn scrape(State(shared): State<Arc<Shared>>) -> (HeaderMap, String) {
 }
 
 impl Shared {
+    /// What the agents' listeners have done, all together.
+    pub(crate) fn wire(&self) -> ServerStats {
+        let mut sum = ServerStats::default();
+        for one in lock(&self.listeners).iter().map(ListenerHandle::stats) {
+            sum.connections += one.connections;
+            sum.refused += one.refused;
+            sum.frames += one.frames;
+            sum.bytes += one.bytes;
+            sum.duplicates += one.duplicates;
+            sum.rejected += one.rejected;
+            sum.skipped_records += one.skipped_records;
+        }
+        sum
+    }
+
     /// The server's own state.
     pub(crate) fn health(&self) -> HealthJson {
         let problems = self.stats.problems();
@@ -282,7 +300,8 @@ impl Shared {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             now: TimeJson::exact((self.clock)()),
             uptime_s: self.stats.started.elapsed().as_secs_f64(),
-            agents_connected: get(&self.stats.agents),
+            agents_connected: self.wire().connections as u64,
+            hosts_heard: get(&self.stats.hosts_heard),
             jobs: self.stats.jobs().len() as u64,
             open_cases: self.book.open_count(None),
             batches: get(&self.stats.batches),

@@ -202,9 +202,9 @@ fn health_counts_what_arrives() {
     assert_eq!(health["version"], env!("CARGO_PKG_VERSION"));
     world.pass(2 * NANOS_PER_SEC);
     world.send("train", &[NOTHING, OPEN]);
-    world.until("/api/v1/health", |v| v["agents_connected"] == 1 && v["records"] == 2 && v["open_cases"] == 1);
+    world.until("/api/v1/health", |v| v["hosts_heard"] == 1 && v["records"] == 2 && v["open_cases"] == 1);
     world.pass(11 * NANOS_PER_SEC);
-    let silent = world.until("/api/v1/health", |v| v["agents_connected"] == 0);
+    let silent = world.until("/api/v1/health", |v| v["hosts_heard"] == 0);
     assert_eq!(silent["jobs"], 1);
     world.until("/api/v1/jobs", |v| v["jobs"][0]["state"] == "silent");
 }
