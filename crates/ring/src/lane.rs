@@ -1,19 +1,23 @@
 //! The ring protocol: one writer, any number of readers that never touch it.
 //!
 //! Record `n` lives in slot `n % slots`. The writer
-//! 1. marks the slot odd (`2n + 1`), then a release fence,
+//! 1. makes a release fence, then marks the slot odd (`2n + 1`),
 //! 2. stores the payload words (relaxed),
 //! 3. marks the slot even (`2n + 2`, release),
 //! 4. stores `head = n + 1` (release).
 //!
-//! A reader loads `head` (acquire), copies slots of records below it, then an acquire fence, then loads `head` again.
+//! A reader loads `head`, makes an acquire fence, copies slots of records below it, makes another acquire fence, then
+//! loads `head` again.
 //!
-//! *Complete*: a record below the first `head` was fully stored before the copy began (step 4 is a release that the
-//! first load acquired). *Not overwritten*: overwriting record `n` is step 2 of record `n + slots`. If the copy saw any
-//! word of it, the writer's release fence (step 1) and the reader's acquire fence synchronize, so the second load sees
-//! everything the writer stored before that fence, in particular `head >= n + slots` from the step 4 before. Hence
-//! record `n` is whole whenever `n + slots > head` at the second load. This uses only fence-fence synchronization of the
-//! C++ model, so it holds on ARM as on x86. The slot's own mark is checked too: it catches a broken or hostile writer.
+//! *Complete*: a record below the first `head` was fully stored before the copy began: the first load read the release
+//! of step 4 (or a later one), the fence behind it acquires. *Not overwritten*: steps 1 and 2 of record `m = n + slots`
+//! overwrite record `n`. If the copy saw any word of them, mark or payload, the writer's release fence of step 1 and the
+//! reader's second acquire fence synchronize, so the second load sees everything the writer stored before that fence, in
+//! particular `head = m` of the record before. Hence record `n` is whole, mark and payload, whenever
+//! `n + slots > head` at the second load. This uses only fence-fence synchronization of the C++ model, so it holds on ARM
+//! as on x86 (where both fences cost nothing); the fence must stand before the mark, or on ARM a reader could see the
+//! next owner's mark without its head and take a lapped slot for a damaged one. The mark is checked besides: it never
+//! decides between whole and lapped, it catches a broken or hostile writer.
 use crate::error::ReadError;
 use crate::layout::ring;
 use crate::source::Source;
@@ -36,8 +40,8 @@ pub fn mark_whole(n: u64) -> u64 {
 #[inline]
 pub fn store<W: Word, const N: usize>(header: &[W], slot: &[W], n: u64, payload: &[u64; N]) {
     let slot = &slot[..=N];
-    slot[0].store(mark_busy(n), Ordering::Relaxed);
     W::fence(Ordering::Release);
+    slot[0].store(mark_busy(n), Ordering::Relaxed);
     for i in 0..N {
         slot[i + 1].store(payload[i], Ordering::Relaxed);
     }
