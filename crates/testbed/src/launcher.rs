@@ -1,6 +1,5 @@
 //! The launcher: hosts, agents, ranks, the fault, the truth about it, and the cleaning up.
 use crate::board::Board;
-use crate::control::{ControlFile, ENV_CONTROL, ENV_RANK};
 use crate::error::TestbedError;
 use crate::fault::{self, Guard, Site};
 use crate::hosts::{Host, Hosts, make_private_dir};
@@ -9,6 +8,7 @@ use crate::library::{COLLECTIVE_LIBRARY, NCCL_SONAME, TRACER_LIBRARY, find};
 use crate::process::{Process, Spawner, Spec, describe, wait_all};
 use crate::workload::{BOARD_FILE, CONTROL_FILE, PLAN_FILE};
 use mycroft_sim::{Algo, Fault, Scenario, Transport, Truth};
+use mycroft_testbed_nccl::control::{ControlFile, ENV_CONTROL, ENV_RANK};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

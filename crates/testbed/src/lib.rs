@@ -5,9 +5,6 @@
 //! behind. The ranks ([`rank_main`]) run a Megatron-like job over whatever `libnccl.so.2` lies in the run's directory:
 //! the CPU collective library of `crates/testbed/nccl`, which loads the tracer as NCCL would.
 
-#[path = "../nccl/src/control.rs"]
-pub mod control;
-
 pub mod board;
 pub mod error;
 pub mod fault;

@@ -7,12 +7,12 @@ use mycroft_sim::Fault;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Parallel TCP connections each way at severity 1. TCP shares a bottleneck by connection; a 16-rank job has about ten
-/// busy ones at a NIC, so that 64 of them leave it about an eighth.
-const CONNECTIONS_AT_FULL: f64 = 64.0;
+/// Parallel TCP connections each way. TCP shares a bottleneck by connection, and a 16-rank job has about ten busy ones
+/// at a NIC: sixteen others take well more than half, and few enough that none starves in the queue.
+const CONNECTIONS: u32 = 16;
 
-/// Namespaces: real TCP connections between the two hosts, both ways, as fast as they go. Loopback: that share of
-/// both hosts' token buckets is spent on other traffic.
+/// Namespaces: real TCP connections between the two hosts, both ways, that share of the NIC in all. Loopback: that share
+/// of both hosts' token buckets is spent on other traffic.
 pub(super) fn inject(fault: &Fault, site: &Site) -> Result<Guard, TestbedError> {
     let culprits = fault.culprit_hosts(site.scenario.hosts);
     let &[one, other] = culprits.as_slice() else {
@@ -21,14 +21,13 @@ pub(super) fn inject(fault: &Fault, site: &Site) -> Result<Guard, TestbedError> 
             message: "it needs two different hosts".to_owned(),
         });
     };
+    let rate = (site.scenario.nic_bytes_per_sec as f64 * fault.severity()) as u64;
     match site.hosts.network() {
         Network::Netns(netns) => {
-            let connections = (CONNECTIONS_AT_FULL * fault.severity()).ceil() as u32;
-            let traffic = Traffic::start(netns, one, other, connections)?;
+            let traffic = Traffic::start(netns, one, other, CONNECTIONS, rate)?;
             Ok(Guard::new(move || drop(traffic)))
         }
         Network::Loopback(_) => {
-            let rate = (site.scenario.nic_bytes_per_sec as f64 * fault.severity()) as u64;
             for host in [one, other] {
                 site.control.host(host as usize).background_bytes_per_sec.store(rate, Relaxed);
             }

@@ -12,10 +12,10 @@ mod rank_crash;
 mod rank_stuck;
 mod traffic;
 
-use crate::control::{ControlFile, HostRecord, RankRecord};
 use crate::error::TestbedError;
 use crate::hosts::Hosts;
 use mycroft_sim::{Fault, FaultKind, Scenario};
+use mycroft_testbed_nccl::control::{ControlFile, HostRecord, RankRecord};
 use std::sync::Arc;
 
 /// Where faults act.

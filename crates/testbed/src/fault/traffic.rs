@@ -1,4 +1,4 @@
-//! Real TCP traffic between two namespaces, both ways, as fast as it goes.
+//! Real TCP traffic between two namespaces, both ways, at a set rate at most.
 use crate::error::TestbedError;
 use crate::hosts::netns::{Netns, address};
 use std::fs::File;
@@ -23,8 +23,15 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Opens `connections` TCP connections between the hosts and sends on both ends of each.
-    pub(super) fn start(netns: &Netns, one: u32, other: u32, connections: u32) -> Result<Traffic, TestbedError> {
+    /// Opens `connections` TCP connections between the hosts and sends on both ends of each, at most `bytes_per_sec` in
+    /// all in each direction.
+    pub(super) fn start(
+        netns: &Netns,
+        one: u32,
+        other: u32,
+        connections: u32,
+        bytes_per_sec: u64,
+    ) -> Result<Traffic, TestbedError> {
         let failed = |source| TestbedError::Spawn { program: "background traffic".to_owned(), source };
         let (from, to) = (netns.open(one)?, netns.open(other)?);
         // Sockets belong to the namespace in which they were made: a short-lived thread makes them in both, so that
@@ -34,7 +41,9 @@ impl Traffic {
             .unwrap_or_else(|_| Err(std::io::Error::other("the connecting thread panicked")))
             .map_err(failed)?;
         let mut traffic = Traffic { sockets: Vec::new(), threads: Vec::new() };
+        let share = bytes_per_sec / u64::from(connections.max(1));
         for socket in pairs {
+            pace(&socket, share).map_err(failed)?;
             traffic.sockets.push(socket.try_clone().map_err(failed)?);
             let reader = socket.try_clone().map_err(failed)?;
             traffic.run(move || discard(reader)).map_err(failed)?;
@@ -84,6 +93,22 @@ fn enter(namespace: &File) -> std::io::Result<()> {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
+}
+
+/// Makes TCP send at most this fast.
+fn pace(socket: &TcpStream, bytes_per_sec: u64) -> std::io::Result<()> {
+    let rate = u32::try_from(bytes_per_sec).unwrap_or(u32::MAX).max(1);
+    // SAFETY: the option takes a 4-byte rate, which lives during the call; the descriptor is open.
+    let code = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const rate).cast(),
+            size_of::<u32>() as libc::socklen_t,
+        )
+    };
+    if code == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
 }
 
 fn fill(mut socket: TcpStream) {

@@ -1,9 +1,9 @@
 //! Hosts as loopback addresses 127.0.0.x. Their interfaces are virtual: a directory that looks like
 //! `/sys/class/net`, kept up to date from the counters of the fault control block.
 use super::{NIC, make_private_dir};
-use crate::control::{ControlFile, HostRecord};
 use crate::error::TestbedError;
 use mycroft_sim::Scenario;
+use mycroft_testbed_nccl::control::{ControlFile, HostRecord};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,10 +2,10 @@
 pub mod loopback;
 pub mod netns;
 
-use crate::control::ControlFile;
 use crate::error::TestbedError;
 use loopback::Loopback;
 use mycroft_sim::{Scenario, Transport};
+use mycroft_testbed_nccl::control::ControlFile;
 use netns::Netns;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};

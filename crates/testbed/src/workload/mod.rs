@@ -8,10 +8,10 @@ pub mod schedule;
 pub mod step;
 
 use crate::board::Board;
-use crate::control::ControlFile;
 use crate::error::TestbedError;
 use crate::library::{Comm, NCCL_SONAME, Nccl, UniqueId};
 use mycroft_sim::{GroupKind, Random, Scenario};
+use mycroft_testbed_nccl::control::ControlFile;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
