@@ -9,6 +9,7 @@ mod bytes;
 pub mod cells;
 pub mod codec;
 pub mod facade;
+mod log;
 pub mod meta;
 pub mod spool;
 pub mod wire;

@@ -1,5 +1,15 @@
 //! Cases and jobs in SQLite: the small data that changes in place.
 use mycroft_record::HostTime;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Layout of the tables; a file with a higher one belongs to a newer release.
+const SCHEMA_VERSION: i64 = 1;
+/// How long to wait for another process (a person with the sqlite3 tool) to finish.
+const BUSY_LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
+/// Most rows a listing gives: a page of a user interface has far fewer.
+const MAX_LIST: usize = 100_000;
 
 /// One case as the store keeps it. The text is the server's own JSON; the store does not read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,4 +26,188 @@ pub struct CaseRow {
     pub updated_at: HostTime,
     /// The whole case.
     pub json: String,
+}
+
+/// One job that has sent something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobRow {
+    /// Its name.
+    pub name: String,
+    /// When its first batch was collected.
+    pub first_at: HostTime,
+    /// When its last batch was collected.
+    pub last_at: HostTime,
+}
+
+/// Why the database could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum MetaError {
+    /// SQLite said no.
+    #[error("{operation} {path}: {source}; check that the file is writable and a mycroft database")]
+    Sqlite {
+        /// What was being done.
+        operation: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What SQLite said.
+        source: rusqlite::Error,
+    },
+    /// A newer release has written it.
+    #[error(
+        "opening {path}: table layout {found}, this release knows {SCHEMA_VERSION}; use the newer release or another directory"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its layout.
+        found: i64,
+    },
+}
+
+/// The database. All methods take `&self`.
+#[derive(Debug)]
+pub struct Meta {
+    path: PathBuf,
+    connection: Mutex<Connection>,
+}
+
+impl Meta {
+    /// Opens or creates the database file.
+    ///
+    /// # Errors
+    /// When the file cannot be used or is of a newer release.
+    pub fn open(path: &Path) -> Result<Meta, MetaError> {
+        let connection = Connection::open(path);
+        Meta::prepare(path, connection)
+    }
+
+    /// A database that ends with the process.
+    ///
+    /// # Errors
+    /// Only without memory.
+    pub fn in_memory() -> Result<Meta, MetaError> {
+        Meta::prepare(Path::new("in memory"), Connection::open_in_memory())
+    }
+
+    fn prepare(path: &Path, connection: rusqlite::Result<Connection>) -> Result<Meta, MetaError> {
+        let failed = |source| MetaError::Sqlite { operation: "opening", path: path.to_owned(), source };
+        let connection = connection.map_err(failed)?;
+        connection.busy_timeout(BUSY_LIMIT).map_err(failed)?;
+        let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
+        if found > SCHEMA_VERSION {
+            return Err(MetaError::Newer { path: path.to_owned(), found });
+        }
+        connection
+            .execute_batch(
+                "PRAGMA journal_mode = WAL;
+                 PRAGMA synchronous = NORMAL;
+                 BEGIN;
+                 CREATE TABLE IF NOT EXISTS cases (
+                     job TEXT NOT NULL, id INTEGER NOT NULL, state TEXT NOT NULL,
+                     opened_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, json TEXT NOT NULL,
+                     PRIMARY KEY (job, id)) WITHOUT ROWID;
+                 CREATE INDEX IF NOT EXISTS cases_by_time ON cases (opened_at);
+                 CREATE TABLE IF NOT EXISTS jobs (
+                     name TEXT PRIMARY KEY, first_at INTEGER NOT NULL, last_at INTEGER NOT NULL) WITHOUT ROWID;
+                 PRAGMA user_version = 1;
+                 COMMIT;",
+            )
+            .map_err(failed)?;
+        Ok(Meta { path: path.to_owned(), connection: Mutex::new(connection) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connection> {
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, operation: &'static str) -> impl FnOnce(rusqlite::Error) -> MetaError {
+        let path = self.path.clone();
+        move |source| MetaError::Sqlite { operation, path, source }
+    }
+
+    /// Inserts or replaces a case.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn put_case(&self, case: &CaseRow) -> Result<(), MetaError> {
+        // Bits of an unsigned number in SQLite's signed ones; times end in 2262.
+        let (id, opened, updated) =
+            (case.id.cast_signed(), case.opened_at.0.cast_signed(), case.updated_at.0.cast_signed());
+        self.lock()
+            .execute(
+                "INSERT OR REPLACE INTO cases (job, id, state, opened_at, updated_at, json) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                params![case.job, id, case.state, opened, updated, case.json],
+            )
+            .map(|_| ())
+            .map_err(self.failed("writing a case to"))
+    }
+
+    /// One case.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn get_case(&self, job: &str, id: u64) -> Result<Option<CaseRow>, MetaError> {
+        let sql = "SELECT job, id, state, opened_at, updated_at, json FROM cases WHERE job = ?1 AND id = ?2";
+        let connection = self.lock();
+        let found = connection.query_row(sql, params![job, id.cast_signed()], case_of).optional();
+        found.map_err(self.failed("reading a case from"))
+    }
+
+    /// Cases of a job (or of all jobs), newest first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn list_cases(&self, job: Option<&str>, limit: usize) -> Result<Vec<CaseRow>, MetaError> {
+        let sql = "SELECT job, id, state, opened_at, updated_at, json FROM cases WHERE ?1 IS NULL OR job = ?1
+                   ORDER BY opened_at DESC, id DESC, job LIMIT ?2";
+        let connection = self.lock();
+        let list = || -> rusqlite::Result<Vec<CaseRow>> {
+            let mut statement = connection.prepare_cached(sql)?;
+            let limit = limit.min(MAX_LIST) as i64;
+            statement.query_map(params![job, limit], case_of)?.collect()
+        };
+        list().map_err(self.failed("listing the cases of"))
+    }
+
+    /// Notes that a job was seen between two times; widens what is known.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn put_job(&self, job: &JobRow) -> Result<(), MetaError> {
+        let sql = "INSERT INTO jobs (name, first_at, last_at) VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET
+                   first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at)";
+        let values = params![job.name, job.first_at.0.cast_signed(), job.last_at.0.cast_signed()];
+        self.lock().execute(sql, values).map(|_| ()).map_err(self.failed("writing a job to"))
+    }
+
+    /// All jobs, in name order.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn jobs(&self) -> Result<Vec<JobRow>, MetaError> {
+        let connection = self.lock();
+        let list = || -> rusqlite::Result<Vec<JobRow>> {
+            let mut statement = connection.prepare_cached("SELECT name, first_at, last_at FROM jobs ORDER BY name")?;
+            let row = |row: &Row<'_>| {
+                Ok(JobRow { name: row.get(0)?, first_at: time(row.get(1)?), last_at: time(row.get(2)?) })
+            };
+            statement.query_map([], row)?.collect()
+        };
+        list().map_err(self.failed("listing the jobs of"))
+    }
+}
+
+fn time(value: i64) -> HostTime {
+    HostTime(value.cast_unsigned())
+}
+
+fn case_of(row: &Row<'_>) -> rusqlite::Result<CaseRow> {
+    Ok(CaseRow {
+        job: row.get(0)?,
+        id: row.get::<_, i64>(1)?.cast_unsigned(),
+        state: row.get(2)?,
+        opened_at: time(row.get(3)?),
+        updated_at: time(row.get(4)?),
+        json: row.get(5)?,
+    })
 }

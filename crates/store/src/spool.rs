@@ -1,73 +1,226 @@
 //! A bounded queue of encoded frames on disk, for an agent whose server is away.
-use std::path::Path;
+//!
+//! Frames lie in numbered logs of a sixteenth of the limit each; `head` says up to where they were taken. The oldest
+//! frames are dropped, and their records counted, when the limit is reached. Frames survive the end of the process;
+//! after the end of the machine the last ones may be missing, never damaged.
+use crate::log::{ENTRY_HEAD_BYTES, LogFile, Mark, create_private_dir, numbered_files};
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Logs per spool: dropping the oldest frees a sixteenth of the space at once.
+const FILES: u64 = 16;
+/// Smallest size of a log, so that small limits do not make a file per frame.
+const MIN_FILE_BYTES: u64 = 64 * 1024;
+/// Bytes of the record count before a frame.
+const COUNT_BYTES: usize = 8;
 
 /// Why a spool operation failed.
 #[derive(Debug, thiserror::Error)]
-#[error("{operation} spool {path}: {source}; check that the directory is writable and has space")]
+#[error(
+    "{operation} spool {path}: {source}; check that the directory is writable, has space and no other agent uses it"
+)]
 pub struct SpoolError {
     /// What was being done.
     pub operation: &'static str,
     /// Where.
-    pub path: std::path::PathBuf,
+    pub path: PathBuf,
     /// Why it failed.
-    pub source: std::io::Error,
+    pub source: io::Error,
+}
+
+#[derive(Debug)]
+struct Entry {
+    offset: u64,
+    records: u64,
+    bytes: u64,
+}
+
+#[derive(Debug)]
+struct Part {
+    number: u64,
+    log: LogFile,
+    entries: VecDeque<Entry>,
 }
 
 /// The queue.
 #[derive(Debug)]
 pub struct Spool {
-    frames: std::collections::VecDeque<Vec<u8>>,
-    bytes: u64,
+    dir: PathBuf,
     max_bytes: u64,
-    dropped_frames: u64,
+    /// Oldest first; never empty.
+    parts: VecDeque<Part>,
+    head: Mark,
     dropped_records: u64,
+    /// Holds the directory against a second agent.
+    _lock: std::fs::File,
 }
 
 impl Spool {
     /// Opens or creates the spool in `dir`; frames of an earlier run are still there.
+    ///
+    /// # Errors
+    /// When the directory cannot be used, or another process uses it.
     pub fn open(dir: &Path, max_bytes: u64) -> Result<Spool, SpoolError> {
-        let _ = dir;
-        Ok(Spool { frames: Default::default(), bytes: 0, max_bytes, dropped_frames: 0, dropped_records: 0 })
+        let failed = |source| SpoolError { operation: "opening", path: dir.to_owned(), source };
+        let open = || -> io::Result<Spool> {
+            create_private_dir(dir)?;
+            let lock = std::fs::File::create(dir.join("lock"))?;
+            lock.try_lock()?;
+            let (head, taken) = Mark::open(&dir.join("head"))?;
+            let (mut part_number, mut offset) = taken.unwrap_or((0, 0));
+            let mut parts = VecDeque::new();
+            for number in numbered_files(dir, "spool")? {
+                if number < part_number {
+                    std::fs::remove_file(part_path(dir, number))?;
+                    continue;
+                }
+                let from = if number == part_number { offset } else { 0 };
+                parts.push_back(open_part(dir, number, from)?);
+                (part_number, offset) = (part_number.max(number), 0);
+            }
+            if parts.is_empty() {
+                parts.push_back(open_part(dir, part_number + 1, 0)?);
+            }
+            Ok(Spool { dir: dir.to_owned(), max_bytes, parts, head, dropped_records: 0, _lock: lock })
+        };
+        open().map_err(failed)
     }
 
     /// Adds a frame made by `codec::encode` of `records` records; drops and counts the oldest when full.
+    ///
+    /// # Errors
+    /// When it cannot be written; the spool is then as it was.
     pub fn push(&mut self, frame: &[u8], records: u64) -> Result<(), SpoolError> {
-        self.frames.push_back(frame.to_vec());
-        self.bytes += frame.len() as u64;
-        while self.bytes > self.max_bytes {
-            let Some(oldest) = self.frames.pop_front() else { break };
-            self.bytes -= oldest.len() as u64;
-            self.dropped_frames += 1;
+        let mut content = records.to_le_bytes().to_vec();
+        content.extend_from_slice(frame);
+        let need = ENTRY_HEAD_BYTES + content.len() as u64;
+        if need > self.max_bytes {
             self.dropped_records += records;
+            return Ok(());
+        }
+        self.make_room(need).map_err(|source| self.failed("making room in", source))?;
+        self.append(&content, records).map_err(|source| self.failed("writing to", source))
+    }
+
+    fn append(&mut self, content: &[u8], records: u64) -> io::Result<()> {
+        let limit = (self.max_bytes / FILES).max(MIN_FILE_BYTES);
+        let full = self.parts.back().is_none_or(|p| p.log.bytes() >= limit);
+        if full {
+            let number = self.parts.back().map_or(1, |p| p.number + 1);
+            self.parts.push_back(open_part(&self.dir, number, 0)?);
+        }
+        let Some(part) = self.parts.back_mut() else { return Ok(()) };
+        let offset = part.log.bytes();
+        part.log.append(content)?;
+        part.entries.push_back(Entry { offset, records, bytes: ENTRY_HEAD_BYTES + content.len() as u64 });
+        Ok(())
+    }
+
+    fn make_room(&mut self, need: u64) -> io::Result<()> {
+        while self.disk_bytes() + need > self.max_bytes {
+            let Some(part) = self.parts.pop_front() else { break };
+            self.dropped_records += part.entries.iter().map(|e| e.records).sum::<u64>();
+            std::fs::remove_file(part_path(&self.dir, part.number))?;
+            if self.parts.is_empty() {
+                self.parts.push_back(open_part(&self.dir, part.number + 1, 0)?);
+                break;
+            }
         }
         Ok(())
     }
 
-    /// The oldest frame, which stays until `pop`.
+    /// The oldest frame, which stays until `pop`. Frames that the disk has damaged are dropped and counted.
+    ///
+    /// # Errors
+    /// When it cannot be read.
     pub fn peek(&mut self) -> Result<Option<Vec<u8>>, SpoolError> {
-        Ok(self.frames.front().cloned())
+        loop {
+            let Some(part) = self.parts.iter().find(|p| !p.entries.is_empty()) else { return Ok(None) };
+            let Some(entry) = part.entries.front() else { return Ok(None) };
+            let read = part.log.read(entry.offset).map_err(|source| self.failed("reading", source))?;
+            match read {
+                Some(mut content) if content.len() >= COUNT_BYTES => return Ok(Some(content.split_off(COUNT_BYTES))),
+                _ => {
+                    self.dropped_records += entry.records;
+                    self.pop()?;
+                }
+            }
+        }
     }
 
     /// Removes the oldest frame (the one that `peek` showed).
+    ///
+    /// # Errors
+    /// When that cannot be noted on disk; the frame may then come again after a restart.
     pub fn pop(&mut self) -> Result<(), SpoolError> {
-        if let Some(frame) = self.frames.pop_front() {
-            self.bytes -= frame.len() as u64;
+        self.take_front().map_err(|source| self.failed("taking from", source))
+    }
+
+    fn take_front(&mut self) -> io::Result<()> {
+        while self.parts.len() > 1 && self.parts.front().is_some_and(|p| p.entries.is_empty()) {
+            self.remove_first()?;
+        }
+        let Some(part) = self.parts.front_mut() else { return Ok(()) };
+        let Some(entry) = part.entries.pop_front() else { return Ok(()) };
+        let (number, next) = (part.number, entry.offset + entry.bytes);
+        self.head.set(number, next)?;
+        // An emptied spool leaves nothing behind.
+        if self.is_empty() {
+            self.parts.push_back(open_part(&self.dir, number + 1, 0)?);
+            while self.parts.len() > 1 {
+                self.remove_first()?;
+            }
         }
         Ok(())
+    }
+
+    fn remove_first(&mut self) -> io::Result<()> {
+        match self.parts.pop_front() {
+            Some(part) => std::fs::remove_file(part_path(&self.dir, part.number)),
+            None => Ok(()),
+        }
     }
 
     /// Frames waiting.
     pub fn len(&self) -> usize {
-        self.frames.len()
+        self.parts.iter().map(|p| p.entries.len()).sum()
     }
 
     /// Whether nothing waits.
     pub fn is_empty(&self) -> bool {
-        self.frames.is_empty()
+        self.parts.iter().all(|p| p.entries.is_empty())
+    }
+
+    /// Bytes on disk, frames already taken from a log that still has others included.
+    pub fn disk_bytes(&self) -> u64 {
+        self.parts.iter().map(|p| p.log.bytes()).sum()
     }
 
     /// Records dropped because the spool was full or an entry was damaged, since it was opened.
     pub fn dropped_records(&self) -> u64 {
         self.dropped_records
     }
+
+    fn failed(&self, operation: &'static str, source: io::Error) -> SpoolError {
+        SpoolError { operation, path: self.dir.clone(), source }
+    }
+}
+
+fn part_path(dir: &Path, number: u64) -> PathBuf {
+    dir.join(format!("{number:010}.spool"))
+}
+
+fn open_part(dir: &Path, number: u64, from: u64) -> io::Result<Part> {
+    let mut entries = VecDeque::new();
+    let mut offset = 0;
+    let (log, _torn) = LogFile::open(&part_path(dir, number), &mut |content| {
+        let bytes = ENTRY_HEAD_BYTES + content.len() as u64;
+        let records = content.first_chunk::<COUNT_BYTES>().map_or(0, |count| u64::from_le_bytes(*count));
+        if offset >= from {
+            entries.push_back(Entry { offset, records, bytes });
+        }
+        offset += bytes;
+    })?;
+    Ok(Part { number, log, entries })
 }
