@@ -9,9 +9,13 @@ enum ThreadRing {
     Untried,
     /// Writing.
     Claimed(RingWriter),
-    /// All rings were taken; tried once, so that a thread without one costs nothing more.
-    Refused,
+    /// All rings were taken; the number of records until the next try.
+    Refused(u32),
 }
+
+/// Records of a thread without a ring that are dropped between two tries for one: a try looks at up to 64 ring headers
+/// and asks the kernel for the thread's id.
+const RETRY_EVERY: u32 = 64;
 
 thread_local! {
     static RING: RefCell<ThreadRing> = const { RefCell::new(ThreadRing::Untried) };
@@ -21,15 +25,20 @@ thread_local! {
 pub(crate) fn push(runtime: &Runtime, record: &RawRecord) {
     let pushed = RING.try_with(|ring| {
         let Ok(mut ring) = ring.try_borrow_mut() else { return false };
-        if matches!(*ring, ThreadRing::Untried) {
-            *ring = runtime.writer().claim_ring().map_or(ThreadRing::Refused, ThreadRing::Claimed);
+        if let ThreadRing::Untried | ThreadRing::Refused(0) = *ring {
+            let claimed = runtime.writer().claim_ring();
+            *ring = claimed.map_or(ThreadRing::Refused(RETRY_EVERY), ThreadRing::Claimed);
         }
         match &mut *ring {
             ThreadRing::Claimed(writer) => {
                 writer.push(record);
                 true
             }
-            _ => false,
+            ThreadRing::Refused(left) => {
+                *left -= 1;
+                false
+            }
+            ThreadRing::Untried => false,
         }
     });
     // An error means that the thread is in its last destructors.

@@ -1,6 +1,8 @@
 //! NCCL's side of the profiler interface, for tests: opens the built plugin as NCCL does and makes NCCL's calls, with
 //! descriptors written byte by byte at the offsets of NCCL's headers, so that a wrong layout in the plugin shows.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub, missing_docs)]
+use mycroft_record::FlowCounters;
+use mycroft_ring::{RawFlowDone, RawOpDone, RawRecord, SegmentReader};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -41,19 +43,19 @@ type InitV5 =
 
 /// The plugin's table as NCCL sees it.
 #[repr(C)]
-struct Table {
+pub struct Table {
     name: *const c_char,
     init: *const c_void,
-    start: unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *mut c_void) -> c_int,
-    stop: unsafe extern "C" fn(*mut c_void) -> c_int,
-    record: unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int,
+    pub start: unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *mut c_void) -> c_int,
+    pub stop: unsafe extern "C" fn(*mut c_void) -> c_int,
+    pub record: unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int,
     finalize: unsafe extern "C" fn(*mut c_void) -> c_int,
 }
 
 /// An opened plugin.
 pub struct Plugin {
     library: *mut c_void,
-    table: &'static Table,
+    pub table: &'static Table,
     pub abi: u32,
 }
 
@@ -70,7 +72,7 @@ pub struct Ctx(pub u64);
 pub struct Ev(pub u64);
 
 /// A descriptor under construction, its unwritten bytes garbage as on NCCL's stack.
-pub struct Descr([u64; DESCR_BYTES / 8]);
+pub struct Descr(pub [u64; DESCR_BYTES / 8]);
 
 impl Descr {
     pub fn new(abi: u32, kind: u64, parent: Ev, rank: c_int) -> Descr {
@@ -120,12 +122,13 @@ impl CollArgs {
     }
 }
 
-/// The built plugin: it lies beside the test binary.
+/// The built plugin: it lies beside a test binary, and beside an example's parent folder.
 pub fn plugin_path() -> PathBuf {
     let exe = std::env::current_exe().expect("a test knows its own path");
-    let path = exe.parent().expect("a binary lies in a folder").join("libmycroft_nccl.so");
-    assert!(path.exists(), "{} is not built", path.display());
-    path
+    let folders = [exe.parent(), exe.parent().and_then(Path::parent)];
+    let places = folders.iter().flatten().flat_map(|folder| [folder.to_path_buf(), folder.join("deps")]);
+    let found = places.map(|folder| folder.join("libmycroft_nccl.so")).find(|path| path.exists());
+    found.expect("the plugin is built together with its tests")
 }
 
 impl Plugin {
@@ -144,6 +147,18 @@ impl Plugin {
         assert!(!table.is_null(), "no table for v{abi}");
         // SAFETY: the symbol is a table of six pointers in every version.
         Plugin { library, table: unsafe { &*table.cast::<Table>() }, abi }
+    }
+
+    /// The tables linked into the test binary itself, so that what counts the binary's allocations counts the plugin's.
+    pub fn linked(abi: u32) -> Plugin {
+        let table: *const c_void = match abi {
+            3 => (&raw const mycroft_nccl::v3::ncclProfiler_v3).cast(),
+            4 => (&raw const mycroft_nccl::v4::ncclProfiler_v4).cast(),
+            5 => (&raw const mycroft_nccl::v5::ncclProfiler_v5).cast(),
+            _ => (&raw const mycroft_nccl::v6::ncclProfiler_v6).cast(),
+        };
+        // SAFETY: a static table of six pointers.
+        Plugin { library: std::ptr::null_mut(), table: unsafe { &*table.cast::<Table>() }, abi }
     }
 
     /// As NCCL after the last communicator.
@@ -233,6 +248,10 @@ impl Plugin {
     }
 
     pub fn coll_with_parent(&self, context: Ctx, args: &CollArgs, parent: Ev, group: Ev) -> Ev {
+        self.start(context, &mut self.coll_descr(args, parent, group))
+    }
+
+    pub fn coll_descr(&self, args: &CollArgs, parent: Ev, group: Ev) -> Descr {
         let mut d = Descr::new(self.abi, COLL, parent, args.rank);
         if self.abi <= 3 {
             d.put(24, c"comm name".as_ptr());
@@ -274,7 +293,7 @@ impl Plugin {
                 }
             }
         }
-        self.start(context, &mut d)
+        d
     }
 
     pub fn p2p(&self, context: Ctx, hash: u64, rank: c_int, send: bool, peer: c_int, n_channels: u8) -> Ev {
@@ -306,6 +325,10 @@ impl Plugin {
     }
 
     pub fn proxy_op(&self, context: Ctx, parent: Ev, rank: c_int, op: &ProxyArgs) -> Ev {
+        self.start(context, &mut self.proxy_op_descr(parent, rank, op))
+    }
+
+    pub fn proxy_op_descr(&self, parent: Ev, rank: c_int, op: &ProxyArgs) -> Descr {
         let mut d = Descr::new(self.abi, PROXY_OP, parent, rank);
         d.put(24, op.pid);
         d.put(28, op.channel);
@@ -313,22 +336,30 @@ impl Plugin {
         d.put(36, op.n_steps);
         d.put(40, 4_194_304i32);
         d.put(44, c_int::from(op.send));
-        self.start(context, &mut d)
+        d
     }
 
     pub fn step(&self, context: Ctx, parent: Ev, step: c_int) -> Ev {
+        self.start(context, &mut self.step_descr(parent, step))
+    }
+
+    pub fn step_descr(&self, parent: Ev, step: c_int) -> Descr {
         let mut d = Descr::new(self.abi, PROXY_STEP, parent, 0);
         d.put(24, step);
-        self.start(context, &mut d)
+        d
     }
 
     pub fn kernel(&self, context: Ctx, parent: Ev, channel: u8, timer: u64) -> Ev {
+        self.start(context, &mut self.kernel_descr(parent, channel, timer))
+    }
+
+    pub fn kernel_descr(&self, parent: Ev, channel: u8, timer: u64) -> Descr {
         let mut d = Descr::new(self.abi, KERNEL_CH, parent, 0);
         d.put(24, channel);
         if self.abi >= 4 {
             d.put(32, timer);
         }
-        self.start(context, &mut d)
+        d
     }
 
     pub fn kernel_stop(&self, kernel: Ev, timer: u64) {
@@ -362,6 +393,36 @@ impl Plugin {
     }
 }
 
+/// The one segment in a folder.
+pub fn open_segment(dir: &Path) -> SegmentReader {
+    let files = mycroft_ring::segment::list(dir).expect("the folder can be listed");
+    assert_eq!(files.len(), 1, "one segment: {files:?}");
+    SegmentReader::open(&files[0]).expect("the segment opens")
+}
+
+/// All records since the last call; none may be lost.
+pub fn drain(reader: &mut SegmentReader) -> Vec<RawRecord> {
+    let mut out = Vec::new();
+    let stats = reader.drain(1_000_000, &mut out).expect("the segment can be read");
+    assert_eq!((stats.lost, stats.damaged, stats.more), (0, 0, false));
+    out
+}
+
+/// The completed operations among records.
+pub fn ops(records: &[RawRecord]) -> Vec<RawOpDone> {
+    records.iter().filter_map(|r| if let RawRecord::OpDone(op) = r { Some(*op) } else { None }).collect()
+}
+
+/// The completed flows among records.
+pub fn flows(records: &[RawRecord]) -> Vec<RawFlowDone> {
+    records.iter().filter_map(|r| if let RawRecord::FlowDone(flow) = r { Some(*flow) } else { None }).collect()
+}
+
+/// Counters of a flow that made all its steps.
+pub fn full(total: u32) -> FlowCounters {
+    FlowCounters { total_chunks: total, posted: total, ready: total, transmitted: total, done: total }
+}
+
 /// What a proxy operation is.
 #[derive(Clone, Copy)]
 pub struct ProxyArgs {
@@ -384,7 +445,7 @@ const CHILD_VARIABLE: &str = "MYCROFT_TEST_CHILD";
 /// Runs `body` in a process of its own (the tracer is once per process) with a fresh segment folder in the environment.
 pub fn in_own_process(test: &str, variables: &[(&str, &str)], body: impl FnOnce(&Path)) {
     if std::env::var(CHILD_VARIABLE).as_deref() == Ok(test) {
-        let dir = PathBuf::from(std::env::var_os("MYCROFT_DIR").expect("set by the parent"));
+        let dir = PathBuf::from(std::env::var_os("MYCROFT_DIR").unwrap_or_default());
         body(&dir);
         return;
     }
@@ -401,6 +462,9 @@ pub fn in_own_process(test: &str, variables: &[(&str, &str)], body: impl FnOnce(
     command.env("MYCROFT_DIR", dir.path().join("segments"));
     command.env("MYCROFT_SEGMENT_BYTES", "8388608");
     command.envs(variables.iter().copied());
+    for (name, _) in variables.iter().filter(|(_, value)| value.is_empty()) {
+        command.env_remove(name);
+    }
     let output = command.output().expect("the test binary runs");
     assert!(
         output.status.success(),

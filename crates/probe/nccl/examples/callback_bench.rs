@@ -1,0 +1,173 @@
+//! What a callback costs: replays the calls of ring all-reduces (4 flows, 24 steps each, a repeated credit poll) through
+//! the built plugin's v5 and v6 tables and prints the median and 99th percentile of each kind of event, nanoseconds.
+//!
+//! Each call is timed by itself with the time stamp counter; the timing's own cost, measured on an empty function called
+//! through a pointer, is subtracted.
+#[path = "../tests/driver/mod.rs"]
+mod driver;
+
+use driver::{CollArgs, Ctx, Descr, Ev, Plugin, ProxyArgs};
+use mycroft_ring::{Calibration, now_ticks};
+use std::collections::BTreeMap;
+use std::ffi::{c_int, c_void};
+use std::hint::black_box;
+
+/// Operations replayed and timed; as many again warm up.
+const OPS: u64 = 2_000;
+/// Steps of each flow.
+const STEPS: c_int = 24;
+/// Channels, each with a send and a receive flow.
+const CHANNELS: u8 = 2;
+
+/// Times in ticks, by kind of event.
+#[derive(Default)]
+struct Times(BTreeMap<&'static str, Vec<u64>>);
+
+struct Bench<'a> {
+    plugin: &'a Plugin,
+    context: Ctx,
+    times: Times,
+    recording: bool,
+}
+
+impl Bench<'_> {
+    fn note(&mut self, kind: &'static str, ticks: u64) {
+        if self.recording {
+            self.times.0.entry(kind).or_default().push(ticks);
+        }
+    }
+
+    fn start(&mut self, kind: &'static str, descr: &mut Descr) -> Ev {
+        let mut handle: *mut c_void = std::ptr::null_mut();
+        let descr = descr.0.as_mut_ptr().cast();
+        let before = now_ticks();
+        // SAFETY: a descriptor of the plugin's version.
+        unsafe { (self.plugin.table.start)(self.context.0 as *mut c_void, &mut handle, descr) };
+        let ticks = now_ticks() - before;
+        self.note(kind, ticks);
+        Ev(handle as u64)
+    }
+
+    fn stop(&mut self, kind: &'static str, event: Ev) {
+        let before = now_ticks();
+        // SAFETY: any handle is allowed.
+        unsafe { (self.plugin.table.stop)(event.0 as *mut c_void) };
+        let ticks = now_ticks() - before;
+        self.note(kind, ticks);
+    }
+
+    fn record(&mut self, kind: &'static str, event: Ev, state: c_int, value: u64) {
+        let mut args = value;
+        let before = now_ticks();
+        // SAFETY: any handle is allowed; 8 bytes of arguments.
+        unsafe { (self.plugin.table.record)(event.0 as *mut c_void, state, (&raw mut args).cast()) };
+        let ticks = now_ticks() - before;
+        self.note(kind, ticks);
+    }
+
+    fn all_reduce(&mut self, seq: u64) {
+        let plugin = self.plugin;
+        let args = CollArgs::all_reduce(7, 1, seq, CHANNELS);
+        let coll = self.start("coll start", &mut plugin.coll_descr(&args, Ev(0), Ev(0)));
+        self.stop("coll stop", coll);
+        let flow = |channel, send| ProxyArgs::own(channel, if send { 2 } else { 0 }, STEPS, send);
+        let flows: Vec<(bool, Ev)> = (0..CHANNELS)
+            .flat_map(|channel| [(channel, true), (channel, false)])
+            .map(|(channel, send)| {
+                let mut descr = plugin.proxy_op_descr(coll, 1, &flow(channel, send));
+                (send, self.start("proxy op start", &mut descr))
+            })
+            .collect();
+        for &(_, flow) in &flows {
+            self.record("proxy op in progress", flow, driver::OP_IN_PROGRESS, 0);
+        }
+        let kernels: Vec<Ev> = (0..CHANNELS)
+            .map(|channel| self.start("kernel start", &mut plugin.kernel_descr(coll, channel, 0)))
+            .collect();
+        for step in 0..STEPS {
+            for &(send, flow) in &flows {
+                if send { self.send_step(flow, step) } else { self.recv_step(flow, step) }
+            }
+        }
+        for &(_, flow) in &flows {
+            self.stop("proxy op stop", flow);
+        }
+        for kernel in kernels {
+            self.record("kernel stop state", kernel, driver::KERNEL_STOP, 0);
+            self.stop("kernel stop", kernel);
+        }
+    }
+
+    fn send_step(&mut self, flow: Ev, step: c_int) {
+        let event = self.start("step start", &mut self.plugin.step_descr(flow, step));
+        self.record("step state", event, driver::SEND_GPU_WAIT, 0);
+        self.record("step state", event, driver::SEND_PEER_WAIT, 0);
+        self.record("step credit poll", event, driver::SEND_PEER_WAIT, 0);
+        self.record("step state", event, driver::SEND_WAIT, 524_288);
+        self.stop("step stop", event);
+    }
+
+    fn recv_step(&mut self, flow: Ev, step: c_int) {
+        let event = self.start("step start", &mut self.plugin.step_descr(flow, step));
+        self.record("step state", event, driver::RECV_WAIT, 0);
+        self.record("step state", event, driver::RECV_FLUSH_WAIT, 524_288);
+        self.record("step state", event, driver::RECV_GPU_WAIT, 524_288);
+        self.stop("step stop", event);
+    }
+}
+
+extern "C" fn empty(handle: *mut c_void) -> c_int {
+    black_box(handle as usize as c_int)
+}
+
+/// Ticks that timing a call to an empty function takes, the median.
+fn timing_cost() -> u64 {
+    let call: extern "C" fn(*mut c_void) -> c_int = black_box(empty);
+    let mut times: Vec<u64> = (0..100_000)
+        .map(|_| {
+            let before = now_ticks();
+            call(std::ptr::null_mut());
+            now_ticks() - before
+        })
+        .collect();
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+fn print(abi: u32, times: Times, calibration: &Calibration) {
+    let cost = timing_cost();
+    let ns = |ticks: u64| calibration.ticks_to_ns(ticks.saturating_sub(cost) * 1000) as f64 / 1000.0;
+    println!("v{abi}: {OPS} all-reduces, timing cost of {:.1} ns subtracted", calibration.ticks_to_ns(cost * 1000) as f64 / 1000.0);
+    println!("{:<22} {:>9} {:>10} {:>10}", "event", "calls", "median ns", "p99 ns");
+    let mut all = Vec::new();
+    for (kind, mut ticks) in times.0 {
+        ticks.sort_unstable();
+        let at = |part: usize| ns(ticks[(ticks.len() - 1) * part / 100]);
+        println!("{kind:<22} {:>9} {:>10.1} {:>10.1}", ticks.len(), at(50), at(99));
+        all.append(&mut ticks);
+    }
+    all.sort_unstable();
+    let mean = all.iter().map(|&ticks| ns(ticks)).sum::<f64>() / all.len() as f64;
+    let at = |part: usize| ns(all[(all.len() - 1) * part / 100]);
+    println!("{:<22} {:>9} {:>10.1} {:>10.1}   mean {mean:.1}", "all", all.len(), at(50), at(99));
+}
+
+fn main() {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    // SAFETY: no other thread runs yet.
+    unsafe { std::env::set_var("MYCROFT_DIR", dir.path()) };
+    let calibration = Calibration::measure();
+    for abi in [5, 6] {
+        let plugin = Plugin::open(abi);
+        let mut mask = 0;
+        let context = plugin.init(u64::from(abi), c"bench", 4, 1, &mut mask);
+        let mut bench = Bench { plugin: &plugin, context, times: Times::default(), recording: false };
+        for seq in 0..2 * OPS {
+            bench.recording = seq >= OPS;
+            bench.all_reduce(seq);
+        }
+        let times = std::mem::take(&mut bench.times);
+        plugin.finalize(context);
+        print(abi, times, &calibration);
+    }
+}
