@@ -67,9 +67,12 @@ impl Screen {
         if self.live {
             print!("\r\x1b[2K{line}");
             let _ = std::io::stdout().flush();
-        } else if phase.split(" ago").next_back() != Some(self.last.as_str()) {
+            return;
+        }
+        let news = moment.verdict.clone().unwrap_or_else(|| format!("{}", moment.fault_since_s.is_some()));
+        if news != self.last {
             println!("{line}");
-            self.last = phase.split(" ago").next_back().unwrap_or_default().to_owned();
+            self.last = news;
         }
     }
 

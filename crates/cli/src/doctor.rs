@@ -205,19 +205,24 @@ fn segment(path: &Path) -> Check {
         Ok(reader) => reader,
         Err(error) => return fail(what, format!("{name}: {error}"), "same version of tracer and agent on this host?"),
     };
-    let header = reader.header();
-    let alive = Path::new(&format!("/proc/{}", header.pid)).exists();
-    let dropped: u64 = header.dropped.iter().sum();
+    let (header, state) = (reader.header(), reader.state());
+    let state = match state {
+        Ok(state) => state,
+        Err(error) => return fail(what, format!("{name}: {error}"), "remove the file if its process is gone"),
+    };
+    let alive = Path::new(&format!("/proc/{}", header.process.pid)).exists();
+    let dropped = state.dropped_total();
     let found = format!(
-        "job {} rank {} pid {}{}: profiler ABI v{}, NCCL {}, kernel events {}, {} records dropped",
+        "job {} rank {} pid {}{}: profiler ABI v{}, NCCL {}, kernel events {}, {} records dropped{}",
         header.job,
         header.rank,
-        header.pid,
+        header.process.pid,
         if alive { "" } else { " (gone)" },
-        header.profiler_abi,
-        header.nccl_version,
-        if header.kernel_events { "on" } else { "off" },
-        dropped
+        state.profiler_abi,
+        state.nccl_version,
+        if state.kernel_events { "on" } else { "off" },
+        dropped,
+        if header.total_bytes < header.requested_bytes { ", smaller than asked for" } else { "" },
     );
     if !alive {
         return warn(what, found, "its host has no agent, or the agent has not collected it yet");

@@ -95,6 +95,12 @@ impl ServerHandle {
         &self.endpoints
     }
 
+    /// Bytes that agents sent over the wire so far, compressed, all listeners together.
+    pub fn wire_bytes(&self) -> u64 {
+        let listeners = self.running.iter().flat_map(|running| &running.listeners);
+        listeners.map(|listener| listener.stats().bytes).sum()
+    }
+
     /// What is known of a job now; `None` for a job that is not being diagnosed. Waits for the brain: not for use in
     /// an async context.
     pub fn report(&self, job: &str) -> Option<Arc<Report>> {
