@@ -1,0 +1,139 @@
+//! What becomes of records while the server is away, comes back, or never comes.
+mod common;
+
+use common::child::{Traced, noise};
+use common::{Rig, steps, wait_for, wait_until};
+use mycroft_agent::{Agent, AgentConfig, Notice};
+use mycroft_record::{GapCause, Record};
+
+/// The child's entry; see `common::child`.
+#[test]
+fn traced_process() {
+    common::child::main();
+}
+
+/// Marks without those that came twice: a frame that was on its way when the server went away is sent again.
+fn in_order_once(marks: &[u64]) -> Vec<u64> {
+    let mut once = marks.to_vec();
+    once.dedup();
+    once.sort_unstable();
+    once.dedup();
+    once
+}
+
+/// Records of the process that its spool lost.
+fn spool_lost(records: &[Record]) -> u64 {
+    let lost = |r: &Record| match r {
+        Record::Gap(gap) if gap.cause == GapCause::SpoolDropped => gap.lost,
+        _ => 0,
+    };
+    records.iter().map(lost).sum()
+}
+
+#[test]
+fn a_server_that_is_lost_and_back_misses_nothing() {
+    let rig = Rig::new();
+    let server = rig.serve();
+    let agent = rig.agent();
+    let mut job = Traced::start(&rig.segment_dir(), "job", 0);
+    let pid = job.pid();
+    job.tell("steps 100");
+    wait_until("the first marks", || steps(&rig.of(pid)).last() == Some(&100));
+    drop(server);
+    wait_until("the loss is noticed", || !agent.stats().connected);
+    job.tell("steps 100");
+    wait_until("records are spooled", || agent.stats().spooled > 0);
+    job.tell("steps 100");
+    let _server = rig.serve();
+    job.tell("steps 100");
+    let marks = wait_for("the last mark", || Some(steps(&rig.of(pid))).filter(|m| m.last() == Some(&400)));
+    assert_eq!(in_order_once(&marks), (1..=400).collect::<Vec<_>>());
+    assert!(marks.is_sorted(), "each source in order: {marks:?}");
+    wait_until("the spool is empty", || agent.stats().spooled == 0);
+    wait_until("the process is told again to a server that may be new", || {
+        let records = rig.of(pid);
+        let told = |is: fn(&Record) -> bool| records.iter().filter(|r| is(r)).count();
+        told(|r| matches!(r, Record::Process(_))) >= 2 && told(|r| matches!(r, Record::CommInit(_))) >= 2
+    });
+    let records = rig.of(pid);
+    assert_eq!((spool_lost(&records), agent.stats().dropped), (0, 0));
+    let notices = agent.take_notices();
+    let away = notices.iter().filter(|n| matches!(n, Notice::ServerAway { .. })).count();
+    assert!((1..=3).contains(&away), "told when its reason changes, not at each attempt: {notices:?}");
+    assert!(matches!(notices.last(), Some(Notice::ServerBack { .. })), "{notices:?}");
+}
+
+#[test]
+fn an_agent_without_a_server_keeps_its_records_for_the_next_run() {
+    let rig = Rig::new();
+    let agent = rig.agent();
+    let mut job = Traced::start(&rig.segment_dir(), "job", 0);
+    let pid = job.pid();
+    wait_until("it is watched", || agent.stats().segments == 1);
+    job.tell("steps 50");
+    let stats = agent.stop();
+    assert!(stats.spooled > 0 && !stats.connected, "{stats:?}");
+    job.signal("-KILL");
+    let agent = rig.agent();
+    wait_until("the end is seen", || agent.stats().segments == 0 && rig.segment_files().is_empty());
+    let _server = rig.serve();
+    rig.wait("the exit", pid, |r| matches!(r, Record::ProcessExit(_)).then_some(()));
+    let records = rig.of(pid);
+    assert_eq!(in_order_once(&steps(&records)), (1..=50).collect::<Vec<_>>());
+    assert!(matches!(records[0], Record::Process(_)), "what waited longest comes first: {:?}", records[0]);
+    assert_eq!(spool_lost(&records), 0);
+}
+
+#[test]
+fn a_spool_that_overflows_drops_the_oldest_and_says_how_many() {
+    let rig = Rig::new();
+    let agent = Agent::start(AgentConfig { spool_max_bytes: 64 << 10, ..rig.config() }).expect("an agent");
+    let mut job = Traced::start(&rig.segment_dir(), "job", 0);
+    let pid = job.pid();
+    wait_until("it is watched", || agent.stats().segments == 1);
+    let mut told = 0;
+    wait_until("the spool overflows more than once", || {
+        if agent.stats().records_read == told {
+            job.tell("noise 500");
+            told += 500;
+        }
+        agent.stats().dropped > 10_000
+    });
+    let _server = rig.serve();
+    wait_until("the newest mark arrives", || steps(&rig.of(pid)).last() == Some(&noise(told)));
+    wait_until("the spool is empty", || agent.stats().spooled == 0);
+    let stats = agent.stop();
+    assert_eq!(stats.records_lost, 0, "the ring held what the agent had not read");
+    let records = rig.of(pid);
+    let marks = steps(&records);
+    let lost_marks = told - marks.len() as u64;
+    let newest: Vec<u64> = (lost_marks + 1..=told).map(noise).collect();
+    assert!(marks == newest, "what is left is the newest, whole and in order");
+    let lost = spool_lost(&records);
+    assert!(lost_marks > 0 && lost >= lost_marks, "{lost} told as lost, {lost_marks} marks are");
+    assert!(lost < lost_marks + 1000, "and few others: {lost}, {lost_marks} marks");
+    let gap = records.iter().position(|r| matches!(r, Record::Gap(_))).expect("a gap");
+    let first = records.iter().position(|r| matches!(r, Record::StepMark(_))).expect("a mark");
+    assert!(gap < first, "the loss is told before what came after it");
+    let hosts: u64 = rig.of_hosts().iter().map(|(_, r)| spool_lost(std::slice::from_ref(r))).sum();
+    assert_eq!(stats.dropped, lost + hosts, "each record lost is told of its source");
+}
+
+#[test]
+fn a_server_that_refuses_is_told_once_with_its_reason() {
+    use mycroft_store::wire::{Listener, ServerConfig};
+    let rig = Rig::new();
+    let config = ServerConfig { token: Some("secret".to_owned()), ..ServerConfig::default() };
+    let listener = Listener::bind(&rig.endpoint(), config).expect("the server binds");
+    let _server = listener.serve(std::sync::Arc::new(|_| panic!("nobody may send")));
+    let agent = rig.agent();
+    let mut notices = Vec::new();
+    wait_until("the refusal", || {
+        notices.extend(agent.take_notices());
+        !notices.is_empty()
+    });
+    wait_until("records are spooled", || agent.stats().spooled == 0 && agent.stats().cpu.as_millis() > 0);
+    let stats = agent.stop();
+    assert!(!stats.connected);
+    assert!(matches!(&notices[..], [Notice::ServerAway { reason, .. }] if reason.contains("token")), "{notices:?}");
+}
