@@ -93,11 +93,38 @@ struct Conn {
     recv: Option<RecvLink>,
     ops: VecDeque<Op>,
     step: u64,
-    broken: bool,
+    /// Why the socket is of no more use.
+    broken: Option<String>,
     wait_ns: Option<u64>,
     word_sent: (u64, u64),
+    credit: u64,
     acked: u64,
     sum_bytes: usize,
+}
+
+impl Conn {
+    /// Whether the front operation cannot end without the socket.
+    fn needs_network(&self, dir: Dir) -> bool {
+        self.ops.front().is_some_and(|op| match dir {
+            Dir::Send => op.done < op.nsteps,
+            Dir::Recv => op.transmitted < op.nsteps,
+        })
+    }
+
+    /// Does `io` unless the NIC is down or the socket is gone; an error ends the socket, not the operation: what has
+    /// arrived may still complete it.
+    fn try_io(&mut self, down: bool, io: impl FnOnce(&mut Conn) -> io::Result<bool>) -> bool {
+        if down || self.broken.is_some() {
+            return false;
+        }
+        match io(self) {
+            Ok(moved) => moved,
+            Err(e) => {
+                self.broken = Some(e.to_string());
+                true
+            }
+        }
+    }
 }
 
 struct Proxy<'a> {
@@ -190,23 +217,11 @@ impl Proxy<'_> {
         moved |= self.accept();
         for (key, conn) in &mut self.conns {
             conn.wait_ns = None;
-            if conn.broken {
-                if !conn.ops.is_empty() {
-                    let text = format!("rank {} closed its connection on channel {}", key.peer, key.channel);
-                    self.comm.set_async_error(Code::RemoteError, &text);
-                }
-                continue;
-            }
             let mut work = ConnWork { comm: self.comm, key: *key, rng: &mut self.rng };
-            match work.progress(conn) {
-                Ok(m) => moved |= m,
-                Err(e) => {
-                    conn.broken = true;
-                    if !conn.ops.is_empty() {
-                        let text = format!("connection with rank {} channel {}: {e}", key.peer, key.channel);
-                        self.comm.set_async_error(Code::RemoteError, &text);
-                    }
-                }
+            moved |= work.progress(conn);
+            if let (Some(why), true) = (&conn.broken, conn.needs_network(key.dir)) {
+                let text = format!("connection with rank {} on channel {}: {why}", key.peer, key.channel);
+                self.comm.set_async_error(Code::RemoteError, &text);
             }
         }
         if moved && self.idle {
@@ -281,14 +296,14 @@ impl Proxy<'_> {
             }
             fds.extend(self.strangers.iter().map(|s| poll(s.fd(), libc::POLLIN)));
         }
-        for conn in self.conns.values().filter(|c| !c.broken) {
+        for conn in self.conns.values().filter(|c| c.broken.is_none() || !c.ops.is_empty()) {
             if !conn.ops.is_empty() {
                 limit_ns = Some(limit_ns.unwrap_or(RECHECK_NS));
             }
             if let Some(wait) = conn.wait_ns {
                 limit_ns = Some(limit_ns.unwrap_or(u64::MAX).min(wait.max(20_000)));
             }
-            if down {
+            if down || conn.broken.is_some() {
                 continue;
             }
             if let Some(send) = &conn.send {
@@ -339,18 +354,18 @@ struct ConnWork<'a> {
 }
 
 impl ConnWork<'_> {
-    fn progress(&mut self, conn: &mut Conn) -> io::Result<bool> {
+    fn progress(&mut self, conn: &mut Conn) -> bool {
         let down = nic_down(&self.comm.identity);
         self.begin(conn);
         let mut moved = match self.key.dir {
-            Dir::Send => self.progress_send(conn, down)?,
-            Dir::Recv => self.progress_recv(conn, down)?,
+            Dir::Send => self.progress_send(conn, down),
+            Dir::Recv => self.progress_recv(conn, down),
         };
         if conn.ops.front().is_some_and(|op| op.begun && op.done >= op.nsteps) {
             self.finish(conn);
             moved = true;
         }
-        Ok(moved)
+        moved
     }
 
     /// The first look at an operation: it is now in progress, from a step both ends agree on.
@@ -377,24 +392,27 @@ impl ConnWork<'_> {
         self.comm.proxy_op_finished();
     }
 
-    fn progress_send(&mut self, conn: &mut Conn, down: bool) -> io::Result<bool> {
+    fn progress_send(&mut self, conn: &mut Conn, down: bool) -> bool {
+        let mut moved = conn.try_io(down, |conn| self.send_io(conn));
+        let Some(mut op) = conn.ops.pop_front() else { return moved };
+        moved |= self.send_post(&mut op);
+        moved |= self.send_transmit(&mut op, conn, down);
+        moved |= self.send_done(&mut op, conn.send.as_ref());
+        conn.ops.push_front(op);
+        moved
+    }
+
+    fn send_io(&self, conn: &mut Conn) -> io::Result<bool> {
         let mut moved = false;
-        if conn.send.is_none() && !conn.ops.is_empty() && !down {
+        if conn.send.is_none() && !conn.ops.is_empty() {
             conn.send = Some(self.connect()?);
             moved = true;
         }
-        if let (Some(link), false) = (&mut conn.send, down) {
-            if link.link.finish_connect()? {
-                moved |= link.listen()?;
-            }
-            moved |= Self::pump_send(self.comm, link, &mut conn.wait_ns)?;
+        let Some(link) = &mut conn.send else { return Ok(moved) };
+        if link.link.finish_connect()? {
+            moved |= link.listen()?;
         }
-        if let Some(op) = conn.ops.front_mut() {
-            moved |= self.send_post(op);
-            moved |= self.send_transmit(op, conn.send.as_mut(), down, &mut conn.wait_ns)?;
-            moved |= self.send_done(op, conn.send.as_ref());
-        }
-        Ok(moved)
+        Ok(moved | Self::pump_send(self.comm, link, &mut conn.wait_ns)?)
     }
 
     fn pump_send(comm: &Comm, link: &mut SendLink, wait_ns: &mut Option<u64>) -> io::Result<bool> {
@@ -435,13 +453,7 @@ impl ConnWork<'_> {
     }
 
     /// s3 and s4: a filled slot waits for the receiver's credit and then goes to the transport.
-    fn send_transmit(
-        &mut self,
-        op: &mut Op,
-        mut link: Option<&mut SendLink>,
-        down: bool,
-        wait_ns: &mut Option<u64>,
-    ) -> io::Result<bool> {
+    fn send_transmit(&mut self, op: &mut Op, conn: &mut Conn, down: bool) -> bool {
         let mut moved = false;
         while op.transmitted < op.posted {
             let step = op.base + op.transmitted;
@@ -454,15 +466,16 @@ impl ConnWork<'_> {
                 op.ready = op.transmitted + op.slice_steps;
                 self.maybe_delay();
             }
-            let Some(link) = link.as_deref_mut() else { break };
+            let Some(link) = &mut conn.send else { break };
             if link.credit < step + op.slice_steps || link.is_sending() {
                 break;
             }
             let bytes = op.fifo.size(step);
             link.begin(step, op.fifo.slot(step, op.slice_steps) as usize, bytes);
-            if !down {
-                Self::pump_send(self.comm, link, wait_ns)?;
-            }
+            conn.try_io(down, |conn| match &mut conn.send {
+                Some(link) => Self::pump_send(self.comm, link, &mut conn.wait_ns),
+                None => Ok(false),
+            });
             op.step_bytes = bytes;
             op.sum_bytes += bytes;
             op.transmitted += op.slice_steps;
@@ -470,7 +483,7 @@ impl ConnWork<'_> {
             self.op_record(op, state::OP_SEND_TRANSMITTED, op.transmitted);
             moved = true;
         }
-        Ok(moved)
+        moved
     }
 
     /// s5: acknowledged slices are done and their slots free.
@@ -486,24 +499,27 @@ impl ConnWork<'_> {
         moved
     }
 
-    fn progress_recv(&mut self, conn: &mut Conn, down: bool) -> io::Result<bool> {
+    fn progress_recv(&mut self, conn: &mut Conn, down: bool) -> bool {
         let mut moved = false;
-        let connected = conn.recv.is_some() && !down;
-        let mut credit = conn.word_sent.0;
+        let connected = conn.recv.is_some() && conn.broken.is_none() && !down;
         if let Some(op) = conn.ops.front_mut() {
-            moved |= self.recv_post(op, connected, &mut credit);
+            moved |= self.recv_post(op, connected, &mut conn.credit);
         }
-        if let (Some(link), true) = (&mut conn.recv, connected) {
-            moved |= self.recv_data(conn.ops.front_mut(), link, &mut conn.acked, &mut conn.wait_ns)?;
-            if (credit, conn.acked) != conn.word_sent {
-                conn.word_sent = (credit, conn.acked);
-                link.link.queue_word(credit, conn.acked);
-            }
-            link.link.flush()?;
-        }
+        moved |= conn.try_io(down, |conn| self.recv_io(conn));
         if let Some(op) = conn.ops.front_mut() {
             moved |= self.recv_done(op);
         }
+        moved
+    }
+
+    fn recv_io(&self, conn: &mut Conn) -> io::Result<bool> {
+        let Some(link) = &mut conn.recv else { return Ok(false) };
+        let moved = self.recv_data(conn.ops.front_mut(), link, &mut conn.acked, &mut conn.wait_ns)?;
+        if (conn.credit, conn.acked) != conn.word_sent {
+            conn.word_sent = (conn.credit, conn.acked);
+            link.link.queue_word(conn.credit, conn.acked);
+        }
+        link.link.flush()?;
         Ok(moved)
     }
 

@@ -1,5 +1,5 @@
 //! Several ranks as threads of the test process, and a plain reference for every collective.
-#![allow(dead_code, reason = "each test file uses its part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use mycroft_testbed_nccl::abi::{Algo, DType, Func, RedOp, UniqueId};
 use mycroft_testbed_nccl::api::*;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 pub type Handle = *mut c_void;
 
 /// A world of ranks.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct World {
     pub ranks: usize,
     pub hosts: usize,
