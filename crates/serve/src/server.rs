@@ -97,8 +97,8 @@ impl ServerHandle {
 
     /// Bytes that agents sent over the wire so far, compressed, all listeners together.
     pub fn wire_bytes(&self) -> u64 {
-        let listeners = self.running.iter().flat_map(|running| &running.listeners);
-        listeners.map(|listener| listener.stats().bytes).sum()
+        let Some(running) = &self.running else { return 0 };
+        lock(&running.listeners).iter().map(|listener| listener.stats().bytes).sum()
     }
 
     /// What is known of a job now; `None` for a job that is not being diagnosed. Waits for the brain: not for use in
