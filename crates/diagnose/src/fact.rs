@@ -1,6 +1,6 @@
 //! Facts: what the detectors saw, typed, each with the records that show it. They accuse nobody: `case` weighs them.
 use crate::case::{Evidence, Reason};
-use mycroft_record::{CommId, FlowCounters, HostName, HostTime, NANOS_PER_MS, OpId, OpMeta, Rank};
+use mycroft_record::{FlowCounters, HostName, HostTime, NANOS_PER_MS, OpId, OpMeta, Rank};
 use std::sync::Arc;
 
 /// An operation and what people call it.
@@ -38,7 +38,7 @@ pub(crate) enum Fact {
         served_meanwhile: bool,
     },
     /// All members are in it, none moves, and no flow shows why (intra-host transport).
-    StuckInside { op: OpRef, members: Vec<(Rank, HostName)> },
+    StuckInside { op: OpRef, members: Vec<(Rank, HostName, HostTime)> },
     /// A rank that others wait for has not been seen lately: unknown.
     NoData { rank: Rank, host: HostName, waiting: Vec<Rank>, last_seen: HostTime, gap: bool },
     /// A cycle of waiting.
@@ -61,8 +61,6 @@ pub(crate) enum Fact {
     CopyExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
     /// Ready data takes longer from one host to another.
     WireExcess { from: HostName, to: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64, links: usize, of: usize },
-    /// One iteration was much longer than usual.
-    LongIteration { at: HostTime, over_ms: f64 },
     /// A rank's proxy did not move ready data for a while, on all its flows, and then did.
     ProxyPause {
         rank: Rank,
@@ -73,8 +71,6 @@ pub(crate) enum Fact {
         inbound: bool,
         op: Option<OpId>,
     },
-    /// A rank enters operations later than its peers (paper section 5.2).
-    LateEntry { rank: Rank, host: HostName, comm: CommId, late_ms: f64 },
 }
 
 fn ms(ns: u64) -> f64 {
@@ -145,9 +141,7 @@ impl Fact {
             Fact::HostExcess { .. } => "slow.host-issue",
             Fact::CopyExcess { .. } => "slow.copy",
             Fact::WireExcess { .. } => "slow.wire",
-            Fact::LongIteration { .. } => "watch.long-iteration",
             Fact::ProxyPause { .. } => "slow.proxy-pause",
-            Fact::LateEntry { .. } => "slow.late-entry",
         }
     }
 
@@ -199,7 +193,7 @@ impl Fact {
             ),
             Fact::StuckInside { op, members } => format!(
                 "all of ranks {} are in {}, none moves, and no flow shows which of them stopped",
-                ranks_text(&members.iter().map(|(rank, _)| *rank).collect::<Vec<_>>()),
+                ranks_text(&members.iter().map(|(rank, _, _)| *rank).collect::<Vec<_>>()),
                 op.label
             ),
             Fact::NoData { rank, waiting, gap, .. } => format!(
@@ -275,12 +269,10 @@ impl Fact {
                 *base_ms,
                 *iteration_ms,
             ),
-            Fact::LongIteration { over_ms, .. } => format!("an iteration took {over_ms:.0} ms longer than usual"),
             Fact::ProxyPause { rank, pause_ms, flows, inbound, .. } => format!(
                 "{flows} flows of rank {rank} stood still for {pause_ms:.0} ms at once, {}, then went on",
                 if *inbound { "peers' ready data was not taken" } else { "its own data was not sent" }
             ),
-            Fact::LateEntry { rank, late_ms, .. } => format!("rank {rank} enters {late_ms:.0} ms after its peers"),
             Fact::ForeignTraffic { host, nic, nic_mb_s, job_mb_s } => {
                 format!("{nic} of {host} carries {nic_mb_s:.1} MB/s, of which the job moves {job_mb_s:.1} MB/s")
             }
@@ -306,7 +298,7 @@ impl Fact {
             Fact::NeverRan { rank, op, issued_at, .. } => of_op(*rank, op, *issued_at),
             Fact::GpuNotReady { evidence, .. } | Fact::NotDelivered { evidence, .. } => vec![*evidence],
             Fact::StuckInside { op, members } => {
-                members.iter().take(8).flat_map(|(rank, _)| of_op(*rank, op, op.meta.started_at)).collect()
+                members.iter().take(8).flat_map(|(rank, _, started)| of_op(*rank, op, *started)).collect()
             }
             Fact::NoData { rank, last_seen, .. } => of_rank(*rank, *last_seen),
             Fact::Cycle { edges, .. } => {

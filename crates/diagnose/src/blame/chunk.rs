@@ -58,7 +58,7 @@ fn held(send: Option<LiveFlow>) -> bool {
 pub(crate) fn blame(timeline: &Timeline, node: &OpNode, config: &Config) -> Vec<Fact> {
     let Some(view) = View::of(timeline, node) else { return Vec::new() };
     if view.wires.is_empty() {
-        let members = view.inside.iter().map(|(_, rank)| (*rank, timeline.host(*rank))).collect();
+        let members = view.members();
         return vec![Fact::StuckInside { op: view.op, members }];
     }
     let mut facts = view.undelivered(config);
@@ -69,7 +69,7 @@ pub(crate) fn blame(timeline: &Timeline, node: &OpNode, config: &Config) -> Vec<
         facts.extend(view.gpu(false));
     }
     if facts.is_empty() {
-        let members = view.inside.iter().map(|(_, rank)| (*rank, timeline.host(*rank))).collect();
+        let members = view.members();
         facts.push(Fact::StuckInside { op: view.op, members });
     }
     facts
@@ -94,6 +94,11 @@ impl View<'_> {
             }
         }
         Some(View { timeline, node, wires, inside, op: op? })
+    }
+
+    fn members(&self) -> Vec<(Rank, mycroft_record::HostName, HostTime)> {
+        let started = |rank: Rank| self.timeline.live(rank, self.node).map_or(HostTime::NONE, |op| op.meta.started_at);
+        self.inside.iter().map(|(_, rank)| (*rank, self.timeline.host(*rank), started(*rank))).collect()
     }
 
     fn place(&self, member: CommRank) -> Option<(Rank, mycroft_record::HostName)> {

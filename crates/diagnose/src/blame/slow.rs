@@ -183,7 +183,9 @@ fn paused_rank(timeline: &Timeline, config: &Config, event: &[&Pause]) -> Option
         if r[2] >= limit {
             continue; // the receiving device stood still, not a proxy
         }
-        if (untaken || unsent) && waiting {
+        if unsent && waiting {
+            add(pause.from, 3, false); // ready, and the posted receive is credit: its proxy did not send
+        } else if untaken && waiting {
             add(pause.to, 3, true);
             add(pause.from, 1, false);
         } else if untaken {

@@ -3,13 +3,16 @@ use crate::case::network;
 use crate::config::Config;
 use crate::fact::Fact;
 use crate::timeline::Timeline;
-use mycroft_record::{Category, CommId, HostName, HostTime, OpId, Place, Rank, Suspect, What};
+use mycroft_record::{Category, CommId, HostName, HostTime, NANOS_PER_MS, OpId, Place, Rank, Suspect, What};
 use std::collections::BTreeMap;
 
 /// Suspects kept in a verdict.
 pub(crate) const SUSPECTS_MAX: usize = 8;
 /// A verdict at least this sure is settled at once.
 pub(crate) const DECISIVE: f64 = 0.85;
+
+/// Share of an iteration's growth that recurring pauses of one rank explain: a flow shows the longest of several only.
+const PAUSES_EXPLAIN: f64 = 0.8;
 
 /// What the facts say together.
 #[derive(Clone, PartialEq, Debug)]
@@ -166,13 +169,29 @@ fn weak_gpu(_: &Timeline, facts: &[Fact]) -> Answer {
     });
     let inside = || {
         facts.iter().find_map(|fact| match fact {
-            Fact::StuckInside { members, .. } => {
-                Some(shared(members.iter().map(|(rank, host)| rank_place(*rank, host)).collect(), 0.8))
-            }
+            Fact::StuckInside { members, .. } => Some(longest_inside(members)),
             _ => None,
         })
     };
     Some((What::Hang, Category::Gpu, weak.or_else(inside)?))
+}
+
+/// All are inside and nothing shows who stopped. It stopped while it was inside, and the operation would have been over
+/// soon after the last one came: so the chance is as the time each had spent inside by then.
+fn longest_inside(members: &[(Rank, HostName, HostTime)]) -> Vec<Suspect> {
+    let last = members.iter().map(|(_, _, started)| *started).max().unwrap_or_default();
+    let spent = |started: HostTime| last.since_ns(started) as f64 + NANOS_PER_MS as f64;
+    let total: f64 = members.iter().map(|(_, _, started)| spent(*started)).sum();
+    let mut out: Vec<Suspect> = members
+        .iter()
+        .map(|(rank, host, started)| Suspect {
+            place: rank_place(*rank, host),
+            confidence: 0.9 * spent(*started) / total,
+        })
+        .collect();
+    out.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then_with(|| a.place.cmp(&b.place)));
+    out.truncate(SUSPECTS_MAX);
+    out
 }
 
 fn no_data(_: &Timeline, facts: &[Fact]) -> Answer {
@@ -205,7 +224,7 @@ pub(crate) fn slowdown(
     since: HostTime,
     iteration_ms: f64,
 ) -> Verdict {
-    let mut list = hypotheses(timeline, facts, config);
+    let mut list = hypotheses(timeline, facts, config, iteration_ms);
     list.sort_by(|a, b| b.excess_ms.total_cmp(&a.excess_ms).then_with(|| a.places.cmp(&b.places)));
     let mut verdict = Verdict::unknown(What::Slowdown, since);
     let Some(best) = list.first() else { return verdict };
@@ -231,7 +250,7 @@ pub(crate) fn slowdown(
     verdict
 }
 
-fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config) -> Vec<Hypothesis> {
+fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms: f64) -> Vec<Hypothesis> {
     let mut out = Vec::new();
     let mut by_category: BTreeMap<Category, Vec<(Rank, HostName, f64, f64)>> = BTreeMap::new();
     let mut pauses: BTreeMap<Rank, (HostName, f64, usize)> = BTreeMap::new();
@@ -255,19 +274,18 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config) -> Vec<Hypot
     for (category, ranks) in by_category {
         out.extend(of_ranks(timeline, config, category, &ranks));
     }
+    let network = network::of_slowdown(timeline, facts, config);
+    let wire = network.iter().map(|hypothesis| hypothesis.excess_ms).fold(0.0, f64::max);
     let most = pauses.values().map(|(_, _, count)| *count).max().unwrap_or(0);
     for (rank, (host, total_ms, count)) in pauses {
-        if count >= 2 && count == most {
+        // Pauses on links that are all slow are the wire's. Else two of half a second are beyond any noise.
+        if count >= 2 && count == most && wire < 0.5 * iteration_ms {
             let places = vec![rank_place(rank, &host)];
-            out.push(Hypothesis {
-                category: Category::HostThread,
-                places,
-                excess_ms: total_ms / count as f64,
-                ratio: 10.0,
-            });
+            let excess_ms = (total_ms / count as f64).max(PAUSES_EXPLAIN * iteration_ms);
+            out.push(Hypothesis { category: Category::HostThread, places, excess_ms, ratio: 10.0 });
         }
     }
-    out.extend(network::of_slowdown(timeline, facts, config));
+    out.extend(network);
     out
 }
 

@@ -1,0 +1,147 @@
+//! Every fault of the paper and three more, at several places, seeds and shapes: named at once and rightly.
+mod cluster;
+
+use cluster::{Fault, MS, Plan, T0, run};
+use mycroft_record::{Category, NANOS_PER_SEC, Place, Rank, What};
+
+fn shapes() -> Vec<Plan> {
+    vec![Plan::new(4, 8, 8, 2, 2), Plan::new(4, 4, 4, 1, 4), Plan::new(4, 4, 2, 2, 4), Plan::new(2, 2, 2, 1, 2)]
+}
+
+fn rank_place(rank: u32, plan: &Plan) -> Place {
+    Place::Rank { rank: Rank(rank), host: format!("host{}", plan.host_of(rank)).into() }
+}
+
+fn host_place(host: u32) -> Place {
+    Place::Host { host: format!("host{host}").into() }
+}
+
+/// Iterations of the synthetic job are shorter than this.
+const ITERATION: u64 = 800 * MS;
+
+fn check(plan: Plan, what: What, category: Category, place: &Place) {
+    let (fault, at) = (plan.fault, plan.fault_at);
+    let about = format!("{fault:?} seed {} tp {} pp {} dp {}", plan.seed, plan.tp, plan.pp, plan.dp);
+    let outcome = run(plan);
+    let text = outcome.text();
+    let cases = outcome.engine.cases();
+    assert_eq!(cases.len(), 1, "{about}: one fault, one case\n{text}");
+    let finding = &cases[0].finding;
+    assert_eq!((finding.what, finding.category), (what, category), "{about}\n{text}");
+    assert_eq!(finding.suspects.first().map(|s| &s.place), Some(place), "{about}\n{text}");
+    assert!(finding.diagnosed_at.is_some(), "{about}: settled\n{text}");
+    let detected = finding.detected_at.since_ns(mycroft_record::HostTime(T0 + at));
+    let diagnosed = finding.diagnosed_at.since_ns(finding.detected_at);
+    if matches!(what, What::Hang | What::Crash | What::Desync) {
+        // Until the iteration in flight comes to the broken operation, then two seconds.
+        assert!(detected <= ITERATION + 2 * NANOS_PER_SEC, "{about}: detected after {} ms\n{text}", detected / MS);
+        assert!(diagnosed <= NANOS_PER_SEC, "{about}: diagnosed {} ms later\n{text}", diagnosed / MS);
+    }
+}
+
+fn each(fault: fn(u32) -> Fault, pick: &[u32], what: What, category: Category, place: fn(u32, &Plan) -> Place) {
+    for shape in shapes() {
+        for (i, which) in pick.iter().enumerate() {
+            let plan = shape.clone().seed(i as u64 + 1).fault(fault(*which));
+            let limit = match fault(*which) {
+                Fault::NicDown(_) | Fault::NicBandwidth(_) | Fault::BackgroundCompute(_) => plan.hosts,
+                _ => plan.world(),
+            };
+            if *which < limit {
+                check(plan.clone(), what, category, &place(*which, &plan));
+            }
+        }
+    }
+}
+
+const RANKS: [u32; 4] = [0, 3, 9, 15];
+const HOSTS: [u32; 3] = [0, 1, 3];
+
+#[test]
+fn a_rank_that_never_issues_is_named() {
+    each(Fault::Stuck, &RANKS, What::Hang, Category::NotStarted, rank_place);
+}
+
+#[test]
+fn a_device_that_stops_between_operations_is_named() {
+    each(Fault::GpuHang, &RANKS, What::Hang, Category::Gpu, rank_place);
+}
+
+#[test]
+fn a_device_that_stops_inside_an_operation_is_named() {
+    for (shape, rank) in [(Plan::new(4, 8, 8, 2, 2), 9), (Plan::new(4, 4, 4, 1, 4), 6), (Plan::new(2, 2, 2, 1, 2), 3)] {
+        let plan = shape.fault(Fault::GpuHangInside(rank));
+        check(plan.clone(), What::Hang, Category::Gpu, &rank_place(rank, &plan));
+    }
+}
+
+#[test]
+fn a_process_that_dies_is_named() {
+    each(Fault::Crash, &RANKS, What::Crash, Category::ProcessExit, rank_place);
+}
+
+#[test]
+fn a_process_that_is_stopped_is_named() {
+    each(Fault::Frozen, &RANKS, What::Hang, Category::HostThread, rank_place);
+}
+
+#[test]
+fn a_link_that_goes_down_is_named() {
+    each(Fault::NicDown, &HOSTS, What::Hang, Category::NetworkSend, |host, _| host_place(host));
+}
+
+#[test]
+fn a_slow_nic_is_named() {
+    for shape in [Plan::new(4, 4, 4, 1, 4), Plan::new(4, 4, 2, 2, 4)] {
+        for host in [0, 2] {
+            let plan = shape.clone().fault(Fault::NicBandwidth(host));
+            check(plan, What::Slowdown, Category::NetworkSend, &host_place(host));
+        }
+    }
+}
+
+#[test]
+fn other_traffic_is_named_at_both_hosts() {
+    for shape in [Plan::new(4, 4, 4, 1, 4), Plan::new(4, 8, 8, 2, 2)] {
+        let plan = shape.fault(Fault::BackgroundTraffic(0, 2));
+        let outcome = run(plan);
+        let case = outcome.case();
+        assert_eq!(case.finding.category, Category::NetworkCongestion, "{}", outcome.text());
+        let mut places: Vec<Place> = case.finding.suspects.iter().take(2).map(|s| s.place.clone()).collect();
+        places.sort();
+        assert_eq!(places, vec![host_place(0), host_place(2)], "{}", outcome.text());
+    }
+}
+
+#[test]
+fn a_slow_copy_engine_is_named() {
+    each(Fault::Pcie, &RANKS, What::Slowdown, Category::GpuCopy, rank_place);
+}
+
+#[test]
+fn a_slow_device_is_named() {
+    each(Fault::GpuPower, &RANKS, What::Slowdown, Category::Gpu, rank_place);
+}
+
+#[test]
+fn other_work_on_a_host_is_named() {
+    each(Fault::BackgroundCompute, &HOSTS, What::Slowdown, Category::Gpu, |host, _| host_place(host));
+}
+
+#[test]
+fn a_proxy_that_sleeps_now_and_then_is_named() {
+    for (shape, rank) in [(Plan::new(4, 8, 8, 2, 2), 9), (Plan::new(4, 4, 4, 1, 4), 6), (Plan::new(4, 4, 2, 2, 4), 12)]
+    {
+        let mut plan = shape.fault(Fault::ProxyDelay(rank));
+        plan.until = 30_000 * MS;
+        check(plan.clone(), What::Slowdown, Category::HostThread, &rank_place(rank, &plan));
+    }
+}
+
+#[test]
+fn another_operation_is_a_desync_of_the_one() {
+    let plan = Plan::new(4, 4, 4, 1, 4).fault(Fault::Desync(6));
+    check(plan.clone(), What::Desync, Category::CodeDivergence, &rank_place(6, &plan));
+    let plan = Plan::new(4, 4, 4, 1, 4).fault(Fault::OtherCount(6));
+    check(plan.clone(), What::Desync, Category::ArgumentMismatch, &rank_place(6, &plan));
+}
