@@ -10,7 +10,7 @@ use crate::config::LogSink;
 use crate::inbox::{Event, Inbox};
 use crate::job::{BrainMaker, Failed, Job, SILENT_NS};
 use crate::stats::{Stats, add};
-use mycroft_diagnose::{Case, CaseEvent, Report};
+use mycroft_diagnose::{Case, CaseId, Report};
 use mycroft_record::{Batch, Gap, GapCause, HostName, HostTime, JobName, NANOS_PER_MS, NANOS_PER_SEC, Record, Source};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -199,25 +199,28 @@ impl Loop {
             let Some(outcome) = self.jobs.get_mut(&name).map(|job| job.tick(now)) else { continue };
             self.around.stats.ticked(begun.elapsed());
             match outcome {
-                Ok(changed) => changed.into_iter().for_each(|(event, case)| self.enter(&name, event, case, now)),
+                Ok(changes) => {
+                    changes.withdrawn.into_iter().for_each(|id| self.withdraw(&name, id, now));
+                    changes.changed.into_iter().for_each(|case| self.enter(&name, &case));
+                }
                 Err(failed) => self.brain_failed(&name, &failed, now),
             }
         }
     }
 
-    /// Enters one change of a case into the book and tells whoever wants to know.
-    fn enter(&mut self, name: &JobName, event: CaseEvent, case: Option<Case>, now: HostTime) {
-        let Some(job) = self.jobs.get_mut(name) else { return };
-        if let CaseEvent::Withdrawn(id) = event {
-            if let Some(number) = job.forget_number(id) {
-                self.end(number, WITHDRAWN, "it was a single pause that went away by itself", now);
-            }
-            return;
+    /// A case that its engine took back.
+    fn withdraw(&mut self, name: &JobName, id: CaseId, now: HostTime) {
+        if let Some(number) = self.jobs.get_mut(name).and_then(|job| job.forget_number(id)) {
+            self.end(number, WITHDRAWN, "it was a single pause that went away by itself", now);
         }
-        let Some(case) = case else { return }; // Closed and forgotten by the engine within one tick.
+    }
+
+    /// Enters a new or changed case into the book and tells whoever wants to know.
+    fn enter(&mut self, name: &JobName, case: &Case) {
+        let Some(job) = self.jobs.get_mut(name) else { return };
         let book = &self.around.book;
         let number = job.number(case.id, || book.number());
-        let json = CaseJson::of(number, name, &case);
+        let json = CaseJson::of(number, name, case);
         let change = book.put(json.clone());
         if change == Change::Opened {
             self.around.stats.case_opened(&json.job, &json.what, &json.category);

@@ -1,6 +1,6 @@
 //! One job: its engine behind a guard, and what the server itself knows of it.
 use crate::api::{CaveatJson, JobJson, TimeJson};
-use mycroft_diagnose::{Case, CaseEvent, CaseId, Caveat, Engine, Report};
+use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Caveat, Engine, Report};
 use mycroft_record::{Batch, HostName, HostTime, JobName, NANOS_PER_SEC, ProcessKey, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,6 +48,22 @@ impl Brain for Engine {
 /// Makes the engine of a job.
 pub(crate) type BrainMaker = Box<dyn Fn(&JobName) -> Box<dyn Brain> + Send>;
 
+/// What a tick changed.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// Cases that the engine took back.
+    pub(crate) withdrawn: Vec<CaseId>,
+    /// Cases that are new or different.
+    pub(crate) changed: Vec<Case>,
+}
+
+/// What tells whether a case is different.
+type Stamp = (CaseState, HostTime, HostTime);
+
+fn stamp(case: &Case) -> Stamp {
+    (case.state, case.updated_at, case.finding.diagnosed_at)
+}
+
 /// The engine failed: what it said.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Failed(pub(crate) String);
@@ -67,6 +83,8 @@ pub(crate) struct Job {
     queue_lost: u64,
     /// Server's number of each case of the present engine.
     numbers: BTreeMap<CaseId, u64>,
+    /// What of each case was seen last.
+    stamps: BTreeMap<CaseId, Stamp>,
     /// When the engine wants to be asked before the regular tick.
     pub(crate) check_at: Option<HostTime>,
     /// Records arrived since `check_at` was asked for.
@@ -88,6 +106,7 @@ impl Job {
             lost: 0,
             queue_lost: 0,
             numbers: BTreeMap::new(),
+            stamps: BTreeMap::new(),
             check_at: None,
             dirty: false,
         }
@@ -115,18 +134,30 @@ impl Job {
         self.queue_lost += records;
     }
 
-    /// Weighs everything and gives the changed cases. Asks also when to come back.
-    pub(crate) fn tick(&mut self, now: HostTime) -> Result<Vec<(CaseEvent, Option<Case>)>, Failed> {
+    /// Weighs everything and gives what changed. Asks also when to come back.
+    pub(crate) fn tick(&mut self, now: HostTime) -> Result<Changes, Failed> {
         self.dirty = false;
-        let changed = self.guarded(|brain| {
+        let mut stamps = std::mem::take(&mut self.stamps);
+        let outcome = self.guarded(|brain| {
             let events = brain.tick(now);
-            let find = |id: CaseId| brain.cases().iter().find(|case| case.id == id).cloned();
-            let changed: Vec<_> = events.into_iter().map(|event| (event, find(id_of(event)))).collect();
-            (changed, brain.next_check(now))
-        })?;
-        let (changed, check_at) = changed.unwrap_or_default();
+            let told = |id: CaseId| events.iter().any(|event| id_of(*event) == id);
+            // Also what no event tells, such as a case that settles without another change.
+            let changed = brain
+                .cases()
+                .iter()
+                .filter(|case| stamps.insert(case.id, stamp(case)) != Some(stamp(case)) || told(case.id));
+            let changed = changed.cloned().collect();
+            stamps.retain(|id, _| brain.cases().iter().any(|case| case.id == *id));
+            let withdrawn = events.iter().filter_map(|event| match event {
+                CaseEvent::Withdrawn(id) => Some(*id),
+                CaseEvent::Opened(_) | CaseEvent::Strengthened(_) | CaseEvent::Closed(_) => None,
+            });
+            (Changes { withdrawn: withdrawn.collect(), changed }, brain.next_check(now))
+        });
+        self.stamps = stamps;
+        let (changes, check_at) = outcome?.unwrap_or_default();
         self.check_at = check_at;
-        Ok(changed)
+        Ok(changes)
     }
 
     /// Asks again when something becomes due, after records arrived.
@@ -176,6 +207,7 @@ impl Job {
         if self.panics <= ENGINE_PANICS_MAX {
             self.brain = Some(make(&self.name));
         }
+        self.stamps.clear();
         std::mem::take(&mut self.numbers).into_values().collect()
     }
 

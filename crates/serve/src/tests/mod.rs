@@ -38,6 +38,8 @@ pub(crate) const PANIC_IN_REPORT: u64 = 7;
 pub(crate) const BLOCK: u64 = 8;
 /// `next_check` is now.
 pub(crate) const DUE_NOW: u64 = 9;
+/// As `SETTLE`, but no event tells it.
+pub(crate) const SETTLE_QUIETLY: u64 = 10;
 /// Nothing but a record.
 pub(crate) const NOTHING: u64 = 0;
 
@@ -93,10 +95,10 @@ impl Brain for Scripted {
                     self.cases.push(Case { finding: unsettled(), ..example_case(id, now) });
                     events.push(CaseEvent::Opened(id));
                 }
-                SETTLE => {
+                SETTLE | SETTLE_QUIETLY => {
                     let case = self.cases.last_mut().expect("a case was opened");
                     case.finding = example_case(id, now).finding;
-                    events.push(CaseEvent::Strengthened(id));
+                    events.extend((step == SETTLE).then_some(CaseEvent::Strengthened(id)));
                 }
                 CLOSE => {
                     let case = self.cases.last_mut().expect("a case was opened");

@@ -30,6 +30,15 @@ fn a_case_is_told_from_its_opening_to_its_end() {
 }
 
 #[test]
+fn a_case_that_settles_without_an_event_is_told_too() {
+    let world = World::start(quick());
+    world.send("train", &[OPEN]);
+    world.server.wait_for_case(PATIENCE, |case| !case.settled).expect("an open case");
+    world.send("train", &[SETTLE_QUIETLY]);
+    world.server.wait_for_case(PATIENCE, |case| case.settled).expect("it settles");
+}
+
+#[test]
 fn a_withdrawn_case_is_not_listed_unless_asked_for() {
     let world = World::start(quick());
     world.send("train", &[OPEN]);

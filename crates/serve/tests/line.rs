@@ -1,0 +1,206 @@
+//! The line from an agent's connection to a reader's answer, with the real wire, the real store and the real engine:
+//! a job of two hosts stalls, a case names the rank that did not come, the job recovers, the case closes.
+//!
+//! The batches are synthetic, their times lie around the real clock: the iterations before the stall are in the past,
+//! those after the recovery a little in the future, as hosts' clocks are.
+use mycroft_record::{
+    Algorithm, Batch, CommId, CommInit, CommRank, Datatype, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpClass, OpDone,
+    OpId, OpKind, OpMeta, OpSeq, OpState, ProcessInfo, ProcessKey, Protocol, Rank, Record, Sampled, Source,
+};
+use mycroft_serve::api::{CaseJson, CasesJson, HealthJson, RanksJson};
+use mycroft_serve::{ServeConfig, Server, ServerHandle};
+use mycroft_store::wire::{Client, ClientConfig, Endpoint, WireError};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const TOKEN: &str = "a-token-of-sufficient-length";
+const COMM: CommId = CommId(0xfeed);
+/// Time of one iteration.
+const ITERATION: u64 = 200 * NANOS_PER_MS;
+/// Healthy iterations before the stall.
+const HEALTHY: u64 = 20;
+
+fn now() -> HostTime {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
+    HostTime(u64::try_from(since.as_nanos()).expect("before 2554"))
+}
+
+fn config(dir: &std::path::Path) -> ServeConfig {
+    ServeConfig {
+        http: SocketAddr::from(([127, 0, 0, 1], 0)),
+        wire: vec![Endpoint::Tcp("127.0.0.1:0".into()), Endpoint::Unix(dir.join("agents.sock"))],
+        token: Some(TOKEN.into()),
+        store_dir: Some(dir.join("store")),
+        ..ServeConfig::default()
+    }
+}
+
+fn connect(endpoint: &Endpoint, host: &str) -> Client {
+    let config = ClientConfig { host: host.into(), token: Some(TOKEN.into()), ..ClientConfig::default() };
+    Client::connect(endpoint, &config).expect("the server takes the agent")
+}
+
+/// GET with the token, answered 200.
+fn get<T: serde::de::DeserializeOwned>(server: &ServerHandle, path: &str) -> T {
+    let mut stream = TcpStream::connect(server.http_addr()).expect("the server accepts");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: mycroft.example\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    assert!(head.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
+    serde_json::from_str(body).unwrap_or_else(|e| panic!("{path}: {e}: {body}"))
+}
+
+/// Rank n lives on host n.
+fn batch(rank: u32, at: HostTime, mut records: Vec<Record>, in_flight: u32) -> Batch {
+    let sampled = Sampled { at, ops_in_flight: in_flight, flows_in_flight: 0, alive: true, stopped: false };
+    records.push(Record::Sampled(sampled));
+    let process = ProcessKey { rank: Rank(rank), pid: 100 + rank, nonce: 7 };
+    let source = Source { job: "train".into(), host: format!("host{rank}").as_str().into(), process: Some(process) };
+    Batch { source, collected_at: at, records }
+}
+
+fn hello(rank: u32, at: HostTime) -> Vec<Record> {
+    let process = ProcessInfo {
+        attached_at: at,
+        world_size: 2,
+        local_rank: 0,
+        gpu: 0,
+        profiler_abi: 6,
+        nccl_version: 22_803,
+        kernel_events: true,
+    };
+    let init = CommInit { at, comm: COMM, n_ranks: 2, n_nodes: 2, comm_rank: CommRank(rank), name: "DP_0".into() };
+    vec![Record::Process(process), Record::CommInit(init)]
+}
+
+fn op(rank: u32, seq: u64, began: HostTime) -> OpMeta {
+    OpMeta {
+        id: OpId { comm: COMM, class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(seq) },
+        kind: OpKind::AllReduce,
+        nccl_seq: seq,
+        comm_rank: CommRank(rank),
+        count: 1 << 20,
+        datatype: Datatype::Bfloat16,
+        root: u32::MAX,
+        algorithm: Algorithm::Ring,
+        protocol: Protocol::Simple,
+        n_channels: 1,
+        enqueued_at: began,
+        started_at: began,
+        started_last_at: began,
+    }
+}
+
+fn done(rank: u32, seq: u64, began: HostTime, ended: HostTime) -> Record {
+    let op = op(rank, seq, began);
+    Record::OpDone(OpDone { op, ended_first_at: ended, ended_at: ended, flows: 0, observed: true })
+}
+
+/// Iterations `from..to` of a rank, one AllReduce each; iteration n ends at `origin + n * ITERATION`.
+fn iterations(rank: u32, origin: HostTime, from: u64, to: u64) -> Vec<Record> {
+    let end = |seq: u64| origin + seq * ITERATION;
+    (from..to).map(|seq| done(rank, seq, end(seq) - 20 * NANOS_PER_MS, end(seq))).collect()
+}
+
+/// Both ranks were healthy until two seconds ago; since then rank 0 waits in the next AllReduce, which rank 1 does not
+/// enter.
+fn stall(clients: &mut [Client], origin: HostTime, at: HostTime) {
+    for rank in 0..2u32 {
+        let client = &mut clients[rank as usize];
+        let mut records = hello(rank, origin);
+        records.extend(iterations(rank, origin, 0, HEALTHY));
+        let healthy_until = origin + HEALTHY * ITERATION;
+        client.send(&batch(rank, healthy_until, records, 0)).expect("taken");
+        let waits = OpState {
+            sampled_at: at,
+            op: op(0, HEALTHY, healthy_until - 20 * NANOS_PER_MS),
+            kernels_started: 1,
+            kernels_stopped: 0,
+            flows_started: 0,
+            flows_done: 0,
+        };
+        let live = if rank == 0 { vec![Record::OpState(waits)] } else { Vec::new() };
+        let in_flight = live.len() as u32;
+        ship(client, &batch(rank, at, live, in_flight));
+    }
+}
+
+/// The missing rank comes.
+fn arrive(clients: &mut [Client], origin: HostTime, at: HostTime) {
+    for rank in 0..2u32 {
+        let entered = if rank == 0 { origin + HEALTHY * ITERATION - 20 * NANOS_PER_MS } else { at - NANOS_PER_MS };
+        ship(&mut clients[rank as usize], &batch(rank, at, vec![done(rank, HEALTHY, entered, at)], 0));
+    }
+}
+
+/// Ten more iterations follow.
+fn go_on(clients: &mut [Client], at: HostTime) {
+    let again = at - HEALTHY * ITERATION;
+    for rank in 0..2u32 {
+        let records = iterations(rank, again, HEALTHY + 1, HEALTHY + 11);
+        ship(&mut clients[rank as usize], &batch(rank, again + (HEALTHY + 10) * ITERATION, records, 0));
+    }
+}
+
+fn ship(client: &mut Client, batch: &Batch) {
+    client.send(batch).expect("taken");
+    client.flush(PATIENCE).expect("acknowledged");
+}
+
+#[test]
+fn a_stalled_job_has_a_case_within_two_seconds_which_closes_when_it_recovers_and_outlives_the_server() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Server::start(config(dir.path())).expect("the server starts");
+    let endpoints = server.wire_endpoints().to_vec();
+    let mut clients = [connect(&endpoints[0], "host0"), connect(&endpoints[1], "host1")];
+
+    let at = now();
+    let origin = HostTime(at.0 - 2 * NANOS_PER_SEC - HEALTHY * ITERATION);
+    let sent = Instant::now();
+    stall(&mut clients, origin, at);
+    let case = server.wait_for_case(PATIENCE, |case| case.settled).expect("a settled case");
+    assert!(sent.elapsed() < Duration::from_secs(2), "took {:?}", sent.elapsed());
+    assert_eq!((case.job.as_str(), case.what.as_str(), case.category.as_str()), ("train", "hang", "not-started"));
+    assert_eq!(case.suspects[0].rank, Some(1), "{case:?}");
+    assert_eq!(case.suspects[0].host.as_deref(), Some("host1"));
+    assert!(!case.because.is_empty() && !case.do_next.is_empty(), "{case:?}");
+    let open: CasesJson = get(&server, "/api/v1/cases?state=open");
+    assert_eq!(open.cases.iter().map(|c| c.id).collect::<Vec<_>>(), [case.id]);
+    let ranks: RanksJson = get(&server, "/api/v1/ranks?job=train");
+    assert_eq!(ranks.ranks.iter().map(|r| r.rank).collect::<Vec<_>>(), [Some(0), Some(1)]);
+    let health: HealthJson = get(&server, "/api/v1/health");
+    assert_eq!((health.status.as_str(), health.agents_connected, health.open_cases), ("ok", 2, 1));
+
+    let moved = now();
+    arrive(&mut clients, origin, moved);
+    server.wait_for_case(PATIENCE, |c| c.id == case.id && c.what == "slowdown").expect("it moves again");
+    go_on(&mut clients, moved);
+    let closed = server.wait_for_case(PATIENCE, |c| c.id == case.id && c.state == "closed").expect("it closes");
+    assert!(!closed.closed_because.is_empty() && closed.closed_at.is_some(), "{closed:?}");
+    drop(clients);
+    server.stop();
+
+    let server = Server::start(config(dir.path())).expect("the server starts again");
+    let kept: CaseJson = get(&server, &format!("/api/v1/cases/{}", case.id));
+    assert_eq!(kept, closed, "the case outlives the server");
+}
+
+#[test]
+fn an_agent_without_the_token_is_refused_and_counted() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Server::start(config(dir.path())).expect("the server starts");
+    for token in [None, Some("another-token-of-some-length".to_owned())] {
+        let config = ClientConfig { host: "host0".into(), token, ..ClientConfig::default() };
+        let refused: Result<Client, WireError> = Client::connect(&server.wire_endpoints()[0], &config);
+        assert!(refused.is_err());
+    }
+    let health: HealthJson = get(&server, "/api/v1/health");
+    assert_eq!(health.batches, 0);
+}
