@@ -296,8 +296,13 @@ fn dtype_of(raw: c_int) -> Res<DType> {
     DType::from_raw(raw).ok_or_else(|| Fault::new(Code::InvalidArgument, format!("data type {raw} is not known")))
 }
 
+/// Like [`guard`], for calls that a group collects.
+fn guard_call(body: impl FnOnce() -> Res<()>) -> c_int {
+    guard(|| body().inspect_err(launch::note_refusal))
+}
+
 fn collective(raw: &Raw, comm: Handle, stream: Handle) -> c_int {
-    guard(|| {
+    guard_call(|| {
         let comm = lookup(comm as usize)?;
         stop_if_told(&comm.identity);
         let op = RedOp::from_raw(raw.op)
@@ -449,7 +454,7 @@ fn transfer(
     comm: Handle,
     stream: Handle,
 ) -> c_int {
-    guard(|| {
+    guard_call(|| {
         let comm = lookup(comm as usize)?;
         stop_if_told(&comm.identity);
         let peer =

@@ -176,12 +176,22 @@ pub(crate) fn init_or_defer(job: InitJob) -> Res<()> {
     job.map_or(Ok(()), |job| job())
 }
 
+/// Remembers in the open group, if there is one, that a call was refused: its end repeats the fault.
+pub(crate) fn note_refusal(fault: &Fault) {
+    GROUP.with(|g| {
+        let mut group = g.borrow_mut();
+        if group.depth > 0 {
+            group.fault.get_or_insert_with(|| fault.clone());
+        }
+    });
+}
+
 /// A collective or point-to-point call: joins the open group or is a group of its own.
 pub(crate) fn enqueue(comm: &Arc<Comm>, call: Call, stream: usize) -> Res<()> {
     group_start();
     let added = add(comm, call, stream);
     if let Err(fault) = &added {
-        GROUP.with(|g| g.borrow_mut().fault = Some(fault.clone()));
+        note_refusal(fault);
     }
     let ended = group_end();
     added.and(ended)
