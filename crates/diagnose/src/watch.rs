@@ -30,6 +30,7 @@ const SUSPICIOUS_RECHECK_NS: u64 = 200 * NANOS_PER_MS;
 /// One sampled rank's recent past.
 #[derive(Debug, Default)]
 struct Track {
+    generation: u64,
     seen: HostTime,
     healthy: VecDeque<f64>,
     recent: VecDeque<(Iteration, f64, bool)>,
@@ -135,8 +136,9 @@ impl Watch {
             .unwrap_or_default();
         for (rank, track) in &mut self.tracks {
             let Some(list) = lists.get(rank) else { continue };
-            if list.back().is_some_and(|it| it.end < track.seen) {
-                *track = Track::default(); // another marker was chosen
+            let generation = timeline.ranks.get(rank).map_or(0, |state| state.iterations.generation());
+            if track.generation != generation {
+                *track = Track { generation, ..Track::default() }; // another marker was chosen
             }
             let seen_up_to = track.seen;
             for iteration in list.iter().filter(|it| it.end > seen_up_to && it.end <= settled + 50 * NANOS_PER_MS) {

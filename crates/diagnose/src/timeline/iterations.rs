@@ -83,6 +83,9 @@ pub(crate) struct Iterations {
     sums_order: VecDeque<OpId>,
     signatures: BTreeMap<Signature, Recurrence>,
     marker: Option<Signature>,
+    /// How often the marker changed.
+    generation: u64,
+    oldest: HostTime,
     newest: HostTime,
     settled: HostTime,
     list: VecDeque<Iteration>,
@@ -104,6 +107,9 @@ impl Iterations {
             return;
         }
         self.newest = self.newest.max(done.ended_at);
+        if !self.oldest.is_some() {
+            self.oldest = done.op.enqueued_at;
+        }
         self.raw.push_back(Raw {
             id: done.op.id,
             enqueued_at: done.op.enqueued_at,
@@ -179,9 +185,11 @@ impl Iterations {
         new
     }
 
-    /// The rarest collective that still recurs (`MARKER_MIN` times, less than `ITERATION_MAX_NS` apart).
+    /// The rarest collective that still recurs (`MARKER_MIN` times, less than `ITERATION_MAX_NS` apart). None as long as
+    /// a rarer one may still come again: the first iteration must not be cut into its layers.
     fn choose_marker(&mut self) {
-        let newest = self.newest;
+        let (oldest, newest) = (self.oldest, self.newest);
+        let unsettled = self.signatures.values().any(|seen| may_recur(seen, oldest, newest));
         let best = self
             .signatures
             .iter()
@@ -192,10 +200,13 @@ impl Iterations {
         let current = self.marker.and_then(|marker| self.signatures.get(&marker));
         // Signatures of one iteration differ by one in count while it runs: keep the marker unless clearly rarer.
         let keep = current.is_some_and(|seen| recurs(seen, newest) && seen.count <= count * 2 + 1);
-        if keep || self.marker == Some(best) {
+        let young = current.is_none_or(|seen| seen.ends.len() < ENDS_KEPT);
+        let next = if unsettled && young { None } else { Some(best) };
+        if (keep && next.is_some()) || self.marker == next {
             return;
         }
-        self.marker = Some(best);
+        self.marker = next;
+        self.generation += 1;
         self.list.clear();
         self.total = 0;
         self.settled = HostTime::NONE;
@@ -232,6 +243,11 @@ impl Iterations {
         if ns.len() < 3 { None } else { Some(ns[ns.len() / 2] as f64 / 1e6) }
     }
 
+    /// Changes when iterations before are no longer comparable.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
     pub(crate) fn total(&self) -> u64 {
         self.total
     }
@@ -246,6 +262,13 @@ fn copy_us(id: OpId, sum: &FlowSum) -> f64 {
         OpClass::Collective if sum.sends > 0 && sum.recvs > 0 => sum.send_gpu_us.min(sum.recv_gpu_us),
         OpClass::Collective => 0.0,
     }
+}
+
+/// Seen once or twice, and not so long ago that it should have come again.
+fn may_recur(seen: &Recurrence, oldest: HostTime, newest: HostTime) -> bool {
+    let (Some(first), Some(last)) = (seen.ends.front(), seen.ends.back()) else { return false };
+    let period = last.since_ns(*first).max(first.since_ns(oldest));
+    seen.count < MARKER_MIN && newest.since_ns(*last) <= 2 * period + NANOS_PER_SEC
 }
 
 fn recurs(seen: &Recurrence, newest: HostTime) -> bool {

@@ -1,6 +1,6 @@
 //! A synthetic cluster: the records of a TP x PP x DP job on several hosts, with jitter from a seed, host clocks that
 //! differ, samples every 100 ms and faults. It knows the truth; the engine under test sees the batches only.
-#![allow(dead_code, reason = "each test file uses its part of the cluster")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its part of the cluster")]
 use mycroft_diagnose::{Case, CaseEvent, Config, Engine};
 use mycroft_record::*;
 use std::collections::BTreeMap;
