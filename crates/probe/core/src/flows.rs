@@ -146,7 +146,8 @@ impl Runtime {
         };
         let own = start.pid == self.pid();
         let op = if own { self.ops.get(parent) } else { None };
-        if own && op.is_none() {
+        let ended = if own && op.is_none() { self.ops.ended(parent) } else { None };
+        if own && op.is_none() && ended.is_none() {
             return self.stale();
         }
         let Some(index) = self.flows.free.pop().or_else(|| self.take_oldest_flow()) else {
@@ -163,15 +164,15 @@ impl Runtime {
             | flag(start.counts_in_op_states, COUNTS_IN_OP_STATES)
             | flag(op.is_some_and(Op::kernel_events), KERNEL_EVENTS);
         flow.shape.store(shape, Relaxed);
-        flow.comm.store(op.map_or(u64::MAX, |op| op.comm().into()), Relaxed);
+        let comm = op.map(Op::comm).or(ended.map(|(_, comm)| comm));
+        flow.comm.store(comm.map_or(u64::MAX, u64::from), Relaxed);
+        flow.op.store(parent, Relaxed);
+        flow.peer_pid.store(peer.into(), Relaxed);
         if let Some(op) = op {
-            flow.op.store(parent, Relaxed);
             flow.op_slot.store(op.slot().to_bits(), Relaxed);
-            flow.peer_pid.store(peer.into(), Relaxed);
             op.flow_pending();
-        } else {
+        } else if !own {
             // PXN: the operation lives in another process; its raw handle is the only name it has here.
-            flow.op.store(parent, Relaxed);
             flow.foreign.store(u64::from(start.rank as u32), Relaxed);
             flow.peer_pid.store(u64::from(peer) | u64::from(start.pid as u32) << 32, Relaxed);
         }
@@ -199,7 +200,11 @@ impl Runtime {
         let peer_pid = flow.peer_pid.load(Relaxed);
         let direction = if flow.is_send() { Direction::Send } else { Direction::Recv };
         let owner = if own {
-            FlowOwner::Op(OpSlot::from_bits(flow.op_slot.load(Relaxed)))
+            let ended = || self.ops.ended(op_raw).map(|(id, _)| FlowOwner::Id(id));
+            match self.ops.get(op_raw).map(|op| FlowOwner::Op(op.slot())).or_else(ended) {
+                Some(owner) => owner,
+                None => return flow.slot.store(UNTRACED, Release),
+            }
         } else {
             let class = if flow.is_send() { OpClass::Send } else { OpClass::Recv };
             let rank = CommRank(flow.foreign.load(Relaxed) as u32);

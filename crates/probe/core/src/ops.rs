@@ -8,7 +8,7 @@ use crate::events::{CollStart, CommTag, P2pStart};
 use crate::handle::{DROP_HANDLE, Handle, HandleKind, first_generation};
 use crate::runtime::Runtime;
 use crate::threads;
-use mycroft_record::{Algorithm, CommRank, OpClass, OpId, OpKind, OpSeq, Protocol};
+use mycroft_record::{Algorithm, CommId, CommRank, OpClass, OpId, OpKind, OpSeq, Protocol};
 use mycroft_ring::{DropKind, OpBegin, OpEnd, OpSlot, RawRecord, now_ticks};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -41,6 +41,13 @@ pub(crate) struct Op {
     flows_pending: AtomicU32,
     flows_started: AtomicU32,
     flows_done: AtomicU32,
+    /// Its handle once it is over, until the cell is used again: a small send's kernel may be over before NCCL's proxy
+    /// begins its flow, which still belongs to it.
+    last: AtomicU64,
+    id_comm: AtomicU64,
+    id_seq: AtomicU64,
+    /// Low half: peer; above: class.
+    id_class_peer: AtomicU64,
 }
 
 /// All operations, one for each cell of the segment.
@@ -66,6 +73,10 @@ impl OpTable {
             flows_pending: AtomicU32::new(0),
             flows_started: AtomicU32::new(0),
             flows_done: AtomicU32::new(0),
+            last: AtomicU64::new(0),
+            id_comm: AtomicU64::new(0),
+            id_seq: AtomicU64::new(0),
+            id_class_peer: AtomicU64::new(0),
         };
         OpTable { ops: (0..count).map(op).collect(), nonce }
     }
@@ -78,6 +89,28 @@ impl OpTable {
         }
         let op = self.ops.get(raw as u32 as usize)?;
         (op.handle.load(Acquire) == raw).then_some(op)
+    }
+
+    /// The id of an operation that is over, and its communicator's place, while its cell was not used again.
+    #[cold]
+    pub(crate) fn ended(&self, raw: u64) -> Option<(OpId, u32)> {
+        if raw >> 60 != HandleKind::Op as u64 {
+            return None;
+        }
+        let op = self.ops.get(raw as u32 as usize)?;
+        let is_last = || op.last.load(Acquire) == raw;
+        if !is_last() {
+            return None;
+        }
+        let class_peer = op.id_class_peer.load(Acquire);
+        let id = OpId {
+            comm: CommId(op.id_comm.load(Acquire)),
+            class: OpClass::from_code((class_peer >> 32) as u8),
+            peer: CommRank(class_peer as u32),
+            seq: OpSeq(op.id_seq.load(Acquire)),
+        };
+        let comm = op.comm();
+        is_last().then_some((id, comm))
     }
 }
 
@@ -227,6 +260,10 @@ impl Runtime {
         let Some(slot) = self.op_begin_or_make_room(&cell) else { return DROP_HANDLE };
         let index = u32::from(slot.index());
         let op = &self.ops.ops[index as usize];
+        op.last.store(0, Relaxed);
+        op.id_comm.store(begin.id.comm.0, Release);
+        op.id_seq.store(begin.id.seq.0, Release);
+        op.id_class_peer.store(u64::from(begin.id.class.code()) << 32 | u64::from(begin.id.peer.0), Release);
         op.slot.store(slot.to_bits(), Relaxed);
         op.begun.store(enqueued_ticks, Relaxed);
         op.comm.store(comm_index, Relaxed);
@@ -317,6 +354,8 @@ impl Runtime {
         if op.handle.compare_exchange(raw, 0, AcqRel, Relaxed).is_err() {
             return;
         }
+        // Before the cell can be used again.
+        op.last.store(raw, Release);
         let end = OpEnd { ended_ticks: ended.unwrap_or(op.begun.load(Relaxed)), observed: ended.is_some() };
         if let Some(done) = self.writer().op_end(op.slot(), end) {
             threads::push(self, &RawRecord::OpDone(done));

@@ -297,12 +297,7 @@ impl Chain {
         // SAFETY: the descriptor has DESCR_BYTES bytes, no more than the buffer (asserted below).
         unsafe { std::ptr::copy_nonoverlapping(descr.cast::<u8>(), bytes, V::DESCR_BYTES) };
         const { assert!(V::DESCR_BYTES <= MAX_DESCR_BYTES) };
-        let mut theirs_parent = match parent.parents {
-            Some(pair) if pair.theirs.is_null() => return none,
-            Some(pair) => pair.theirs,
-            None if parent.parent == 0 || kind == event::PROXY_OP => parent.parent as *mut c_void,
-            None => return none,
-        };
+        let mut group_parent = None;
         if let Some(offset) = V::parent_group_offset(kind) {
             // SAFETY: the offset lies inside the descriptor of this kind.
             let group = unsafe { bytes.add(offset).cast::<u64>() };
@@ -310,11 +305,16 @@ impl Chain {
             let theirs = unsafe { self.get(group.read()) }.map_or(none, |pair| pair.theirs);
             // SAFETY: as above.
             unsafe { group.write(theirs as u64) };
-            if V::ABI >= 5 && self.other.abi == 4 {
-                // In v4 the group is the parent itself.
-                theirs_parent = theirs;
-            }
+            // In v4 the group is the parent itself.
+            group_parent = (self.other.abi == 4).then_some(theirs);
         }
+        let theirs_parent = match (group_parent, parent.parents) {
+            (Some(group), _) => group,
+            (None, Some(pair)) if pair.theirs.is_null() => return none,
+            (None, Some(pair)) => pair.theirs,
+            (None, None) if parent.parent == 0 || kind == event::PROXY_OP => parent.parent as *mut c_void,
+            (None, None) => return none,
+        };
         // SAFETY: every descriptor holds its parent here.
         unsafe { bytes.add(PARENT_OFFSET).cast::<u64>().write(theirs_parent as u64) };
         let mut handle: *mut c_void = none;

@@ -435,7 +435,9 @@ pub struct ProxyArgs {
 
 impl ProxyArgs {
     pub fn own(channel: u8, peer: c_int, n_steps: c_int, send: bool) -> ProxyArgs {
-        ProxyArgs { pid: std::process::id() as i32, channel, peer, n_steps, send }
+        // Asked once, so that the driver itself makes no system call.
+        static PID: std::sync::OnceLock<i32> = std::sync::OnceLock::new();
+        ProxyArgs { pid: *PID.get_or_init(|| std::process::id() as i32), channel, peer, n_steps, send }
     }
 }
 
