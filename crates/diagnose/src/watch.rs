@@ -211,7 +211,11 @@ impl Watch {
         now: HostTime,
     ) -> Option<Stall> {
         let (threshold, _) = self.stall_threshold(timeline, config);
-        let live = |rank: &Rank| timeline.ranks.get(rank).is_some_and(|state| !state.dead() && !state.ended_well());
+        let live = |rank: &Rank| {
+            timeline.ranks.get(rank).is_some_and(|state| {
+                !state.dead() && !state.ended_well() && !timeline.no_data(state, config.no_data_after_ns)
+            })
+        };
         let stillest =
             still.iter().filter(|(rank, _)| live(rank)).max_by_key(|(rank, s)| (s.ns(), std::cmp::Reverse(**rank)));
         self.due = None;
@@ -229,20 +233,26 @@ impl Watch {
         Some(Stall { waiting, since, waited_ns: worst.ns() })
     }
 
-    /// A wait counts as healthy once it is over, was no stall, and nothing else was suspicious.
+    /// A wait counts as healthy once it is over (even the stillest ranks have moved after it), was no stall, and nothing
+    /// else was suspicious.
     fn learn_wait(&mut self, worst: &Stillness, threshold: u64, case_open: bool) {
-        match self.candidate {
-            Some((since, ns)) if since != worst.since => {
-                if ns < threshold && !case_open && !self.suspicious {
-                    self.waits.push_back(ns);
-                    if self.waits.len() > WAITS_KEPT {
-                        self.waits.pop_front();
-                    }
-                }
-                self.candidate = Some((worst.since, worst.ns()));
+        let Some((since, ns)) = self.candidate else {
+            self.candidate = Some((worst.since, worst.ns()));
+            return;
+        };
+        if worst.since <= since {
+            self.candidate = Some((since.min(worst.since), ns.max(worst.ns())));
+            return;
+        }
+        if worst.since <= since + ns {
+            return; // others are the stillest now; whether this wait is over shows later
+        }
+        self.candidate = Some((worst.since, worst.ns()));
+        if ns < threshold && !case_open && !self.suspicious {
+            self.waits.push_back(ns);
+            if self.waits.len() > WAITS_KEPT {
+                self.waits.pop_front();
             }
-            Some((_, ns)) => self.candidate = Some((worst.since, ns.max(worst.ns()))),
-            None => self.candidate = Some((worst.since, worst.ns())),
         }
     }
 

@@ -305,7 +305,7 @@ fn of_ranks(
     let mut all: Vec<f64> = ranks.iter().map(|entry| entry.2).collect();
     all.resize(all.len().max(timeline.ranks.len()), 0.0);
     all.sort_by(f64::total_cmp);
-    let usual = all[all.len() / 2];
+    let usual = all[(all.len() - 1) / 2];
     let mut out = Vec::new();
     for (host, entries) in hosts {
         let on_host = timeline.ranks.values().filter(|state| state.host == host).count();
