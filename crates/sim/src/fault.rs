@@ -104,7 +104,7 @@ impl FaultKind {
             FaultKind::NicBandwidth => 10.0,
             FaultKind::PcieDowngrade => 16.0,
             FaultKind::GpuPower | FaultKind::BackgroundCompute => 4.0,
-            FaultKind::BackgroundTraffic => 0.9,
+            FaultKind::BackgroundTraffic => 0.95,
             FaultKind::ProxyDelay => 10.0,
             _ => 1.0,
         }

@@ -121,6 +121,11 @@ impl Board {
         self.word(0).store(iteration, Ordering::Release);
     }
 
+    /// Whether every rank has finished what it may begin, so that nobody needs its peers any more.
+    pub fn all_stopped(&self) -> bool {
+        (0..self.ranks).all(|rank| self.is_stopped(self.iterations(rank)))
+    }
+
     /// Whether iteration `iteration` may not begin.
     pub fn is_stopped(&self, iteration: u64) -> bool {
         iteration >= self.word(0).load(Ordering::Acquire)
@@ -159,6 +164,12 @@ mod tests {
         assert!(!rank.is_stopped(1_000_000));
         launcher.stop_at(7);
         assert!(rank.is_stopped(7) && !rank.is_stopped(6));
+        assert!(!rank.all_stopped());
+        for _ in 0..7 {
+            rank.finish(0, 1);
+            rank.finish(1, 1);
+        }
+        assert!(rank.all_stopped());
         std::fs::write(&path, [0u8; 40]).unwrap();
         assert!(Board::open(&path).is_err());
     }

@@ -107,33 +107,26 @@ impl Nccl {
         if library.is_null() {
             return Err(error(loader_error()));
         }
-        macro_rules! function {
-            ($name:literal) => {{
-                // SAFETY: library is a live handle and the name a C string.
-                let address = unsafe { libc::dlsym(library, concat!($name, "\0").as_ptr().cast()) };
-                if address.is_null() {
-                    return Err(error(loader_error()));
-                }
-                // SAFETY: the library promises the signature that NCCL's header (or the device emulation's) gives.
-                unsafe { std::mem::transmute::<*mut c_void, _>(address) }
-            }};
-        }
-        Ok(Nccl {
-            get_unique_id: function!("ncclGetUniqueId"),
-            comm_init: function!("ncclCommInitRankConfig"),
-            comm_destroy: function!("ncclCommDestroy"),
-            async_error: function!("ncclCommGetAsyncError"),
-            last_error: function!("ncclGetLastError"),
-            group_start: function!("ncclGroupStart"),
-            group_end: function!("ncclGroupEnd"),
-            all_reduce: function!("ncclAllReduce"),
-            reduce_scatter: function!("ncclReduceScatter"),
-            all_gather: function!("ncclAllGather"),
-            send: function!("ncclSend"),
-            recv: function!("ncclRecv"),
-            stream_create: function!("mtbStreamCreate"),
-            stream_synchronize: function!("mtbStreamSynchronize"),
-            launch_compute: function!("mtbLaunchCompute"),
+        // SAFETY: library is a live handle, and it promises for each name the signature that NCCL's header (or the device
+        // emulation's) gives, which is the field's type.
+        Ok(unsafe {
+            Nccl {
+                get_unique_id: symbol(library, path, c"ncclGetUniqueId")?,
+                comm_init: symbol(library, path, c"ncclCommInitRankConfig")?,
+                comm_destroy: symbol(library, path, c"ncclCommDestroy")?,
+                async_error: symbol(library, path, c"ncclCommGetAsyncError")?,
+                last_error: symbol(library, path, c"ncclGetLastError")?,
+                group_start: symbol(library, path, c"ncclGroupStart")?,
+                group_end: symbol(library, path, c"ncclGroupEnd")?,
+                all_reduce: symbol(library, path, c"ncclAllReduce")?,
+                reduce_scatter: symbol(library, path, c"ncclReduceScatter")?,
+                all_gather: symbol(library, path, c"ncclAllGather")?,
+                send: symbol(library, path, c"ncclSend")?,
+                recv: symbol(library, path, c"ncclRecv")?,
+                stream_create: symbol(library, path, c"mtbStreamCreate")?,
+                stream_synchronize: symbol(library, path, c"mtbStreamSynchronize")?,
+                launch_compute: symbol(library, path, c"mtbLaunchCompute")?,
+            }
         })
     }
 
@@ -321,6 +314,21 @@ impl Nccl {
         let code = unsafe { (self.recv)(to, count, FLOAT32, peer as c_int, comm.handle, stream.0) };
         self.check(code, "ncclRecv", Some(comm))
     }
+}
+
+/// The function `name` of an open library.
+///
+/// # Safety
+/// `library` is a live handle and `F` is a function pointer type with the signature of that function.
+unsafe fn symbol<F: Copy>(library: *mut c_void, path: &Path, name: &CStr) -> Result<F, TestbedError> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>()) };
+    // SAFETY: the handle is live and the name a C string.
+    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
+    if address.is_null() {
+        return Err(TestbedError::Library { path: path.to_owned(), message: loader_error() });
+    }
+    // SAFETY: not null, of a function pointer's size as asserted, and of the type that the caller promises.
+    Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&address) })
 }
 
 fn loader_error() -> String {

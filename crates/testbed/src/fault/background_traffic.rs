@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Parallel TCP connections each way. TCP shares a bottleneck by connection, and a 16-rank job has about ten busy ones
-/// at a NIC: sixteen others take well more than half, and few enough that none starves in the queue.
-const CONNECTIONS: u32 = 16;
+/// at a NIC: ninety-six others leave it about a tenth.
+const CONNECTIONS: u32 = 96;
 
 /// Namespaces: real TCP connections between the two hosts, both ways, that share of the NIC in all. Loopback: that share
 /// of both hosts' token buckets is spent on other traffic.

@@ -28,6 +28,10 @@ const RENDEZVOUS_LIMIT: Duration = Duration::from_secs(120);
 const RENDEZVOUS_POLL: Duration = Duration::from_millis(5);
 /// How often a rank whose collectives broke looks whether it may end.
 const PARKED_POLL: Duration = Duration::from_millis(100);
+/// How long a rank that is done waits for the others: a few slow iterations.
+const LEAVE_LIMIT: Duration = Duration::from_secs(20);
+/// How often it looks meanwhile.
+const LEAVE_POLL: Duration = Duration::from_millis(2);
 
 /// Exit code of a rank whose job ended in order.
 pub const EXIT_CLEAN: i32 = 0;
@@ -105,7 +109,16 @@ fn run(args: &RankArgs) -> Result<(), TestbedError> {
             std::thread::sleep(Duration::from_millis(scenario.checkpoint_ms));
         }
     }
+    wait_for_peers(&board);
     groups.leave(&nccl)
+}
+
+/// Training loops meet in a barrier before they tear communicators down; so do these ranks, on the board.
+fn wait_for_peers(board: &Board) {
+    let begun = Instant::now();
+    while !board.all_stopped() && begun.elapsed() < LEAVE_LIMIT {
+        std::thread::sleep(LEAVE_POLL);
+    }
 }
 
 /// A rank whose peer died does what most training jobs do: it hangs until somebody ends it.
