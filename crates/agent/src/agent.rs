@@ -32,11 +32,7 @@ impl Agent {
     pub fn start(config: AgentConfig) -> Result<AgentHandle, AgentError> {
         check(&config)?;
         let owner_uid = prepare_dir(&config.segment_dir)?;
-        let mut locks = vec![DirLock::take(&config.segment_dir)?];
-        make_dir("making", &config.spool_dir)?;
-        if config.spool_dir != config.segment_dir {
-            locks.push(DirLock::take(&config.spool_dir)?);
-        }
+        let lock = DirLock::take(&config.segment_dir)?;
         let backlog = Backlog::open(&config.spool_dir, config.spool_max_bytes)?;
         let (shared, outbox) = (Arc::new(Shared::default()), Arc::new(Outbox::default()));
         let (events, inbox) = channel();
@@ -50,7 +46,7 @@ impl Agent {
         let endpoint = config.endpoint.clone();
         let shipper = Shipper::new(endpoint, client_config, backlog, outbox.clone(), shared.clone(), events.clone());
         let shipping = spawn("mycroft-ship", move || shipper.run())?;
-        let sampler = Sampler::new(&config, owner_uid, locks, outbox.clone(), shared.clone());
+        let sampler = Sampler::new(&config, owner_uid, lock, outbox.clone(), shared.clone());
         let sampling = spawn("mycroft-agent", move || sampler.run(&inbox)).inspect_err(|_| {
             // The sampler that would have said so does not exist.
             outbox.stop(std::time::Instant::now());
@@ -114,8 +110,8 @@ fn check(config: &AgentConfig) -> Result<(), AgentError> {
 /// Makes the segment directory if needed; its owner. Nobody else may be able to put files there, and the superuser may
 /// watch the directory of another user.
 fn prepare_dir(path: &Path) -> Result<u32, AgentError> {
-    make_dir("making", path)?;
     let error = |operation, source| AgentError::Dir { operation, path: path.to_path_buf(), source };
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| error("making", e))?;
     let meta = std::fs::symlink_metadata(path).map_err(|e| error("looking at", e))?;
     let (owner, own, mode) = (meta.uid(), own_uid(), meta.mode() & 0o7777);
     if (own != 0 && owner != own) || mode & 0o022 != 0 || !meta.is_dir() {
@@ -123,11 +119,6 @@ fn prepare_dir(path: &Path) -> Result<u32, AgentError> {
     }
     std::fs::read_dir(path).map_err(|e| error("reading", e))?;
     Ok(owner)
-}
-
-fn make_dir(operation: &'static str, path: &Path) -> Result<(), AgentError> {
-    let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.map_err(|source| AgentError::Dir { operation, path: path.to_path_buf(), source })
 }
 
 fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, AgentError> {

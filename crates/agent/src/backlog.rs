@@ -6,6 +6,8 @@ use mycroft_store::spool::{Spool, SpoolError};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
+/// What the spool adds to a frame, at most.
+const ENTRY_BYTES_MAX: u64 = 64;
 /// Frames turned round at most when older ones must go before them: 1024 x 16 KiB = 16 MiB read and written once.
 const TURN_FRAMES_MAX: usize = 1024;
 
@@ -20,7 +22,10 @@ pub(crate) struct Backlog {
     /// Sources that `FrameNote` numbers; emptied with the spool.
     sources: Vec<Waiting>,
     numbers: BTreeMap<Source, u32>,
+    max_bytes: u64,
     dropped_seen: u64,
+    /// Dropped without coming to the spool, since the last call of `take_dropped`.
+    dropped_unspooled: u64,
 }
 
 /// What is in a frame: 8 bytes a source, so 160 k frames (256 MiB at rest) of 8 sources need 14 MiB.
@@ -42,7 +47,15 @@ impl Backlog {
         let spool = Spool::open(dir, max_bytes)?;
         let frames = std::iter::repeat_with(|| FrameNote::Unknown).take(spool.len()).collect();
         let dropped_seen = spool.dropped_records();
-        Ok(Backlog { spool, frames, sources: Vec::new(), numbers: BTreeMap::new(), dropped_seen })
+        Ok(Backlog {
+            spool,
+            frames,
+            sources: Vec::new(),
+            numbers: BTreeMap::new(),
+            max_bytes,
+            dropped_seen,
+            dropped_unspooled: 0,
+        })
     }
 
     /// Frames waiting.
@@ -57,22 +70,24 @@ impl Backlog {
             || self.numbers.get(source).is_some_and(|&n| self.sources[n as usize].frames > 0)
     }
 
-    /// Adds batches behind all others, as one frame. What does not fit any more, oldest first, is added to `lost`;
-    /// all of it when the spool fails.
+    /// Adds batches behind all others, as one frame. What does not fit any more, oldest first, is added to `lost`; all
+    /// of these when the spool fails or is smaller than they are.
     pub(crate) fn push(&mut self, batches: &[Batch], lost: &mut Lost) -> Result<(), String> {
-        let pushed = codec::encode(batches)
-            .map_err(|e| e.to_string())
-            .and_then(|frame| self.spool.push(&frame, record_count(batches)).map_err(|e| e.to_string()));
-        if let Err(reason) = pushed {
+        let records = record_count(batches);
+        let pushed = codec::encode(batches).map_err(|e| e.to_string()).and_then(|frame| {
+            if frame.len() as u64 + ENTRY_BYTES_MAX > self.max_bytes {
+                return Err(format!("a frame of {} bytes does not fit its {} bytes", frame.len(), self.max_bytes));
+            }
+            let note = self.note(batches);
+            self.push_encoded(&frame, records, note, lost)
+        });
+        if pushed.is_err() {
+            self.dropped_unspooled += records;
             for batch in batches {
                 count_lost(lost, &batch.source, batch.records.len() as u64);
             }
-            return Err(reason);
         }
-        let note = self.note(batches);
-        self.frames.push_back(note);
-        self.reconcile(lost);
-        Ok(())
+        pushed
     }
 
     /// Adds encoded frames before all others (what the server never acknowledged is older). The spool only grows behind,
@@ -97,11 +112,23 @@ impl Backlog {
         Ok(())
     }
 
+    /// The spool may drop its oldest frames whether or not it takes this one.
     fn push_encoded(&mut self, frame: &[u8], records: u64, note: FrameNote, lost: &mut Lost) -> Result<(), String> {
-        self.spool.push(frame, records).map_err(|e| e.to_string())?;
+        let pushed = self.spool.push(frame, records).map_err(|e| e.to_string());
         self.frames.push_back(note);
+        if pushed.is_err()
+            && let Some(FrameNote::Known(sources)) = self.frames.pop_back()
+        {
+            self.forget(&sources);
+        }
         self.reconcile(lost);
-        Ok(())
+        pushed
+    }
+
+    fn forget(&mut self, sources: &[(u32, u32)]) {
+        for &(number, _) in sources {
+            self.sources[number as usize].frames -= 1;
+        }
     }
 
     /// The oldest frame, which stays until `pop`; damaged ones before it are dropped and added to `lost`.
@@ -126,7 +153,7 @@ impl Backlog {
         let dropped = self.spool.dropped_records();
         let new = dropped.saturating_sub(self.dropped_seen);
         self.dropped_seen = dropped;
-        new
+        new + std::mem::take(&mut self.dropped_unspooled)
     }
 
     fn note(&mut self, batches: &[Batch]) -> FrameNote {
@@ -157,11 +184,10 @@ impl Backlog {
     fn forget_oldest(&mut self, mut lost: Option<&mut Lost>) -> Option<FrameNote> {
         let note = self.frames.pop_front()?;
         if let FrameNote::Known(sources) = &note {
-            for &(number, records) in sources {
-                let waiting = &mut self.sources[number as usize];
-                waiting.frames -= 1;
-                if let Some(lost) = &mut lost {
-                    count_lost(lost, &waiting.source, u64::from(records));
+            self.forget(sources);
+            if let Some(lost) = &mut lost {
+                for &(number, records) in sources {
+                    count_lost(lost, &self.sources[number as usize].source, u64::from(records));
                 }
             }
         }
@@ -184,3 +210,7 @@ pub(crate) fn count_lost(lost: &mut Lost, source: &Source, records: u64) {
 pub(crate) fn record_count(batches: &[Batch]) -> u64 {
     batches.iter().map(|b| b.records.len() as u64).sum()
 }
+
+#[cfg(test)]
+#[path = "backlog_tests.rs"]
+mod tests;

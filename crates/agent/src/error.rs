@@ -36,8 +36,8 @@ pub enum AgentError {
     },
     /// Another agent works there.
     #[error(
-        "locking {path}: another agent already uses this directory; stop it, or give this one a segment and spool \
-         directory of its own"
+        "locking {path}: another agent already uses this directory; stop it, or give this one a segment directory \
+         of its own"
     )]
     Locked {
         /// The lock file.

@@ -27,6 +27,7 @@ mod error;
 mod lock;
 pub mod nic;
 mod outbox;
+mod positions;
 mod process;
 mod sampler;
 mod seen;

@@ -9,6 +9,7 @@ use crate::error::Notice;
 use crate::lock::DirLock;
 use crate::nic::NicSampler;
 use crate::outbox::Outbox;
+use crate::positions::{self, Positions};
 use crate::process::thread_cpu;
 use crate::segment::{Context, Over, Refused, Segment};
 use crate::smallfile::SmallBuffer;
@@ -60,6 +61,8 @@ pub(crate) struct Sampler {
     dir_unreadable: bool,
     too_many: bool,
     segments: BTreeMap<PathBuf, Segment>,
+    /// Where the last agent left off.
+    left_off: Positions,
     /// Records about the host itself, for each job on it.
     host_records: BTreeMap<Source, Vec<Record>>,
     host: Option<HostName>,
@@ -73,15 +76,15 @@ pub(crate) struct Sampler {
     outbox: Arc<Outbox>,
     shared: Arc<Shared>,
     stop_timeout: Duration,
-    _locks: Vec<DirLock>,
+    _lock: DirLock,
 }
 
 impl Sampler {
-    /// Watches the configured directory, which belongs to `owner_uid` and is `locks`ed.
+    /// Watches the configured directory, which belongs to `owner_uid` and is locked.
     pub(crate) fn new(
         config: &AgentConfig,
         owner_uid: u32,
-        locks: Vec<DirLock>,
+        lock: DirLock,
         outbox: Arc<Outbox>,
         shared: Arc<Shared>,
     ) -> Sampler {
@@ -103,6 +106,7 @@ impl Sampler {
             dir_unreadable: false,
             too_many: false,
             segments: BTreeMap::new(),
+            left_off: positions::take(&config.segment_dir),
             host_records: BTreeMap::new(),
             host: config.host.as_deref().map(HostName::from),
             owner_uid,
@@ -114,7 +118,7 @@ impl Sampler {
             outbox,
             shared,
             stop_timeout: config.stop_timeout,
-            _locks: locks,
+            _lock: lock,
         }
     }
 
@@ -130,17 +134,24 @@ impl Sampler {
                 Event::Calibrate => self.clocks.refresh(),
                 Event::Ship => self.ship(),
                 Event::ServerBack => self.segments.values_mut().for_each(Segment::tell_all_again),
-                Event::Stop => {
-                    self.sample();
-                    self.ship();
-                    self.outbox.stop(Instant::now() + self.stop_timeout);
-                }
+                Event::Stop => self.stop(),
             }
             self.shared.sampler_cpu_ns.store(thread_cpu().as_nanos() as u64, Ordering::Relaxed);
             if event == Event::Stop {
                 return;
             }
         }
+    }
+
+    /// Collects once more, hands over, and leaves the next agent where to go on.
+    fn stop(&mut self) {
+        self.sample();
+        self.ship();
+        let positions = self.segments.iter().map(|(path, segment)| (path, segment.positions()));
+        if let Err(error) = positions::leave(self.directory.path(), positions) {
+            self.tell_unreadable(&error);
+        }
+        self.outbox.stop(Instant::now() + self.stop_timeout);
     }
 
     /// The next event that was sent or is due. A timer that fell behind skips what it missed.
@@ -209,7 +220,11 @@ impl Sampler {
         self.too_many = too_many;
         for path in waiting.into_iter().take(room) {
             match Segment::attach(&path, self.owner_uid, self.host.as_ref(), &mut self.buffer) {
-                Ok(segment) => {
+                Ok(mut segment) => {
+                    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+                    if let Some(positions) = self.left_off.remove(name) {
+                        segment.go_on_from(&positions);
+                    }
                     self.directory.attached(&path);
                     self.segments.insert(path, segment);
                 }

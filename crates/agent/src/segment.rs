@@ -126,6 +126,16 @@ impl Segment {
         &self.source
     }
 
+    /// Position in each ring: everything before was read.
+    pub(crate) fn positions(&self) -> &[u64] {
+        self.reader.positions()
+    }
+
+    /// Goes on where an earlier agent left off.
+    pub(crate) fn go_on_from(&mut self, positions: &[u64]) {
+        self.reader.set_positions(positions);
+    }
+
     /// Whether enough records wait to ship them at once.
     pub(crate) fn is_full(&self) -> bool {
         self.records.len() >= BATCH_RECORDS_MAX

@@ -333,10 +333,7 @@ impl Shipper {
         for frame in frames(batches) {
             match self.backlog.push(frame, &mut self.lost) {
                 Ok(()) => self.told_spool = false,
-                Err(reason) => {
-                    add(&self.shared.dropped, record_count(frame));
-                    self.tell_spool(reason);
-                }
+                Err(reason) => self.tell_spool(reason),
             }
         }
     }
@@ -365,11 +362,11 @@ impl Shipper {
             self.went_down(&error);
         }
         self.spool_fresh();
+        self.spool_unacknowledged();
         if !self.lost.is_empty() {
             let gaps = gap_batches(&std::mem::take(&mut self.lost));
             self.spool(&gaps);
         }
-        self.spool_unacknowledged();
         self.publish();
         self.shared.connected.store(false, Ordering::Relaxed);
     }
