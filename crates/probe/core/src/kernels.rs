@@ -11,8 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// How far the GPU's timer may be from the host's clock to be believed: the profiler looks every few microseconds, so
 /// an event is younger than 1 ms, and a timer that is off by more than that shows.
 const TRUSTED_AGE_NS: u64 = 1_000_000;
-/// How far the GPU's timer may be ahead of the host's clock: reading error of both.
-const TRUSTED_LEAD_NS: u64 = 20_000;
 /// How often the host's clock is looked at: once a second, so that 20 ppm of rate error make 20 us.
 const LOOK_EVERY_NS: u64 = NANOS_PER_SEC;
 
@@ -51,7 +49,6 @@ impl WallClock {
             Some(age) if age <= TRUSTED_AGE_NS => {
                 now - (age * self.calibration.ticks_per_sec / NANOS_PER_SEC).min(now - 1)
             }
-            None if timer_ns - real <= TRUSTED_LEAD_NS => now,
             _ => now,
         }
     }
@@ -91,10 +88,9 @@ impl Runtime {
 
     fn mark_started(&self, op: &Op, channel: u8, at: u64) {
         let bit = 1 << channel;
-        if op.kernels_started.fetch_or(bit, SeqCst) & bit == 0 {
-            if let Some(cell) = self.writer().op(op.slot()) {
-                cell.kernel_started(at);
-            }
+        let is_first = op.kernels_started.fetch_or(bit, SeqCst) & bit == 0;
+        if let (true, Some(cell)) = (is_first, self.writer().op(op.slot())) {
+            cell.kernel_started(at);
         }
     }
 

@@ -4,8 +4,8 @@
 //! segment, pushes completions into the calling thread's ring, and hands out handles that survive misuse. After a
 //! thread's first event nothing here allocates, locks or makes a system call, and nothing here can end the job: what does
 //! not fit is dropped and counted, a panic switches tracing off, a forked child stays silent.
-pub mod config;
 mod comms;
+pub mod config;
 mod events;
 mod flows;
 pub mod guard;
@@ -19,5 +19,5 @@ mod threads;
 
 pub use events::{CollStart, CommInfo, CommTag, P2pStart, ProxyOpStart, StateArg, state};
 pub use guard::ffi_guard;
-pub use runtime::{AttachError, Attach, Runtime};
+pub use runtime::{Attach, AttachError, Runtime};
 pub use step::mycroft_step;

@@ -327,10 +327,8 @@ impl Runtime {
             return;
         }
         let Some(old) = comm.wait_unobserved(seq, handle) else { return };
-        if let Some(op) = self.ops.get(old) {
-            if op.flows_started.load(SeqCst) == 0 {
-                self.end_op(old, op, None);
-            }
+        if let Some(op) = self.ops.get(old).filter(|op| op.flows_started.load(SeqCst) == 0) {
+            self.end_op(old, op, None);
         }
     }
 

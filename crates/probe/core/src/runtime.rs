@@ -33,7 +33,9 @@ impl fmt::Display for AttachError {
         match self {
             AttachError::Off => f.write_str("tracing is off (MYCROFT_OFF is set); unset it to trace this job"),
             AttachError::Segment(error) => write!(f, "this process is not traced: {error}"),
-            AttachError::Disabled => f.write_str("tracing has ended in this process (after a fork or an internal error)"),
+            AttachError::Disabled => {
+                f.write_str("tracing has ended in this process (after a fork or an internal error)")
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use mycroft_ring::{Calibration, now_ticks};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::hint::black_box;
+use std::io::Write;
 
 /// Operations replayed and timed; as many again warm up.
 const OPS: u64 = 2_000;
@@ -134,22 +135,28 @@ fn timing_cost() -> u64 {
     times[times.len() / 2]
 }
 
-fn print(abi: u32, times: Times, calibration: &Calibration) {
+fn print(abi: u32, times: Times, calibration: &Calibration) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
     let cost = timing_cost();
     let ns = |ticks: u64| calibration.ticks_to_ns(ticks.saturating_sub(cost) * 1000) as f64 / 1000.0;
-    println!("v{abi}: {OPS} all-reduces, timing cost of {:.1} ns subtracted", calibration.ticks_to_ns(cost * 1000) as f64 / 1000.0);
-    println!("{:<22} {:>9} {:>10} {:>10}", "event", "calls", "median ns", "p99 ns");
+    writeln!(
+        out,
+        "v{abi}: {OPS} all-reduces, timing cost of {:.1} ns subtracted",
+        calibration.ticks_to_ns(cost * 1000) as f64 / 1000.0
+    )?;
+    writeln!(out, "{:<22} {:>9} {:>10} {:>10}", "event", "calls", "median ns", "p99 ns")?;
     let mut all = Vec::new();
     for (kind, mut ticks) in times.0 {
         ticks.sort_unstable();
         let at = |part: usize| ns(ticks[(ticks.len() - 1) * part / 100]);
-        println!("{kind:<22} {:>9} {:>10.1} {:>10.1}", ticks.len(), at(50), at(99));
+        writeln!(out, "{kind:<22} {:>9} {:>10.1} {:>10.1}", ticks.len(), at(50), at(99))?;
         all.append(&mut ticks);
     }
     all.sort_unstable();
     let mean = all.iter().map(|&ticks| ns(ticks)).sum::<f64>() / all.len() as f64;
     let at = |part: usize| ns(all[(all.len() - 1) * part / 100]);
-    println!("{:<22} {:>9} {:>10.1} {:>10.1}   mean {mean:.1}", "all", all.len(), at(50), at(99));
+    writeln!(out, "{:<22} {:>9} {:>10.1} {:>10.1}   mean {mean:.1}", "all", all.len(), at(50), at(99))?;
+    Ok(())
 }
 
 fn main() {
@@ -168,6 +175,6 @@ fn main() {
         }
         let times = std::mem::take(&mut bench.times);
         plugin.finalize(context);
-        print(abi, times, &calibration);
+        print(abi, times, &calibration).expect("standard output takes it");
     }
 }

@@ -30,11 +30,5 @@ unsafe extern "C" fn start(context: *mut c_void, handle: *mut *mut c_void, descr
 /// What a chain looks up.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
-pub static ncclProfiler_v4: Table<Init> = Table {
-    name: c"other".as_ptr(),
-    init,
-    start,
-    stop: other::stop,
-    record: other::record,
-    finalize: other::finalize,
-};
+pub static ncclProfiler_v4: Table<Init> =
+    Table { name: c"other".as_ptr(), init, start, stop: other::stop, record: other::record, finalize: other::finalize };

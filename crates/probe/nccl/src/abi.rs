@@ -7,6 +7,11 @@ use std::mem::offset_of;
 /// `ncclSuccess`; the only thing a callback of ours ever returns, since NCCL ends a transfer on anything else.
 pub const SUCCESS: c_int = 0;
 
+/// Offset of the union in a descriptor, all versions: the head with its padding.
+pub const DETAIL_OFFSET: usize = 24;
+/// Offset of the parent handle in a descriptor, all versions.
+pub const PARENT_OFFSET: usize = 8;
+
 /// Event bits (`ncclProfilerEventType`), also the bits of the activation mask.
 pub mod event {
     /// A group of calls (v1 to v4), or its old handle (v5 on).
@@ -179,14 +184,13 @@ const _: () = {
     assert!(size_of::<HeadV1>() == 24 && size_of::<HeadV5>() == 24);
     assert!(offset_of!(HeadV1, parent) == 8 && offset_of!(HeadV1, rank) == 16);
     assert!(offset_of!(HeadV5, parent) == 8 && offset_of!(HeadV5, rank) == 16);
-    // Offsets of a union member count from 24, the end of the head with its padding.
-    assert!(offset_of!(ProxyOp, pid) == 24 - 24);
-    assert!(offset_of!(ProxyOp, channel) == 28 - 24);
-    assert!(offset_of!(ProxyOp, peer) == 32 - 24);
-    assert!(offset_of!(ProxyOp, n_steps) == 36 - 24);
-    assert!(offset_of!(ProxyOp, chunk_size) == 40 - 24);
-    assert!(offset_of!(ProxyOp, is_send) == 44 - 24);
-    assert!(offset_of!(KernelCh, channel) == 24 - 24);
-    assert!(offset_of!(KernelCh, timer) == 32 - 24);
+    assert!(DETAIL_OFFSET + offset_of!(ProxyOp, pid) == 24);
+    assert!(DETAIL_OFFSET + offset_of!(ProxyOp, channel) == 28);
+    assert!(DETAIL_OFFSET + offset_of!(ProxyOp, peer) == 32);
+    assert!(DETAIL_OFFSET + offset_of!(ProxyOp, n_steps) == 36);
+    assert!(DETAIL_OFFSET + offset_of!(ProxyOp, chunk_size) == 40);
+    assert!(DETAIL_OFFSET + offset_of!(ProxyOp, is_send) == 44);
+    assert!(DETAIL_OFFSET + offset_of!(KernelCh, channel) == 24);
+    assert!(DETAIL_OFFSET + offset_of!(KernelCh, timer) == 32);
     assert!(size_of::<OpStateArgs>() == 16 && offset_of!(OpStateArgs, steps) == 8);
 };

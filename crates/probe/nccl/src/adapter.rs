@@ -2,20 +2,18 @@
 //!
 //! Nothing here can fail towards NCCL: NULL pointers, events of unknown kinds and panics all end in a drop handle.
 use crate::abi::{
-    Finalize, KernelCh, Logger, OpStateArgs, ProxyOp, ProxyStep, RecordEventState, SUCCESS, StartEvent, StopEvent,
-    Table, event,
+    DETAIL_OFFSET, Finalize, KernelCh, Logger, OpStateArgs, PARENT_OFFSET, ProxyOp, ProxyStep, RecordEventState,
+    SUCCESS, StartEvent, StopEvent, Table, event,
 };
 use crate::{chain, mask};
 use mycroft_probe_core::handle::DROP_HANDLE;
-use mycroft_probe_core::{Attach, AttachError, CollStart, CommInfo, CommTag, P2pStart, ProxyOpStart, Runtime, StateArg, ffi_guard};
+use mycroft_probe_core::{
+    Attach, AttachError, CollStart, CommInfo, CommTag, P2pStart, ProxyOpStart, Runtime, StateArg, ffi_guard,
+};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// Longest static string read from a descriptor, bytes: NCCL's longest today is "COLLNET_DIRECT", 14.
 const MAX_TEXT_BYTES: usize = 32;
-/// Offset of the union in a descriptor, all versions.
-pub const DETAIL_OFFSET: usize = 24;
-/// Offset of the parent handle in a descriptor, all versions.
-pub const PARENT_OFFSET: usize = 8;
 /// The first version whose steps carry states and bytes; before it they come with the proxy operation's states.
 const FIRST_STEP_ABI: u32 = 4;
 /// Most channels a communicator has.
@@ -89,6 +87,8 @@ pub const fn table<V: Version, Init>(init: Init) -> Table<Init> {
 }
 
 /// `init` of v1 to v3: the communicator is not told; its first event does.
+/// # Safety
+/// NCCL's own arguments: places to write to or NULL, and a C string or NULL.
 pub unsafe extern "C" fn init_v1<V: Version>(context: *mut *mut c_void, activation: *mut c_int) -> c_int {
     let info = CommInfo { id: None, name: "", n_nodes: 0, n_ranks: 0, rank: None };
     // SAFETY: NCCL's own pointers, passed on.
@@ -96,6 +96,8 @@ pub unsafe extern "C" fn init_v1<V: Version>(context: *mut *mut c_void, activati
 }
 
 /// `init` of v4.
+/// # Safety
+/// NCCL's own arguments: places to write to or NULL, and a C string or NULL.
 #[allow(clippy::too_many_arguments)]
 pub unsafe extern "C" fn init_v4<V: Version>(
     context: *mut *mut c_void,
@@ -115,6 +117,8 @@ pub unsafe extern "C" fn init_v4<V: Version>(
 }
 
 /// `init` of v5 and v6.
+/// # Safety
+/// NCCL's own arguments: places to write to or NULL, and a C string or NULL.
 #[allow(clippy::too_many_arguments)]
 pub unsafe extern "C" fn init_v5<V: Version>(
     context: *mut *mut c_void,
@@ -155,11 +159,7 @@ fn comm_info(hash: u64, name: &str, n_nodes: c_int, n_ranks: c_int, rank: c_int)
 }
 
 /// Common part of `init`.
-unsafe fn open<V: Version>(
-    context: *mut *mut c_void,
-    activation: *mut c_int,
-    args: chain::InitArgs<'_>,
-) -> c_int {
+unsafe fn open<V: Version>(context: *mut *mut c_void, activation: *mut c_int, args: chain::InitArgs<'_>) -> c_int {
     let ours = ffi_guard(DROP_HANDLE, || {
         let version = mask::find_nccl_version(args.logger, activation);
         let wanted = mask::wanted(V::ABI, version);

@@ -5,9 +5,10 @@
 //! of the same interface version where it exports it, else of the next older one that is the same but for known bytes
 //! (v6 -> v5 -> v4). Anything else it exports would need events that NCCL did not send: then we say so and stay alone.
 use crate::abi::{
-    Finalize, InitV1, InitV4, InitV5, Logger, RecordEventState, SUCCESS, StartEvent, StopEvent, Table, event,
+    Finalize, InitV1, InitV4, InitV5, Logger, PARENT_OFFSET, RecordEventState, SUCCESS, StartEvent, StopEvent, Table,
+    event,
 };
-use crate::adapter::{self, PARENT_OFFSET, Version};
+use crate::adapter::{self, Version};
 use crate::mask;
 use mycroft_probe_core::config::Config;
 use mycroft_probe_core::handle::{GENERATION_MASK, next_generation};
@@ -109,11 +110,8 @@ struct Pair {
 
 impl Pool {
     fn new(slots: u32) -> Pool {
-        let slot = || Slot {
-            tag: AtomicU64::new(0),
-            ours: AtomicU64::new(0),
-            theirs: AtomicPtr::new(std::ptr::null_mut()),
-        };
+        let slot =
+            || Slot { tag: AtomicU64::new(0), ours: AtomicU64::new(0), theirs: AtomicPtr::new(std::ptr::null_mut()) };
         Pool { slots: (0..slots).map(|_| slot()).collect(), next: AtomicU64::new(0) }
     }
 

@@ -1,5 +1,5 @@
 //! Profiler interface v1 (NCCL 2.23): names are numbers, and progress comes as states of proxy operations.
-use crate::abi::{InitV1, KernelCh, ProxyOp, ProxyStep, Table};
+use crate::abi::{DETAIL_OFFSET, InitV1, KernelCh, ProxyOp, ProxyStep, Table};
 use crate::adapter::{self, Version};
 use mycroft_probe_core::{CollStart, CommTag, P2pStart};
 use mycroft_record::{Algorithm, Datatype, OpKind, Protocol};
@@ -96,18 +96,23 @@ pub struct Descr {
 
 const _: () = {
     assert!(size_of::<Descr>() == 120);
-    assert!(offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == 24);
-    assert!(offset_of!(Coll, seq_number) == 40 - 24 && offset_of!(Coll, func) == 48 - 24);
-    assert!(offset_of!(Coll, send_buff) == 56 - 24 && offset_of!(Coll, recv_buff) == 64 - 24);
-    assert!(offset_of!(Coll, count) == 72 - 24 && offset_of!(Coll, root) == 80 - 24);
-    assert!(offset_of!(Coll, datatype) == 84 - 24 && offset_of!(Coll, op) == 88 - 24);
-    assert!(offset_of!(Coll, traffic_bytes) == 96 - 24 && offset_of!(Coll, n_max_channels) == 104 - 24);
-    assert!(offset_of!(Coll, n_warps) == 105 - 24 && offset_of!(Coll, algo) == 106 - 24);
-    assert!(offset_of!(Coll, proto) == 107 - 24 && offset_of!(Coll, is_collnet) == 108 - 24);
-    assert!(offset_of!(Coll, is_nvls) == 112 - 24);
-    assert!(offset_of!(P2p, comm_hash) == 32 - 24 && offset_of!(P2p, func) == 40 - 24);
-    assert!(offset_of!(P2p, buff) == 48 - 24 && offset_of!(P2p, datatype) == 56 - 24);
-    assert!(offset_of!(P2p, count) == 64 - 24 && offset_of!(P2p, peer) == 72 - 24);
+    assert!(
+        offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == DETAIL_OFFSET
+    );
+    assert!(DETAIL_OFFSET + offset_of!(Coll, seq_number) == 40 && DETAIL_OFFSET + offset_of!(Coll, func) == 48);
+    assert!(DETAIL_OFFSET + offset_of!(Coll, send_buff) == 56 && DETAIL_OFFSET + offset_of!(Coll, recv_buff) == 64);
+    assert!(DETAIL_OFFSET + offset_of!(Coll, count) == 72 && DETAIL_OFFSET + offset_of!(Coll, root) == 80);
+    assert!(DETAIL_OFFSET + offset_of!(Coll, datatype) == 84 && DETAIL_OFFSET + offset_of!(Coll, op) == 88);
+    assert!(
+        DETAIL_OFFSET + offset_of!(Coll, traffic_bytes) == 96
+            && DETAIL_OFFSET + offset_of!(Coll, n_max_channels) == 104
+    );
+    assert!(DETAIL_OFFSET + offset_of!(Coll, n_warps) == 105 && DETAIL_OFFSET + offset_of!(Coll, algo) == 106);
+    assert!(DETAIL_OFFSET + offset_of!(Coll, proto) == 107 && DETAIL_OFFSET + offset_of!(Coll, is_collnet) == 108);
+    assert!(DETAIL_OFFSET + offset_of!(Coll, is_nvls) == 112);
+    assert!(DETAIL_OFFSET + offset_of!(P2p, comm_hash) == 32 && DETAIL_OFFSET + offset_of!(P2p, func) == 40);
+    assert!(DETAIL_OFFSET + offset_of!(P2p, buff) == 48 && DETAIL_OFFSET + offset_of!(P2p, datatype) == 56);
+    assert!(DETAIL_OFFSET + offset_of!(P2p, count) == 64 && DETAIL_OFFSET + offset_of!(P2p, peer) == 72);
 };
 
 /// NCCL 2.23's function numbers.

@@ -1,5 +1,5 @@
 //! Profiler interface v2 (NCCL 2.24 and 2.25): names are strings; progress comes as states of proxy operations.
-use crate::abi::{InitV1, KernelCh, ProxyOp, ProxyStep, Table};
+use crate::abi::{DETAIL_OFFSET, InitV1, KernelCh, ProxyOp, ProxyStep, Table};
 use crate::adapter::{self, Version, text};
 use mycroft_probe_core::{CollStart, CommTag, P2pStart};
 use mycroft_record::{Algorithm, Datatype, OpKind, Protocol};
@@ -90,17 +90,21 @@ pub struct Descr {
 
 const _: () = {
     assert!(size_of::<Descr>() == 128);
-    assert!(offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == 24);
-    assert!(offset_of!(Coll, comm_hash) == 32 - 24 && offset_of!(Coll, seq_number) == 40 - 24);
-    assert!(offset_of!(Coll, func) == 48 - 24 && offset_of!(Coll, send_buff) == 56 - 24);
-    assert!(offset_of!(Coll, recv_buff) == 64 - 24 && offset_of!(Coll, count) == 72 - 24);
-    assert!(offset_of!(Coll, root) == 80 - 24 && offset_of!(Coll, datatype) == 88 - 24);
-    assert!(offset_of!(Coll, traffic_bytes) == 96 - 24);
-    assert!(offset_of!(Coll, n_max_channels) == 104 - 24 && offset_of!(Coll, n_warps) == 105 - 24);
-    assert!(offset_of!(Coll, algo) == 112 - 24 && offset_of!(Coll, proto) == 120 - 24);
-    assert!(offset_of!(P2p, comm_hash) == 32 - 24 && offset_of!(P2p, func) == 40 - 24);
-    assert!(offset_of!(P2p, buff) == 48 - 24 && offset_of!(P2p, datatype) == 56 - 24);
-    assert!(offset_of!(P2p, count) == 64 - 24 && offset_of!(P2p, peer) == 72 - 24);
+    assert!(
+        offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == DETAIL_OFFSET
+    );
+    assert!(DETAIL_OFFSET + offset_of!(Coll, comm_hash) == 32 && DETAIL_OFFSET + offset_of!(Coll, seq_number) == 40);
+    assert!(DETAIL_OFFSET + offset_of!(Coll, func) == 48 && DETAIL_OFFSET + offset_of!(Coll, send_buff) == 56);
+    assert!(DETAIL_OFFSET + offset_of!(Coll, recv_buff) == 64 && DETAIL_OFFSET + offset_of!(Coll, count) == 72);
+    assert!(DETAIL_OFFSET + offset_of!(Coll, root) == 80 && DETAIL_OFFSET + offset_of!(Coll, datatype) == 88);
+    assert!(DETAIL_OFFSET + offset_of!(Coll, traffic_bytes) == 96);
+    assert!(
+        DETAIL_OFFSET + offset_of!(Coll, n_max_channels) == 104 && DETAIL_OFFSET + offset_of!(Coll, n_warps) == 105
+    );
+    assert!(DETAIL_OFFSET + offset_of!(Coll, algo) == 112 && DETAIL_OFFSET + offset_of!(Coll, proto) == 120);
+    assert!(DETAIL_OFFSET + offset_of!(P2p, comm_hash) == 32 && DETAIL_OFFSET + offset_of!(P2p, func) == 40);
+    assert!(DETAIL_OFFSET + offset_of!(P2p, buff) == 48 && DETAIL_OFFSET + offset_of!(P2p, datatype) == 56);
+    assert!(DETAIL_OFFSET + offset_of!(P2p, count) == 64 && DETAIL_OFFSET + offset_of!(P2p, peer) == 72);
 };
 
 /// The version.

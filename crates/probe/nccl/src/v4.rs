@@ -1,5 +1,5 @@
 //! Profiler interface v4 (NCCL 2.27): the communicator comes with `init`, progress as states of steps.
-use crate::abi::{InitV4, KernelCh, ProxyOp, ProxyStep, Table};
+use crate::abi::{DETAIL_OFFSET, InitV4, KernelCh, ProxyOp, ProxyStep, Table};
 use crate::adapter::{self, Version, text};
 use mycroft_probe_core::{CollStart, CommTag, P2pStart};
 use mycroft_record::{Algorithm, Datatype, OpKind, Protocol};
@@ -84,15 +84,17 @@ pub struct Descr {
 
 const _: () = {
     assert!(size_of::<Descr>() == 104);
-    assert!(offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == 24);
-    assert!(offset_of!(Coll, func) == 32 - 24 && offset_of!(Coll, send_buff) == 40 - 24);
-    assert!(offset_of!(Coll, recv_buff) == 48 - 24 && offset_of!(Coll, count) == 56 - 24);
-    assert!(offset_of!(Coll, root) == 64 - 24 && offset_of!(Coll, datatype) == 72 - 24);
-    assert!(offset_of!(Coll, n_channels) == 80 - 24 && offset_of!(Coll, n_warps) == 81 - 24);
-    assert!(offset_of!(Coll, algo) == 88 - 24 && offset_of!(Coll, proto) == 96 - 24);
-    assert!(offset_of!(P2p, func) == 24 - 24 && offset_of!(P2p, buff) == 32 - 24);
-    assert!(offset_of!(P2p, datatype) == 40 - 24 && offset_of!(P2p, count) == 48 - 24);
-    assert!(offset_of!(P2p, peer) == 56 - 24 && offset_of!(P2p, n_channels) == 60 - 24);
+    assert!(
+        offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == DETAIL_OFFSET
+    );
+    assert!(DETAIL_OFFSET + offset_of!(Coll, func) == 32 && DETAIL_OFFSET + offset_of!(Coll, send_buff) == 40);
+    assert!(DETAIL_OFFSET + offset_of!(Coll, recv_buff) == 48 && DETAIL_OFFSET + offset_of!(Coll, count) == 56);
+    assert!(DETAIL_OFFSET + offset_of!(Coll, root) == 64 && DETAIL_OFFSET + offset_of!(Coll, datatype) == 72);
+    assert!(DETAIL_OFFSET + offset_of!(Coll, n_channels) == 80 && DETAIL_OFFSET + offset_of!(Coll, n_warps) == 81);
+    assert!(DETAIL_OFFSET + offset_of!(Coll, algo) == 88 && DETAIL_OFFSET + offset_of!(Coll, proto) == 96);
+    assert!(DETAIL_OFFSET + offset_of!(P2p, func) == 24 && DETAIL_OFFSET + offset_of!(P2p, buff) == 32);
+    assert!(DETAIL_OFFSET + offset_of!(P2p, datatype) == 40 && DETAIL_OFFSET + offset_of!(P2p, count) == 48);
+    assert!(DETAIL_OFFSET + offset_of!(P2p, peer) == 56 && DETAIL_OFFSET + offset_of!(P2p, n_channels) == 60);
 };
 
 /// The version.

@@ -2,7 +2,9 @@
 //! for, while our records are the same as without it.
 mod driver;
 
-use driver::{CollArgs, Ctx, Descr, Ev, GROUP, Plugin, ProxyArgs, drain, flows, full, in_own_process, open_segment, ops};
+use driver::{
+    CollArgs, Ctx, Descr, Ev, GROUP, Plugin, ProxyArgs, drain, flows, full, in_own_process, open_segment, ops,
+};
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::path::PathBuf;
 
@@ -62,11 +64,8 @@ impl Other {
 /// One operation with a group, as NCCL with API events would make it.
 fn operation(plugin: &Plugin, context: Ctx) -> (Ev, Ev) {
     let group = plugin.start(context, &mut Descr::new(plugin.abi, GROUP, Ev(0), 0));
-    let api = if plugin.abi >= 5 {
-        plugin.start(context, &mut Descr::new(plugin.abi, COLL_API, Ev(0), 0))
-    } else {
-        group
-    };
+    let api =
+        if plugin.abi >= 5 { plugin.start(context, &mut Descr::new(plugin.abi, COLL_API, Ev(0), 0)) } else { group };
     let coll = plugin.coll_with_parent(context, &CollArgs::all_reduce(7, 0, 0, 1), api, group);
     plugin.stop(coll);
     let flow = plugin.proxy_op(context, coll, 0, &ProxyArgs::own(0, 1, 2, true));

@@ -44,7 +44,9 @@ fn events(plugin: &Plugin, context: Ctx, now_ns: u64) {
             plugin.kernel(context, p2p, 0, 0),
         ];
         let foreign = ProxyArgs { pid: 1, channel: 0, peer: 1, n_steps: 6, send: true };
-        for (parent, args) in [(coll, ProxyArgs::own(0, 1, 6, true)), (p2p, ProxyArgs::own(0, 1, 6, true)), (Ev(9), foreign)] {
+        for (parent, args) in
+            [(coll, ProxyArgs::own(0, 1, 6, true)), (p2p, ProxyArgs::own(0, 1, 6, true)), (Ev(9), foreign)]
+        {
             let flow = plugin.proxy_op(context, parent, 0, &args);
             plugin.record_null(flow, driver::OP_IN_PROGRESS);
             for step in 0..6 {
@@ -142,7 +144,7 @@ fn no_system_call() {
     }
     let status = filtered("no_system_call", "events");
     if status.code() == Some(CAME_THROUGH + 1) {
-        println!("this kernel has no seccomp; not shown here");
+        // This kernel has no seccomp: it cannot be shown here.
         return;
     }
     assert_eq!(status.code(), Some(CAME_THROUGH), "the event path made a system call: {status}");

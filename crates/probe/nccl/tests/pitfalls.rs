@@ -133,12 +133,15 @@ fn point_to_point(test: &str, abi: u32) {
                     }
                 }
                 (false, true) => (0..4).for_each(|state| plugin.record_op(flow, state, state as u64 / 2 * 4096, 1)),
-                (false, false) => (4..8).for_each(|state| plugin.record_op(flow, state, (state as u64 - 4) / 2 * 4096, 1)),
+                (false, false) => {
+                    (4..8).for_each(|state| plugin.record_op(flow, state, (state as u64 - 4) / 2 * 4096, 1))
+                }
             }
             plugin.stop(flow);
         }
         let records = drain(&mut open_segment(dir));
-        let ids: Vec<_> = ops(&records).iter().map(|done| (done.op.id.class, done.op.id.peer.0, done.op.id.seq.0)).collect();
+        let ids: Vec<_> =
+            ops(&records).iter().map(|done| (done.op.id.class, done.op.id.peer.0, done.op.id.seq.0)).collect();
         let (send, recv) = (OpClass::Send, OpClass::Recv);
         assert_eq!(ids, [(send, 1, 0), (send, 1, 1), (recv, 1, 0), (send, 2, 0), (recv, 3, 0)]);
         for (op, flow) in ops(&records).iter().zip(flows(&records)) {
@@ -488,7 +491,9 @@ fn tracing_switches_while_the_job_runs_and_steps_are_marked() {
                 std::mem::transmute::<*mut std::ffi::c_void, extern "C" fn(c_int) -> c_int>(
                     plugin.symbol(c"mycroft_tracing"),
                 ),
-                std::mem::transmute::<*mut std::ffi::c_void, extern "C" fn(u64) -> c_int>(plugin.symbol(c"mycroft_step")),
+                std::mem::transmute::<*mut std::ffi::c_void, extern "C" fn(u64) -> c_int>(
+                    plugin.symbol(c"mycroft_step"),
+                ),
             )
         };
         assert_eq!(step(1), 1, "nothing is traced yet");

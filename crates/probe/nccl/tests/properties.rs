@@ -44,9 +44,8 @@ fn call() -> impl Strategy<Value = Call> {
     let handle = prop_oneof![3 => 0..6usize, 1 => 0..1000usize];
     let steps = prop_oneof![8 => 1..20, 1 => any::<c_int>()];
     let step = prop_oneof![8 => 0..20, 1 => any::<c_int>()];
-    let proxy = (prop::bool::weighted(0.9), 0..4u8, -1..4, steps, any::<bool>()).prop_map(
-        |(own, channel, peer, n_steps, send)| ProxyOpCall { own, channel, peer, n_steps, send },
-    );
+    let proxy = (prop::bool::weighted(0.9), 0..4u8, -1..4, steps, any::<bool>())
+        .prop_map(|(own, channel, peer, n_steps, send)| ProxyOpCall { own, channel, peer, n_steps, send });
     let state = prop_oneof![8 => 0..23, 1 => any::<c_int>()];
     prop_oneof![
         1 => Just(Call::Init),
@@ -80,7 +79,11 @@ impl Mad<'_> {
     }
 
     fn handle(&self, back: usize) -> Ev {
-        if self.handles.is_empty() { Ev(back as u64) } else { self.handles[self.handles.len() - 1 - back % self.handles.len()] }
+        if self.handles.is_empty() {
+            Ev(back as u64)
+        } else {
+            self.handles[self.handles.len() - 1 - back % self.handles.len()]
+        }
     }
 
     fn run(&mut self, call: &Call) {
@@ -138,7 +141,8 @@ impl Mad<'_> {
 }
 
 fn ordered(c: &FlowCounters) {
-    let falling = c.total_chunks >= c.posted && c.posted >= c.ready && c.ready >= c.transmitted && c.transmitted >= c.done;
+    let falling =
+        c.total_chunks >= c.posted && c.posted >= c.ready && c.ready >= c.transmitted && c.transmitted >= c.done;
     assert!(falling, "out of order: {c:?}");
 }
 

@@ -2,9 +2,7 @@
 mod driver;
 
 use driver::{CollArgs, Ctx, Ev, Plugin, ProxyArgs, drain, flows, full, in_own_process, open_segment, ops};
-use mycroft_record::{
-    Algorithm, CommId, CommRank, Datatype, Direction, OpClass, OpId, OpKind, OpSeq, Protocol,
-};
+use mycroft_record::{Algorithm, CommId, CommRank, Datatype, Direction, OpClass, OpId, OpKind, OpSeq, Protocol};
 use mycroft_ring::{RawFlowDone, RawOpDone, RawRecord};
 use std::ffi::c_int;
 

@@ -36,10 +36,8 @@ const DESCR_BYTES: usize = 160;
 
 type InitV1 = unsafe extern "C" fn(*mut *mut c_void, *mut c_int) -> c_int;
 type Log = *const c_void;
-type InitV4 =
-    unsafe extern "C" fn(*mut *mut c_void, *mut c_int, *const c_char, u64, c_int, c_int, c_int, Log) -> c_int;
-type InitV5 =
-    unsafe extern "C" fn(*mut *mut c_void, u64, *mut c_int, *const c_char, c_int, c_int, c_int, Log) -> c_int;
+type InitV4 = unsafe extern "C" fn(*mut *mut c_void, *mut c_int, *const c_char, u64, c_int, c_int, c_int, Log) -> c_int;
+type InitV5 = unsafe extern "C" fn(*mut *mut c_void, u64, *mut c_int, *const c_char, c_int, c_int, c_int, Log) -> c_int;
 
 /// The plugin's table as NCCL sees it.
 #[repr(C)]
@@ -77,7 +75,11 @@ pub struct Descr(pub [u64; DESCR_BYTES / 8]);
 impl Descr {
     pub fn new(abi: u32, kind: u64, parent: Ev, rank: c_int) -> Descr {
         let mut descr = Descr([0xaaaa_aaaa_aaaa_aaaa; DESCR_BYTES / 8]);
-        if abi <= 4 { descr.put(0, kind as u8) } else { descr.put(0, kind) }
+        if abi <= 4 {
+            descr.put(0, kind as u8)
+        } else {
+            descr.put(0, kind)
+        }
         descr.put(8, parent.0);
         descr.put(16, rank);
         descr
@@ -179,10 +181,24 @@ impl Plugin {
             match self.abi {
                 1..=3 => std::mem::transmute::<*const c_void, InitV1>(self.table.init)(&mut context, mask),
                 4 => std::mem::transmute::<*const c_void, InitV4>(self.table.init)(
-                    &mut context, mask, name.as_ptr(), hash, 2, n_ranks, rank, std::ptr::null(),
+                    &mut context,
+                    mask,
+                    name.as_ptr(),
+                    hash,
+                    2,
+                    n_ranks,
+                    rank,
+                    std::ptr::null(),
                 ),
                 _ => std::mem::transmute::<*const c_void, InitV5>(self.table.init)(
-                    &mut context, hash, mask, name.as_ptr(), 2, n_ranks, rank, std::ptr::null(),
+                    &mut context,
+                    hash,
+                    mask,
+                    name.as_ptr(),
+                    2,
+                    n_ranks,
+                    rank,
+                    std::ptr::null(),
                 ),
             }
         };
