@@ -9,6 +9,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// Baseline iterations used, newest first.
 const BASE_ITERATIONS: usize = 16;
+/// A link whose wire time grew this many times is slow although it carries little.
+const SMALL_LINK_RATIO: f64 = 3.0;
+/// Least growth of such a link, milliseconds per iteration.
+const SMALL_LINK_MS: f64 = 1.0;
 /// Pauses whose ends lie within this are one pause.
 const PAUSE_MERGE_NS: u64 = 1_500 * NANOS_PER_MS;
 
@@ -103,7 +107,9 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
         let Some((now_ms, base_ms)) = wire_of(timeline, *from, samples, windows) else { continue };
         let entry = pairs.entry((timeline.host(*from), timeline.host(*to))).or_insert((0.0, 0.0, 0, 0));
         entry.3 += 1;
-        if now_ms - base_ms <= config.noise_ms {
+        // A link that carries little shows the same fault in few milliseconds.
+        let small = now_ms > SMALL_LINK_RATIO * base_ms && now_ms - base_ms > SMALL_LINK_MS;
+        if now_ms - base_ms <= config.noise_ms && !small {
             continue;
         }
         entry.2 += 1;

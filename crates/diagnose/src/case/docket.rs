@@ -193,7 +193,8 @@ impl Docket {
         case.finding.suspects = verdict.suspects;
         case.group = verdict.group.or(case.group);
         case.op = verdict.op.or(case.op);
-        let mut because: Vec<_> = facts.iter().map(Fact::reason).collect();
+        let mut because: Vec<_> =
+            facts.iter().filter(|fact| !matches!(fact, Fact::NicSeen { .. })).map(Fact::reason).collect();
         because.truncate(REASONS_MAX);
         case.because = because;
         if !blast.is_empty() {

@@ -102,8 +102,7 @@ pub(crate) fn of_slowdown(timeline: &Timeline, facts: &[Fact], config: &Config) 
         }
     }
     let worst = slow.values().map(|(excess, _)| *excess).fold(0.0, f64::max);
-    slow.retain(|_, (excess, _)| *excess >= 0.3 * worst && *excess > config.noise_ms);
-    if slow.is_empty() {
+    if worst <= config.noise_ms {
         return Vec::new();
     }
     let ratio = slow.values().map(|(_, ratio)| *ratio).fold(0.0, f64::max);
@@ -180,14 +179,15 @@ fn single_host(
         (sends(host) == 0.0 || out_ok) && (receives(host) == 0.0 || in_ok)
     };
     let open: Vec<&&HostName> = candidates.iter().filter(|host| !cleared(host)).collect();
-    if open.is_empty() && candidates.len() > 1 {
+    let counted = facts.iter().any(|fact| matches!(fact, Fact::NicSeen { host } if candidates.contains(&host)));
+    if open.is_empty() && candidates.len() > 1 && !counted {
         return (Category::NetworkCongestion, candidates.iter().map(|host| host_place(host)).collect());
     }
     let pool: Vec<&HostName> = if open.is_empty() { candidates.to_vec() } else { open.into_iter().copied().collect() };
     let best = pool.iter().max_by(|a, b| {
-        let key = |host: &HostName| (rated.contains(host), sends(host));
-        let (ka, kb) = (key(a), key(b));
-        ka.0.cmp(&kb.0).then(ka.1.total_cmp(&kb.1)).then_with(|| b.cmp(a))
+        let links = |host: &HostName| slow.keys().filter(|(from, to)| from == host || to == host).count();
+        let key = |host: &HostName| (rated.contains(host), links(host));
+        key(a).cmp(&key(b)).then(sends(a).total_cmp(&sends(b))).then_with(|| b.cmp(a))
     });
     let Some(best) = best else { return (Category::NetworkCongestion, Vec::new()) };
     let category = if sends(best) >= 0.5 * receives(best) { Category::NetworkSend } else { Category::NetworkReceive };

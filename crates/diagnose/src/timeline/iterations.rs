@@ -57,6 +57,8 @@ struct Raw {
     id: OpId,
     enqueued_at: HostTime,
     started_at: HostTime,
+    /// When the device left it; the wire may be busy longer.
+    left_at: HostTime,
     ended_at: HostTime,
 }
 
@@ -114,6 +116,7 @@ impl Iterations {
             id: done.op.id,
             enqueued_at: done.op.enqueued_at,
             started_at: done.op.started_at,
+            left_at: if done.ended_first_at.is_some() { done.ended_first_at } else { done.ended_at },
             ended_at: done.ended_at,
         });
         if self.raw.len() > RAW_KEPT {
@@ -224,7 +227,7 @@ impl Iterations {
             out.compute_us += compute;
             out.compute_max_us = out.compute_max_us.max(compute);
             out.host_us += us(op.enqueued_at.since_ns(device_free));
-            device_free = device_free.max(op.ended_at);
+            device_free = device_free.max(op.left_at);
             if let Some(sum) = self.sums.get(&op.id) {
                 out.copy_us += copy_us(op.id, sum);
             }

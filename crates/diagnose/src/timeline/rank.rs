@@ -38,6 +38,7 @@ pub(crate) struct LiveOp {
     pub meta: OpMeta,
     pub seen_at: HostTime,
     pub kernels_started: u8,
+    pub kernels_stopped: u8,
     pub flows: BTreeMap<FlowSlot, LiveFlow>,
 }
 
@@ -155,16 +156,18 @@ impl RankState {
             meta: state.op,
             seen_at: state.sampled_at,
             kernels_started: state.kernels_started,
+            kernels_stopped: state.kernels_stopped,
             flows: BTreeMap::new(),
         });
         if state.sampled_at < op.seen_at {
             return;
         }
-        let newly = state.kernels_started > op.kernels_started;
+        let newly = state.kernels_started > op.kernels_started || state.kernels_stopped > op.kernels_stopped;
         op.meta = state.op;
         op.seen_at = state.sampled_at;
         op.kernels_started = state.kernels_started;
-        if newly && !state.op.started_at.is_some() {
+        op.kernels_stopped = state.kernels_stopped;
+        if newly && state.kernels_stopped > 0 || newly && !state.op.started_at.is_some() {
             self.moved(state.sampled_at);
         }
     }
@@ -239,9 +242,11 @@ impl RankState {
         }
     }
 
-    /// Operations it is in (kernel started), oldest first. Without kernel events: the oldest issued one.
+    /// Operations its device is in (kernel started and not stopped), oldest first. Without kernel events: the oldest
+    /// issued one.
     pub(crate) fn current(&self) -> Vec<&LiveOp> {
-        let mut ops: Vec<&LiveOp> = self.live.values().filter(|op| self.is_entered(op)).collect();
+        let mut ops: Vec<&LiveOp> =
+            self.live.values().filter(|op| self.is_entered(op) && !device_has_left(op)).collect();
         ops.sort_by_key(|op| (op.meta.started_at, op.meta.enqueued_at, op.meta.id));
         if ops.is_empty() && !self.kernel_events {
             ops.extend(self.next_issued());
@@ -271,4 +276,9 @@ impl RankState {
             _ => Stand::NotIssued,
         }
     }
+}
+
+/// The kernel is over on all channels; what remains is on the wire (a send whose data the device has handed over).
+fn device_has_left(op: &LiveOp) -> bool {
+    op.kernels_stopped > 0 && op.kernels_stopped >= op.kernels_started.max(op.meta.n_channels)
 }
