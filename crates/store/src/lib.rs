@@ -8,10 +8,15 @@
 mod bytes;
 pub mod cells;
 pub mod codec;
+mod disk;
 pub mod facade;
+pub mod hot;
 mod log;
 pub mod meta;
+pub mod segment;
 pub mod spool;
 pub mod wire;
 
-pub use facade::{Store, StoreConfig, StoreError};
+pub use disk::Replay;
+pub use facade::{Maintained, Store, StoreConfig, StoreError, StoreStats};
+pub use hot::{Cursor, Hit, HotLimits, LastState, Query, Tail};

@@ -1,0 +1,286 @@
+//! The hot window: recent records in memory, found by (job, communicator, rank) without touching a disk.
+use crate::cells;
+use mycroft_record::{Batch, CommId, HostName, HostTime, JobName, OpId, Rank, Record, Sampled, Source};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What the hot window may hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HotLimits {
+    /// Records in all.
+    pub records: usize,
+    /// Their bytes in memory, about.
+    pub bytes: usize,
+    /// Records of one (job, communicator, rank).
+    pub records_per_key: usize,
+    /// Batches collected longer before the newest than this leave.
+    pub age: Duration,
+}
+
+impl Default for HotLimits {
+    /// 2 Mi records or 1 GiB (half of a 4 GB server with room for the brain): at 10,000 ranks x 140 records a
+    /// second 1.5 s, at 1,000 ranks 15 s, at 32 ranks the full ten minutes. 4,096 records of one rank in one
+    /// communicator are a hundred iterations.
+    fn default() -> HotLimits {
+        HotLimits { records: 2 << 20, bytes: 1 << 30, records_per_key: 4096, age: Duration::from_secs(600) }
+    }
+}
+
+/// (job, rank) pairs whose last state is remembered: ten times the largest job.
+const MAX_LAST_STATES: usize = 1 << 20;
+
+/// Which records a query wants; `None` everywhere means all.
+#[derive(Clone, Debug, Default)]
+pub struct Query {
+    /// Of this job.
+    pub job: Option<JobName>,
+    /// Of this communicator.
+    pub comm: Option<CommId>,
+    /// Of this rank.
+    pub rank: Option<Rank>,
+    /// Of this operation.
+    pub op: Option<OpId>,
+    /// Not before.
+    pub from: Option<HostTime>,
+    /// Before.
+    pub until: Option<HostTime>,
+    /// At most this many, the newest; 0: all.
+    pub limit: usize,
+}
+
+/// A record that was found, with the batch it lies in.
+#[derive(Clone, Debug)]
+pub struct Hit {
+    /// The time the record is about.
+    pub at: HostTime,
+    batch: Arc<Batch>,
+    index: u32,
+}
+
+impl Hit {
+    /// Whose record.
+    pub fn source(&self) -> &Source {
+        &self.batch.source
+    }
+
+    /// The record.
+    pub fn record(&self) -> &Record {
+        &self.batch.records[self.index as usize]
+    }
+}
+
+/// The last that was heard of a rank.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LastState {
+    /// Its host.
+    pub host: HostName,
+    /// Time of its newest record.
+    pub at: HostTime,
+    /// The newest look at its live tables.
+    pub sampled: Option<Sampled>,
+    /// The newest record of an operation (state or completion).
+    pub op: Option<Record>,
+    /// Its process is gone.
+    pub exited: bool,
+}
+
+/// What a reader of the tail gets.
+#[derive(Clone, Debug, Default)]
+pub struct Tail {
+    /// The batches after the cursor, oldest first.
+    pub batches: Vec<Arc<Batch>>,
+    /// Where to go on.
+    pub cursor: Cursor,
+    /// Batches that had already left the hot window.
+    pub missed: u64,
+}
+
+/// Where a reader of the tail is; the default is the beginning.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Cursor(pub u64);
+
+type Key = (JobName, Option<CommId>, Rank);
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    at: HostTime,
+    batch: u64,
+    index: u32,
+}
+
+/// The window.
+#[derive(Debug)]
+pub(crate) struct Hot {
+    limits: HotLimits,
+    /// Number of the first batch that is still here; batches are numbered as they come.
+    first: u64,
+    batches: VecDeque<Arc<Batch>>,
+    records: usize,
+    bytes: usize,
+    newest: HostTime,
+    keys: BTreeMap<Key, VecDeque<Place>>,
+    last: BTreeMap<(JobName, Rank), LastState>,
+}
+
+fn bytes_of(batch: &Batch) -> usize {
+    // A place in a key's window and the record itself; the batch with its names.
+    batch.records.len() * (size_of::<Record>() + size_of::<Place>()) + size_of::<Batch>() + 64
+}
+
+fn rank_of(source: &Source) -> Rank {
+    source.process.map_or(Rank::UNKNOWN, |p| p.rank)
+}
+
+impl Hot {
+    pub(crate) fn new(limits: HotLimits) -> Hot {
+        Hot {
+            limits,
+            first: 0,
+            batches: VecDeque::new(),
+            records: 0,
+            bytes: 0,
+            newest: HostTime::NONE,
+            keys: BTreeMap::new(),
+            last: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn append(&mut self, batch: Arc<Batch>) {
+        let number = self.first + self.batches.len() as u64;
+        let rank = rank_of(&batch.source);
+        for (index, record) in batch.records.iter().enumerate() {
+            let place = Place { at: cells::time_of(record), batch: number, index: index as u32 };
+            let key = (Arc::clone(&batch.source.job), cells::comm_of(record), rank);
+            let window = self.keys.entry(key).or_default();
+            if window.len() >= self.limits.records_per_key {
+                window.pop_front();
+            }
+            window.push_back(place);
+        }
+        self.note_last(&batch);
+        self.newest = self.newest.max(batch.collected_at);
+        self.records += batch.records.len();
+        self.bytes += bytes_of(&batch);
+        self.batches.push_back(batch);
+        self.trim(HostTime::NONE);
+    }
+
+    fn note_last(&mut self, batch: &Batch) {
+        if batch.source.process.is_none() {
+            return;
+        }
+        let key = (Arc::clone(&batch.source.job), rank_of(&batch.source));
+        if self.last.len() >= MAX_LAST_STATES && !self.last.contains_key(&key) {
+            self.last.pop_first();
+        }
+        let host = Arc::clone(&batch.source.host);
+        let blank = LastState { host, at: HostTime::NONE, sampled: None, op: None, exited: false };
+        let last = self.last.entry(key).or_insert(blank);
+        last.host = Arc::clone(&batch.source.host);
+        for record in &batch.records {
+            last.at = last.at.max(cells::time_of(record));
+            match record {
+                Record::Sampled(s) if last.sampled.is_none_or(|old| old.at <= s.at) => last.sampled = Some(*s),
+                Record::OpState(_) | Record::OpDone(_) => {
+                    let newer = last.op.as_ref().is_none_or(|o| cells::time_of(o) <= cells::time_of(record));
+                    if newer {
+                        last.op = Some(record.clone());
+                    }
+                }
+                Record::ProcessExit(_) => last.exited = true,
+                Record::Process(_) => last.exited = false,
+                _ => {}
+            }
+        }
+    }
+
+    /// Drops what exceeds the limits; `now` counts for the age when it is later than the newest batch.
+    pub(crate) fn trim(&mut self, now: HostTime) {
+        let age_ns = u64::try_from(self.limits.age.as_nanos()).unwrap_or(u64::MAX);
+        let horizon = self.newest.max(now) - age_ns;
+        while let Some(front) = self.batches.front() {
+            let over = self.records > self.limits.records || self.bytes > self.limits.bytes;
+            if !over && front.collected_at >= horizon {
+                return;
+            }
+            self.drop_first();
+        }
+    }
+
+    fn drop_first(&mut self) {
+        let Some(batch) = self.batches.pop_front() else { return };
+        self.records -= batch.records.len();
+        self.bytes -= bytes_of(&batch);
+        let rank = rank_of(&batch.source);
+        for record in &batch.records {
+            let key = (Arc::clone(&batch.source.job), cells::comm_of(record), rank);
+            let Some(window) = self.keys.get_mut(&key) else { continue };
+            while window.front().is_some_and(|p| p.batch <= self.first) {
+                window.pop_front();
+            }
+            if window.is_empty() {
+                self.keys.remove(&key);
+            }
+        }
+        self.first += 1;
+    }
+
+    pub(crate) fn tail(&self, cursor: Cursor, max: usize) -> Tail {
+        let from = cursor.0.max(self.first);
+        // A cursor of the future (of an earlier run of the server) waits there.
+        let skip = usize::try_from(from - self.first).unwrap_or(usize::MAX);
+        let batches: Vec<Arc<Batch>> = self.batches.iter().skip(skip).take(max).cloned().collect();
+        Tail { missed: from - cursor.0, cursor: Cursor(from + batches.len() as u64), batches }
+    }
+
+    pub(crate) fn query(&self, query: &Query) -> Vec<Hit> {
+        let comm = query.comm.or(query.op.map(|op| op.comm));
+        let mut hits = Vec::new();
+        let begin = query.job.as_ref().map(|job| (Arc::clone(job), None, Rank(0)));
+        let keys = match &begin {
+            Some(key) => self.keys.range(key..),
+            None => self.keys.range::<Key, _>(..),
+        };
+        for ((job, key_comm, rank), window) in keys {
+            if query.job.as_ref().is_some_and(|j| j != job) {
+                break;
+            }
+            if comm.is_some_and(|c| Some(c) != *key_comm) || query.rank.is_some_and(|r| r != *rank) {
+                continue;
+            }
+            hits.extend(window.iter().filter_map(|place| self.hit(place, query)));
+        }
+        hits.sort_by_key(|hit| hit.at);
+        if query.limit > 0 && hits.len() > query.limit {
+            hits.drain(..hits.len() - query.limit);
+        }
+        hits
+    }
+
+    fn hit(&self, place: &Place, query: &Query) -> Option<Hit> {
+        if query.from.is_some_and(|t| place.at < t) || query.until.is_some_and(|t| place.at >= t) {
+            return None;
+        }
+        let batch = self.batches.get(usize::try_from(place.batch.checked_sub(self.first)?).ok()?)?;
+        let record = batch.records.get(place.index as usize)?;
+        if query.op.is_some_and(|op| cells::op_of(record) != Some(op)) {
+            return None;
+        }
+        Some(Hit { at: place.at, batch: Arc::clone(batch), index: place.index })
+    }
+
+    pub(crate) fn last_states(&self, job: &str) -> Vec<(Rank, LastState)> {
+        let begin = (JobName::from(job), Rank(0));
+        let of_job = self.last.range(begin..).take_while(|((j, _), _)| &**j == job);
+        of_job.map(|((_, rank), state)| (*rank, state.clone())).collect()
+    }
+
+    pub(crate) fn records(&self) -> usize {
+        self.records
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
