@@ -40,7 +40,7 @@ impl Keeper {
                 Event::Lost(..) => {} // Counted where it was refused.
                 Event::Due => {
                     self.write_cases();
-                    self.note("store.maintain", self.store.maintain((self.clock)()));
+                    self.note("store.maintain", self.store.maintain((self.clock)()).map(|_| ()));
                     deadline = Instant::now() + MAINTAIN_EVERY;
                 }
                 Event::Closed => break,

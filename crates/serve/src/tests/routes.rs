@@ -238,3 +238,20 @@ fn the_documented_example_is_what_the_server_writes() {
     let read: CaseJson = serde_json::from_str(example).expect("the example is a case");
     assert_eq!(read, case);
 }
+
+#[test]
+fn the_runbook_has_a_page_for_every_verdict() {
+    let runbook = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/runbook");
+    let index = std::fs::read_to_string(runbook.join("README.md")).expect("the runbook");
+    for what in What::ALL {
+        assert!(index.contains(&format!("\n### {what}\n")), "no section on {what}");
+    }
+    for category in Category::ALL {
+        let page = std::fs::read_to_string(runbook.join(format!("{category}.md"))).unwrap_or_default();
+        assert!(page.starts_with(&format!("# {category}: ")), "no page on {category}");
+        for part in ["**What it means", "**What to look at", "**What to do", "**How it can be wrong"] {
+            assert!(page.contains(part), "{category}.md has no {part}**");
+        }
+        assert!(index.contains(&format!("| `{category}` |")) && index.contains(&format!("({category}.md)")));
+    }
+}
