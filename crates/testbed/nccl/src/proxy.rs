@@ -220,7 +220,11 @@ impl Proxy<'_> {
             let mut work = ConnWork { comm: self.comm, key: *key, rng: &mut self.rng };
             moved |= work.progress(conn);
             if let (Some(why), true) = (&conn.broken, conn.needs_network(key.dir)) {
-                let text = format!("connection with rank {} on channel {}: {why}", key.peer, key.channel);
+                let at = conn.ops.front().map_or((0, 0, 0), |op| (op.transmitted, op.done, op.nsteps));
+                let text = format!(
+                    "{:?} connection with rank {} on channel {}: {why}; {} of {} steps transmitted, {} done",
+                    key.dir, key.peer, key.channel, at.0, at.2, at.1
+                );
                 self.comm.set_async_error(Code::RemoteError, &text);
             }
         }
