@@ -433,12 +433,13 @@ impl Runtime {
         if pending {
             op.flow_settled(false);
         } else if done.is_some() {
+            op.ended_at(now);
             op.flow_done();
             if let Some(cell) = self.writer().op(op.slot()) {
                 cell.flow_done(now);
             }
         }
-        self.op_check(op_raw, op, now);
+        self.op_check(op_raw, op);
         true
     }
 

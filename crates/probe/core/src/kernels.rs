@@ -105,13 +105,18 @@ impl Runtime {
         let (parent, channel) = split(handle);
         let Some(op) = self.ops.get(parent) else { return };
         let bit = 1u64 << (u32::from(channel) % u64::BITS);
+        if op.kernels_stopped.load(SeqCst) & bit != 0 {
+            return;
+        }
+        // Before the bit, which may make the operation complete on another thread.
+        op.ended_at(at);
         if op.kernels_stopped.fetch_or(bit, SeqCst) & bit != 0 {
             return;
         }
         if let Some(cell) = self.writer().op(op.slot()) {
             cell.kernel_stopped(at);
         }
-        self.op_check(parent, op, at);
+        self.op_check(parent, op);
     }
 }
 

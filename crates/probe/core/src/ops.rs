@@ -41,6 +41,8 @@ pub(crate) struct Op {
     flows_pending: AtomicU32,
     flows_started: AtomicU32,
     flows_done: AtomicU32,
+    /// When the latest piece of it ended; pieces do not come in the order of their times.
+    ended: AtomicU64,
     /// Its handle once it is over, until the cell is used again: a small send's kernel may be over before NCCL's proxy
     /// begins its flow, which still belongs to it.
     last: AtomicU64,
@@ -73,6 +75,7 @@ impl OpTable {
             flows_pending: AtomicU32::new(0),
             flows_started: AtomicU32::new(0),
             flows_done: AtomicU32::new(0),
+            ended: AtomicU64::new(0),
             last: AtomicU64::new(0),
             id_comm: AtomicU64::new(0),
             id_seq: AtomicU64::new(0),
@@ -144,6 +147,11 @@ impl Op {
             self.flows_started.fetch_add(1, SeqCst);
         }
         self.flows_pending.fetch_sub(1, SeqCst);
+    }
+
+    /// A piece of the operation ended.
+    pub(crate) fn ended_at(&self, ticks: u64) {
+        self.ended.fetch_max(ticks, SeqCst);
     }
 
     /// A flow is over.
@@ -281,6 +289,7 @@ impl Runtime {
         op.flows_pending.store(0, Relaxed);
         op.flows_started.store(0, Relaxed);
         op.flows_done.store(0, Relaxed);
+        op.ended.store(0, Relaxed);
         let generation = first_generation(self.ops.nonce, index).wrapping_add(slot.generation());
         let handle = Handle { kind: HandleKind::Op, generation, slot: index }.encode();
         op.handle.store(handle, Release);
@@ -336,14 +345,14 @@ impl Runtime {
     pub(crate) fn op_stop(&self, raw: u64) {
         let Some(op) = self.ops.get(raw) else { return };
         op.stop_seen.store(true, SeqCst);
-        self.op_check(raw, op, 0);
+        self.op_check(raw, op);
     }
 
-    /// Ends the operation if all evidence is there; `at_ticks` is when the latest came, 0 for now.
+    /// Ends the operation if all evidence is there.
     #[inline]
-    pub(crate) fn op_check(&self, raw: u64, op: &Op, at_ticks: u64) {
+    pub(crate) fn op_check(&self, raw: u64, op: &Op) {
         if op.is_complete() {
-            self.end_op(raw, op, Some(if at_ticks == 0 { now_ticks() } else { at_ticks }));
+            self.end_op(raw, op, Some(op.ended.load(SeqCst)));
         }
     }
 
