@@ -111,5 +111,5 @@ pub fn copy<S: Source>(source: &S, at: &LaneAt, position: u64, head: u64, chunk:
     Ok(oldest_whole(after, at.slots))
 }
 
-/// Heads beyond are impossible: 2^62 records would take a century at one per nanosecond.
-pub const HEAD_LIMIT: u64 = 1 << 62;
+/// Heads beyond are impossible: 2^56 records are two years at one per nanosecond. Sums over 64 rings stay below 2^62.
+pub const HEAD_LIMIT: u64 = 1 << 56;

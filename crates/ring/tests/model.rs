@@ -19,7 +19,7 @@ const GEOMETRY: Geometry =
     Geometry { header_words: HEADER_WORDS as u64, comms: 2, ops: 4, flows: 4, rings: 2, ring_slots: 5 };
 
 #[derive(Clone, Debug)]
-enum Op {
+enum Step {
     Claim,
     Release(usize),
     Push(usize),
@@ -37,22 +37,22 @@ enum Op {
     Look,
 }
 
-fn op() -> impl Strategy<Value = Op> {
+fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        2 => Just(Op::Claim),
-        1 => (0usize..4).prop_map(Op::Release),
-        12 => (0usize..4).prop_map(Op::Push),
-        1 => (0usize..4, 0..SLOT_WORDS).prop_map(|(w, n)| Op::CrashWriter(w, n)),
-        3 => (0usize..12).prop_map(Op::Drain),
-        3 => Just(Op::OpBegin),
-        3 => (0usize..64).prop_map(Op::OpCount),
-        2 => (0usize..64).prop_map(Op::OpEnd),
-        3 => (0usize..64).prop_map(Op::FlowBegin),
-        3 => (0usize..64, 0usize..4).prop_map(|(f, c)| Op::FlowCount(f, c)),
-        2 => (0usize..64).prop_map(Op::FlowEnd),
-        1 => Just(Op::CommBegin),
-        1 => (0usize..64).prop_map(Op::CommEnd),
-        4 => Just(Op::Look),
+        2 => Just(Step::Claim),
+        1 => (0usize..4).prop_map(Step::Release),
+        12 => (0usize..4).prop_map(Step::Push),
+        1 => (0usize..4, 0..SLOT_WORDS).prop_map(|(w, n)| Step::CrashWriter(w, n)),
+        3 => (0usize..12).prop_map(Step::Drain),
+        3 => Just(Step::OpBegin),
+        3 => (0usize..64).prop_map(Step::OpCount),
+        2 => (0usize..64).prop_map(Step::OpEnd),
+        3 => (0usize..64).prop_map(Step::FlowBegin),
+        3 => (0usize..64, 0usize..4).prop_map(|(f, c)| Step::FlowCount(f, c)),
+        2 => (0usize..64).prop_map(Step::FlowEnd),
+        1 => Just(Step::CommBegin),
+        1 => (0usize..64).prop_map(Step::CommEnd),
+        4 => Just(Step::Look),
     ]
 }
 
@@ -107,26 +107,26 @@ fn op_begin(n: u64) -> OpBegin {
 }
 
 impl World<'_> {
-    fn step(&mut self, op: &Op) {
-        match *op {
-            Op::Claim => self.claim(),
-            Op::Release(i) if i < self.lanes.len() => {
+    fn step(&mut self, step: &Step) {
+        match *step {
+            Step::Claim => self.claim(),
+            Step::Release(i) if i < self.lanes.len() => {
                 let lane = self.lanes.remove(i);
                 self.model.rings[lane.index()].owned = false;
             }
-            Op::Push(i) if i < self.lanes.len() => self.push(i),
-            Op::CrashWriter(i, words) if i < self.lanes.len() => self.crash(i, words),
-            Op::Drain(max) => self.drain(max),
-            Op::OpBegin => self.begin_op(),
-            Op::OpCount(i) => self.count_op(i),
-            Op::OpEnd(i) => self.end_op(i),
-            Op::FlowBegin(i) => self.begin_flow(i),
-            Op::FlowCount(i, counter) => self.count_flow(i, counter),
-            Op::FlowEnd(i) => self.end_flow(i),
-            Op::CommBegin => self.begin_comm(),
-            Op::CommEnd(i) => self.end_comm(i),
-            Op::Look => self.look(),
-            Op::Release(_) | Op::Push(_) | Op::CrashWriter(..) => {}
+            Step::Push(i) if i < self.lanes.len() => self.push(i),
+            Step::CrashWriter(i, words) if i < self.lanes.len() => self.crash(i, words),
+            Step::Drain(max) => self.drain(max),
+            Step::OpBegin => self.begin_op(),
+            Step::OpCount(i) => self.count_op(i),
+            Step::OpEnd(i) => self.end_op(i),
+            Step::FlowBegin(i) => self.begin_flow(i),
+            Step::FlowCount(i, counter) => self.count_flow(i, counter),
+            Step::FlowEnd(i) => self.end_flow(i),
+            Step::CommBegin => self.begin_comm(),
+            Step::CommEnd(i) => self.end_comm(i),
+            Step::Look => self.look(),
+            Step::Release(_) | Step::Push(_) | Step::CrashWriter(..) => {}
         }
     }
 
@@ -372,7 +372,7 @@ fn step_of(record: &RawRecord) -> u64 {
     }
 }
 
-fn run(ops: &[Op]) {
+fn run(steps: &[Step]) {
     let clock = Calibration::from_parts(ClockKind::Monotonic, 1, 1, 1, 1_000_000_000).expect("a clock");
     let writer = SegmentWriter::on_heap(GEOMETRY, clock);
     let mut world = World {
@@ -384,8 +384,8 @@ fn run(ops: &[Op]) {
         comm_slots: Vec::new(),
         model: Model::default(),
     };
-    for op in ops {
-        world.step(op);
+    for step in steps {
+        world.step(step);
     }
     world.look();
     world.drain(100);
@@ -403,8 +403,8 @@ proptest! {
     })]
 
     #[test]
-    fn writers_and_reader_agree_with_the_model(ops in prop::collection::vec(op(), 1..120)) {
-        run(&ops);
+    fn writers_and_reader_agree_with_the_model(steps in prop::collection::vec(step(), 1..120)) {
+        run(&steps);
     }
 
     #[test]
