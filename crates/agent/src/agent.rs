@@ -15,7 +15,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Shortest period of samples and shipments: below, the agent would cost more than it may.
 const PERIOD_MIN: Duration = Duration::from_millis(1);
@@ -49,9 +49,9 @@ impl Agent {
         let sampler = Sampler::new(&config, owner_uid, lock, outbox.clone(), shared.clone());
         let sampling = spawn("mycroft-agent", move || sampler.run(&inbox)).inspect_err(|_| {
             // The sampler that would have said so does not exist.
-            outbox.stop(std::time::Instant::now());
+            outbox.stop(Instant::now());
         })?;
-        Ok(AgentHandle { shared, events, threads: vec![sampling, shipping] })
+        Ok(AgentHandle { shared, events, outbox, sampling: Some(sampling), shipping: Some(shipping) })
     }
 }
 
@@ -60,7 +60,9 @@ impl Agent {
 pub struct AgentHandle {
     shared: Arc<Shared>,
     events: Sender<Event>,
-    threads: Vec<JoinHandle<()>>,
+    outbox: Arc<Outbox>,
+    sampling: Option<JoinHandle<()>>,
+    shipping: Option<JoinHandle<()>>,
 }
 
 impl AgentHandle {
@@ -84,10 +86,15 @@ impl AgentHandle {
     fn end(&mut self) {
         // Fails only when the thread has ended already.
         let _ = self.events.send(Event::Stop);
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                self.shared.notice(Notice::Defect);
-            }
+        self.join(|handle| handle.sampling.take());
+        // Said by the sampling thread, unless that panicked.
+        self.outbox.stop(Instant::now());
+        self.join(|handle| handle.shipping.take());
+    }
+
+    fn join(&mut self, thread: impl FnOnce(&mut AgentHandle) -> Option<JoinHandle<()>>) {
+        if thread(self).is_some_and(|thread| thread.join().is_err()) {
+            self.shared.notice(Notice::Defect);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What an agent is told, and every limit it keeps.
 use mycroft_store::wire::{Endpoint, TlsClient};
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ pub const COLLECT_EVERY: Duration = Duration::from_secs(10);
 pub const OPEN_GRACE: Duration = Duration::from_secs(2);
 
 /// What an agent is told.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct AgentConfig {
     /// Directory of the segments (`MYCROFT_DIR` of the job); made with mode 0700 if it does not exist.
     pub segment_dir: PathBuf,
@@ -72,6 +73,26 @@ pub struct AgentConfig {
     pub stop_timeout: Duration,
 }
 
+impl fmt::Debug for AgentConfig {
+    /// All but the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentConfig")
+            .field("segment_dir", &self.segment_dir)
+            .field("host", &self.host)
+            .field("endpoint", &self.endpoint)
+            .field("token", &self.token.as_ref().map(|_| "(secret)"))
+            .field("tls", &self.tls)
+            .field("sample_every", &self.sample_every)
+            .field("ship_every", &self.ship_every)
+            .field("spool_dir", &self.spool_dir)
+            .field("spool_max_bytes", &self.spool_max_bytes)
+            .field("nic_root", &self.nic_root)
+            .field("nics", &self.nics)
+            .field("stop_timeout", &self.stop_timeout)
+            .finish()
+    }
+}
+
 impl AgentConfig {
     /// The defaults for a segment directory, a spool directory and a server.
     pub fn new(segment_dir: &Path, spool_dir: &Path, endpoint: Endpoint) -> AgentConfig {
@@ -89,5 +110,18 @@ impl AgentConfig {
             nics: Vec::new(),
             stop_timeout: Duration::from_secs(3),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_token_is_not_printed() {
+        let config = AgentConfig::new(Path::new("/a"), Path::new("/b"), Endpoint::Tcp("c:1".to_owned()));
+        let config = AgentConfig { token: Some("hunter2".to_owned()), ..config };
+        let printed = format!("{config:?}");
+        assert!(printed.contains("(secret)") && !printed.contains("hunter2"), "{printed}");
     }
 }

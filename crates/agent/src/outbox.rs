@@ -52,9 +52,9 @@ impl Outbox {
         dropped
     }
 
-    /// Says that nothing more will come, and until when to finish.
+    /// Says that nothing more will come, and until when to finish. The first word counts.
     pub(crate) fn stop(&self, by: Instant) {
-        self.lock().stop_at = Some(by);
+        self.lock().stop_at.get_or_insert(by);
         self.changed.notify_one();
     }
 
@@ -74,5 +74,43 @@ impl Outbox {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Whoever panicked while holding it left at worst a wrong record count, which only moves the limit.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::{HostTime, Record, Source, StepMark};
+
+    fn batch(job: &str, records: usize) -> Batch {
+        let mark = Record::StepMark(StepMark { at: HostTime(1), step: 1 });
+        let source = Source { job: job.into(), host: "host".into(), process: None };
+        Batch { source, collected_at: HostTime(1), records: vec![mark; records] }
+    }
+
+    #[test]
+    fn what_is_queued_is_taken_at_once_and_in_order() {
+        let outbox = Outbox::default();
+        assert_eq!(outbox.push([batch("a", 1), batch("b", 2)].into_iter()), 0);
+        let taken = outbox.take(Duration::from_secs(60));
+        assert_eq!(taken.batches, [batch("a", 1), batch("b", 2)]);
+        assert!(taken.lost.is_empty() && taken.stop_at.is_none());
+        assert!(outbox.take(Duration::ZERO).batches.is_empty());
+        let by = Instant::now();
+        outbox.stop(by);
+        outbox.stop(by + Duration::from_secs(1));
+        assert_eq!(outbox.take(Duration::from_secs(60)).stop_at, Some(by));
+    }
+
+    #[test]
+    fn too_many_records_drop_the_oldest_and_say_whose() {
+        let outbox = Outbox::default();
+        let half = QUEUE_RECORDS_MAX / 2;
+        assert_eq!(outbox.push([batch("a", half), batch("b", half)].into_iter()), 0);
+        assert_eq!(outbox.push([batch("c", 1)].into_iter()), half as u64);
+        let taken = outbox.take(Duration::ZERO);
+        assert_eq!(taken.batches.iter().map(|b| &*b.source.job).collect::<Vec<_>>(), ["b", "c"]);
+        assert_eq!(taken.lost.into_iter().collect::<Vec<_>>(), [(batch("a", 0).source, half as u64)]);
+        assert_eq!(outbox.push([batch("c", QUEUE_RECORDS_MAX)].into_iter()), 0, "taking made room");
     }
 }

@@ -27,6 +27,7 @@ pub(crate) enum Life {
 #[derive(Debug)]
 pub(crate) struct ProcessWatch {
     stat: Option<File>,
+    path: PathBuf,
     tasks: PathBuf,
     start_ticks: u64,
     stopped_until: Option<Instant>,
@@ -43,21 +44,16 @@ impl ProcessWatch {
     /// Watches the process `pid` that started `start_ticks` clock ticks after boot (field 22 of its `stat`).
     pub(crate) fn new(proc_root: &Path, pid: u32, start_ticks: u64) -> ProcessWatch {
         let dir = proc_root.join(pid.to_string());
-        ProcessWatch {
-            stat: File::open(dir.join("stat")).ok(),
-            tasks: dir.join("task"),
-            start_ticks,
-            stopped_until: None,
-        }
+        let path = dir.join("stat");
+        ProcessWatch { stat: File::open(&path).ok(), path, tasks: dir.join("task"), start_ticks, stopped_until: None }
     }
 
     /// What the process does now. Costs one read unless the process is stopping or ending.
     pub(crate) fn look(&mut self, buffer: &mut SmallBuffer) -> Life {
-        let Some(file) = &self.stat else { return Life::Gone };
-        let stat = match buffer.read_open(file) {
-            Ok(text) => text.and_then(parse_stat),
-            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => None,
-            // Something else than its end (for example out of memory): unknown is not gone.
+        let stat = match self.read(buffer) {
+            Ok(stat) => stat,
+            Err(e) if e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(libc::ESRCH) => None,
+            // Something else than its end (for example too many open files): unknown is not gone.
             Err(_) => return Life::Running,
         };
         let Some(stat) = stat.filter(|s| s.start_ticks == self.start_ticks) else { return Life::Gone };
@@ -70,6 +66,15 @@ impl ProcessWatch {
             self.stopped_until = None;
         }
         life
+    }
+
+    fn read(&mut self, buffer: &mut SmallBuffer) -> io::Result<Option<Stat>> {
+        let file = match self.stat.take() {
+            Some(file) => file,
+            None => File::open(&self.path)?,
+        };
+        let text = buffer.read_open(self.stat.insert(file))?;
+        Ok(text.and_then(parse_stat))
     }
 
     /// A main thread may end before the others: the process lives while one of its threads does.
@@ -211,6 +216,18 @@ mod tests {
         assert_eq!(fake_life(&["T", "S"]), Life::Running);
         assert_eq!(fake_life(&["Z", "S"]), Life::Running);
         assert_eq!(fake_life(&["Z", "Z"]), Life::Gone);
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_looked_at_is_not_gone() {
+        let proc = tempfile::tempdir().expect("a temporary directory");
+        let stat = proc.path().join("7/stat");
+        std::fs::create_dir_all(&stat).expect("a directory in the place of the file: EISDIR");
+        let mut watch = ProcessWatch::new(proc.path(), 7, 99);
+        let mut buffer = SmallBuffer::new();
+        assert_eq!(watch.look(&mut buffer), Life::Running);
+        std::fs::remove_dir(&stat).expect("empty");
+        assert_eq!(ProcessWatch::new(proc.path(), 7, 99).look(&mut buffer), Life::Gone);
     }
 
     #[test]
