@@ -125,7 +125,11 @@ fn slowdowns(transport: Transport) {
             running.wait_for_iteration(now + more, LIMIT).unwrap();
         };
         next(&mut running, 12);
-        let fault = Fault::new(kind, 1);
+        let mut fault = Fault::new(kind, 1);
+        if kind == FaultKind::ProxyDelay {
+            // Sleeps are drawn, and this small job sends few steps: half of them make the median certain.
+            fault.severity = Some(50.0);
+        }
         running.inject_fault(&fault).unwrap();
         assert!(running.truth().at_ms > 0);
         next(&mut running, 6);
@@ -214,6 +218,21 @@ fn agents_run_inside_their_host_and_see_its_nic() {
         }
         stop_and_check(running);
     }
+}
+
+#[test]
+fn ranks_load_the_tracer_and_take_their_segments_with_them() {
+    let config = LaunchConfig::new(small(Transport::Loopback), this_binary("rank_process"));
+    let mut running = Testbed::launch(config).unwrap();
+    running.wait_warmed_up(LIMIT).unwrap();
+    let segments = |running: &Running| -> Vec<usize> {
+        running.hosts().iter().map(|host| std::fs::read_dir(&host.segment_dir).unwrap().count()).collect()
+    };
+    assert_eq!(segments(&running), vec![2, 2]);
+    let exits = running.finish(LIMIT);
+    assert!(exits.iter().all(|exit| exit.clean), "{exits:?}");
+    assert_eq!(segments(&running), vec![0, 0]);
+    stop_and_check(running);
 }
 
 /// Not a test of its own: a launcher that is going to be killed. It writes its tag and pids where it is told.
