@@ -13,6 +13,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const TRUSTED_AGE_NS: u64 = 1_000_000;
 /// How often the host's clock is looked at: once a second, so that 20 ppm of rate error make 20 us.
 const LOOK_EVERY_NS: u64 = NANOS_PER_SEC;
+/// How long a look may take: longer means that the thread was interrupted between the two clocks.
+const LOOK_WIDTH_NS: u64 = 2_000;
+/// Pause after a look that failed: 1 ms, so that a slow clock is not asked by every event.
+const LOOK_AGAIN_NS: u64 = 1_000_000;
+/// Tries of one look.
+const LOOK_TRIES: u32 = 3;
 
 /// Real time from ticks, re-anchored once a second.
 pub(crate) struct WallClock {
@@ -28,15 +34,30 @@ impl WallClock {
     }
 
     fn realtime_ns(&self, now: u64) -> u64 {
-        let ns = self.calibration.ticks_to_ns(now);
-        let next = self.next_look_ticks.load(Ordering::Acquire);
-        if now >= next {
-            // Whoever looks at the same time finds the same offset.
-            let every = self.calibration.ticks_per_sec / NANOS_PER_SEC.div_ceil(LOOK_EVERY_NS);
-            self.offset_ns.store(clock::realtime_ns().wrapping_sub(ns), Ordering::Relaxed);
-            self.next_look_ticks.store(now.wrapping_add(every), Ordering::Release);
+        if now >= self.next_look_ticks.load(Ordering::Acquire) {
+            self.look(now);
         }
-        ns.wrapping_add(self.offset_ns.load(Ordering::Relaxed))
+        self.calibration.ticks_to_ns(now).wrapping_add(self.offset_ns.load(Ordering::Relaxed))
+    }
+
+    /// Reads ticks and the host's clock together. Whoever looks at the same time finds the same offset. A look that was
+    /// interrupted is not believed, and the next event looks again.
+    #[cold]
+    fn look(&self, now: u64) {
+        for _ in 0..LOOK_TRIES {
+            let before = now_ticks();
+            let real = clock::realtime_ns();
+            let width = now_ticks().saturating_sub(before);
+            if self.calibration.ticks_to_ns(width) <= LOOK_WIDTH_NS {
+                let middle = self.calibration.ticks_to_ns(before + width / 2);
+                self.offset_ns.store(real.wrapping_sub(middle), Ordering::Relaxed);
+                let every = self.calibration.ticks_per_sec / NANOS_PER_SEC.div_ceil(LOOK_EVERY_NS);
+                self.next_look_ticks.store(now.wrapping_add(every), Ordering::Release);
+                return;
+            }
+        }
+        let later = self.calibration.ticks_per_sec / NANOS_PER_SEC.div_ceil(LOOK_AGAIN_NS);
+        self.next_look_ticks.store(now.wrapping_add(later), Ordering::Release);
     }
 
     /// The tick of a GPU timer value: the callback's own unless the timer evidently follows the host's clock.
@@ -68,7 +89,8 @@ impl Runtime {
             return DROP_HANDLE;
         }
         let now = now_ticks();
-        let at = self.clock.ticks_of_timer(now, timer_ns);
+        // Nothing starts before it was enqueued, whatever two clocks say.
+        let at = self.clock.ticks_of_timer(now, timer_ns).max(op.begun());
         let Some(handle) = Handle::decode(parent) else { return DROP_HANDLE };
         let slot = handle.slot << CHANNEL_BITS | u32::from(channel);
         let kernel = Handle { kind: HandleKind::Kernel, slot, ..handle }.encode();

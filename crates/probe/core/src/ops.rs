@@ -123,6 +123,12 @@ impl Op {
         OpSlot::from_bits(self.slot.load(Relaxed))
     }
 
+    /// When it was enqueued.
+    #[inline]
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun.load(Relaxed)
+    }
+
     #[inline]
     pub(crate) fn comm(&self) -> u32 {
         self.comm.load(Relaxed)
@@ -312,7 +318,7 @@ impl Runtime {
         // The oldest so far, the youngest of them first; kept sorted.
         let mut oldest = [(u64::MAX, 0u64); GIVE_UP];
         for op in &self.ops.ops {
-            let (handle, begun) = (op.handle.load(Acquire), op.begun.load(Relaxed));
+            let (handle, begun) = (op.handle.load(Acquire), op.begun());
             if handle != 0 && begun < oldest[0].0 {
                 oldest[0] = (begun, handle);
                 let mut at = 0;
@@ -363,7 +369,7 @@ impl Runtime {
         }
         // Before the cell can be used again.
         op.last.store(raw, Release);
-        let end = OpEnd { ended_ticks: ended.unwrap_or(op.begun.load(Relaxed)), observed: ended.is_some() };
+        let end = OpEnd { ended_ticks: ended.unwrap_or(op.begun()), observed: ended.is_some() };
         if let Some(done) = self.writer().op_end(op.slot(), end) {
             threads::push(self, &RawRecord::OpDone(done));
         }
