@@ -192,7 +192,7 @@ impl View<'_> {
             ready += u64::from(flow.counters.ready);
             total += u64::from(flow.counters.total_chunks);
         }
-        if total == 0 { 1000 } else { ready * 1000 / total }
+        (ready * 1000).checked_div(total).unwrap_or(1000)
     }
 
     /// A flow that shows the member's device idle: (flow, state, whether all it needs is there).

@@ -167,7 +167,7 @@ impl RankState {
         op.seen_at = state.sampled_at;
         op.kernels_started = state.kernels_started;
         op.kernels_stopped = state.kernels_stopped;
-        if newly && state.kernels_stopped > 0 || newly && !state.op.started_at.is_some() {
+        if newly && (state.kernels_stopped > 0 || !state.op.started_at.is_some()) {
             self.moved(state.sampled_at);
         }
     }

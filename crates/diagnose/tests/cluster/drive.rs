@@ -1,0 +1,58 @@
+//! Feeds an engine as a server would.
+use super::{Cluster, MS, Plan, T0};
+use mycroft_diagnose::{Case, CaseEvent, Config, Engine};
+use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
+
+/// What a run of the engine gave.
+pub struct Outcome {
+    pub engine: Engine,
+    pub events: Vec<(u64, CaseEvent)>,
+    pub end: HostTime,
+}
+
+impl Outcome {
+    pub fn case(&self) -> &Case {
+        let cases = self.engine.cases();
+        assert_eq!(cases.len(), 1, "one fault, one case:\n{}", mycroft_diagnose::render(&self.engine.report(self.end)));
+        &cases[0]
+    }
+
+    pub fn text(&self) -> String {
+        mycroft_diagnose::render(&self.engine.report(self.end))
+    }
+}
+
+/// Feeds batches as a server would: each arrives 100 ms after collection, a tick every second and when one is due.
+pub fn drive(batches: &[Batch], until: u64, delay: impl Fn(usize) -> u64) -> Outcome {
+    let mut engine = Engine::new("job".into(), Config::default());
+    let mut arrivals: Vec<(u64, usize)> =
+        batches.iter().enumerate().map(|(i, b)| (b.collected_at.0 + 100 * MS + delay(i), i)).collect();
+    arrivals.sort_by_key(|(at, _)| *at);
+    let mut events = Vec::new();
+    let mut next_tick = T0;
+    let mut due: Option<u64> = None;
+    let mut at = 0;
+    let end = T0 + until;
+    loop {
+        let tick = due.map_or(next_tick, |d| d.min(next_tick));
+        if tick > end {
+            break;
+        }
+        while at < arrivals.len() && arrivals[at].0 <= tick {
+            engine.observe(&batches[arrivals[at].1]);
+            at += 1;
+        }
+        let now = HostTime(tick);
+        events.extend(engine.tick(now).into_iter().map(|event| (tick - T0, event)));
+        if tick >= next_tick {
+            next_tick += NANOS_PER_SEC;
+        }
+        due = engine.next_check(now).map(|d| d.0.max(tick + 10 * MS));
+    }
+    Outcome { engine, events, end: HostTime(end) }
+}
+
+pub fn run(plan: Plan) -> Outcome {
+    let until = plan.until;
+    drive(&Cluster::new(plan).batches(), until, |_| 0)
+}
