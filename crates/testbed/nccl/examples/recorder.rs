@@ -65,7 +65,14 @@ unsafe fn started<const V: u64>(context: *mut c_void, handle: *mut *mut c_void, 
                     3 => (40, 72, 80, 96),
                     _ => (24, 56, 64, 80),
                 };
-                fields = [at::<i64>(d, seq), at::<i64>(d, count), i64::from(at::<i32>(d, root)), i64::from(at::<u8>(d, channels)), 0, 0];
+                fields = [
+                    at::<i64>(d, seq),
+                    at::<i64>(d, count),
+                    i64::from(at::<i32>(d, root)),
+                    i64::from(at::<u8>(d, channels)),
+                    0,
+                    0,
+                ];
                 if V >= 4 {
                     fields[4] = i64::from(*at::<*const u8>(d, 88));
                 }

@@ -335,6 +335,9 @@ struct NetPart {
     steps: (u64, u64),
 }
 
+/// Buffers as address and bytes, in the order of the calls.
+type Spans = VecDeque<(usize, usize)>;
+
 /// Everything one communicator does for one group.
 struct Plan<'a> {
     comm: &'a Arc<Comm>,
@@ -708,7 +711,7 @@ impl Plan<'_> {
         Ok(())
     }
 
-    fn p2p_to_self(&mut self, (sends, recvs): (VecDeque<(usize, usize)>, VecDeque<(usize, usize)>)) -> Res<()> {
+    fn p2p_to_self(&mut self, (sends, recvs): (Spans, Spans)) -> Res<()> {
         if sends.len() != recvs.len() {
             return Err(Fault::new(Code::InvalidUsage, "a rank sends to itself without receiving in the same group"));
         }

@@ -145,7 +145,7 @@ pub(crate) fn run(comm: &Arc<Comm>) {
         conns: BTreeMap::new(),
         strangers: Vec::new(),
         watches: Vec::new(),
-        rng: seed ^ comm.hash | 1,
+        rng: (seed ^ comm.hash) | 1,
         stopping: false,
         idle: true,
     };
@@ -606,7 +606,7 @@ impl ConnWork<'_> {
         *self.rng ^= *self.rng >> 12;
         *self.rng ^= *self.rng << 25;
         *self.rng ^= *self.rng >> 27;
-        let draw = (self.rng.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) * 1_000_000 >> 32;
+        let draw = ((self.rng.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) * 1_000_000) >> 32;
         if draw < ppm {
             let ms = control.rank().proxy_delay_ms.load(std::sync::atomic::Ordering::Relaxed);
             std::thread::sleep(std::time::Duration::from_millis(ms));

@@ -51,13 +51,13 @@ mod random {
     use proptest::prelude::*;
 
     fn shape() -> impl Strategy<Value = (World, Case, bool)> {
-        let world = (1usize..=16, 1usize..=4, any::<bool>(), 1usize..=4, prop_oneof![Just(8usize), Just(64), Just(512)]);
+        let world =
+            (1usize..=16, 1usize..=4, any::<bool>(), 1usize..=4, prop_oneof![Just(8usize), Just(64), Just(512)]);
         let size = prop_oneof![4 => 1usize..300, 3 => 300usize..40_000, 1 => 40_000usize..700_000];
         let what = (0usize..5, 0usize..12, 0usize..5, size, any::<u16>(), any::<bool>());
         (world, what).prop_map(|((ranks, hosts, tree, channels, kib), (f, d, o, bytes, root, in_place))| {
             let algo = if tree { Algo::Tree } else { Algo::Ring };
-            let world =
-                World { ranks, hosts: hosts.min(ranks), algo, channels, buffsize: kib * 1024, control: None };
+            let world = World { ranks, hosts: hosts.min(ranks), algo, channels, buffsize: kib * 1024, control: None };
             let dtype = DType::ALL[d];
             let count = (bytes / dtype.size()).max(1);
             let case = Case { func: COLLECTIVES[f], dtype, op: RedOp::ALL[o], count, root: usize::from(root) % ranks };

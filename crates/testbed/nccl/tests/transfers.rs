@@ -25,9 +25,8 @@ fn content(from: usize, to: usize, i: usize) -> u8 {
 
 fn all_to_all(world: &World, seed: usize) {
     world.run(|me| {
-        let sends: Vec<Vec<u8>> = (0..me.ranks)
-            .map(|to| (0..bytes(me.rank, to, seed)).map(|i| content(me.rank, to, i)).collect())
-            .collect();
+        let sends: Vec<Vec<u8>> =
+            (0..me.ranks).map(|to| (0..bytes(me.rank, to, seed)).map(|i| content(me.rank, to, i)).collect()).collect();
         let mut recvs: Vec<Vec<u8>> = (0..me.ranks).map(|from| vec![0; bytes(from, me.rank, seed)]).collect();
         for _ in 0..2 {
             recvs.iter_mut().flatten().for_each(|b| *b = 0);
@@ -198,7 +197,7 @@ fn configurations_are_read_as_far_as_they_reach() {
         assert_eq!(ncclCommInitRankConfig(&mut comm, 1, id, 0, &mut config), 4, "no magic");
         config.magic = 0xcafe_beef;
         config.size = 24;
-        config.comm_name = 1 as *const _;
+        config.comm_name = std::ptr::dangling();
         assert_eq!(ncclCommInitRankConfig(&mut comm, 1, id, 0, &mut config), 0, "an older caller has no name");
         assert_eq!(ncclCommDestroy(comm), 0);
     }

@@ -36,6 +36,7 @@ impl World {
     /// Runs `body` on every rank and gives the results in rank order.
     pub fn run<T: Send>(&self, body: impl Fn(&Rank) -> T + Sync) -> Vec<T> {
         let mut id = UniqueId { internal: [0; 128] };
+        // SAFETY: a valid place.
         assert_eq!(unsafe { ncclGetUniqueId(&mut id) }, 0);
         std::thread::scope(|s| {
             let threads: Vec<_> = (0..self.ranks)
@@ -77,17 +78,22 @@ pub struct Rank {
 impl Rank {
     pub fn join(id: UniqueId, rank: usize, ranks: usize) -> Rank {
         let (mut comm, mut stream) = (null_mut(), null_mut());
+        // SAFETY: a valid place.
         assert_eq!(unsafe { ncclCommInitRank(&mut comm, ranks as i32, id, rank as i32) }, 0);
+        // SAFETY: a valid place.
         assert_eq!(unsafe { mtbStreamCreate(&mut stream) }, 0);
         Rank { rank, ranks, comm, stream }
     }
 
     pub fn leave(&self) {
+        // SAFETY: a handle of this rank.
         assert_eq!(unsafe { ncclCommDestroy(self.comm) }, 0);
+        // SAFETY: a handle of this rank.
         assert_eq!(unsafe { mtbStreamDestroy(self.stream) }, 0);
     }
 
     pub fn sync(&self) {
+        // SAFETY: a handle of this rank.
         assert_eq!(unsafe { mtbStreamSynchronize(self.stream) }, 0);
     }
 
@@ -120,6 +126,7 @@ impl Rank {
 
     pub fn issue(&self, c: &Case, from: *const c_void, to: *mut c_void) {
         let (d, o, root) = (c.dtype as i32, c.op as i32, c.root as i32);
+        // SAFETY: the caller keeps both buffers, of the case's size, until the stream is synchronized.
         let rc = unsafe {
             match c.func {
                 Func::AllReduce => ncclAllReduce(from, to, c.count, d, o, self.comm, self.stream),
