@@ -127,8 +127,8 @@ fn slowdowns(transport: Transport) {
         next(&mut running, 12);
         let mut fault = Fault::new(kind, 1);
         if kind == FaultKind::ProxyDelay {
-            // Sleeps are drawn, and this small job sends few steps: half of them make the median certain.
-            fault.severity = Some(50.0);
+            // Sleeps are drawn, and this small job sends few steps: twice as many make the median certain.
+            fault.severity = Some(20.0);
         }
         running.inject_fault(&fault).unwrap();
         assert!(running.truth().at_ms > 0);
@@ -233,6 +233,52 @@ fn ranks_load_the_tracer_and_take_their_segments_with_them() {
     assert!(exits.iter().all(|exit| exit.clean), "{exits:?}");
     assert_eq!(segments(&running), vec![0, 0]);
     stop_and_check(running);
+}
+
+#[test]
+fn a_panicking_launcher_leaves_nothing() {
+    for transport in transports() {
+        let mut seen = (String::new(), Vec::new());
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut running = launch(small(transport));
+            running.wait_warmed_up(LIMIT).unwrap();
+            seen = (running.tag().to_owned(), running.rank_pids().to_vec());
+            panic!("on purpose");
+        }));
+        assert!(outcome.is_err());
+        assert_eq!(seen.1.len(), 4);
+        assert_nothing_left(&seen.0, &seen.1);
+    }
+}
+
+#[test]
+fn runs_beside_each_other_do_not_meet() {
+    let mut all: Vec<Running> =
+        transports().into_iter().flat_map(|transport| [launch(small(transport)), launch(small(transport))]).collect();
+    all[0].inject_fault(&Fault::new(FaultKind::NicDown, 0)).unwrap();
+    for running in &mut all[1..] {
+        running.wait_for_iteration(10, LIMIT).unwrap();
+        let exits = running.finish(LIMIT);
+        assert!(exits.iter().all(|exit| exit.clean), "{exits:?}");
+    }
+    all.into_iter().for_each(stop_and_check);
+}
+
+#[test]
+fn logs_stay_where_a_directory_was_given() {
+    let base = tempfile::tempdir().unwrap();
+    let run_dir = base.path().join("run");
+    let config = LaunchConfig {
+        tracer: Tracer::Off,
+        run_dir: Some(run_dir.clone()),
+        ..LaunchConfig::new(small(Transport::Loopback), this_binary("rank_process"))
+    };
+    let mut running = Testbed::launch(config).unwrap();
+    running.wait_warmed_up(LIMIT).unwrap();
+    stop_and_check(running);
+    let left: Vec<_> = std::fs::read_dir(&run_dir).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(left, vec![OsString::from("logs")]);
+    assert!(run_dir.join("logs/rank-3.log").is_file());
 }
 
 /// Not a test of its own: a launcher that is going to be killed. It writes its tag and pids where it is told.
