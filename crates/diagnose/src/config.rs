@@ -18,7 +18,8 @@ pub struct Config {
     pub baseline_min: usize,
     /// Iteration time over the baseline median that is slow, at least. The paper's value is 2.0 (interval doubles).
     pub slow_factor_floor: f64,
-    /// How many median absolute deviations over the median are slow.
+    /// How many median absolute deviations over the median are slow. Four are 2.7 sigma of a normal spread; three such
+    /// iterations of four by chance are one in a million, and a case needs a component that explains them besides.
     pub slow_mads: f64,
     /// Slow iterations among the last `slow_window` that trigger.
     pub slow_needed: usize,
@@ -39,6 +40,8 @@ pub struct Config {
     pub explains_share: f64,
     /// Excess of one component in milliseconds per iteration below which it is noise.
     pub noise_ms: f64,
+    /// How many of its own median absolute deviations a component must have grown.
+    pub component_mads: f64,
     /// Share of a host's ranks that must be slow alike to blame the host.
     pub host_share: f64,
     /// Healthy iterations after which a slowdown is over.
@@ -60,7 +63,7 @@ impl Default for Config {
             no_data_after_ns: 1_500 * NANOS_PER_MS,
             baseline_min: 3,
             slow_factor_floor: 1.25,
-            slow_mads: 6.0,
+            slow_mads: 4.0,
             slow_needed: 3,
             slow_window: 4,
             paper_slow_factor: 2.0,
@@ -70,6 +73,7 @@ impl Default for Config {
             transient_ns: 2 * NANOS_PER_SEC,
             explains_share: 0.3,
             noise_ms: 10.0,
+            component_mads: 5.0,
             host_share: 0.8,
             recover_iterations: 5,
             sampled_ranks: 10,

@@ -18,6 +18,8 @@ const RECENT_KEPT: usize = 32;
 const WAITS_KEPT: usize = 64;
 /// With fewer healthy iterations than this their spread is not known yet.
 const SPREAD_MIN: usize = 6;
+/// The spread of n values is taken (1 + 4/n) times.
+const YOUNG_SPREAD: f64 = 4.0;
 /// Slow is at least this much while the spread is not known.
 const SLOW_FACTOR_YOUNG: f64 = 1.4;
 /// A stall could be declared this long after it is due, when the samples have come.
@@ -334,7 +336,9 @@ impl Track {
             return (config.paper_slow_factor, "the paper's value".to_string());
         };
         let mad = median(values.iter().map(|value| (value - mid).abs()).collect()).unwrap_or(0.0);
-        let spread = 1.0 + config.slow_mads * mad / mid.max(1e-9);
+        // Few values underestimate their spread.
+        let few = 1.0 + YOUNG_SPREAD / values.len() as f64;
+        let spread = 1.0 + config.slow_mads * mad * few / mid.max(1e-9);
         let floor = if values.len() < SPREAD_MIN { SLOW_FACTOR_YOUNG } else { config.slow_factor_floor };
         let why = format!("usual {mid:.0} ms, spread {mad:.1} ms over {} iterations", values.len());
         (spread.max(floor), why)

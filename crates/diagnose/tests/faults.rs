@@ -145,3 +145,28 @@ fn another_operation_is_a_desync_of_the_one() {
     let plan = Plan::new(4, 4, 4, 1, 4).fault(Fault::OtherCount(6));
     check(plan.clone(), What::Desync, Category::ArgumentMismatch, &rank_place(6, &plan));
 }
+
+/// A busy machine: tens of milliseconds of jitter, now and then hundreds.
+#[test]
+fn faults_are_named_on_a_restless_machine_too() {
+    for seed in 1..6 {
+        let restless = |fault| {
+            let mut plan = Plan::new(4, 4, 2, 2, 4).seed(seed).fault(fault);
+            plan.noise = 30 * MS;
+            plan.fault_at = 12_000 * MS;
+            plan.until = 30_000 * MS;
+            plan
+        };
+        let rank = (seed * 5 % 16) as u32;
+        let host = (seed % 4) as u32;
+        let of_rank = rank_place(rank, &restless(Fault::None));
+        check(restless(Fault::Stuck(rank)), What::Hang, Category::NotStarted, &of_rank);
+        check(restless(Fault::GpuHang(rank)), What::Hang, Category::Gpu, &of_rank);
+        check(restless(Fault::Crash(rank)), What::Crash, Category::ProcessExit, &of_rank);
+        check(restless(Fault::GpuPower(rank)), What::Slowdown, Category::Gpu, &of_rank);
+        check(restless(Fault::Pcie(rank)), What::Slowdown, Category::GpuCopy, &of_rank);
+        check(restless(Fault::ProxyDelay(rank)), What::Slowdown, Category::HostThread, &of_rank);
+        check(restless(Fault::NicDown(host)), What::Hang, Category::NetworkSend, &host_place(host));
+        check(restless(Fault::BackgroundCompute(host)), What::Slowdown, Category::Gpu, &host_place(host));
+    }
+}

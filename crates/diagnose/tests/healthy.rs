@@ -26,6 +26,17 @@ fn healthy_shapes_open_no_case() {
     }
 }
 
+/// A busy machine: tens of milliseconds of jitter, now and then hundreds.
+#[test]
+fn restless_healthy_jobs_open_no_case() {
+    for seed in 1..13 {
+        let mut plan = Plan::new(4, 4, 2, 2, 4).seed(seed);
+        plan.noise = if seed % 2 == 0 { 20 * MS } else { 40 * MS };
+        plan.until = 30_000 * MS;
+        silent(plan);
+    }
+}
+
 #[test]
 fn a_skewed_start_and_slow_first_iterations_open_no_case() {
     let mut plan = Plan::new(4, 4, 4, 1, 4);

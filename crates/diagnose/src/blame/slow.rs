@@ -59,25 +59,35 @@ fn of_rank(rank: Rank, host: &HostName, list: &VecDeque<Iteration>, config: &Con
         return Vec::new();
     }
     let iteration_ms = windows.iteration_ms;
-    // Medians: one long pause is the business of `pauses`, not of a rate.
     let compare = |value: fn(&Iteration) -> f64| -> Option<(f64, f64)> {
-        let before = median(base.iter().map(|it| value(it)).collect())?;
-        let after = median(now.iter().map(|it| value(it)).collect())?;
-        Some((after / 1e3, before / 1e3))
+        let of = |list: &[&Iteration]| list.iter().map(|it| value(it) / 1e3).collect();
+        grown(of(&now), of(&base), config, 0.1 * iteration_ms)
     };
-    let enough = |pair: &(f64, f64)| pair.0 - pair.1 > config.noise_ms.max(0.1 * iteration_ms);
     let host = host.clone();
     let mut out = Vec::new();
-    if let Some((now_ms, base_ms)) = compare(|it| it.compute_us).filter(enough) {
+    if let Some((now_ms, base_ms)) = compare(|it| it.compute_us) {
         out.push(Fact::ComputeExcess { rank, host: host.clone(), now_ms, base_ms, iteration_ms });
     }
-    if let Some((now_ms, base_ms)) = compare(|it| it.host_us).filter(enough) {
+    if let Some((now_ms, base_ms)) = compare(|it| it.host_us) {
         out.push(Fact::HostExcess { rank, host: host.clone(), now_ms, base_ms, iteration_ms });
     }
-    if let Some((now_ms, base_ms)) = compare(|it| it.copy_us).filter(enough) {
+    if let Some((now_ms, base_ms)) = compare(|it| it.copy_us) {
         out.push(Fact::CopyExcess { rank, host, now_ms, base_ms, iteration_ms });
     }
     out
+}
+
+/// Medians now and before, if the growth is beyond the component's own restlessness: most of the iterations that were
+/// picked because they are slow must be above nearly all before, or chance would find somebody every time.
+fn grown(now: Vec<f64>, base: Vec<f64>, config: &Config, least_ms: f64) -> Option<(f64, f64)> {
+    let (now_ms, base_ms) = (median(now.clone())?, median(base.clone())?);
+    let mad = median(base.iter().map(|value| (value - base_ms).abs()).collect())?;
+    let mut sorted = base;
+    sorted.sort_by(f64::total_cmp);
+    let high = sorted[(sorted.len() - 1) * 9 / 10];
+    let above = now.iter().filter(|value| **value > high).count();
+    let least = config.noise_ms.max(least_ms).max(config.component_mads * mad);
+    (now_ms - base_ms > least && above * 4 >= now.len() * 3).then_some((now_ms, base_ms))
 }
 
 /// Hosts that are all idle together (checkpoint, evaluation) accuse nobody: only what one is idle beyond the others.

@@ -80,6 +80,8 @@ pub struct Plan {
     /// The agent of this host falls silent at `fault_at`.
     pub mute_host: Option<u32>,
     pub fault_ends: u64,
+    /// Jitter of each piece of computation, nanoseconds; one in a hundred takes ten times that.
+    pub noise: u64,
 }
 
 impl Plan {
@@ -102,6 +104,7 @@ impl Plan {
             moe: false,
             mute_host: None,
             fault_ends: u64::MAX,
+            noise: 4 * MS,
         }
     }
 
@@ -370,7 +373,9 @@ impl Cluster {
                 self.runs[r].at += 1;
             }
             Kind::Compute(ns) => {
-                let jitter = self.prng.below(4 * MS);
+                let noise = self.plan.noise;
+                let rare = if self.prng.below(100) == 0 { 10 } else { 1 };
+                let jitter = self.prng.below(noise * rare);
                 let scale = self.compute_scale(rank, self.runs[r].clock);
                 self.runs[r].clock += ns * scale + jitter;
                 self.runs[r].at += 1;
@@ -483,8 +488,8 @@ impl Cluster {
             for (slot, (a, b)) in wire.iter_mut().zip(&edges) {
                 let touch = |h: u32| host(*a) == h || host(*b) == h;
                 match self.plan.fault {
-                    Fault::NicBandwidth(h) if touch(h) => *slot *= 20,
-                    Fault::BackgroundTraffic(x, y) if touch(x) || touch(y) => *slot *= 20,
+                    Fault::NicBandwidth(h) if touch(h) => *slot *= 50,
+                    Fault::BackgroundTraffic(x, y) if touch(x) || touch(y) => *slot *= 50,
                     Fault::NicDown(h) if touch(h) => hung = Some(h),
                     _ => {}
                 }
