@@ -2,9 +2,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Default size of a process's segment: the paper's 512 MB for a host, divided by 8 ranks on it, is 64 MiB. The ring
-/// shrinks it to what the file system has.
-pub const DEFAULT_SEGMENT_BYTES: u64 = 512 * 1024 * 1024 / 8;
+/// Segment size when nobody told: the ring's own default, this rank's share of the paper's 512 MB for a host.
+pub const DEFAULT_SEGMENT_BYTES: u64 = 0;
 /// Directory whose per-user subdirectory holds the segments.
 const SHM_DIR: &str = "/dev/shm";
 /// Job name when neither `MYCROFT_JOB` nor a launcher gives one.

@@ -276,6 +276,27 @@ fn a_step_cut_by_an_abort_is_not_done() {
 }
 
 #[test]
+fn steps_that_come_again_do_not_count_again() {
+    in_own_process("steps_that_come_again_do_not_count_again", &[], |dir| {
+        let plugin = Plugin::open(6);
+        let context = begin(&plugin, 4, 0);
+        let coll = all_reduce(&plugin, context, 1);
+        let flow = plugin.proxy_op(context, coll, 0, &ProxyArgs::own(0, 1, 9, true));
+        plugin.record_null(flow, driver::OP_IN_PROGRESS);
+        for _ in 0..10 {
+            // Both live in the same lane; the ninth is past the end.
+            for step in [0, 8, 9, -1] {
+                plugin.send_step(context, flow, step, 10, 0);
+            }
+        }
+        plugin.stop(flow);
+        let done = flows(&drain(&mut open_segment(dir)));
+        let twice = FlowCounters { total_chunks: 9, ..full(2) };
+        assert_eq!((done[0].counters, done[0].bytes), (twice, 20));
+    });
+}
+
+#[test]
 fn stale_repeated_and_null_are_harmless() {
     in_own_process("stale_repeated_and_null_are_harmless", &[], |dir| {
         for abi in 1..=6 {
