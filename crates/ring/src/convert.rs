@@ -182,3 +182,78 @@ fn clamp_u8(n: u64) -> u8 {
 fn clamp_u16(n: u64) -> u16 {
     u16::try_from(n).unwrap_or(u16::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::ClockKind;
+    use mycroft_record::{Algorithm, CommId, CommRank, Datatype, OpClass, OpId, OpKind, OpSeq, Protocol};
+
+    /// One tick is 2 ns; tick 1000 is 1 s after the epoch.
+    fn clock() -> Calibration {
+        Calibration::from_parts(ClockKind::Tsc, 1000, 0, 1_000_000_000, 500_000_000).expect("a clock")
+    }
+
+    fn snapshot() -> OpSnapshot {
+        OpSnapshot {
+            index: 0,
+            generation: 1,
+            op: RawOpMeta {
+                id: OpId { comm: CommId(1), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(4) },
+                kind: OpKind::AllReduce,
+                nccl_seq: 4,
+                comm_rank: CommRank(2),
+                count: 8,
+                datatype: Datatype::Float32,
+                root: u32::MAX,
+                algorithm: Algorithm::Ring,
+                protocol: Protocol::Simple,
+                n_channels: 2,
+                enqueued_ticks: 1000,
+                started_ticks: 1500,
+                started_last_ticks: 1500,
+            },
+            ended_first_ticks: 0,
+            ended_last_ticks: 0,
+            kernels_started: 1,
+            kernels_stopped: 0,
+            flows_started: 3,
+            flows_done: 4,
+        }
+    }
+
+    #[test]
+    fn ticks_become_host_time_and_not_yet_stays_not_yet() {
+        let state = op_state(&snapshot(), &clock(), HostTime(9));
+        assert_eq!(state.op.enqueued_at, HostTime(1_000_000_000));
+        assert_eq!(state.op.started_at, HostTime(1_000_001_000));
+        assert_eq!(state.op.started_last_at, HostTime::NONE, "one of two channels has started");
+        assert_eq!((state.flows_started, state.flows_done), (4, 4), "a flow that is done was started");
+        let all = OpSnapshot { kernels_started: 2, ..snapshot() };
+        assert_eq!(op_state(&all, &clock(), HostTime(9)).op.started_last_at, HostTime(1_000_001_000));
+    }
+
+    #[test]
+    fn counters_of_different_moments_are_put_in_order() {
+        let c = |total_chunks, posted, ready, transmitted, done| FlowCounters {
+            total_chunks,
+            posted,
+            ready,
+            transmitted,
+            done,
+        };
+        assert_eq!(in_order(c(8, 4, 3, 2, 1)), c(8, 4, 3, 2, 1));
+        assert_eq!(in_order(c(8, 1, 2, 3, 4)), c(8, 4, 4, 4, 4), "done was read last");
+        assert_eq!(in_order(c(8, 0, u32::MAX, 0, 1)), c(8, 8, 8, 1, 1), "no counter passes the total");
+    }
+
+    #[test]
+    fn records_keep_their_numbers() {
+        let raw = RawRecord::StepMark(RawStepMark { at_ticks: 1500, step: 7 });
+        assert_eq!(record(&raw, &clock()), Record::StepMark(StepMark { at: HostTime(1_000_001_000), step: 7 }));
+        let name = crate::raw::Text::new("TP_3");
+        let raw = RawCommBegin { at_ticks: 0, comm: CommId(5), n_ranks: 8, n_nodes: 2, comm_rank: CommRank(1), name };
+        let init = comm_init(&raw, &clock());
+        assert_eq!((&*init.name, init.at, init.n_ranks), ("TP_3", HostTime::NONE, 8));
+    }
+}

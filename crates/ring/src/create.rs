@@ -134,19 +134,27 @@ fn allocate_file(dir: &Path, directory: &File, path: &Path, requested: u64) -> R
         .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
         .open(path)
         .map_err(|e| failed("create", e))?;
-    let mut bytes = requested.min(available / SPACE_SHARE).max(MIN_SEGMENT_BYTES);
+    match largest_that_fits(requested.min(available / SPACE_SHARE), |bytes| allocate(&file, bytes)) {
+        Ok(geometry) => Ok((file, geometry)),
+        Err(e) if is_full(&e) => Err(no_space()),
+        Err(e) => Err(failed("allocate", e)),
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// The largest geometry up to `bytes` that can be allocated, halving while the file system is full.
+fn largest_that_fits(bytes: u64, allocate: impl Fn(u64) -> io::Result<()>) -> io::Result<Geometry> {
+    let mut bytes = bytes.max(MIN_SEGMENT_BYTES);
     loop {
         let geometry = Geometry::for_bytes(bytes);
-        match allocate(&file, geometry.total_bytes()) {
-            Ok(()) => return Ok((file, geometry)),
-            Err(e) if e.kind() == io::ErrorKind::StorageFull || e.kind() == io::ErrorKind::QuotaExceeded => {
-                if bytes == MIN_SEGMENT_BYTES {
-                    return Err(no_space());
-                }
-                bytes = (bytes / 2).max(MIN_SEGMENT_BYTES);
-                file.set_len(0).map_err(|e| failed("shrink", e))?;
-            }
-            Err(e) => return Err(failed("allocate", e)),
+        match allocate(geometry.total_bytes()) {
+            Ok(()) => return Ok(geometry),
+            // posix_fallocate on tmpfs gives back what it took when it fails.
+            Err(e) if is_full(&e) && bytes > MIN_SEGMENT_BYTES => bytes = (bytes / 2).max(MIN_SEGMENT_BYTES),
+            Err(e) => return Err(e),
         }
     }
 }
@@ -209,4 +217,30 @@ fn write_header(
     }
     put(header::STATE, STATE_ATTACHED);
     words[header::MAGIC].store(MAGIC, Ordering::Release);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+
+    #[test]
+    fn a_full_file_system_halves_the_segment_until_it_fits_or_gives_up() {
+        let full = || io::Error::from_raw_os_error(libc::ENOSPC);
+        let asked = RefCell::new(Vec::new());
+        let room = |room: u64| {
+            asked.borrow_mut().clear();
+            largest_that_fits(64 << 20, |bytes| {
+                asked.borrow_mut().push(bytes);
+                if bytes <= room { Ok(()) } else { Err(full()) }
+            })
+        };
+        assert_eq!(room(1 << 30).expect("room"), Geometry::for_bytes(64 << 20));
+        assert_eq!(room(5 << 20).expect("room"), Geometry::for_bytes(4 << 20));
+        assert_eq!(room(MIN_SEGMENT_BYTES).expect("room"), Geometry::for_bytes(MIN_SEGMENT_BYTES));
+        assert!(is_full(&room(MIN_SEGMENT_BYTES / 2).expect_err("no room")));
+        assert_eq!(asked.borrow().len(), 9, "64 MiB halved to 256 KiB");
+        let refused = largest_that_fits(1 << 20, |_| Err(io::Error::from_raw_os_error(libc::EPERM)));
+        assert_eq!(refused.expect_err("refused").raw_os_error(), Some(libc::EPERM));
+    }
 }

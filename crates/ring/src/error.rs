@@ -24,15 +24,15 @@ pub enum CreateError {
     },
     /// Not even the smallest segment fits.
     #[error(
-        "no room for a segment in {path}: {available} bytes available, the smallest segment needs {needed} and leaves \
-         three quarters to others; make the file system larger or set MYCROFT_DIR"
+        "no room for a segment in {path}: {available} bytes left by file system and memory limit, tracing needs {needed}; \
+         make the file system or the limit larger, or set MYCROFT_DIR to another file system"
     )]
     NoSpace {
         /// The directory.
         path: PathBuf,
-        /// Bytes the file system has.
+        /// Bytes the file system and the memory limit leave.
         available: u64,
-        /// Bytes it would have to have.
+        /// Bytes there would have to be: four smallest segments, so that one does not crowd out others.
         needed: u64,
     },
     /// The file could not be made.

@@ -393,3 +393,18 @@ impl RawFlowDone {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_cut_at_a_character_and_hostile_bytes_end_it() {
+        assert_eq!(Text::<8>::new("TP_0").as_str(), "TP_0");
+        assert_eq!(Text::<8>::new("abcdefg\u{e9}").as_str(), "abcdefg", "two bytes do not fit in one");
+        let words = [u64::from_ne_bytes(*b"ab\xffdefgh")];
+        assert_eq!(Text::<8>::from_words(8, &words).as_str(), "ab");
+        assert_eq!(Text::<8>::from_words(u64::MAX, &words).len(), 8);
+        assert_eq!(Text::<8>::from_words(8, &[]).as_str(), "\0\0\0\0\0\0\0\0");
+    }
+}

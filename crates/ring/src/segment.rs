@@ -346,6 +346,11 @@ pub fn collect_dead(dir: &Path, mut drained: impl FnMut(&Path) -> bool) -> io::R
     Ok(removed)
 }
 
+/// A zombie writes no more than a dead process, and where nobody reaps it stays for ever.
+fn is_over(liveness: Liveness) -> bool {
+    matches!(liveness, Liveness::Dead | Liveness::Zombie)
+}
+
 /// Whether the process that a segment file is named after is gone. Goes by the name and the lock, so that it also works
 /// for unfinished segments and other versions; a file that is not named like a segment is left alone.
 fn is_dead(path: &Path, suffix: &str) -> bool {
@@ -356,12 +361,12 @@ fn is_dead(path: &Path, suffix: &str) -> bool {
     };
     let Some((pid, start_time)) = named() else { return false };
     if let Ok(reader) = SegmentReader::open(path) {
-        return reader.liveness() == Liveness::Dead;
+        return is_over(reader.liveness());
     }
     let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
     let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else { return false };
     let Ok(boot_id) = crate::process::boot_id() else { return false };
     // The name does not tell the pid namespace: dead only if neither the pid nor the lock says otherwise.
     let process = Identity { pid, start_time, boot_id, pid_namespace: 0 };
-    process.liveness() == Liveness::Dead && file.try_lock_shared().is_ok()
+    is_over(process.liveness()) && file.try_lock_shared().is_ok()
 }

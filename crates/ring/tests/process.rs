@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 const ROLE: &str = "MYCROFT_RING_TEST_ROLE";
 const DIR: &str = "MYCROFT_RING_TEST_DIR";
+const ARGUMENTS: [&str; 4] = ["--exact", "writer_process", "--nocapture", "--test-threads=1"];
 /// Longest a test waits for the other process to do something it certainly does.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -27,8 +28,22 @@ struct Writer {
 
 impl Writer {
     fn start(role: &str, dir: &Path) -> Writer {
-        let mut child = Command::new(std::env::current_exe().expect("this binary"))
-            .args(["--exact", "writer_process", "--nocapture", "--test-threads=1"])
+        Writer::spawn(Command::new(std::env::current_exe().expect("this binary")).args(ARGUMENTS), role, dir)
+    }
+
+    /// In a mount namespace of its own, with a tmpfs of this size as the directory.
+    fn start_in_tmpfs(role: &str, dir: &Path, size: &str) -> Writer {
+        let script = format!(
+            "mount -t tmpfs -o size={size},mode=700 none \"$MYCROFT_RING_TEST_DIR\" || echo @no mount; exec \"$0\" \"$@\""
+        );
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c", &script]);
+        command.arg(std::env::current_exe().expect("this binary")).args(ARGUMENTS);
+        Writer::spawn(&mut command, role, dir)
+    }
+
+    fn spawn(command: &mut Command, role: &str, dir: &Path) -> Writer {
+        let mut child = command
             .env(ROLE, role)
             .env(DIR, dir)
             .stdin(Stdio::piped())
@@ -173,6 +188,9 @@ fn hear() {
 fn writer_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let dir = PathBuf::from(std::env::var_os(DIR).expect("a directory"));
+    if role == "small" {
+        return say_what_fits(&dir);
+    }
     let writer = SegmentWriter::create(&config(&dir)).expect("create a segment");
     say(writer.path().expect("a file").display());
     match role.as_str() {
@@ -187,6 +205,26 @@ fn writer_process() {
         }
         "fork" => fork_and_drop(writer),
         other => panic!("no role {other}"),
+    }
+}
+
+/// Asks for 64 MiB, twice, and says what it got.
+fn say_what_fits(dir: &Path) {
+    let config = SegmentConfig { size_bytes: 0, ..config(dir) };
+    let segments: Vec<_> = (0..2).map(|_| SegmentWriter::create(&config)).collect();
+    for segment in &segments {
+        match segment {
+            Err(e) => say(e),
+            Ok(writer) => {
+                let reader = SegmentReader::open(writer.path().expect("a file")).expect("open");
+                let header = reader.header();
+                let mut ring = writer.claim_ring().expect("a ring");
+                for n in 0..header.geometry.ring_slots * 2 {
+                    one_operation(writer, &mut ring, n);
+                }
+                say(format!("{} of {}", header.total_bytes, header.requested_bytes));
+            }
+        }
     }
 }
 
@@ -478,6 +516,27 @@ fn an_orderly_end_is_told_apart_and_removes_the_file() {
     assert!(reader.is_removed() && !path.exists());
     assert!(reader.state().expect("a removed segment can be read").clean_exit);
     assert_eq!(reader.liveness(), Liveness::Dead);
+}
+
+#[test]
+fn a_small_file_system_shrinks_the_segment_and_a_tiny_one_is_refused() {
+    let dir = tempfile::tempdir().expect("directory");
+    let mut writer = Writer::start_in_tmpfs("small", dir.path(), "64m");
+    let first = writer.line();
+    if first == "no mount" {
+        // Mount namespaces are not for everybody; `create.rs` has the same test without a file system.
+        return;
+    }
+    let bytes = |line: &str| -> u64 { line.split(' ').next().expect("a number").parse().expect("a number") };
+    assert!(first.ends_with(" of 67108864"), "{first}");
+    assert!((3_900_000..=4 << 20).contains(&bytes(&first)), "a sixteenth of 64 MB: {first}");
+    assert!(bytes(&writer.line()) < bytes(&first), "a sixteenth of what is left");
+    assert!(writer.finish());
+    let mut writer = Writer::start_in_tmpfs("small", dir.path(), "1m");
+    assert!(writer.line().starts_with("262144 of") || writer.line().contains("no room"));
+    let mut writer = Writer::start_in_tmpfs("small", dir.path(), "512k");
+    let refused = writer.line();
+    assert!(refused.contains("no room for a segment") && refused.contains("524288 bytes left"), "{refused}");
 }
 
 #[test]
