@@ -152,7 +152,7 @@ fn faults_are_named_on_a_restless_machine_too() {
     for seed in 1..6 {
         let restless = |fault| {
             let mut plan = Plan::new(4, 4, 2, 2, 4).seed(seed).fault(fault);
-            plan.noise = 30 * MS;
+            plan.noise = 20 * MS;
             plan.fault_at = 12_000 * MS;
             plan.until = 30_000 * MS;
             plan

@@ -196,23 +196,15 @@ fn paused_rank(timeline: &Timeline, config: &Config, event: &[&Pause]) -> Option
     for pause in event {
         let (s, r) = (pause.send_max_us, pause.recv_max_us);
         let (untaken, unsent, waiting) = (s[2] >= limit, s[1] >= limit, r[0] >= limit);
-        if r[2] >= limit {
-            continue; // the receiving device stood still, not a proxy
-        }
         if unsent && waiting {
             add(pause.from, 3, false); // ready, and the posted receive is credit: its proxy did not send
         } else if untaken && waiting {
             add(pause.to, 3, true);
             add(pause.from, 1, false);
         } else if untaken {
-            add(pause.from, 2, false);
-        } else if unsent {
-            add(pause.to, 2, true);
-        } else if waiting && s[0] < limit {
-            add(pause.from, 2, false);
-        } else if s[0] >= limit {
             add(pause.from, 1, false);
         }
+        // One end that waits alone waits for a rank that has not come yet: no pause of anybody's proxy.
     }
     let mut order: Vec<(u32, Rank, bool)> =
         points.iter().map(|(rank, (value, inbound))| (*value, *rank, *inbound)).collect();

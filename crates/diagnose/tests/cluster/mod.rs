@@ -293,8 +293,8 @@ impl Cluster {
 
     fn compute_scale(&self, rank: u32, clock: u64) -> u64 {
         match self.plan.fault {
-            Fault::GpuPower(r) if r == rank && self.active(clock) => 3,
-            Fault::BackgroundCompute(h) if h == self.plan.host_of(rank) && self.active(clock) => 3,
+            Fault::GpuPower(r) if r == rank && self.active(clock) => 4,
+            Fault::BackgroundCompute(h) if h == self.plan.host_of(rank) && self.active(clock) => 4,
             _ => 1,
         }
     }
@@ -623,8 +623,10 @@ fn flows_of(
             let wait = other + (copy_us - own_copy) + (sleep_us - asleep);
             let receiver_asleep = if sleep.is_some_and(|s| s.0 == *b) { sleep_us } else { 0 };
             let wait = wait - receiver_asleep.min(wait);
-            let s0 = 300 + wait + own_copy;
-            let s1 = own / 2 + late(i, *b) + asleep;
+            // A slow receiver of a single message gives no credit; in a ring its data comes late.
+            let pressed = if edges.len() == 1 && copy.is_some_and(|c| c.0 == *b) { copy_us } else { 0 };
+            let s0 = 300 + wait - pressed + own_copy;
+            let s1 = own / 2 + late(i, *b) + asleep + pressed;
             let s2 = own / 2 + receiver_asleep;
             let stage = [side_by_side(s0), side_by_side(s1), side_by_side(s2)];
             let max = [s0 as u32, s1 as u32, s2 as u32];
