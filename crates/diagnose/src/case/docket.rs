@@ -20,6 +20,8 @@ const BLAST_MAX: usize = 32;
 const PAUSES_MAX: usize = 64;
 /// Deaths noticed this much later may still be the first: agents look every 100 ms and ship every 100 ms.
 const FIRST_DEATH_NS: u64 = 500 * NANOS_PER_MS;
+/// A rank that is gone this long while most others stay did not end with them.
+const ALONE_NS: u64 = NANOS_PER_SEC;
 /// A pause leaves its marks in records that end this much around it.
 const PAUSE_MARGIN_NS: u64 = NANOS_PER_SEC;
 
@@ -382,11 +384,15 @@ fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>)> {
                 && waits.inside.iter().any(|other| bench.timeline.ranks.get(other).is_some_and(|state| state.alive))
         })
     };
+    // Programs that end without finalizing leave together; one that leaves alone leaves the others in the lurch.
+    let others_stay =
+        bench.timeline.ranks.values().filter(|state| state.alive).count() * 2 > bench.timeline.ranks.len();
+    let alone = |since: HostTime| others_stay && bench.timeline.newest_sample.since_ns(since) >= ALONE_NS;
     let facts: Vec<Fact> = bench
         .timeline
         .ranks
         .values()
-        .filter(|state| state.dead() && (!state.live.is_empty() || waited_for(state.rank)))
+        .filter(|state| state.dead() && (!state.live.is_empty() || waited_for(state.rank) || alone(state.dead_since)))
         .map(|state| Fact::Dead {
             rank: state.rank,
             host: state.host.clone(),

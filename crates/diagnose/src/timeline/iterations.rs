@@ -271,7 +271,7 @@ fn copy_us(id: OpId, sum: &FlowSum) -> f64 {
 fn may_recur(seen: &Recurrence, oldest: HostTime, newest: HostTime) -> bool {
     let (Some(first), Some(last)) = (seen.ends.front(), seen.ends.back()) else { return false };
     let period = last.since_ns(*first).max(first.since_ns(oldest));
-    seen.count < MARKER_MIN && newest.since_ns(*last) <= 2 * period + NANOS_PER_SEC
+    period <= ITERATION_MAX_NS && seen.count < MARKER_MIN && newest.since_ns(*last) <= 2 * period + NANOS_PER_SEC
 }
 
 fn recurs(seen: &Recurrence, newest: HostTime) -> bool {
