@@ -26,7 +26,7 @@ const SLOW_FACTOR_YOUNG: f64 = 1.4;
 const ARRIVAL_NS: u64 = 100 * NANOS_PER_MS;
 /// Shortest time between two checks.
 const RECHECK_NS: u64 = 50 * NANOS_PER_MS;
-/// Time between checks while iterations look slow.
+/// Time between checks while something looks wrong.
 const SUSPICIOUS_RECHECK_NS: u64 = 200 * NANOS_PER_MS;
 
 /// One sampled rank's recent past.
@@ -229,6 +229,7 @@ impl Watch {
             }
             return None;
         }
+        self.due = Some(now + SUSPICIOUS_RECHECK_NS); // to settle the verdict, or to see it go on
         let waiting: Vec<Rank> =
             still.iter().filter(|(rank, s)| live(rank) && s.ns() >= threshold).map(|(rank, _)| *rank).collect();
         let since = waiting.iter().filter_map(|rank| still.get(rank).map(|s| s.since)).min()?;

@@ -20,6 +20,8 @@ const BLAST_MAX: usize = 32;
 const PAUSES_MAX: usize = 64;
 /// Deaths noticed this much later may still be the first: agents look every 100 ms and ship every 100 ms.
 const FIRST_DEATH_NS: u64 = 500 * NANOS_PER_MS;
+/// Confidence left in a stall's suspects once the stall has resolved itself.
+const RESUMED_DOUBT: f64 = 0.5;
 /// A rank that is gone this long while most others stay did not end with them.
 const ALONE_NS: u64 = NANOS_PER_SEC;
 /// A pause leaves its marks in records that end this much around it.
@@ -271,7 +273,10 @@ impl Docket {
         } else if length < bench.config.transient_ns {
             return self.withdraw(bench, open, id);
         } else {
-            self.cases[open.at].finding.what = What::Slowdown;
+            // What explained a stop may not explain why it goes on slowly: let better evidence take over.
+            let finding = &mut self.cases[open.at].finding;
+            finding.what = What::Slowdown;
+            finding.suspects.iter_mut().for_each(|suspect| suspect.confidence *= RESUMED_DOUBT);
             self.cases[open.at].updated_at = bench.now;
         }
         let base_ms = bench.watch.iteration_ms().unwrap_or(0.0);

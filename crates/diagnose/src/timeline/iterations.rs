@@ -116,7 +116,7 @@ impl Iterations {
             id: done.op.id,
             enqueued_at: done.op.enqueued_at,
             started_at: done.op.started_at,
-            left_at: if done.ended_first_at.is_some() { done.ended_first_at } else { done.ended_at },
+            left_at: left_at(done),
             ended_at: done.ended_at,
         });
         if self.raw.len() > RAW_KEPT {
@@ -265,6 +265,12 @@ fn copy_us(id: OpId, sum: &FlowSum) -> f64 {
         OpClass::Collective if sum.sends > 0 && sum.recvs > 0 => sum.send_gpu_us.min(sum.recv_gpu_us),
         OpClass::Collective => 0.0,
     }
+}
+
+/// When the device was free again. A collective's channels may end far apart (one of them may have had nothing to do), so
+/// the first end says something of the whole only where there is one channel.
+fn left_at(done: &OpDone) -> HostTime {
+    if done.op.n_channels == 1 && done.ended_first_at.is_some() { done.ended_first_at } else { done.ended_at }
 }
 
 /// Seen once or twice, and not so long ago that it should have come again.
