@@ -397,13 +397,13 @@ fn run(steps: &[Step]) {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 2000 },
+        cases: if cfg!(miri) { 3 } else { 2000 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
 
     #[test]
-    fn writers_and_reader_agree_with_the_model(steps in prop::collection::vec(step(), 1..120)) {
+    fn writers_and_reader_agree_with_the_model(steps in prop::collection::vec(step(), 1..if cfg!(miri) { 40 } else { 120 })) {
         run(&steps);
     }
 
