@@ -1,8 +1,9 @@
 //! The store's directory: write-ahead logs, segments, retention, replay (`docs/formats/store.md`).
 //!
 //! A batch is appended to the newest log before `append` returns. A sealed log becomes one segment per hour of
-//! collection; the segments carry the log's number and how many they are, so that a crash at any point leaves either
-//! the log or all of its segments in force, never both and never neither.
+//! collection, named by the log's number, and is removed when the last of them is durable; segments whose log is still
+//! there do not count. So a crash at any point leaves either the log or all of its segments in force, never both and
+//! never neither.
 use crate::codec;
 use crate::facade::StoreError;
 use crate::log::{ENTRY_HEAD_BYTES, LogFile, create_private_dir, numbered_files, read_entry, sync_dir};
@@ -44,14 +45,12 @@ fn log_path(dir: &Path, number: u64) -> PathBuf {
     dir.join("wal").join(format!("{number:010}.log"))
 }
 
-/// One segment file as its name tells: `date=2026-11-21/hour=10/0000000012-1of2-0badcafe.parquet`.
+/// One segment file as its name tells: `date=2026-11-21/hour=10/0000000012-0badcafe.parquet`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct SegmentFile {
     /// Hours since the epoch.
     pub(crate) hour: u64,
     log: u64,
-    part: u32,
-    parts: u32,
     /// CRC-32C of the whole file.
     checksum: u32,
     pub(crate) path: PathBuf,
@@ -81,13 +80,10 @@ fn hour_dir(dir: &Path, hour: u64) -> PathBuf {
     dir.join("segments").join(format!("date={year:04}-{month:02}-{day:02}")).join(format!("hour={:02}", hour % 24))
 }
 
-/// Log, part, parts, checksum.
-fn parse_name(name: &str) -> Option<(u64, u32, u32, u32)> {
-    let mut fields = name.strip_suffix(".parquet")?.split('-');
-    let (log, (part, parts), checksum) = (fields.next()?, fields.next()?.split_once("of")?, fields.next()?);
-    let checksum = u32::from_str_radix(checksum, 16).ok()?;
-    fields.next().is_none().then_some(())?;
-    Some((log.parse().ok()?, part.parse().ok()?, parts.parse().ok()?, checksum))
+/// Log and checksum.
+fn parse_name(name: &str) -> Option<(u64, u32)> {
+    let (log, checksum) = name.strip_suffix(".parquet")?.split_once('-')?;
+    Some((log.parse().ok()?, u32::from_str_radix(checksum, 16).ok()?))
 }
 
 fn parse_date(name: &str) -> Option<u64> {
@@ -121,10 +117,10 @@ pub(crate) fn segments(dir: &Path) -> Result<Vec<SegmentFile>, StoreError> {
             let Some(hour) = hour_name.strip_prefix("hour=").and_then(|h| h.parse::<u64>().ok()) else { continue };
             let folder = root.join(&date).join(&hour_name);
             for name in names(&folder)? {
-                let Some((log, part, parts, checksum)) = parse_name(&name) else { continue };
+                let Some((log, checksum)) = parse_name(&name) else { continue };
                 let path = folder.join(name);
                 let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
-                found.push(SegmentFile { hour: day * 24 + hour, log, part, parts, checksum, path, bytes });
+                found.push(SegmentFile { hour: day * 24 + hour, log, checksum, path, bytes });
             }
         }
     }
@@ -142,7 +138,7 @@ impl Disk {
         let lock = File::create(&lock_path).map_err(io_error("creating", &lock_path))?;
         lock.try_lock().map_err(|e| io_error("locking (another server uses this directory)", &lock_path)(e.into()))?;
         let mut logs = numbered_files(&wal, "log").map_err(io_error("listing", &wal))?;
-        let mut next = drop_finished(dir, &mut logs)?;
+        let mut next = drop_unfinished(dir, &logs)?;
         let newest = logs.pop().unwrap_or(next);
         next = next.max(newest + 1);
         for &sealed in &logs {
@@ -228,8 +224,9 @@ impl Disk {
     }
 }
 
-/// Removes logs whose segments are complete, and segments whose log is still needed. Gives the number of the next log.
-fn drop_finished(dir: &Path, logs: &mut Vec<u64>) -> Result<u64, StoreError> {
+/// Removes segments whose log is still there: a crash came before all of them were written, or just after; they will be
+/// made again. Gives the number of the next log.
+fn drop_unfinished(dir: &Path, logs: &[u64]) -> Result<u64, StoreError> {
     let mut of_log: BTreeMap<u64, Vec<SegmentFile>> = BTreeMap::new();
     for segment in segments(dir)? {
         of_log.entry(segment.log).or_default().push(segment);
@@ -239,14 +236,8 @@ fn drop_finished(dir: &Path, logs: &mut Vec<u64>) -> Result<u64, StoreError> {
         if !logs.contains(number) {
             continue;
         }
-        if files.len() == files[0].parts as usize {
-            let path = log_path(dir, *number);
-            std::fs::remove_file(&path).map_err(io_error("removing", &path))?;
-            logs.retain(|n| n != number);
-        } else {
-            for file in files {
-                std::fs::remove_file(&file.path).map_err(io_error("removing", &file.path))?;
-            }
+        for file in files {
+            std::fs::remove_file(&file.path).map_err(io_error("removing", &file.path))?;
         }
     }
     Ok(next)
@@ -278,14 +269,13 @@ pub(crate) fn compact(dir: &Path, number: u64) -> Result<usize, StoreError> {
             by_hour.entry(batch.collected_at.0 / NANOS_PER_SEC / HOUR_SECONDS).or_default().push(batch);
         }
     }
-    let parts = by_hour.len();
-    for (index, (hour, batches)) in by_hour.iter().enumerate() {
+    for (hour, batches) in &by_hour {
         let folder = hour_dir(dir, *hour);
         create_private_dir(&folder).map_err(io_error("creating", &folder))?;
-        let temporary = dir.join("wal").join(format!("{number:010}-{}.tmp", index + 1));
+        let temporary = dir.join("wal").join(format!("{number:010}.tmp"));
         let checksum = segment::write(&temporary, batches)
             .map_err(|e| StoreError::Segment { path: temporary.clone(), reason: e.to_string() })?;
-        let target = folder.join(format!("{number:010}-{}of{parts}-{checksum:08x}.parquet", index + 1));
+        let target = folder.join(format!("{number:010}-{checksum:08x}.parquet"));
         std::fs::rename(&temporary, &target).map_err(io_error("renaming to", &target))?;
         let mut durable = folder.as_path();
         while durable != dir {
@@ -295,7 +285,7 @@ pub(crate) fn compact(dir: &Path, number: u64) -> Result<usize, StoreError> {
         sync_dir(dir).map_err(io_error("syncing", dir))?;
     }
     std::fs::remove_file(&path).map_err(io_error("removing", &path))?;
-    Ok(parts)
+    Ok(by_hour.len())
 }
 
 /// Deletes segments whose hour ended before `oldest`, then the oldest while all are larger than `max_bytes`.
@@ -406,8 +396,8 @@ mod tests {
             assert_eq!(days_of(year, month, day), Some(days));
         }
         assert_eq!(parse_date("date=2026-13-01"), None);
-        assert_eq!(parse_name("0000000012-1of2-0000beef.parquet"), Some((12, 1, 2, 0xbeef)));
-        assert_eq!(parse_name("0000000012-1of2.parquet"), None);
+        assert_eq!(parse_name("0000000012-0000beef.parquet"), Some((12, 0xbeef)));
+        assert_eq!(parse_name("0000000012.parquet"), None);
         assert_eq!(parse_name("notes.parquet"), None);
     }
 }

@@ -15,6 +15,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -25,7 +26,7 @@ pub const MAX_ROWS: usize = 1 << 19;
 /// Written into each file; a reader refuses a higher one.
 const FORMAT_VERSION: u32 = 1;
 const VERSION_KEY: &str = "mycroft.segment.version";
-/// A tenth smaller than level 3 at a third of its speed, which is still 100 MB/s.
+/// Written once in ten minutes in the background, read rarely: worth more effort than a frame.
 const ZSTD_LEVEL: i32 = 6;
 /// Longest text: see `codec::MAX_STRING_BYTES`; a file that says more is not ours.
 const MAX_TEXT_BYTES: usize = crate::codec::MAX_STRING_BYTES;
@@ -208,7 +209,7 @@ impl<'a> Rows<'a> {
             let batch = &batches[row.batch as usize];
             let record = &batch.records[row.position as usize];
             let process = batch.source.process.map(|p| (p.rank, p.pid, p.nonce));
-            let place = (&batch.source.job, row.kind, cells::comm_of(record), &batch.source.host, process);
+            let place = (&batch.source.job, cells::comm_of(record), process, &batch.source.host);
             (place, cells::time_of(record), row.batch, row.position)
         });
         all.rows = rows;
@@ -503,14 +504,14 @@ fn take_row(
     let (Some(number), Some(position)) = (small(BATCH)?, small(POSITION)?) else {
         return Err("a row without batch or position".to_owned());
     };
-    if !batches.contains_key(&number) {
+    if let Entry::Vacant(place) = batches.entry(number) {
         let process = match (small(RANK)?, small(PID)?, small(NONCE)?) {
             (Some(rank), Some(pid), Some(nonce)) => Some(ProcessKey { rank: Rank(rank), pid, nonce }),
             _ => None,
         };
         let source = Source { job: text(JOB)?, host: text(HOST)?, process };
         let collected_at = HostTime(line[COLLECTED_AT].unwrap_or(0).wrapping_mul(1000));
-        batches.insert(number, (Batch { source, collected_at, records: Vec::new() }, BTreeMap::new()));
+        place.insert((Batch { source, collected_at, records: Vec::new() }, BTreeMap::new()));
     }
     let columns = cells::columns(kind);
     let mut cells_of = [0u64; cells::MAX_COLUMNS];

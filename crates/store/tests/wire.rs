@@ -170,6 +170,22 @@ fn garbage_after_the_hello_ends_the_connection_with_a_reason() {
     assert!(received.try_recv().is_err());
 }
 
+#[test]
+fn a_frame_that_comes_twice_is_handled_once() {
+    let (handle, received) = serve(&any_port(), ServerConfig::default());
+    let body = [&5u64.to_le_bytes()[..], &[0; 6]].concat();
+    let hello =
+        [&b"MYCW"[..], &1u16.to_le_bytes(), &1u16.to_le_bytes(), &(body.len() as u32).to_le_bytes(), &body].concat();
+    let frame = codec::encode(&[step_batch("job", 0, 3)]).unwrap();
+    let batches = message(1, &[&1u64.to_le_bytes()[..], &frame].concat());
+    for _ in 0..2 {
+        let answer = say(&handle, &[&hello[..], &batches, &batches].concat());
+        assert_eq!(answer.len(), 38 + 2 * 25, "both are acknowledged");
+    }
+    assert_eq!(received.try_iter().count(), 1);
+    assert_eq!((handle.stats().frames, handle.stats().duplicates), (1, 3));
+}
+
 /// A server that answers with fixed bytes.
 fn impostor(answer: &'static [u8]) -> (Endpoint, std::thread::JoinHandle<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

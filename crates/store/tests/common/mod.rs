@@ -99,7 +99,7 @@ fn flow_done(op: OpId, f: u64, started: u64, ended: u64, random: &mut Random) ->
             op,
             channel: ChannelId((f / 2) as u8),
             peer: CommRank((f % 2) as u32),
-            direction: if f % 2 == 0 { Direction::Send } else { Direction::Recv },
+            direction: if f.is_multiple_of(2) { Direction::Send } else { Direction::Recv },
         },
         counters: FlowCounters { total_chunks: steps, posted: steps, ready: steps, transmitted: steps, done: steps },
         bytes: 65536,
