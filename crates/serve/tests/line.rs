@@ -193,7 +193,7 @@ fn a_stalled_job_has_a_case_within_two_seconds_which_closes_when_it_recovers_and
 }
 
 #[test]
-fn an_agent_without_the_token_is_refused_and_counted() {
+fn an_agent_without_the_token_is_refused_and_nothing_of_it_is_taken() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Server::start(config(dir.path())).expect("the server starts");
     for token in [None, Some("another-token-of-some-length".to_owned())] {
@@ -202,5 +202,5 @@ fn an_agent_without_the_token_is_refused_and_counted() {
         assert!(refused.is_err());
     }
     let health: HealthJson = get(&server, "/api/v1/health");
-    assert_eq!(health.batches, 0);
+    assert_eq!((health.batches, health.jobs), (0, 0));
 }
