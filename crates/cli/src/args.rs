@@ -30,6 +30,8 @@ pub(crate) enum Command {
     Cases(CasesArgs),
     /// Live view of a server in the terminal.
     Watch(WatchArgs),
+    /// Runs a recorded store through the diagnosis again and prints the reports.
+    Replay(ReplayArgs),
     /// Checks that tracing can work here, and says what to fix.
     Doctor(DoctorArgs),
 }
@@ -285,6 +287,21 @@ pub(crate) struct WatchArgs {
     /// Print one frame as text and exit.
     #[arg(long)]
     pub(crate) once: bool,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct ReplayArgs {
+    /// Directory of the store, as `mycroft serve --store` or `mycroft testbed run --record` wrote it.
+    pub(crate) store: PathBuf,
+    /// Only this job.
+    #[arg(long)]
+    pub(crate) job: Option<String>,
+    /// Print every record, one a line, instead of diagnosing.
+    #[arg(long)]
+    pub(crate) records: bool,
+    /// Milliseconds of recorded time between two rounds of diagnosis.
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) tick_ms: u64,
 }
 
 #[derive(clap::Args, Debug)]

@@ -1,11 +1,9 @@
-//! Where the libraries beside this binary are: the tracer and the testbed's collective library.
+//! Where the tracer's library is.
 use anyhow::{Result, bail};
 use std::path::PathBuf;
 
 /// The tracer, a NCCL profiler plugin.
 pub(crate) const TRACER: &str = "libmycroft_nccl.so";
-/// The testbed's stand-in for libnccl.so.2.
-pub(crate) const TESTBED_NCCL: &str = "libmycroft_testbed_nccl.so";
 
 /// Finds a library in MYCROFT_LIB_DIR, beside the executable, in its deps folder, or in ../lib.
 pub(crate) fn find(name: &str) -> Result<PathBuf> {

@@ -248,8 +248,9 @@ impl Live {
             report_text,
             truth,
         };
-        self.running.stop();
+        // The server first: the end of the ranks is ours, not the job's.
         self.server.stop();
+        self.running.stop();
         outcome
     }
 }

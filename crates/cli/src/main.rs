@@ -10,6 +10,7 @@ mod doctor;
 mod libraries;
 mod live;
 mod overhead;
+mod replay;
 mod stop;
 mod table;
 mod testbed;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => daemon::serve(&args),
         Command::Cases(args) => cases::cases(&args),
         Command::Watch(args) => watch::watch(&args),
+        Command::Replay(args) => replay::replay(&args),
         Command::Doctor(args) => doctor::doctor(&args),
     };
     match outcome {

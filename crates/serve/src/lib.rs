@@ -20,6 +20,7 @@ mod http;
 mod inbox;
 mod job;
 mod keeper;
+pub mod replay;
 mod server;
 mod stats;
 mod sync;

@@ -20,6 +20,8 @@ const ENDS_KEPT: usize = 64;
 const ITERATIONS_KEPT: usize = 128;
 /// Recurrences that make a signature a candidate marker.
 const MARKER_MIN: u64 = 3;
+/// Least payload of a marker: less than any gradient bucket, more than a loss, a norm or a barrier.
+const MARKER_BYTES_MIN: u64 = 1024;
 /// A collective that recurs less often than this marks no iterations (checkpoints, evaluation).
 const ITERATION_MAX_NS: u64 = 60 * NANOS_PER_SEC;
 /// Completion records of one rank may come out of order by this.
@@ -122,7 +124,8 @@ impl Iterations {
         if self.raw.len() > RAW_KEPT {
             self.raw.pop_front();
         }
-        if done.op.id.class != OpClass::Collective {
+        // A loss, a gradient norm or a barrier comes when it comes: often enough every fourth iteration only.
+        if done.op.id.class != OpClass::Collective || done.op.bytes() < MARKER_BYTES_MIN {
             return;
         }
         let signature = (done.op.id.comm, done.op.kind, done.op.count, done.op.datatype);
