@@ -89,7 +89,8 @@ pub(crate) fn whole(case: &Value) -> String {
         }
         out.push_str(&format!("  {title}\n"));
         for entry in lines {
-            let said = entry["text"].as_str().or_else(|| entry.as_str()).map_or_else(|| entry.to_string(), str::to_owned);
+            let said =
+                entry["text"].as_str().or_else(|| entry.as_str()).map_or_else(|| entry.to_string(), str::to_owned);
             out.push_str(&format!("    - {said}\n"));
         }
     }

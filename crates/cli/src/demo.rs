@@ -63,7 +63,8 @@ impl Screen {
             (Some(seconds), Some(verdict)) => format!("fault injected {seconds:.1} s ago; {verdict}"),
         };
         let median = moment.iteration_ms_median.map_or("-".to_owned(), |ms| format!("{ms:.0} ms"));
-        let line = format!("  {:>5.1} s  iteration {:>4}  median {median:>7}  {phase}", moment.seconds, moment.iterations);
+        let line =
+            format!("  {:>5.1} s  iteration {:>4}  median {median:>7}  {phase}", moment.seconds, moment.iterations);
         if self.live {
             print!("\r\x1b[2K{line}");
             let _ = std::io::stdout().flush();

@@ -26,14 +26,8 @@ struct Check {
 }
 
 /// Profiler ABI symbols the tracer must export.
-const ABI_SYMBOLS: [&str; 6] = [
-    "ncclProfiler_v1",
-    "ncclProfiler_v2",
-    "ncclProfiler_v3",
-    "ncclProfiler_v4",
-    "ncclProfiler_v5",
-    "ncclProfiler_v6",
-];
+const ABI_SYMBOLS: [&str; 6] =
+    ["ncclProfiler_v1", "ncclProfiler_v2", "ncclProfiler_v3", "ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v6"];
 
 /// Shared memory under which traces of eight ranks get short: 8 x 1 MiB.
 const SHM_BYTES_MIN: u64 = 8 << 20;
@@ -51,7 +45,11 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
     }
     checks.push(server(args));
     let worst = checks.iter().map(|check| check.grade).max().unwrap_or(Grade::Ok);
-    if args.json { print_json(&checks)? } else { print_text(&checks) }
+    if args.json {
+        print_json(&checks)?
+    } else {
+        print_text(&checks)
+    }
     Ok(match worst {
         Grade::Ok => EXIT_OK,
         Grade::Warn | Grade::Fail if checks.is_empty() => EXIT_ERROR,
@@ -140,7 +138,8 @@ fn plugin_variable() -> Check {
         }
         Ok(value) => ok(what, format!("{value} (a name; NCCL looks for it on the library path)")),
         Err(_) => {
-            let path = libraries::find(libraries::TRACER).map_or("libmycroft_nccl.so".into(), |p| p.display().to_string());
+            let path =
+                libraries::find(libraries::TRACER).map_or("libmycroft_nccl.so".into(), |p| p.display().to_string());
             warn(what, "not set in this shell", format!("in the job: export NCCL_PROFILER_PLUGIN={path}"))
         }
     }
@@ -149,7 +148,11 @@ fn plugin_variable() -> Check {
 fn shared_memory(dir: &Path) -> Vec<Check> {
     let what = "segment directory";
     let Ok(metadata) = fs::symlink_metadata(dir) else {
-        return vec![warn(what, format!("{} does not exist yet", dir.display()), "it appears with the first traced job")];
+        return vec![warn(
+            what,
+            format!("{} does not exist yet", dir.display()),
+            "it appears with the first traced job",
+        )];
     };
     if !metadata.is_dir() {
         return vec![fail(what, format!("{} is not a directory", dir.display()), "remove it, or set MYCROFT_DIR")];
@@ -238,7 +241,9 @@ fn clock_source() -> Check {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     match fs::read_to_string(path) {
         Ok(name) if name.trim() == "tsc" => ok(what, "tsc"),
-        Ok(name) => warn(what, name.trim().to_owned(), "timestamps cost more than with an invariant TSC; no action needed"),
+        Ok(name) => {
+            warn(what, name.trim().to_owned(), "timestamps cost more than with an invariant TSC; no action needed")
+        }
         Err(_) => warn(what, "unknown", "timestamps fall back to CLOCK_MONOTONIC"),
     }
 }
@@ -265,11 +270,15 @@ fn process(pid: u32) -> Vec<Check> {
         Ok(bytes) => {
             let plugin = bytes.split(|&byte| byte == 0).find_map(|var| var.strip_prefix(b"NCCL_PROFILER_PLUGIN="));
             checks.push(match plugin {
-                Some(value) => ok("its environment", format!("NCCL_PROFILER_PLUGIN={}", String::from_utf8_lossy(value))),
+                Some(value) => {
+                    ok("its environment", format!("NCCL_PROFILER_PLUGIN={}", String::from_utf8_lossy(value)))
+                }
                 None => fail("its environment", "NCCL_PROFILER_PLUGIN is not set", "set it and restart the job"),
             });
         }
-        Err(error) => checks.push(warn("its environment", error.to_string(), "run the doctor as the job's user or root")),
+        Err(error) => {
+            checks.push(warn("its environment", error.to_string(), "run the doctor as the job's user or root"))
+        }
     }
     match fs::read_to_string(root.join("maps")) {
         Ok(maps) if maps.contains(libraries::TRACER) => checks.push(ok("its libraries", "the tracer is loaded")),

@@ -97,7 +97,8 @@ fn agent_argv(own: &Path, server: &OsStr, host: &Host) -> Vec<OsString> {
 impl Live {
     /// Starts the server, the agents and the job.
     pub(crate) fn start(scenario: Scenario, options: Options) -> Result<Live> {
-        let dir = tempfile::Builder::new().prefix("mycroft-live-").tempdir().context("cannot make a temporary directory")?;
+        let dir =
+            tempfile::Builder::new().prefix("mycroft-live-").tempdir().context("cannot make a temporary directory")?;
         let socket = dir.path().join("wire.sock");
         let server = Server::start(ServeConfig {
             http: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -174,7 +175,10 @@ impl Live {
                 break;
             }
             if injected.is_none() && self.began.elapsed() >= limit + START_LIMIT {
-                bail!("the job did not get going within {:?}: its slowest rank finished {iterations} iterations", START_LIMIT);
+                bail!(
+                    "the job did not get going within {:?}: its slowest rank finished {iterations} iterations",
+                    START_LIMIT
+                );
             }
             let verdict = case.as_ref().filter(|case| case.finding.diagnosed_at.is_some()).map(in_few_words);
             settled = match (verdict, settled) {
@@ -239,7 +243,9 @@ impl Live {
             transport,
             score: judge(&truth, &cases),
             finding: first.map(|case| case.finding.clone()),
-            because: first.map(|case| case.because.iter().map(|reason| reason.text.clone()).collect()).unwrap_or_default(),
+            because: first
+                .map(|case| case.because.iter().map(|reason| reason.text.clone()).collect())
+                .unwrap_or_default(),
             detected_after_ms: first.and_then(|case| after(case.opened_at)),
             diagnosed_after_ms: first.and_then(|case| after(case.finding.diagnosed_at)),
             iterations_to_detection,
@@ -257,7 +263,9 @@ impl Live {
 
 /// A run is right when its first case is, no case came before the fault, and no other case names anybody else.
 fn judge(truth: &Truth, cases: &[Case]) -> Score {
-    if let Some(early) = cases.iter().find(|case| truth.fault.is_some() && case.opened_at.0 / NANOS_PER_MS < truth.at_ms) {
+    if let Some(early) =
+        cases.iter().find(|case| truth.fault.is_some() && case.opened_at.0 / NANOS_PER_MS < truth.at_ms)
+    {
         let why = format!("a false {} ({}) was opened before the fault", early.finding.what, early.finding.category);
         return Score { correct: false, why };
     }

@@ -23,7 +23,11 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8> {
         }
     }
     if batches.is_empty() {
-        bail!("{}: no records{}", args.store.display(), args.job.as_deref().map_or(String::new(), |j| format!(" of job {j}")));
+        bail!(
+            "{}: no records{}",
+            args.store.display(),
+            args.job.as_deref().map_or(String::new(), |j| format!(" of job {j}"))
+        );
     }
     if args.records {
         return print_records(&batches);
@@ -43,7 +47,8 @@ fn print_records(batches: &[Batch]) -> Result<u8> {
         let source = &batch.source;
         let rank = source.process.map_or("-".to_owned(), |process| process.rank.to_string());
         for record in &batch.records {
-            writeln!(out, "{} {} {} {rank} {record:?}", batch.collected_at, source.job, source.host).context("cannot print")?;
+            writeln!(out, "{} {} {} {rank} {record:?}", batch.collected_at, source.job, source.host)
+                .context("cannot print")?;
         }
     }
     out.flush().context("cannot print")?;

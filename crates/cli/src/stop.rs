@@ -11,11 +11,7 @@ impl Stop {
     /// Listens to SIGINT, SIGTERM and SIGHUP. A second signal ends the process at once.
     pub(crate) fn on_signals() -> Result<Stop> {
         let flag = Arc::new(AtomicBool::new(false));
-        for signal in [
-            signal_hook::consts::SIGINT,
-            signal_hook::consts::SIGTERM,
-            signal_hook::consts::SIGHUP,
-        ] {
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP] {
             // Order matters: the first registration ends the process only when the flag is already set.
             signal_hook::flag::register_conditional_shutdown(signal, 130, flag.clone())
                 .context("cannot listen to signals")?;

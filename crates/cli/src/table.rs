@@ -152,7 +152,8 @@ fn render(rows: &BTreeMap<(String, String), Row>, args: &TableArgs) -> String {
             spread(&row.settled_ms)
         );
     }
-    let mut stalls: Vec<i64> = rows.values().filter(|row| row.stops_job).flat_map(|row| row.detected_ms.clone()).collect();
+    let mut stalls: Vec<i64> =
+        rows.values().filter(|row| row.stops_job).flat_map(|row| row.detected_ms.clone()).collect();
     stalls.sort_unstable();
     if !stalls.is_empty() {
         let p99 = stalls[(stalls.len() * 99).div_ceil(100) - 1];

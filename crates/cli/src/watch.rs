@@ -234,7 +234,8 @@ fn draw_cases(frame: &mut Frame<'_>, area: Rect, view: &View) {
         .iter()
         .enumerate()
         .map(|(index, case)| {
-            let mut style = if case["state"] == "open" { Style::new().fg(Color::Red) } else { Style::new().fg(Color::Gray) };
+            let mut style =
+                if case["state"] == "open" { Style::new().fg(Color::Red) } else { Style::new().fg(Color::Gray) };
             if index == view.selected {
                 style = style.add_modifier(Modifier::REVERSED);
             }

@@ -41,7 +41,8 @@ impl Clock {
     /// Ticks everything that is due up to `until`.
     fn advance(&mut self, engines: &mut BTreeMap<JobName, Engine>, until: HostTime) {
         loop {
-            let check = engines.values().filter_map(|engine| engine.next_check(self.now)).filter(|&at| at > self.now).min();
+            let check =
+                engines.values().filter_map(|engine| engine.next_check(self.now)).filter(|&at| at > self.now).min();
             let next = check.map_or(self.next_tick, |at| at.min(self.next_tick));
             if next > until {
                 return;
