@@ -132,7 +132,9 @@ fn rules_of_file(path: &str, text: &str, violations: &mut Vec<String>) {
         return;
     }
     for (room, word, instead) in BANNED {
-        if !path.starts_with(room) {
+        // A build script talks to cargo by printing.
+        let build_script = *word == "println!" && path.ends_with("build.rs");
+        if !path.starts_with(room) || build_script {
             continue;
         }
         for (number, line) in text.lines().enumerate() {
