@@ -291,7 +291,8 @@ pub(crate) struct WatchArgs {
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct ReplayArgs {
-    /// Directory of the store, as `mycroft serve --store` or `mycroft testbed run --record` wrote it.
+    /// Directory of the store, as `mycroft serve --store` or `mycroft testbed run --record` wrote it, or a file that
+    /// --export wrote.
     pub(crate) store: PathBuf,
     /// Only this job.
     #[arg(long)]
@@ -299,6 +300,9 @@ pub(crate) struct ReplayArgs {
     /// Print every record, one a line, instead of diagnosing.
     #[arg(long)]
     pub(crate) records: bool,
+    /// Write every record to this one file, to be kept or sent, instead of diagnosing.
+    #[arg(long, value_name = "FILE", conflicts_with = "records")]
+    pub(crate) export: Option<PathBuf>,
     /// Milliseconds of recorded time between two rounds of diagnosis.
     #[arg(long, default_value_t = 1000)]
     pub(crate) tick_ms: u64,
