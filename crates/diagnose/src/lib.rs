@@ -12,13 +12,15 @@ mod blame;
 pub mod case;
 pub mod config;
 mod fact;
+pub mod render;
 pub mod report;
 mod timeline;
 mod watch;
 
 pub use case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Evidence, Reason};
 pub use config::Config;
-pub use report::{Caveat, RankSummary, Report, Threshold, render};
+pub use render::render;
+pub use report::{Caveat, RankSummary, Report, Threshold};
 
 use case::docket::{Bench, Docket};
 use mycroft_record::{Batch, HostTime, JobName};

@@ -1,12 +1,11 @@
 //! Reports: an immutable snapshot of what the brain knows, and its stable text.
 use crate::case::docket::Docket;
-use crate::case::{Case, Reason};
+use crate::case::Case;
 use crate::config::Config;
 use crate::fact::ranks_text;
 use crate::timeline::{RankState, Timeline};
 use crate::watch::Watch;
-use mycroft_record::{HostName, HostTime, JobName, NANOS_PER_MS, Place, Rank};
-use std::fmt::Write;
+use mycroft_record::{HostName, HostTime, JobName, Rank};
 
 /// Something that limits what the report can say (missing ranks, lost records, no kernel events).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -81,9 +80,6 @@ pub struct Report {
     /// Thresholds in use.
     pub thresholds: Vec<Threshold>,
 }
-
-/// Ranks shown in full by `render`; more are counted.
-const RANKS_SHOWN: usize = 64;
 
 pub(crate) fn make(
     job: &JobName,
@@ -172,71 +168,4 @@ fn caveats(timeline: &Timeline, config: &Config) -> Vec<Caveat> {
         out.push(Caveat { rule: "missing-ranks", text, ranks: Vec::new() });
     }
     out
-}
-
-fn place_text(place: &Place) -> String {
-    match place {
-        Place::Rank { rank, host } => format!("rank {rank} ({host})"),
-        Place::Host { host } => format!("host {host}"),
-        Place::Link { from, to } => format!("link {from} -> {to}"),
-    }
-}
-
-/// The report as text for a terminal; stable, so that golden files can hold it.
-pub fn render(report: &Report) -> String {
-    let mut out = String::new();
-    let _ = writeln!(out, "job {} as of {}", report.job, report.as_of);
-    let pace = report.iteration_ms_median.map_or_else(|| "not known yet".to_string(), |ms| format!("{ms:.0} ms"));
-    let _ = writeln!(out, "{} ranks, {} iterations, usual iteration {pace}", report.ranks.len(), report.iterations);
-    if report.cases.is_empty() {
-        let _ = writeln!(out, "no case");
-    }
-    for case in &report.cases {
-        render_case(&mut out, case, report.as_of);
-    }
-    for case in &report.transients {
-        let ms = case.closed_at.since_ns(case.finding.since) / NANOS_PER_MS;
-        let _ = writeln!(out, "pause at {} for about {ms} ms, went away by itself", case.finding.since);
-    }
-    for caveat in &report.caveats {
-        let _ = writeln!(out, "caveat {}: {}", caveat.rule, caveat.text);
-    }
-    for threshold in &report.thresholds {
-        let (name, value, unit, why) = (threshold.name, threshold.value, threshold.unit, &threshold.why);
-        let _ = writeln!(out, "threshold {name}: {value:.2} {unit} ({why})");
-    }
-    for rank in report.ranks.iter().take(RANKS_SHOWN) {
-        let ms = rank.iteration_ms.map_or_else(|| "-".to_string(), |ms| format!("{ms:.0}"));
-        let doing = if rank.doing.is_empty() { "" } else { " " };
-        let _ = writeln!(out, "rank {} {} {} {ms} ms{doing}{}", rank.rank, rank.host, rank.state, rank.doing);
-    }
-    if report.ranks.len() > RANKS_SHOWN {
-        let _ = writeln!(out, "and {} more ranks", report.ranks.len() - RANKS_SHOWN);
-    }
-    out
-}
-
-fn render_case(out: &mut String, case: &Case, now: HostTime) {
-    let finding = &case.finding;
-    let age = now.since_ns(finding.since) / NANOS_PER_MS;
-    let _ = writeln!(out, "case {} {}: {} ({})", case.id, case.state.as_str(), finding.what, finding.category);
-    let _ = writeln!(out, "  since {} ({}.{} s ago)", finding.since, age / 1000, age % 1000 / 100);
-    if finding.suspects.is_empty() {
-        let _ = writeln!(out, "  suspect: not known yet");
-    }
-    for suspect in &finding.suspects {
-        let _ = writeln!(out, "  suspect: {} confidence {:.2}", place_text(&suspect.place), suspect.confidence);
-    }
-    for Reason { rule, text, .. } in &case.because {
-        let _ = writeln!(out, "  because {rule}: {text}");
-    }
-    for entry in &case.blast_radius {
-        let _ = writeln!(out, "  blast radius: {}", entry.text);
-    }
-    for step in &case.do_next {
-        let _ = writeln!(out, "  do next: {step}");
-    }
-    if !case.closed_because.is_empty() {
-        let _ = writeln!(out, "  closed: {}", case.closed_because);
-    }
 }

@@ -435,7 +435,7 @@ fn stalled(bench: &Bench<'_>, stall: &Stall) -> (Verdict, Vec<Fact>, Vec<BlastEn
             } else {
                 format!("ranks {} wait in {} for ranks {}", ranks_text(&waiting), op.label, ranks_text(&waits_for))
             };
-            BlastEntry { waiting, waits_for, op: Some(op.meta.id), text }
+            BlastEntry { waiting, waits_for, op: Some(op.meta.id), kind: Some(op.meta.kind), text }
         })
         .collect();
     (verdict, facts, blast)

@@ -4,7 +4,7 @@ pub(crate) mod docket;
 pub(crate) mod network;
 pub(crate) mod weigh;
 
-use mycroft_record::{ChannelId, CommId, CommRank, Direction, Finding, HostTime, OpId, Rank};
+use mycroft_record::{ChannelId, CommId, CommRank, Direction, Finding, HostTime, OpId, OpKind, Rank};
 use std::fmt;
 
 /// Number of a case; unique within a job.
@@ -69,6 +69,8 @@ pub struct BlastEntry {
     pub waits_for: Vec<Rank>,
     /// The operation they wait in.
     pub op: Option<OpId>,
+    /// What it does.
+    pub kind: Option<OpKind>,
     /// One phrase for people, e.g. `AllReduce DP_0 #17`.
     pub text: String,
 }

@@ -12,7 +12,7 @@ use mycroft_diagnose::{
 };
 use mycroft_record::{
     Batch, Category, ChannelId, CommId, CommRank, Direction, Finding, Gap, HostTime, JobName, NANOS_PER_SEC, OpClass,
-    OpId, OpSeq, Place, Rank, Record, Source, StepMark, Suspect, What,
+    OpId, OpKind, OpSeq, Place, Rank, Record, Source, StepMark, Suspect, What,
 };
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -171,6 +171,7 @@ pub(crate) fn example_case(id: CaseId, now: HostTime) -> Case {
             waiting: vec![Rank(0)],
             waits_for: vec![Rank(1)],
             op: Some(op),
+            kind: Some(OpKind::AllReduce),
             text: "AllReduce DP_0 #17".into(),
         }],
         do_next: vec!["check the link of host1: ip -s link; ethtool -S".into()],
