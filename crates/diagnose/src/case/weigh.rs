@@ -177,7 +177,8 @@ fn weak_gpu(_: &Timeline, facts: &[Fact]) -> Answer {
 }
 
 /// All are inside and nothing shows who stopped. It stopped while it was inside, and the operation would have been over
-/// soon after the last one came: so the chance is as the time each had spent inside by then.
+/// soon after the last one came: so the chance is as the time each had spent inside by then. One host of them all is the
+/// only thing that is sure.
 fn longest_inside(members: &[(Rank, HostName, HostTime)]) -> Vec<Suspect> {
     let last = members.iter().map(|(_, _, started)| *started).max().unwrap_or_default();
     let spent = |started: HostTime| last.since_ns(started) as f64 + NANOS_PER_MS as f64;
@@ -190,6 +191,9 @@ fn longest_inside(members: &[(Rank, HostName, HostTime)]) -> Vec<Suspect> {
         })
         .collect();
     out.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then_with(|| a.place.cmp(&b.place)));
+    if let Some((_, host, _)) = members.first().filter(|(_, first, _)| members.iter().all(|(_, host, _)| host == first)) {
+        out.insert(0, Suspect { place: Place::Host { host: host.clone() }, confidence: 0.9 });
+    }
     out.truncate(SUSPECTS_MAX);
     out
 }

@@ -87,7 +87,8 @@ pub struct RankRecord {
     pub proxy_delay_ppm: AtomicU64,
     /// How long it then sleeps, milliseconds.
     pub proxy_delay_ms: AtomicU64,
-    /// 1: the device threads of this rank stop for good.
+    /// 1: the device threads of this rank stop for good: in a compute kernel, between kernels, or in a kernel that
+    /// talks to another host (a kernel inside a host runs to its end first).
     pub device_stop: AtomicU64,
     /// 1: the next collective call of this rank never returns.
     pub main_stop: AtomicU64,

@@ -1,4 +1,4 @@
-//! `gpu-hang`: one rank's device stops for good, in a kernel or between two.
+//! `gpu-hang`: one rank's device stops for good: computing, between kernels, or in a kernel that talks to another host.
 use super::{Guard, Site};
 use crate::error::TestbedError;
 use mycroft_sim::Fault;

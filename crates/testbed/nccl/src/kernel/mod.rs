@@ -216,7 +216,11 @@ impl Kernel {
             if comm.is_aborted() {
                 return false;
             }
-            stop_here_if_told(comm.identity.control.as_ref(), || comm.is_aborted());
+            // Inside a host nothing but the kernel's start and stop can be seen, in NCCL as here: a device that stopped in
+            // the middle would look like any of its neighbours. It goes on to the end of such a kernel.
+            if comm.nodes > 1 {
+                stop_here_if_told(comm.identity.control.as_ref(), || comm.is_aborted());
+            }
             let seen = comm.bell.rings();
             let mut moved = false;
             let mut busy = false;
