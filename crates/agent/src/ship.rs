@@ -4,7 +4,7 @@ use crate::error::Notice;
 use crate::outbox::Outbox;
 use crate::process::thread_cpu;
 use crate::stats::{Shared, add};
-use mycroft_record::{Batch, Gap, GapCause, HostTime, Record};
+use mycroft_record::{Batch, Gap, GapCause, HostTime, Record, Source};
 use mycroft_store::codec;
 use mycroft_store::wire::{Client, ClientConfig, Endpoint, WireError};
 use std::sync::Arc;
@@ -125,10 +125,13 @@ impl Shipper {
         }
     }
 
-    fn take_fresh(&mut self, batches: Vec<Batch>, lost: Lost) {
+    /// The one door of new records, and so the place where times become whole microseconds: the calibration of host
+    /// clocks is no better, and it saves about a third of the volume.
+    fn take_fresh(&mut self, mut batches: Vec<Batch>, lost: Lost) {
         for (source, records) in lost {
             count_lost(&mut self.lost, &source, records);
         }
+        batches.iter_mut().for_each(codec::round_to_micros);
         if !batches.is_empty() {
             self.fresh_since.get_or_insert_with(Instant::now);
             self.fresh.extend(batches);
@@ -424,9 +427,12 @@ fn frames(batches: &[Batch]) -> impl Iterator<Item = &[Batch]> {
 /// One batch per source that lost records, saying how many.
 fn gap_batches(lost: &Lost) -> Vec<Batch> {
     let now = crate::clock::wall_now();
-    lost.iter()
-        .map(|(source, &records)| Batch { source: source.clone(), collected_at: now, records: vec![gap(now, records)] })
-        .collect()
+    let batch = |(source, &records): (&Source, &u64)| {
+        let mut batch = Batch { source: source.clone(), collected_at: now, records: vec![gap(now, records)] };
+        codec::round_to_micros(&mut batch);
+        batch
+    };
+    lost.iter().map(batch).collect()
 }
 
 fn gap(noticed_at: HostTime, lost: u64) -> Record {

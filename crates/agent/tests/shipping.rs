@@ -5,6 +5,7 @@ use common::child::{Traced, noise};
 use common::{Rig, steps, wait_for, wait_until};
 use mycroft_agent::{Agent, AgentConfig, Notice};
 use mycroft_record::{GapCause, Record};
+use std::collections::BTreeSet;
 
 /// The child's entry; see `common::child`.
 #[test]
@@ -136,4 +137,27 @@ fn a_server_that_refuses_is_told_once_with_its_reason() {
     let stats = agent.stop();
     assert!(!stats.connected);
     assert!(matches!(&notices[..], [Notice::ServerAway { reason, .. }] if reason.contains("token")), "{notices:?}");
+}
+
+#[test]
+fn what_a_host_ships_at_once_is_one_frame_with_times_in_microseconds() {
+    let rig = Rig::new();
+    let server = rig.serve();
+    let _agent = rig.agent();
+    let mut jobs: Vec<Traced> = (0..2).map(|rank| Traced::start(&rig.segment_dir(), "job", rank)).collect();
+    for job in &mut jobs {
+        job.tell("steps 100");
+    }
+    for job in &jobs {
+        wait_until("the last mark", || steps(&rig.of(job.pid())).last() == Some(&100));
+    }
+    // Read before the batches, so that every frame counted is among them.
+    let frames = server.stats().frames;
+    let received = rig.received();
+    let mut rounded = received.clone();
+    rounded.iter_mut().for_each(mycroft_store::codec::round_to_micros);
+    assert_eq!(received, rounded, "no time is finer than a microsecond");
+    let shipments: BTreeSet<_> = received.iter().map(|batch| batch.collected_at).collect();
+    assert!(received.len() > shipments.len(), "some of them carry both processes, or one and the host");
+    assert!(frames <= shipments.len() as u64, "{frames} frames for {} shipments", shipments.len());
 }
