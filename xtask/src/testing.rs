@@ -34,29 +34,7 @@ pub(crate) fn test(root: &Path, args: &TestArgs) -> Result<()> {
         nextest.push(filter);
     }
     run(root, "cargo", &nextest)?;
-    if args.filter.is_none() {
-        loom(root)?;
-    }
     Ok(())
-}
-
-/// The ring under loom: another build of one small crate, in a target folder of its own.
-fn loom(root: &Path) -> Result<()> {
-    run(
-        root,
-        "env",
-        &[
-            "RUSTFLAGS=--cfg loom",
-            "CARGO_TARGET_DIR=target/loom",
-            "cargo",
-            "test",
-            "--quiet",
-            "--package",
-            "mycroft-ring",
-            "--test",
-            "loom",
-        ],
-    )
 }
 
 /// Installs missing tools: Debian packages where apt-get is there and allowed, cargo-nextest and components by name.

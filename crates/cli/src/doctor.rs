@@ -190,7 +190,7 @@ fn segments(dir: &Path) -> Vec<Check> {
     let mut checks = Vec::new();
     for entry in entries.flatten() {
         let path = entry.path();
-        if !path.is_file() || path.extension().is_none_or(|extension| extension != "seg" && extension != "ring") {
+        if !path.is_file() || path.extension().is_none_or(|extension| extension != "mycroft") {
             continue;
         }
         checks.push(segment(&path));
