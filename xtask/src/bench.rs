@@ -1,7 +1,15 @@
 //! `cargo xtask bench`: measurements that print ratios side by side and become docs/results.
+mod callback;
+mod lttng;
+mod ring;
+mod rows;
+
 use crate::run::run;
 use anyhow::Result;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Fewest rounds from which a median says something.
+const ROUNDS_MIN: usize = 3;
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -9,6 +17,9 @@ pub(crate) struct BenchArgs {
     /// Which measurement.
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
+    /// Rounds of the ring and callback measurements; medians over them are reported. At least 3.
+    #[arg(long, default_value_t = 7)]
+    rounds: usize,
 }
 
 /// The measurements.
@@ -16,7 +27,7 @@ pub(crate) struct BenchArgs {
 enum What {
     /// Everything below.
     All,
-    /// Ring writer and reader throughput.
+    /// Ring writer and reader throughput, beside LTTng-UST where it is installed.
     Ring,
     /// Nanoseconds per profiler callback.
     Callback,
@@ -27,15 +38,28 @@ enum What {
 /// Runs the chosen measurements in release mode.
 pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
     let wanted = |what: What| args.what == What::All || args.what == what;
+    let rounds = args.rounds.max(ROUNDS_MIN);
     if wanted(What::Ring) {
-        run(root, "cargo", &["run", "--release", "--package", "mycroft-ring", "--example", "ring_bench"])?;
+        ring::measure(root, rounds)?;
     }
     if wanted(What::Callback) {
-        run(root, "cargo", &["run", "--release", "--package", "mycroft-nccl", "--example", "callback_bench"])?;
+        callback::measure(root, rounds)?;
     }
     if wanted(What::Overhead) {
         run(root, "cargo", &["build", "--release", "--workspace", "--exclude", "xtask"])?;
-        run(root, "target/release/mycroft", &["testbed", "overhead", "--write", "docs/results/overhead.md"])?;
+        let mycroft = target_dir(root).join("release/mycroft");
+        run(root, &mycroft.to_string_lossy(), &["testbed", "overhead", "--write", "docs/results/overhead.md"])?;
     }
     Ok(())
+}
+
+/// Where cargo builds.
+fn target_dir(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
+}
+
+/// Builds an example in release mode: its program.
+fn example(root: &Path, package: &str, name: &str) -> Result<String> {
+    run(root, "cargo", &["build", "--release", "--package", package, "--example", name])?;
+    Ok(target_dir(root).join("release/examples").join(name).to_string_lossy().into_owned())
 }

@@ -1,5 +1,8 @@
-//! Cost of a record: `cargo run --release -p mycroft-ring --example ring_bench [SECONDS_PER_CASE]`.
+//! Cost of a record: `cargo run --release -p mycroft-ring --example ring_bench [SECONDS_PER_CASE]`, or in rounds and
+//! beside LTTng-UST by `cargo xtask bench ring`, which reads the lines `NUMBER ns  CASE`; what a reader saw goes to
+//! standard error.
 //!
+//! Times are processor time of the measured thread, so that what else runs on the machine counts only through caches.
 //! Writer and reader are two processes, as in production. "eager" is a reader that never pauses, "agent" one that drains
 //! every 100 ms. The event path is what one operation with one flow of four steps costs the job, clock readings included.
 use mycroft_record::{
@@ -17,6 +20,9 @@ use std::time::{Duration, Instant};
 
 /// What the agent does between two drains.
 const AGENT_PAUSE: Duration = Duration::from_millis(100);
+/// Segment sizes by name.
+const SEGMENTS: [(&str, u64); 3] =
+    [("small segment", 2 << 20), ("default segment", 64 << 20), ("large segment", 512 << 20)];
 /// Writes between two looks at the clock.
 const BURST: u64 = 10_000;
 
@@ -32,13 +38,16 @@ fn main() {
     let dir = std::env::temp_dir();
     let dir = if Path::new("/dev/shm").is_dir() { PathBuf::from("/dev/shm") } else { dir };
     let dir = dir.join(format!("mycroft-bench-{}", std::process::id()));
-    println!("now_ticks: {:.1} ns", per_call(limit / 4, now_ticks));
-    for (name, bytes) in [("small segment", 2 << 20), ("default segment", 64 << 20), ("large segment", 512 << 20)] {
+    println!("{:.2} ns  clock reading alone", per_call(limit, now_ticks));
+    stamped_case(&dir, limit);
+    for (name, bytes) in SEGMENTS {
         for reader in [None, Some(AGENT_PAUSE), Some(Duration::ZERO)] {
             write_case(&dir, name, bytes, reader, limit);
         }
     }
-    read_case(&dir, limit);
+    for (name, bytes) in &SEGMENTS[..2] {
+        read_case(&dir, name, *bytes, limit);
+    }
     event_case(&dir, limit);
     if let Err(e) = std::fs::remove_dir(&dir) {
         eprintln!("cannot remove {}: {e}", dir.display());
@@ -69,10 +78,18 @@ fn ring(writer: &SegmentWriter) -> RingWriter {
     writer.claim_ring().unwrap_or_else(|| unreachable!("a fresh segment has free rings"))
 }
 
+/// Processor time of the calling thread so far.
+fn thread_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec of this frame; every Linux has this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 /// Records of full size, as a completed operation is.
 fn push_for(ring: &mut RingWriter, limit: Duration) -> (u64, Duration) {
     let mut n = 0u64;
-    let begin = Instant::now();
+    let begin = thread_time();
     loop {
         for _ in 0..BURST {
             let mut payload = [n; layout::PAYLOAD_WORDS];
@@ -80,11 +97,25 @@ fn push_for(ring: &mut RingWriter, limit: Duration) -> (u64, Duration) {
             ring.push_payload(&payload);
             n += 1;
         }
-        let elapsed = begin.elapsed();
+        let elapsed = thread_time() - begin;
         if elapsed >= limit {
             return (n, elapsed);
         }
     }
+}
+
+/// One record of 14 words and the time stamp of its event: what a tracepoint of LTTng stands beside.
+fn stamped_case(dir: &Path, limit: Duration) {
+    let writer = segment(dir, SEGMENTS[0].1);
+    let mut ring = ring(&writer);
+    let mut n = 0;
+    let ns = per_call(limit, || {
+        n += 1;
+        let mut payload = [n; layout::PAYLOAD_WORDS];
+        payload[1] = now_ticks();
+        ring.push_payload(&payload);
+    });
+    println!("{ns:.2} ns  time-stamped record, small segment");
 }
 
 fn write_case(dir: &Path, name: &str, bytes: u64, reader: Option<Duration>, limit: Duration) {
@@ -93,7 +124,6 @@ fn write_case(dir: &Path, name: &str, bytes: u64, reader: Option<Duration>, limi
     let path = writer.path().map(Path::to_owned).unwrap_or_default();
     let child = reader.and_then(|pause| start_reader(&path, pause));
     let (records, elapsed) = push_for(&mut ring, limit);
-    let slots = writer.geometry().ring_slots;
     drop(ring);
     drop(writer);
     let label = match reader {
@@ -102,16 +132,15 @@ fn write_case(dir: &Path, name: &str, bytes: u64, reader: Option<Duration>, limi
         Some(_) => "agent reader".to_owned(),
     };
     let ns = elapsed.as_nanos() as f64 / records as f64;
-    print!("write, {name} ({slots} slots), {label}: {ns:.1} ns/record, {:.1} M records/s", 1000.0 / ns);
+    println!("{ns:.2} ns  write, {name}, {label}");
     if let Some(mut child) = child {
         let mut line = String::new();
         if let Some(out) = child.stdout.take() {
             let _ = std::io::BufReader::new(out).read_line(&mut line);
         }
         let _ = child.wait();
-        print!("; {}", line.trim());
+        eprintln!("write, {name}, {label}: {}", line.trim());
     }
-    println!();
 }
 
 fn start_reader(path: &Path, pause: Duration) -> Option<std::process::Child> {
@@ -150,8 +179,8 @@ fn read_until_removed(path: &Path, pause: Duration) {
 }
 
 /// A reader alone with full rings: what draining costs.
-fn read_case(dir: &Path, limit: Duration) {
-    let writer = segment(dir, 64 << 20);
+fn read_case(dir: &Path, name: &str, bytes: u64, limit: Duration) {
+    let writer = segment(dir, bytes);
     let mut rings: Vec<RingWriter> = std::iter::from_fn(|| writer.claim_ring()).collect();
     let path = writer.path().map(Path::to_owned).unwrap_or_default();
     let slots = writer.geometry().ring_slots;
@@ -164,7 +193,7 @@ fn read_case(dir: &Path, limit: Duration) {
                 ring.push(&RawRecord::StepMark(RawStepMark { at_ticks: n, step: n }));
             }
         }
-        let begin = Instant::now();
+        let begin = thread_time();
         loop {
             out.clear();
             let Ok(stats) = reader.drain(8192, &mut out) else { return };
@@ -173,10 +202,10 @@ fn read_case(dir: &Path, limit: Duration) {
                 break;
             }
         }
-        busy += begin.elapsed();
+        busy += thread_time() - begin;
     }
     let ns = busy.as_nanos() as f64 / records as f64;
-    println!("read, full default segment: {ns:.1} ns/record, {:.1} M records/s", 1000.0 / ns);
+    println!("{ns:.2} ns  read, {name}, full");
 }
 
 fn event_case(dir: &Path, limit: Duration) {
@@ -187,9 +216,8 @@ fn event_case(dir: &Path, limit: Duration) {
         n += 1;
         event(&writer, &mut ring, n);
     });
-    // 1 begin and 1 end each of operation and flow, 4 steps of 4 states, 2 records.
-    const CALLS: f64 = 20.0;
-    println!("event path, operation with a flow of 4 steps: {ns:.0} ns, {:.1} ns for each of 20 events", ns / CALLS);
+    // 1 begin and 1 end each of operation and flow, 4 steps of 4 states: 20 events with 2 records.
+    println!("{ns:.2} ns  event path, operation with a flow of 4 steps (20 events)");
 }
 
 fn event(writer: &SegmentWriter, ring: &mut RingWriter, n: u64) {
@@ -237,14 +265,14 @@ fn event(writer: &SegmentWriter, ring: &mut RingWriter, n: u64) {
 
 /// Nanoseconds per call, over calls for `limit`.
 fn per_call<T>(limit: Duration, mut call: impl FnMut() -> T) -> f64 {
-    let begin = Instant::now();
+    let begin = thread_time();
     let mut calls = 0u64;
     loop {
         for _ in 0..BURST {
             std::hint::black_box(call());
         }
         calls += BURST;
-        let elapsed = begin.elapsed();
+        let elapsed = thread_time() - begin;
         if elapsed >= limit {
             return elapsed.as_nanos() as f64 / calls as f64;
         }
