@@ -1,6 +1,6 @@
 //! Reports: an immutable snapshot of what the brain knows, and its stable text.
-use crate::case::docket::Docket;
 use crate::case::Case;
+use crate::case::docket::Docket;
 use crate::config::Config;
 use crate::fact::ranks_text;
 use crate::timeline::{RankState, Timeline};

@@ -1,5 +1,5 @@
 //! What to do next, per kind of fault: concrete steps, most useful first.
-use mycroft_record::{Category, Place, What};
+use mycroft_record::{Category, Place, Suspect, What};
 
 fn who(place: &Place) -> String {
     match place {
@@ -10,12 +10,23 @@ fn who(place: &Place) -> String {
     }
 }
 
-/// Steps for a verdict on `place`.
-pub(crate) fn steps(what: What, category: Category, place: Option<&Place>) -> Vec<String> {
-    let Some(place) = place else {
+/// Steps for a verdict on `suspects`, most likely first.
+pub(crate) fn steps(what: What, category: Category, suspects: &[Suspect]) -> Vec<String> {
+    let Some(first) = suspects.first() else {
         return vec!["no suspect yet: look at the ranks that have no data, and at the stacks of all ranks".to_string()];
     };
-    let who = who(place);
+    let place = &first.place;
+    let equal = suspects.get(1).filter(|second| second.confidence == first.confidence);
+    let who = match equal {
+        Some(second) if category == Category::NetworkSend => {
+            format!(
+                "{} and {} (they talk to each other only: nothing tells the two ends apart)",
+                who(place),
+                who(&second.place)
+            )
+        }
+        _ => who(place),
+    };
     let lines: Vec<String> = match category {
         Category::NotStarted => vec![
             format!("dump the stacks of {who} (py-spy dump): its main thread is outside the collective"),

@@ -204,8 +204,7 @@ impl Docket {
         if !blast.is_empty() {
             case.blast_radius = blast;
         }
-        let place = case.finding.suspects.first().map(|suspect| suspect.place.clone());
-        case.do_next = advice::steps(case.finding.what, case.finding.category, place.as_ref());
+        case.do_next = advice::steps(case.finding.what, case.finding.category, &case.finding.suspects);
         if !same || surer {
             case.updated_at = bench.now;
         }

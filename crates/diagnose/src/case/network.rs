@@ -118,7 +118,8 @@ pub(crate) fn of_slowdown(timeline: &Timeline, facts: &[Fact], config: &Config) 
     if places.is_empty() {
         return Vec::new();
     }
-    vec![Hypothesis { category, places, excess_ms: worst, ratio }]
+    let either = category != Category::NetworkCongestion && places.len() > 1;
+    vec![Hypothesis { category, places, either, excess_ms: worst, ratio }]
 }
 
 type Excess = BTreeMap<(HostName, HostName), (f64, f64)>;
@@ -184,11 +185,18 @@ fn single_host(
         return (Category::NetworkCongestion, candidates.iter().map(|host| host_place(host)).collect());
     }
     let pool: Vec<&HostName> = if open.is_empty() { candidates.to_vec() } else { open.into_iter().copied().collect() };
-    let best = pool.iter().max_by(|a, b| {
-        let links = |host: &HostName| slow.keys().filter(|(from, to)| from == host || to == host).count();
-        let key = |host: &HostName| (rated.contains(host), links(host));
-        key(a).cmp(&key(b)).then(sends(a).total_cmp(&sends(b))).then_with(|| b.cmp(a))
-    });
+    let links = |host: &HostName| slow.keys().filter(|(from, to)| from == host || to == host).count();
+    let key = |host: &HostName| (rated.contains(host), links(host));
+    if let [one, other] = pool[..]
+        && key(one) == key(other)
+        && sends(one) > 0.0
+        && sends(other) > 0.0
+    {
+        // Both directions between two hosts that talk to nobody else: nothing tells the two ends apart.
+        return (Category::NetworkSend, pool.into_iter().map(host_place).collect());
+    }
+    let best =
+        pool.iter().max_by(|a, b| key(a).cmp(&key(b)).then(sends(a).total_cmp(&sends(b))).then_with(|| b.cmp(a)));
     let Some(best) = best else { return (Category::NetworkCongestion, Vec::new()) };
     let category = if sends(best) >= 0.5 * receives(best) { Category::NetworkSend } else { Category::NetworkReceive };
     (category, vec![host_place(best)])

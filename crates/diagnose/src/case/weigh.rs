@@ -191,7 +191,8 @@ fn longest_inside(members: &[(Rank, HostName, HostTime)]) -> Vec<Suspect> {
         })
         .collect();
     out.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then_with(|| a.place.cmp(&b.place)));
-    if let Some((_, host, _)) = members.first().filter(|(_, first, _)| members.iter().all(|(_, host, _)| host == first)) {
+    if let Some((_, host, _)) = members.first().filter(|(_, first, _)| members.iter().all(|(_, host, _)| host == first))
+    {
         out.insert(0, Suspect { place: Place::Host { host: host.clone() }, confidence: 0.9 });
     }
     out.truncate(SUSPECTS_MAX);
@@ -214,6 +215,8 @@ fn no_data(_: &Timeline, facts: &[Fact]) -> Answer {
 pub(crate) struct Hypothesis {
     pub category: Category,
     pub places: Vec<Place>,
+    /// One of the places, and nothing tells which; else all of them.
+    pub either: bool,
     /// Milliseconds of the iteration it accounts for.
     pub excess_ms: f64,
     /// Now over before.
@@ -239,7 +242,8 @@ pub(crate) fn slowdown(
     if share < config.explains_share && !stands_out {
         return verdict;
     }
-    let confidence = (0.35 + 0.35 * share + 0.29 * margin).clamp(0.05, 0.99);
+    let sure = (0.35 + 0.35 * share + 0.29 * margin).clamp(0.05, 0.99);
+    let confidence = if best.either { sure / best.places.len() as f64 } else { sure };
     verdict.category = best.category;
     verdict.suspects =
         best.places.iter().take(SUSPECTS_MAX).map(|place| Suspect { place: place.clone(), confidence }).collect();
@@ -286,7 +290,7 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
         if count >= 2 && count == most && wire < 0.5 * iteration_ms {
             let places = vec![rank_place(rank, &host)];
             let excess_ms = (total_ms / count as f64).max(PAUSES_EXPLAIN * iteration_ms);
-            out.push(Hypothesis { category: Category::HostThread, places, excess_ms, ratio: 10.0 });
+            out.push(Hypothesis { category: Category::HostThread, places, either: false, excess_ms, ratio: 10.0 });
         }
     }
     out.extend(network);
@@ -319,12 +323,19 @@ fn of_ranks(
             let excess = alike.iter().map(|entry| entry.2).fold(f64::MAX, f64::min);
             let ratio = alike.iter().map(|entry| entry.3).fold(f64::MAX, f64::min);
             let places = vec![Place::Host { host }];
-            out.push(Hypothesis { category, places, excess_ms: (excess - usual).max(0.0) * 1.05, ratio });
+            out.push(Hypothesis {
+                category,
+                places,
+                either: false,
+                excess_ms: (excess - usual).max(0.0) * 1.05,
+                ratio,
+            });
             continue;
         }
         out.extend(entries.iter().map(|entry| Hypothesis {
             category,
             places: vec![rank_place(entry.0, &entry.1)],
+            either: false,
             excess_ms: (entry.2 - usual).max(0.0),
             ratio: entry.3,
         }));

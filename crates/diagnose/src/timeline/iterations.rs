@@ -20,6 +20,8 @@ const ENDS_KEPT: usize = 64;
 const ITERATIONS_KEPT: usize = 128;
 /// Recurrences that make a signature a candidate marker.
 const MARKER_MIN: u64 = 3;
+/// A collective that comes this many times as often as a small one is a layer of the iteration that the small one ends.
+const LAYERS_MIN: u64 = 16;
 /// Least payload of a marker: less than any gradient bucket, more than a loss, a norm or a barrier.
 const MARKER_BYTES_MIN: u64 = 1024;
 /// A collective that recurs less often than this marks no iterations (checkpoints, evaluation).
@@ -75,6 +77,8 @@ struct FlowSum {
 #[derive(Clone, Debug, Default)]
 struct Recurrence {
     count: u64,
+    /// A loss, a norm or a barrier: it comes when it comes, often enough every fourth iteration only.
+    small: bool,
     last_seq: OpSeq,
     ends: VecDeque<HostTime>,
 }
@@ -124,8 +128,7 @@ impl Iterations {
         if self.raw.len() > RAW_KEPT {
             self.raw.pop_front();
         }
-        // A loss, a gradient norm or a barrier comes when it comes: often enough every fourth iteration only.
-        if done.op.id.class != OpClass::Collective || done.op.bytes() < MARKER_BYTES_MIN {
+        if done.op.id.class != OpClass::Collective {
             return;
         }
         let signature = (done.op.id.comm, done.op.kind, done.op.count, done.op.datatype);
@@ -133,6 +136,7 @@ impl Iterations {
             return;
         }
         let seen = self.signatures.entry(signature).or_default();
+        seen.small = done.op.bytes() < MARKER_BYTES_MIN;
         if seen.count > 0 && done.op.id.seq <= seen.last_seq {
             return;
         }
@@ -195,13 +199,14 @@ impl Iterations {
     /// a rarer one may still come again: the first iteration must not be cut into its layers.
     fn choose_marker(&mut self) {
         let (oldest, newest) = (self.oldest, self.newest);
-        let unsettled = self.signatures.values().any(|seen| may_recur(seen, oldest, newest));
-        let best = self
-            .signatures
-            .iter()
-            .filter(|(_, seen)| seen.count >= MARKER_MIN && recurs(seen, newest))
-            .min_by_key(|(signature, seen)| (seen.count, **signature))
-            .map(|(signature, seen)| (*signature, seen.count));
+        let unsettled = self.signatures.values().any(|seen| !seen.small && may_recur(seen, oldest, newest));
+        let best = self.rarest(false);
+        let small = self.rarest(true);
+        // Small ones mark iterations where the others are only layers, or where there are no others.
+        let best = match (best, small) {
+            (Some(best), Some(small)) if best.1 > LAYERS_MIN * small.1 => Some(small),
+            (best, small) => best.or(small),
+        };
         let Some((best, count)) = best else { return };
         let current = self.marker.and_then(|marker| self.signatures.get(&marker));
         // Signatures of one iteration differ by one in count while it runs: keep the marker unless clearly rarer.
@@ -216,6 +221,15 @@ impl Iterations {
         self.list.clear();
         self.total = 0;
         self.settled = HostTime::NONE;
+    }
+
+    /// The rarest signature that recurs, of the small ones or of the others.
+    fn rarest(&self, small: bool) -> Option<(Signature, u64)> {
+        self.signatures
+            .iter()
+            .filter(|(_, seen)| seen.small == small && seen.count >= MARKER_MIN && recurs(seen, self.newest))
+            .min_by_key(|(signature, seen)| (seen.count, **signature))
+            .map(|(signature, seen)| (*signature, seen.count))
     }
 
     fn measure(&self, start: HostTime, end: HostTime) -> Iteration {

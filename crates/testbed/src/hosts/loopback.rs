@@ -77,21 +77,34 @@ struct VirtualNic {
     changes: u64,
     /// Bytes of other traffic so far, each way.
     background: u64,
+    /// Bytes per second that `speed` says.
+    speed: u64,
     written: (u64, u64),
     warned: AtomicBool,
+}
+
+/// As `speed` files say it.
+fn megabits(bytes_per_sec: u64) -> u64 {
+    (bytes_per_sec.saturating_mul(8) / 1_000_000).max(1)
 }
 
 impl VirtualNic {
     fn create(dir: PathBuf, bytes_per_sec: u64) -> Result<VirtualNic, TestbedError> {
         make_private_dir(&dir.join("statistics"))?;
-        let nic =
-            VirtualNic { dir, up: true, changes: 1, background: 0, written: (0, 0), warned: AtomicBool::new(false) };
-        let megabits = (bytes_per_sec.saturating_mul(8) / 1_000_000).max(1);
+        let nic = VirtualNic {
+            dir,
+            up: true,
+            speed: bytes_per_sec,
+            changes: 1,
+            background: 0,
+            written: (0, 0),
+            warned: AtomicBool::new(false),
+        };
         for (file, text) in [
             ("operstate", "up".to_owned()),
             ("carrier", "1".to_owned()),
             ("carrier_changes", nic.changes.to_string()),
-            ("speed", megabits.to_string()),
+            ("speed", megabits(bytes_per_sec).to_string()),
             ("type", "1".to_owned()),
             ("mtu", "1500".to_owned()),
             ("address", "02:00:00:00:00:01".to_owned()),
@@ -121,6 +134,14 @@ impl VirtualNic {
     }
 
     fn try_refresh(&mut self, record: &HostRecord, elapsed: Duration) -> Result<(), TestbedError> {
+        // A NIC that was narrowed says so, as one that has trained down to a lower rate does.
+        let limits = [&record.link_bytes_per_sec, &record.egress_bytes_per_sec, &record.ingress_bytes_per_sec];
+        let rates = limits.into_iter().map(|limit| limit.load(Ordering::Relaxed)).filter(|rate| *rate > 0);
+        let speed = rates.min().unwrap_or(self.speed);
+        if speed != self.speed {
+            self.speed = speed;
+            self.write("speed", &megabits(speed).to_string())?;
+        }
         let up = !record.is_down();
         if up != self.up {
             self.up = up;
