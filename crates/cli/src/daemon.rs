@@ -28,6 +28,10 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
     config.spool_max_bytes = args.spool_bytes;
     config.nic_root = args.nic_root.clone();
     config.nics = args.nic.clone();
+    if let Some(path) = &args.tls_ca {
+        // Without it the server would seem to be away, for ever.
+        std::fs::File::open(path).with_context(|| format!("--tls-ca {}: cannot be read", path.display()))?;
+    }
     config.tls = args.tls_ca.clone().map(|ca_pem| TlsClient {
         ca_pem,
         server_name: Some(args.tls_name.clone()),

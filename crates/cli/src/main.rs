@@ -30,7 +30,10 @@ pub(crate) const EXIT_ERROR: u8 = 2;
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let args = match Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return refuse(&error),
+    };
     let outcome = match args.command {
         Command::Demo(args) => demo::demo(&args),
         Command::Testbed { command } => match command {
@@ -50,8 +53,38 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("mycroft: {error:#}");
+            eprintln!("mycroft: {}", in_one_line(&error));
             ExitCode::from(EXIT_ERROR)
         }
     }
+}
+
+/// Help and version as clap prints them; what was typed wrong in one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let text = error.render().to_string();
+    if !text.starts_with("error:") {
+        // Asked for help, or typed nothing. A closed pipe is nothing to complain about.
+        let _ = error.print();
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_ERROR));
+    }
+    let said: Vec<&str> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with("Usage:") && !line.starts_with("For more information"))
+        .collect();
+    eprintln!("mycroft: {}; see --help", said.join(" ").trim_start_matches("error: "));
+    ExitCode::from(EXIT_ERROR)
+}
+
+/// The error and what caused it, each said once: most messages of the libraries name their cause themselves.
+fn in_one_line(error: &anyhow::Error) -> String {
+    let mut said = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if said.is_empty() {
+            said = cause;
+        } else if !said.contains(&cause) {
+            said = format!("{said}: {cause}");
+        }
+    }
+    said.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }
