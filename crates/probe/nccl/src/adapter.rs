@@ -49,20 +49,29 @@ pub trait Version: 'static {
     }
 }
 
-/// The text behind a static C string; empty for NULL, for what is not text, and for what is too long.
+/// The text behind a static C string; empty for NULL, for what is not ASCII (no name of NCCL is that), and for what is too
+/// long. Looking for ASCII on the way costs less than checking UTF-8 afterwards, which took a third of the time of a
+/// collective's start (four names).
 /// # Safety
 /// The pointer must be NULL or point to a NUL-terminated string that outlives the reference.
 pub unsafe fn text(pointer: &*const c_char) -> &str {
     if pointer.is_null() {
         return "";
     }
+    let mut all_bits = 0u8;
     for length in 0..MAX_TEXT_BYTES {
         // SAFETY: no byte before this one was the terminator, so this one is inside the string.
-        if unsafe { *pointer.add(length) } == 0 {
+        let byte = unsafe { *pointer.add(length) } as u8;
+        if byte == 0 {
+            if !all_bits.is_ascii() {
+                return "";
+            }
             // SAFETY: the bytes up to the terminator are readable and the caller vouches for the lifetime.
             let bytes = unsafe { std::slice::from_raw_parts(pointer.cast::<u8>(), length) };
-            return std::str::from_utf8(bytes).unwrap_or("");
+            // SAFETY: no byte has the bit that ASCII leaves clear, and ASCII is UTF-8.
+            return unsafe { std::str::from_utf8_unchecked(bytes) };
         }
+        all_bits |= byte;
     }
     ""
 }
@@ -324,4 +333,25 @@ unsafe extern "C" fn finalize(context: *mut c_void) -> c_int {
         }
         SUCCESS
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_ascii_and_short_or_nothing() {
+        let of = |bytes: &'static [u8]| {
+            let pointer: *const c_char = bytes.as_ptr().cast();
+            // SAFETY: static and NUL-terminated.
+            unsafe { text(&pointer) }.to_owned()
+        };
+        assert_eq!(of(b"AllReduce\0junk\0"), "AllReduce");
+        assert_eq!(of(b"\0"), "");
+        assert_eq!(of(b"All\xffReduce\0"), "", "not text at all");
+        assert_eq!(of("All\u{e9}\0".as_bytes()), "", "text, but no name of NCCL");
+        assert_eq!(of(b"a name that is longer than any name of NCCL\0"), "");
+        // SAFETY: NULL is allowed.
+        assert_eq!(unsafe { text(&std::ptr::null()) }, "");
+    }
 }
