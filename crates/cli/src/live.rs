@@ -6,6 +6,7 @@ use mycroft_record::{Finding, HostTime, NANOS_PER_MS};
 use mycroft_serve::{ServeConfig, Server, ServerHandle};
 use mycroft_sim::{Scenario, Score, Truth, score};
 use mycroft_store::wire::Endpoint;
+use mycroft_testbed::leftovers::PREFIX;
 use mycroft_testbed::{Host, LaunchConfig, Running, Testbed, Tracer};
 use std::ffi::{OsStr, OsString};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -97,8 +98,9 @@ fn agent_argv(own: &Path, server: &OsStr, host: &Host) -> Vec<OsString> {
 impl Live {
     /// Starts the server, the agents and the job.
     pub(crate) fn start(scenario: Scenario, options: Options) -> Result<Live> {
-        let dir =
-            tempfile::Builder::new().prefix("mycroft-live-").tempdir().context("cannot make a temporary directory")?;
+        // Named as the testbed names what is its: `mycroft testbed clean` finds it when this process was killed.
+        let prefix = format!("{PREFIX}{}-0-live-", std::process::id());
+        let dir = tempfile::Builder::new().prefix(&prefix).tempdir().context("cannot make a temporary directory")?;
         let socket = dir.path().join("wire.sock");
         let server = Server::start(ServeConfig {
             http: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
