@@ -15,7 +15,9 @@ use std::ffi::{c_int, c_void};
 use std::hint::black_box;
 use std::io::Write;
 
-/// Operations replayed and timed; as many again warm up.
+/// Operations replayed before any is timed: the largest operation table once around, so that every cell was used.
+const WARM_UP_OPS: u64 = mycroft_ring::layout::MAX_OPS;
+/// Operations replayed and timed.
 const OPS: u64 = 2_000;
 /// Steps of each flow.
 const STEPS: c_int = 24;
@@ -30,42 +32,58 @@ struct Bench<'a> {
     plugin: &'a Plugin,
     context: Ctx,
     times: Times,
-    recording: bool,
+    mode: Mode,
+    /// Callbacks so far.
+    calls: u64,
+}
+
+/// What is done beside the calls.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// Each is timed, and the time forgotten.
+    WarmUp,
+    /// Each is timed.
+    Timed,
+    /// Nothing: only the whole is timed.
+    Plain,
 }
 
 impl Bench<'_> {
-    fn note(&mut self, kind: &'static str, ticks: u64) {
-        if self.recording {
+    /// Makes a call, timed where the mode says so.
+    fn call<T>(&mut self, kind: &'static str, call: impl FnOnce() -> T) -> T {
+        self.calls += 1;
+        if self.mode == Mode::Plain {
+            return call();
+        }
+        let before = now_ticks();
+        let answer = call();
+        let ticks = now_ticks() - before;
+        if self.mode == Mode::Timed {
             self.times.0.entry(kind).or_default().push(ticks);
         }
+        answer
     }
 
     fn start(&mut self, kind: &'static str, descr: &mut Descr) -> Ev {
         let mut handle: *mut c_void = std::ptr::null_mut();
         let descr = descr.0.as_mut_ptr().cast();
-        let before = now_ticks();
+        let (start, context) = (self.plugin.table.start, self.context.0 as *mut c_void);
         // SAFETY: a descriptor of the plugin's version.
-        unsafe { (self.plugin.table.start)(self.context.0 as *mut c_void, &mut handle, descr) };
-        let ticks = now_ticks() - before;
-        self.note(kind, ticks);
+        self.call(kind, || unsafe { start(context, &mut handle, descr) });
         Ev(handle as u64)
     }
 
     fn stop(&mut self, kind: &'static str, event: Ev) {
-        let before = now_ticks();
+        let stop = self.plugin.table.stop;
         // SAFETY: any handle is allowed.
-        unsafe { (self.plugin.table.stop)(event.0 as *mut c_void) };
-        let ticks = now_ticks() - before;
-        self.note(kind, ticks);
+        self.call(kind, || unsafe { stop(event.0 as *mut c_void) });
     }
 
     fn record(&mut self, kind: &'static str, event: Ev, state: c_int, value: u64) {
         let mut args = value;
-        let before = now_ticks();
+        let record = self.plugin.table.record;
         // SAFETY: any handle is allowed; 8 bytes of arguments.
-        unsafe { (self.plugin.table.record)(event.0 as *mut c_void, state, (&raw mut args).cast()) };
-        let ticks = now_ticks() - before;
-        self.note(kind, ticks);
+        self.call(kind, || unsafe { record(event.0 as *mut c_void, state, (&raw mut args).cast()) });
     }
 
     fn all_reduce(&mut self, seq: u64) {
@@ -193,13 +211,23 @@ fn main() {
         let plugin = Plugin::open(abi);
         let mut mask = 0;
         let context = plugin.init(u64::from(abi), c"bench", 4, 1, &mut mask);
-        let mut bench = Bench { plugin: &plugin, context, times: Times::default(), recording: false };
-        for seq in 0..2 * OPS {
-            bench.recording = seq >= OPS;
-            bench.all_reduce(seq);
+        let mut bench = Bench { plugin: &plugin, context, times: Times::default(), mode: Mode::WarmUp, calls: 0 };
+        let mut plain = (0, 0);
+        let mut seq = 0;
+        for (mode, ops) in [(Mode::WarmUp, WARM_UP_OPS), (Mode::Timed, OPS), (Mode::Plain, OPS)] {
+            (bench.mode, bench.calls) = (mode, 0);
+            let before = now_ticks();
+            for _ in 0..ops {
+                bench.all_reduce(seq);
+                seq += 1;
+            }
+            plain = (now_ticks() - before, bench.calls);
         }
         let times = std::mem::take(&mut bench.times);
         plugin.finalize(context);
         print(abi, times, &calibration).expect("standard output takes it");
+        let ns = calibration.ticks_to_ns(plain.0) as f64 / plain.1 as f64;
+        writeln!(std::io::stdout(), "{ns:>10.1} ns  v{abi}: whole replay by its calls")
+            .expect("standard output takes it");
     }
 }
