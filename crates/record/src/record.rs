@@ -290,6 +290,8 @@ pub enum GapCause {
     SpoolDropped,
     /// A torn or impossible slot was skipped.
     Damaged,
+    /// The server could not keep up, or failed on what it was sent.
+    ServerDropped,
 }
 
 /// A network interface, as counted by the host.

@@ -289,12 +289,14 @@ fn gap<V: Visit>(v: &mut V, r: &mut Gap) {
         GapCause::RingLapped => 1,
         GapCause::ProbeDropped => 2,
         GapCause::SpoolDropped => 3,
+        GapCause::ServerDropped => 4,
     };
     v.u8("cause", &mut code);
     r.cause = match code {
         1 => GapCause::RingLapped,
         2 => GapCause::ProbeDropped,
         3 => GapCause::SpoolDropped,
+        4 => GapCause::ServerDropped,
         _ => GapCause::Damaged,
     };
 }

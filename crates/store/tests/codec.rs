@@ -147,3 +147,25 @@ fn rounding_keeps_known_times_known() {
     codec::round_to_micros(&mut batch);
     assert_eq!(batch.collected_at, HostTime(1000));
 }
+
+#[test]
+fn every_cause_of_a_gap_is_kept_and_one_of_the_future_is_read_as_damage() {
+    use mycroft_record::{Gap, GapCause, Record};
+    use mycroft_store::cells::{self, Interner, Kind};
+    let causes = [
+        (GapCause::Damaged, 0),
+        (GapCause::RingLapped, 1),
+        (GapCause::ProbeDropped, 2),
+        (GapCause::SpoolDropped, 3),
+        (GapCause::ServerDropped, 4),
+    ];
+    for (cause, code) in causes {
+        let record = Record::Gap(Gap { noticed_at: HostTime(1), lost: 2, cause });
+        let mut row = Vec::new();
+        cells::put(&record, &mut Interner::default(), &mut row);
+        assert_eq!(row, [1, 2, code]);
+        assert_eq!(cells::take(Kind::Gap, &[], &mut row.into_iter()), Ok(record));
+    }
+    let damaged = Record::Gap(Gap { noticed_at: HostTime(1), lost: 2, cause: GapCause::Damaged });
+    assert_eq!(cells::take(Kind::Gap, &[], &mut [1, 2, 99].into_iter()), Ok(damaged));
+}
