@@ -65,19 +65,17 @@ struct Inner {
 }
 
 impl CaseBook {
-    /// A book with the cases of an earlier run; those that were open are stale now, because the engine that watched
-    /// them is gone.
-    pub(crate) fn reopen(old: Vec<CaseJson>, highest: u64, now: HostTime) -> CaseBook {
-        let mut inner = Inner { cases: BTreeMap::new(), unwritten: BTreeSet::new(), next: highest + 1, closed: false };
-        for mut case in old {
-            inner.next = inner.next.max(case.id.saturating_add(1));
-            if case.state == OPEN {
-                retire(&mut case, STALE, "the server restarted while the case was open", now);
-                inner.unwritten.insert(case.id);
-            }
-            inner.cases.insert(case.id, case);
-        }
+    /// A book with the cases of an earlier run as they were left, and the highest number ever given.
+    pub(crate) fn reopen(old: Vec<CaseJson>, highest: u64) -> CaseBook {
+        let next = old.iter().map(|case| case.id).max().unwrap_or(0).max(highest).saturating_add(1);
+        let cases = old.into_iter().map(|case| (case.id, case)).collect();
+        let inner = Inner { cases, unwritten: BTreeSet::new(), next, closed: false };
         CaseBook { inner: Mutex::new(inner), changed: Condvar::new() }
+    }
+
+    /// Every case, oldest first.
+    pub(crate) fn all(&self) -> Vec<CaseJson> {
+        lock(&self.inner).cases.values().cloned().collect()
     }
 
     /// A fresh number.

@@ -4,15 +4,16 @@
 //! time from stall to case is the engine's threshold plus at most [`PLAN_EVERY`].
 use crate::alert::Alerts;
 use crate::api::CaseJson;
-use crate::book::{CaseBook, Change, STALE, WITHDRAWN};
+use crate::book::{CaseBook, Change, OPEN, STALE, WITHDRAWN};
 use crate::command::Command;
 use crate::config::LogSink;
 use crate::inbox::{Event, Inbox};
 use crate::job::{BrainMaker, Failed, Job, SILENT_NS};
-use crate::stats::{Stats, add};
-use mycroft_diagnose::{Case, CaseId, Report};
+use crate::stats::{Stats, add, get};
+use crate::warm::{Orphans, Past, keep_beginning};
+use mycroft_diagnose::{Case, CaseId, CaseState, Report};
 use mycroft_record::{Batch, Gap, GapCause, HostName, HostTime, JobName, NANOS_PER_MS, NANOS_PER_SEC, Record, Source};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -30,6 +31,9 @@ const ROUND_GAP: Duration = Duration::from_millis(5);
 const REPORT_FRESH_NS: u64 = 100 * NANOS_PER_MS;
 /// Hosts remembered for counting those heard lately: 100,000 ranks at 8 a host, eight times over.
 const HOSTS_MAX: usize = 100_000;
+
+/// How long a server that dropped records says so: long enough for a scrape every 15 or 30 s to see it.
+pub(crate) const CALM_NS: u64 = 60 * NANOS_PER_SEC;
 
 /// Reads the server's wall clock; tests put their own time behind it.
 pub(crate) type Clock = Arc<dyn Fn() -> HostTime + Send + Sync>;
@@ -53,23 +57,117 @@ pub(crate) struct Loop {
     jobs: BTreeMap<JobName, Job>,
     reports: BTreeMap<JobName, Arc<Report>>,
     heard: BTreeMap<HostName, HostTime>,
+    orphans: Orphans,
+    /// Records dropped by queue or store, as of the last look.
+    dropped_seen: u64,
+    /// Then the server counts as keeping up again.
+    calm_at: HostTime,
     next_tick: Instant,
     next_plan: Instant,
     lag_ns: u64,
 }
 
 impl Loop {
-    /// A loop that has seen nothing.
-    pub(crate) fn new(around: Surroundings) -> Loop {
-        let now = Instant::now();
-        Loop {
-            next_tick: now + around.tick,
-            next_plan: now,
+    /// A loop that knows what the newest records of the past tell.
+    pub(crate) fn warmed(around: Surroundings, mut past: Past) -> Loop {
+        let begun = Instant::now();
+        let now = (around.clock)();
+        let (batches, unreadable) = past.recent(now);
+        let mut warm = Loop {
+            next_tick: begun + around.tick,
+            next_plan: begun,
             around,
             jobs: BTreeMap::new(),
             reports: BTreeMap::new(),
             heard: BTreeMap::new(),
+            orphans: Orphans::new(past.cases, now),
+            dropped_seen: 0,
+            calm_at: HostTime::NONE,
             lag_ns: 0,
+        };
+        if unreadable > 0 {
+            (warm.around.log)(&format!("{unreadable} stored pieces cannot be read and were passed over"));
+        }
+        if !batches.is_empty() {
+            warm.live_through(&batches);
+            warm.recognize();
+            warm.publish();
+            let (count, spent) = (batches.len(), begun.elapsed());
+            (warm.around.log)(&format!("warmed up with {count} stored batches in {} ms", spent.as_millis()));
+        }
+        warm
+    }
+
+    /// Feeds recorded batches with the recorded times for a clock, ticking as live. Nobody is told anything.
+    fn live_through(&mut self, batches: &[Batch]) {
+        let tick_ns = u64::try_from(self.around.tick.as_nanos()).unwrap_or(u64::MAX).max(1);
+        let plan_ns = PLAN_EVERY.as_nanos() as u64;
+        let Some((first, last)) = batches.first().zip(batches.last()) else { return };
+        let (mut next_tick, mut next_plan) = (first.collected_at + tick_ns, first.collected_at + plan_ns);
+        let mut failed = BTreeSet::new();
+        for batch in batches {
+            let now = batch.collected_at;
+            while next_tick.min(next_plan) <= now {
+                if next_tick <= next_plan {
+                    self.quietly(&mut failed, |_| true, |job| job.tick(next_tick).map(drop));
+                    next_tick = next_tick + tick_ns;
+                } else {
+                    self.quietly(&mut failed, |job| job.dirty, |job| job.plan(next_plan));
+                    let due = |job: &Job| job.check_at.is_some_and(|at| at <= next_plan);
+                    self.quietly(&mut failed, due, |job| job.tick(next_plan).map(drop));
+                    next_plan = next_plan + plan_ns;
+                }
+            }
+            let name = &batch.source.job;
+            if !failed.contains(name) && (self.jobs.contains_key(name) || self.begin_job(name, now)) {
+                self.quietly(&mut failed, |job| job.is_of(batch), |job| job.observe(batch, now));
+            }
+        }
+        self.quietly(&mut failed, |_| true, |job| job.tick(last.collected_at).map(drop));
+    }
+
+    /// Does something with jobs and tells nobody. A job whose engine fails on the past is taken out: it begins anew with
+    /// its first live batch, or its records would switch its diagnosis off at every start.
+    fn quietly(
+        &mut self,
+        failed: &mut BTreeSet<JobName>,
+        which: impl Fn(&Job) -> bool,
+        act: impl Fn(&mut Job) -> Result<(), Failed>,
+    ) {
+        let (log, stats) = (&self.around.log, &self.around.stats);
+        self.jobs.retain(|name, job| {
+            let Some(Err(why)) = which(job).then(|| act(job)) else { return true };
+            add(&stats.engine_panics, 1);
+            log(&format!("diagnosis of job {name:?} failed on its stored records: {}", why.0));
+            failed.insert(name.clone());
+            false
+        });
+    }
+
+    /// After warming up: cases that are known keep their number, open ones that are not are new, and closed ones that
+    /// are not are left out: without a baseline of before, they may be none.
+    fn recognize(&mut self) {
+        let names: Vec<JobName> = self.jobs.keys().cloned().collect();
+        for name in names {
+            let now = (self.around.clock)();
+            match self.jobs.get_mut(&name).map(Job::cases) {
+                Some(Ok(cases)) => cases.iter().for_each(|case| self.recognize_one(&name, case)),
+                Some(Err(failed)) => self.brain_failed(&name, &failed, now),
+                None => {}
+            }
+        }
+    }
+
+    fn recognize_one(&mut self, name: &JobName, case: &Case) {
+        let known = self.orphans.adopt(name, case);
+        if let Some(number) = known
+            && let Some(job) = self.jobs.get_mut(name)
+        {
+            job.number(case.id, || number);
+        }
+        let was_open = known.and_then(|number| self.around.book.get(number)).is_some_and(|case| case.state == OPEN);
+        if was_open || case.state == CaseState::Open {
+            self.enter(name, case);
         }
     }
 
@@ -146,11 +244,18 @@ impl Loop {
     /// The inbox dropped records: the engine is told, so that it does not read silence as a stall.
     fn take_loss(&mut self, source: Source, records: u64) {
         let now = (self.around.clock)();
-        if let Some(job) = self.jobs.get_mut(&source.job) {
+        let name = source.job.clone();
+        let gap = Record::Gap(Gap { noticed_at: now, lost: records, cause: GapCause::ServerDropped });
+        let told = Arc::new(Batch { source, collected_at: now, records: vec![gap] });
+        // A replay of the store must not read the silence as a stall either.
+        if let Some(keeper) = &self.around.keeper
+            && !keeper.push(Arc::clone(&told), Duration::ZERO)
+        {
+            add(&self.around.stats.dropped_store, 1);
+        }
+        if let Some(job) = self.jobs.get_mut(&name) {
             job.note_queue_loss(records);
-            let name = source.job.clone();
-            let gap = Record::Gap(Gap { noticed_at: now, lost: records, cause: GapCause::SpoolDropped });
-            if let Err(failed) = job.observe(&Batch { source, collected_at: now, records: vec![gap] }, now) {
+            if let Err(failed) = job.observe(&told, now) {
                 self.brain_failed(&name, &failed, now);
             }
         }
@@ -162,6 +267,8 @@ impl Loop {
         if begun >= self.next_tick {
             self.round_of(|_| true);
             self.retire_idle();
+            self.end_orphans();
+            self.look_for_drops();
             self.count_hosts();
             self.publish();
             let spent = begun.elapsed();
@@ -218,9 +325,14 @@ impl Loop {
     /// Enters a new or changed case into the book and tells whoever wants to know.
     fn enter(&mut self, name: &JobName, case: &Case) {
         let Some(job) = self.jobs.get_mut(name) else { return };
-        let book = &self.around.book;
-        let number = job.number(case.id, || book.number());
-        let json = CaseJson::of(number, name, case);
+        let (book, orphans) = (&self.around.book, &mut self.orphans);
+        let number = job.number(case.id, || orphans.adopt(name, case).unwrap_or_else(|| book.number()));
+        let mut json = CaseJson::of(number, name, case);
+        if self.orphans.is_adopted(number)
+            && let Some(old) = book.get(number)
+        {
+            keep_beginning(&mut json, &old);
+        }
         let change = book.put(json.clone());
         if change == Change::Opened {
             self.around.stats.case_opened(&json.job, &json.what, &json.category);
@@ -284,6 +396,27 @@ impl Loop {
         if self.jobs.len() < JOBS_MAX {
             self.problem("jobs", None);
         }
+    }
+
+    /// Ends cases of an earlier run whose fault did not show again.
+    fn end_orphans(&mut self) {
+        let now = (self.around.clock)();
+        for number in self.orphans.overdue(now) {
+            self.end(number, STALE, "the server restarted and the fault did not show again", now);
+        }
+    }
+
+    /// A server that drops records is not well until it has kept up for a while.
+    fn look_for_drops(&mut self) {
+        let now = (self.around.clock)();
+        let dropped = self.around.inbox.fill().dropped + get(&self.around.stats.dropped_store);
+        if dropped > self.dropped_seen {
+            self.dropped_seen = dropped;
+            self.calm_at = now + CALM_NS;
+        }
+        let text = "records were dropped within the last minute because the server could not keep up (health and \
+                    metrics say where): give it a faster disk or more processor, or move jobs to another server";
+        self.problem("drops", (now < self.calm_at).then(|| text.to_owned()));
     }
 
     fn count_hosts(&mut self) {

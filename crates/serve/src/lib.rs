@@ -26,6 +26,7 @@ mod stats;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod warm;
 
 pub use alert::AlertJson;
 pub use config::{ConfigError, HTTP_PORT, LogSink, ServeConfig, TICK};

@@ -13,6 +13,7 @@ use crate::job::BrainMaker;
 use crate::keeper::{Keeper, old_cases};
 use crate::stats::Stats;
 use crate::sync::lock;
+use crate::warm::{Past, WARM_NS};
 use mycroft_diagnose::{Config, Engine, Report};
 use mycroft_record::Batch;
 use mycroft_store::wire::{Endpoint, Listener, ListenerHandle, ServerConfig};
@@ -180,7 +181,10 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     config.check()?;
     let log: LogSink = config.log.clone().unwrap_or_else(|| Arc::new(|_| {}));
     let stats = Arc::new(Stats::new());
-    let (store, book) = open_store(&config, &seams.clock, &log)?;
+    let (store, book) = open_store(&config, &log)?;
+    let now = (seams.clock)();
+    let records = store.as_ref().map(|store| store.read_since(now - WARM_NS)).transpose()?;
+    let past = Past { records, cases: book.all() };
     let book = Arc::new(book);
     let inbox = Arc::new(Inbox::new(seams.queue_records));
 
@@ -210,10 +214,19 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         make: seams.make,
         log: Arc::clone(&log),
     };
-    let brain = spawn("mycroft-brain", move || Loop::new(around).run())?;
+    let (warmed, is_warm) = std::sync::mpsc::channel();
+    let brain = spawn("mycroft-brain", move || {
+        let warm = Loop::warmed(around, past);
+        // Refused only when the start failed meanwhile; then the inbox is closed, too.
+        let _ = warmed.send(());
+        warm.run();
+    })?;
     let (stop_http, stop) = watch::channel(false);
     let task = runtime.spawn(http::serve(listener, shared, stop));
     let endpoints: Vec<Endpoint> = bound.0.iter().map(Listener::local_endpoint).collect();
+    // Agents that knock meanwhile keep their records: better in their spools than dropped from a full inbox. The other
+    // end is dropped without a word only when the thread ended.
+    let _ = is_warm.recv();
     let serving = std::mem::take(&mut bound.0).into_iter().map(|listener| listener.serve(sink(&inbox)));
     lock(&listeners).extend(serving);
     log(&format!("listening: http {http}, agents {}", shown(&endpoints)));
@@ -237,16 +250,16 @@ fn shown(endpoints: &[Endpoint]) -> String {
 }
 
 /// The store, if one is wanted, and the book with the cases of earlier runs.
-fn open_store(config: &ServeConfig, clock: &Clock, log: &LogSink) -> Result<(Option<Store>, CaseBook), ServeError> {
+fn open_store(config: &ServeConfig, log: &LogSink) -> Result<(Option<Store>, CaseBook), ServeError> {
     let Some(dir) = &config.store_dir else {
-        return Ok((None, CaseBook::reopen(Vec::new(), 0, clock())));
+        return Ok((None, CaseBook::reopen(Vec::new(), 0)));
     };
     let store = Store::open(dir, StoreConfig::default())?;
     let (cases, highest, unreadable) = old_cases(&store, CASES_KEPT)?;
     if unreadable > 0 {
         log(&format!("{unreadable} stored cases were written by another version and are not shown"));
     }
-    Ok((Some(store), CaseBook::reopen(cases, highest, clock())))
+    Ok((Some(store), CaseBook::reopen(cases, highest)))
 }
 
 /// Endpoints that are bound and not served yet. A listener removes its socket file when it stops serving, so one that

@@ -193,6 +193,85 @@ fn a_stalled_job_has_a_case_within_two_seconds_which_closes_when_it_recovers_and
 }
 
 #[test]
+fn a_stall_that_outlasts_a_restart_is_one_case_and_closes_when_it_ends() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Server::start(config(dir.path())).expect("the server starts");
+    let endpoints = server.wire_endpoints().to_vec();
+    let mut clients = [connect(&endpoints[0], "host0"), connect(&endpoints[1], "host1")];
+    let at = now();
+    let origin = HostTime(at.0 - 2 * NANOS_PER_SEC - HEALTHY * ITERATION);
+    stall(&mut clients, origin, at);
+    let case = server.wait_for_case(PATIENCE, |case| case.settled).expect("a settled case");
+    drop(clients);
+    server.stop();
+
+    let server = Server::start(config(dir.path())).expect("the server starts again");
+    let held = server.case(case.id).expect("the case is kept");
+    let told =
+        |c: &CaseJson| (c.state.clone(), c.what.clone(), c.category.clone(), c.suspects[0].rank, c.opened_at.clone());
+    assert_eq!(told(&held), told(&case), "it holds before any agent is back");
+    let endpoints = server.wire_endpoints().to_vec();
+    let mut clients = [connect(&endpoints[0], "host0"), connect(&endpoints[1], "host1")];
+    let moved = now();
+    arrive(&mut clients, origin, moved);
+    server.wait_for_case(PATIENCE, |c| c.id == case.id && c.what == "slowdown").expect("it moves again");
+    go_on(&mut clients, moved);
+    let closed = server.wait_for_case(PATIENCE, |c| c.state != "open").expect("it ends");
+    assert_eq!((closed.id, closed.state.as_str()), (case.id, "closed"));
+    let all: CasesJson = get(&server, "/api/v1/cases");
+    assert_eq!(all.cases.len(), 1, "{all:?}");
+    drop(clients);
+    server.stop();
+
+    let server = Server::start(config(dir.path())).expect("the server starts a third time");
+    assert_eq!(server.case(case.id), Some(closed), "what is closed stays as it was");
+    let all: CasesJson = get(&server, "/api/v1/cases");
+    assert_eq!(all.cases.len(), 1, "{all:?}");
+}
+
+/// The part of a paced iteration before its AllReduce.
+const COMPUTE: u64 = 100 * NANOS_PER_MS;
+
+/// Iterations of both ranks that take `each_ns`; the first begins at `began`, all have sequence numbers from `from`.
+fn paced(clients: &mut [Client], began: HostTime, from: u64, count: u64, each_ns: u64) {
+    for number in 0..count {
+        let end = began + (number + 1) * each_ns;
+        for rank in 0..2u32 {
+            let record = done(rank, from + number, end - each_ns + COMPUTE, end);
+            ship(&mut clients[rank as usize], &batch(rank, end, vec![record], 0));
+        }
+    }
+}
+
+#[test]
+fn a_slowdown_that_spans_a_restart_is_measured_against_the_time_before() {
+    const SLOW: u64 = 4 * ITERATION;
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Server::start(config(dir.path())).expect("the server starts");
+    let endpoints = server.wire_endpoints().to_vec();
+    let mut clients = [connect(&endpoints[0], "host0"), connect(&endpoints[1], "host1")];
+    // All of it lies in the past, so that the test need not wait.
+    let slow_from = HostTime(now().0 - 13 * SLOW);
+    let origin = HostTime(slow_from.0 - 30 * ITERATION);
+    for rank in 0..2u32 {
+        ship(&mut clients[rank as usize], &batch(rank, origin, hello(rank, origin), 0));
+    }
+    paced(&mut clients, origin, 0, 30, ITERATION);
+    paced(&mut clients, slow_from, 30, 1, SLOW);
+    drop(clients);
+    server.stop();
+
+    let server = Server::start(config(dir.path())).expect("the server starts again");
+    let none: CasesJson = get(&server, "/api/v1/cases");
+    assert_eq!(none.cases.len(), 0, "one slow iteration is no case: {none:?}");
+    let endpoints = server.wire_endpoints().to_vec();
+    let mut clients = [connect(&endpoints[0], "host0"), connect(&endpoints[1], "host1")];
+    paced(&mut clients, slow_from + SLOW, 31, 12, SLOW);
+    let case = server.wait_for_case(PATIENCE, |case| case.what == "slowdown").expect("a case");
+    assert_eq!(case.state, "open", "{case:?}");
+}
+
+#[test]
 fn an_agent_without_the_token_is_refused_and_nothing_of_it_is_taken() {
     let dir = tempfile::tempdir().expect("a directory");
     let server = Server::start(config(dir.path())).expect("the server starts");

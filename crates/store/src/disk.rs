@@ -204,10 +204,11 @@ impl Disk {
         &self.dir
     }
 
-    /// Everything there is, for a replay: segments first, then what only logs hold. Open handles keep logs readable
-    /// that become segments meanwhile.
-    pub(crate) fn sources(&self) -> Result<Vec<ReplaySource>, StoreError> {
-        let listed = segments(&self.dir)?.into_iter();
+    /// Everything collected since `from`, and what lies in the same files, for a replay: segments first, then what only
+    /// logs hold. Open handles keep logs readable that become segments meanwhile.
+    pub(crate) fn sources(&self, from: HostTime) -> Result<Vec<ReplaySource>, StoreError> {
+        let first_hour = from.0 / NANOS_PER_SEC / HOUR_SECONDS;
+        let listed = segments(&self.dir)?.into_iter().filter(|segment| segment.hour >= first_hour);
         // Segments of a log that is still there are incomplete or about to replace it.
         let finished = listed.filter(|s| s.log != self.number && !self.sealed.contains(&s.log));
         let mut sources: Vec<ReplaySource> = finished.map(ReplaySource::Segment).collect();

@@ -239,11 +239,19 @@ impl Store {
     /// # Errors
     /// When the directory cannot be listed.
     pub fn read_all(&self) -> Result<Replay, StoreError> {
+        self.read_since(HostTime::NONE)
+    }
+
+    /// As `read_all`, without the files that hold nothing collected since `from`; batches of the others may be older.
+    ///
+    /// # Errors
+    /// As `read_all`.
+    pub fn read_since(&self, from: HostTime) -> Result<Replay, StoreError> {
         match &self.disk {
             Some(disk) => {
                 // Not while a log is replaced by its segments.
                 let _still = lock(&self.compacting);
-                let sources = lock(disk).sources()?;
+                let sources = lock(disk).sources(from)?;
                 Ok(Replay::new(sources))
             }
             None => Ok(Replay::new(Vec::new())),

@@ -229,9 +229,14 @@ impl World {
 
     /// The same with a queue of so many records.
     pub(crate) fn with_queue(config: ServeConfig, queue_records: usize) -> World {
+        World::begun(config, queue_records, NEW_YEAR)
+    }
+
+    /// The same with another time on the server's clock.
+    pub(crate) fn begun(config: ServeConfig, queue_records: usize, now_ns: u64) -> World {
         let (met_to, met) = channel();
         let gate = Arc::new(Mutex::new(()));
-        let clock = Arc::new(AtomicU64::new(NEW_YEAR));
+        let clock = Arc::new(AtomicU64::new(now_ns));
         let (brain_gate, brain_clock) = (Arc::clone(&gate), Arc::clone(&clock));
         let seams = Seams {
             make: Box::new(move |job| {

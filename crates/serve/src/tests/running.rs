@@ -1,7 +1,9 @@
 //! How the server runs: dues, failures, overflow, retirement, restart, stop.
 use super::*;
-use crate::brain::{JOB_IDLE_NS, JOBS_MAX};
+use crate::brain::{CALM_NS, JOB_IDLE_NS, JOBS_MAX};
 use crate::job::ENGINE_PANICS_MAX;
+use crate::warm::{ORPHAN_NS, WARM_NS};
+use mycroft_record::GapCause;
 use mycroft_store::wire::Endpoint;
 use std::net::TcpListener;
 
@@ -79,6 +81,37 @@ fn overflow_is_counted_told_to_the_engine_and_never_blocks_for_long() {
     world.meets(&Met::Gap("train".into(), 15));
     let jobs = world.until("/api/v1/jobs", |v| v["jobs"][0]["caveats"][0]["rule"] == "server.queue-dropped");
     assert_eq!(jobs["jobs"][0]["lost"], 15);
+    let ill = world.until("/api/v1/health", |v| v["status"] == "degraded");
+    assert!(ill["problems"][0].as_str().is_some_and(|p| p.contains("could not keep up")), "{ill}");
+    let metrics = get(world.server.http_addr(), "/metrics", &[]).body;
+    assert!(metrics.contains("mycroft_ingest_dropped_records_total{where=\"queue\"} 15"), "{metrics}");
+    world.pass(CALM_NS);
+    world.until("/api/v1/health", |v| v["status"] == "ok");
+}
+
+#[test]
+fn what_the_server_dropped_is_known_from_its_store() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = ServeConfig { store_dir: Some(dir.path().to_owned()), ..quick() };
+    let world = World::with_queue(config, 10);
+    let gate = Arc::clone(&world.gate);
+    let closed = crate::sync::lock(&gate);
+    world.send("train", &[BLOCK]);
+    world.meets(&Met::Step("train".into(), BLOCK));
+    assert!(world.server.ingest(batch("train", &[NOTHING; 10])));
+    assert!(!world.server.ingest(batch("train", &[NOTHING; 5])));
+    drop(closed);
+    world.meets(&Met::Gap("train".into(), 5));
+    world.server.stop();
+    let store = mycroft_store::Store::open(dir.path(), mycroft_store::StoreConfig::default()).expect("the store");
+    let batches: Result<Vec<Batch>, _> = store.read_all().expect("listed").collect();
+    let gaps: Vec<Gap> = batches
+        .expect("readable")
+        .iter()
+        .flat_map(|b| &b.records)
+        .filter_map(|r| if let Record::Gap(gap) = r { Some(*gap) } else { None })
+        .collect();
+    assert_eq!(gaps.iter().map(|g| (g.lost, g.cause)).collect::<Vec<_>>(), [(5, GapCause::ServerDropped)]);
 }
 
 #[test]
@@ -120,18 +153,78 @@ fn a_restarted_server_remembers_its_cases() {
     first.server.stop();
 
     let second = World::start(config.clone());
-    assert_eq!(second.server.case(1), Some(closed), "history is kept as it was");
-    let stale = second.server.case(2).expect("the open case is kept");
-    assert_eq!(stale.state, "stale");
-    assert!(stale.closed_because.contains("restarted"), "{}", stale.closed_because);
-    second.send("train", &[OPEN]);
-    let new = second.server.wait_for_case(PATIENCE, |case| case.state == "open").expect("a new case");
-    assert_eq!(new.id, 3, "numbers are never given twice");
+    assert_eq!(second.server.case(1), Some(closed.clone()), "history is kept as it was");
+    assert_eq!(second.server.case(2).map(|c| c.state), Some("open".into()), "what holds goes on under its number");
+    let report = second.json("/api/v1/report?job=train");
+    assert_eq!((&report["cases"][0]["id"], &report["cases"][1]["id"]), (&1.into(), &2.into()), "{report}");
+    second.send("train", &[CLOSE, OPEN]);
+    let new = second.server.wait_for_case(PATIENCE, |case| case.id == 3).expect("a new case");
+    assert_eq!(new.state, "open", "numbers are never given twice");
+    assert_eq!(second.server.case(2).map(|c| c.state), Some("closed".into()));
     second.server.stop();
 
     let third = World::start(config);
-    assert_eq!(third.server.case(2).map(|c| c.state), Some("stale".into()), "staleness was written");
+    assert_eq!(third.server.case(1), Some(closed));
     assert_eq!(third.json("/api/v1/cases")["cases"].as_array().map(Vec::len), Some(3));
+}
+
+#[test]
+fn an_open_case_whose_fault_does_not_show_again_after_a_restart_becomes_stale() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = ServeConfig { store_dir: Some(dir.path().join("store")), ..quick() };
+    let first = World::start(config.clone());
+    first.send("train", &[OPEN]);
+    first.server.wait_for_case(PATIENCE, |case| case.id == 1).expect("a case");
+    first.server.stop();
+
+    // So late that the records are too old to be lived through again.
+    let second = World::begun(config.clone(), 1000, NEW_YEAR + 2 * WARM_NS);
+    assert_eq!(second.server.case(1).map(|c| c.state), Some("open".into()), "agents may still come back");
+    second.pass(ORPHAN_NS);
+    let stale = second.server.wait_for_case(PATIENCE, |case| case.state == "stale").expect("it ends");
+    assert!(stale.id == 1 && stale.closed_because.contains("restarted"), "{stale:?}");
+    second.server.stop();
+    let third = World::begun(config, 1000, NEW_YEAR + 2 * WARM_NS);
+    assert_eq!(third.server.case(1), Some(stale), "staleness was written");
+}
+
+#[test]
+fn an_open_case_that_shows_again_only_when_agents_are_back_keeps_its_number() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = ServeConfig { store_dir: Some(dir.path().join("store")), ..quick() };
+    let first = World::start(config.clone());
+    first.send("train", &[OPEN, SETTLE]);
+    let before = first.server.wait_for_case(PATIENCE, |case| case.settled).expect("a case");
+    first.server.stop();
+
+    let second = World::begun(config, 1000, NEW_YEAR + 2 * WARM_NS);
+    second.send("other", &[OPEN]);
+    second.server.wait_for_case(PATIENCE, |c| c.job == "other" && c.id == 2).expect("another job's case is new");
+    second.send("train", &[OPEN]);
+    let after = second.server.wait_for_case(PATIENCE, |c| c.job == "train" && !c.settled).expect("it shows again");
+    assert_eq!(after.id, before.id);
+    assert_eq!((&after.state, &after.opened_at, &after.since), (&before.state, &before.opened_at, &before.since));
+    second.send("train", &[OPEN]);
+    second.server.wait_for_case(PATIENCE, |c| c.job == "train" && c.id == 3).expect("the next one is new");
+}
+
+#[test]
+fn an_engine_that_fails_on_the_past_begins_anew_with_the_present() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let config = ServeConfig { store_dir: Some(dir.path().join("store")), ..quick() };
+    let first = World::start(config.clone());
+    for _ in 0..=ENGINE_PANICS_MAX {
+        first.send("sick", &[PANIC_IN_OBSERVE]);
+    }
+    first.send("well", &[OPEN]);
+    first.until("/api/v1/health", |v| v["engine_panics"] == u64::from(ENGINE_PANICS_MAX) + 1);
+    first.server.stop();
+
+    let second = World::start(config);
+    assert_eq!(second.json("/api/v1/health")["engine_panics"], 1);
+    assert_eq!(second.json("/api/v1/jobs")["jobs"][0]["name"], "well");
+    second.send("sick", &[OPEN]);
+    second.server.wait_for_case(PATIENCE, |c| c.job == "sick" && c.state == "open").expect("it is diagnosed again");
 }
 
 #[test]

@@ -1,0 +1,123 @@
+//! Warm restart: the newest stored batches through the engines before the first live one, at their recorded times, so
+//! that what was known when the server stopped is known again.
+use crate::api::CaseJson;
+use crate::book::OPEN;
+use mycroft_diagnose::Case;
+use mycroft_record::{Batch, HostTime, JobName, NANOS_PER_SEC};
+use mycroft_store::Replay;
+use std::collections::{BTreeSet, VecDeque};
+
+/// How far back the engines are fed: three hundred iterations of two seconds, many times what a baseline needs, and
+/// less than the time after which a silent job is retired.
+pub(crate) const WARM_NS: u64 = 10 * 60 * NANOS_PER_SEC;
+/// Records fed at most, the newest: 2 Mi x about 200 bytes = 420 MB for a moment, and some seconds of one core.
+const WARM_RECORDS: usize = 2 << 20;
+/// Batches collected further ahead of this server's clock are left out: each tenth of a second costs a look, and a clock
+/// that is a year wrong would cost the whole start.
+const AHEAD_NS: u64 = 60 * NANOS_PER_SEC;
+/// How long a case that was open when the server stopped waits for its fault to show again: agents come back within
+/// their longest pause of 2 s, tell their processes anew, and a stall is declared within two more; the rest is for
+/// those that have a backlog to send first.
+pub(crate) const ORPHAN_NS: u64 = 30 * NANOS_PER_SEC;
+/// Onsets this close are the same fault: ticks of two runs need not fall on the same instants.
+const SAME_ONSET_NS: u64 = 2 * NANOS_PER_SEC;
+
+/// What an earlier run left: its newest records, and its cases.
+pub(crate) struct Past {
+    /// Everything in the store that may be recent enough.
+    pub(crate) records: Option<Replay>,
+    /// Its cases, closed ones too.
+    pub(crate) cases: Vec<CaseJson>,
+}
+
+impl Past {
+    /// The records of the last [`WARM_NS`], in the order they were collected, and how many could not be read.
+    pub(crate) fn recent(&mut self, now: HostTime) -> (Vec<Batch>, usize) {
+        let (mut kept, mut records, mut unreadable) = (VecDeque::new(), 0, 0);
+        for batch in self.records.take().into_iter().flatten() {
+            let Ok(batch) = batch else {
+                unreadable += 1;
+                continue;
+            };
+            if batch.collected_at < now - WARM_NS || batch.collected_at > now + AHEAD_NS {
+                continue;
+            }
+            records += batch.records.len();
+            kept.push_back(batch);
+            while records > WARM_RECORDS {
+                let Some(oldest) = kept.pop_front() else { break };
+                records -= oldest.records.len();
+            }
+        }
+        let mut batches = Vec::from(kept);
+        batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+        (batches, unreadable)
+    }
+}
+
+/// Cases of an earlier run that wait to be recognized.
+pub(crate) struct Orphans {
+    cases: Vec<CaseJson>,
+    /// Those whose number an engine of this run goes on with.
+    adopted: BTreeSet<u64>,
+    /// The open ones that nobody recognized by then have ended.
+    until: HostTime,
+}
+
+impl Orphans {
+    /// The cases of the earlier run, from `now` on.
+    pub(crate) fn new(cases: Vec<CaseJson>, now: HostTime) -> Orphans {
+        Orphans { cases, adopted: BTreeSet::new(), until: now + ORPHAN_NS }
+    }
+
+    /// The number under which this case is known already. An open case goes on under the number of an open one only; a
+    /// closed one is looked for among the closed ones first.
+    pub(crate) fn adopt(&mut self, job: &JobName, case: &Case) -> Option<u64> {
+        let new = CaseJson::of(0, job, case);
+        let find = |open: bool| self.cases.iter().rposition(|old| (old.state == OPEN) == open && is_same(old, &new));
+        let index = find(new.state == OPEN).or_else(|| find(true))?;
+        let number = self.cases.remove(index).id;
+        self.adopted.insert(number);
+        Some(number)
+    }
+
+    /// Whether this number was given by an earlier run.
+    pub(crate) fn is_adopted(&self, number: u64) -> bool {
+        self.adopted.contains(&number)
+    }
+
+    /// The open cases that nobody recognized, once their time is over.
+    pub(crate) fn overdue(&mut self, now: HostTime) -> Vec<u64> {
+        if now < self.until {
+            return Vec::new();
+        }
+        std::mem::take(&mut self.cases).into_iter().filter(|case| case.state == OPEN).map(|case| case.id).collect()
+    }
+}
+
+/// Whether `old`, of an earlier run, and `new` are about the same fault. A job has one open case at a time, so an open
+/// one is the same unless what it says speaks against it; a closed one must have begun at the same time.
+fn is_same(old: &CaseJson, new: &CaseJson) -> bool {
+    let ns = |case: &CaseJson| case.since.as_ref().map_or(0, |time| time.ns);
+    let together = ns(old).abs_diff(ns(new)) <= SAME_ONSET_NS;
+    let who = |case: &CaseJson| case.suspects.first().map(|s| (s.rank, s.host.clone(), s.link.clone()));
+    let agree = who(old).is_none() || who(new).is_none() || who(old) == who(new);
+    let alike = together || (old.what == new.what && agree);
+    old.job == new.job
+        && match (old.state == OPEN, new.state == OPEN) {
+            (true, true) => alike,
+            // It ended in records that the earlier run had taken but not weighed yet, or ended before it stopped.
+            (_, false) => together,
+            (false, true) => false,
+        }
+}
+
+/// Keeps of an adopted case what its first run knew better: when it was found, and when it began.
+pub(crate) fn keep_beginning(new: &mut CaseJson, old: &CaseJson) {
+    new.opened_at.clone_from(&old.opened_at);
+    new.detected_at.clone_from(&old.detected_at);
+    let ns = |case: &CaseJson| case.since.as_ref().map(|time| time.ns);
+    if ns(old).is_some_and(|began| ns(new).is_none_or(|since| began < since)) {
+        new.since.clone_from(&old.since);
+    }
+}
