@@ -14,8 +14,17 @@ const RAW_KEPT: usize = 1536;
 const FLOW_SUMS_KEPT: usize = 512;
 /// Signatures kept: distinct collectives of a program.
 const SIGNATURES_KEPT: usize = 256;
-/// Ends kept of each signature.
-const ENDS_KEPT: usize = 64;
+/// Ends kept of each signature: 256 x 16 B = 4 KiB.
+const ENDS_KEPT: usize = 256;
+/// A marker with fewer ends may still turn out to be a layer.
+const YOUNG_ENDS: usize = 64;
+/// A collective that comes more often than this is a layer, unless it is known how many of it make an iteration.
+const LAYER_NS_MAX: u64 = 30 * NANOS_PER_MS;
+/// Operations in which a period is looked for: at least three periods of up to 200 operations.
+const SEQUENCE_KEPT: usize = 600;
+/// Pairs of operations that must be comparable, and how many in a hundred must be the same.
+const SEQUENCE_PAIRS_MIN: usize = 4;
+const SEQUENCE_SAME_PERCENT: usize = 85;
 /// Iterations kept with their self times: 128 x 80 B = 10 KiB.
 const ITERATIONS_KEPT: usize = 128;
 /// Recurrences that make a signature a candidate marker.
@@ -64,7 +73,14 @@ struct Raw {
     /// When the device left it; the wire may be busy longer.
     left_at: HostTime,
     ended_at: HostTime,
+    /// Its signature's index; `NO_MARK` for point-to-point and for small collectives.
+    mark: u16,
+    /// See `Recurrence::small`.
+    small: bool,
 }
+
+/// No signature.
+const NO_MARK: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowSum {
@@ -79,8 +95,17 @@ struct Recurrence {
     count: u64,
     /// A loss, a norm or a barrier: it comes when it comes, often enough every fourth iteration only.
     small: bool,
+    index: u16,
     last_seq: OpSeq,
-    ends: VecDeque<HostTime>,
+    /// How many there had been, and when each ended.
+    ends: VecDeque<(u64, HostTime)>,
+}
+
+/// What ends an iteration: every so many-th operation of a signature.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Marker {
+    signature: Signature,
+    every: u64,
 }
 
 /// Iterations of one rank.
@@ -90,7 +115,9 @@ pub(crate) struct Iterations {
     sums: BTreeMap<OpId, FlowSum>,
     sums_order: VecDeque<OpId>,
     signatures: BTreeMap<Signature, Recurrence>,
-    marker: Option<Signature>,
+    marker: Option<Marker>,
+    /// Operations of a signature in one period of the program, once known.
+    every: Option<(Signature, u64)>,
     /// How often the marker changed.
     generation: u64,
     oldest: HostTime,
@@ -118,34 +145,40 @@ impl Iterations {
         if !self.oldest.is_some() {
             self.oldest = done.op.enqueued_at;
         }
+        let small = done.op.id.class == OpClass::Collective && done.op.bytes() < MARKER_BYTES_MIN;
+        let mark = if done.op.id.class == OpClass::Collective { self.recur(done, small) } else { NO_MARK };
         self.raw.push_back(Raw {
             id: done.op.id,
             enqueued_at: done.op.enqueued_at,
             started_at: done.op.started_at,
             left_at: left_at(done),
             ended_at: done.ended_at,
+            mark,
+            small,
         });
         if self.raw.len() > RAW_KEPT {
             self.raw.pop_front();
         }
-        if done.op.id.class != OpClass::Collective {
-            return;
-        }
+    }
+
+    /// Counts a collective and gives its signature's index.
+    fn recur(&mut self, done: &OpDone, small: bool) -> u16 {
         let signature = (done.op.id.comm, done.op.kind, done.op.count, done.op.datatype);
-        if !self.signatures.contains_key(&signature) && self.signatures.len() >= SIGNATURES_KEPT {
-            return;
+        let known = self.signatures.len();
+        if !self.signatures.contains_key(&signature) && known >= SIGNATURES_KEPT {
+            return NO_MARK;
         }
-        let seen = self.signatures.entry(signature).or_default();
-        seen.small = done.op.bytes() < MARKER_BYTES_MIN;
-        if seen.count > 0 && done.op.id.seq <= seen.last_seq {
-            return;
+        let fresh = || Recurrence { small, index: u16::try_from(known).unwrap_or(NO_MARK), ..Recurrence::default() };
+        let seen = self.signatures.entry(signature).or_insert_with(fresh);
+        if seen.count == 0 || done.op.id.seq > seen.last_seq {
+            seen.count += 1;
+            seen.last_seq = done.op.id.seq;
+            seen.ends.push_back((seen.count, done.ended_at));
+            if seen.ends.len() > ENDS_KEPT {
+                seen.ends.pop_front();
+            }
         }
-        seen.count += 1;
-        seen.last_seq = done.op.id.seq;
-        seen.ends.push_back(done.ended_at);
-        if seen.ends.len() > ENDS_KEPT {
-            seen.ends.pop_front();
-        }
+        if small { NO_MARK } else { seen.index }
     }
 
     pub(crate) fn on_flow(&mut self, done: &FlowDone) {
@@ -176,8 +209,9 @@ impl Iterations {
     pub(crate) fn settle(&mut self) -> bool {
         self.choose_marker();
         let Some(marker) = self.marker else { return false };
-        let ends: Vec<HostTime> =
-            self.signatures.get(&marker).map(|seen| seen.ends.iter().copied().collect()).unwrap_or_default();
+        let Some(seen) = self.signatures.get(&marker.signature) else { return false };
+        let ends = seen.ends.iter().filter(|(number, _)| number % marker.every == 0);
+        let ends: Vec<HostTime> = ends.map(|(_, at)| *at).collect();
         let mut new = false;
         for pair in ends.windows(2) {
             if pair[1] <= self.settled || self.newest < pair[1] + GRACE_NS {
@@ -208,12 +242,16 @@ impl Iterations {
             (best, small) => best.or(small),
         };
         let Some((best, count)) = best else { return };
-        let current = self.marker.and_then(|marker| self.signatures.get(&marker));
+        let current = self.marker.and_then(|marker| self.signatures.get(&marker.signature));
         // Signatures of one iteration differ by one in count while it runs: keep the marker unless clearly rarer.
         let keep = current.is_some_and(|seen| recurs(seen, newest) && seen.count <= count * 2 + 1);
-        let young = current.is_none_or(|seen| seen.ends.len() < ENDS_KEPT);
-        let next = if unsettled && young { None } else { Some(best) };
-        if (keep && next.is_some()) || self.marker == next {
+        let young = current.is_none_or(|seen| seen.ends.len() < YOUNG_ENDS);
+        let signature = match (self.marker, keep) {
+            (Some(marker), true) => marker.signature,
+            _ => best,
+        };
+        let next = if unsettled && young { None } else { self.with_period(signature) };
+        if self.marker == next {
             return;
         }
         self.marker = next;
@@ -221,6 +259,51 @@ impl Iterations {
         self.list.clear();
         self.total = 0;
         self.settled = HostTime::NONE;
+    }
+
+    /// The marker that a signature makes: one that comes several times in each period of the program ends an iteration
+    /// only as many times later. None for what comes too often to be more than a layer and has no known period.
+    fn with_period(&mut self, signature: Signature) -> Option<Marker> {
+        let seen = self.signatures.get(&signature)?;
+        if seen.small {
+            return Some(Marker { signature, every: 1 });
+        }
+        if self.every.is_none_or(|(known, _)| known != signature) {
+            let index = seen.index;
+            self.every = self.period(index).map(|every| (signature, every));
+        }
+        let period = mean_period(self.signatures.get(&signature)?);
+        match self.every {
+            Some((_, every)) => Some(Marker { signature, every }),
+            None => (period >= LAYER_NS_MAX).then_some(Marker { signature, every: 1 }),
+        }
+    }
+
+    /// How often a signature comes in one period of the program: the shortest after which the sequence of this rank's
+    /// operations repeats itself. Runs of the most common operation say nothing, so only the others are compared.
+    fn period(&self, index: u16) -> Option<u64> {
+        type Symbol = (CommId, OpClass, CommRank, u16);
+        let mut ops: Vec<&Raw> =
+            self.raw.iter().rev().filter(|op| !op.small && op.started_at.is_some()).take(SEQUENCE_KEPT).collect();
+        // Sends and receives of one group start together, in either order.
+        ops.sort_by_key(|op| (op.started_at.0 / NANOS_PER_MS, op.id));
+        let symbols: Vec<Symbol> = ops.iter().map(|op| (op.id.comm, op.id.class, op.id.peer, op.mark)).collect();
+        let mut counts: BTreeMap<Symbol, usize> = BTreeMap::new();
+        symbols.iter().for_each(|symbol| *counts.entry(*symbol).or_default() += 1);
+        let (common, _) = counts.iter().max_by_key(|(symbol, count)| (**count, **symbol))?;
+        for period in 2..=symbols.len() / 3 {
+            let pairs = symbols.iter().zip(&symbols[period..]).filter(|(a, b)| *a != common || *b != common);
+            let (mut same, mut all) = (0, 0);
+            for (a, b) in pairs {
+                all += 1;
+                same += usize::from(a == b);
+            }
+            if all >= SEQUENCE_PAIRS_MIN && 100 * same >= SEQUENCE_SAME_PERCENT * all {
+                let times = symbols[symbols.len() - period..].iter().filter(|symbol| symbol.3 == index).count();
+                return Some(times.max(1) as u64);
+            }
+        }
+        None
     }
 
     /// The rarest signature that recurs, of the small ones or of the others.
@@ -292,9 +375,16 @@ fn left_at(done: &OpDone) -> HostTime {
 
 /// Seen once or twice, and not so long ago that it should have come again.
 fn may_recur(seen: &Recurrence, oldest: HostTime, newest: HostTime) -> bool {
-    let (Some(first), Some(last)) = (seen.ends.front(), seen.ends.back()) else { return false };
+    let (Some((_, first)), Some((_, last))) = (seen.ends.front(), seen.ends.back()) else { return false };
     let period = last.since_ns(*first).max(first.since_ns(oldest));
     period <= ITERATION_MAX_NS && seen.count < MARKER_MIN && newest.since_ns(*last) <= 2 * period + NANOS_PER_SEC
+}
+
+fn mean_period(seen: &Recurrence) -> u64 {
+    match (seen.ends.front(), seen.ends.back(), seen.ends.len() as u64) {
+        (Some((_, first)), Some((_, last)), n) if n >= 2 => last.since_ns(*first) / (n - 1),
+        _ => 0,
+    }
 }
 
 fn recurs(seen: &Recurrence, newest: HostTime) -> bool {
@@ -302,8 +392,8 @@ fn recurs(seen: &Recurrence, newest: HostTime) -> bool {
     if n < 2 {
         return false;
     }
-    let mean = seen.ends[n - 1].since_ns(seen.ends[0]) / (n as u64 - 1);
-    mean <= ITERATION_MAX_NS && newest.since_ns(seen.ends[n - 1]) <= 4 * mean + 2 * NANOS_PER_SEC
+    let mean = mean_period(seen);
+    mean <= ITERATION_MAX_NS && newest.since_ns(seen.ends[n - 1].1) <= 4 * mean + 2 * NANOS_PER_SEC
 }
 
 fn us(ns: u64) -> f64 {
