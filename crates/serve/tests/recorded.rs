@@ -1,8 +1,8 @@
 //! Recorded runs of the testbed: real processes, real collectives, real faults, replayed through the brain.
 //!
-//! `recorded/NAME.frames` is what agents shipped, `NAME.json` the truth of that run (never seen by the brain), `NAME.txt`
-//! the report; `MYCROFT_UPDATE_GOLDEN=1` rewrites the reports. The shape of all: 8 ranks on 4 hosts, TP 2 inside a host,
-//! PP 2, DP 2. A run is recorded with
+//! `recorded/NAME.frames` is what agents shipped, `NAME.json` what the launcher knew (the brain never sees it),
+//! `NAME.txt` the report; `MYCROFT_UPDATE_GOLDEN=1` rewrites the reports. The shape of all: 8 ranks on 4 hosts, TP 2
+//! inside a host, PP 2, DP 2. A run is recorded with
 //!
 //! ```text
 //! mycroft testbed run --hosts 4 --ranks-per-host 2 --tp 2 --pp 2 --dp 2 --after 4 --duration 14 \
@@ -52,11 +52,14 @@ fn batches(name: &str) -> Vec<Batch> {
     batches
 }
 
+/// What the launcher said of a run.
+fn said(name: &str) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path(name, "json")).unwrap()).unwrap()
+}
+
 /// What was really done in a run.
 fn truth(name: &str) -> Truth {
-    let text = std::fs::read_to_string(path(name, "json")).unwrap();
-    let run: Value = serde_json::from_str(&text).unwrap();
-    let truth = &run["truth"];
+    let truth = &said(name)["truth"];
     let list = |field: &str| truth[field].as_array().unwrap().clone();
     Truth {
         fault: truth["fault"].as_str().map(|fault| fault.parse().unwrap()),
@@ -185,6 +188,19 @@ fn a_slow_rank_is_blamed_and_its_peers_are_not() {
             let is_culprit = matches!(suspect.place, Place::Rank { rank, .. } if rank == culprit);
             assert_eq!(is_culprit, suspect.confidence >= 0.5, "{name}:\n{}", render(&report));
         }
+    }
+}
+
+/// Nobody tells the brain where an iteration ends; the ranks themselves counted and timed theirs.
+#[test]
+fn iterations_are_those_of_the_program() {
+    for name in RUNS {
+        let (said, report) = (said(name), report(batches(name)));
+        let counted = said["iterations"].as_u64().unwrap();
+        // The first has no beginning that can be seen, the last may not have been shipped.
+        assert!((counted - 2..=counted).contains(&report.iterations), "{name}: {counted}:\n{}", render(&report));
+        let (timed, usual) = (said["iteration_ms_median"].as_f64().unwrap(), report.iteration_ms_median.unwrap());
+        assert!((usual / timed - 1.0).abs() < 0.1, "{name}: median {timed} ms, said to be {usual} ms");
     }
 }
 
