@@ -47,20 +47,25 @@ fn page(rows: &Rows, rounds: usize, load_before: &str) -> Result<String> {
         let met = verdict(of.median <= MEDIAN_NS);
         writeln!(
             page,
-            "| mean of all callbacks without timing any, the replay's own work included, {abi}: <= {MEDIAN_NS:.0} ns | \
+            "| mean of all callbacks without timing each, processor time, the replay's own work included, {abi}: <= {MEDIAN_NS:.0} ns | \
              {:.1} ns ({:.1} to {:.1}) | {met} |",
             of.median, of.min, of.max
         )?;
     }
-    let above = above(rows)?;
-    let met = verdict(above.is_empty());
-    let which = if above.is_empty() { "all".to_owned() } else { format!("above it: {}", above.join(", ")) };
-    writeln!(page, "| median of each kind: <= {MEDIAN_NS:.0} ns | {which} | {met} |")?;
     writeln!(
         page,
         "| no allocation, no system call on the event path | `crates/probe/nccl/tests/cost.rs`: a counting allocator, \
-         and a seccomp filter that kills the process at the first call, each with a negative control | met |\n"
+         and a seccomp filter that kills the process at the first call, each with a negative control | by the tests |\n"
     )?;
+    let dearer = dearer(rows)?;
+    if !dearer.is_empty() {
+        writeln!(
+            page,
+            "Dearer than {MEDIAN_NS:.0} ns by themselves (mean of the middle): {}. An all-reduce of this replay makes one \
+             start of a collective and 4 stops of proxy operations in 548 callbacks.\n",
+            dearer.join(", ")
+        )?;
+    }
     for abi in ABIS {
         table(&mut page, rows, abi)?;
     }
@@ -85,18 +90,18 @@ fn kinds<'a>(rows: &'a Rows, abi: &'a str) -> impl Iterator<Item = &'a str> {
     rows.names().filter_map(move |name| name.strip_prefix(abi)?.strip_prefix(": ")?.strip_suffix(": median"))
 }
 
-/// Kinds whose median is above the promise.
-fn above(rows: &Rows) -> Result<Vec<String>> {
-    let mut above = Vec::new();
+/// Kinds that cost more than the median callback may.
+fn dearer(rows: &Rows) -> Result<Vec<String>> {
+    let mut dearer = Vec::new();
     for abi in ABIS {
         for kind in kinds(rows, abi) {
-            let of = rows.summary(&format!("{abi}: {kind}: median"))?;
+            let of = rows.summary(&format!("{abi}: {kind}: mean of the middle"))?;
             if of.median > MEDIAN_NS {
-                above.push(format!("{kind} ({abi}, {:.0} ns)", of.median));
+                dearer.push(format!("{kind} ({abi}) {:.0} ns", of.median));
             }
         }
     }
-    Ok(above)
+    Ok(dearer)
 }
 
 fn table(page: &mut String, rows: &Rows, abi: &str) -> Result<()> {

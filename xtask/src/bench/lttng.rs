@@ -42,9 +42,9 @@ pub(crate) fn missing() -> Option<String> {
     let lacking: Vec<&str> = what.iter().filter(|(_, is_there)| !is_there).map(|(name, _)| *name).collect();
     (!lacking.is_empty()).then(|| {
         format!(
-            "LTTng-UST was not measured: {} is missing; install the packages gcc, liblttng-ust-dev and lttng-tools \
+            "LTTng-UST was not measured, missing here: {}; install the packages gcc, liblttng-ust-dev and lttng-tools \
              (names of Debian and Ubuntu) and run again",
-            lacking.join(" and ")
+            lacking.join(", ")
         )
     })
 }
