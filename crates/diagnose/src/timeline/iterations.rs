@@ -25,6 +25,8 @@ const SEQUENCE_KEPT: usize = 600;
 /// Pairs of operations that must be comparable, and how many in a hundred must be the same.
 const SEQUENCE_PAIRS_MIN: usize = 4;
 const SEQUENCE_SAME_PERCENT: usize = 85;
+/// Of periods whose likeness differs by no more than this, the shortest is the period.
+const SEQUENCE_AS_GOOD: usize = 1;
 /// Iterations kept with their self times: 128 x 80 B = 10 KiB.
 const ITERATIONS_KEPT: usize = 128;
 /// Recurrences that make a signature a candidate marker.
@@ -40,7 +42,7 @@ const GRACE_NS: u64 = 120 * NANOS_PER_MS;
 /// FIFO slots of a connection: how many steps wait side by side in a stage (NCCL_STEPS).
 const FIFO_SLOTS: f64 = 8.0;
 
-/// What makes two collectives the same line of the program.
+/// What makes two operations the same line of the program: communicator, kind, size (point-to-point: peer), type.
 pub(crate) type Signature = (CommId, OpKind, u64, Datatype);
 
 /// One iteration of one rank.
@@ -73,9 +75,9 @@ struct Raw {
     /// When the device left it; the wire may be busy longer.
     left_at: HostTime,
     ended_at: HostTime,
-    /// Its signature's index; `NO_MARK` for point-to-point and for small collectives.
+    /// Its signature's index; `NO_MARK` when there are too many.
     mark: u16,
-    /// See `Recurrence::small`.
+    /// See `Weight::Small`.
     small: bool,
 }
 
@@ -90,11 +92,22 @@ struct FlowSum {
     recvs: u32,
 }
 
+/// How well a signature marks iterations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Weight {
+    /// A collective that carries something.
+    #[default]
+    Large,
+    /// A loss, a norm or a barrier: it comes when it comes, often enough every fourth iteration only.
+    Small,
+    /// Sends to, or receives from, one peer: several in each iteration, the last resort.
+    PointToPoint,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Recurrence {
     count: u64,
-    /// A loss, a norm or a barrier: it comes when it comes, often enough every fourth iteration only.
-    small: bool,
+    weight: Weight,
     index: u16,
     last_seq: OpSeq,
     /// How many there had been, and when each ended.
@@ -145,8 +158,12 @@ impl Iterations {
         if !self.oldest.is_some() {
             self.oldest = done.op.enqueued_at;
         }
-        let small = done.op.id.class == OpClass::Collective && done.op.bytes() < MARKER_BYTES_MIN;
-        let mark = if done.op.id.class == OpClass::Collective { self.recur(done, small) } else { NO_MARK };
+        let weight = match done.op.id.class {
+            OpClass::Collective if done.op.bytes() < MARKER_BYTES_MIN => Weight::Small,
+            OpClass::Collective => Weight::Large,
+            OpClass::Send | OpClass::Recv => Weight::PointToPoint,
+        };
+        let mark = self.recur(done, weight);
         self.raw.push_back(Raw {
             id: done.op.id,
             enqueued_at: done.op.enqueued_at,
@@ -154,21 +171,23 @@ impl Iterations {
             left_at: left_at(done),
             ended_at: done.ended_at,
             mark,
-            small,
+            small: weight == Weight::Small,
         });
         if self.raw.len() > RAW_KEPT {
             self.raw.pop_front();
         }
     }
 
-    /// Counts a collective and gives its signature's index.
-    fn recur(&mut self, done: &OpDone, small: bool) -> u16 {
-        let signature = (done.op.id.comm, done.op.kind, done.op.count, done.op.datatype);
+    /// Counts an operation and gives its signature's index. Sizes of sends may vary, their peers do not.
+    fn recur(&mut self, done: &OpDone, weight: Weight) -> u16 {
+        let point_to_point = weight == Weight::PointToPoint;
+        let size_or_peer = if point_to_point { u64::from(done.op.id.peer.0) } else { done.op.count };
+        let signature = (done.op.id.comm, done.op.kind, size_or_peer, done.op.datatype);
         let known = self.signatures.len();
         if !self.signatures.contains_key(&signature) && known >= SIGNATURES_KEPT {
             return NO_MARK;
         }
-        let fresh = || Recurrence { small, index: u16::try_from(known).unwrap_or(NO_MARK), ..Recurrence::default() };
+        let fresh = || Recurrence { weight, index: u16::try_from(known).unwrap_or(NO_MARK), ..Recurrence::default() };
         let seen = self.signatures.entry(signature).or_insert_with(fresh);
         if seen.count == 0 || done.op.id.seq > seen.last_seq {
             seen.count += 1;
@@ -178,7 +197,7 @@ impl Iterations {
                 seen.ends.pop_front();
             }
         }
-        if small { NO_MARK } else { seen.index }
+        seen.index
     }
 
     pub(crate) fn on_flow(&mut self, done: &FlowDone) {
@@ -233,13 +252,14 @@ impl Iterations {
     /// a rarer one may still come again: the first iteration must not be cut into its layers.
     fn choose_marker(&mut self) {
         let (oldest, newest) = (self.oldest, self.newest);
-        let unsettled = self.signatures.values().any(|seen| !seen.small && may_recur(seen, oldest, newest));
-        let best = self.rarest(false);
-        let small = self.rarest(true);
+        let large = |seen: &&Recurrence| seen.weight == Weight::Large;
+        let unsettled = self.signatures.values().filter(large).any(|seen| may_recur(seen, oldest, newest));
+        let best = self.rarest(Weight::Large);
+        let small = self.rarest(Weight::Small);
         // Small ones mark iterations where the others are only layers, or where there are no others.
         let best = match (best, small) {
             (Some(best), Some(small)) if best.1 > LAYERS_MIN * small.1 => Some(small),
-            (best, small) => best.or(small),
+            (best, small) => best.or(small).or_else(|| self.rarest(Weight::PointToPoint)),
         };
         let Some((best, count)) = best else { return };
         let current = self.marker.and_then(|marker| self.signatures.get(&marker.signature));
@@ -265,17 +285,18 @@ impl Iterations {
     /// only as many times later. None for what comes too often to be more than a layer and has no known period.
     fn with_period(&mut self, signature: Signature) -> Option<Marker> {
         let seen = self.signatures.get(&signature)?;
-        if seen.small {
+        if seen.weight == Weight::Small {
             return Some(Marker { signature, every: 1 });
         }
         if self.every.is_none_or(|(known, _)| known != signature) {
             let index = seen.index;
             self.every = self.period(index).map(|every| (signature, every));
         }
-        let period = mean_period(self.signatures.get(&signature)?);
+        let seen = self.signatures.get(&signature)?;
+        let alone = seen.weight == Weight::Large && mean_period(seen) >= LAYER_NS_MAX;
         match self.every {
             Some((_, every)) => Some(Marker { signature, every }),
-            None => (period >= LAYER_NS_MAX).then_some(Marker { signature, every: 1 }),
+            None => alone.then_some(Marker { signature, every: 1 }),
         }
     }
 
@@ -291,26 +312,33 @@ impl Iterations {
         let mut counts: BTreeMap<Symbol, usize> = BTreeMap::new();
         symbols.iter().for_each(|symbol| *counts.entry(*symbol).or_default() += 1);
         let (common, _) = counts.iter().max_by_key(|(symbol, count)| (**count, **symbol))?;
-        for period in 2..=symbols.len() / 3 {
+        let same_percent = |period: usize| -> usize {
             let pairs = symbols.iter().zip(&symbols[period..]).filter(|(a, b)| *a != common || *b != common);
             let (mut same, mut all) = (0, 0);
             for (a, b) in pairs {
                 all += 1;
                 same += usize::from(a == b);
             }
-            if all >= SEQUENCE_PAIRS_MIN && 100 * same >= SEQUENCE_SAME_PERCENT * all {
-                let times = symbols[symbols.len() - period..].iter().filter(|symbol| symbol.3 == index).count();
-                return Some(times.max(1) as u64);
-            }
-        }
-        None
+            if all >= SEQUENCE_PAIRS_MIN { 100 * same / all } else { 0 }
+        };
+        let likeness: Vec<(usize, usize)> =
+            (2..=symbols.len() / 3).map(|period| (period, same_percent(period))).collect();
+        // Micro-batches are alike as well, but iterations are more so.
+        let most = likeness.iter().map(|(_, percent)| *percent).max().filter(|most| *most >= SEQUENCE_SAME_PERCENT)?;
+        let times = |least: usize| -> Option<u64> {
+            let (period, _) = likeness.iter().find(|(_, percent)| *percent >= least)?;
+            let times = symbols[symbols.len() - period..].iter().filter(|symbol| symbol.3 == index).count();
+            Some(times.max(1) as u64)
+        };
+        // What comes once in whatever repeats itself needs no better period.
+        times(SEQUENCE_SAME_PERCENT).filter(|times| *times == 1).or_else(|| times(most - SEQUENCE_AS_GOOD))
     }
 
-    /// The rarest signature that recurs, of the small ones or of the others.
-    fn rarest(&self, small: bool) -> Option<(Signature, u64)> {
+    /// The rarest signature of a weight that recurs.
+    fn rarest(&self, weight: Weight) -> Option<(Signature, u64)> {
         self.signatures
             .iter()
-            .filter(|(_, seen)| seen.small == small && seen.count >= MARKER_MIN && recurs(seen, self.newest))
+            .filter(|(_, seen)| seen.weight == weight && seen.count >= MARKER_MIN && recurs(seen, self.newest))
             .min_by_key(|(signature, seen)| (seen.count, **signature))
             .map(|(signature, seen)| (*signature, seen.count))
     }
