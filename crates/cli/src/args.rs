@@ -1,5 +1,5 @@
 //! Command line: every flag, its help and its environment variable in one place.
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Parser, Subcommand, ValueEnum, value_parser};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -145,10 +145,10 @@ pub(crate) struct TableArgs {
     #[arg(default_value = "scenarios")]
     pub(crate) scenarios: Vec<PathBuf>,
     /// Seeds of each scenario.
-    #[arg(long, default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(1..=1_000_000))]
     pub(crate) seeds: u64,
     /// First seed.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = value_parser!(u64).range(..1 << 53))]
     pub(crate) first_seed: u64,
     /// Transports to run each scenario in.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "loopback,netns")]
@@ -205,7 +205,7 @@ pub(crate) struct AgentArgs {
     #[arg(long, default_value = "localhost")]
     pub(crate) tls_name: String,
     /// Milliseconds between two looks at the live tables.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = value_parser!(u64).range(10..=10_000))]
     pub(crate) sample_ms: u64,
     /// Directory for records that wait for a lost server.
     #[arg(long, env = "MYCROFT_SPOOL")]
@@ -304,7 +304,7 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "records")]
     pub(crate) export: Option<PathBuf>,
     /// Milliseconds of recorded time between two rounds of diagnosis.
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = value_parser!(u64).range(10..=60_000))]
     pub(crate) tick_ms: u64,
 }
 

@@ -1,5 +1,5 @@
 //! `mycroft cases`: what a server holds against whom.
-use crate::api::{Api, list};
+use crate::api::{Api, escaped, list};
 use crate::args::CasesArgs;
 use crate::{EXIT_FOUND, EXIT_OK};
 use anyhow::Result;
@@ -9,7 +9,7 @@ use serde_json::Value;
 pub(crate) fn cases(args: &CasesArgs) -> Result<u8> {
     let api = Api::new(&args.server);
     if let Some(id) = &args.id {
-        let case = api.json(&format!("/api/v1/cases/{id}"))?;
+        let case = api.json(&format!("/api/v1/cases/{}", escaped(id)))?;
         let case = case.get("case").unwrap_or(&case);
         if args.json {
             println!("{}", serde_json::to_string_pretty(case)?);
@@ -20,7 +20,7 @@ pub(crate) fn cases(args: &CasesArgs) -> Result<u8> {
     }
     let mut path = String::from("/api/v1/cases?");
     if let Some(job) = &args.job {
-        path.push_str(&format!("job={job}&"));
+        path.push_str(&format!("job={}&", escaped(job)));
     }
     if !args.all {
         path.push_str("state=open");

@@ -23,7 +23,7 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
     let mut config = AgentConfig::new(&segment_dir, &spool_dir, endpoint);
     config.host = args.host.clone();
     config.token = args.token.clone();
-    config.sample_every = Duration::from_millis(args.sample_ms.max(1));
+    config.sample_every = Duration::from_millis(args.sample_ms);
     config.ship_every = config.sample_every;
     config.spool_max_bytes = args.spool_bytes;
     config.nic_root = args.nic_root.clone();

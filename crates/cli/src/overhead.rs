@@ -36,6 +36,9 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
     if args.pairs < 2 {
         bail!("--pairs {}: a confidence interval needs at least 2", args.pairs);
     }
+    if !(1.0..=86_400.0).contains(&args.seconds) {
+        bail!("--seconds {}: expected 1 to 86400", args.seconds);
+    }
     let stop = Stop::on_signals()?;
     let mut pairs = Vec::new();
     let mut volume = Vec::new();

@@ -26,7 +26,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8> {
     if args.records {
         return print_records(&batches);
     }
-    let tick = Duration::from_millis(args.tick_ms.max(1));
+    let tick = Duration::from_millis(args.tick_ms);
     let reports = mycroft_serve::replay::replay(batches, tick);
     let text: Vec<String> = reports.values().map(render).collect();
     let text = text.join("\n");

@@ -1,5 +1,5 @@
 //! `mycroft watch`: the live view in the terminal: jobs, ranks by host, cases, and one case whole.
-use crate::api::{Api, list};
+use crate::api::{Api, escaped, list};
 use crate::args::WatchArgs;
 use crate::cases;
 use crate::{EXIT_FOUND, EXIT_OK};
@@ -125,16 +125,6 @@ fn load(api: &Api, view: &mut View, wanted: Option<&str>) -> Result<()> {
     view.cases = list(&view.report["cases"], "cases").iter().rev().cloned().collect();
     view.selected = view.selected.min(view.cases.len().saturating_sub(1));
     Ok(())
-}
-
-/// A job name as a query value.
-fn escaped(text: &str) -> String {
-    text.bytes()
-        .map(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => char::from(byte).to_string(),
-            other => format!("%{other:02X}"),
-        })
-        .collect()
 }
 
 fn draw(frame: &mut Frame<'_>, view: &View) {

@@ -151,6 +151,26 @@ fn shapes_that_do_not_fit() {
     expect(&["testbed", "overhead", "--pairs", "1"], &["--pairs 1", "at least 2"]);
 }
 
+/// Numbers that would end in an overflow, a division by nothing, or a loop without an end.
+#[test]
+fn numbers_out_of_range() {
+    let huge = u64::MAX.to_string();
+    let hang = recorded("gpu-hang.frames").display().to_string();
+    for value in ["0", &huge] {
+        expect(&["replay", &hang, "--tick-ms", value], &["--tick-ms", value, "60000"]);
+        expect(&["testbed", "table", "--seeds", value], &["--seeds", value]);
+        expect(&["agent", "--sample-ms", value], &["--sample-ms", value]);
+    }
+    expect(&["testbed", "table", "--first-seed", &huge], &["--first-seed", &huge]);
+    for value in ["0", "-1", "NaN", "inf", "1e300"] {
+        expect(&["testbed", "overhead", &format!("--seconds={value}")], &["--seconds", "expected 1 to"]);
+        if value != "0" {
+            expect(&["demo", &format!("--wait={value}")], &["duration_s", "expected 0 to"]);
+            expect(&["demo", &format!("--after={value}")], &["fault.after_s", "expected seconds"]);
+        }
+    }
+}
+
 fn write(dir: &Path, name: &str, text: &str) -> String {
     let path = dir.join(name);
     fs::write(&path, text).unwrap();
@@ -182,6 +202,9 @@ fn scenario_files_that_cannot_be_used() {
         expect(&["testbed", "run", file], &words);
         expect(&["testbed", "table", file, "--seeds", "1"], &words);
     }
+    // Where the records would go is a file: said before the job starts.
+    let taken = ["testbed", "run", "--transport", "loopback", "--json", "--record", &broken];
+    expect(&taken, &["opening the store", &broken]);
     expect(&["testbed", "table", &empty.display().to_string()], &["no scenario"]);
 }
 
@@ -293,6 +316,9 @@ fn readers_of_a_server_that_knows_no_job() {
     let watch = say(&["watch", "--once", "--url", &url]);
     assert_eq!((watch.code, watch.stdout.as_str()), (Some(0), "no job has reported yet\n"));
     expect(&["cases", "7", "--url", &url], &[&url, "404", "7"]);
+    expect(&["cases", "../health", "--url", &url], &["..%2Fhealth"]);
+    let nobody = say(&["cases", "--job", "a job & its=name?", "--url", &url]);
+    assert_eq!((nobody.code, nobody.stdout.as_str()), (Some(0), "no open case\n"), "{nobody:?}");
     let doctor = say(&["doctor", "--json", "--url", &url]).json();
     let server_check = doctor["checks"].as_array().unwrap().iter().find(|check| check["check"] == "server").unwrap();
     assert_eq!(server_check["grade"], "ok", "{doctor}");
