@@ -8,7 +8,7 @@ use crate::process::own_uid;
 use crate::sampler::{Event, Sampler};
 use crate::ship::{Shipper, WIRE_TIMEOUT};
 use crate::stats::{AgentStats, Shared};
-use mycroft_store::wire::ClientConfig;
+use mycroft_store::wire::{ClientConfig, WRITE_TIMEOUT_DEFAULT};
 use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
@@ -19,6 +19,9 @@ use std::time::{Duration, Instant};
 
 /// Shortest period of samples and shipments: below, the agent would cost more than it may.
 const PERIOD_MIN: Duration = Duration::from_millis(1);
+
+/// Shortest limit of one call of the wire, however short `stop_timeout` is: below, a healthy server would be missed.
+const WIRE_TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
 /// The host daemon.
 #[derive(Debug)]
@@ -36,12 +39,15 @@ impl Agent {
         let backlog = Backlog::open(&config.spool_dir, config.spool_max_bytes)?;
         let (shared, outbox) = (Arc::new(Shared::default()), Arc::new(Outbox::default()));
         let (events, inbox) = channel();
+        // What the shipping thread is in the middle of when the agent stops ends before the stop's own time does.
+        let within = |limit: Duration| limit.min(config.stop_timeout).max(WIRE_TIMEOUT_MIN);
         let client_config = ClientConfig {
             host: config.host.clone().unwrap_or_else(host_name),
             token: config.token.clone(),
             tls: config.tls.clone(),
-            connect_timeout: WIRE_TIMEOUT,
-            send_timeout: WIRE_TIMEOUT,
+            connect_timeout: within(WIRE_TIMEOUT),
+            send_timeout: within(WIRE_TIMEOUT),
+            write_timeout: within(WRITE_TIMEOUT_DEFAULT),
         };
         let endpoint = config.endpoint.clone();
         let shipper = Shipper::new(endpoint, client_config, backlog, outbox.clone(), shared.clone(), events.clone());

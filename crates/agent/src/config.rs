@@ -69,7 +69,8 @@ pub struct AgentConfig {
     pub nic_root: Option<PathBuf>,
     /// The only interfaces to report; empty: all but loopback.
     pub nics: Vec<String>,
-    /// Longest that stopping may take for the last flush; what the server has not taken by then is in the spool.
+    /// Longest that stopping may take for the last flush (100 ms more when it is shorter than that); what the server has
+    /// not taken by then is in the spool.
     pub stop_timeout: Duration,
 }
 

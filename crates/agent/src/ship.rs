@@ -4,7 +4,7 @@ use crate::error::Notice;
 use crate::outbox::Outbox;
 use crate::process::thread_cpu;
 use crate::stats::{Shared, add};
-use mycroft_record::{Batch, Gap, GapCause, HostTime, Record, Source};
+use mycroft_record::{Batch, Gap, GapCause, Record, Source};
 use mycroft_store::codec;
 use mycroft_store::wire::{Client, ClientConfig, Endpoint, WireError};
 use std::sync::Arc;
@@ -43,7 +43,10 @@ pub(crate) struct Shipper {
     backlog: Backlog,
     fresh: Vec<Batch>,
     fresh_since: Option<Instant>,
+    /// Records that the agent dropped and that nobody has been told of yet.
     lost: Lost,
+    /// The same of records that the server refused for good.
+    refused: Lost,
     connections: u64,
     told_away: Option<String>,
     told_spool: bool,
@@ -86,6 +89,7 @@ impl Shipper {
             fresh: Vec::new(),
             fresh_since: None,
             lost: Lost::new(),
+            refused: Lost::new(),
             connections: 0,
             told_away: None,
             told_spool: false,
@@ -218,13 +222,39 @@ impl Shipper {
 
     /// Tells each source that lost records of its loss. The lost ones were its oldest, so this goes before the rest.
     fn send_gaps(&mut self) -> Result<(), WireError> {
-        if self.lost.is_empty() {
+        if self.lost.is_empty() && self.refused.is_empty() {
             return Ok(());
         }
-        let gaps = gap_batches(&self.lost);
+        let gaps = self.gap_batches();
         self.send(&gaps)?;
         self.lost.clear();
+        self.refused.clear();
         Ok(())
+    }
+
+    /// One batch per source and place that lost records, saying how many.
+    fn gap_batches(&self) -> Vec<Batch> {
+        let mut gaps = gap_batches(&self.lost, GapCause::SpoolDropped);
+        gaps.extend(gap_batches(&self.refused, GapCause::ServerDropped));
+        gaps
+    }
+
+    /// Counts what was in frames that the server rejected for good. A frame that tells nothing but losses is not told as
+    /// a loss again, or a server that rejects everything would be sent one for ever.
+    fn count_rejected(&mut self) {
+        let Link::Up(client) = &mut self.link else { return };
+        let frames = client.take_rejected();
+        let Some(why) = client.last_reject().filter(|_| !frames.is_empty()) else { return };
+        let reason = format!("it rejected a frame for good: {why}");
+        self.shared.notice(Notice::ServerAway { endpoint: self.endpoint.to_string(), reason });
+        for frame in frames {
+            add(&self.shared.dropped, codec::header(&frame).map_or(0, |header| u64::from(header.records)));
+            // What we encoded can be read; what an older agent left in the spool, most often.
+            for batch in codec::decode(&frame).map(|decoded| decoded.batches).unwrap_or_default() {
+                let records = batch.records.iter().filter(|record| !matches!(record, Record::Gap(_))).count();
+                count_lost(&mut self.refused, &batch.source, records as u64);
+            }
+        }
     }
 
     fn send_fresh(&mut self) -> Result<(), WireError> {
@@ -323,6 +353,7 @@ impl Shipper {
             self.polled_at = Instant::now();
             client.poll()?;
         }
+        self.count_rejected();
         Ok(())
     }
 
@@ -356,8 +387,13 @@ impl Shipper {
 
     /// Sends what is left while the server takes it and time is left, then spools the rest for the next run.
     fn finish(&mut self, by: Instant) {
+        if let Link::Up(client) = &mut self.link {
+            client.wait_until_at_most(by);
+        }
         while matches!(self.link, Link::Up(_)) && self.has_unsent() && Instant::now() < by {
             self.work();
+            let pause = self.pause().min(by).saturating_duration_since(Instant::now());
+            std::thread::sleep(pause);
         }
         if let Link::Up(client) = &mut self.link
             && let Err(error) = client.flush(by.saturating_duration_since(Instant::now()))
@@ -366,16 +402,22 @@ impl Shipper {
         }
         self.spool_fresh();
         self.spool_unacknowledged();
-        if !self.lost.is_empty() {
-            let gaps = gap_batches(&std::mem::take(&mut self.lost));
-            self.spool(&gaps);
-        }
+        let gaps = self.gap_batches();
+        self.lost.clear();
+        self.refused.clear();
+        self.spool(&gaps);
         self.publish();
         self.shared.connected.store(false, Ordering::Relaxed);
     }
 
+    /// Until when nothing can be sent: the server gave no credit, or what is left cannot be read now.
+    fn pause(&self) -> Instant {
+        let only_spooled = self.fresh.is_empty() && self.lost.is_empty() && self.refused.is_empty();
+        if only_spooled { self.send_at.max(self.replay_at) } else { self.send_at }
+    }
+
     fn has_unsent(&self) -> bool {
-        !self.fresh.is_empty() || !self.lost.is_empty() || self.backlog.len() > 0
+        !self.fresh.is_empty() || !self.lost.is_empty() || !self.refused.is_empty() || self.backlog.len() > 0
     }
 
     /// What a broken connection never got acknowledged is older than what waits in the spool, so the spool is turned
@@ -425,16 +467,13 @@ fn frames(batches: &[Batch]) -> impl Iterator<Item = &[Batch]> {
 }
 
 /// One batch per source that lost records, saying how many.
-fn gap_batches(lost: &Lost) -> Vec<Batch> {
+fn gap_batches(lost: &Lost, cause: GapCause) -> Vec<Batch> {
     let now = crate::clock::wall_now();
-    let batch = |(source, &records): (&Source, &u64)| {
-        let mut batch = Batch { source: source.clone(), collected_at: now, records: vec![gap(now, records)] };
+    let batch = |(source, &lost): (&Source, &u64)| {
+        let gap = Record::Gap(Gap { noticed_at: now, lost, cause });
+        let mut batch = Batch { source: source.clone(), collected_at: now, records: vec![gap] };
         codec::round_to_micros(&mut batch);
         batch
     };
     lost.iter().map(batch).collect()
-}
-
-fn gap(noticed_at: HostTime, lost: u64) -> Record {
-    Record::Gap(Gap { noticed_at, lost, cause: GapCause::SpoolDropped })
 }

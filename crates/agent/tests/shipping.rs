@@ -4,8 +4,10 @@ mod common;
 use common::child::{Traced, noise};
 use common::{Rig, steps, wait_for, wait_until};
 use mycroft_agent::{Agent, AgentConfig, Notice};
-use mycroft_record::{GapCause, Record};
+use mycroft_record::{Batch, GapCause, Record};
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 /// The child's entry; see `common::child`.
 #[test]
@@ -160,4 +162,62 @@ fn what_a_host_ships_at_once_is_one_frame_with_times_in_microseconds() {
     let shipments: BTreeSet<_> = received.iter().map(|batch| batch.collected_at).collect();
     assert!(received.len() > shipments.len(), "some of them carry both processes, or one and the host");
     assert!(frames <= shipments.len() as u64, "{frames} frames for {} shipments", shipments.len());
+}
+
+#[test]
+fn what_a_server_rejects_for_good_is_told_as_lost_and_what_follows_arrives() {
+    use mycroft_store::wire::{Listener, ServerConfig};
+    let rig = Rig::new();
+    let received = Arc::new(Mutex::new(Vec::new()));
+    let taken = Arc::clone(&received);
+    let listener = Listener::bind(&rig.endpoint(), ServerConfig::default()).expect("the server binds");
+    let _server = listener.serve(Arc::new(move |batch: Batch| {
+        assert!(!steps(&batch.records).contains(&1), "a defect of the server");
+        taken.lock().expect("the lock is not held while it fails").extend(batch.records);
+    }));
+    let agent = rig.agent();
+    let mut job = Traced::start(&rig.segment_dir(), "job", 0);
+    wait_until("it is watched", || agent.stats().segments == 1 && agent.stats().batches_shipped > 0);
+    job.tell("steps 1");
+    let all = || received.lock().expect("the lock is not held while it fails").clone();
+    let gap = |r: &Record| match r {
+        Record::Gap(gap) if gap.cause == GapCause::ServerDropped => Some(gap.lost),
+        _ => None,
+    };
+    let lost: u64 = wait_for("the loss is told", || all().iter().find_map(gap));
+    job.tell("steps 1");
+    wait_until("the next mark arrives", || steps(&all()) == [2]);
+    assert!(lost > 0 && agent.stats().dropped >= lost, "{lost} of {:?}", agent.stats());
+}
+
+#[test]
+fn a_server_that_stops_reading_does_not_keep_an_agent_from_stopping() {
+    use mycroft_store::wire::{Listener, ServerConfig};
+    let rig = Rig::new();
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    let listener = Listener::bind(&rig.endpoint(), ServerConfig::default()).expect("the server binds");
+    let server = listener.serve(Arc::new(move |_| {
+        let _ = gate.lock().expect("nobody panics").recv();
+    }));
+    let timeout = Duration::from_millis(500);
+    let agent = Agent::start(AgentConfig { stop_timeout: timeout, ..rig.config() }).expect("an agent");
+    let mut job = Traced::start(&rig.segment_dir(), "job", 0);
+    wait_until("it is watched", || agent.stats().segments == 1 && agent.stats().connected);
+    let mut told = 0;
+    wait_until("more is there than a socket holds", || {
+        let stats = agent.stats();
+        if stats.records_read + stats.records_lost >= told {
+            job.tell("noise 2000");
+            told += 2000;
+        }
+        told >= 60_000
+    });
+    let begun = Instant::now();
+    let stats = agent.stop();
+    let took = begun.elapsed();
+    assert!(took < timeout + Duration::from_secs(2), "stopping took {took:?}");
+    assert!(stats.spooled > 0 && stats.dropped == 0, "{stats:?}");
+    drop(open);
+    drop(server);
 }

@@ -2,7 +2,7 @@
 mod common;
 
 use common::step_batch;
-use mycroft_record::{Batch, Record};
+use mycroft_record::{Batch, HostTime, Record};
 use mycroft_store::codec;
 use mycroft_store::wire::{
     Client, ClientConfig, Endpoint, Listener, ListenerHandle, Refusal, ServerConfig, ServerLimits, TlsClient,
@@ -13,7 +13,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -520,4 +520,73 @@ fn a_silent_agent_is_dropped_and_a_heartbeat_keeps_it() {
         client.poll().unwrap();
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn a_frame_on_which_the_handler_panics_is_tried_three_times_and_then_rejected() {
+    let calls = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&calls);
+    let handler = move |batch: Batch| {
+        seen.lock().unwrap().push(steps(&batch));
+        assert_ne!(steps(&batch), 3, "a defect of the handler");
+    };
+    let handle = Listener::bind(&any_port(), ServerConfig::default()).unwrap().serve(Arc::new(handler));
+    let mut client = Client::connect(&handle.local_endpoint(), &config()).unwrap();
+    client.send(&step_batch("job", 0, 1)).unwrap();
+    client.send_all(&[step_batch("job", 0, 2), step_batch("job", 1, 3)]).unwrap();
+    client.send(&step_batch("job", 0, 4)).unwrap();
+    let mut reconnects = 0;
+    while let Err(error) = client.flush(PATIENCE) {
+        assert!(
+            matches!(error, WireError::Refused { code: Refusal::Failed, .. } | WireError::Disconnected { .. }),
+            "{error}"
+        );
+        client.reconnect().unwrap();
+        reconnects += 1;
+        assert!(reconnects < 10, "it is sent again for ever");
+    }
+    assert_eq!(*calls.lock().unwrap(), [1, 2, 3, 3, 3, 4], "what was handed over is not handed over again");
+    let stats = handle.stats();
+    assert_eq!((stats.handler_panics, stats.rejected, stats.frames), (3, 1, 2));
+    assert_eq!((client.stats().rejected, client.stats().acknowledged), (1, 2));
+    assert!(client.last_reject().is_some_and(|why| why.contains("3 times")), "{:?}", client.last_reject());
+    let rejected: Vec<usize> =
+        client.take_rejected().iter().map(|frame| codec::decode(frame).unwrap().batches.len()).collect();
+    assert_eq!(rejected, [2]);
+    assert!(client.take_rejected().is_empty(), "taken once");
+}
+
+#[test]
+fn a_server_that_stops_reading_holds_a_client_no_longer_than_it_allows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (open, gate) = channel::<()>();
+    let gate = Mutex::new(gate);
+    let endpoint = Endpoint::Unix(dir.path().join("m.sock"));
+    let handler = move |_| {
+        let _ = gate.lock().unwrap().recv();
+    };
+    let handle = Listener::bind(&endpoint, ServerConfig::default()).unwrap().serve(Arc::new(handler));
+    // Random times do not compress: some hundred KB a frame, more than a socket holds.
+    let mut random = common::Random(7);
+    let mut noise = step_batch("job", 0, 1);
+    let mark = |_| Record::StepMark(mycroft_record::StepMark { at: HostTime(random.next()), step: random.next() });
+    noise.records = (0..30_000).map(mark).collect();
+    let frame = codec::encode(&[noise]).unwrap();
+    for by_deadline in [false, true] {
+        let limit = if by_deadline { PATIENCE } else { Duration::from_millis(200) };
+        let config = ClientConfig { write_timeout: limit, send_timeout: limit, ..config() };
+        let mut client = Client::connect(&endpoint, &config).unwrap();
+        if by_deadline {
+            client.wait_until_at_most(Instant::now() + Duration::from_millis(200));
+        }
+        let begun = Instant::now();
+        let mut taken = 0;
+        while client.send_frame(&frame).is_ok() && client.is_connected() {
+            taken += 1;
+        }
+        assert!(begun.elapsed() < PATIENCE / 4, "held for {:?}", begun.elapsed());
+        assert!(taken > 0 && client.into_unacked().len() >= taken, "what was taken is not lost");
+    }
+    drop(open);
+    drop(handle);
 }

@@ -53,7 +53,7 @@ fn server(out: &mut String, shared: &Shared) {
     family(out, "mycroft_uptime_seconds", "gauge", "Time since the server started.")
         .sample(&[], stats.started.elapsed().as_secs_f64());
     family(out, "mycroft_healthy", "gauge", "1 when /api/v1/health says ok, 0 when degraded.")
-        .sample(&[], u8::from(stats.problems().is_empty()));
+        .sample(&[], u8::from(shared.problems().is_empty()));
     family(out, "mycroft_agents_connected", "gauge", "Agents connected now.").sample(&[], shared.wire().connections);
     family(out, "mycroft_hosts_heard", "gauge", "Hosts that sent a batch within the last ten seconds.")
         .sample(&[], get(&stats.hosts_heard));
@@ -93,6 +93,8 @@ fn wire(out: &mut String, shared: &Shared) {
         .sample(&[("outcome", "taken")], stats.frames)
         .sample(&[("outcome", "duplicate")], stats.duplicates)
         .sample(&[("outcome", "rejected")], stats.rejected);
+    family(out, "mycroft_wire_handler_panics_total", "counter", "Times that the server failed on an agent's frame.")
+        .sample(&[], stats.handler_panics);
     family(out, "mycroft_wire_refused_total", "counter", "Agents' connections refused: token, version, broken rules.")
         .sample(&[], stats.refused);
     family(out, "mycroft_wire_skipped_records_total", "counter", "Records of kinds that only newer agents know.")

@@ -285,14 +285,28 @@ impl Shared {
             sum.bytes += one.bytes;
             sum.duplicates += one.duplicates;
             sum.rejected += one.rejected;
+            sum.handler_panics += one.handler_panics;
             sum.skipped_records += one.skipped_records;
         }
         sum
     }
 
+    /// What is wrong with the server, one sentence each.
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let mut problems = self.stats.problems();
+        let panics = self.wire().handler_panics;
+        if panics > 0 {
+            problems.push(format!(
+                "the server failed {panics} times on what agents sent, frames it failed on three times are lost: \
+                 send its log to the developers"
+            ));
+        }
+        problems
+    }
+
     /// The server's own state.
     pub(crate) fn health(&self) -> HealthJson {
-        let problems = self.stats.problems();
+        let problems = self.problems();
         let fill = self.inbox.fill();
         HealthJson {
             status: if problems.is_empty() { "ok" } else { "degraded" }.to_owned(),

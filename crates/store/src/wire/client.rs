@@ -13,8 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Longest time to write one message: 17 MB at 2 MB/s.
-const WRITE_LIMIT: Duration = Duration::from_secs(10);
+/// Rejected frames kept for the one who asks: as many as a server gives credit for at once.
+const REJECTED_KEPT: usize = 64;
 /// Heartbeats that may stay without any answer.
 const SILENT_HEARTBEATS: u32 = 3;
 
@@ -64,6 +64,10 @@ pub struct Client {
     connection: Option<Connection>,
     ended: String,
     last_reject: Option<String>,
+    /// Rejected frames, oldest first.
+    rejected: VecDeque<Vec<u8>>,
+    /// No call waits beyond.
+    until: Option<Instant>,
     stats: ClientStats,
 }
 
@@ -102,6 +106,8 @@ impl Client {
             connection: None,
             ended: String::new(),
             last_reject: None,
+            rejected: VecDeque::new(),
+            until: None,
             stats: ClientStats::default(),
         };
         client.reconnect()?;
@@ -189,6 +195,23 @@ impl Client {
         self.last_reject.as_deref()
     }
 
+    /// Takes the frames that the server rejected since the last call, oldest first; of too many the latest. What was in
+    /// them is lost, and its sources should be told.
+    pub fn take_rejected(&mut self) -> Vec<Vec<u8>> {
+        self.rejected.drain(..).collect()
+    }
+
+    /// From now on no call waits beyond `by`, whatever its own limit: for a last flush that must end in time.
+    pub fn wait_until_at_most(&mut self, by: Instant) {
+        self.until = Some(by);
+    }
+
+    /// The end of a wait that begins now.
+    fn end_of(&self, limit: Duration) -> Instant {
+        let end = Instant::now() + limit;
+        self.until.map_or(end, |until| end.min(until))
+    }
+
     /// Gives back the frames that were not acknowledged, oldest first (for the spool).
     pub fn into_unacked(self) -> Vec<Vec<u8>> {
         self.pending.into_iter().map(|p| p.frame).collect()
@@ -200,7 +223,7 @@ impl Client {
     /// As `connect`; what was not acknowledged stays with the client.
     pub fn reconnect(&mut self) -> Result<(), WireError> {
         self.connection = None;
-        let deadline = Instant::now() + self.config.connect_timeout;
+        let deadline = self.end_of(self.config.connect_timeout);
         let mut stream = self.dial(deadline)?;
         let hello = Hello {
             lowest: proto::VERSION_LOWEST,
@@ -326,7 +349,7 @@ impl Client {
 
     fn wait_credit(&mut self, bytes: usize) -> Result<(), WireError> {
         let waited = self.config.send_timeout;
-        let deadline = Instant::now() + waited;
+        let deadline = self.end_of(waited);
         loop {
             let connection = self.live()?;
             if connection.credit_frames > 0 && connection.credit_bytes >= bytes as u64 {
@@ -343,6 +366,7 @@ impl Client {
 
     /// Writes what was not written on this connection, as far as the credit goes.
     fn write_pending(&mut self) -> Result<(), WireError> {
+        let deadline = self.end_of(self.config.write_timeout);
         let Some(connection) = &mut self.connection else { return self.live().map(|_| ()) };
         let mut failure = None;
         for pending in self.pending.iter_mut().filter(|p| !p.written) {
@@ -355,7 +379,7 @@ impl Client {
             pending.written = true;
             let message = proto::batches_message(pending.sequence, &pending.frame);
             connection.last_written = Instant::now();
-            if let Err(e) = connection.stream.write_all_by(&message, connection.last_written + WRITE_LIMIT) {
+            if let Err(e) = connection.stream.write_all_by(&message, deadline) {
                 failure = Some(e);
                 break;
             }
@@ -368,6 +392,7 @@ impl Client {
 
     fn heartbeat(&mut self) -> Result<(), WireError> {
         let now = Instant::now();
+        let deadline = self.end_of(self.config.write_timeout);
         let connection = self.live()?;
         let limit = connection.heartbeat * SILENT_HEARTBEATS;
         let unheard = now.duration_since(connection.last_heard);
@@ -379,7 +404,7 @@ impl Client {
             return Ok(());
         }
         connection.last_written = now;
-        match connection.stream.write_all_by(&Message::Heartbeat(0).encode(), now + WRITE_LIMIT) {
+        match connection.stream.write_all_by(&Message::Heartbeat(0).encode(), deadline) {
             Ok(()) => Ok(()),
             Err(e) => Err(self.end(e)),
         }
@@ -435,9 +460,15 @@ impl Client {
             Message::Reject { sequence, bytes, text } => {
                 self.credit(bytes);
                 self.last_reject = Some(text);
-                let before = self.pending.len();
-                self.pending.retain(|p| p.sequence != sequence);
-                self.stats.rejected += (before - self.pending.len()) as u64;
+                if let Some(index) = self.pending.iter().position(|p| p.sequence == sequence)
+                    && let Some(rejected) = self.pending.remove(index)
+                {
+                    self.stats.rejected += 1;
+                    self.rejected.push_back(rejected.frame);
+                    if self.rejected.len() > REJECTED_KEPT {
+                        self.rejected.pop_front();
+                    }
+                }
             }
             Message::Goodbye { code, text } => {
                 self.end(format!("{code}: {text}"));

@@ -14,6 +14,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
+/// Longest time to write one message: 17 MB at 2 MB/s.
+pub const WRITE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(10);
+
 /// Where a server listens.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Endpoint {
@@ -91,6 +94,8 @@ pub struct ClientConfig {
     pub connect_timeout: Duration,
     /// How long `send` waits for credit.
     pub send_timeout: Duration,
+    /// Limit for writing one message to a server that does not read; the connection ends then.
+    pub write_timeout: Duration,
 }
 
 impl Default for ClientConfig {
@@ -101,6 +106,7 @@ impl Default for ClientConfig {
             tls: None,
             connect_timeout: Duration::from_secs(5),
             send_timeout: Duration::from_secs(2),
+            write_timeout: WRITE_TIMEOUT_DEFAULT,
         }
     }
 }

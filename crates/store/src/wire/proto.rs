@@ -42,6 +42,8 @@ pub enum Refusal {
     Malformed,
     /// The server ends.
     Stopping,
+    /// The server's own defect or want; send it again.
+    Failed,
     /// A reason of a newer server.
     Other(u16),
 }
@@ -58,6 +60,7 @@ impl Refusal {
             Refusal::Full => 7,
             Refusal::Malformed => 8,
             Refusal::Stopping => 9,
+            Refusal::Failed => 10,
             Refusal::Other(code) => code,
         }
     }
@@ -73,6 +76,7 @@ impl Refusal {
             7 => Refusal::Full,
             8 => Refusal::Malformed,
             9 => Refusal::Stopping,
+            10 => Refusal::Failed,
             other => Refusal::Other(other),
         }
     }
@@ -90,6 +94,7 @@ impl fmt::Display for Refusal {
             Refusal::Full => "too many connections",
             Refusal::Malformed => "malformed message",
             Refusal::Stopping => "the server is stopping",
+            Refusal::Failed => "the server failed to handle a frame",
             Refusal::Other(code) => return write!(f, "reason {code}"),
         };
         f.write_str(text)

@@ -10,6 +10,7 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -50,6 +51,10 @@ impl Default for ServerLimits {
     }
 }
 
+/// Times a frame is tried on which the handler panics: a passing cause (no memory, no disk) deserves another try, a
+/// defect comes back each time, and the frame must not keep the agent from sending what follows.
+const HANDLER_TRIES: u32 = 3;
+
 type Handler = dyn Fn(Batch) + Send + Sync;
 
 /// What a listener has done so far.
@@ -65,8 +70,10 @@ pub struct ServerStats {
     pub bytes: u64,
     /// Frames that came twice, dropped.
     pub duplicates: u64,
-    /// Frames that could not be decoded, rejected.
+    /// Frames that could not be decoded, or on which the handler failed each time, rejected.
     pub rejected: u64,
+    /// Times that the handler panicked.
+    pub handler_panics: u64,
     /// Records of kinds that only newer agents know, skipped.
     pub skipped_records: u64,
 }
@@ -78,6 +85,7 @@ struct Counters {
     bytes: AtomicU64,
     duplicates: AtomicU64,
     rejected: AtomicU64,
+    handler_panics: AtomicU64,
     skipped_records: AtomicU64,
 }
 
@@ -85,9 +93,28 @@ fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// Highest sequence handled of one agent; its lock is held while a frame is handled, so that a reconnect cannot
-/// overtake the connection it replaces.
-type Seen = Arc<Mutex<u64>>;
+/// What was handled of one agent; its lock is held while a frame is handled, so that a reconnect cannot overtake the
+/// connection it replaces.
+type Seen = Arc<Mutex<Progress>>;
+
+/// How far an agent's frames are handled.
+#[derive(Default)]
+struct Progress {
+    /// Highest sequence that is done with.
+    last: u64,
+    /// The frame on which the handler panicked, until it is done with.
+    failing: Option<Failing>,
+}
+
+/// A frame that the handler did not get through.
+#[derive(Clone, Copy, Default)]
+struct Failing {
+    sequence: u64,
+    /// Panics so far.
+    tries: u32,
+    /// Batches that it did get through; they are not handed over again.
+    handed: usize,
+}
 
 struct Shared {
     token: Option<String>,
@@ -241,6 +268,7 @@ impl ListenerHandle {
             bytes: load(&c.bytes),
             duplicates: load(&c.duplicates),
             rejected: load(&c.rejected),
+            handler_panics: load(&c.handler_panics),
             skipped_records: load(&c.skipped_records),
         }
     }
@@ -442,7 +470,7 @@ fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, full: bool
     }
     let seen = lock(&shared.agents).get(hello.agent);
     // Waits for a frame that the agent's previous connection is still handling.
-    let last_sequence = *lock(&seen);
+    let last_sequence = lock(&seen).last;
     let welcome = Welcome {
         credit_frames: CREDIT_FRAMES,
         credit_bytes: CREDIT_BYTES,
@@ -478,7 +506,7 @@ fn messages(stream: &mut Stream, shared: &Shared, seen: &Seen) -> Result<(), End
         let mut body = vec![0u8; head.body_bytes];
         stream.read_exact_by(&mut body, deadline)?;
         let answer = match Message::decode(head, body) {
-            Ok(Message::Batches { sequence, frame }) => handle(shared, seen, sequence, &frame),
+            Ok(Message::Batches { sequence, frame }) => handle(shared, seen, sequence, &frame)?,
             Ok(Message::Heartbeat(nonce)) => Message::HeartbeatAck(nonce),
             // A newer agent's message that this version need not understand.
             Ok(_) => continue,
@@ -488,28 +516,50 @@ fn messages(stream: &mut Stream, shared: &Shared, seen: &Seen) -> Result<(), End
     }
 }
 
-fn handle(shared: &Shared, seen: &Seen, sequence: u64, frame: &[u8]) -> Message {
+fn handle(shared: &Shared, seen: &Seen, sequence: u64, frame: &[u8]) -> Result<Message, End> {
     let bytes = frame.len() as u64;
-    let mut last = lock(seen);
-    if sequence <= *last {
+    let mut progress = lock(seen);
+    if sequence <= progress.last {
         count(&shared.counters.duplicates, 1);
-        return Message::Ack { sequence: *last, bytes };
+        return Ok(Message::Ack { sequence: progress.last, bytes });
     }
-    match codec::decode(frame) {
-        Ok(decoded) => {
-            count(&shared.counters.skipped_records, decoded.skipped_records);
-            for batch in decoded.batches {
-                (shared.handler)(batch);
+    let mut failing = progress.failing.filter(|f| f.sequence == sequence).unwrap_or_default();
+    failing.sequence = sequence;
+    // Unwind safety: of what the closure changes only the count of batches is looked at after a panic, and a count is
+    // whole at any time. The handler is the server's own business.
+    let outcome = catch_unwind(AssertUnwindSafe(|| hand_over(shared, &mut failing.handed, frame)));
+    let rejected = match outcome {
+        Ok(Ok(())) => None,
+        Ok(Err(e)) => Some(e.to_string()),
+        Err(_) => {
+            count(&shared.counters.handler_panics, 1);
+            failing.tries += 1;
+            let tries = failing.tries;
+            if tries < HANDLER_TRIES {
+                progress.failing = Some(failing);
+                return refuse(Refusal::Failed, format!("try {tries} of {HANDLER_TRIES}; see the server's log"));
             }
-            count(&shared.counters.frames, 1);
-            count(&shared.counters.bytes, bytes);
-            *last = sequence;
-            Message::Ack { sequence, bytes }
+            Some(format!("the server failed {tries} times on this frame; see its log"))
         }
-        Err(e) => {
-            count(&shared.counters.rejected, 1);
-            *last = sequence;
-            Message::Reject { sequence, bytes, text: e.to_string() }
-        }
+    };
+    progress.last = sequence;
+    progress.failing = None;
+    if let Some(text) = rejected {
+        count(&shared.counters.rejected, 1);
+        return Ok(Message::Reject { sequence, bytes, text });
     }
+    count(&shared.counters.frames, 1);
+    count(&shared.counters.bytes, bytes);
+    Ok(Message::Ack { sequence, bytes })
+}
+
+/// Hands over the batches of a frame behind the first `handed`, which counts on.
+fn hand_over(shared: &Shared, handed: &mut usize, frame: &[u8]) -> Result<(), codec::DecodeError> {
+    let decoded = codec::decode(frame)?;
+    for batch in decoded.batches.into_iter().skip(*handed) {
+        (shared.handler)(batch);
+        *handed += 1;
+    }
+    count(&shared.counters.skipped_records, decoded.skipped_records);
+    Ok(())
 }
