@@ -113,23 +113,34 @@ fn iterations(rank: u32, origin: HostTime, from: u64, to: u64) -> Vec<Record> {
 /// enter.
 fn stall(clients: &mut [Client], origin: HostTime, at: HostTime) {
     for rank in 0..2u32 {
+        ship(&mut clients[rank as usize], &batch(rank, origin, hello(rank, origin), 0));
+    }
+    stall_of_known(clients, origin, at);
+}
+
+/// The same of ranks that have told who they are.
+fn stall_of_known(clients: &mut [Client], origin: HostTime, at: HostTime) {
+    for rank in 0..2u32 {
         let client = &mut clients[rank as usize];
-        let mut records = hello(rank, origin);
-        records.extend(iterations(rank, origin, 0, HEALTHY));
         let healthy_until = origin + HEALTHY * ITERATION;
-        client.send(&batch(rank, healthy_until, records, 0)).expect("taken");
-        let waits = OpState {
-            sampled_at: at,
-            op: op(0, HEALTHY, healthy_until - 20 * NANOS_PER_MS),
-            kernels_started: 1,
-            kernels_stopped: 0,
-            flows_started: 0,
-            flows_done: 0,
-        };
-        let live = if rank == 0 { vec![Record::OpState(waits)] } else { Vec::new() };
+        client.send(&batch(rank, healthy_until, iterations(rank, origin, 0, HEALTHY), 0)).expect("taken");
+        let live = waiting(rank, origin, at);
         let in_flight = live.len() as u32;
         ship(client, &batch(rank, at, live, in_flight));
     }
+}
+
+/// What a look at a stalled rank finds.
+fn waiting(rank: u32, origin: HostTime, at: HostTime) -> Vec<Record> {
+    let waits = OpState {
+        sampled_at: at,
+        op: op(0, HEALTHY, origin + HEALTHY * ITERATION - 20 * NANOS_PER_MS),
+        kernels_started: 1,
+        kernels_stopped: 0,
+        flows_started: 0,
+        flows_done: 0,
+    };
+    if rank == 0 { vec![Record::OpState(waits)] } else { Vec::new() }
 }
 
 /// The missing rank comes.
@@ -229,6 +240,39 @@ fn a_stall_that_outlasts_a_restart_is_one_case_and_closes_when_it_ends() {
     assert_eq!(all.cases.len(), 1, "{all:?}");
 }
 
+#[test]
+fn a_stall_of_a_job_that_began_long_ago_keeps_its_number_once_agents_tell_who_they_are() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let server = Server::start(config(dir.path())).expect("the server starts");
+    let mut clients = [0, 1].map(|rank: usize| connect(&server.wire_endpoints()[rank], &format!("host{rank}")));
+    let at = now();
+    let origin = HostTime(at.0 - 2 * NANOS_PER_SEC - HEALTHY * ITERATION);
+    let joined = HostTime(origin.0 - 3600 * NANOS_PER_SEC);
+    for rank in 0..2u32 {
+        ship(&mut clients[rank as usize], &batch(rank, joined, hello(rank, joined), 0));
+    }
+    stall_of_known(&mut clients, origin, at);
+    let case = server.wait_for_case(PATIENCE, |case| case.settled).expect("a settled case");
+    assert_eq!(case.suspects[0].rank, Some(1), "{case:?}");
+    drop(clients);
+    server.stop();
+
+    let server = Server::start(config(dir.path())).expect("the server starts again");
+    let mut clients = [0, 1].map(|rank: usize| connect(&server.wire_endpoints()[rank], &format!("host{rank}")));
+    let later = now();
+    for rank in 0..2u32 {
+        let mut told = hello(rank, joined);
+        told.extend(waiting(rank, origin, later));
+        let in_flight = u32::from(rank == 0);
+        ship(&mut clients[rank as usize], &batch(rank, later, told, in_flight));
+    }
+    let sure = |c: &CaseJson| c.settled && c.state == "open" && c.suspects.first().and_then(|s| s.rank) == Some(1);
+    let held = server.wait_for_case(PATIENCE, sure).expect("it holds");
+    assert_eq!((held.id, held.what.as_str(), &held.opened_at), (case.id, "hang", &case.opened_at));
+    let all: CasesJson = get(&server, "/api/v1/cases");
+    assert_eq!(all.cases.len(), 1, "{all:?}");
+}
+
 /// The part of a paced iteration before its AllReduce.
 const COMPUTE: u64 = 100 * NANOS_PER_MS;
 
@@ -253,8 +297,10 @@ fn a_slowdown_that_spans_a_restart_is_measured_against_the_time_before() {
     // All of it lies in the past, so that the test need not wait.
     let slow_from = HostTime(now().0 - 13 * SLOW);
     let origin = HostTime(slow_from.0 - 30 * ITERATION);
+    // Long before what a restart lives through.
+    let joined = HostTime(origin.0 - 3600 * NANOS_PER_SEC);
     for rank in 0..2u32 {
-        ship(&mut clients[rank as usize], &batch(rank, origin, hello(rank, origin), 0));
+        ship(&mut clients[rank as usize], &batch(rank, joined, hello(rank, joined), 0));
     }
     paced(&mut clients, origin, 0, 30, ITERATION);
     paced(&mut clients, slow_from, 30, 1, SLOW);
@@ -266,6 +312,10 @@ fn a_slowdown_that_spans_a_restart_is_measured_against_the_time_before() {
     assert_eq!(none.cases.len(), 0, "one slow iteration is no case: {none:?}");
     let endpoints = server.wire_endpoints().to_vec();
     let mut clients = [connect(&endpoints[0], "host0"), connect(&endpoints[1], "host1")];
+    // Agents tell a server that may be new who they are.
+    for rank in 0..2u32 {
+        ship(&mut clients[rank as usize], &batch(rank, slow_from + SLOW, hello(rank, joined), 0));
+    }
     paced(&mut clients, slow_from + SLOW, 31, 12, SLOW);
     let case = server.wait_for_case(PATIENCE, |case| case.what == "slowdown").expect("a case");
     assert_eq!(case.state, "open", "{case:?}");
