@@ -39,6 +39,8 @@ const MARKER_BYTES_MIN: u64 = 1024;
 const ITERATION_MAX_NS: u64 = 60 * NANOS_PER_SEC;
 /// Completion records of one rank may come out of order by this.
 const GRACE_NS: u64 = 120 * NANOS_PER_MS;
+/// Point-to-point operations that start within this are one group.
+const GROUP_NS: u64 = NANOS_PER_MS;
 /// FIFO slots of a connection: how many steps wait side by side in a stage (NCCL_STEPS).
 const FIFO_SLOTS: f64 = 8.0;
 
@@ -84,6 +86,8 @@ struct Raw {
 /// No signature.
 const NO_MARK: u16 = u16::MAX;
 
+/// The device's part in the flows of one operation: the least of its flows, since a device that is slow itself is slow
+/// for all of them, while one that waits for one peer (the other child in a tree) lets the data of the others lie.
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowSum {
     send_gpu_us: f64,
@@ -214,12 +218,14 @@ impl Iterations {
         let steps = done.counters.total_chunks;
         match done.flow.direction {
             Direction::Send => {
+                let us = wall_us(f64::from(done.times.stage_us[0]), steps);
+                sum.send_gpu_us = if sum.sends == 0 { us } else { sum.send_gpu_us.min(us) };
                 sum.sends += 1;
-                sum.send_gpu_us = sum.send_gpu_us.max(wall_us(f64::from(done.times.stage_us[0]), steps));
             }
             Direction::Recv => {
+                let us = wall_us(f64::from(done.times.stage_us[2]), steps);
+                sum.recv_gpu_us = if sum.recvs == 0 { us } else { sum.recv_gpu_us.min(us) };
                 sum.recvs += 1;
-                sum.recv_gpu_us = sum.recv_gpu_us.max(wall_us(f64::from(done.times.stage_us[2]), steps));
             }
         }
     }
@@ -349,6 +355,8 @@ impl Iterations {
             self.raw.iter().filter(|op| op.ended_at > start && op.ended_at <= end && op.started_at.is_some()).collect();
         ops.sort_by_key(|op| (op.started_at, op.ended_at, op.id));
         let mut device_free = start;
+        // Sends and receives of one group are served one after the other: all but the first wait for their turn.
+        let mut group: Option<(HostTime, f64)> = None;
         for op in ops {
             let ready = device_free.max(op.enqueued_at);
             let compute = us(op.started_at.since_ns(ready));
@@ -356,10 +364,18 @@ impl Iterations {
             out.compute_max_us = out.compute_max_us.max(compute);
             out.host_us += us(op.enqueued_at.since_ns(device_free));
             device_free = device_free.max(op.left_at);
-            if let Some(sum) = self.sums.get(&op.id) {
-                out.copy_us += copy_us(op.id, sum);
+            let Some(sum) = self.sums.get(&op.id) else { continue };
+            let own_us = copy_us(op.id, sum);
+            if op.id.class == OpClass::Collective {
+                out.copy_us += own_us;
+                continue;
+            }
+            match &mut group {
+                Some((start, least)) if op.started_at.since_ns(*start) < GROUP_NS => *least = least.min(own_us),
+                _ => out.copy_us += group.replace((op.started_at, own_us)).map_or(0.0, |(_, least)| least),
             }
         }
+        out.copy_us += group.map_or(0.0, |(_, least)| least);
         out
     }
 
