@@ -276,7 +276,12 @@ impl Iterations {
             (Some(marker), true) => marker.signature,
             _ => best,
         };
-        let next = if unsettled && young { None } else { self.with_period(signature) };
+        let next = match self.marker {
+            _ if unsettled && young => None,
+            // A fault makes every rhythm uneven: what was good when all was well stays.
+            Some(marker) if marker.signature == signature => Some(marker),
+            _ => self.with_period(signature),
+        };
         if self.marker == next {
             return;
         }
@@ -291,7 +296,8 @@ impl Iterations {
     /// only as many times later. None for what comes too often to be more than a layer and has no known period.
     fn with_period(&mut self, signature: Signature) -> Option<Marker> {
         let seen = self.signatures.get(&signature)?;
-        if seen.weight == Weight::Small {
+        let known = self.every.is_some_and(|(known, _)| known == signature);
+        if seen.weight == Weight::Small || (seen.weight == Weight::Large && !known && is_even(seen)) {
             return Some(Marker { signature, every: 1 });
         }
         if self.every.is_none_or(|(known, _)| known != signature) {
@@ -422,6 +428,17 @@ fn may_recur(seen: &Recurrence, oldest: HostTime, newest: HostTime) -> bool {
     let (Some((_, first)), Some((_, last))) = (seen.ends.front(), seen.ends.back()) else { return false };
     let period = last.since_ns(*first).max(first.since_ns(oldest));
     period <= ITERATION_MAX_NS && seen.count < MARKER_MIN && newest.since_ns(*last) <= 2 * period + NANOS_PER_SEC
+}
+
+/// Recurs at even intervals: three quarters of them within 0.67 and 1.5 of the median. Layers do not: those of a
+/// backward pass take twice as long, and between two iterations there is more than a layer.
+fn is_even(seen: &Recurrence) -> bool {
+    let ends = seen.ends.iter().map(|(_, at)| *at);
+    let mut ns: Vec<u64> = ends.clone().zip(ends.skip(1)).map(|(a, b)| b.since_ns(a)).collect();
+    ns.sort_unstable();
+    let Some(&median) = ns.get(ns.len() / 2) else { return false };
+    let even = ns.iter().filter(|&&ns| 3 * ns >= 2 * median && 2 * ns <= 3 * median).count();
+    median >= LAYER_NS_MAX && 4 * even >= 3 * ns.len()
 }
 
 fn mean_period(seen: &Recurrence) -> u64 {
