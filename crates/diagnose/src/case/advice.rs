@@ -5,7 +5,7 @@ fn who(place: &Place) -> String {
     match place {
         Place::Rank { rank, host } if host.is_empty() => format!("rank {rank}"),
         Place::Rank { rank, host } => format!("rank {rank} on {host}"),
-        Place::Host { host } => format!("host {host}"),
+        Place::Host { host } => host.to_string(),
         Place::Link { from, to } => format!("the link {from} -> {to}"),
     }
 }
@@ -25,6 +25,7 @@ pub(crate) fn steps(what: What, category: Category, suspects: &[Suspect]) -> Vec
                 who(&second.place)
             )
         }
+        Some(second) if category == Category::NetworkCongestion => format!("{} and {}", who(place), who(&second.place)),
         _ => who(place),
     };
     let lines: Vec<String> = match category {

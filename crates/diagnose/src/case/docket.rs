@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::fact::{Fact, ranks_text};
 use crate::timeline::Timeline;
 use crate::watch::{Seen, Slow, Stall, Watch};
-use mycroft_record::{Category, Finding, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Rank, What};
+use mycroft_record::{Category, Finding, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, What};
 use std::collections::VecDeque;
 
 /// Cases kept; the oldest closed ones go first.
@@ -197,8 +197,13 @@ impl Docket {
         case.finding.suspects = verdict.suspects;
         case.group = verdict.group.or(case.group);
         case.op = verdict.op.or(case.op);
-        let mut because: Vec<_> =
-            facts.iter().filter(|fact| !matches!(fact, Fact::NicSeen { .. })).map(Fact::reason).collect();
+        let said = |fact: &&Fact| match fact {
+            Fact::NicSeen { .. } => false,
+            // A pause leaves marks in the neighbours' flows too: they are not the suspect's.
+            Fact::ProxyPause { rank, .. } => case.finding.suspects.iter().any(|suspect| names(&suspect.place, *rank)),
+            _ => true,
+        };
+        let mut because: Vec<_> = facts.iter().filter(said).map(Fact::reason).collect();
         because.truncate(REASONS_MAX);
         case.because = because;
         if !blast.is_empty() {
@@ -438,4 +443,9 @@ fn stalled(bench: &Bench<'_>, stall: &Stall) -> (Verdict, Vec<Fact>, Vec<BlastEn
         })
         .collect();
     (verdict, facts, blast)
+}
+
+/// Whether a place is this rank.
+fn names(place: &Place, wanted: Rank) -> bool {
+    matches!(place, Place::Rank { rank, .. } if *rank == wanted)
 }
