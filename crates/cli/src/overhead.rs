@@ -31,6 +31,14 @@ fn scenario(seed: u64, seconds: f64) -> Scenario {
     }
 }
 
+/// What a reader must know of the number.
+const WHAT_IT_CONTAINS: &str = "
+All ranks, agents and the server share this machine's cores, so the difference contains more than the callbacks
+([callback.md](callback.md)): what the collective library itself does for a profiler (with kernel events on it wakes the
+proxy thread of each communicator at every kernel's start and end, also inside a host), the agents' samples, and the
+server's work. The promise of SPEC.md is about the job alone, on a host whose cores are not all taken.
+";
+
 /// Measures and prints; with `--write` also as Markdown.
 pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
     if args.pairs < 2 {
@@ -107,5 +115,6 @@ fn render(pairs: &[(f64, f64, f64)], volume: &[f64], args: &OverheadArgs) -> Str
         (average + half - 1.0) * 100.0,
     );
     let _ = writeln!(out, "Trace volume on the wire: {:.1} KB per iteration and host.", mean(volume) / 1000.0);
+    out.push_str(WHAT_IT_CONTAINS);
     out
 }
