@@ -78,9 +78,10 @@ fn the_proxy_falls_asleep_as_often_as_told() {
     file.set_seed(7);
     file.rank(0).proxy_delay_ppm.store(1_000_000, Relaxed);
     file.rank(0).proxy_delay_ms.store(20, Relaxed);
-    // 1 MB over 2 channels of 2 ranks: at least 8 slices each way in all.
+    // 1 MB over 2 channels of 2 ranks: rank 1 needs 4 slices of rank 0 before it can answer, and rank 0 that answer. The
+    // 4 slices after them need only be in their slots when the operation ends, so their sleeps may fall behind it.
     let slow = one(&world);
-    assert!(slow > Duration::from_millis(160), "{slow:?}");
+    assert!(slow >= Duration::from_millis(80), "{slow:?}");
 }
 
 /// Runs an all-reduce under a fault that stalls it; `release` ends the fault, and the operation must then complete.
