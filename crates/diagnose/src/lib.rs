@@ -14,6 +14,7 @@ pub mod config;
 mod fact;
 pub mod render;
 pub mod report;
+pub mod stacks;
 mod timeline;
 mod watch;
 

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod dump;
 pub mod finding;
 pub mod ids;
 pub mod kind;

@@ -1,0 +1,287 @@
+//! What an autopsy says.
+use crate::case::Reason;
+use mycroft_record::dump::Frame;
+use mycroft_record::{Category, HostName, Rank, What};
+
+/// What became of the job.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// Something is wrong.
+    Fault(What),
+    /// Nothing is wrong.
+    Healthy,
+    /// The evidence does not tell.
+    Unknown,
+}
+
+impl Outcome {
+    /// The stable word: `hang`, `desync`, `deadlock`, `crash`, `slow`, `healthy`, `unknown`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Fault(What::Slowdown) => "slow",
+            Outcome::Fault(what) => what.as_str(),
+            Outcome::Healthy => "healthy",
+            Outcome::Unknown => "unknown",
+        }
+    }
+}
+
+/// The four categories of the Flight Recorder paper.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Family {
+    /// 1: the host side.
+    CpuSide,
+    /// 2: a device kernel hangs.
+    GpuHang,
+    /// 3: wrong arguments of a collective.
+    WrongArguments,
+    /// 4: network or hardware.
+    NetworkHardware,
+}
+
+impl Family {
+    /// The stable word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Family::CpuSide => "cpu-side",
+            Family::GpuHang => "gpu-kernel-hang",
+            Family::WrongArguments => "wrong-arguments",
+            Family::NetworkHardware => "network-or-hardware",
+        }
+    }
+}
+
+/// The sub-cause within a family.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Cause {
+    /// CPU side: stuck outside the collective.
+    Stuck,
+    /// CPU side: late, but going on.
+    Slow,
+    /// CPU side: another branch of the code.
+    Divergence,
+    /// CPU side: input data runs out or is uneven.
+    DataImbalance,
+    /// CPU side: an exception was raised or handled on some ranks only.
+    ErrorHandling,
+    /// CPU side: operations of several groups in another order.
+    CrossGroupOrder,
+    /// CPU side: the process is gone.
+    ProcessGone,
+    /// Device: a kernel does not end.
+    KernelHang,
+    /// Arguments: sizes differ.
+    Size,
+    /// Arguments: types differ.
+    Dtype,
+    /// Arguments: splits of an uneven operation do not add up.
+    Splits,
+    /// All started, none completed.
+    NoneCompleted,
+}
+
+impl Cause {
+    /// The stable word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Cause::Stuck => "stuck",
+            Cause::Slow => "slow",
+            Cause::Divergence => "divergence",
+            Cause::DataImbalance => "data-imbalance",
+            Cause::ErrorHandling => "error-handling",
+            Cause::CrossGroupOrder => "cross-group-order",
+            Cause::ProcessGone => "process-gone",
+            Cause::KernelHang => "kernel-hang",
+            Cause::Size => "size",
+            Cause::Dtype => "dtype",
+            Cause::Splits => "splits",
+            Cause::NoneCompleted => "none-completed",
+        }
+    }
+
+    /// The family it belongs to.
+    pub fn family(self) -> Family {
+        match self {
+            Cause::Stuck
+            | Cause::Slow
+            | Cause::Divergence
+            | Cause::DataImbalance
+            | Cause::ErrorHandling
+            | Cause::CrossGroupOrder
+            | Cause::ProcessGone => Family::CpuSide,
+            Cause::KernelHang => Family::GpuHang,
+            Cause::Size | Cause::Dtype | Cause::Splits => Family::WrongArguments,
+            Cause::NoneCompleted => Family::NetworkHardware,
+        }
+    }
+}
+
+/// What a blamed rank did.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Role {
+    /// Never issued what its peers wait in.
+    Absent,
+    /// Issued something else, or with other arguments.
+    Odd,
+    /// Entered and never finished while its peers went on.
+    Stuck,
+    /// One of a cycle.
+    InCycle,
+    /// Its process is gone, or left no dump.
+    Gone,
+}
+
+impl Role {
+    /// The stable word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Absent => "absent",
+            Role::Odd => "odd-one-out",
+            Role::Stuck => "stuck-inside",
+            Role::InCycle => "in-cycle",
+            Role::Gone => "gone",
+        }
+    }
+}
+
+/// A rank that is blamed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Blamed {
+    /// Global rank.
+    pub rank: Rank,
+    /// Its host, empty where not known.
+    pub host: HostName,
+    /// 0..=1.
+    pub confidence: f64,
+    /// What it did.
+    pub role: Role,
+    /// What its stacks say it was doing, one phrase; empty where nothing tells.
+    pub doing: String,
+    /// The frame of the user's code that matters: where it is, or where its path parts from its peers'.
+    pub at: Option<Frame>,
+}
+
+/// What is missing, and the switch that would provide it (empty where none would).
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct AutopsyCaveat {
+    /// What is not known.
+    pub text: String,
+    /// E.g. `TORCH_FR_BUFFER_SIZE=20000`.
+    pub switch: String,
+}
+
+/// One arrow of the wait-for graph across groups.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Arrow {
+    /// Ranks that wait.
+    pub waiting: Vec<Rank>,
+    /// Ranks they wait for.
+    pub waits_for: Vec<Rank>,
+    /// Group (desc or name) and operation they wait in, e.g. `all_reduce default_pg #6`.
+    pub text: String,
+}
+
+/// What is peculiar about a cell of the grid.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub enum CellMark {
+    /// Nothing.
+    #[default]
+    Plain,
+    /// This rank differs from its peers here.
+    Odd,
+    /// This rank is waited for here.
+    Missing,
+    /// First wrong point of the group: the column where it starts.
+    First,
+}
+
+/// One operation of one rank in the grid. Indices point into the tables of [`Autopsy`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Cell {
+    /// Column: sequence number in the group (collectives), or position between them (point-to-point).
+    pub column: u32,
+    /// Index into [`Autopsy::op_names`].
+    pub op: u32,
+    /// Index into [`Autopsy::call_stacks`]; `u32::MAX` without.
+    pub stack: u32,
+    /// 0 scheduled, 1 started, 2 done.
+    pub state: u8,
+    /// What is peculiar.
+    pub mark: CellMark,
+}
+
+/// The row of one rank in one group.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RankRow {
+    /// Global rank.
+    pub rank: Rank,
+    /// Its operations in column order.
+    pub cells: Vec<Cell>,
+}
+
+/// One process group of the grid, columns aligned by sequence number.
+#[derive(Clone, PartialEq, Debug)]
+pub struct GroupGrid {
+    /// Name for people, e.g. `default_pg` or `tp_01`.
+    pub label: String,
+    /// Members, by rank.
+    pub rows: Vec<RankRow>,
+    /// Label of each column, e.g. `#17` or `17 send 0->1`; columns are numbered from 0.
+    pub columns: Vec<String>,
+    /// Column of the first wrong point.
+    pub first_wrong: Option<u32>,
+}
+
+/// Ranks whose main threads have the same stack.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StackGroup {
+    /// The ranks.
+    pub ranks: Vec<Rank>,
+    /// Innermost first.
+    pub frames: Vec<Frame>,
+    /// Whether it stands out from the majority.
+    pub odd: bool,
+    /// What the thread is doing, one phrase.
+    pub doing: String,
+}
+
+/// The whole answer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Autopsy {
+    /// What became of the job.
+    pub outcome: Outcome,
+    /// What kind of fault, in the words of the live side; `None` when nothing is wrong.
+    pub category: Option<Category>,
+    /// The sub-cause, with its family; `None` when nothing is wrong or not told apart.
+    pub cause: Option<Cause>,
+    /// Only ranks that are blamed, most likely first.
+    pub suspects: Vec<Blamed>,
+    /// The group in which it shows, e.g. `default_pg`; empty where it shows in none.
+    pub group: String,
+    /// The sequence number at which it shows.
+    pub seq: Option<u64>,
+    /// The operation in which it shows, e.g. `all_reduce`; empty where none.
+    pub collective: String,
+    /// The rules that fired, with their numbers and records.
+    pub because: Vec<Reason>,
+    /// Concrete next steps.
+    pub do_next: Vec<String>,
+    /// Ranks looked at, with or without a dump.
+    pub ranks: Vec<Rank>,
+    /// Ranks of which there is no usable dump, and why.
+    pub missing_dumps: Vec<(Rank, String)>,
+    /// What is missing.
+    pub caveats: Vec<AutopsyCaveat>,
+    /// Who waits for whom.
+    pub arrows: Vec<Arrow>,
+    /// Operation names of the grid.
+    pub op_names: Vec<String>,
+    /// Frames of the grid's call stacks.
+    pub frames: Vec<Frame>,
+    /// Call stacks of the grid: indices into `frames`, innermost first.
+    pub call_stacks: Vec<Vec<u32>>,
+    /// The grid; empty unless asked for.
+    pub grid: Vec<GroupGrid>,
+    /// Main-thread stacks, largest group first.
+    pub stack_groups: Vec<StackGroup>,
+}
