@@ -6,7 +6,7 @@ use crate::blame::slow::median;
 use crate::config::Config;
 use crate::fact::Fact;
 use crate::report::Threshold;
-use crate::timeline::{Iteration, RankState, Timeline};
+use crate::timeline::{Iteration, OpNode, RankState, Timeline};
 use mycroft_record::{HostTime, NANOS_PER_MS, Rank};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -73,7 +73,7 @@ pub(crate) struct Seen {
     pub fresh: bool,
     /// Healthy iterations in a row, the newest included, of the sampled rank with the fewest.
     pub healthy_streak: usize,
-    pub graph: Graph,
+    pub graph: Graph<OpNode>,
 }
 
 /// The trigger's memory.
@@ -89,7 +89,7 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn look(&mut self, timeline: &Timeline, config: &Config, case_open: bool, now: HostTime) -> Seen {
         self.sample(timeline, config);
-        let mut seen = Seen { graph: Graph::of(timeline), ..Seen::default() };
+        let mut seen = Seen { graph: Graph::of(&timeline.scene(config.no_data_after_ns)), ..Seen::default() };
         self.iterations(timeline, config, &mut seen);
         seen.slow = self.slow(config);
         seen.healthy_streak = self.healthy_streak();

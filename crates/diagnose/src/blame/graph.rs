@@ -1,7 +1,38 @@
-//! The wait-for graph (design D4): which rank is in which operation, and for whom that operation waits.
+//! The wait-for graph (design D4): which rank is in which operation, and for whom that operation waits. One graph for a
+//! job that runs (`timeline`) and for one that is dead (`stacks`): both answer the questions of [`Scene`].
 use crate::timeline::{OpNode, RankState, Stand, Timeline};
 use mycroft_record::{HostTime, Rank};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+/// What the graph asks of a job, live or dead: who is in what, and who stands where.
+pub(crate) trait Scene {
+    /// An operation instance, the same for all its members.
+    type Op: Copy + Ord + Debug;
+
+    /// Every rank that is in an operation, ascending, with the operations it is in.
+    fn in_flight(&self) -> Vec<(Rank, Vec<Self::Op>)>;
+
+    /// The ranks that take part in `op`, ascending, as far as they are known.
+    fn members(&self, op: &Self::Op) -> Vec<Rank>;
+
+    /// Where `rank` stands with regard to `op`; `None` where it has no part in it or is known to wait for nobody in it.
+    fn stand(&self, rank: Rank, op: &Self::Op) -> Option<Stand>;
+
+    /// How a walk goes on at `rank`.
+    fn turn(&self, rank: Rank) -> Turn;
+}
+
+/// How a walk along the graph goes on at a rank.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Turn {
+    /// Through the operations it is in.
+    On,
+    /// It ends here: gone, stopped, or nothing is known of it.
+    End,
+    /// The rank does not exist.
+    Nowhere,
+}
 
 /// Who an operation waits for.
 #[derive(Clone, Debug, Default)]
@@ -13,12 +44,18 @@ pub(crate) struct Waits {
 }
 
 /// A snapshot of the graph.
-#[derive(Debug, Default)]
-pub(crate) struct Graph {
+#[derive(Debug)]
+pub(crate) struct Graph<O> {
     /// The operations each rank is in.
-    pub current: BTreeMap<Rank, Vec<OpNode>>,
+    pub current: BTreeMap<Rank, Vec<O>>,
     /// The operations that are waited in.
-    pub nodes: BTreeMap<OpNode, Waits>,
+    pub nodes: BTreeMap<O, Waits>,
+}
+
+impl<O> Default for Graph<O> {
+    fn default() -> Graph<O> {
+        Graph { current: BTreeMap::new(), nodes: BTreeMap::new() }
+    }
 }
 
 /// How long a rank has waited without anything moving that it waits for.
@@ -36,30 +73,31 @@ impl Stillness {
     }
 }
 
-impl Graph {
-    pub(crate) fn of(timeline: &Timeline) -> Graph {
+impl<O: Copy + Ord + Debug> Graph<O> {
+    pub(crate) fn of<S: Scene<Op = O>>(scene: &S) -> Graph<O> {
         let mut graph = Graph::default();
-        for (rank, state) in &timeline.ranks {
-            let nodes: Vec<OpNode> = state.current().iter().map(|op| OpNode::of(&op.meta)).collect();
+        for (rank, nodes) in scene.in_flight() {
             for node in &nodes {
-                graph.nodes.entry(*node).or_insert_with(|| waits(timeline, node));
+                graph.nodes.entry(*node).or_insert_with(|| waits(scene, node));
             }
             if !nodes.is_empty() {
-                graph.current.insert(*rank, nodes);
+                graph.current.insert(rank, nodes);
             }
         }
         graph
     }
 
     /// Whom `node` waits for: those who are missing, else all inside.
-    fn targets(&self, node: &OpNode) -> Vec<Rank> {
+    fn targets(&self, node: &O) -> Vec<Rank> {
         match self.nodes.get(node) {
             Some(waits) if !waits.missing.is_empty() => waits.missing.iter().map(|(rank, _)| *rank).collect(),
             Some(waits) => waits.inside.clone(),
             None => Vec::new(),
         }
     }
+}
 
+impl Graph<OpNode> {
     /// For each rank with something in flight: since when nothing it waits for, directly or not, has moved.
     ///
     /// Progress flows backwards along the edges, newest first, so every rank and operation is visited once.
@@ -118,10 +156,10 @@ impl Graph {
     }
 }
 
-fn waits(timeline: &Timeline, node: &OpNode) -> Waits {
+fn waits<S: Scene>(scene: &S, node: &S::Op) -> Waits {
     let mut out = Waits::default();
-    for rank in timeline.members(node) {
-        match timeline.stand(rank, node) {
+    for rank in scene.members(node) {
+        match scene.stand(rank, node) {
             Some(Stand::Entered) => out.inside.push(rank),
             Some(stand @ (Stand::NotIssued | Stand::Issued)) => out.missing.push((rank, stand)),
             Some(Stand::Left) | None => {}

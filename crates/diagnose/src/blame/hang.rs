@@ -1,10 +1,10 @@
 //! Who started a stall: follow the wait-for graph from the waiting ranks to the rank that waits for nobody
 //! (Algorithm 2, `AnalyzeFailureRootCause`, across communicators).
 use crate::blame::chunk;
-use crate::blame::graph::Graph;
+use crate::blame::graph::{Graph, Scene, Turn};
 use crate::config::Config;
 use crate::fact::{Fact, OpRef};
-use crate::timeline::{OpNode, RankState, Timeline};
+use crate::timeline::{LiveScene, OpNode, RankState, Stand, Timeline};
 use mycroft_record::{OpMeta, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,98 +19,130 @@ pub(crate) struct HangFacts {
     pub path: Vec<(OpRef, Vec<Rank>, Vec<Rank>)>,
 }
 
-struct Walk<'a> {
-    timeline: &'a Timeline,
-    graph: &'a Graph,
-    config: &'a Config,
+/// A walk along the wait-for graph, over a live job or a dead one.
+#[derive(Debug)]
+pub(crate) struct Walk<O> {
     ranks_seen: BTreeSet<Rank>,
-    nodes_seen: BTreeSet<OpNode>,
-    /// Rank waited for -> operation, ranks waiting in it.
-    sinks: BTreeMap<Rank, (Option<OpNode>, Vec<Rank>)>,
-    inside: Vec<OpNode>,
-    entry_edges: BTreeMap<Rank, Vec<(OpNode, Rank)>>,
-    out: HangFacts,
+    /// Operations on the way.
+    pub nodes_seen: BTreeSet<O>,
+    /// Rank waited for that waits for nobody -> operation in which it is waited for, ranks waiting in it.
+    pub sinks: BTreeMap<Rank, (Option<O>, Vec<Rank>)>,
+    /// Operations that every member has entered.
+    pub inside: Vec<O>,
+    /// Rank -> operations it is in that wait for others to enter, and whom.
+    pub entry_edges: BTreeMap<Rank, Vec<(O, Rank)>>,
+    /// Operations in the order in which they were reached, each with the rank that was in it.
+    pub path: Vec<(Rank, O)>,
 }
 
-/// Follows every stalled rank to its sinks.
-pub(crate) fn blame(timeline: &Timeline, graph: &Graph, config: &Config, stalled: &[Rank]) -> HangFacts {
-    let mut walk = Walk {
-        timeline,
-        graph,
-        config,
-        ranks_seen: BTreeSet::new(),
-        nodes_seen: BTreeSet::new(),
-        sinks: BTreeMap::new(),
-        inside: Vec::new(),
-        entry_edges: BTreeMap::new(),
-        out: HangFacts::default(),
-    };
-    for rank in stalled {
-        walk.rank(*rank, None, &[]);
-    }
-    walk.mismatches();
-    walk.name_sinks();
-    let inside = std::mem::take(&mut walk.inside);
-    for node in inside.iter().take(CHUNK_OPS_MAX) {
-        walk.out.facts.extend(chunk::blame(timeline, node, config));
-    }
-    walk.cycle();
-    walk.out
-}
-
-impl Walk<'_> {
-    fn op_ref(&self, rank: Rank, node: &OpNode) -> Option<OpRef> {
-        let meta = self.timeline.live(rank, node)?.meta;
-        Some(OpRef { meta, label: self.timeline.label(&meta) })
+impl<O: Copy + Ord + std::fmt::Debug> Walk<O> {
+    /// Follows every one of `from` to its sinks.
+    pub(crate) fn along<S: Scene<Op = O>>(scene: &S, graph: &Graph<O>, from: &[Rank]) -> Walk<O> {
+        let mut walk = Walk {
+            ranks_seen: BTreeSet::new(),
+            nodes_seen: BTreeSet::new(),
+            sinks: BTreeMap::new(),
+            inside: Vec::new(),
+            entry_edges: BTreeMap::new(),
+            path: Vec::new(),
+        };
+        for rank in from {
+            walk.rank(scene, graph, *rank);
+        }
+        walk
     }
 
-    fn rank(&mut self, first: Rank, via: Option<OpNode>, waiting: &[Rank]) {
-        let mut open = vec![(first, via, waiting.to_vec())];
-        while let Some((rank, via, waiting)) = open.pop() {
+    fn rank<S: Scene<Op = O>>(&mut self, scene: &S, graph: &Graph<O>, first: Rank) {
+        let mut open: Vec<(Rank, Option<O>)> = vec![(first, None)];
+        while let Some((rank, via)) = open.pop() {
             if !self.ranks_seen.insert(rank) {
                 continue;
             }
-            let Some(state) = self.timeline.ranks.get(&rank) else { continue };
-            let unsure = self.timeline.no_data(state, self.config.no_data_after_ns);
-            let nodes = self.graph.current.get(&rank).cloned().unwrap_or_default();
-            if nodes.is_empty() || state.dead() || state.stopped || unsure {
-                self.sinks.insert(rank, (via, waiting));
+            let turn = scene.turn(rank);
+            if turn == Turn::Nowhere {
+                continue;
+            }
+            let nodes = graph.current.get(&rank).map(Vec::as_slice).unwrap_or_default();
+            if nodes.is_empty() || turn == Turn::End {
+                let waiting = via.and_then(|node| graph.nodes.get(&node)).map(|waits| waits.inside.clone());
+                self.sinks.insert(rank, (via, waiting.unwrap_or_default()));
                 continue;
             }
             for node in nodes {
-                open.extend(self.node(rank, node));
+                self.node(graph, rank, *node, &mut open);
             }
         }
     }
 
-    /// The ranks that `node` waits for; notes the node for the chunk analysis when everybody is in.
-    fn node(&mut self, rank: Rank, node: OpNode) -> Vec<(Rank, Option<OpNode>, Vec<Rank>)> {
-        let Some(waits) = self.graph.nodes.get(&node) else { return Vec::new() };
+    /// The ranks that `node` waits for; notes the node when everybody is in.
+    fn node(&mut self, graph: &Graph<O>, rank: Rank, node: O, open: &mut Vec<(Rank, Option<O>)>) {
+        let Some(waits) = graph.nodes.get(&node) else { return };
         for (missing, _) in &waits.missing {
             self.entry_edges.entry(rank).or_default().push((node, *missing));
         }
         if !self.nodes_seen.insert(node) {
-            return Vec::new();
+            return;
         }
-        let targets: Vec<Rank> = waits.missing.iter().map(|(rank, _)| *rank).collect();
-        if let Some(op) = self.op_ref(rank, &node) {
-            self.out.path.push((op, waits.inside.clone(), targets.clone()));
-        }
-        if targets.is_empty() {
+        self.path.push((rank, node));
+        if waits.missing.is_empty() {
             self.inside.push(node);
-            return waits.inside.iter().map(|rank| (*rank, Some(node), waits.inside.clone())).collect();
+            open.extend(waits.inside.iter().map(|rank| (*rank, Some(node))));
+        } else {
+            open.extend(waits.missing.iter().map(|(rank, _)| (*rank, Some(node))));
         }
-        targets.into_iter().map(|rank| (rank, Some(node), waits.inside.clone())).collect()
     }
 
-    fn name_sinks(&mut self) {
-        let sinks = std::mem::take(&mut self.sinks);
-        for (rank, (via, waiting)) in sinks {
-            let Some(state) = self.timeline.ranks.get(&rank) else { continue };
-            if let Some(fact) = self.name_sink(state, via, waiting) {
-                self.out.facts.push(fact);
+    /// A cycle of entries: each waits for the next to enter, and the last waits for the first.
+    pub(crate) fn cycle(&self) -> Option<Vec<(Rank, O, Rank)>> {
+        let start = self.entry_edges.keys().next().copied()?;
+        let mut at: BTreeMap<Rank, usize> = BTreeMap::new();
+        let mut way: Vec<(Rank, O, Rank)> = Vec::new();
+        let mut rank = start;
+        while let Some(edges) = self.entry_edges.get(&rank) {
+            if let Some(first) = at.get(&rank) {
+                return Some(way.split_off(*first));
             }
+            at.insert(rank, way.len());
+            let (node, next) = edges.first().copied()?;
+            way.push((rank, node, next));
+            rank = next;
         }
+        None
+    }
+}
+
+/// Follows every stalled rank to its sinks and says what is wrong there.
+pub(crate) fn blame(timeline: &Timeline, graph: &Graph<OpNode>, config: &Config, stalled: &[Rank]) -> HangFacts {
+    let scene = timeline.scene(config.no_data_after_ns);
+    let walk = Walk::along(&scene, graph, stalled);
+    let live = Live { timeline, config };
+    let mut out = HangFacts::default();
+    for (rank, node) in &walk.path {
+        let Some((op, waits)) = live.op_ref(*rank, node).zip(graph.nodes.get(node)) else { continue };
+        out.path.push((op, waits.inside.clone(), waits.missing.iter().map(|(rank, _)| *rank).collect()));
+    }
+    live.mismatches(&walk, &mut out.facts);
+    for (rank, (via, waiting)) in &walk.sinks {
+        let state = timeline.ranks.get(rank);
+        out.facts.extend(state.and_then(|state| live.name_sink(state, *via, waiting.clone())));
+    }
+    for node in walk.inside.iter().take(CHUNK_OPS_MAX) {
+        out.facts.extend(chunk::blame(timeline, node, config));
+    }
+    out.facts.extend(live.cycle(&walk, &out.facts));
+    out
+}
+
+/// What the records of a live job say of the places that a walk came to.
+struct Live<'a> {
+    timeline: &'a Timeline,
+    config: &'a Config,
+}
+
+impl Live<'_> {
+    fn op_ref(&self, rank: Rank, node: &OpNode) -> Option<OpRef> {
+        let meta = self.timeline.live(rank, node)?.meta;
+        Some(OpRef { meta, label: self.timeline.label(&meta) })
     }
 
     fn name_sink(&self, state: &RankState, via: Option<OpNode>, waiting: Vec<Rank>) -> Option<Fact> {
@@ -138,11 +170,10 @@ impl Walk<'_> {
     }
 
     /// Ranks that are in operation number n of a communicator, or next in line for it, must mean the same operation.
-    fn mismatches(&mut self) {
-        let nodes: Vec<OpNode> = self.nodes_seen.iter().copied().collect();
-        for node in nodes {
+    fn mismatches(&self, walk: &Walk<OpNode>, out: &mut Vec<Fact>) {
+        for node in &walk.nodes_seen {
             let mut camps: BTreeMap<(u8, u64, u8), Vec<(Rank, OpMeta)>> = BTreeMap::new();
-            for rank in self.timeline.members(&node) {
+            for rank in self.timeline.members(node) {
                 let Some(id) = self.timeline.comm_rank(node.comm(), rank).and_then(|me| node.id_for(me)) else {
                     continue;
                 };
@@ -167,42 +198,51 @@ impl Walk<'_> {
             sides.sort_by_key(|(text, who)| (who.len(), text.clone()));
             let Some(meta) = any else { continue };
             let label = format!("operation {} of {}", meta.id.seq, self.timeline.comm_name(meta.id.comm));
-            self.out.facts.push(Fact::Mismatch {
-                op: OpRef { meta, label },
-                camps: sides,
-                kinds_differ: kinds.len() > 1,
-            });
+            out.push(Fact::Mismatch { op: OpRef { meta, label }, camps: sides, kinds_differ: kinds.len() > 1 });
         }
     }
 
-    /// A cycle of entries: each waits for the next to enter, and the last waits for the first.
-    fn cycle(&mut self) {
-        let accused = self
-            .out
-            .facts
+    /// A cycle, where nothing else accuses anybody.
+    fn cycle(&self, walk: &Walk<OpNode>, facts: &[Fact]) -> Option<Fact> {
+        let accused = facts
             .iter()
             .any(|fact| !matches!(fact, Fact::Mismatch { .. } | Fact::NoData { .. } | Fact::StuckInside { .. }));
         if accused {
-            return;
+            return None;
         }
-        let Some(start) = self.entry_edges.keys().next().copied() else { return };
-        let mut at: BTreeMap<Rank, usize> = BTreeMap::new();
-        let mut way: Vec<(Rank, OpNode, Rank)> = Vec::new();
-        let mut rank = start;
-        while let Some(edges) = self.entry_edges.get(&rank) {
-            if let Some(first) = at.get(&rank) {
-                let edges: Vec<(Rank, OpRef, Rank)> = way[*first..]
-                    .iter()
-                    .filter_map(|(from, node, to)| Some((*from, self.op_ref(*from, node)?, *to)))
-                    .collect();
-                let hosts = edges.iter().map(|(rank, _, _)| self.timeline.host(*rank)).collect();
-                self.out.facts.push(Fact::Cycle { edges, hosts });
-                return;
-            }
-            at.insert(rank, way.len());
-            let Some((node, next)) = edges.first().copied() else { return };
-            way.push((rank, node, next));
-            rank = next;
+        let edges: Vec<(Rank, OpRef, Rank)> = walk
+            .cycle()?
+            .into_iter()
+            .filter_map(|(from, node, to)| Some((from, self.op_ref(from, &node)?, to)))
+            .collect();
+        let hosts = edges.iter().map(|(rank, _, _)| self.timeline.host(*rank)).collect();
+        Some(Fact::Cycle { edges, hosts })
+    }
+}
+
+/// The timeline as the wait-for graph asks for it.
+impl Scene for LiveScene<'_> {
+    type Op = OpNode;
+
+    fn in_flight(&self) -> Vec<(Rank, Vec<OpNode>)> {
+        let nodes = |state: &RankState| state.current().iter().map(|op| OpNode::of(&op.meta)).collect();
+        self.timeline.ranks.iter().map(|(rank, state)| (*rank, nodes(state))).collect()
+    }
+
+    fn members(&self, op: &OpNode) -> Vec<Rank> {
+        self.timeline.members(op)
+    }
+
+    fn stand(&self, rank: Rank, op: &OpNode) -> Option<Stand> {
+        self.timeline.stand(rank, op)
+    }
+
+    fn turn(&self, rank: Rank) -> Turn {
+        match self.timeline.ranks.get(&rank) {
+            None => Turn::Nowhere,
+            Some(state) if state.dead() || state.stopped => Turn::End,
+            Some(state) if self.timeline.no_data(state, self.no_data_after_ns) => Turn::End,
+            Some(_) => Turn::On,
         }
     }
 }

@@ -84,7 +84,19 @@ pub(crate) struct Timeline {
     pub(crate) newest_sample: HostTime,
 }
 
+/// The timeline with what the wait-for graph must know besides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveScene<'a> {
+    pub(crate) timeline: &'a Timeline,
+    pub(crate) no_data_after_ns: u64,
+}
+
 impl Timeline {
+    /// The job as the wait-for graph sees it.
+    pub(crate) fn scene(&self, no_data_after_ns: u64) -> LiveScene<'_> {
+        LiveScene { timeline: self, no_data_after_ns }
+    }
+
     pub(crate) fn observe(&mut self, batch: &Batch, pause_us: u32) {
         let Some(process) = batch.source.process else {
             for record in &batch.records {
