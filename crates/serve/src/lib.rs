@@ -10,6 +10,7 @@
 
 mod alert;
 pub mod api;
+pub mod autopsy;
 mod book;
 mod brain;
 mod clock;

@@ -1,0 +1,167 @@
+//! The page of an autopsy: one HTML file that opens from disk in any current browser and asks the network for nothing.
+//!
+//! The sources are the components in `web/` (ES modules and CSS, no build step: docs/decisions/004-web.md), put one after
+//! another into one inline module; the answer is packed, deflated and written as base64. Text of dumps is hostile: it is
+//! in the file only inside that base64, the page makes text nodes of it, and its policy (`Content-Security-Policy` in
+//! `web/page.html`) lets the browser refuse markup made from text and every request.
+mod payload;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use mycroft_diagnose::stacks::Autopsy;
+
+/// Largest page, bytes: what mails, ticket systems and chats still take. 2 M cells are far below it.
+pub const PAGE_BYTES_MAX: usize = 15 << 20;
+
+/// Columns of a group that a page shows at most before any are cut for size: a recorder's ring is 2,000 by default,
+/// 20,000 where somebody raised it.
+const COLUMNS_MAX: usize = 65_536;
+
+/// zlib's own default: level 9 is a tenth smaller and takes twice as long.
+const DEFLATE_LEVEL: u8 = 6;
+
+/// The document, with the places for title, style, data and script, in that order.
+const DOCUMENT: &str = include_str!("../../../../web/page.html");
+
+/// Style sheets, in order.
+const STYLES: &[&str] = &[
+    include_str!("../../../../web/theme.css"),
+    include_str!("../../../../web/page.css"),
+    include_str!("../../../../web/print.css"),
+];
+
+/// Modules, each after those it imports.
+const MODULES: &[(&str, &str)] = &[
+    ("dom.js", include_str!("../../../../web/dom.js")),
+    ("data.js", include_str!("../../../../web/data.js")),
+    ("colour.js", include_str!("../../../../web/colour.js")),
+    ("summary.js", include_str!("../../../../web/summary.js")),
+    ("waitgraph.js", include_str!("../../../../web/waitgraph.js")),
+    ("stackgrid.js", include_str!("../../../../web/stackgrid.js")),
+    ("icicle.js", include_str!("../../../../web/icicle.js")),
+    ("layout.js", include_str!("../../../../web/layout.js")),
+    ("painter.js", include_str!("../../../../web/painter.js")),
+    ("grid.js", include_str!("../../../../web/grid.js")),
+    ("detail.js", include_str!("../../../../web/detail.js")),
+    ("autopsy.js", include_str!("../../../../web/autopsy.js")),
+];
+
+/// The page that shows `autopsy`; `title` says whose it is, e.g. the folder's name.
+///
+/// At most [`PAGE_BYTES_MAX`] as long as the answer's tables alone are: where the grid would make it longer, each group
+/// keeps fewer columns around its first wrong point, and the page says so.
+pub fn render(autopsy: &Autopsy, title: &str) -> String {
+    let mut columns_max = COLUMNS_MAX;
+    loop {
+        let packed = payload::pack(autopsy, title, columns_max);
+        let page = assemble(title, &STANDARD.encode(miniz_oxide::deflate::compress_to_vec_zlib(&packed, DEFLATE_LEVEL)));
+        if page.len() <= PAGE_BYTES_MAX || columns_max == 0 {
+            return page;
+        }
+        let widest = autopsy.grid.iter().map(|group| group.columns.len()).max().unwrap_or(0);
+        columns_max = widest.min(columns_max) / 2;
+    }
+}
+
+fn assemble(title: &str, data: &str) -> String {
+    let parts = [escape(&payload::clean(title)), STYLES.concat(), data.to_owned(), script()];
+    let mut page = String::with_capacity(DOCUMENT.len() + parts.iter().map(String::len).sum::<usize>());
+    let mut rest = DOCUMENT;
+    for (place, part) in ["{{title}}", "{{style}}", "{{data}}", "{{script}}"].into_iter().zip(&parts) {
+        let (before, after) = rest.split_once(place).unwrap_or((rest, ""));
+        page.push_str(before);
+        page.push_str(part);
+        rest = after;
+    }
+    page.push_str(rest);
+    page
+}
+
+/// All modules as one: inline modules cannot import each other, so imports go and exports become plain declarations.
+fn script() -> String {
+    let mut out = String::new();
+    for (name, source) in MODULES {
+        out.push_str(&format!("// {name}\n"));
+        for line in source.lines().filter(|line| !line.starts_with("import ")) {
+            out.push_str(line.strip_prefix("export ").unwrap_or(line));
+            out.push('\n');
+        }
+    }
+    out
+}
+
+/// Text as HTML.
+fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_document_has_each_place_once_and_in_order() {
+        let mut rest = DOCUMENT;
+        for place in ["{{title}}", "{{style}}", "{{data}}", "{{script}}"] {
+            assert_eq!(DOCUMENT.matches(place).count(), 1, "{place}");
+            rest = rest.split_once(place).expect(place).1;
+        }
+    }
+
+    #[test]
+    fn a_title_is_text_even_where_it_names_a_place() {
+        let page = assemble("</title><script>{{data}}\u{202e}", "AAAA");
+        assert!(page.contains("&lt;/title&gt;&lt;script&gt;{{data}}\\u{202e}"), "{}", &page[..400]);
+        assert_eq!(page.matches("AAAA").count(), 1);
+    }
+
+    /// What [`script`] relies on, and the house's rules for `web/`.
+    #[test]
+    fn modules_import_only_what_earlier_ones_export() {
+        let mut exports: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for (name, source) in MODULES {
+            assert!(source.is_ascii(), "{name}");
+            assert!(source.starts_with("//"), "{name} does not say what it is for");
+            assert!(source.lines().count() <= 800, "{name} is too long");
+            assert!(!source.contains("</script"), "{name} would end the script");
+            assert!(!source.contains("innerHTML") && !source.contains("fetch("), "{name}");
+            for line in source.lines().filter(|line| line.starts_with("import")) {
+                let (names, from) = line
+                    .strip_prefix("import { ")
+                    .and_then(|line| line.strip_suffix("\";"))
+                    .and_then(|line| line.split_once(" } from \"./"))
+                    .unwrap_or_else(|| panic!("{name}: not `import {{ a }} from \"./b.js\";`: {line}"));
+                for wanted in names.split(", ") {
+                    let known = exports.get(from).unwrap_or_else(|| panic!("{name} comes before {from}"));
+                    assert!(known.iter().any(|export| export == wanted), "{name}: {from} has no {wanted}");
+                }
+            }
+            exports.insert(name, exported(source));
+        }
+    }
+
+    fn exported(source: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        for line in source.lines().filter_map(|line| line.strip_prefix("export ")) {
+            let line = line.strip_prefix("async ").unwrap_or(line);
+            let (kind, rest) = line.split_once(' ').expect(line);
+            let declared: Vec<&str> = if kind == "const" { rest.split(", ").collect() } else { vec![rest] };
+            for name in declared {
+                names.push(name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
+            }
+        }
+        names
+    }
+}
