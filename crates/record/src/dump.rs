@@ -76,6 +76,8 @@ pub struct Dump {
     pub health: Vec<(Arc<str>, Arc<str>)>,
     /// Names of fields this version does not know, once each; their values are not used.
     pub unknown_fields: Vec<Arc<str>>,
+    /// What was peculiar in the file, e.g. values of an unexpected type.
+    pub notes: Vec<String>,
 }
 
 /// A process group as one dump knows it.

@@ -1,0 +1,90 @@
+//! How much memory reading a file may take: every growth is asked for here first.
+use crate::fault::Fault;
+
+/// Live bytes allowed per byte of input, results included.
+pub(crate) const MEMORY_PER_BYTE: usize = 2;
+
+/// Live bytes allowed beside that, so that small files fit: the tables of a file start with a few hundred slots each,
+/// ten tables x 512 slots x 8 to 16 bytes = 40 to 80 KB.
+pub(crate) const MEMORY_FLOOR: usize = 128 << 10;
+
+/// Longest input. Offsets are `u32`; a ring of a million entries (500 times the default) is about 240 MB.
+pub(crate) const INPUT_BYTES_MAX: usize = 1 << 30;
+
+/// Slots that a table starts with.
+const FIRST_SLOTS: usize = 8;
+
+/// Counts the memory that a reader holds and refuses what is beyond its share.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    /// Input length.
+    total: usize,
+    /// How far the reader is: says how much a table will still grow.
+    pub(crate) at: usize,
+    live: usize,
+    limit: usize,
+}
+
+impl Budget {
+    /// The share of an input of `total` bytes.
+    pub(crate) fn new(total: usize) -> Budget {
+        Budget { total, at: 0, live: 0, limit: total.saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_FLOOR) }
+    }
+
+    /// Asks for `bytes` more.
+    pub(crate) fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
+        let live = self.live.saturating_add(bytes);
+        if live > self.limit {
+            return Err(Fault::new(
+                self.at,
+                format!(
+                    "reading on would take more than {} bytes of memory for {} bytes of input: no dump is that dense",
+                    self.limit, self.total
+                ),
+            ));
+        }
+        self.live = live;
+        Ok(())
+    }
+
+    /// Gives `bytes` back.
+    pub(crate) fn release(&mut self, bytes: usize) {
+        self.live = self.live.saturating_sub(bytes);
+    }
+
+    /// Makes room for `more` values in `vec`: as many as it will probably hold at the end, if that is affordable.
+    pub(crate) fn room<T>(&mut self, vec: &mut Vec<T>, more: usize) -> Result<(), Fault> {
+        if vec.capacity() - vec.len() >= more {
+            return Ok(());
+        }
+        self.grow(vec, more)
+    }
+
+    /// Appends one value.
+    #[inline]
+    pub(crate) fn push<T>(&mut self, vec: &mut Vec<T>, value: T) -> Result<(), Fault> {
+        if vec.len() == vec.capacity() {
+            self.grow(vec, 1)?;
+        }
+        vec.push(value);
+        Ok(())
+    }
+
+    #[cold]
+    fn grow<T>(&mut self, vec: &mut Vec<T>, more: usize) -> Result<(), Fault> {
+        let want = vec.len().saturating_add(more);
+        // What is read so far tells what is to come; a sixteenth more, so that the estimate mostly suffices.
+        let expected = (want as u128 * self.total as u128 / self.at.max(1) as u128) as usize;
+        let slots = expected.saturating_add(expected / 16).clamp(want + want / 8 + FIRST_SLOTS, want * 2 + FIRST_SLOTS);
+        let old = vec.capacity();
+        let size = size_of::<T>();
+        let slots = if self.charge((slots - old).saturating_mul(size)).is_ok() {
+            slots
+        } else {
+            self.charge((want - old).saturating_mul(size))?;
+            want
+        };
+        vec.reserve_exact(slots - vec.len());
+        Ok(())
+    }
+}
