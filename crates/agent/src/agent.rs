@@ -1,5 +1,6 @@
 //! Starting and stopping: checks first, then two threads, then a handle.
 use crate::backlog::Backlog;
+use crate::capture::Capturer;
 use crate::config::AgentConfig;
 use crate::error::{AgentError, Notice};
 use crate::lock::DirLock;
@@ -50,7 +51,10 @@ impl Agent {
             write_timeout: within(WRITE_TIMEOUT_DEFAULT),
         };
         let endpoint = config.endpoint.clone();
-        let shipper = Shipper::new(endpoint, client_config, backlog, outbox.clone(), shared.clone(), events.clone());
+        let capturer = Capturer::new(config.capture.clone(), shared.clone());
+        let mut shipper =
+            Shipper::new(endpoint, client_config, backlog, outbox.clone(), shared.clone(), events.clone());
+        shipper.capturer = Some(capturer);
         let shipping = spawn("mycroft-ship", move || shipper.run())?;
         let sampler = Sampler::new(&config, owner_uid, lock, outbox.clone(), shared.clone());
         let sampling = spawn("mycroft-agent", move || sampler.run(&inbox)).inspect_err(|_| {

@@ -1,5 +1,6 @@
 //! What an agent is told, and every limit it keeps.
 use mycroft_store::wire::{Endpoint, TlsClient};
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,6 +45,32 @@ pub const COLLECT_EVERY: Duration = Duration::from_secs(10);
 /// A segment that cannot be opened is tried again this long before it is reported: its writer may be creating it.
 pub const OPEN_GRACE: Duration = Duration::from_secs(2);
 
+/// Program that reads the stacks of Python processes, run with the process ids behind `args`: it must do what
+/// [`crate::spy`] does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpyProgram {
+    /// The program.
+    pub program: PathBuf,
+    /// What goes before the process ids.
+    pub args: Vec<OsString>,
+}
+
+/// Whether and how stacks and dumps are taken when the server asks.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CaptureConfig {
+    /// Do it at all.
+    pub enabled: bool,
+    /// Reads stacks; `None`: no stacks are taken.
+    pub spy: Option<SpyProgram>,
+}
+
+impl Default for CaptureConfig {
+    /// Dumps, and no stacks: only the caller knows a program that reads them.
+    fn default() -> CaptureConfig {
+        CaptureConfig { enabled: true, spy: None }
+    }
+}
+
 /// What an agent is told.
 #[derive(Clone)]
 pub struct AgentConfig {
@@ -72,6 +99,8 @@ pub struct AgentConfig {
     /// Longest that stopping may take for the last flush (100 ms more when it is shorter than that); what the server has
     /// not taken by then is in the spool.
     pub stop_timeout: Duration,
+    /// Stacks and dumps on the server's order.
+    pub capture: CaptureConfig,
 }
 
 impl fmt::Debug for AgentConfig {
@@ -90,6 +119,7 @@ impl fmt::Debug for AgentConfig {
             .field("nic_root", &self.nic_root)
             .field("nics", &self.nics)
             .field("stop_timeout", &self.stop_timeout)
+            .field("capture", &self.capture)
             .finish()
     }
 }
@@ -110,6 +140,7 @@ impl AgentConfig {
             nic_root: None,
             nics: Vec::new(),
             stop_timeout: Duration::from_secs(3),
+            capture: CaptureConfig::default(),
         }
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! Two threads. The sampling thread never waits for anything but time: it treats every segment as written by an
 //! adversary, tells only what changed, and says what was lost. The shipping thread talks to the server, spools to disk
-//! while there is none, and keeps the order of each source.
+//! while there is none, and keeps the order of each source. When the server orders stacks and dumps, further threads
+//! take them and end.
 //!
 //! ```no_run
 //! use mycroft_agent::{Agent, AgentConfig};
@@ -19,6 +20,7 @@
 
 mod agent;
 mod backlog;
+mod capture;
 mod clock;
 pub mod config;
 mod convert;
@@ -38,7 +40,8 @@ mod stats;
 mod vitals;
 
 pub use agent::{Agent, AgentHandle};
-pub use config::AgentConfig;
+pub use capture::spy::main as spy;
+pub use config::{AgentConfig, CaptureConfig, SpyProgram};
 pub use error::{AgentError, Notice};
 pub use mycroft_store::wire::{Endpoint, TlsClient};
 pub use stats::AgentStats;

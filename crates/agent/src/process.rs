@@ -1,7 +1,11 @@
 //! Other processes as `/proc` shows them, and this agent's own processor time. The one file of the room with unsafe code.
 use crate::smallfile::SmallBuffer;
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -139,6 +143,52 @@ pub(crate) fn thread_cpu() -> Duration {
     match (rc, u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
         (0, Ok(seconds), Ok(nanos)) => Duration::new(seconds, nanos),
         _ => Duration::ZERO,
+    }
+}
+
+/// A handle (`O_PATH`: nothing is opened in earnest) on what `path` names inside `root`. Links on the way stay inside
+/// `root`, a link at the end is not followed. Before Linux 5.6 links on the way are followed as this process sees them.
+pub(crate) fn open_in_root(root: &Path, path: &Path) -> io::Result<File> {
+    const FLAGS: i32 = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let dir = File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(root)?;
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    // SAFETY: the struct is plain integers, for which all zero bytes are a value.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    how.flags = FLAGS as u64;
+    how.resolve = libc::RESOLVE_IN_ROOT | libc::RESOLVE_NO_MAGICLINKS;
+    // SAFETY: `name` is a terminated string and `how` a struct of the size that is passed; both live through the call,
+    // and the kernel writes to neither.
+    let fd = unsafe {
+        let (dir, name, how) = (dir.as_raw_fd(), name.as_ptr(), &raw const how);
+        libc::syscall(libc::SYS_openat2, dir, name, how, std::mem::size_of::<libc::open_how>())
+    };
+    if fd >= 0 {
+        let fd = i32::try_from(fd).map_err(|_| io::ErrorKind::InvalidData)?;
+        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+        return Ok(unsafe { File::from_raw_fd(fd) });
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() != Some(libc::ENOSYS) {
+        return Err(error);
+    }
+    let inside = root.join(path.strip_prefix("/").unwrap_or(path));
+    File::options().read(true).custom_flags(FLAGS).open(inside)
+}
+
+/// For a helper process: ends with the thread that started it, keeps its memory below `bytes`, leaves no core and lets
+/// others run first. Each may be refused, which costs safety margins and nothing else.
+pub(crate) fn confine_self(bytes: u64) {
+    let limit = |resource, value: u64| {
+        let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
+        // SAFETY: `limit` is a valid struct that lives through the call, which writes nothing.
+        unsafe { libc::setrlimit(resource, &limit) };
+    };
+    limit(libc::RLIMIT_AS, bytes);
+    limit(libc::RLIMIT_CORE, 0);
+    // SAFETY: both calls take numbers only and concern this process.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::nice(10);
     }
 }
 

@@ -171,7 +171,7 @@ impl Sampler {
     }
 
     fn sample(&mut self) {
-        self.find_segments();
+        let mut changed = self.find_segments();
         let mut over = Vec::new();
         for (path, segment) in &mut self.segments {
             let context = Context {
@@ -188,6 +188,7 @@ impl Sampler {
         if ship {
             self.ship();
         }
+        changed |= !over.is_empty();
         for (path, why) in over {
             self.segments.remove(&path);
             match why {
@@ -199,16 +200,20 @@ impl Sampler {
                 }
             }
         }
+        if changed {
+            self.shared.publish_watched(self.segments.values().filter_map(Segment::watched).collect());
+        }
         self.shared.segments.store(self.segments.len() as u64, Ordering::Relaxed);
     }
 
-    fn find_segments(&mut self) {
+    /// Opens what is new; whether there was something.
+    fn find_segments(&mut self) -> bool {
         let now = Instant::now();
         let waiting = match self.directory.scan(now, |name| name.ends_with(SUFFIX)) {
             Ok(waiting) => waiting,
             Err(error) => {
                 self.tell_unreadable(&error);
-                return;
+                return false;
             }
         };
         self.dir_unreadable = false;
@@ -218,6 +223,7 @@ impl Sampler {
             self.shared.notice(Notice::TooManySegments { limit: SEGMENTS_MAX });
         }
         self.too_many = too_many;
+        let before = self.segments.len();
         for path in waiting.into_iter().take(room) {
             match Segment::attach(&path, self.owner_uid, self.host.as_ref(), &mut self.buffer) {
                 Ok(mut segment) => {
@@ -236,6 +242,7 @@ impl Sampler {
                 }
             }
         }
+        self.segments.len() > before
     }
 
     fn tell_unreadable(&mut self, error: &std::io::Error) {

@@ -1,4 +1,5 @@
 //! One traced process: what the agent knows of its segment, and one sample of it.
+use crate::capture::Watched;
 use crate::clock::Clocks;
 use crate::config::{BATCH_RECORDS_MAX, COMMS_MAX, DRAIN_RECORDS_MAX, REPEAT_EVERY, SAMPLED_EVERY};
 use crate::convert::{Scale, sane_text};
@@ -124,6 +125,18 @@ impl Segment {
     /// The job and host.
     pub(crate) fn source(&self) -> &Source {
         &self.source
+    }
+
+    /// The process, for those who look at it in other ways.
+    pub(crate) fn watched(&self) -> Option<Watched> {
+        let process = self.source.process?;
+        Some(Watched {
+            job: self.source.job.clone(),
+            rank: process.rank,
+            pid: process.pid,
+            start_ticks: self.reader.header().process.start_time,
+            reachable: self.watch.is_some() && !self.other_boot,
+        })
     }
 
     /// Position in each ring: everything before was read.

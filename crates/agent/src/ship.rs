@@ -1,5 +1,6 @@
 //! The shipping thread: batches to the server, or to the spool while it is away, in order for each source.
 use crate::backlog::{Backlog, Lost, count_lost, record_count};
+use crate::capture::Capturer;
 use crate::error::Notice;
 use crate::outbox::Outbox;
 use crate::process::thread_cpu;
@@ -22,6 +23,8 @@ const BUSY_PAUSE: Duration = Duration::from_millis(200);
 pub(crate) const WIRE_TIMEOUT: Duration = Duration::from_secs(1);
 /// The client's acknowledgements and heartbeats are looked after this often.
 const POLL_EVERY: Duration = Duration::from_millis(250);
+/// As often while a capture is running, so that what it found leaves soon.
+const CAPTURE_POLL: Duration = Duration::from_millis(10);
 /// While the server is away records are held this long and spooled together: fewer and better compressed frames.
 const HOLD: Duration = Duration::from_secs(1);
 /// Records held before they are spooled at once.
@@ -37,6 +40,8 @@ pub(crate) struct Shipper {
     pub(crate) shared: Arc<Shared>,
     /// Told at each connection after the first: the server may be a new one that knows no process yet.
     pub(crate) server_back: Sender<crate::sampler::Event>,
+    /// Does what the server orders.
+    pub(crate) capturer: Option<Capturer>,
     endpoint: Endpoint,
     client_config: ClientConfig,
     link: Link,
@@ -82,6 +87,7 @@ impl Shipper {
             outbox,
             shared,
             server_back,
+            capturer: None,
             endpoint,
             client_config,
             link: Link::Down { client: None, retry_at: now, backoff: BACKOFF_MIN },
@@ -118,6 +124,7 @@ impl Shipper {
     fn wait(&self) -> Duration {
         let now = Instant::now();
         match &self.link {
+            Link::Up(_) if self.capturer.as_ref().is_some_and(Capturer::is_active) => CAPTURE_POLL,
             Link::Up(_) if self.backlog.len() > 0 => {
                 self.replay_at.max(self.send_at).min(self.polled_at + POLL_EVERY).saturating_duration_since(now)
             }
@@ -181,6 +188,9 @@ impl Shipper {
     }
 
     fn went_down(&mut self, error: &WireError) {
+        if let Some(capturer) = &mut self.capturer {
+            capturer.abandon();
+        }
         let retry_at = Instant::now() + BACKOFF_MIN;
         let down = Link::Down { client: None, retry_at, backoff: BACKOFF_MIN };
         if let Link::Up(client) = std::mem::replace(&mut self.link, down)
@@ -210,7 +220,7 @@ impl Shipper {
                 Err(error) => self.went_down(&error),
             }
         }
-        if let Err(error) = self.poll() {
+        if let Err(error) = self.poll().and_then(|()| self.capture()) {
             self.went_down(&error);
         }
         let held: usize = self.fresh.iter().map(|b| b.records.len()).sum();
@@ -355,6 +365,13 @@ impl Shipper {
         }
         self.count_rejected();
         Ok(())
+    }
+
+    /// Does what the server ordered, and hands over what that has brought so far.
+    fn capture(&mut self) -> Result<(), WireError> {
+        let (Link::Up(client), Some(capturer)) = (&mut self.link, &mut self.capturer) else { return Ok(()) };
+        client.take_orders().into_iter().for_each(|order| capturer.begin(order));
+        capturer.hand_over(|captured| client.send_captured(captured))
     }
 
     fn spool_fresh(&mut self) {

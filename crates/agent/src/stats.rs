@@ -1,4 +1,5 @@
 //! What an agent counts of itself.
+use crate::capture::Watched;
 use crate::config::NOTICES_MAX;
 use crate::error::Notice;
 use std::collections::VecDeque;
@@ -45,6 +46,7 @@ pub(crate) struct Shared {
     /// Processor time of the shipping thread, nanoseconds.
     pub(crate) shipper_cpu_ns: AtomicU64,
     notices: Mutex<VecDeque<Notice>>,
+    watched: Mutex<Vec<Watched>>,
 }
 
 impl Shared {
@@ -74,6 +76,17 @@ impl Shared {
 
     pub(crate) fn take_notices(&self) -> Vec<Notice> {
         self.lock_notices().drain(..).collect()
+    }
+
+    /// Publishes which processes are traced.
+    pub(crate) fn publish_watched(&self, watched: Vec<Watched>) {
+        // Replaced whole, so whoever panicked left the one or the other.
+        *self.watched.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = watched;
+    }
+
+    /// The processes traced now.
+    pub(crate) fn watched(&self) -> Vec<Watched> {
+        self.watched.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
     fn lock_notices(&self) -> std::sync::MutexGuard<'_, VecDeque<Notice>> {

@@ -41,6 +41,11 @@ impl<'a> Reader<'a> {
         Some(front)
     }
 
+    /// Everything that is left.
+    pub(crate) fn rest(&mut self) -> &'a [u8] {
+        std::mem::take(&mut self.bytes)
+    }
+
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (front, rest) = self.bytes.split_first_chunk::<N>()?;
         self.bytes = rest;

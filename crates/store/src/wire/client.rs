@@ -1,4 +1,5 @@
 //! The agent's end: keeps what was not acknowledged, resends it after a reconnect, respects the server's credit.
+use super::capture::{CaptureOrder, Captured};
 use super::proto::{self, Answer, Hello, Message, MessageHead, Refusal};
 use super::stream::Stream;
 use super::{ClientConfig, Endpoint, WireError, io_error, tls};
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Rejected frames kept for the one who asks: as many as a server gives credit for at once.
 const REJECTED_KEPT: usize = 64;
+/// Orders kept for the one who asks; a server sends one at a time.
+const ORDERS_KEPT: usize = 16;
 /// Heartbeats that may stay without any answer.
 const SILENT_HEARTBEATS: u32 = 3;
 
@@ -66,6 +69,8 @@ pub struct Client {
     last_reject: Option<String>,
     /// Rejected frames, oldest first.
     rejected: VecDeque<Vec<u8>>,
+    /// Orders of the server, oldest first.
+    orders: VecDeque<CaptureOrder>,
     /// No call waits beyond.
     until: Option<Instant>,
     stats: ClientStats,
@@ -107,6 +112,7 @@ impl Client {
             ended: String::new(),
             last_reject: None,
             rejected: VecDeque::new(),
+            orders: VecDeque::new(),
             until: None,
             stats: ClientStats::default(),
         };
@@ -199,6 +205,27 @@ impl Client {
     /// them is lost, and its sources should be told.
     pub fn take_rejected(&mut self) -> Vec<Vec<u8>> {
         self.rejected.drain(..).collect()
+    }
+
+    /// Takes the server's orders since the last call, oldest first; of too many the latest.
+    pub fn take_orders(&mut self) -> Vec<CaptureOrder> {
+        self.orders.drain(..).collect()
+    }
+
+    /// Sends a part of what an order brought. It needs no credit and is not kept: what is lost with the connection stays
+    /// lost, and the server says so.
+    ///
+    /// # Errors
+    /// `Disconnected` when the connection has ended or the server does not read.
+    pub fn send_captured(&mut self, captured: Captured) -> Result<(), WireError> {
+        let deadline = self.end_of(self.config.write_timeout);
+        let message = Message::Captured(captured).encode();
+        let connection = self.live()?;
+        connection.last_written = Instant::now();
+        match connection.stream.write_all_by(&message, deadline) {
+            Ok(()) => Ok(()),
+            Err(e) => Err(self.end(e)),
+        }
     }
 
     /// From now on no call waits beyond `by`, whatever its own limit: for a last flush that must end in time.
@@ -474,7 +501,17 @@ impl Client {
                 self.end(format!("{code}: {text}"));
                 return Err(self.refused(code, text));
             }
-            Message::HeartbeatAck(_) | Message::Heartbeat(_) | Message::Batches { .. } | Message::Unknown(_) => {}
+            Message::Order(order) => {
+                self.orders.push_back(order);
+                if self.orders.len() > ORDERS_KEPT {
+                    self.orders.pop_front();
+                }
+            }
+            Message::HeartbeatAck(_)
+            | Message::Heartbeat(_)
+            | Message::Batches { .. }
+            | Message::Captured(_)
+            | Message::Unknown(_) => {}
         }
         Ok(())
     }

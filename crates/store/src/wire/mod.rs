@@ -1,13 +1,15 @@
 //! Agent to server: an own framed protocol over TCP or a unix socket (`docs/formats/wire.md`).
+mod capture;
 mod client;
 mod proto;
 mod server;
 mod stream;
 mod tls;
 
+pub use capture::{CAPTURE_TEXT_BYTES_MAX, CaptureKind, CaptureOrder, Captured, PIECE_BYTES_MAX, VERSION_CAPTURE};
 pub use client::{Client, ClientStats};
 pub use proto::{Refusal, VERSION_HIGHEST, VERSION_LOWEST};
-pub use server::{Listener, ListenerHandle, ServerLimits, ServerStats};
+pub use server::{Listener, ListenerHandle, NotOrdered, Peer, ServerLimits, ServerStats};
 
 use std::fmt;
 use std::path::PathBuf;

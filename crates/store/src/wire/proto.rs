@@ -1,4 +1,5 @@
 //! The bytes of the protocol: hello, answer and messages, as `docs/formats/wire.md` maps them.
+use super::capture::{self, CaptureOrder, Captured};
 use crate::bytes::Reader;
 use std::fmt;
 
@@ -7,7 +8,7 @@ pub(super) const MAGIC: [u8; 4] = *b"MYCW";
 /// The oldest protocol version this program speaks.
 pub const VERSION_LOWEST: u16 = 1;
 /// The newest protocol version this program speaks.
-pub const VERSION_HIGHEST: u16 = 1;
+pub const VERSION_HIGHEST: u16 = 2;
 /// Magic 4, lowest 2, highest 2, body length 4; the same in every version.
 pub(super) const HELLO_HEAD_BYTES: usize = 12;
 /// Magic 4, version 2, body length 4; the same in every version.
@@ -112,7 +113,7 @@ pub(super) struct Hello {
     pub(super) software: String,
 }
 
-fn put_text(out: &mut Vec<u8>, text: &str) {
+pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
     let mut end = text.len().min(MAX_HELLO_TEXT_BYTES);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -175,7 +176,8 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub(super) fn encode(&self) -> Vec<u8> {
+    /// `chosen` is the version that both speak.
+    pub(super) fn encode(&self, chosen: u16) -> Vec<u8> {
         let mut body = Vec::new();
         let version = match self {
             Answer::Welcome(w) => {
@@ -184,7 +186,7 @@ impl Answer {
                 body.extend_from_slice(&w.max_frame_bytes.to_le_bytes());
                 body.extend_from_slice(&w.heartbeat_ms.to_le_bytes());
                 body.extend_from_slice(&w.last_sequence.to_le_bytes());
-                VERSION_HIGHEST
+                chosen
             }
             Answer::Refused { code, text } => {
                 body.extend_from_slice(&code.code().to_le_bytes());
@@ -226,6 +228,8 @@ const REJECT: u8 = 3;
 const HEARTBEAT: u8 = 4;
 const HEARTBEAT_ACK: u8 = 5;
 const GOODBYE: u8 = 6;
+const ORDER: u8 = 7;
+const CAPTURED: u8 = 8;
 
 /// Everything after hello and answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -242,6 +246,10 @@ pub(super) enum Message {
     HeartbeatAck(u64),
     /// Server: the connection ends, and why.
     Goodbye { code: Refusal, text: String },
+    /// Server, from version 2: take stacks and dumps.
+    Order(CaptureOrder),
+    /// Agent, from version 2: what that brought.
+    Captured(Captured),
     /// Of a type that only a newer peer knows.
     Unknown(u8),
 }
@@ -264,8 +272,13 @@ impl MessageHead {
         }
     }
 
-    pub(super) fn is_batches(&self) -> bool {
-        self.kind == BATCHES
+    /// Largest body that an agent may send of this type.
+    pub(super) fn max_body_bytes(&self) -> usize {
+        match self.kind {
+            BATCHES => crate::codec::MAX_FRAME_BYTES + 8,
+            CAPTURED => capture::MAX_CAPTURED_BYTES,
+            _ => MAX_CONTROL_BYTES,
+        }
     }
 }
 
@@ -321,6 +334,14 @@ impl Message {
                 put_text(&mut body, text);
                 GOODBYE
             }
+            Message::Order(order) => {
+                capture::put_order(&mut body, order);
+                ORDER
+            }
+            Message::Captured(captured) => {
+                capture::put_captured(&mut body, captured);
+                CAPTURED
+            }
             Message::Unknown(kind) => *kind,
         };
         frame_message(kind, &body, &[])
@@ -349,6 +370,8 @@ impl Message {
                 let code = Refusal::from_code(r.u16()?);
                 Message::Goodbye { code, text: r.text16()?.to_owned() }
             }
+            ORDER => Message::Order(capture::order(r)?),
+            CAPTURED => capture::captured(r)?.map_or(Message::Unknown(kind), Message::Captured),
             other => Message::Unknown(other),
         })
     }

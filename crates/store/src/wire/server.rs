@@ -1,11 +1,12 @@
 //! The server's end: admits agents, hands their batches over once, acknowledges, and is safe against slow or hostile
 //! peers: every wait has an end, every size a limit.
+use super::capture::{CaptureOrder, Captured, VERSION_CAPTURE};
 use super::proto::{self, Answer, Hello, Message, MessageHead, Refusal, Welcome};
 use super::stream::{Closer, Stream};
 use super::{Endpoint, ServerConfig, WireError, io_error, tls};
 use crate::codec;
 use mycroft_record::Batch;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -55,7 +56,50 @@ impl Default for ServerLimits {
 /// defect comes back each time, and the frame must not keep the agent from sending what follows.
 const HANDLER_TRIES: u32 = 3;
 
+/// How soon an order reaches an agent that is silent: its connection's thread looks after its orders this often, which
+/// for 4,096 idle agents are 20,000 short waits a second.
+const ORDER_LATENCY: Duration = Duration::from_millis(200);
+/// Orders that may wait for one agent.
+const ORDERS_MAX: usize = 16;
+
 type Handler = dyn Fn(Batch) + Send + Sync;
+type CapturedHandler = dyn Fn(u64, Captured) + Send + Sync;
+
+/// An agent that is connected.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// Number of the connection, never used again by this listener.
+    pub connection: u64,
+    /// Name of its host, as it says.
+    pub host: String,
+    /// Its program and version, as it says.
+    pub software: String,
+    /// The protocol version that is spoken with it.
+    pub version: u16,
+}
+
+/// Why an agent was not given an order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum NotOrdered {
+    /// The connection has ended.
+    #[error("the agent is not connected any more")]
+    Gone,
+    /// It speaks a version without orders.
+    #[error("the agent is too old: it speaks protocol version {0}, orders came with {VERSION_CAPTURE}; upgrade it")]
+    TooOld(u16),
+    /// It has not taken earlier orders.
+    #[error("the agent has not taken {ORDERS_MAX} earlier orders; is its host overloaded?")]
+    Busy,
+}
+
+/// A connection as the other threads see it.
+struct Line {
+    closer: Option<Closer>,
+    /// After the handshake.
+    peer: Option<Peer>,
+    /// Orders to write, encoded.
+    orders: VecDeque<Vec<u8>>,
+}
 
 /// What a listener has done so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -121,8 +165,9 @@ struct Shared {
     tls: Option<Arc<rustls::ServerConfig>>,
     limits: ServerLimits,
     handler: Arc<Handler>,
+    captured: Arc<CapturedHandler>,
     stopping: AtomicBool,
-    connections: Mutex<BTreeMap<u64, Option<Closer>>>,
+    connections: Mutex<BTreeMap<u64, Line>>,
     agents: Mutex<Agents>,
     counters: Counters,
 }
@@ -215,11 +260,18 @@ impl Listener {
     /// Serves in threads of its own. A frame is acknowledged after the handler has returned for all of its batches;
     /// while the handler takes its time, the agent runs out of credit and waits.
     pub fn serve(self, handler: Arc<Handler>) -> ListenerHandle {
+        self.serve_with(handler, Arc::new(|_, _| {}))
+    }
+
+    /// As `serve`; `captured` is given what agents answer to orders, with the number of the connection, by that
+    /// connection's thread: while it takes its time, that one agent waits.
+    pub fn serve_with(self, handler: Arc<Handler>, captured: Arc<CapturedHandler>) -> ListenerHandle {
         let shared = Arc::new(Shared {
             token: self.token,
             tls: self.tls,
             limits: self.limits,
             handler,
+            captured,
             stopping: AtomicBool::new(false),
             connections: Mutex::default(),
             agents: Mutex::default(),
@@ -273,6 +325,29 @@ impl ListenerHandle {
         }
     }
 
+    /// The agents connected now, by connection.
+    pub fn peers(&self) -> Vec<Peer> {
+        lock(&self.shared.connections).values().filter_map(|line| line.peer.clone()).collect()
+    }
+
+    /// Gives an order to an agent; it is on its way within [`ORDER_LATENCY`].
+    ///
+    /// # Errors
+    /// The agent is gone, too old, or does not take orders.
+    pub fn order(&self, connection: u64, order: &CaptureOrder) -> Result<(), NotOrdered> {
+        let mut connections = lock(&self.shared.connections);
+        let line = connections.get_mut(&connection).ok_or(NotOrdered::Gone)?;
+        let version = line.peer.as_ref().ok_or(NotOrdered::Gone)?.version;
+        if version < VERSION_CAPTURE {
+            return Err(NotOrdered::TooOld(version));
+        }
+        if line.orders.len() >= ORDERS_MAX {
+            return Err(NotOrdered::Busy);
+        }
+        line.orders.push_back(Message::Order(order.clone()).encode());
+        Ok(())
+    }
+
     /// Ends all connections and waits for the accepting thread.
     pub fn stop(mut self) {
         self.shut();
@@ -294,7 +369,7 @@ impl ListenerHandle {
             }
             (Endpoint::Tcp(_), None) => false,
         };
-        for closer in lock(&self.shared.connections).values().flatten() {
+        for closer in lock(&self.shared.connections).values().filter_map(|line| line.closer.as_ref()) {
             closer.close();
         }
         if woken {
@@ -335,14 +410,15 @@ fn accept_loop(socket: &Socket, shared: &Arc<Shared>) {
             let mut connections = lock(&shared.connections);
             let full = connections.len() >= MAX_CONNECTIONS;
             if !full {
-                connections.insert(number, stream.closer().ok());
+                let line = Line { closer: stream.closer().ok(), peer: None, orders: VecDeque::new() };
+                connections.insert(number, line);
             }
             full
         };
         let for_thread = Arc::clone(shared);
         let started = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
             let _guard = Registered { shared: Arc::clone(&for_thread), number };
-            run_connection(stream, &for_thread, full);
+            run_connection(stream, &for_thread, number, full);
         });
         if started.is_err() {
             lock(&shared.connections).remove(&number);
@@ -378,17 +454,22 @@ fn refuse<T>(code: Refusal, text: impl Into<String>) -> Result<T, End> {
     Err(End::Refuse(code, text.into()))
 }
 
-fn run_connection(stream: Stream, shared: &Shared, full: bool) {
+fn run_connection(stream: Stream, shared: &Shared, number: u64, full: bool) {
     let deadline = Instant::now() + shared.limits.handshake;
     let mut stream = match begin_tls(stream, shared, deadline) {
         Ok(stream) => stream,
         Err((mut stream, end)) => return say_no(&mut stream, shared, end),
     };
     let seen = match handshake(&mut stream, shared, deadline, full) {
-        Ok(seen) => seen,
+        Ok((seen, peer)) => {
+            if let Some(line) = lock(&shared.connections).get_mut(&number) {
+                line.peer = Some(Peer { connection: number, ..peer });
+            }
+            seen
+        }
         Err(end) => return say_no(&mut stream, shared, end),
     };
-    if let Err(End::Refuse(code, text)) = messages(&mut stream, shared, &seen) {
+    if let Err(End::Refuse(code, text)) = messages(&mut stream, shared, number, &seen) {
         count(&shared.counters.refused, 1);
         // The peer may be gone already.
         let _ = stream.write_all_by(&Message::Goodbye { code, text }.encode(), Instant::now() + WRITE_LIMIT);
@@ -398,7 +479,7 @@ fn run_connection(stream: Stream, shared: &Shared, full: bool) {
 fn say_no(stream: &mut Stream, shared: &Shared, end: End) {
     count(&shared.counters.refused, 1);
     if let End::Refuse(code, text) = end {
-        let answer = Answer::Refused { code, text }.encode();
+        let answer = Answer::Refused { code, text }.encode(0);
         let deadline = Instant::now() + WRITE_LIMIT;
         if stream.write_all_by(&answer, deadline).is_ok() {
             // Read what the peer still sends, else the kernel resets the connection and the answer is lost.
@@ -432,7 +513,7 @@ fn begin_tls(stream: Stream, shared: &Shared, deadline: Instant) -> Result<Strea
     }
 }
 
-fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, full: bool) -> Result<Seen, End> {
+fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, full: bool) -> Result<(Seen, Peer), End> {
     let mut head = [0u8; proto::HELLO_HEAD_BYTES];
     let (magic, rest) = head.split_at_mut(4);
     stream.read_exact_by(magic, deadline)?;
@@ -478,8 +559,9 @@ fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, full: bool
         heartbeat_ms: HEARTBEAT.as_millis() as u32,
         last_sequence,
     };
-    stream.write_all_by(&Answer::Welcome(welcome).encode(), Instant::now() + WRITE_LIMIT)?;
-    Ok(seen)
+    let version = highest.min(own_high);
+    stream.write_all_by(&Answer::Welcome(welcome).encode(version), Instant::now() + WRITE_LIMIT)?;
+    Ok((seen, Peer { connection: 0, host: hello.host, software: hello.software, version }))
 }
 
 /// Takes the same time wherever the first difference is.
@@ -491,15 +573,31 @@ fn same_token(given: &[u8], expected: &[u8]) -> bool {
     std::hint::black_box(difference) == 0
 }
 
-fn messages(stream: &mut Stream, shared: &Shared, seen: &Seen) -> Result<(), End> {
+/// Waits for the first byte of a message, and writes the orders that come up meanwhile.
+fn first_byte(stream: &mut Stream, shared: &Shared, number: u64, first: &mut [u8]) -> Result<(), End> {
+    let idle = Instant::now() + shared.limits.idle;
+    loop {
+        let orders = lock(&shared.connections).get_mut(&number).map(|line| std::mem::take(&mut line.orders));
+        for order in orders.unwrap_or_default() {
+            stream.write_all_by(&order, Instant::now() + WRITE_LIMIT)?;
+        }
+        // One byte is read whole or not at all, so a wait that ends early loses nothing.
+        match stream.read_exact_by(first, idle.min(Instant::now() + ORDER_LATENCY)) {
+            Err(e) if e.kind() == ErrorKind::TimedOut && Instant::now() < idle => {}
+            other => return Ok(other?),
+        }
+    }
+}
+
+fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen) -> Result<(), End> {
     loop {
         let mut head = [0u8; proto::MESSAGE_HEAD_BYTES];
         let (first, rest) = head.split_at_mut(1);
-        stream.read_exact_by(first, Instant::now() + shared.limits.idle)?;
+        first_byte(stream, shared, number, first)?;
         let deadline = Instant::now() + shared.limits.message;
         stream.read_exact_by(rest, deadline)?;
         let head = MessageHead::read(&head);
-        let max = if head.is_batches() { codec::MAX_FRAME_BYTES + 8 } else { proto::MAX_CONTROL_BYTES };
+        let max = head.max_body_bytes();
         if head.body_bytes > max {
             return refuse(Refusal::Malformed, format!("a message of {} bytes, at most {max}", head.body_bytes));
         }
@@ -508,6 +606,10 @@ fn messages(stream: &mut Stream, shared: &Shared, seen: &Seen) -> Result<(), End
         let answer = match Message::decode(head, body) {
             Ok(Message::Batches { sequence, frame }) => handle(shared, seen, sequence, &frame)?,
             Ok(Message::Heartbeat(nonce)) => Message::HeartbeatAck(nonce),
+            Ok(Message::Captured(captured)) => {
+                (shared.captured)(number, captured);
+                continue;
+            }
             // A newer agent's message that this version need not understand.
             Ok(_) => continue,
             Err(why) => return refuse(Refusal::Malformed, why),
