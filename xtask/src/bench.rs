@@ -31,7 +31,7 @@ enum What {
     Ring,
     /// Nanoseconds per profiler callback.
     Callback,
-    /// Iteration time traced against untraced, in pairs, and trace volume.
+    /// Iteration time traced against untraced and an empty plugin, and trace volume.
     Overhead,
 }
 
@@ -47,8 +47,12 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
     }
     if wanted(What::Overhead) {
         run(root, "cargo", &["build", "--release", "--workspace", "--exclude", "xtask"])?;
-        let mycroft = target_dir(root).join("release/mycroft");
-        run(root, &mycroft.to_string_lossy(), &["testbed", "overhead", "--write", "docs/results/overhead.md"])?;
+        example(root, "mycroft-testbed-nccl", "empty")?;
+        let release = target_dir(root).join("release");
+        let (mycroft, empty) = (release.join("mycroft"), release.join("examples/libempty.so"));
+        let write = ["--write", "docs/results/overhead.md"];
+        let arguments = ["testbed", "overhead", "--empty-plugin", &empty.to_string_lossy()];
+        run(root, &mycroft.to_string_lossy(), &[&arguments[..], &write[..]].concat())?;
     }
     Ok(())
 }

@@ -28,6 +28,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Lists cases of a server, or shows one.
     Cases(CasesArgs),
+    /// Says who caused a hang, from the Flight Recorder dumps and stacks that a dead job left behind.
+    Autopsy(crate::autopsy::AutopsyArgs),
     /// Live view of a server in the terminal.
     Watch(WatchArgs),
     /// Runs a recorded store through the diagnosis again and prints the reports.
@@ -42,7 +44,7 @@ pub(crate) enum TestbedCommand {
     Run(RunArgs),
     /// Runs many scenarios with several seeds and writes a table of results.
     Table(TableArgs),
-    /// Measures iteration time traced against untraced in pairs, and the trace volume.
+    /// Measures iteration time traced against untraced in turning rounds, and the trace volume.
     Overhead(OverheadArgs),
     /// Removes what a killed run may have left: namespaces, links, segments, processes.
     Clean,
@@ -163,12 +165,16 @@ pub(crate) struct TableArgs {
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct OverheadArgs {
-    /// Pairs of runs, traced and untraced in turn.
+    /// Rounds of runs: untraced, traced, and with an empty plugin where one is given; in turning order.
     #[arg(long, default_value_t = 6)]
-    pub(crate) pairs: u32,
+    pub(crate) rounds: u32,
     /// Seconds of training in each run.
     #[arg(long, default_value_t = 20.0)]
     pub(crate) seconds: f64,
+    /// A profiler plugin that asks for the same events and does nothing: tells the collective library's own cost of
+    /// having a plugin from the tracer's (`cargo build -p mycroft-testbed-nccl --example empty`).
+    #[arg(long)]
+    pub(crate) empty_plugin: Option<PathBuf>,
     /// Write the result here too (Markdown).
     #[arg(long)]
     pub(crate) write: Option<PathBuf>,
@@ -195,6 +201,9 @@ pub(crate) struct AgentArgs {
     /// Name of this host; default the host name.
     #[arg(long, env = "MYCROFT_HOST")]
     pub(crate) host: Option<String>,
+    /// By how much the agent gives way to the job on a busy host: its niceness, 0 to 19.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(i32).range(0..=19))]
+    pub(crate) nice: i32,
     /// Token of the server.
     #[arg(long, env = "MYCROFT_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,

@@ -37,6 +37,8 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
         server_name: Some(args.tls_name.clone()),
         identity: None,
     });
+    // Before the agent's threads exist: they inherit it.
+    rustix::process::nice(args.nice).with_context(|| format!("--nice {}: cannot lower the priority", args.nice))?;
     let handle = Agent::start(config).context("cannot start the agent")?;
     eprintln!("mycroft agent: watching {}, shipping to {}", segment_dir.display(), args.server);
     while !stop.asked() {

@@ -28,8 +28,8 @@ const SETTLE_ITERATIONS: u64 = 3;
 pub(crate) struct Options {
     /// Keep the store here.
     pub(crate) record: Option<PathBuf>,
-    /// Run the job without the tracer.
-    pub(crate) untraced: bool,
+    /// What the job's NCCL loads.
+    pub(crate) tracer: Tracer,
 }
 
 /// What a run shows while it goes on.
@@ -114,7 +114,7 @@ impl Live {
         let server_name = OsString::from(format!("unix:{}", socket.display()));
         let mut launch = LaunchConfig::new(scenario.clone(), rank_command);
         launch.agent_command = Some(Box::new(move |host| agent_argv(&own, &server_name, host)));
-        launch.tracer = if options.untraced { Tracer::Off } else { Tracer::Found };
+        launch.tracer = options.tracer;
         let running = Testbed::launch(launch)?;
         if let Some(note) = running.transport_note() {
             eprintln!("mycroft: {note}");

@@ -1,10 +1,11 @@
-//! `mycroft testbed overhead`: iteration time traced against untraced, in pairs, and the volume of the trace.
+//! `mycroft testbed overhead`: iteration time traced against untraced, in rounds, and the volume of the trace.
 use crate::args::OverheadArgs;
 use crate::live::{Live, Load, Options};
 use crate::stop::Stop;
 use crate::{EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use mycroft_sim::{Scenario, Transport};
+use mycroft_testbed::Tracer;
 use std::fmt::Write as _;
 
 /// Student's t for a two-sided 95 % interval, by degrees of freedom 1 to 30.
@@ -31,50 +32,79 @@ fn scenario(seed: u64, seconds: f64) -> Scenario {
     }
 }
 
-/// What a reader must know of the number.
+/// What a reader must know of the numbers.
 const WHAT_IT_CONTAINS: &str = "
 All ranks, agents and the server share this machine's cores, so the difference contains more than the callbacks
-([callback.md](callback.md)): what the collective library itself does for a profiler (with kernel events on it wakes the
-proxy thread of each communicator at every kernel's start and end, also inside a host), the agents' samples, and the
-server's work. The promise of SPEC.md is about the job alone, on a host whose cores are not all taken.
+([callback.md](callback.md)): the agents' samples, the server's work, and what the collective library itself does for any
+profiler plugin. The empty plugin asks for the same events and does nothing with them; a ratio beside it leaves the
+library's own share out. The promise of SPEC.md is about the job alone, on a host whose cores are not all taken.
 ";
+
+/// What the job's NCCL loads in one run of a round.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Arm {
+    Untraced,
+    Empty,
+    Traced,
+}
+
+impl Arm {
+    fn as_str(self) -> &'static str {
+        match self {
+            Arm::Untraced => "untraced",
+            Arm::Empty => "empty plugin",
+            Arm::Traced => "traced",
+        }
+    }
+}
+
+/// Median iteration time of each arm in one round, milliseconds, in the order of `arms`.
+type Round = Vec<f64>;
 
 /// Measures and prints; with `--write` also as Markdown.
 pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
-    if args.pairs < 2 {
-        bail!("--pairs {}: a confidence interval needs at least 2", args.pairs);
+    if args.rounds < 2 {
+        bail!("--rounds {}: a confidence interval needs at least 2", args.rounds);
     }
     if !(1.0..=86_400.0).contains(&args.seconds) {
         bail!("--seconds {}: expected 1 to 86400", args.seconds);
     }
+    if let Some(path) = &args.empty_plugin
+        && !path.is_file()
+    {
+        bail!("--empty-plugin {}: no such file", path.display());
+    }
     let stop = Stop::on_signals()?;
-    let mut pairs = Vec::new();
+    let mut arms = vec![Arm::Untraced, Arm::Traced];
+    arms.extend(args.empty_plugin.is_some().then_some(Arm::Empty));
+    arms.sort_unstable();
+    let mut rounds: Vec<Round> = Vec::new();
     let mut volume = Vec::new();
-    for pair in 0..args.pairs {
-        let mut medians = [0.0; 2];
-        // Every other pair runs in the other order, so that a drift of the machine favours neither.
-        for turn in 0..2 {
-            let traced = (turn == 0) == (pair % 2 == 0);
-            let options = Options { untraced: !traced, ..Options::default() };
-            let live = Live::start(scenario(u64::from(pair) + 1, args.seconds), options)?;
+    for round in 0..args.rounds {
+        let mut medians = vec![0.0; arms.len()];
+        // The order turns from round to round, so that a drift of the machine favours no arm.
+        for turn in 0..arms.len() {
+            let index = (turn + round as usize) % arms.len();
+            let tracer = match (arms[index], &args.empty_plugin) {
+                (Arm::Traced, _) => Tracer::Found,
+                (Arm::Empty, Some(path)) => Tracer::At(path.clone()),
+                _ => Tracer::Off,
+            };
+            let options = Options { tracer, ..Options::default() };
+            let live = Live::start(scenario(u64::from(round) + 1, args.seconds), options)?;
             let Some(load) = live.load(&stop)? else { return Ok(EXIT_INTERRUPTED) };
             let Load { iteration_ms_median, bytes_per_iteration_and_host } = load;
-            medians[usize::from(!traced)] = iteration_ms_median;
-            if traced {
+            medians[index] = iteration_ms_median;
+            if arms[index] == Arm::Traced {
                 volume.push(bytes_per_iteration_and_host);
             }
         }
-        let ratio = medians[0] / medians[1];
-        eprintln!(
-            "[{}/{}] traced {:.2} ms, untraced {:.2} ms, ratio {ratio:.4}",
-            pair + 1,
-            args.pairs,
-            medians[0],
-            medians[1]
-        );
-        pairs.push((medians[0], medians[1], ratio));
+        let shown: Vec<String> =
+            arms.iter().zip(&medians).map(|(arm, ms)| format!("{} {ms:.2} ms", arm.as_str())).collect();
+        eprintln!("[{}/{}] {}", round + 1, args.rounds, shown.join(", "));
+        rounds.push(medians);
     }
-    let text = render(&pairs, &volume, args);
+    let text = render(&arms, &rounds, &volume, args);
     print!("{text}");
     if let Some(path) = &args.write {
         std::fs::write(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -86,34 +116,45 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-fn render(pairs: &[(f64, f64, f64)], volume: &[f64], args: &OverheadArgs) -> String {
-    let ratios: Vec<f64> = pairs.iter().map(|pair| pair.2).collect();
+/// Mean of ratios as a change in percent, with the bounds of its 95 % interval.
+fn change(ratios: &[f64]) -> [f64; 3] {
     let n = ratios.len() as f64;
-    let average = mean(&ratios);
+    let average = mean(ratios);
     let variance = ratios.iter().map(|ratio| (ratio - average).powi(2)).sum::<f64>() / (n - 1.0);
-    let t = T_95.get(ratios.len() - 2).copied().unwrap_or(1.96);
-    let half = t * (variance / n).sqrt();
+    let half = T_95.get(ratios.len() - 2).copied().unwrap_or(1.96) * (variance / n).sqrt();
+    [average, average - half, average + half].map(|ratio| (ratio - 1.0) * 100.0)
+}
+
+fn render(arms: &[Arm], rounds: &[Round], volume: &[f64], args: &OverheadArgs) -> String {
     let mut out = String::from("# Overhead\n\n");
     let _ = writeln!(
         out,
-        "Made by `mycroft testbed overhead --pairs {} --seconds {}` (version {}, {} build): 32 ranks on 4 hosts (TP 8, PP 2, \
-         DP 2), loopback, agents and server running in both halves of a pair, the tracer loaded in one.\n",
-        args.pairs,
+        "Made by `mycroft testbed overhead --rounds {} --seconds {}` (version {}, {} build): 32 ranks on 4 hosts (TP 8, PP 2, \
+         DP 2), loopback, agents and server running in every run.\n",
+        args.rounds,
         args.seconds,
         env!("CARGO_PKG_VERSION"),
         if cfg!(debug_assertions) { "dev" } else { "release" },
     );
-    out.push_str("| pair | traced ms | untraced ms | ratio |\n|---|---|---|---|\n");
-    for (index, (traced, untraced, ratio)) in pairs.iter().enumerate() {
-        let _ = writeln!(out, "| {} | {traced:.2} | {untraced:.2} | {ratio:.4} |", index + 1);
+    let names: Vec<String> = arms.iter().map(|arm| format!("{} ms", arm.as_str())).collect();
+    let _ = writeln!(out, "| round | {} |\n|---|{}", names.join(" | "), "---|".repeat(arms.len()));
+    for (index, round) in rounds.iter().enumerate() {
+        let cells: Vec<String> = round.iter().map(|ms| format!("{ms:.2}")).collect();
+        let _ = writeln!(out, "| {} | {} |", index + 1, cells.join(" | "));
     }
-    let _ = writeln!(
-        out,
-        "\nIteration time, traced over untraced: {:+.2} % with a 95 % confidence interval of {:+.2} % to {:+.2} %.\n",
-        (average - 1.0) * 100.0,
-        (average - half - 1.0) * 100.0,
-        (average + half - 1.0) * 100.0,
-    );
+    out.push('\n');
+    for (over, arm) in arms.iter().enumerate() {
+        for (base, under) in arms[..over].iter().enumerate() {
+            let ratios: Vec<f64> = rounds.iter().map(|round| round[over] / round[base]).collect();
+            let [average, low, high] = change(&ratios);
+            let _ = writeln!(
+                out,
+                "Iteration time, {} over {}: {average:+.2} % with a 95 % confidence interval of {low:+.2} % to {high:+.2} %.\n",
+                arm.as_str(),
+                under.as_str(),
+            );
+        }
+    }
     let _ = writeln!(out, "Trace volume on the wire: {:.1} KB per iteration and host.", mean(volume) / 1000.0);
     out.push_str(WHAT_IT_CONTAINS);
     out

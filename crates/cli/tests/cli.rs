@@ -31,7 +31,7 @@ const COMMANDS: &[(&[&str], &[&str])] = &[
         ],
     ),
     (&["testbed", "table"], &["SCENARIOS", "--seeds", "--first-seed", "--transport", "--write", "--keep-failures"]),
-    (&["testbed", "overhead"], &["--pairs", "--seconds", "--write"]),
+    (&["testbed", "overhead"], &["--rounds", "--seconds", "--empty-plugin", "--write"]),
     (&["testbed", "clean"], &["namespaces"]),
     (
         &["agent"],
@@ -148,7 +148,7 @@ fn shapes_that_do_not_fit() {
     expect(&["testbed", "run", "--hosts", "100000"], &["hosts = 100000", "expected 1 to"]);
     expect(&["testbed", "run", "--duration", "NaN"], &["duration"]);
     expect(&["testbed", "run", "--duration=-1"], &["duration_s = -1"]);
-    expect(&["testbed", "overhead", "--pairs", "1"], &["--pairs 1", "at least 2"]);
+    expect(&["testbed", "overhead", "--rounds", "1"], &["--rounds 1", "at least 2"]);
 }
 
 /// Numbers that would end in an overflow, a division by nothing, or a loop without an end.

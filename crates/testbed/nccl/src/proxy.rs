@@ -3,7 +3,7 @@
 
 use crate::abi::Code;
 use crate::comm::Comm;
-use crate::device::lock;
+use crate::device::{lock, monotonic_ns};
 use crate::env::STEPS;
 use crate::profiler::{Ev, Handle, ProxyOpInfo, Start, kind, state};
 use crate::transport::fifo::Fifo;
@@ -15,6 +15,10 @@ use std::sync::Arc;
 
 /// How long the thread sleeps at most while an operation is active: faults come without a wake-up.
 const RECHECK_NS: u64 = 20_000_000;
+/// How late the plugin may hear of a kernel's start or end. NCCL's proxy thread spins and hears at once; here ranks share
+/// cores, and a wake-up per kernel would cost the job more than everything else a plugin does. The event carries the
+/// device's own clock, so only the hearing is late.
+const DOZE_NS: u64 = 40_000_000;
 
 /// What the launching thread hands over.
 #[derive(Debug)]
@@ -135,6 +139,8 @@ struct Proxy<'a> {
     rng: u64,
     stopping: bool,
     idle: bool,
+    /// Kernels began, ended or were announced lately: until then (monotonic) the thread looks again by itself.
+    doze_until_ns: u64,
 }
 
 /// The thread.
@@ -148,6 +154,7 @@ pub(crate) fn run(comm: &Arc<Comm>) {
         rng: (seed ^ comm.hash) | 1,
         stopping: false,
         idle: true,
+        doze_until_ns: 0,
     };
     loop {
         proxy.take_messages();
@@ -157,10 +164,11 @@ pub(crate) fn run(comm: &Arc<Comm>) {
         if proxy.pass() {
             continue;
         }
-        comm.waker.about_to_sleep();
+        let doze_ns = proxy.doze_until_ns.saturating_sub(monotonic_ns());
+        comm.waker.about_to_sleep(doze_ns > 0);
         let more = !lock(&comm.inbox).is_empty() || comm.is_aborted() || proxy.pass();
         if !more {
-            proxy.sleep();
+            proxy.sleep(doze_ns);
         }
         comm.waker.awake();
     }
@@ -181,7 +189,10 @@ impl Proxy<'_> {
         for message in messages {
             match message {
                 Msg::Stop => self.stopping = true,
-                Msg::Watch(watch) => self.watches.push(watch),
+                Msg::Watch(watch) => {
+                    self.watches.push(watch);
+                    self.doze_until_ns = monotonic_ns() + DOZE_NS;
+                }
                 Msg::Op(mut op) => {
                     self.op_event(&mut op);
                     self.conns.entry(op.key).or_default().ops.push_back(*op);
@@ -280,11 +291,14 @@ impl Proxy<'_> {
             moved = true;
             false
         });
+        if moved {
+            self.doze_until_ns = monotonic_ns() + DOZE_NS;
+        }
         moved
     }
 
     /// Sleeps until a socket, the device, the host or a token bucket has something.
-    fn sleep(&mut self) {
+    fn sleep(&mut self, doze_ns: u64) {
         if !self.idle && self.is_quiet() {
             self.idle = true;
             let mut ctrl = self.ctrl_start(state::CTRL_IDLE);
@@ -293,7 +307,11 @@ impl Proxy<'_> {
         let down = nic_down(&self.comm.identity);
         let poll = |fd, events| libc::pollfd { fd, events, revents: 0 };
         let mut fds = vec![poll(self.comm.waker.fd(), libc::POLLIN)];
-        let mut limit_ns = if down { Some(RECHECK_NS / 4) } else { None };
+        let mut limit_ns = match (down, doze_ns) {
+            (true, _) => Some(RECHECK_NS / 4),
+            (false, 0) => None,
+            (false, ns) => Some(ns),
+        };
         if !down {
             if let (Some(listener), true) = (&self.comm.listener, self.comm.nodes > 1) {
                 fds.push(poll(listener.fd(), libc::POLLIN));
@@ -302,7 +320,7 @@ impl Proxy<'_> {
         }
         for conn in self.conns.values().filter(|c| c.broken.is_none() || !c.ops.is_empty()) {
             if !conn.ops.is_empty() {
-                limit_ns = Some(limit_ns.unwrap_or(RECHECK_NS));
+                limit_ns = Some(limit_ns.unwrap_or(u64::MAX).min(RECHECK_NS));
             }
             if let Some(wait) = conn.wait_ns {
                 limit_ns = Some(limit_ns.unwrap_or(u64::MAX).min(wait.max(20_000)));

@@ -12,7 +12,7 @@ use crate::env::Identity;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Kernel buffer of a connection, both ways: small, so that a dead link shows after two slots.
 pub const SOCKET_BUFFER_BYTES: i32 = 128 * 1024;
@@ -27,8 +27,15 @@ const WORD_BYTES: usize = 16;
 #[derive(Debug)]
 pub struct ProxyWaker {
     event: OwnedFd,
-    sleeping: AtomicBool,
+    sleep: AtomicU8,
 }
+
+/// The thread runs, or will look once more before it sleeps.
+const AWAKE: u8 = 0;
+/// The thread sleeps until it is woken.
+const ASLEEP: u8 = 1;
+/// The thread sleeps and will look by itself soon.
+const DOZING: u8 = 2;
 
 impl ProxyWaker {
     /// A waker with its eventfd.
@@ -39,28 +46,41 @@ impl ProxyWaker {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: fd is fresh and owned by nobody else.
-        Ok(ProxyWaker { event: unsafe { OwnedFd::from_raw_fd(fd) }, sleeping: AtomicBool::new(false) })
+        Ok(ProxyWaker { event: unsafe { OwnedFd::from_raw_fd(fd) }, sleep: AtomicU8::new(AWAKE) })
     }
 
     /// Says that there may be work. Publish the work first.
     pub fn wake(&self) {
         std::sync::atomic::fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::SeqCst) && self.sleeping.swap(false, Ordering::SeqCst) {
-            let one = 1u64;
-            // SAFETY: eight readable bytes, an open eventfd.
-            unsafe { libc::write(self.event.as_raw_fd(), (&raw const one).cast(), 8) };
+        if self.sleep.load(Ordering::SeqCst) != AWAKE && self.sleep.swap(AWAKE, Ordering::SeqCst) != AWAKE {
+            self.ring();
         }
     }
 
-    /// Announces that the thread will sleep unless one more look finds work.
-    pub fn about_to_sleep(&self) {
-        self.sleeping.store(true, Ordering::SeqCst);
+    /// Says that there is something to look at that can wait until the thread looks by itself, if it will soon.
+    pub fn nudge(&self) {
+        std::sync::atomic::fence(Ordering::SeqCst);
+        let asleep = self.sleep.load(Ordering::SeqCst) == ASLEEP;
+        if asleep && self.sleep.compare_exchange(ASLEEP, AWAKE, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
+            self.ring();
+        }
+    }
+
+    fn ring(&self) {
+        let one = 1u64;
+        // SAFETY: eight readable bytes, an open eventfd.
+        unsafe { libc::write(self.event.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Announces that the thread will sleep unless one more look finds work; `dozing`: not for long.
+    pub fn about_to_sleep(&self, dozing: bool) {
+        self.sleep.store(if dozing { DOZING } else { ASLEEP }, Ordering::SeqCst);
         std::sync::atomic::fence(Ordering::SeqCst);
     }
 
     /// The thread is awake again.
     pub fn awake(&self) {
-        self.sleeping.store(false, Ordering::SeqCst);
+        self.sleep.store(AWAKE, Ordering::SeqCst);
         let mut count = 0u64;
         // SAFETY: eight writable bytes, an open non-blocking eventfd.
         unsafe { libc::read(self.event.as_raw_fd(), (&raw mut count).cast(), 8) };
