@@ -12,13 +12,32 @@ use mycroft_record::{
     ProcessKey, Rank, Record, StepMark,
 };
 
+/// Where a tick lies on the host's time. A segment's own calibration is one; a reader that has watched the clock for
+/// longer knows it better.
+pub trait Placement {
+    /// Host time of a tick count; 0 ticks ("not yet") is `HostTime::NONE`.
+    fn host_time(&self, ticks: u64) -> HostTime;
+    /// Microseconds of a number of ticks, saturating.
+    fn ticks_to_us(&self, ticks: u64) -> u32;
+}
+
+impl Placement for Calibration {
+    fn host_time(&self, ticks: u64) -> HostTime {
+        Calibration::host_time(self, ticks)
+    }
+
+    fn ticks_to_us(&self, ticks: u64) -> u32 {
+        Calibration::ticks_to_us(self, ticks)
+    }
+}
+
 /// The process a segment belongs to.
 pub fn process_key(header: &SegmentHeader) -> ProcessKey {
     ProcessKey { rank: Rank(header.rank), pid: header.process.pid, nonce: header.nonce }
 }
 
 /// Who the process is.
-pub fn process_info(header: &SegmentHeader, state: &SegmentState, clock: &Calibration) -> ProcessInfo {
+pub fn process_info(header: &SegmentHeader, state: &SegmentState, clock: &impl Placement) -> ProcessInfo {
     ProcessInfo {
         attached_at: clock.host_time(header.attached_ticks),
         world_size: header.world_size,
@@ -31,7 +50,7 @@ pub fn process_info(header: &SegmentHeader, state: &SegmentState, clock: &Calibr
 }
 
 /// A ring record.
-pub fn record(raw: &RawRecord, clock: &Calibration) -> Record {
+pub fn record(raw: &RawRecord, clock: &impl Placement) -> Record {
     match raw {
         RawRecord::OpDone(r) => Record::OpDone(op_done(r, clock)),
         RawRecord::FlowDone(r) => Record::FlowDone(flow_done(r, clock)),
@@ -42,7 +61,7 @@ pub fn record(raw: &RawRecord, clock: &Calibration) -> Record {
 }
 
 /// What an operation is.
-pub fn op_meta(raw: &RawOpMeta, clock: &Calibration) -> OpMeta {
+pub fn op_meta(raw: &RawOpMeta, clock: &impl Placement) -> OpMeta {
     OpMeta {
         id: raw.id,
         kind: raw.kind,
@@ -61,7 +80,7 @@ pub fn op_meta(raw: &RawOpMeta, clock: &Calibration) -> OpMeta {
 }
 
 /// A completed operation.
-pub fn op_done(raw: &RawOpDone, clock: &Calibration) -> OpDone {
+pub fn op_done(raw: &RawOpDone, clock: &impl Placement) -> OpDone {
     OpDone {
         op: op_meta(&raw.op, clock),
         ended_first_at: clock.host_time(raw.ended_first_ticks),
@@ -72,7 +91,7 @@ pub fn op_done(raw: &RawOpDone, clock: &Calibration) -> OpDone {
 }
 
 /// An operation in flight. `started_last_at` is only told once all channels have started.
-pub fn op_state(raw: &OpSnapshot, clock: &Calibration, sampled_at: HostTime) -> OpState {
+pub fn op_state(raw: &OpSnapshot, clock: &impl Placement, sampled_at: HostTime) -> OpState {
     let mut op = op_meta(&raw.op, clock);
     if raw.kernels_started < u64::from(raw.op.n_channels) {
         op.started_last_at = HostTime::NONE;
@@ -90,7 +109,7 @@ pub fn op_state(raw: &OpSnapshot, clock: &Calibration, sampled_at: HostTime) -> 
 }
 
 /// A completed flow.
-pub fn flow_done(raw: &RawFlowDone, clock: &Calibration) -> FlowDone {
+pub fn flow_done(raw: &RawFlowDone, clock: &impl Placement) -> FlowDone {
     FlowDone {
         flow: raw.flow,
         counters: in_order(raw.counters),
@@ -109,7 +128,7 @@ pub fn flow_done(raw: &RawFlowDone, clock: &Calibration) -> FlowDone {
 }
 
 /// A flow in flight.
-pub fn flow_state(raw: &FlowSnapshot, clock: &Calibration, sampled_at: HostTime) -> FlowState {
+pub fn flow_state(raw: &FlowSnapshot, clock: &impl Placement, sampled_at: HostTime) -> FlowState {
     FlowState {
         sampled_at,
         flow: raw.flow,
@@ -128,7 +147,7 @@ pub fn flow_state(raw: &FlowSnapshot, clock: &Calibration, sampled_at: HostTime)
 }
 
 /// A communicator from the ring.
-pub fn comm_init(raw: &RawCommBegin, clock: &Calibration) -> CommInit {
+pub fn comm_init(raw: &RawCommBegin, clock: &impl Placement) -> CommInit {
     CommInit {
         at: clock.host_time(raw.at_ticks),
         comm: raw.comm,
@@ -140,7 +159,7 @@ pub fn comm_init(raw: &RawCommBegin, clock: &Calibration) -> CommInit {
 }
 
 /// A communicator from the table, for a reader that came after its ring record was overwritten.
-pub fn comm_init_of(raw: &CommSnapshot, clock: &Calibration) -> CommInit {
+pub fn comm_init_of(raw: &CommSnapshot, clock: &impl Placement) -> CommInit {
     CommInit {
         at: clock.host_time(raw.begin_ticks),
         comm: raw.comm,
@@ -152,17 +171,17 @@ pub fn comm_init_of(raw: &CommSnapshot, clock: &Calibration) -> CommInit {
 }
 
 /// The end of a communicator from the ring.
-pub fn comm_end(raw: &RawCommEnd, clock: &Calibration) -> CommEnd {
+pub fn comm_end(raw: &RawCommEnd, clock: &impl Placement) -> CommEnd {
     CommEnd { at: clock.host_time(raw.at_ticks), comm: raw.comm }
 }
 
 /// The end of a communicator from the table, `None` while it is in use.
-pub fn comm_end_of(raw: &CommSnapshot, clock: &Calibration) -> Option<CommEnd> {
+pub fn comm_end_of(raw: &CommSnapshot, clock: &impl Placement) -> Option<CommEnd> {
     (raw.end_ticks != 0).then(|| CommEnd { at: clock.host_time(raw.end_ticks), comm: raw.comm })
 }
 
 /// A step mark.
-pub fn step_mark(raw: &RawStepMark, clock: &Calibration) -> StepMark {
+pub fn step_mark(raw: &RawStepMark, clock: &impl Placement) -> StepMark {
     StepMark { at: clock.host_time(raw.at_ticks), step: raw.step }
 }
 
