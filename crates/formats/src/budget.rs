@@ -4,9 +4,9 @@ use crate::fault::Fault;
 /// Live bytes allowed per byte of input, results included.
 pub(crate) const MEMORY_PER_BYTE: usize = 2;
 
-/// Live bytes allowed beside that, so that small files fit: the tables of a file start with a few hundred slots each,
-/// ten tables x 512 slots x 8 to 16 bytes = 40 to 80 KB.
-pub(crate) const MEMORY_FLOOR: usize = 128 << 10;
+/// Live bytes allowed beside that, so that small files fit: ten tables x 512 slots x 8 to 16 bytes = 40 to 80 KB for a
+/// dump; 1,000 short lines of a stack x 88 bytes a frame = 88 KB for a text of 30 KB. Doubled to be safe.
+pub(crate) const MEMORY_FLOOR: usize = 256 << 10;
 
 /// Longest input. Offsets are `u32`; a ring of a million entries (500 times the default) is about 240 MB.
 pub(crate) const INPUT_BYTES_MAX: usize = 1 << 30;
@@ -68,6 +68,14 @@ impl Budget {
         }
         vec.push(value);
         Ok(())
+    }
+
+    /// Empties `vec` into a vector that takes no more than it needs; `vec` keeps its memory for the next use.
+    pub(crate) fn exact<T>(&mut self, vec: &mut Vec<T>) -> Result<Vec<T>, Fault> {
+        self.charge(vec.len() * size_of::<T>())?;
+        let mut exact = Vec::with_capacity(vec.len());
+        exact.append(vec);
+        Ok(exact)
     }
 
     #[cold]

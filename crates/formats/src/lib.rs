@@ -4,21 +4,26 @@
 //! and refuses code. `docs/formats/flight-recorder.md` is the catalogue in prose.
 #![forbid(unsafe_code)]
 
+mod assemble;
 mod budget;
 mod builder;
 mod dump;
 mod fault;
 mod field;
 mod index;
+mod json;
 mod naming;
 mod opname;
 mod pickle;
+mod pyspy_json;
+mod text_stacks;
 mod value;
 
+pub use assemble::assemble;
 use builder::Builder;
 use fault::Fault;
 use mycroft_record::Rank;
-use mycroft_record::dump::{Bundle, Dump, ProcessStacks, Unusable};
+use mycroft_record::dump::{Dump, ProcessStacks, Unusable};
 pub use naming::{BadPattern, Naming, RANK_MAX};
 
 /// What one file held.
@@ -32,6 +37,8 @@ pub enum Piece {
     Unusable(Unusable),
     /// Not ours, e.g. a log file: its name and one phrase.
     Ignored(String, String),
+    /// Several of these, from a file with a section per rank.
+    Several(Vec<Piece>),
 }
 
 /// Two different files claim to be the same dump: nothing is guessed.
@@ -45,60 +52,157 @@ pub struct Clash {
 
 /// Reads one file; `path` is relative to the folder, with `/` between parts.
 pub fn read(path: &str, bytes: &[u8], naming: &Naming) -> Piece {
-    let ignored = |why: &str| Piece::Ignored(path.to_owned(), why.to_owned());
-    match bytes.first() {
-        Some(0x80) => match pickled(bytes) {
-            Ok(Some(dump)) => placed(path, naming, dump),
-            Ok(None) => {
-                unusable(path, naming, "a pickle, but no dump: it has neither entries nor process groups".into())
-            }
-            Err(fault) => unusable(path, naming, fault.to_string()),
+    let file = File { path, naming };
+    if bytes.len() > budget::INPUT_BYTES_MAX {
+        return file.broken(format!("{} bytes, at most {} are read", bytes.len(), budget::INPUT_BYTES_MAX));
+    }
+    let text = bytes.trim_ascii_start();
+    match text.first() {
+        None if bytes.is_empty() => file.broken("the file is empty".to_owned()),
+        None => file.broken("nothing but white space".to_owned()),
+        Some(PICKLE_START) => match pickled(bytes) {
+            Ok(Some(dump)) => file.dump(dump),
+            Ok(None) => file.unusable("a pickle, but no dump: it has neither entries nor process groups".to_owned()),
+            Err(fault) => file.unusable(fault.to_string()),
         },
-        _ => ignored("not read yet"),
+        Some(b'{' | b'[') => json(&file, bytes),
+        Some(GZIP_START) if bytes.starts_with(&[*GZIP_START, 0x8b]) => {
+            file.broken("compressed with gzip: unpack it first".to_owned())
+        }
+        Some(_) => text_file(&file, bytes),
+    }
+}
+
+/// Every pickle since protocol 2 begins with the opcode PROTO.
+const PICKLE_START: &u8 = &0x80;
+/// First byte of a gzip file.
+const GZIP_START: &u8 = &0x1f;
+
+/// Says where a file's content goes.
+struct File<'a> {
+    path: &'a str,
+    naming: &'a Naming,
+}
+
+impl File<'_> {
+    fn dump(&self, mut dump: Dump) -> Piece {
+        let Some(rank) = self.naming.rank(self.path) else {
+            return self.unusable("a dump, but its name tells no rank; give a rank pattern".to_owned());
+        };
+        dump.rank = rank;
+        dump.host = self.naming.host(self.path);
+        dump.source = self.path.into();
+        Piece::Dump(Box::new(dump))
+    }
+
+    fn stacks(&self, mut stacks: Vec<ProcessStacks>, rank: Option<Rank>) -> Vec<ProcessStacks> {
+        let taken_at = naming::taken_at(self.path);
+        for process in &mut stacks {
+            process.rank = rank;
+            process.host = self.naming.host(self.path);
+            process.source = self.path.into();
+            process.taken_at = taken_at;
+        }
+        stacks
+    }
+
+    fn unusable(&self, why: String) -> Piece {
+        Piece::Unusable(Unusable { rank: self.naming.rank(self.path), source: self.path.into(), why })
+    }
+
+    fn ignored(&self, why: &str) -> Piece {
+        Piece::Ignored(self.path.to_owned(), why.to_owned())
+    }
+
+    /// Of no use, which matters only where the name promised something.
+    fn broken(&self, why: String) -> Piece {
+        if self.naming.promises(self.path) { self.unusable(why) } else { self.ignored(&why) }
     }
 }
 
 fn pickled(bytes: &[u8]) -> Result<Option<Dump>, Fault> {
-    if bytes.len() > budget::INPUT_BYTES_MAX {
-        return Err(Fault::new(0, format!("{} bytes, at most {} are read", bytes.len(), budget::INPUT_BYTES_MAX)));
-    }
     let mut builder = Builder::new(bytes);
     let (root, end) = pickle::read(bytes, &mut builder)?;
     let Some(mut dump) = dump::finish(builder, root)? else { return Ok(None) };
     if end < bytes.len() {
+        // As Python's own reader does. A newer dump that was written over a longer one looks like this.
         dump.notes.push(format!("{} bytes after the end of the dump (byte {end}) were not read", bytes.len() - end));
     }
     Ok(Some(dump))
 }
 
-fn placed(path: &str, naming: &Naming, mut dump: Dump) -> Piece {
-    let Some(rank) = naming.rank(path) else {
-        return unusable(path, naming, "a dump, but its name tells no rank; give a rank pattern".into());
-    };
-    dump.rank = rank;
-    dump.host = naming.host(path);
-    dump.source = path.into();
-    Piece::Dump(Box::new(dump))
+fn json(file: &File<'_>, bytes: &[u8]) -> Piece {
+    let mut builder = Builder::new(bytes);
+    let found = json::read(bytes, &mut builder)
+        .and_then(|root| Ok((pyspy_json::finish(&mut builder, root)?, root)))
+        .and_then(|(stacks, root)| match stacks {
+            Some(stacks) => Ok((Some(stacks), None)),
+            None => Ok((None, dump::finish(builder, root)?)),
+        });
+    match found {
+        Ok((Some(stacks), _)) => Piece::Stacks(file.stacks(stacks, file.naming.rank(file.path))),
+        Ok((None, Some(dump))) => file.dump(dump),
+        Ok((None, None)) => file.ignored("JSON, but neither a dump nor stacks"),
+        Err(fault) => file.broken(fault.to_string()),
+    }
 }
 
-fn unusable(path: &str, naming: &Naming, why: String) -> Piece {
-    Piece::Unusable(Unusable { rank: naming.rank(path), source: path.into(), why })
+fn text_file(file: &File<'_>, bytes: &[u8]) -> Piece {
+    let sections = text_stacks::sections(bytes);
+    if !sections.is_empty() {
+        return periodic(file, &sections);
+    }
+    if !text_stacks::is_stacks(bytes) {
+        if bytes.iter().take(TEXT_PROBE_BYTES).any(|byte| *byte == 0) {
+            return file.broken("neither a dump nor a text".to_owned());
+        }
+        return file.broken(format!("a text, but neither a dump nor stacks; it says: {}", first_line(bytes)));
+    }
+    pieces(file, text_stacks::read(bytes), file.naming.rank(file.path))
 }
 
-/// Puts the pieces of a folder together, in the order of ranks and names.
-///
-/// # Errors
-/// [`Clash`] when two files that are not the same claim one rank and one recorder.
-pub fn assemble(pieces: Vec<Piece>) -> Result<Bundle, Clash> {
-    let mut bundle = Bundle::default();
-    for piece in pieces {
-        match piece {
-            Piece::Dump(dump) => bundle.dumps.push(*dump),
-            Piece::Stacks(stacks) => bundle.stacks.extend(stacks),
-            Piece::Unusable(unusable) => bundle.unusable.push(unusable),
-            Piece::Ignored(path, why) => bundle.notes.push(format!("{path}: {why}")),
+/// How much of a file is looked at to tell text from other bytes.
+const TEXT_PROBE_BYTES: usize = 1 << 10;
+
+/// Stacks, and what went wrong after them.
+fn pieces(file: &File<'_>, (stacks, fault): (Vec<ProcessStacks>, Option<Fault>), rank: Option<Rank>) -> Piece {
+    let stacks = Piece::Stacks(file.stacks(stacks, rank));
+    match fault {
+        None => stacks,
+        Some(fault) => {
+            let why = format!("the stacks from here on were not read: {fault}");
+            Piece::Several(vec![stacks, Piece::Unusable(Unusable { rank, source: file.path.into(), why })])
         }
     }
-    bundle.dumps.sort_by(|a, b| (a.rank, &a.source).cmp(&(b.rank, &b.source)));
-    Ok(bundle)
 }
+
+/// A periodic file of `torch.distributed.debug`: sections by rank.
+fn periodic(file: &File<'_>, sections: &[text_stacks::Section<'_>]) -> Piece {
+    let mut found = Vec::new();
+    for section in sections {
+        let rank = Some(Rank(section.rank)).filter(|rank| rank.0 <= RANK_MAX);
+        let text = section.bytes.trim_ascii();
+        if text_stacks::is_stacks(text) {
+            found.push(pieces(file, text_stacks::read(text), rank));
+        } else if !matches!(text.first(), Some(b'{' | b'[')) && naming::tells_stacks(file.path) {
+            let why = format!("byte {}: no stacks of rank {}: it says: {}", section.at, section.rank, first_line(text));
+            found.push(Piece::Unusable(Unusable { rank, source: file.path.into(), why }));
+        }
+    }
+    match found.is_empty() {
+        true => file.ignored("a periodic file of torch.distributed.debug without stacks"),
+        false => Piece::Several(found),
+    }
+}
+
+/// The beginning of a text, for a message.
+fn first_line(text: &[u8]) -> String {
+    let first = text.trim_ascii_start().split(|&byte| byte == b'\n').next().unwrap_or_default();
+    match builder::clean(&first[..first.len().min(ERROR_BYTES_MAX)]).trim_end() {
+        "" => "(nothing)".to_owned(),
+        line => format!("\"{line}\""),
+    }
+}
+
+/// How much of an error text is quoted.
+const ERROR_BYTES_MAX: usize = 200;

@@ -1,5 +1,5 @@
 //! What a file's name tells: the rank, and the host where it or its folder names one.
-use mycroft_record::{HostName, Rank};
+use mycroft_record::{HostName, HostTime, NANOS_PER_SEC, Rank};
 use regex_lite::Regex;
 
 /// Largest rank that a name may tell: ten times the largest jobs. Dates and process ids are larger.
@@ -78,9 +78,22 @@ impl Naming {
                 let found = pattern.captures(path)?;
                 found.name("rank").or_else(|| found.get(1))?.as_str().parse().ok()
             }
+            // A time of day is no rank.
+            None if taken_at(path).is_some() => None,
             None => last_number(stem(path)).and_then(|digits| digits.parse().ok()),
         };
         rank.filter(|&rank| rank <= RANK_MAX).map(Rank)
+    }
+
+    /// Whether the name of a file says that it holds a dump or stacks of a rank: then it is missed if it is of no use.
+    pub(crate) fn promises(&self, path: &str) -> bool {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let stem = stem(path);
+        let ours = ["rank", "trace", "dump", "pyspy", "py-spy", "stack", "faulthandler"];
+        let other = [".log", ".md", ".out", ".err"];
+        self.rank(path).is_some()
+            && (self.pattern.is_some() || ours.iter().any(|word| stem.contains(word)))
+            && !other.iter().any(|ending| name.ends_with(ending))
     }
 
     /// The host that the name of a file or its folder tells; empty where they tell none.
@@ -92,6 +105,43 @@ impl Naming {
         }
         host_in_name(stem(path)).or_else(|| host_in_folder(path)).unwrap_or_default().into()
     }
+}
+
+/// Whether a file's name says that it holds stacks.
+pub(crate) fn tells_stacks(path: &str) -> bool {
+    let stem = stem(path);
+    ["stack", "pyspy", "py-spy", "faulthandler", "traceback"].iter().any(|word| stem.contains(word))
+}
+
+/// When a periodic file was written: `..._YYYYmmdd_HHMMSS`, in the host's own time zone, read as UTC.
+pub(crate) fn taken_at(path: &str) -> HostTime {
+    let stem = stem(path).as_bytes();
+    let Some(tail) = stem.last_chunk::<STAMP_BYTES>() else { return HostTime::NONE };
+    if tail[0] != b'_' || tail[9] != b'_' {
+        return HostTime::NONE;
+    }
+    let number = |range: std::ops::Range<usize>| -> Option<u64> {
+        tail[range].iter().try_fold(0, |sum, byte| Some(sum * 10 + u64::from(char::from(*byte).to_digit(10)?)))
+    };
+    let seconds = || -> Option<u64> {
+        let (year, month, day) = (number(1..5)?, number(5..7)?, number(7..9)?);
+        let (hour, minute, second) = (number(10..12)?, number(12..14)?, number(14..16)?);
+        let valid = year >= 1970 && (1..=12).contains(&month) && (1..=31).contains(&day);
+        (valid && hour < 24 && minute < 60 && second < 60)
+            .then(|| days_from_civil(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second)
+    };
+    seconds().map_or(HostTime::NONE, |seconds| HostTime(seconds * NANOS_PER_SEC))
+}
+
+/// `_20261121_092309`.
+const STAMP_BYTES: usize = 16;
+
+/// Days since 1970-01-01 (H. Hinnant, "chrono-compatible low-level date algorithms", `days_from_civil`).
+fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let (era, year_of_era) = (year / 400, year % 400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
 /// The file's name without the endings that say what it is; dots of host names stay.

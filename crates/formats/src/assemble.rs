@@ -1,0 +1,228 @@
+//! From the pieces of a folder to one [`Bundle`]: what is the same twice, what belongs together, what cannot be.
+use crate::{Clash, Piece};
+use mycroft_record::dump::{Bundle, Dump, Entry, ProcessStacks, StackFrame, ThreadStack, Unusable};
+use mycroft_record::{HostName, HostTime, Rank};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Puts the pieces of a folder together, in the order of ranks and names.
+///
+/// Two dumps of one rank are the same recorder's if they share an entry (record id and time of issue, which is in
+/// nanoseconds): the one that tells more is kept, and a note names the other. They are two recorders of one process if
+/// they name different libraries, e.g. `gloo` and `nccl2`. Anything else is a clash. Views of one process by py-spy become
+/// one. A file is no longer unusable where another tells the same rank's dump.
+///
+/// # Errors
+/// [`Clash`] when two files that are not the same claim one rank and one recorder.
+pub fn assemble(pieces: Vec<Piece>) -> Result<Bundle, Clash> {
+    let mut bundle = Bundle::default();
+    let mut pieces = pieces;
+    while let Some(piece) = pieces.pop() {
+        match piece {
+            Piece::Dump(dump) => bundle.dumps.push(*dump),
+            Piece::Stacks(stacks) => bundle.stacks.extend(stacks),
+            Piece::Unusable(unusable) => bundle.unusable.push(unusable),
+            Piece::Ignored(path, why) => bundle.notes.push(format!("{path}: {why}")),
+            Piece::Several(more) => pieces.extend(more),
+        }
+    }
+    bundle.notes.sort();
+    bundle.dumps = dumps(bundle.dumps, &mut bundle.notes)?;
+    bundle.stacks = stacks(bundle.stacks, &mut bundle.notes);
+    bundle.unusable.sort_by(|a, b| (a.rank, &a.source).cmp(&(b.rank, &b.source)));
+    for dump in &mut bundle.dumps {
+        let notes = dump.notes.iter().map(|note| format!("{}: {note}", dump.source));
+        bundle.notes.extend(notes);
+    }
+    replaced(&mut bundle);
+    Ok(bundle)
+}
+
+/// Files that are of no use, but whose rank another file of the same kind tells: a note, no more.
+fn replaced(bundle: &mut Bundle) {
+    let told: BTreeSet<Rank> = bundle.dumps.iter().map(|dump| dump.rank).collect();
+    let (spare, missing) = std::mem::take(&mut bundle.unusable)
+        .into_iter()
+        .partition::<Vec<Unusable>, _>(|unusable| unusable.rank.is_some_and(|rank| told.contains(&rank)));
+    bundle.unusable = missing;
+    let notes = spare.iter().map(|unusable| format!("{}: of no use: {}", unusable.source, unusable.why));
+    bundle.notes.extend(notes);
+}
+
+fn dumps(mut dumps: Vec<Dump>, notes: &mut Vec<String>) -> Result<Vec<Dump>, Clash> {
+    dumps.sort_by(|a, b| (a.rank, &a.source).cmp(&(b.rank, &b.source)));
+    let mut kept: Vec<Dump> = Vec::with_capacity(dumps.len());
+    let mut of_rank = 0;
+    for dump in dumps {
+        if kept.get(of_rank).is_none_or(|first| first.rank != dump.rank) {
+            of_rank = kept.len();
+        }
+        place(&mut kept, of_rank, dump, notes)?;
+    }
+    Ok(kept)
+}
+
+/// How two dumps of one rank belong together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Relation {
+    Same,
+    OtherRecorder,
+    Clash,
+}
+
+/// Puts a dump beside those of its rank, which begin at `from`.
+fn place(kept: &mut Vec<Dump>, from: usize, mut dump: Dump, notes: &mut Vec<String>) -> Result<(), Clash> {
+    for known in &mut kept[from..] {
+        match relation(known, &dump) {
+            Relation::OtherRecorder => {}
+            Relation::Clash => {
+                let sources = vec![known.source.to_string(), dump.source.to_string()];
+                return Err(Clash { rank: dump.rank, sources });
+            }
+            Relation::Same => {
+                if richness(&dump) > richness(known) {
+                    std::mem::swap(known, &mut dump);
+                }
+                notes.push(format!("{}: the same dump as {}, which tells more", dump.source, known.source));
+                return Ok(());
+            }
+        }
+    }
+    kept.push(dump);
+    Ok(())
+}
+
+fn relation(a: &Dump, b: &Dump) -> Relation {
+    if a.entries.is_empty() || b.entries.is_empty() {
+        // A recorder without entries has nothing that could contradict; one of them may be another backend's.
+        return if a.entries.is_empty() && b.entries.is_empty() || a.statuses == b.statuses {
+            Relation::Same
+        } else {
+            Relation::OtherRecorder
+        };
+    }
+    let key = |entry: &Entry| (entry.record_id, entry.created_at);
+    let known: BTreeSet<_> = a.entries.iter().map(key).collect();
+    if b.entries.iter().any(|entry| known.contains(&key(entry))) {
+        return Relation::Same;
+    }
+    if libs(a).is_disjoint(&libs(b)) { Relation::OtherRecorder } else { Relation::Clash }
+}
+
+fn libs(dump: &Dump) -> BTreeSet<&str> {
+    dump.ops.iter().map(|op| &*op.lib).collect()
+}
+
+/// What a dump tells: call stacks first, then how far it goes, how far back, and how many members it knows.
+fn richness(dump: &Dump) -> (bool, bool, Option<u64>, usize, usize) {
+    let members = dump.groups.iter().map(|group| group.ranks.len()).sum();
+    let last = dump.entries.last().map(|entry| entry.record_id);
+    (!dump.stacks.is_empty(), !dump.active_only, last, dump.entries.len(), members)
+}
+
+/// What one process at one time is known by.
+type ProcessKey = (Option<Rank>, HostName, bool, Option<u64>, HostTime);
+
+fn stacks(mut all: Vec<ProcessStacks>, notes: &mut Vec<String>) -> Vec<ProcessStacks> {
+    // The view with most frames comes first and takes in what the others add.
+    all.sort_by_cached_key(|view| (view.rank, view.pid, Reverse(detail(view)), view.source.clone()));
+    let mut merged: BTreeMap<ProcessKey, ProcessStacks> = BTreeMap::new();
+    let mut without_pid = Vec::new();
+    for view in all {
+        let key = (view.rank, view.host.clone(), view.parent_pid.is_some(), view.pid, view.taken_at);
+        if view.pid.is_none() {
+            without_pid.push(view);
+            continue;
+        }
+        // A child says who its parent is only in the text form.
+        let twin = (key.0, key.1.clone(), !key.2, key.3, key.4);
+        match merged.get_mut(&key) {
+            Some(known) => {
+                notes.push(format!("{}: one more view of process {}", view.source, view.pid.unwrap_or_default()));
+                join(known, view);
+            }
+            None => match merged.remove(&twin) {
+                Some(mut known) => {
+                    notes.push(format!("{}: one more view of process {}", view.source, view.pid.unwrap_or_default()));
+                    join(&mut known, view);
+                    let key = (key.0, key.1, known.parent_pid.is_some(), key.3, key.4);
+                    merged.insert(key, known);
+                }
+                None => {
+                    merged.insert(key, view);
+                }
+            },
+        }
+    }
+    let mut out: Vec<ProcessStacks> = merged.into_values().chain(without_pid).collect();
+    out.sort_by(|a, b| order(a).cmp(&order(b)));
+    out.dedup_by(|later, first| later.pid.is_none() && ProcessStacks { source: first.source.clone(), ..later.clone() } == *first);
+    out
+}
+
+/// By rank; the rank's own process before its children.
+fn order(view: &ProcessStacks) -> (Option<Rank>, HostName, bool, Option<u64>, HostTime, std::sync::Arc<str>) {
+    (view.rank, view.host.clone(), view.parent_pid.is_some(), view.pid, view.taken_at, view.source.clone())
+}
+
+/// How much a view tells: native frames, then frames.
+fn detail(view: &ProcessStacks) -> (usize, usize) {
+    let frames = || view.threads.iter().flat_map(|thread| &thread.frames);
+    (frames().filter(|frame| frame.native).count(), frames().count())
+}
+
+/// Takes what another view of the same process adds.
+fn join(known: &mut ProcessStacks, view: ProcessStacks) {
+    known.parent_pid = known.parent_pid.or(view.parent_pid);
+    if known.command.is_empty() {
+        known.command = view.command;
+    }
+    for thread in view.threads {
+        match known.threads.iter_mut().find(|known| is_same_thread(known, &thread)) {
+            Some(known) => join_thread(known, thread),
+            None => known.threads.push(thread),
+        }
+    }
+}
+
+fn is_same_thread(a: &ThreadStack, b: &ThreadStack) -> bool {
+    let same = |a: Option<u64>, b: Option<u64>| Some(a? == b?);
+    same(a.os_thread_id, b.os_thread_id)
+        .or_else(|| same(a.thread_id, b.thread_id))
+        .unwrap_or_else(|| !a.name.is_empty() && a.name == b.name)
+}
+
+fn join_thread(known: &mut ThreadStack, other: ThreadStack) {
+    known.thread_id = known.thread_id.or(other.thread_id);
+    known.os_thread_id = known.os_thread_id.or(other.os_thread_id);
+    known.owns_gil = known.owns_gil.or(other.owns_gil);
+    if known.name.is_empty() {
+        known.name = other.name.clone();
+    }
+    let native = |thread: &ThreadStack| thread.frames.iter().filter(|frame| frame.native).count();
+    let other = if (native(&other), other.frames.len()) > (native(known), known.frames.len()) {
+        std::mem::replace(&mut known.frames, other.frames)
+    } else {
+        other.frames
+    };
+    // Python frames stand in the same order in every view of a stack that does not move.
+    let mut rest = other.into_iter();
+    for frame in known.frames.iter_mut().filter(|frame| !frame.native) {
+        let mut ahead = rest.clone();
+        if let Some(same) = ahead.find(|other| is_same_line(frame, other)) {
+            rest = ahead;
+            if same.frame.file.len() > frame.frame.file.len() {
+                frame.frame.file = same.frame.file;
+            }
+            if frame.locals.is_empty() {
+                frame.locals = same.locals;
+            }
+        }
+    }
+}
+
+/// The same function and line; one of the files may be told without its folders.
+fn is_same_line(a: &StackFrame, b: &StackFrame) -> bool {
+    let (a, b) = (&a.frame, &b.frame);
+    a.name == b.name && a.line == b.line && (a.file.ends_with(&*b.file) || b.file.ends_with(&*a.file))
+}
