@@ -67,8 +67,8 @@ impl Target {
         PathBuf::from(format!("/proc/{}/{what}", self.pid))
     }
 
-    /// Whether it is still there and may be looked into; else why not and what to do.
-    pub(crate) fn check(&self) -> Result<(), String> {
+    /// Whether it is still there; else why not and what to do.
+    pub(crate) fn is_there(&self) -> Result<(), String> {
         if !self.reachable {
             return Err("the process lives in another process namespace (a container): run the agent with the host's \
                         process namespace (hostPID: true, --pid=host)"
@@ -77,6 +77,12 @@ impl Target {
         if start_ticks(self.pid) != Some(self.start_ticks) {
             return Err("the process exited meanwhile".to_owned());
         }
+        Ok(())
+    }
+
+    /// Whether its memory may be looked into; else why not and what to do.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        self.is_there()?;
         // Opening it asks the kernel the same question as reading the memory does.
         match File::open(self.proc("mem")) {
             Ok(_) => Ok(()),
@@ -89,7 +95,7 @@ impl Target {
     }
 
     /// Why the kernel refuses, with the remedy.
-    fn denied(&self) -> String {
+    pub(crate) fn denied(&self) -> String {
         let remedy = "run the agent as that user or as root, or give it CAP_SYS_PTRACE (docker: --cap-add SYS_PTRACE; \
                       Kubernetes: securityContext.capabilities.add: [SYS_PTRACE])";
         let (own, of) = (own_uid(), self.owner());

@@ -62,7 +62,7 @@ impl Task {
         let pid = self.target.pid();
         let known = (self.rank != Rank::UNKNOWN).then_some(self.rank.0);
         let dump = self.wants(CaptureKind::FlightRecorder).then(|| {
-            self.target.check()?;
+            self.target.is_there()?;
             let recorder = Recorder::of(&self.target, known)?;
             let asked = recorder.ask(&self.target, self.until);
             Ok::<(Recorder, Asked), String>((recorder, asked))
@@ -76,15 +76,14 @@ impl Task {
         if let Some(asked) = dump {
             let kind = CaptureKind::FlightRecorder;
             let taken = asked.and_then(|(recorder, asked)| {
-                let rank = recorder.rank;
+                let rank = recorder.rank.ok_or("neither the tracer nor RANK in its environment tells its rank")?;
                 recorder.take(&self.target, asked, self.until).map(|dump| (rank, dump))
             });
             self.tell(
                 tell,
                 match taken {
                     Ok((rank, (bytes, text))) => {
-                        let rank = rank.map_or(self.rank, Rank);
-                        let name = format!("comm_lib_trace_rank_{}", rank_word(rank));
+                        let name = format!("comm_lib_trace_rank_{rank}");
                         Found::File { kind, rank: self.rank, pid, name, bytes, text }
                     }
                     Err(text) => Found::Nothing { kind, rank: self.rank, pid, text },
@@ -134,7 +133,11 @@ impl Task {
         let kind = if child { CaptureKind::ChildStacks } else { CaptureKind::Stacks };
         match stacks {
             Ok(bytes) => {
-                let name = format!("pyspy_pid{pid}_rank_{}.json", rank_word(rank));
+                let name = match rank {
+                    // The last number of a name is its rank, so a process without one is spelled in letters.
+                    Rank::UNKNOWN => format!("pyspy_pid_{}_rank_unknown.json", in_letters(pid)),
+                    rank => format!("pyspy_pid{pid}_rank_{}.json", rank.0),
+                };
                 Found::File { kind, rank, pid, name, bytes, text: String::new() }
             }
             Err(text) => Found::Nothing { kind, rank, pid, text },
@@ -142,7 +145,7 @@ impl Task {
     }
 }
 
-/// A rank in a file name. The reader takes the last number of the stem for the rank, so an unknown one ends in none.
-fn rank_word(rank: Rank) -> String {
-    if rank == Rank::UNKNOWN { "unknown".to_owned() } else { rank.0.to_string() }
+/// A number with a letter for each digit: 0 is a.
+fn in_letters(number: u32) -> String {
+    number.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect()
 }

@@ -77,7 +77,10 @@ pub(crate) type Dump = (Vec<u8>, String);
 impl Recorder {
     /// As the environment of the process says. `known_rank`: where it says none.
     pub(crate) fn of(target: &Target, known_rank: Option<u32>) -> Result<Recorder, String> {
-        let environ = target.environ(&VARIABLES).map_err(|e| format!("reading its environment: {e}"))?;
+        let environ = target.environ(&VARIABLES).map_err(|e| match e.kind() {
+            std::io::ErrorKind::PermissionDenied => target.denied(),
+            _ => format!("reading its environment: {e}"),
+        })?;
         Ok(Recorder::from_environ(&environ, known_rank))
     }
 
