@@ -1,5 +1,5 @@
 //! The book of cases: every case this server knows, under its own number, for readers, alerts and the disk.
-use crate::api::{CaseJson, CasesJson, TimeJson};
+use crate::api::{CaseDumpJson, CaseJson, CasesJson, TimeJson};
 use crate::sync::lock;
 use mycroft_record::HostTime;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,6 +9,9 @@ use std::time::Duration;
 /// Cases kept in memory; older ones that are not open stay on disk only. At 20 KB a case (a hang of 1,000 ranks names
 /// them all in its blast radius) 20 MB.
 pub(crate) const CASES_KEPT: usize = 1_000;
+
+/// Captures that a case gains from: one automatic, and those of people who look at it.
+const CASE_DUMPS_MAX: usize = 8;
 
 /// State word of a case that holds.
 pub(crate) const OPEN: &str = "open";
@@ -87,7 +90,13 @@ impl CaseBook {
 
     /// Enters or replaces a case.
     pub(crate) fn put(&self, case: CaseJson) -> Change {
-        let mut inner = lock(&self.inner);
+        let (mut case, mut inner) = (case, lock(&self.inner));
+        // An engine knows nothing of captures: each of its versions of a case gains them again.
+        if case.dumps.is_empty()
+            && let Some(old) = inner.cases.get(&case.id)
+        {
+            old.dumps.iter().for_each(|dump| case.gain(dump.clone()));
+        }
         let change = match inner.cases.get(&case.id) {
             None if case.state == OPEN => Change::Opened,
             None => Change::Closed,
@@ -101,6 +110,20 @@ impl CaseBook {
         drop(inner);
         self.changed.notify_all();
         change
+    }
+
+    /// Adds what a capture brought to a case. False: it is not known, or has gained enough.
+    pub(crate) fn attach(&self, id: u64, dump: CaseDumpJson, now: HostTime) -> bool {
+        let mut inner = lock(&self.inner);
+        let Some(case) = inner.cases.get_mut(&id).filter(|case| case.dumps.len() < CASE_DUMPS_MAX) else {
+            return false;
+        };
+        case.gain(dump);
+        case.updated_at = TimeJson::of(now);
+        inner.unwritten.insert(id);
+        drop(inner);
+        self.changed.notify_all();
+        true
     }
 
     /// Ends an open case without its engine; `None` if it is not open.

@@ -7,6 +7,7 @@ use crate::api::CaseJson;
 use crate::book::{CaseBook, Change, OPEN, STALE, WITHDRAWN};
 use crate::command::Command;
 use crate::config::LogSink;
+use crate::dump::Dumps;
 use crate::inbox::{Event, Inbox};
 use crate::job::{BrainMaker, Failed, Job, SILENT_NS};
 use crate::stats::{Stats, add, get};
@@ -45,6 +46,7 @@ pub(crate) struct Surroundings {
     pub(crate) book: Arc<CaseBook>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) alerts: Option<Arc<Alerts>>,
+    pub(crate) dumps: Arc<Dumps>,
     pub(crate) clock: Clock,
     pub(crate) tick: Duration,
     pub(crate) make: BrainMaker,
@@ -364,6 +366,9 @@ impl Loop {
             case.category,
             case.job
         ));
+        if change == Change::Opened {
+            self.around.dumps.case_opened(&case);
+        }
         if let Some(alerts) = &self.around.alerts {
             alerts.post(change, case);
         }

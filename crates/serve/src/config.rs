@@ -35,6 +35,8 @@ pub struct ServeConfig {
     pub tick: Duration,
     /// URL that receives a POST when a case opens, settles or closes.
     pub webhook: Option<String>,
+    /// Take stacks and Flight Recorder dumps of a job when a case of it opens.
+    pub dump_on_case: bool,
     /// Receives notable events.
     pub log: Option<LogSink>,
 }
@@ -49,6 +51,7 @@ impl Default for ServeConfig {
             store_dir: None,
             tick: TICK,
             webhook: None,
+            dump_on_case: true,
             log: None,
         }
     }
@@ -64,6 +67,7 @@ impl fmt::Debug for ServeConfig {
             .field("tls", &self.tls)
             .field("store_dir", &self.store_dir)
             .field("tick", &self.tick)
+            .field("dump_on_case", &self.dump_on_case)
             .field("webhook", &self.webhook.as_ref().map(|_| "set"))
             .finish_non_exhaustive()
     }

@@ -23,6 +23,14 @@ pub enum ServeError {
     /// The store cannot be opened or its cases cannot be read.
     #[error("opening the store: {0}")]
     Store(#[from] StoreError),
+    /// The directory of captures cannot be used.
+    #[error("opening the directory of captures {dir:?}: {source}; check that this user may write there")]
+    Dumps {
+        /// The directory; none: a temporary one.
+        dir: Option<std::path::PathBuf>,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The system refused a thread or the network runtime.
     #[error("starting {what}: {source}; check the limits on threads and open files")]
     Thread {

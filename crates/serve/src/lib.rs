@@ -16,6 +16,7 @@ mod brain;
 mod clock;
 mod command;
 mod config;
+mod dump;
 mod error;
 mod http;
 mod inbox;

@@ -6,6 +6,7 @@ use crate::brain::{Clock, Loop, Surroundings};
 use crate::clock::wall_now;
 use crate::command::Command;
 use crate::config::{LogSink, ServeConfig};
+use crate::dump::{Around, Dumps};
 use crate::error::ServeError;
 use crate::http::{self, Shared};
 use crate::inbox::{Inbox, PUSH_WAIT, QUEUE_RECORDS};
@@ -78,6 +79,7 @@ impl std::fmt::Debug for ServerHandle {
 /// What must be taken down.
 struct Running {
     listeners: Arc<Mutex<Vec<ListenerHandle>>>,
+    dumps: Arc<Dumps>,
     stop_http: watch::Sender<bool>,
     http: Option<(Runtime, tokio::task::JoinHandle<()>)>,
     brain: JoinHandle<()>,
@@ -150,6 +152,7 @@ impl Drop for ServerHandle {
 impl Running {
     /// In the order of the line: nothing comes in, what is in goes through, then the ends.
     fn shut_down(self, inbox: &Inbox, book: &CaseBook) {
+        self.dumps.close();
         std::mem::take(&mut *lock(&self.listeners)).into_iter().for_each(drop);
         // Both fail only when the other side is gone already, which is what is wanted.
         let _ = self.stop_http.send(true);
@@ -194,21 +197,33 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
 
     let alerts = start_alerts(&config, &stats, &log)?;
     let keeper = store.map(|store| start_keeper(store, &book, &stats, &seams.clock, &log)).transpose()?;
+    let listeners = Arc::default();
+    let around = Around {
+        listeners: Arc::clone(&listeners),
+        inbox: Arc::clone(&inbox),
+        keeper: keeper.as_ref().map(|(inbox, _)| Arc::clone(inbox)),
+        book: Arc::clone(&book),
+        clock: Arc::clone(&seams.clock),
+        log: Arc::clone(&log),
+        on_case: config.dump_on_case,
+    };
+    let dumps = open_dumps(&config, around)?;
     let shared = Arc::new(Shared {
         inbox: Arc::clone(&inbox),
         book: Arc::clone(&book),
         stats: Arc::clone(&stats),
         clock: Arc::clone(&seams.clock),
-        listeners: Arc::default(),
+        listeners: Arc::clone(&listeners),
+        dumps: Arc::clone(&dumps),
         token: config.token.clone(),
     });
-    let listeners = Arc::clone(&shared.listeners);
     let around = Surroundings {
         inbox: Arc::clone(&inbox),
         keeper: keeper.as_ref().map(|(inbox, _)| Arc::clone(inbox)),
         book: Arc::clone(&book),
         stats,
         alerts: alerts.as_ref().map(|(alerts, _)| Arc::clone(alerts)),
+        dumps: Arc::clone(&dumps),
         clock: seams.clock,
         tick: config.tick,
         make: seams.make,
@@ -227,10 +242,14 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     // Agents that knock meanwhile keep their records: better in their spools than dropped from a full inbox. The other
     // end is dropped without a word only when the thread ended.
     let _ = is_warm.recv();
-    let serving = std::mem::take(&mut bound.0).into_iter().map(|listener| listener.serve(sink(&inbox)));
+    let serving = std::mem::take(&mut bound.0).into_iter().enumerate().map(|(index, listener)| {
+        let dumps = Arc::clone(&dumps);
+        let captured = move |connection, captured| dumps.captured(index, connection, captured);
+        listener.serve_with(sink(&inbox), Arc::new(captured))
+    });
     lock(&listeners).extend(serving);
     log(&format!("listening: http {http}, agents {}", shown(&endpoints)));
-    let running = Running { listeners, stop_http, http: Some((runtime, task)), brain, keeper, alerts };
+    let running = Running { listeners, dumps, stop_http, http: Some((runtime, task)), brain, keeper, alerts };
     Ok(ServerHandle { http, endpoints, inbox, book, running: Some(running) })
 }
 
@@ -260,6 +279,12 @@ fn open_store(config: &ServeConfig, log: &LogSink) -> Result<(Option<Store>, Cas
         log(&format!("{unreadable} stored cases were written by another version and are not shown"));
     }
     Ok((Some(store), CaseBook::reopen(cases, highest)))
+}
+
+/// Captures lie beside the records.
+fn open_dumps(config: &ServeConfig, around: Around) -> Result<Arc<Dumps>, ServeError> {
+    let dir = config.store_dir.as_ref().map(|dir| dir.join("dumps"));
+    Dumps::open(dir.clone(), around).map(Arc::new).map_err(|source| ServeError::Dumps { dir, source })
 }
 
 /// Endpoints that are bound and not served yet. A listener removes its socket file when it stops serving, so one that

@@ -1,7 +1,7 @@
 //! A case as JSON.
-use super::{TimeJson, rank_number, rank_numbers};
+use super::{CaseDumpJson, TimeJson, rank_number, rank_numbers};
 use mycroft_diagnose::{BlastEntry, Case, Evidence, Reason};
-use mycroft_record::{JobName, OpId, Place, Suspect};
+use mycroft_record::{Category, JobName, OpId, Place, Suspect};
 use serde::{Deserialize, Serialize};
 
 /// One fault from its first sign to its end: the unit of paging, of `GET /api/v1/cases/ID` and of alerts.
@@ -46,6 +46,9 @@ pub struct CaseJson {
     pub blast_radius: Vec<BlastJson>,
     /// What to do, most useful first.
     pub do_next: Vec<String>,
+    /// Captures (stacks, Flight Recorder dumps) that were taken for it; their reasons are in `because`, too.
+    #[serde(default)]
+    pub dumps: Vec<CaseDumpJson>,
 }
 
 /// `GET /api/v1/cases`.
@@ -166,7 +169,23 @@ impl CaseJson {
             because: case.because.iter().map(ReasonJson::of).collect(),
             blast_radius: case.blast_radius.iter().map(BlastJson::of).collect(),
             do_next: case.do_next.clone(),
+            dumps: Vec::new(),
         }
+    }
+
+    /// Adds what a capture brought. What is live goes first: a capture names a suspect and a category only where the
+    /// live verdict has none.
+    pub(crate) fn gain(&mut self, dump: CaseDumpJson) {
+        self.because.extend(dump.because.iter().cloned());
+        if self.suspects.is_empty() {
+            self.suspects.clone_from(&dump.suspects);
+        }
+        if self.category == Category::Unknown.as_str()
+            && let Some(category) = &dump.category
+        {
+            self.category.clone_from(category);
+        }
+        self.dumps.push(dump);
     }
 }
 
@@ -186,7 +205,8 @@ impl SuspectJson {
 }
 
 impl ReasonJson {
-    fn of(reason: &Reason) -> ReasonJson {
+    /// The JSON form of a reason.
+    pub(crate) fn of(reason: &Reason) -> ReasonJson {
         ReasonJson {
             rule: reason.rule.to_owned(),
             text: reason.text.clone(),

@@ -4,12 +4,14 @@
 //! line and tests read what the server writes through the same definition. Fields are only ever added; a reader
 //! ignores those it does not know.
 pub mod case;
+pub mod dump;
 pub mod health;
 pub mod job;
 pub mod report;
 pub mod time;
 
 pub use case::{BlastJson, CaseJson, CasesJson, EvidenceJson, FlowJson, LinkJson, OpJson, ReasonJson, SuspectJson};
+pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson};
 pub use health::{DroppedJson, HealthJson, QueueJson};
 pub use job::{JobJson, JobsJson};
 pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, ThresholdJson};

@@ -1,10 +1,11 @@
 //! The routes of `docs/formats/api.md`.
 use super::auth::{self, Denied};
-use super::metrics;
+use super::{dumps, metrics};
 use crate::api::{DroppedJson, ErrorJson, HealthJson, JobsJson, QueueJson, RanksJson, ReportJson, TimeJson};
 use crate::book::{CaseBook, Filter};
 use crate::brain::Clock;
 use crate::command::Command;
+use crate::dump::Dumps;
 use crate::inbox::Inbox;
 use crate::stats::{Stats, get};
 use crate::sync::lock;
@@ -40,11 +41,12 @@ pub(crate) struct Shared {
     pub(crate) stats: Arc<Stats>,
     pub(crate) clock: Clock,
     pub(crate) listeners: Arc<Mutex<Vec<ListenerHandle>>>,
+    pub(crate) dumps: Arc<Dumps>,
     pub(crate) token: Option<String>,
 }
 
 /// A refusal: status and what the client is told.
-struct Refusal(StatusCode, String);
+pub(super) struct Refusal(pub(super) StatusCode, pub(super) String);
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
@@ -52,7 +54,7 @@ impl IntoResponse for Refusal {
     }
 }
 
-fn bad_request(text: impl Into<String>) -> Refusal {
+pub(super) fn bad_request(text: impl Into<String>) -> Refusal {
     Refusal(StatusCode::BAD_REQUEST, text.into())
 }
 
@@ -65,6 +67,9 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/report", on_get(report))
         .route("/api/v1/ranks", on_get(ranks))
         .route("/api/v1/health", on_get(health))
+        .route("/api/v1/jobs/{job}/dumps", on_get(dumps::list).post(dumps::begin))
+        .route("/api/v1/jobs/{job}/dumps/{id}", on_get(dumps::one))
+        .route("/api/v1/jobs/{job}/dumps/{id}/files/{*path}", on_get(dumps::file))
         .route("/metrics", on_get(scrape))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
@@ -128,8 +133,8 @@ async fn page() -> Html<&'static str> {
 /// `?limit=N`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ListQuery {
-    limit: Option<usize>,
+pub(super) struct ListQuery {
+    pub(super) limit: Option<usize>,
 }
 
 /// `?job=NAME&state=WORD&limit=N`.
@@ -150,17 +155,17 @@ struct ReportQuery {
     limit: Option<usize>,
 }
 
-type Asked<T> = Result<Query<T>, QueryRejection>;
+pub(super) type Asked<T> = Result<Query<T>, QueryRejection>;
 
 /// The parameters, or what is wrong with them.
-fn parameters<T>(asked: Asked<T>, known: &str) -> Result<T, Refusal> {
+pub(super) fn parameters<T>(asked: Asked<T>, known: &str) -> Result<T, Refusal> {
     match asked {
         Ok(Query(query)) => Ok(query),
         Err(rejection) => Err(bad_request(format!("{}; this path knows {known}", rejection.body_text()))),
     }
 }
 
-fn list_limit(limit: Option<usize>) -> Result<usize, Refusal> {
+pub(super) fn list_limit(limit: Option<usize>) -> Result<usize, Refusal> {
     match limit {
         None => Ok(LIMIT_DEFAULT),
         Some(limit @ 1..=LIMIT_MAX) => Ok(limit),
@@ -206,8 +211,13 @@ async fn report(State(shared): State<Arc<Shared>>, asked: Asked<ReportQuery>) ->
     let limit = query.limit.map_or(Ok(LIMIT_MAX), |limit| list_limit(Some(limit)))?;
     match query.format.as_deref() {
         None | Some("json") => {
-            let report = ask_report(&shared, query.job).await?;
-            Ok(Json(ReportJson::of(&report, limit)).into_response())
+            let mut report = ReportJson::of(&*ask_report(&shared, query.job).await?, limit);
+            // Engines know nothing of captures.
+            for case in &mut report.cases {
+                let known = shared.book.get(case.id);
+                known.into_iter().flat_map(|known| known.dumps).for_each(|dump| case.gain(dump));
+            }
+            Ok(Json(report).into_response())
         }
         Some("text") => Ok(render(&*ask_report(&shared, query.job).await?).into_response()),
         Some(other) => Err(bad_request(format!("format={other:?}: expected json or text"))),

@@ -1,0 +1,127 @@
+//! The directory of captures: `ID/dump.json` and `ID/files/HOST/NAME`, with limits on size, number and age.
+use crate::api::DumpJson;
+use mycroft_record::{HostTime, NANOS_PER_SEC};
+use std::collections::BTreeMap;
+use std::fs::{self, DirBuilder};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+/// Bytes of all captures together; the oldest go first. Eight captures of 1,024 ranks x 0.5 MB.
+const BYTES_MAX: u64 = 4 << 30;
+/// Captures kept, also those that came to nothing.
+const DUMPS_MAX: usize = 500;
+/// Captures older than a week go: whoever wants one for longer downloads it.
+const AGE_MAX_NS: u64 = 7 * 24 * 3600 * NANOS_PER_SEC;
+/// Largest `dump.json` read back: 1,024 ranks x 40 children x 200 bytes = 8 MB.
+const JSON_BYTES_MAX: u64 = 64 << 20;
+
+/// The directory.
+pub(crate) struct Keep {
+    dir: PathBuf,
+    /// Goes with the server.
+    temporary: bool,
+}
+
+impl Keep {
+    /// Opens or makes it; without a name a private temporary one.
+    pub(crate) fn open(dir: Option<PathBuf>) -> io::Result<Keep> {
+        let temporary = dir.is_none();
+        let dir = match dir {
+            Some(dir) => dir,
+            None => fresh_temporary()?,
+        };
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        Ok(Keep { dir, temporary })
+    }
+
+    fn dir_of(&self, id: u64) -> PathBuf {
+        self.dir.join(id.to_string())
+    }
+
+    /// Where the files of a capture lie.
+    pub(crate) fn files_of(&self, id: u64) -> PathBuf {
+        self.dir_of(id).join("files")
+    }
+
+    /// The captures of earlier runs.
+    pub(crate) fn load(&self) -> BTreeMap<u64, DumpJson> {
+        let Ok(entries) = fs::read_dir(&self.dir) else { return BTreeMap::new() };
+        let ids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u64>().ok());
+        let mut known = BTreeMap::new();
+        for id in ids {
+            match self.load_one(id) {
+                Some(dump) => drop(known.insert(id, dump)),
+                // The server ended in the middle of it. A refusal leaves a directory that nobody lists.
+                None => drop(self.remove(id)),
+            }
+        }
+        known
+    }
+
+    fn load_one(&self, id: u64) -> Option<DumpJson> {
+        let path = self.dir_of(id).join("dump.json");
+        if fs::metadata(&path).ok()?.len() > JSON_BYTES_MAX {
+            return None;
+        }
+        let dump: DumpJson = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+        (dump.id == id).then_some(dump)
+    }
+
+    /// Writes down what is known of a finished capture.
+    pub(crate) fn write(&self, dump: &DumpJson) -> io::Result<()> {
+        let dir = self.dir_of(dump.id);
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        let (part, whole) = (dir.join("dump.json.part"), dir.join("dump.json"));
+        let mut file = fs::File::options().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+        file.write_all(&serde_json::to_vec(dump)?)?;
+        file.sync_all()?;
+        fs::rename(part, whole)
+    }
+
+    /// What has to go: too old, too many, or too large together. The newest stays whatever its size.
+    pub(crate) fn surplus(&self, known: &BTreeMap<u64, DumpJson>, running: &[u64], now: HostTime) -> Vec<u64> {
+        let (mut bytes, mut kept, mut surplus) = (0u64, 0, Vec::new());
+        for (id, dump) in known.iter().rev().filter(|(id, _)| !running.contains(id)) {
+            let own = dump.files.iter().map(|file| file.bytes).sum::<u64>();
+            let old = now.since_ns(HostTime(dump.taken_at.ns)) > AGE_MAX_NS;
+            if kept > 0 && (old || kept >= DUMPS_MAX || bytes.saturating_add(own) > BYTES_MAX) {
+                surplus.push(*id);
+            } else {
+                kept += 1;
+                bytes = bytes.saturating_add(own);
+            }
+        }
+        surplus
+    }
+
+    /// Deletes a capture.
+    pub(crate) fn remove(&self, id: u64) -> io::Result<()> {
+        match fs::remove_dir_all(self.dir_of(id)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        if self.temporary {
+            // Somebody may have been faster.
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// A directory of our own below the system's temporary one; an existing name is not taken over.
+fn fresh_temporary() -> io::Result<PathBuf> {
+    let (base, pid) = (std::env::temp_dir(), std::process::id());
+    for number in 0..10_000u32 {
+        let dir: PathBuf = base.join(format!("mycroft-dumps-{pid}-{number}"));
+        match DirBuilder::new().mode(0o700).create(&dir) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return other.map(|()| dir),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{}: no free name", base.display())))
+}
