@@ -45,6 +45,24 @@ pub(crate) enum Fact {
     Cycle { edges: Vec<(Rank, OpRef, Rank)>, hosts: Vec<HostName> },
     /// Ranks disagree on what operation number n is.
     Mismatch { op: OpRef, camps: Vec<(String, Vec<(Rank, HostName)>)>, kinds_differ: bool },
+    /// A rank that others wait for left no usable dump.
+    NoDump { rank: Rank, host: HostName, op: OpRef, waiting: Vec<Rank>, why: String },
+    /// What the stacks of a rank show.
+    Doing { rank: Rank, text: String, source: Arc<str> },
+    /// The place in the program where the paths of ranks part.
+    PathsPart { op: OpRef, odd: Vec<Rank>, odd_at: String, peers_at: String },
+    /// A rank does not do what it always did at this place.
+    BreaksPast { rank: Rank, op: OpRef, instead_of: String },
+    /// Peers are through an operation in which these ranks still are.
+    LeftBehind { op: OpRef, stuck: Vec<Rank>, left: Vec<Rank> },
+    /// All members are in it and none is through. `started`: all were seen running on their devices.
+    NoneCompleted { op: OpRef, members: Vec<Rank>, started: bool },
+    /// What the members of an uneven exchange send is not what they expect.
+    SplitsDiffer { op: OpRef, sent: i64, expected: i64 },
+    /// A rank came late to operations that were completed all the same.
+    CameLate { rank: Rank, op: OpRef, late_ms: f64, times: usize, waited_ms: f64 },
+    /// Entries of a dump: rank, record id, file.
+    Records { op: OpRef, entries: Vec<(Rank, u64, Arc<str>)> },
     /// An interface went down.
     NicDown { host: HostName, nic: Arc<str>, at: HostTime },
     /// An interface carries far more than the job sends over it.
@@ -135,6 +153,15 @@ impl Fact {
             Fact::NoData { .. } => "unknown.no-data",
             Fact::Cycle { .. } => "graph.cycle",
             Fact::Mismatch { .. } => "graph.mismatch",
+            Fact::NoDump { .. } => "dump.missing",
+            Fact::Doing { .. } => "stack.doing",
+            Fact::PathsPart { .. } => "stack.paths-part",
+            Fact::BreaksPast { .. } => "history.break",
+            Fact::LeftBehind { .. } => "frontier.left-behind",
+            Fact::NoneCompleted { .. } => "frontier.none-completed",
+            Fact::SplitsDiffer { .. } => "args.splits",
+            Fact::CameLate { .. } => "late.history",
+            Fact::Records { .. } => "dump.records",
             Fact::NicDown { .. } => "nic.down",
             Fact::ForeignTraffic { .. } => "nic.foreign-traffic",
             Fact::NicSlow { .. } => "nic.slow",
@@ -165,6 +192,15 @@ impl Fact {
             | Fact::Cycle { .. }
             | Fact::Mismatch { .. } => self.text_of_hang(),
             Fact::GpuNotReady { .. } | Fact::NotDelivered { .. } | Fact::NicDown { .. } => self.text_of_chunks(),
+            Fact::NoDump { .. }
+            | Fact::Doing { .. }
+            | Fact::PathsPart { .. }
+            | Fact::BreaksPast { .. }
+            | Fact::LeftBehind { .. }
+            | Fact::NoneCompleted { .. }
+            | Fact::SplitsDiffer { .. }
+            | Fact::CameLate { .. }
+            | Fact::Records { .. } => self.text_of_dumps(),
             _ => self.text_of_rate(),
         }
     }
@@ -222,6 +258,51 @@ impl Fact {
                     })
                     .collect();
                 format!("ranks disagree on what {} is: {}", op.label, sides.join(", "))
+            }
+            _ => String::new(),
+        }
+    }
+
+    fn text_of_dumps(&self) -> String {
+        match self {
+            Fact::NoDump { rank, op, waiting, why, .. } => {
+                format!("ranks {} wait in {} for rank {rank}, {why}", ranks_text(waiting), op.label)
+            }
+            Fact::Doing { rank, text, source } => format!("rank {rank} {text} ({source})"),
+            Fact::PathsPart { op, odd, odd_at, peers_at } => format!(
+                "paths part at {}: ranks {} issued it from {odd_at}, their peers from {peers_at}",
+                op.label,
+                ranks_text(odd)
+            ),
+            Fact::BreaksPast { rank, op, instead_of } => {
+                format!("rank {rank} issued {} where it always issued {instead_of} before", op.label)
+            }
+            Fact::LeftBehind { op, stuck, left } => format!(
+                "ranks {} are through {}, in which ranks {} still are",
+                ranks_text(left),
+                op.label,
+                ranks_text(stuck)
+            ),
+            Fact::NoneCompleted { op, members, started } => format!(
+                "ranks {} all {} {} with equal arguments, and none is through",
+                ranks_text(members),
+                if *started { "started" } else { "issued" },
+                op.label
+            ),
+            Fact::SplitsDiffer { op, sent, expected } => {
+                format!("the members of {} send {sent} elements and expect {expected}", op.label)
+            }
+            Fact::CameLate { rank, op, late_ms, times, waited_ms } => format!(
+                "rank {rank} came late {times} times, by up to {late_ms:.0} ms, and each time the job went on; {} has \
+                 waited for {waited_ms:.0} ms as far as the dumps tell",
+                op.label
+            ),
+            Fact::Records { op, entries } => {
+                let list: Vec<String> = entries
+                    .iter()
+                    .map(|(rank, record, source)| format!("rank {rank} record {record} ({source})"))
+                    .collect();
+                format!("{}: {}", op.label, list.join(", "))
             }
             _ => String::new(),
         }
@@ -315,6 +396,21 @@ impl Fact {
                 .filter_map(|(_, who)| who.first())
                 .flat_map(|(rank, _)| of_op(*rank, op, op.meta.enqueued_at))
                 .collect(),
+            Fact::NoDump { op, waiting, .. } => {
+                waiting.iter().take(4).flat_map(|rank| of_op(*rank, op, op.meta.enqueued_at)).collect()
+            }
+            Fact::Doing { rank, .. } => of_rank(*rank, HostTime::NONE),
+            Fact::BreaksPast { rank, op, .. } | Fact::CameLate { rank, op, .. } => {
+                of_op(*rank, op, op.meta.enqueued_at)
+            }
+            Fact::PathsPart { op, odd: ranks, .. }
+            | Fact::LeftBehind { op, stuck: ranks, .. }
+            | Fact::NoneCompleted { op, members: ranks, .. } => {
+                ranks.iter().take(8).flat_map(|rank| of_op(*rank, op, op.meta.enqueued_at)).collect()
+            }
+            Fact::Records { op, entries } => {
+                entries.iter().flat_map(|(rank, _, _)| of_op(*rank, op, op.meta.enqueued_at)).collect()
+            }
             Fact::ProxyPause { rank, at, op, .. } => {
                 vec![Evidence { rank: Some(*rank), op: *op, flow: None, at: *at }]
             }

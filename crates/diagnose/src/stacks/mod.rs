@@ -1,12 +1,41 @@
 //! Post-mortem: from what a job left behind (dumps, stacks) to one verdict, over the same wait-for graph, facts and
 //! reasons as the live side (design D4). Flight Recorder paper, "How to leverage FR dumps".
+//!
+//! ```text
+//! Bundle -> index (align) -> scene (who stands where) -> walk (who waits for whom) -> judge -> Autopsy
+//!                    \-> wrong (who disagrees)   late (stuck or slow)   doing (stacks) /
+//! ```
+mod caveat;
+mod doing;
+mod frames;
+mod grid;
+mod history;
+mod index;
+mod judge;
+mod late;
+mod pairs;
+mod scene;
+mod tables;
 mod verdict;
+mod wrong;
 
+use crate::blame::graph::Graph;
+use crate::blame::hang::Walk;
+use crate::case::advice;
+use crate::fact::ranks_text;
+use doing::Doings;
+use index::Index;
+use judge::{Judge, Ruling};
 use mycroft_record::dump::Bundle;
+use mycroft_record::{Place, Rank, Suspect};
+use scene::{DumpOp, DumpScene};
 
 pub use verdict::{
     Arrow, Autopsy, AutopsyCaveat, Blamed, Cause, Cell, CellMark, Family, GroupGrid, Outcome, RankRow, Role, StackGroup,
 };
+
+/// Arrows of the wait-for graph that are shown; a thousand groups wait alike.
+const ARROWS_MAX: usize = 64;
 
 /// What an autopsy is asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -16,20 +45,41 @@ pub struct Question {
 }
 
 /// Says what became of the job that left `bundle` behind.
-pub fn autopsy(bundle: &Bundle, _question: &Question) -> Autopsy {
+pub fn autopsy(bundle: &Bundle, question: &Question) -> Autopsy {
+    let index = Index::of(bundle);
+    let doings = Doings::of(bundle);
+    let scene = DumpScene { index: &index, doings: &doings };
+    let graph = Graph::of(&scene);
+    let waiting: Vec<Rank> = graph.current.keys().copied().collect();
+    let walk = Walk::along(&scene, &graph, &waiting);
+    let mut ruling = Judge::new(&scene, &graph, &walk).rule();
+    ruling.suspects.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then_with(|| a.rank.cmp(&b.rank)));
+    let mut out = say(&index, &scene, &ruling);
+    out.arrows = arrows(&scene, &graph, &walk);
+    out.stack_groups = grid::stack_groups(&doings);
+    if question.grid {
+        grid::fill(&index, &ruling, &mut out);
+    }
+    out
+}
+
+/// The ruling in words.
+fn say(index: &Index<'_>, scene: &DumpScene<'_, '_>, ruling: &Ruling) -> Autopsy {
+    let at = ruling.at.as_ref();
+    let group = at.and_then(|op| index.groups.get(op.group as usize)).map(index::Group::label);
     Autopsy {
-        outcome: Outcome::Unknown,
-        category: None,
-        cause: None,
-        suspects: Vec::new(),
-        group: String::new(),
-        seq: None,
-        collective: String::new(),
-        because: Vec::new(),
-        do_next: Vec::new(),
-        ranks: bundle.dumps.iter().map(|dump| dump.rank).collect(),
-        missing_dumps: Vec::new(),
-        caveats: Vec::new(),
+        outcome: ruling.outcome,
+        category: ruling.category,
+        cause: ruling.cause,
+        suspects: ruling.suspects.clone(),
+        group: group.unwrap_or_default(),
+        seq: at.and_then(|op| scene.seq(op)),
+        collective: at.map_or_else(String::new, |op| scene.name(op)),
+        because: ruling.facts.iter().map(crate::fact::Fact::reason).collect(),
+        do_next: do_next(ruling),
+        ranks: index.ranks.clone(),
+        missing_dumps: missing_dumps(index),
+        caveats: caveat::list(index, ruling),
         arrows: Vec::new(),
         op_names: Vec::new(),
         frames: Vec::new(),
@@ -37,4 +87,54 @@ pub fn autopsy(bundle: &Bundle, _question: &Question) -> Autopsy {
         grid: Vec::new(),
         stack_groups: Vec::new(),
     }
+}
+
+fn do_next(ruling: &Ruling) -> Vec<String> {
+    let (Outcome::Fault(what), Some(category)) = (ruling.outcome, ruling.category) else { return Vec::new() };
+    let suspects: Vec<Suspect> = ruling
+        .suspects
+        .iter()
+        .map(|blamed| Suspect {
+            place: Place::Rank { rank: blamed.rank, host: blamed.host.clone() },
+            confidence: blamed.confidence,
+        })
+        .collect();
+    let mut steps: Vec<String> = Vec::new();
+    for blamed in &ruling.suspects {
+        if let Some(frame) = &blamed.at {
+            steps.push(format!("look at {} in {}, where rank {} is", frames::text(frame), frame.file, blamed.rank));
+        }
+    }
+    steps.extend(advice::steps(what, category, &suspects));
+    steps
+}
+
+fn missing_dumps(index: &Index<'_>) -> Vec<(Rank, String)> {
+    let why = |rank: &Rank| {
+        let file = index.bundle.unusable.iter().find(|file| file.rank == Some(*rank));
+        let text = match file {
+            Some(file) => format!("{}: {}", file.source, file.why),
+            None => "no file of this rank".to_owned(),
+        };
+        (*rank, text)
+    };
+    index.ranks.iter().filter(|rank| !index.has_dump(**rank)).map(why).collect()
+}
+
+fn arrows(scene: &DumpScene<'_, '_>, graph: &Graph<DumpOp>, walk: &Walk<DumpOp>) -> Vec<Arrow> {
+    let mut out = Vec::new();
+    for (_, op) in &walk.path {
+        let Some(waits) = graph.nodes.get(op) else { continue };
+        let waits_for: Vec<Rank> = waits.missing.iter().map(|(rank, _)| *rank).collect();
+        let label = scene.label(op);
+        let text = if waits_for.is_empty() {
+            format!("ranks {} are in {label}", ranks_text(&waits.inside))
+        } else {
+            format!("ranks {} wait in {label} for ranks {}", ranks_text(&waits.inside), ranks_text(&waits_for))
+        };
+        out.push(Arrow { waiting: waits.inside.clone(), waits_for, text });
+    }
+    out.sort_by(|a, b| b.waits_for.len().min(1).cmp(&a.waits_for.len().min(1)).then_with(|| a.cmp(b)));
+    out.truncate(ARROWS_MAX);
+    out
 }

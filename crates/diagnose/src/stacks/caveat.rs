@@ -1,0 +1,132 @@
+//! What the evidence lacks, and the switch that would provide it.
+use super::index::Index;
+use super::judge::{Doubt, Ruling};
+use super::tables::NONE;
+use super::verdict::{AutopsyCaveat, Outcome};
+use crate::fact::ranks_text;
+use mycroft_record::dump::Dump;
+use mycroft_record::{NANOS_PER_SEC, Rank};
+use std::collections::BTreeSet;
+
+/// Ring size that is advised: ten times the default of torch 2.15, about 10 MB per rank.
+const BUFFER_SWITCH: &str = "TORCH_FR_BUFFER_SIZE=20000";
+/// Start events.
+const TIMING_SWITCH: &str = "TORCH_NCCL_ENABLE_TIMING=1";
+/// Call stacks in dumps; the JSON form never has them.
+const STACK_SWITCH: &str = "TORCH_INCLUDE_STACK_TRACE=1";
+/// Stacks of running processes.
+const PYSPY_SWITCH: &str = "py-spy dump --json --pid PID > pyspy/rank_N.json";
+/// Dumps of all ranks by one signal.
+const PIPE_SWITCH: &str = "TORCH_NCCL_DUMP_ON_TIMEOUT=1";
+/// Clocks this far apart are not taken for one dump time.
+const FAR_APART_NS: u64 = 60 * NANOS_PER_SEC;
+
+fn caveat(text: String, switch: &str) -> AutopsyCaveat {
+    AutopsyCaveat { text, switch: switch.to_owned() }
+}
+
+/// Everything a reader should know before believing the ruling.
+pub(super) fn list(index: &Index<'_>, ruling: &Ruling) -> Vec<AutopsyCaveat> {
+    let mut out: Vec<AutopsyCaveat> = ruling.doubts.iter().map(doubt).collect();
+    out.extend(missing(index));
+    if ruling.outcome != Outcome::Healthy {
+        out.extend(wrapped(index, ruling));
+        out.extend(stackless(index));
+        let blind: Vec<Rank> =
+            ruling.suspects.iter().filter(|suspect| suspect.doing.is_empty()).map(|suspect| suspect.rank).collect();
+        if !blind.is_empty() {
+            let text = format!("no stacks of ranks {}: what they were doing is not known", ranks_text(&blind));
+            out.push(caveat(text, PYSPY_SWITCH));
+        }
+    }
+    out.extend(inferred(index));
+    out.extend(apart(index));
+    out.extend(index.bundle.notes.iter().map(|note| caveat(note.clone(), "")));
+    out
+}
+
+fn doubt(doubt: &Doubt) -> AutopsyCaveat {
+    match doubt {
+        Doubt::WhichOf(ranks) => {
+            caveat(format!("nothing tells which of ranks {} is at fault", ranks_text(ranks)), PYSPY_SWITCH)
+        }
+        Doubt::Unrecorded(ranks) => caveat(
+            format!("the recorder leaves operations out: ranks {} may wait in one that is not recorded", ranks_text(ranks)),
+            PYSPY_SWITCH,
+        ),
+        Doubt::StuckOrSlow(rank) => {
+            caveat(format!("rank {rank} was late before; without its stack it may also be stuck now"), PYSPY_SWITCH)
+        }
+        Doubt::Started => caveat(
+            "the recorder does not tell whether devices started the operation: network and device look alike".to_owned(),
+            TIMING_SWITCH,
+        ),
+        Doubt::Where => caveat(
+            "all devices started and none is through: dumps do not tell which link or device; look at link errors and Xid \
+             messages of all hosts of the group"
+                .to_owned(),
+            "",
+        ),
+    }
+}
+
+fn missing(index: &Index<'_>) -> Option<AutopsyCaveat> {
+    let ranks: Vec<Rank> = index.ranks.iter().copied().filter(|rank| !index.has_dump(*rank)).collect();
+    if ranks.is_empty() || index.bundle.dumps.is_empty() {
+        return None;
+    }
+    Some(caveat(format!("no usable dump from ranks {}", ranks_text(&ranks)), PIPE_SWITCH))
+}
+
+/// A ring that was full when something went wrong may hide where it began.
+fn wrapped(index: &Index<'_>, ruling: &Ruling) -> Option<AutopsyCaveat> {
+    let at = ruling.at?;
+    let group = index.groups.get(at.group as usize)?;
+    let full = group.lanes.iter().filter(|lane| lane.dump.is_some_and(|dump| index.tells[dump].wrapped));
+    let ranks: Vec<Rank> = full.map(|lane| lane.rank).collect();
+    if ranks.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "the recorders of ranks {} had overwritten older operations: it may have begun before",
+        ranks_text(&ranks)
+    );
+    Some(caveat(text, BUFFER_SWITCH))
+}
+
+fn stackless(index: &Index<'_>) -> Option<AutopsyCaveat> {
+    let without = |dump: &&Dump| !dump.entries.is_empty() && dump.entries.iter().all(|entry| entry.stack == NONE);
+    let mut ranks: Vec<Rank> = index.bundle.dumps.iter().filter(without).map(|dump| dump.rank).collect();
+    ranks.dedup();
+    if ranks.is_empty() {
+        return None;
+    }
+    let text = format!(
+        "the dumps of ranks {} have no call stacks: a branch shows only where arguments differ",
+        ranks_text(&ranks)
+    );
+    Some(caveat(text, STACK_SWITCH))
+}
+
+fn inferred(index: &Index<'_>) -> Option<AutopsyCaveat> {
+    let names: BTreeSet<String> =
+        index.groups.iter().filter(|group| group.inferred).map(super::index::Group::label).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let names: Vec<String> = names.into_iter().collect();
+    let text = format!("the dumps do not tell the members of {}: taken from who used them", names.join(", "));
+    Some(caveat(text, ""))
+}
+
+/// Dumps written at different times show different moments.
+fn apart(index: &Index<'_>) -> Option<AutopsyCaveat> {
+    let newest = |dump: &Dump| dump.entries.iter().map(|entry| entry.created_at.max(entry.completed_at)).max();
+    let times: Vec<_> = index.bundle.dumps.iter().filter_map(newest).filter(|time| time.is_some()).collect();
+    let (first, last) = (times.iter().min()?, times.iter().max()?);
+    let apart = last.since_ns(*first);
+    (apart > FAR_APART_NS).then(|| {
+        let text = format!("the newest records of the dumps are up to {} s apart", apart / NANOS_PER_SEC);
+        caveat(text, "")
+    })
+}
