@@ -3,6 +3,7 @@
 
 mod api;
 mod args;
+mod autopsy;
 mod cases;
 mod daemon;
 mod demo;
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
         Command::Agent(args) => daemon::agent(&args),
         Command::Serve(args) => daemon::serve(&args),
         Command::Cases(args) => cases::cases(&args),
+        Command::Autopsy(args) => autopsy::autopsy(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Doctor(args) => doctor::doctor(&args),

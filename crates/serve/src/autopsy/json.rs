@@ -1,0 +1,234 @@
+//! An autopsy as JSON: what `mycroft autopsy --json` prints. Fields are only ever added.
+use crate::api::case::finite;
+use crate::api::{TimeJson, rank_number, rank_numbers};
+use mycroft_diagnose::Reason;
+use mycroft_diagnose::stacks::{Arrow, Autopsy, Blamed, StackGroup};
+use mycroft_record::dump::Frame;
+use serde::{Deserialize, Serialize};
+
+/// The whole answer.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AutopsyJson {
+    /// What became of the job.
+    pub verdict: VerdictJson,
+    /// How many ranks were looked at, with or without a dump.
+    pub ranks: usize,
+    /// Ranks of which there is no usable dump.
+    pub missing_dumps: Vec<u32>,
+    /// What is not known, one sentence each, with the switch that would provide it.
+    pub caveats: Vec<String>,
+    /// Why there is no usable dump of a rank.
+    pub missing_because: Vec<MissingJson>,
+    /// Who waits for whom.
+    pub waits: Vec<WaitJson>,
+    /// Ranks whose main threads have the same stack, largest group first.
+    pub stacks: Vec<StackGroupJson>,
+}
+
+/// What became of the job and who is to blame.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct VerdictJson {
+    /// `hang`, `desync`, `deadlock`, `crash`, `slow`, `healthy` or `unknown`.
+    pub what: String,
+    /// Kind of fault, as in cases (`not-started`, `code-divergence`, `argument-mismatch`, ...); null when nothing is wrong.
+    pub category: Option<String>,
+    /// One of the four families of the Flight Recorder paper: `cpu-side`, `gpu-kernel-hang`, `wrong-arguments` or
+    /// `network-or-hardware`; null when nothing is wrong or not told apart.
+    pub family: Option<String>,
+    /// The sub-cause within the family, e.g. `stuck` or `dtype`; null like `family`.
+    pub cause: Option<String>,
+    /// Only ranks that are blamed, most likely first.
+    pub suspects: Vec<SuspectRankJson>,
+    /// Description of the group in which it shows; null where it shows in none.
+    pub group: Option<String>,
+    /// Sequence number in that group.
+    pub seq: Option<u64>,
+    /// The operation in which it shows; null where none.
+    pub collective: Option<String>,
+    /// The rules that fired: a sentence with its numbers, the rule's name in brackets behind it.
+    pub because: Vec<String>,
+    /// The same rules with the records that show them.
+    pub evidence: Vec<EvidenceOfRuleJson>,
+    /// Concrete next steps.
+    pub do_next: Vec<String>,
+}
+
+/// A rank that is blamed.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SuspectRankJson {
+    /// Global rank; null where nothing tells it.
+    pub rank: Option<u32>,
+    /// 0..=1.
+    pub confidence: f64,
+    /// `absent`, `odd-one-out`, `stuck-inside`, `in-cycle` or `gone`.
+    pub role: String,
+    /// Its host; empty where not known.
+    pub host: String,
+    /// What its stacks say it was doing; empty where nothing tells.
+    pub doing: String,
+    /// The frame of the user's code that matters.
+    pub at: Option<FrameJson>,
+}
+
+/// A line of code.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct FrameJson {
+    /// Function.
+    pub name: String,
+    /// Source file.
+    pub file: String,
+    /// Line; 0 where not known.
+    pub line: u32,
+}
+
+/// A rule that fired and the records that show it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct EvidenceOfRuleJson {
+    /// Stable name of the rule.
+    pub rule: String,
+    /// One sentence with its numbers.
+    pub text: String,
+    /// The records.
+    pub records: Vec<RecordJson>,
+}
+
+/// Names a record in a dump.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RecordJson {
+    /// Whose dump.
+    pub rank: Option<u32>,
+    /// `collective`, `send` or `recv`; null where it is about no operation.
+    pub class: Option<String>,
+    /// Sequence number in the group, as in the dump.
+    pub seq: Option<u64>,
+    /// The time in the record, clock of that rank's host.
+    pub at: Option<TimeJson>,
+}
+
+/// A rank without a usable dump.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct MissingJson {
+    /// The rank.
+    pub rank: Option<u32>,
+    /// Why.
+    pub why: String,
+}
+
+/// One arrow of the wait-for graph.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WaitJson {
+    /// Ranks that wait.
+    pub waiting: Vec<u32>,
+    /// Ranks they wait for.
+    pub waits_for: Vec<u32>,
+    /// The operation they wait in.
+    pub text: String,
+}
+
+/// Ranks whose main threads have the same stack.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct StackGroupJson {
+    /// The ranks.
+    pub ranks: Vec<u32>,
+    /// Whether it stands out from the majority.
+    pub odd: bool,
+    /// What the thread is doing.
+    pub doing: String,
+    /// Innermost first.
+    pub frames: Vec<FrameJson>,
+}
+
+impl AutopsyJson {
+    /// The JSON form of an autopsy (without its grid).
+    pub fn of(autopsy: &Autopsy) -> AutopsyJson {
+        AutopsyJson {
+            verdict: VerdictJson::of(autopsy),
+            ranks: autopsy.ranks.len(),
+            missing_dumps: autopsy.missing_dumps.iter().filter_map(|(rank, _)| rank_number(*rank)).collect(),
+            caveats: autopsy.caveats.iter().map(|caveat| with_switch(&caveat.text, &caveat.switch)).collect(),
+            missing_because: autopsy
+                .missing_dumps
+                .iter()
+                .map(|(rank, why)| MissingJson { rank: rank_number(*rank), why: why.clone() })
+                .collect(),
+            waits: autopsy.arrows.iter().map(WaitJson::of).collect(),
+            stacks: autopsy.stack_groups.iter().map(StackGroupJson::of).collect(),
+        }
+    }
+}
+
+impl VerdictJson {
+    fn of(autopsy: &Autopsy) -> VerdictJson {
+        let told = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+        VerdictJson {
+            what: autopsy.outcome.as_str().to_owned(),
+            category: autopsy.category.map(|category| category.as_str().to_owned()),
+            family: autopsy.cause.map(|cause| cause.family().as_str().to_owned()),
+            cause: autopsy.cause.map(|cause| cause.as_str().to_owned()),
+            suspects: autopsy.suspects.iter().map(SuspectRankJson::of).collect(),
+            group: told(&autopsy.group),
+            seq: autopsy.seq,
+            collective: told(&autopsy.collective),
+            because: autopsy.because.iter().map(|reason| format!("{} [{}]", reason.text, reason.rule)).collect(),
+            evidence: autopsy.because.iter().map(EvidenceOfRuleJson::of).collect(),
+            do_next: autopsy.do_next.clone(),
+        }
+    }
+}
+
+impl SuspectRankJson {
+    fn of(blamed: &Blamed) -> SuspectRankJson {
+        SuspectRankJson {
+            rank: rank_number(blamed.rank),
+            confidence: finite(blamed.confidence),
+            role: blamed.role.as_str().to_owned(),
+            host: blamed.host.to_string(),
+            doing: blamed.doing.clone(),
+            at: blamed.at.as_ref().map(FrameJson::of),
+        }
+    }
+}
+
+impl FrameJson {
+    fn of(frame: &Frame) -> FrameJson {
+        FrameJson { name: frame.name.to_string(), file: frame.file.to_string(), line: frame.line }
+    }
+}
+
+impl EvidenceOfRuleJson {
+    fn of(reason: &Reason) -> EvidenceOfRuleJson {
+        let records = reason.evidence.iter().map(|evidence| RecordJson {
+            rank: evidence.rank.and_then(rank_number),
+            class: evidence.op.map(|op| op.class.as_str().to_owned()),
+            seq: evidence.op.map(|op| op.seq.0),
+            at: TimeJson::of(evidence.at),
+        });
+        EvidenceOfRuleJson { rule: reason.rule.to_owned(), text: reason.text.clone(), records: records.collect() }
+    }
+}
+
+impl WaitJson {
+    fn of(arrow: &Arrow) -> WaitJson {
+        WaitJson {
+            waiting: rank_numbers(&arrow.waiting),
+            waits_for: rank_numbers(&arrow.waits_for),
+            text: arrow.text.clone(),
+        }
+    }
+}
+
+impl StackGroupJson {
+    fn of(group: &StackGroup) -> StackGroupJson {
+        StackGroupJson {
+            ranks: rank_numbers(&group.ranks),
+            odd: group.odd,
+            doing: group.doing.clone(),
+            frames: group.frames.iter().map(FrameJson::of).collect(),
+        }
+    }
+}
+
+/// A caveat's sentence, and the switch behind it where there is one.
+pub(super) fn with_switch(text: &str, switch: &str) -> String {
+    if switch.is_empty() { text.to_owned() } else { format!("{text}; switch on {switch}") }
+}
