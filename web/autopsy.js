@@ -1,6 +1,172 @@
-// The page of an autopsy.
-import { el } from "./dom.js";
+// The page of an autopsy: puts the components together.
+import { count, el } from "./dom.js";
 import { decode } from "./data.js";
+import { summary } from "./summary.js";
+import { waitGraph } from "./waitgraph.js";
+import { StackGrid } from "./stackgrid.js";
+import { Icicle, tally } from "./icicle.js";
+import { OperationGrid } from "./grid.js";
+import { cellPanel, regionTable, tellingRows } from "./detail.js";
+
+const KEYS = [
+  ["arrows", "move; with Shift select"],
+  ["Home End", "first, last column; with Ctrl first, last rank"],
+  ["PageUp PageDown", "a screen of ranks"],
+  ["f", "first wrong point; again: of the next group"],
+  ["r", "go to a rank"],
+  ["/", "find an operation or a line of code; n, N: next, previous"],
+  ["u", "unusual ranks only"],
+  ["[ ]", "previous, next group"],
+  ["c", "fold the group"],
+  ["+ - 0", "zoom, fit; or Ctrl and wheel"],
+  ["drag", "select; with Alt or the middle button: move"],
+];
+
+function section(id, title, note, ...content) {
+  return el("section", { class: "card", id, "aria-labelledby": `${id}-title` }, el("header", {}, el("h2", { id: `${id}-title`, text: title }), note && el("p", { class: "muted note", text: note })), content);
+}
+
+/** Where the theme that a person chose is remembered; files opened from disk may be refused a memory. */
+const THEME_KEY = "mycroft-theme";
+
+function themeButton(repaint) {
+  const names = ["auto", "light", "dark"];
+  const apply = (name) => {
+    if (name === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = name;
+    button.textContent = `Theme: ${name}`;
+    try {
+      localStorage.setItem(THEME_KEY, name);
+    } catch {
+      // Not remembered, then.
+    }
+    repaint();
+  };
+  const button = el("button", { type: "button", id: "theme", on: { click: () => apply(names[(names.indexOf(document.documentElement.dataset.theme ?? "auto") + 1) % names.length]) } }, "Theme: auto");
+  try {
+    const chosen = localStorage.getItem(THEME_KEY);
+    if (chosen === "light" || chosen === "dark") {
+      document.documentElement.dataset.theme = chosen;
+      button.textContent = `Theme: ${chosen}`;
+    }
+  } catch {
+    // As the system prefers.
+  }
+  return button;
+}
+
+function legend() {
+  const item = (kind, text) => el("span", {}, el("span", { class: `key ${kind}`, "aria-hidden": "true" }), text);
+  return el(
+    "p",
+    { class: "legend muted" },
+    item("done", "done"),
+    item("started", "started"),
+    item("scheduled", "scheduled"),
+    item("odd", "differs"),
+    item("missing", "not issued"),
+    el("span", { text: "Colour: operation and call stack. Groups end at the right edge together." }),
+  );
+}
+
+/** The page around one autopsy. */
+class AutopsyPage {
+  constructor(model) {
+    this.model = model;
+    this.repaints = [];
+    this.element = el("div", {}, this.header(), summary(model), this.waits(), this.stacks(), this.operations(), this.paper());
+  }
+
+  header() {
+    const repaint = () => this.repaints.forEach((act) => act());
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
+    return el(
+      "header",
+      { class: "top" },
+      el("span", { class: "brand", text: "Mycroft autopsy" }),
+      el("span", { class: "title", text: this.model.title }),
+      el("span", { class: "spacer" }),
+      themeButton(repaint),
+      el("button", { type: "button", on: { click: () => window.print() } }, "Print"),
+    );
+  }
+
+  waits() {
+    if (this.model.arrows.length === 0) return null;
+    return section("waits", "Who waits for whom", "An arrow points to the rank that is waited for.", waitGraph(this.model));
+  }
+
+  stacks() {
+    if (this.model.stack_groups.length === 0) return null;
+    const stacks = new StackGrid(this.model);
+    this.repaints.push(() => stacks.repaint());
+    this.stackGrid = stacks;
+    return section("stacks", "What the main threads were doing", "Equal stacks have equal colours; the odd ones are framed.", stacks.element);
+  }
+
+  operations() {
+    const { model } = this;
+    if (model.groups.length === 0) return null;
+    const panel = el("aside", { class: "panel", "aria-label": "Selected cell" });
+    this.icicle = new Icicle(model);
+    const table = el("details", { class: "as-table" }, el("summary", { text: "The rows around the cursor as a table" }));
+    const redraw = (selection) => {
+      this.selection = selection;
+      const { item, rows, from, to, column } = selection;
+      panel.replaceChildren(...cellPanel(model, this.grid.painter, selection).filter(Boolean));
+      this.icicle.show(tally(rows, from, to));
+      if (table.open) this.fillTable(table, item.group, rows, column);
+    };
+    table.addEventListener("toggle", () => table.open && this.selection && redraw(this.selection));
+    this.grid = new OperationGrid(model, redraw);
+    this.repaints.push(() => {
+      this.grid.repaint();
+      if (this.selection) redraw(this.selection);
+    });
+    const cut = model.groups.some((group) => group.cut_before + group.cut_after > 0);
+    return [
+      section(
+        "operations",
+        "Operations",
+        `${count(model.groups.length, "process group")}, columns by sequence number.${cut ? " Columns far from the first wrong point are left out to keep this file small." : ""}`,
+        el("div", { class: "split" }, el("div", { class: "main" }, this.grid.element, legend()), panel),
+        el("p", { class: "visually-hidden", id: "grid-keys-hint", text: "Arrow keys move, f goes to the first wrong point, r to a rank, slash finds an operation." }),
+        el("details", { class: "keys" }, el("summary", { text: "Keyboard and mouse" }), el("dl", {}, KEYS.map(([keys, text]) => el("div", {}, el("dt", {}, keys.split(" ").map((one) => el("kbd", { text: one }))), el("dd", { text }))))),
+        table,
+      ),
+      section("calls", "Call stacks of the selection", "Outermost call on top; width: how many of the selected operations came through it. Click to zoom.", this.icicle.element),
+    ];
+  }
+
+  fillTable(table, group, rows, column) {
+    const whole = rows.length > 1 ? rows : tellingRows(group, new Set(rows.map((row) => row.rank)));
+    table.querySelector("table")?.remove();
+    table.append(regionTable(this.model, group, whole, column));
+  }
+
+  /** What only paper shows: the grid around each first wrong point as a table, and all stacks. */
+  paper() {
+    const { model } = this;
+    const suspects = new Set(model.suspects.map((suspect) => suspect.rank));
+    const wrong = model.groups.filter((group) => group.first_wrong !== null);
+    const telling = wrong.filter((group) => group.label === model.group);
+    this.fillPaper = () => {
+      paper.replaceChildren(
+        ...(telling.length > 0 ? telling : wrong.slice(0, 4)).map((group) => regionTable(model, group, tellingRows(group, suspects), group.first_wrong)),
+      );
+    };
+    const paper = el("section", { class: "paper" });
+    return paper;
+  }
+
+  start() {
+    this.grid?.start();
+    this.fillPaper();
+  }
+}
 
 const model = await decode(document.getElementById("data").textContent);
-document.getElementById("page").replaceChildren(el("h1", { text: model.what }));
+const page = new AutopsyPage(model);
+document.getElementById("page").replaceChildren(page.element);
+page.start();
+globalThis.mycroft = { model, page, grid: page.grid, icicle: page.icicle };

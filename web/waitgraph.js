@@ -1,1 +1,186 @@
-// waitgraph
+// Who waits for whom: ranks that wait alike are one node; suspects stand out; a circle of waiting is drawn as one.
+import { count, el, ranksPhrase, ranksText, svg } from "./dom.js";
+
+/** Nodes drawn at most; the list below the picture has all of them. */
+const NODES_MAX = 36;
+const NODE = { width: 168, height: 46 };
+const GAP = { x: 150, y: 22 };
+const LABEL_CHARS_MAX = 30;
+
+/** Ranks in classes that no arrow and no blame tells apart, and the arrows between classes. */
+export function waitClasses(model) {
+  const suspects = new Set(model.suspects.map((suspect) => suspect.rank));
+  const signs = new Map();
+  model.arrows.forEach((arrow, i) => {
+    for (const rank of arrow.waiting) signs.set(rank, `${signs.get(rank) ?? ""} w${i}`);
+    for (const rank of arrow.waits_for) signs.set(rank, `${signs.get(rank) ?? ""} f${i}`);
+  });
+  for (const rank of suspects) if (signs.has(rank)) signs.set(rank, `${signs.get(rank)} s`);
+  const bySign = new Map();
+  for (const [rank, sign] of [...signs].sort((a, b) => a[0] - b[0])) bySign.set(sign, [...(bySign.get(sign) ?? []), rank]);
+  const nodes = [...bySign.values()].map((ranks) => ({ ranks, suspect: suspects.has(ranks[0]) }));
+  const classOf = new Map();
+  nodes.forEach((node, i) => node.ranks.forEach((rank) => classOf.set(rank, i)));
+  const edges = new Map();
+  for (const arrow of model.arrows) {
+    for (const from of new Set(arrow.waiting.map((rank) => classOf.get(rank)))) {
+      for (const to of new Set(arrow.waits_for.map((rank) => classOf.get(rank)))) {
+        const key = `${from} ${to}`;
+        if (!edges.has(key)) edges.set(key, { from, to, texts: [] });
+        if (!edges.get(key).texts.includes(arrow.text)) edges.get(key).texts.push(arrow.text);
+      }
+    }
+  }
+  return { nodes, edges: [...edges.values()] };
+}
+
+/** Strongly connected components (Tarjan, by an explicit stack): those that wait in a circle share one. */
+export function components(size, edges) {
+  const next = Array.from({ length: size }, () => []);
+  for (const { from, to } of edges) next[from].push(to);
+  const order = new Int32Array(size).fill(-1), low = new Int32Array(size), part = new Int32Array(size).fill(-1);
+  const open = [], walk = [];
+  let counter = 0, parts = 0;
+  for (let start = 0; start < size; start++) {
+    if (order[start] >= 0) continue;
+    walk.push([start, 0]);
+    while (walk.length > 0) {
+      const top = walk[walk.length - 1], at = top[0];
+      if (top[1] === 0) {
+        order[at] = low[at] = counter++;
+        open.push(at);
+      }
+      if (top[1] < next[at].length) {
+        const to = next[at][top[1]++];
+        if (order[to] < 0) walk.push([to, 0]);
+        else if (part[to] < 0) low[at] = Math.min(low[at], order[to]);
+        continue;
+      }
+      walk.pop();
+      if (walk.length > 0) low[walk[walk.length - 1][0]] = Math.min(low[walk[walk.length - 1][0]], low[at]);
+      if (low[at] !== order[at]) continue;
+      for (let member = -1; member !== at; ) part[(member = open.pop())] = parts;
+      parts++;
+    }
+  }
+  return { part, parts };
+}
+
+/** Places nodes: components by their longest way to a sink, from right to left; members of a circle on a circle. */
+function arrange(nodes, edges) {
+  const { part, parts } = components(nodes.length, edges);
+  const groups = Array.from({ length: parts }, () => ({ members: [], layer: 0 }));
+  nodes.forEach((_, i) => groups[part[i]].members.push(i));
+  // Tarjan numbers a component after all that it reaches.
+  groups.forEach((group, g) => {
+    for (const { from, to } of edges) {
+      if (part[from] === g && part[to] !== g) group.layer = Math.max(group.layer, groups[part[to]].layer + 1);
+    }
+    const n = group.members.length;
+    group.radius = n === 1 ? 0 : Math.max(NODE.width * 0.72, (n * (NODE.width + 40)) / (2 * Math.PI));
+    group.width = NODE.width + 2 * group.radius;
+    group.height = NODE.height + 2 * group.radius * 0.8;
+  });
+  const layers = [];
+  for (const group of groups) (layers[group.layer] ??= []).push(group);
+  const height = Math.max(...layers.map((layer) => layer.reduce((sum, group) => sum + group.height + GAP.y, GAP.y)));
+  let x = 10;
+  for (const layer of layers.reverse()) {
+    const width = Math.max(...layer.map((group) => group.width));
+    const used = layer.reduce((sum, group) => sum + group.height + GAP.y, -GAP.y);
+    let y = (height - used) / 2;
+    for (const group of layer) {
+      group.members.forEach((member, i) => {
+        const angle = -Math.PI / 2 + (2 * Math.PI * i) / group.members.length;
+        nodes[member].x = x + width / 2 + group.radius * Math.cos(angle);
+        nodes[member].y = y + group.height / 2 + group.radius * 0.8 * Math.sin(angle);
+        nodes[member].circle = group.members.length > 1;
+      });
+      y += group.height + GAP.y;
+    }
+    x += width + GAP.x;
+  }
+  return { width: x - GAP.x + 10, height, part };
+}
+
+/** Where a line from a node's middle towards a point leaves its box. */
+function border(node, x, y) {
+  const dx = x - node.x, dy = y - node.y;
+  const scale = Math.min((NODE.width / 2 + 3) / Math.max(Math.abs(dx), 1e-6), (NODE.height / 2 + 3) / Math.max(Math.abs(dy), 1e-6));
+  return [node.x + dx * scale, node.y + dy * scale];
+}
+
+function drawEdge(edge, nodes, circle, both) {
+  const from = nodes[edge.from], to = nodes[edge.to];
+  const label = edge.texts[0] + (edge.texts.length > 1 ? ` and ${edge.texts.length - 1} more` : "");
+  const full = `${ranksPhrase(from.ranks)} wait for ${ranksPhrase(to.ranks)} in ${edge.texts.join("; ")}`;
+  let path, x, y;
+  if (edge.from === edge.to) {
+    x = from.x;
+    y = from.y - NODE.height / 2 - 34;
+    path = `M ${x - 22} ${from.y - NODE.height / 2} C ${x - 44} ${y}, ${x + 44} ${y}, ${x + 22} ${from.y - NODE.height / 2 - 3}`;
+    y += 4;
+  } else {
+    const bend = both ? 0.16 : 0;
+    const mx = (from.x + to.x) / 2 + bend * (to.y - from.y), my = (from.y + to.y) / 2 - bend * (to.x - from.x);
+    const [x1, y1] = border(from, mx, my), [x2, y2] = border(to, mx, my);
+    path = `M ${x1} ${y1} Q ${mx} ${my} ${x2} ${y2}`;
+    x = (x1 + 2 * mx + x2) / 4;
+    y = (y1 + 2 * my + y2) / 4;
+  }
+  const short = label.length > LABEL_CHARS_MAX ? `${label.slice(0, LABEL_CHARS_MAX - 1)}\u2026` : label;
+  return svg(
+    "g",
+    { class: `edge ${circle ? "circle" : ""}` },
+    svg("title", { text: full }),
+    svg("path", { d: path, "marker-end": `url(#${circle ? "arrow-circle" : "arrow"})` }),
+    svg("text", { x, y: y + 4, "text-anchor": "middle", text: short }),
+  );
+}
+
+function drawNode(node, model) {
+  const suspect = model.suspects.find((one) => one.rank === node.ranks[0]);
+  const detail = suspect ? suspect.doing || "suspect" : node.ranks.length > 1 ? count(node.ranks.length, "rank") : node.circle ? "in the circle" : "waits";
+  const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}\u2026` : text);
+  return svg(
+    "g",
+    { class: `node ${node.suspect ? "suspect" : ""}`, transform: `translate(${node.x - NODE.width / 2} ${node.y - NODE.height / 2})` },
+    svg("title", { text: `${ranksPhrase(node.ranks, 40)}${suspect?.doing ? `: ${suspect.doing}` : ""}` }),
+    svg("rect", { width: NODE.width, height: NODE.height, rx: 8 }),
+    svg("text", { x: NODE.width / 2, y: 19, "text-anchor": "middle", class: "name", text: cut(ranksPhrase(node.ranks, 3), 24) }),
+    svg("text", { x: NODE.width / 2, y: 35, "text-anchor": "middle", class: "detail", text: cut(detail, 28) }),
+  );
+}
+
+function arrowHead(id) {
+  return svg(
+    "marker",
+    { id, viewBox: "0 0 10 10", refX: 9, refY: 5, markerWidth: 8, markerHeight: 8, orient: "auto" },
+    svg("path", { d: "M 0 0 L 10 5 L 0 10 z" }),
+  );
+}
+
+/** The picture and the same in words. */
+export function waitGraph(model) {
+  const all = waitClasses(model);
+  const nodes = all.nodes.length <= NODES_MAX ? all.nodes : undefined;
+  const words = el(
+    "ul",
+    { class: "waits" },
+    model.arrows.map((arrow) =>
+      el("li", {}, el("b", { text: ranksText(arrow.waiting) }), arrow.waiting.length === 1 ? " waits for " : " wait for ", el("b", { text: ranksText(arrow.waits_for) }), " in ", el("code", { text: arrow.text })),
+    ),
+  );
+  if (!nodes) return el("div", { class: "waitgraph" }, el("p", { class: "muted", text: `${count(all.nodes.length, "node")}: too many to draw.` }), words);
+  const { width, height, part } = arrange(nodes, all.edges);
+  const paired = new Set(all.edges.map((edge) => `${edge.from} ${edge.to}`));
+  const pad = all.edges.some((edge) => edge.from === edge.to) ? 40 : 0;
+  const picture = svg(
+    "svg",
+    { viewBox: `0 ${-pad} ${width} ${height + pad}`, width, height: height + pad, role: "img", "aria-label": "Wait-for graph; the list below says the same" },
+    svg("defs", {}, arrowHead("arrow"), arrowHead("arrow-circle")),
+    all.edges.map((edge) => drawEdge(edge, nodes, part[edge.from] === part[edge.to], paired.has(`${edge.to} ${edge.from}`))),
+    nodes.map((node) => drawNode(node, model)),
+  );
+  return el("div", { class: "waitgraph" }, el("div", { class: "picture" }, picture), el("details", { open: model.arrows.length <= 8 }, el("summary", { text: "In words" }), words));
+}

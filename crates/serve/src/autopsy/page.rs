@@ -54,7 +54,8 @@ pub fn render(autopsy: &Autopsy, title: &str) -> String {
     let mut columns_max = COLUMNS_MAX;
     loop {
         let packed = payload::pack(autopsy, title, columns_max);
-        let page = assemble(title, &STANDARD.encode(miniz_oxide::deflate::compress_to_vec_zlib(&packed, DEFLATE_LEVEL)));
+        let page =
+            assemble(title, &STANDARD.encode(miniz_oxide::deflate::compress_to_vec_zlib(&packed, DEFLATE_LEVEL)));
         if page.len() <= PAGE_BYTES_MAX || columns_max == 0 {
             return page;
         }

@@ -283,7 +283,8 @@ pub(super) fn clean(text: &str) -> String {
             out.push_str("...");
             break;
         }
-        let reorders = matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
+        let reorders =
+            matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
         if c.is_control() || reorders { out.extend(c.escape_unicode()) } else { out.push(c) }
     }
     out
