@@ -73,9 +73,10 @@ pub(crate) fn autopsy(args: &AutopsyArgs) -> Result<u8> {
     let found = find(&args.dirs)?;
     let pieces = read_all(&found.files, &naming, !args.quiet && std::io::stderr().is_terminal());
     let mut bundle = mycroft_formats::assemble(pieces).map_err(|clash| anyhow::anyhow!(told(&clash)))?;
-    bundle.notes.extend(found.notes);
+    let mut notes = found.notes;
+    notes.append(&mut bundle.notes);
     if bundle.dumps.is_empty() {
-        bail!("{}", without_dumps(args, &bundle, found.files.len()));
+        bail!("{}", without_dumps(args, &bundle, &notes, found.files.len()));
     }
     if !args.quiet {
         name_unused(&bundle);
@@ -86,17 +87,29 @@ pub(crate) fn autopsy(args: &AutopsyArgs) -> Result<u8> {
         std::fs::write(file, html).with_context(|| format!("cannot write the page to {}", file.display()))?;
     }
     let said = if args.json {
-        let mut json = serde_json::to_string_pretty(&AutopsyJson::of(&answer)).context("cannot make JSON")?;
-        json.push('\n');
-        json
+        as_json(&answer, notes)?
     } else {
-        text::render(&answer, style())
+        text::render(&answer, style()) + &noted(&notes)
     };
     print(&said)?;
     let code = exit_code(&answer);
     // Freeing two million entries takes a tenth of a second; the system takes the memory back at once.
     std::mem::forget((bundle, answer));
     Ok(code)
+}
+
+fn as_json(answer: &Autopsy, notes: Vec<String>) -> Result<String> {
+    let json = AutopsyJson { notes, ..AutopsyJson::of(answer) };
+    Ok(serde_json::to_string_pretty(&json).context("cannot make JSON")? + "\n")
+}
+
+/// Most folders hold each dump twice or thrice (pickle, JSON) beside logs: a count says enough.
+fn noted(notes: &[String]) -> String {
+    match notes {
+        [] => String::new(),
+        [only] => format!("\n1 file was passed over: {only}\n"),
+        [first, ..] => format!("\n{} files were passed over, e.g. {first} (--json names all)\n", notes.len()),
+    }
 }
 
 /// 0 when nothing is wrong; a job that is merely slow, with nobody to blame, is not wrong. What cannot be told is not 0:
@@ -300,10 +313,10 @@ fn told(clash: &Clash) -> String {
 }
 
 /// A folder without a dump: what was there instead.
-fn without_dumps(args: &AutopsyArgs, bundle: &Bundle, files: usize) -> String {
+fn without_dumps(args: &AutopsyArgs, bundle: &Bundle, notes: &[String], files: usize) -> String {
     let dirs = args.dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ");
     let first = bundle.unusable.iter().map(|file| format!("{}: {}", file.source, file.why));
-    let first = first.chain(bundle.notes.iter().cloned()).next();
+    let first = first.chain(notes.iter().cloned()).next();
     let first = first.map_or(String::new(), |first| format!("; first: {first}"));
     let stacks = if bundle.stacks.is_empty() { "" } else { " (stacks, but no dump)" };
     format!("{dirs}: no usable dump in {files} files{stacks}{first}; {SWITCHES}")

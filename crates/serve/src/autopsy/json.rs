@@ -17,6 +17,8 @@ pub struct AutopsyJson {
     pub missing_dumps: Vec<u32>,
     /// What is not known, one sentence each, with the switch that would provide it.
     pub caveats: Vec<String>,
+    /// How the files were read: what was passed over, and why. Left to who reads the files; empty here.
+    pub notes: Vec<String>,
     /// Why there is no usable dump of a rank.
     pub missing_because: Vec<MissingJson>,
     /// Who waits for whom.
@@ -146,6 +148,7 @@ impl AutopsyJson {
             ranks: autopsy.ranks.len(),
             missing_dumps: autopsy.missing_dumps.iter().filter_map(|(rank, _)| rank_number(*rank)).collect(),
             caveats: autopsy.caveats.iter().map(|caveat| with_switch(&caveat.text, &caveat.switch)).collect(),
+            notes: Vec::new(),
             missing_because: autopsy
                 .missing_dumps
                 .iter()

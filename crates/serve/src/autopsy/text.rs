@@ -60,7 +60,8 @@ impl Ink {
 
 /// The autopsy as text.
 pub fn render(autopsy: &Autopsy, style: Style) -> String {
-    let mut page = Page { out: String::new(), style: Style { width: style.width.max(WIDTH_MIN), ..style } };
+    let mut page =
+        Page { out: String::new(), style: Style { width: style.width.max(WIDTH_MIN), ..style }, label: String::new() };
     page.headline(autopsy);
     page.finding(autopsy);
     for reason in &autopsy.because {
@@ -73,7 +74,7 @@ pub fn render(autopsy: &Autopsy, style: Style) -> String {
     let missing = autopsy.missing_dumps.iter().map(|(rank, why)| format!("rank {rank}: {why}"));
     page.list("no dump", missing.collect());
     let caveats = autopsy.caveats.iter().map(|caveat| with_switch(&caveat.text, &caveat.switch));
-    page.list("caveat", caveats.collect());
+    page.list("not known", caveats.collect());
     page.out
 }
 
@@ -81,6 +82,8 @@ pub fn render(autopsy: &Autopsy, style: Style) -> String {
 struct Page {
     out: String,
     style: Style,
+    /// The label that was written last: a list has it once.
+    label: String,
 }
 
 impl Page {
@@ -155,10 +158,8 @@ impl Page {
     /// The blast radius: who waits for whom.
     fn waits(&mut self, autopsy: &Autopsy) {
         let arrows = autopsy.arrows.iter().map(|arrow| {
-            let wait = if arrow.waiting.len() == 1 { "waits" } else { "wait" };
             let (waiting, waits_for) = (ranks_text(arrow.waiting.clone()), ranks_text(arrow.waits_for.clone()));
-            let place = if arrow.text.is_empty() { String::new() } else { format!(" in {}", arrow.text) };
-            format!("{waiting} {wait} for {waits_for}{place}")
+            if arrow.text.is_empty() { format!("{waiting} for {waits_for}") } else { arrow.text.clone() }
         });
         self.list("waiting", arrows.collect());
     }
@@ -176,8 +177,9 @@ impl Page {
     /// A label and its text, broken at words and indented under itself.
     fn row(&mut self, label: &str, text: &str) {
         let room = self.style.width - LABEL - 1;
+        let is_new = std::mem::replace(&mut self.label, label.to_owned()) != label;
         for (at, line) in wrapped(&clean(text), room).into_iter().enumerate() {
-            let label = self.ink(Ink::Dim, &format!("{:<LABEL$}", if at == 0 { label } else { "" }));
+            let label = self.ink(Ink::Dim, &format!("{:<LABEL$}", if at == 0 && is_new { label } else { "" }));
             let line = format!("{label} {line}");
             let _ = writeln!(self.out, "{}", line.trim_end());
         }
