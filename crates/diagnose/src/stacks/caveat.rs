@@ -21,6 +21,9 @@ const PIPE_SWITCH: &str = "TORCH_NCCL_DUMP_ON_TIMEOUT=1";
 /// Clocks this far apart are not taken for one dump time.
 const FAR_APART_NS: u64 = 60 * NANOS_PER_SEC;
 
+/// Notes on files that are passed on; a folder of logs has thousands.
+const NOTES_MAX: usize = 4;
+
 fn caveat(text: String, switch: &str) -> AutopsyCaveat {
     AutopsyCaveat { text, switch: switch.to_owned() }
 }
@@ -41,7 +44,11 @@ pub(super) fn list(index: &Index<'_>, ruling: &Ruling) -> Vec<AutopsyCaveat> {
     }
     out.extend(inferred(index));
     out.extend(apart(index));
-    out.extend(index.bundle.notes.iter().map(|note| caveat(note.clone(), "")));
+    let notes = &index.bundle.notes;
+    out.extend(notes.iter().take(NOTES_MAX).map(|note| caveat(note.clone(), "")));
+    if notes.len() > NOTES_MAX {
+        out.push(caveat(format!("{} more notes on how the files were read", notes.len() - NOTES_MAX), ""));
+    }
     out
 }
 

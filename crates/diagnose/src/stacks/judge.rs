@@ -12,7 +12,7 @@ use crate::blame::graph::{Graph, Scene};
 use crate::blame::hang::Walk;
 use crate::fact::{Fact, OpRef};
 use crate::timeline::Stand;
-use mycroft_record::dump::Frame;
+use mycroft_record::dump::{Frame, Unusable};
 use mycroft_record::{Category, HostName, HostTime, NANOS_PER_MS, Rank, What};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -71,6 +71,15 @@ pub(super) struct Judge<'a, 'b> {
     walk: &'b Walk<DumpOp>,
     wrong: Vec<GroupWrong>,
 }
+
+/// An unusable file was written by the rank itself, so that it lived then; a tool's report that its process is gone says
+/// the opposite.
+fn wrote(file: &Unusable) -> bool {
+    !GONE_WORDS.iter().any(|words| file.why.contains(words))
+}
+
+/// What py-spy says of a process that is gone.
+const GONE_WORDS: &[&str] = &["Check that the process is running", "No such process", "No such file or directory (os error 2)"];
 
 fn ruling(outcome: Outcome) -> Ruling {
     Ruling {
@@ -139,14 +148,17 @@ impl<'a, 'b> Judge<'a, 'b> {
     }
 
     /// Of the operations in which a rank is waited for, the one to report: a collective rather than a transfer, then the
-    /// one in which most ranks wait, then the oldest.
+    /// one in which somebody has waited longest.
     fn first_wait_for(&self, rank: Rank) -> Option<DumpOp> {
-        let waits =
-            self.graph.nodes.iter().filter(|(_, waits)| waits.missing.iter().any(|(missing, _)| *missing == rank));
-        let best = waits.max_by_key(|(op, waits)| {
-            (op.collective_seq().is_some(), waits.inside.len(), u64::MAX - op.seq, u32::MAX - op.group)
-        });
-        best.map(|(op, _)| *op)
+        let waits = self.graph.nodes.iter().filter(|(_, waits)| waits.missing.iter().any(|(missing, _)| *missing == rank));
+        let first = waits.min_by_key(|(op, waits)| (op.collective_seq().is_none(), self.issued_at(op, &waits.inside), **op));
+        first.map(|(op, _)| *op)
+    }
+
+    /// When the first of `ranks` issued `op`.
+    fn issued_at(&self, op: &DumpOp, ranks: &[Rank]) -> HostTime {
+        let times = ranks.iter().filter_map(|rank| self.scene.entry(*rank, op)).map(|entry| entry.created_at);
+        times.min().unwrap_or_default()
     }
 
     fn waiting_in(&self, op: &DumpOp) -> Option<Vec<Rank>> {
@@ -359,13 +371,14 @@ impl<'a, 'b> Judge<'a, 'b> {
     /// out is named.
     fn gone(&self, sinks: &[Sink]) -> Option<Ruling> {
         let first = sinks.first()?;
-        let unusable = |rank: Rank| self.index.bundle.unusable.iter().find(|file| file.rank == Some(rank));
+        let unusable = |rank: Rank| self.index.bundle.unusable.iter().find(|file| file.rank == Some(rank) && wrote(file));
         let mut named: Vec<&Sink> = sinks.iter().collect();
         if named.len() > 1 {
             named.retain(|sink| unusable(sink.rank).is_none());
         }
         if named.len() > 1 {
-            named.retain(|sink| self.doings.of.contains_key(&sink.rank));
+            let told = |sink: &&Sink| self.doings.of.contains_key(&sink.rank) || self.ended(sink.rank);
+            named.retain(told);
         }
         let [sink] = named.as_slice() else {
             let mut ruling = ruling(Outcome::Fault(What::Hang));
@@ -385,7 +398,7 @@ impl<'a, 'b> Judge<'a, 'b> {
             None => (What::Crash, Category::ProcessExit, Cause::ProcessGone, Role::Gone),
         };
         let mut ruling = fault(what, category, cause);
-        let confidence = match (doing.is_some(), sinks.len()) {
+        let confidence = match (doing.is_some() || self.ended(sink.rank), sinks.len()) {
             (true, _) => 0.9,
             (false, 1) => 0.8,
             _ => 0.6,
@@ -399,9 +412,17 @@ impl<'a, 'b> Judge<'a, 'b> {
         Some(ruling)
     }
 
+    /// The tool that was to take its stacks found no process.
+    fn ended(&self, rank: Rank) -> bool {
+        self.index.bundle.unusable.iter().any(|file| file.rank == Some(rank) && !wrote(file))
+    }
+
     fn no_dump(&self, sink: &Sink) -> Fact {
         let unusable = self.index.bundle.unusable.iter().find(|file| file.rank == Some(sink.rank));
         let why = match unusable {
+            Some(file) if !wrote(file) => {
+                format!("which left no dump, and whose process was gone when its stacks were taken ({})", file.source)
+            }
             Some(file) => format!("which left no usable dump ({}: {})", file.source, file.why),
             None if self.doings.of.contains_key(&sink.rank) => "which left no dump although it lives".to_owned(),
             None => "which left no dump: it was killed, it exited, or it holds the interpreter's lock".to_owned(),
@@ -558,7 +579,7 @@ impl<'a, 'b> Judge<'a, 'b> {
         let mut ruling = fault(What::Desync, category, cause);
         let confidence = match point.found {
             Found::Both => 0.97,
-            Found::Majority => 0.9,
+            Found::Majority => 0.95,
             Found::History => 0.8,
             Found::Not => 0.5,
         };
