@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 /// Bytes of a process's environment looked at: Linux allows a quarter of the stack limit, 2 MiB by default.
 const ENVIRON_BYTES_MAX: u64 = 2 << 20;
@@ -14,6 +15,8 @@ const ENVIRON_BYTES_MAX: u64 = 2 << 20;
 const MAPS_BYTES_MAX: u64 = 8 << 20;
 /// Longest path taken from an environment: the kernel's own limit.
 const PATH_BYTES_MAX: usize = 4096;
+/// Ticks in which `/proc` tells times: USER_HZ, 100 on every Linux since 2.6.
+const TICKS_PER_SEC: f64 = 100.0;
 /// Children of one rank that are looked at: two data loaders (training, evaluation) of 16 workers.
 pub(crate) const CHILDREN_MAX: usize = 32;
 
@@ -181,9 +184,11 @@ impl Target {
     }
 
     /// When it started, on the clock that files are dated by; `None` where that cannot be told.
-    pub(crate) fn started(&self) -> Option<std::time::SystemTime> {
-        // A process's directory is made with it, at latest when first looked at; never before.
-        std::fs::metadata(format!("/proc/{}", self.pid)).ok()?.modified().ok()
+    pub(crate) fn started(&self) -> Option<SystemTime> {
+        let uptime = read_limited(Path::new("/proc/uptime"), 256).ok()?;
+        let uptime: f64 = String::from_utf8_lossy(&uptime).split_ascii_whitespace().next()?.parse().ok()?;
+        let age = uptime - self.start_ticks as f64 / TICKS_PER_SEC;
+        SystemTime::now().checked_sub(Duration::try_from_secs_f64(age.max(0.0)).ok()?)
     }
 }
 

@@ -160,6 +160,22 @@ struct Round {
     out: SyncSender<Captured>,
 }
 
+/// A rank's thread that is out, however it ends.
+struct Out(Arc<AtomicUsize>);
+
+impl Out {
+    fn begin(count: &Arc<AtomicUsize>) -> Out {
+        count.fetch_add(1, Ordering::Relaxed);
+        Out(Arc::clone(count))
+    }
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Nobody takes what was found any more.
 struct Abandoned;
 
@@ -196,14 +212,12 @@ impl Round {
 
     fn start(&self, task: rank::Task, found: &Sender<Found>) {
         let (rank, pid, kinds) = (task.rank, task.target.pid(), task.kinds.clone());
-        let (tell, stuck) = (found.clone(), Arc::clone(&self.stuck));
-        stuck.fetch_add(1, Ordering::Relaxed);
+        let (tell, out) = (found.clone(), Out::begin(&self.stuck));
         let started = Builder::new().name("mycroft-capture-rank".to_owned()).spawn(move || {
+            let _out = out;
             task.run(&tell);
-            stuck.fetch_sub(1, Ordering::Relaxed);
         });
         if let Err(error) = started {
-            self.stuck.fetch_sub(1, Ordering::Relaxed);
             for kind in kinds {
                 let text = format!("starting a thread: {error}; raise the limit of processes (ulimit -u)");
                 // Our own end is open.
