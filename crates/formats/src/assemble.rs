@@ -155,8 +155,10 @@ fn stacks(mut all: Vec<ProcessStacks>, notes: &mut Vec<String>) -> Vec<ProcessSt
         }
     }
     let mut out: Vec<ProcessStacks> = merged.into_values().chain(without_pid).collect();
-    out.sort_by(|a, b| order(a).cmp(&order(b)));
-    out.dedup_by(|later, first| later.pid.is_none() && ProcessStacks { source: first.source.clone(), ..later.clone() } == *first);
+    out.sort_by_cached_key(order);
+    out.dedup_by(|later, first| {
+        later.pid.is_none() && ProcessStacks { source: first.source.clone(), ..later.clone() } == *first
+    });
     out
 }
 

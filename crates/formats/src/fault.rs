@@ -1,18 +1,28 @@
 //! Why some bytes are of no use: where, and what was found there.
+use std::fmt;
 
-/// What was wrong and at which byte.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("byte {at}: {what}")]
-pub(crate) struct Fault {
-    /// Offset from the start of the file.
-    pub(crate) at: usize,
-    /// What was found there, and what was expected.
-    pub(crate) what: String,
+/// What was wrong and at which byte. A pointer wide, since every step of a reader may return one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Fault(Box<Told>);
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Told {
+    at: usize,
+    what: String,
 }
 
 impl Fault {
-    /// A fault at `at`.
+    /// A fault at `at`, the offset from the start of the file: what was found there, and what was expected.
+    #[cold]
     pub(crate) fn new(at: usize, what: impl Into<String>) -> Fault {
-        Fault { at, what: what.into() }
+        Fault(Box::new(Told { at, what: what.into() }))
     }
 }
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "byte {}: {}", self.0.at, self.0.what)
+    }
+}
+
+impl std::error::Error for Fault {}

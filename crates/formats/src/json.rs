@@ -178,7 +178,10 @@ impl<'a> Parser<'a, '_> {
         let start = self.at + 1;
         let rest = &self.bytes[start..];
         let Some(len) = rest.iter().position(|&byte| byte == b'"' || byte == b'\\') else {
-            return Err(Fault::new(self.bytes.len(), format!("the JSON ends here, in a string that began at byte {start}")));
+            return Err(Fault::new(
+                self.bytes.len(),
+                format!("the JSON ends here, in a string that began at byte {start}"),
+            ));
         };
         if rest[len] == b'"' {
             self.at = start + len + 1;

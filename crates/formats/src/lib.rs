@@ -20,10 +20,13 @@ mod text_stacks;
 mod value;
 
 pub use assemble::assemble;
+use budget::Budget;
 use builder::Builder;
 use fault::Fault;
-use mycroft_record::Rank;
 use mycroft_record::dump::{Dump, ProcessStacks, Unusable};
+use mycroft_record::{HostName, Rank};
+use std::sync::Arc;
+
 pub use naming::{BadPattern, Naming, RANK_MAX};
 
 /// What one file held.
@@ -52,7 +55,7 @@ pub struct Clash {
 
 /// Reads one file; `path` is relative to the folder, with `/` between parts.
 pub fn read(path: &str, bytes: &[u8], naming: &Naming) -> Piece {
-    let file = File { path, naming };
+    let file = File { path, naming, source: path.into(), host: naming.host(path) };
     if bytes.len() > budget::INPUT_BYTES_MAX {
         return file.broken(format!("{} bytes, at most {} are read", bytes.len(), budget::INPUT_BYTES_MAX));
     }
@@ -82,6 +85,8 @@ const GZIP_START: &u8 = &0x1f;
 struct File<'a> {
     path: &'a str,
     naming: &'a Naming,
+    source: Arc<str>,
+    host: HostName,
 }
 
 impl File<'_> {
@@ -90,8 +95,8 @@ impl File<'_> {
             return self.unusable("a dump, but its name tells no rank; give a rank pattern".to_owned());
         };
         dump.rank = rank;
-        dump.host = self.naming.host(self.path);
-        dump.source = self.path.into();
+        dump.host = self.host.clone();
+        dump.source = self.source.clone();
         Piece::Dump(Box::new(dump))
     }
 
@@ -99,15 +104,19 @@ impl File<'_> {
         let taken_at = naming::taken_at(self.path);
         for process in &mut stacks {
             process.rank = rank;
-            process.host = self.naming.host(self.path);
-            process.source = self.path.into();
+            process.host = self.host.clone();
+            process.source = self.source.clone();
             process.taken_at = taken_at;
         }
         stacks
     }
 
     fn unusable(&self, why: String) -> Piece {
-        Piece::Unusable(Unusable { rank: self.naming.rank(self.path), source: self.path.into(), why })
+        self.unusable_of(self.naming.rank(self.path), why)
+    }
+
+    fn unusable_of(&self, rank: Option<Rank>, why: String) -> Piece {
+        Piece::Unusable(Unusable { rank, source: self.source.clone(), why })
     }
 
     fn ignored(&self, why: &str) -> Piece {
@@ -148,9 +157,9 @@ fn json(file: &File<'_>, bytes: &[u8]) -> Piece {
 }
 
 fn text_file(file: &File<'_>, bytes: &[u8]) -> Piece {
-    let sections = text_stacks::sections(bytes);
-    if !sections.is_empty() {
-        return periodic(file, &sections);
+    let mut budget = Budget::new(bytes.len());
+    if text_stacks::Sections::of(bytes).next().is_some() {
+        return periodic(file, bytes, &mut budget);
     }
     if !text_stacks::is_stacks(bytes) {
         if bytes.iter().take(TEXT_PROBE_BYTES).any(|byte| *byte == 0) {
@@ -158,36 +167,27 @@ fn text_file(file: &File<'_>, bytes: &[u8]) -> Piece {
         }
         return file.broken(format!("a text, but neither a dump nor stacks; it says: {}", first_line(bytes)));
     }
-    pieces(file, text_stacks::read(bytes), file.naming.rank(file.path))
+    let rank = file.naming.rank(file.path);
+    let (stacks, fault) = text_stacks::read(bytes, 0, &mut budget);
+    let stacks = Piece::Stacks(file.stacks(stacks, rank));
+    match fault {
+        None => stacks,
+        Some(fault) => Piece::Several(vec![stacks, file.unusable_of(rank, rest_unread(&fault))]),
+    }
 }
 
 /// How much of a file is looked at to tell text from other bytes.
 const TEXT_PROBE_BYTES: usize = 1 << 10;
 
-/// Stacks, and what went wrong after them.
-fn pieces(file: &File<'_>, (stacks, fault): (Vec<ProcessStacks>, Option<Fault>), rank: Option<Rank>) -> Piece {
-    let stacks = Piece::Stacks(file.stacks(stacks, rank));
-    match fault {
-        None => stacks,
-        Some(fault) => {
-            let why = format!("the stacks from here on were not read: {fault}");
-            Piece::Several(vec![stacks, Piece::Unusable(Unusable { rank, source: file.path.into(), why })])
-        }
-    }
+fn rest_unread(fault: &Fault) -> String {
+    format!("the stacks from here on were not read: {fault}")
 }
 
 /// A periodic file of `torch.distributed.debug`: sections by rank.
-fn periodic(file: &File<'_>, sections: &[text_stacks::Section<'_>]) -> Piece {
+fn periodic(file: &File<'_>, bytes: &[u8], budget: &mut Budget) -> Piece {
     let mut found = Vec::new();
-    for section in sections {
-        let rank = Some(Rank(section.rank)).filter(|rank| rank.0 <= RANK_MAX);
-        let text = section.bytes.trim_ascii();
-        if text_stacks::is_stacks(text) {
-            found.push(pieces(file, text_stacks::read(text), rank));
-        } else if !matches!(text.first(), Some(b'{' | b'[')) && naming::tells_stacks(file.path) {
-            let why = format!("byte {}: no stacks of rank {}: it says: {}", section.at, section.rank, first_line(text));
-            found.push(Piece::Unusable(Unusable { rank, source: file.path.into(), why }));
-        }
+    if let Err(fault) = sections(file, bytes, budget, &mut found) {
+        found.push(file.unusable_of(None, rest_unread(&fault)));
     }
     match found.is_empty() {
         true => file.ignored("a periodic file of torch.distributed.debug without stacks"),
@@ -195,14 +195,37 @@ fn periodic(file: &File<'_>, sections: &[text_stacks::Section<'_>]) -> Piece {
     }
 }
 
-/// The beginning of a text, for a message.
+fn sections(file: &File<'_>, bytes: &[u8], budget: &mut Budget, found: &mut Vec<Piece>) -> Result<(), Fault> {
+    for section in text_stacks::Sections::of(bytes) {
+        let rank = Some(Rank(section.rank)).filter(|rank| rank.0 <= RANK_MAX);
+        if text_stacks::is_stacks(section.bytes) {
+            let (stacks, fault) = text_stacks::read(section.bytes, section.at, budget);
+            budget.push(found, Piece::Stacks(file.stacks(stacks, rank)))?;
+            if let Some(fault) = fault {
+                return Err(fault);
+            }
+        } else if !matches!(section.bytes.trim_ascii().first(), Some(b'{' | b'[')) && naming::tells_stacks(file.path) {
+            let says = first_line(section.bytes);
+            let why = format!("byte {}: no stacks of rank {}: it says: {says}", section.at, section.rank);
+            budget.charge(why.len())?;
+            budget.push(found, file.unusable_of(rank, why))?;
+        }
+    }
+    Ok(())
+}
+
+/// The line of a text that says what went wrong, or else its first, for a message.
 fn first_line(text: &[u8]) -> String {
-    let first = text.trim_ascii_start().split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let lines = || text.trim_ascii_start().split(|&byte| byte == b'\n').take(ERROR_LINES_MAX);
+    let is_error = |line: &&[u8]| line.windows(5).any(|word| word.eq_ignore_ascii_case(b"error"));
+    let first = lines().find(is_error).or_else(|| lines().next()).unwrap_or_default();
     match builder::clean(&first[..first.len().min(ERROR_BYTES_MAX)]).trim_end() {
         "" => "(nothing)".to_owned(),
         line => format!("\"{line}\""),
     }
 }
 
+/// How many lines are searched for an error.
+const ERROR_LINES_MAX: usize = 20;
 /// How much of an error text is quoted.
 const ERROR_BYTES_MAX: usize = 200;

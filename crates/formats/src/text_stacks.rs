@@ -73,9 +73,10 @@ impl Texts {
 }
 
 /// Reads the stacks of a text; empty where there are none. With a fault, what stands before it.
-pub(crate) fn read(bytes: &[u8]) -> (Vec<ProcessStacks>, Option<Fault>) {
+/// `start` is where the text begins in its file, whose memory `budget` holds.
+pub(crate) fn read(bytes: &[u8], start: usize, budget: &mut Budget) -> (Vec<ProcessStacks>, Option<Fault>) {
     let mut reader = Reader {
-        budget: Budget::new(bytes.len()),
+        budget,
         texts: Texts::default(),
         processes: Vec::new(),
         threads: Vec::new(),
@@ -85,13 +86,14 @@ pub(crate) fn read(bytes: &[u8]) -> (Vec<ProcessStacks>, Option<Fault>) {
     };
     let mut fault = None;
     for (at, line) in Lines::of(bytes) {
-        reader.budget.at = at;
+        reader.budget.at = start + at;
         if let Err(found) = reader.line(&clean(line)) {
             fault = Some(found);
             break;
         }
     }
     let ended = reader.end_process();
+    reader.end();
     (reader.processes, fault.or(ended.err()))
 }
 
@@ -104,8 +106,8 @@ pub(crate) fn main_first(threads: &mut [ThreadStack]) {
 
 /// What is read so far. A line belongs to the frame, thread and process above it; each is put away in exactly the memory
 /// it needs when the next begins.
-struct Reader {
-    budget: Budget,
+struct Reader<'b> {
+    budget: &'b mut Budget,
     texts: Texts,
     processes: Vec<ProcessStacks>,
     threads: Vec<ThreadStack>,
@@ -114,15 +116,15 @@ struct Reader {
     in_arguments: bool,
 }
 
-impl Reader {
+impl Reader<'_> {
     fn line(&mut self, line: &str) -> Result<(), Fault> {
         if let Some((pid, command)) = process_header(line) {
-            let command = self.texts.of(&mut self.budget, command)?;
+            let command = self.texts.of(self.budget, command)?;
             let process = ProcessStacks { pid: Some(pid), command, tool: StackTool::PySpy, ..ProcessStacks::default() };
             return self.process(process);
         }
         if let Some((thread_id, name)) = faulthandler_header(line) {
-            let name = self.texts.of(&mut self.budget, name)?;
+            let name = self.texts.of(self.budget, name)?;
             if self.processes.last().is_none_or(|process| process.tool != StackTool::Faulthandler) {
                 self.process(ProcessStacks { tool: StackTool::Faulthandler, ..ProcessStacks::default() })?;
             }
@@ -180,6 +182,14 @@ impl Reader {
         Ok(())
     }
 
+    /// Gives back what is not part of the result.
+    fn end(&mut self) {
+        let scratch = self.threads.capacity() * size_of::<ThreadStack>()
+            + self.frames.capacity() * size_of::<StackFrame>()
+            + self.locals.capacity() * size_of::<Local>();
+        self.budget.release(scratch);
+    }
+
     fn pyspy_line(&mut self, line: &str) -> Result<(), Fault> {
         if let Some(rest) = line.strip_prefix("Parent Process ") {
             if let Some(process) = self.processes.last_mut() {
@@ -214,7 +224,7 @@ impl Reader {
         Ok(Some(ThreadStack {
             thread_id: hex(id),
             os_thread_id: id.parse().ok(),
-            name: self.texts.of(&mut self.budget, name)?,
+            name: self.texts.of(self.budget, name)?,
             activity: match status.split('+').next() {
                 Some("active") => Activity::Active,
                 Some("idle") => Activity::Idle,
@@ -234,8 +244,8 @@ impl Reader {
             _ => (place, 0),
         };
         let native = line == 0 || is_native_source(file);
-        let name = self.texts.of(&mut self.budget, name)?;
-        let file = self.texts.of(&mut self.budget, file)?;
+        let name = self.texts.of(self.budget, name)?;
+        let file = self.texts.of(self.budget, file)?;
         let module = if line == 0 { file.clone() } else { Arc::default() };
         Ok(Some(StackFrame { frame: Frame { name, file, line }, module, native, locals: Vec::new() }))
     }
@@ -246,8 +256,8 @@ impl Reader {
         if self.frames.is_empty() {
             return Ok(());
         }
-        let name = self.texts.of(&mut self.budget, name)?;
-        let repr = self.texts.of(&mut self.budget, repr)?;
+        let name = self.texts.of(self.budget, name)?;
+        let repr = self.texts.of(self.budget, repr)?;
         let argument = self.in_arguments;
         self.budget.push(&mut self.locals, Local { name, repr, argument })
     }
@@ -258,8 +268,8 @@ impl Reader {
             let Some((file, rest)) = rest.rsplit_once("\", line ") else { return Ok(()) };
             let (number, name) = rest.split_once(" in ").unwrap_or((rest, ""));
             let frame = Frame {
-                name: self.texts.of(&mut self.budget, name)?,
-                file: self.texts.of(&mut self.budget, file)?,
+                name: self.texts.of(self.budget, name)?,
+                file: self.texts.of(self.budget, file)?,
                 line: number.parse().unwrap_or(0),
             };
             return self.frame(StackFrame { frame, ..StackFrame::default() });
@@ -268,8 +278,8 @@ impl Reader {
         if let Some(rest) = text.strip_prefix("Binary file \"") {
             let Some((file, rest)) = rest.split_once("\", at ") else { return Ok(()) };
             let name = rest.split(['+', ' ']).next().unwrap_or_default();
-            let module = self.texts.of(&mut self.budget, file)?;
-            let frame = Frame { name: self.texts.of(&mut self.budget, name)?, file: module.clone(), line: 0 };
+            let module = self.texts.of(self.budget, file)?;
+            let frame = Frame { name: self.texts.of(self.budget, name)?, file: module.clone(), line: 0 };
             return self.frame(StackFrame { frame, module, native: true, locals: Vec::new() });
         }
         Ok(())
@@ -310,20 +320,43 @@ pub(crate) struct Section<'a> {
     pub(crate) bytes: &'a [u8],
 }
 
-/// The sections `=== Rank <i>: <url> ===` of a periodic file; empty where there are none.
-pub(crate) fn sections(bytes: &[u8]) -> Vec<Section<'_>> {
-    let mut found: Vec<(u32, usize, usize)> = Vec::new();
-    let mut at = 0;
-    for line in bytes.split_inclusive(|&byte| byte == b'\n') {
-        let start = at;
-        at += line.len();
-        if let Some(rank) = section_rank(line.trim_ascii()) {
-            found.push((rank, start, at));
-        }
+/// The sections `=== Rank <i>: <url> ===` of a periodic file.
+pub(crate) struct Sections<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Sections<'a> {
+    /// All of a file.
+    pub(crate) fn of(bytes: &'a [u8]) -> Sections<'a> {
+        Sections { bytes, at: 0 }
     }
-    let ends = found.iter().skip(1).map(|&(_, start, _)| start).chain([bytes.len()]).collect::<Vec<_>>();
-    let sections = found.iter().zip(ends);
-    sections.map(|(&(rank, _, at), end)| Section { rank, at, bytes: &bytes[at..end] }).collect()
+
+    /// The line at `at`, where it ends, and the rank of the section that it begins.
+    fn line(&self, at: usize) -> (usize, Option<u32>) {
+        let rest = &self.bytes[at..];
+        let len = rest.iter().position(|&byte| byte == b'\n').map_or(rest.len(), |len| len + 1);
+        (at + len, section_rank(rest[..len].trim_ascii()))
+    }
+}
+
+impl<'a> Iterator for Sections<'a> {
+    type Item = Section<'a>;
+
+    fn next(&mut self) -> Option<Section<'a>> {
+        let mut header = None;
+        while self.at < self.bytes.len() {
+            let (next, rank) = self.line(self.at);
+            match (header, rank) {
+                (Some(_), Some(_)) => break,
+                (None, Some(rank)) => header = Some((rank, next)),
+                _ => {}
+            }
+            self.at = next;
+        }
+        let (rank, at) = header?;
+        Some(Section { rank, at, bytes: &self.bytes[at..self.at] })
+    }
 }
 
 fn section_rank(line: &[u8]) -> Option<u32> {

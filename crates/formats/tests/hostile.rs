@@ -1,0 +1,194 @@
+//! Every reader over the corpus and over deterministic mutations of it: it returns, in time and in memory.
+#[path = "../../../fuzz/src/check.rs"]
+#[allow(unreachable_pub, reason = "a library's module there, a private one here")]
+mod check;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+#[global_allocator]
+static ALLOCATOR: check::Counting = check::Counting;
+
+/// Mutations of each corpus file.
+const ROUNDS: u64 = 400;
+
+/// Longest time for one file of a few kilobytes: thousands of times what it takes, so that only a hang is longer.
+const READ_MAX: Duration = Duration::from_secs(5);
+
+/// SplitMix64: mutations are the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound.max(1) as u64) as usize
+    }
+}
+
+/// Bytes that mean something to one of the readers.
+const WORDS: &[&[u8]] = &[
+    b"h\x00",
+    b"q\x00",
+    b"(",
+    b"u",
+    b"e",
+    b"}",
+    b"]",
+    b"2",
+    b"0",
+    b"1",
+    b"t",
+    b"a",
+    b"s",
+    b"\x94",
+    b"\x88",
+    b".",
+    b"N",
+    b"R",
+    b"c",
+    b"\x93",
+    b"X\xff\xff\xff\x7f",
+    b"\x8d\xff\xff\xff\xff\xff\xff\xff\xff",
+    b"j\xff\xff\xff\xff",
+    b"r\x00\x01\x00\x00",
+    b"\x8a\x08\xff\xff\xff\xff\xff\xff\xff\xff",
+    b"G\x7f\xf8\x00\x00\x00\x00\x00\x00",
+    b"{",
+    b"[",
+    b"\"",
+    b"\\u",
+    b"\\",
+    b",",
+    b":",
+    b"null",
+    b"-1",
+    b"1e999",
+    b"NaN",
+    b"99999999999999999999",
+    b"\xff\xfe",
+    b"\n",
+    b"    ",
+    b"Thread ",
+    b"Process 1:",
+    b"=== Rank 1: ===\n",
+    b" (",
+    b")",
+    b"(most recent call first):",
+];
+
+fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        match random.below(7) {
+            0 => bytes.truncate(at),
+            1 if at < bytes.len() => bytes[at] = random.next() as u8,
+            2 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            3 => {
+                let word = WORDS[random.below(WORDS.len())];
+                bytes.splice(at..at, word.iter().copied());
+            }
+            4 => {
+                let word = WORDS[random.below(WORDS.len())].repeat(1 + random.below(200));
+                bytes.splice(at..at, word);
+            }
+            5 => {
+                let end = (at + random.below(64)).min(bytes.len());
+                bytes.drain(at..end);
+            }
+            _ => {
+                let end = (at + random.below(256)).min(bytes.len());
+                let copy = bytes[at..end].to_vec();
+                let to = random.below(bytes.len() + 1);
+                bytes.splice(to..to, copy);
+            }
+        }
+    }
+}
+
+fn checked(path: &str, bytes: &[u8]) {
+    let start = Instant::now();
+    check::check(path, bytes);
+    assert!(start.elapsed() < READ_MAX, "{path}: {} bytes took {:?}", bytes.len(), start.elapsed());
+}
+
+#[test]
+fn no_bytes_break_a_reader() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let mut files = 0;
+    for &(reader, path) in check::READERS {
+        let mut seeds: Vec<_> = std::fs::read_dir(corpus.join(reader))
+            .unwrap_or_else(|error| panic!("{reader}: no corpus: {error}"))
+            .map(|entry| entry.expect("a readable entry").path())
+            .collect();
+        seeds.sort();
+        assert!(!seeds.is_empty(), "{reader}: an empty corpus");
+        for (number, seed) in seeds.iter().enumerate() {
+            let bytes = std::fs::read(seed).expect("a readable file");
+            checked(path, &bytes);
+            let mut random = Random(number as u64);
+            for _ in 0..ROUNDS {
+                let mut mutated = bytes.clone();
+                mutate(&mut mutated, &mut random);
+                checked(path, &mutated);
+            }
+            files += 1;
+        }
+    }
+    eprintln!("{files} files, {} mutations", files as u64 * ROUNDS);
+}
+
+#[test]
+fn dense_files_are_refused_before_they_cost_memory() {
+    // One byte of input that asks for 8 or more bytes of values, a megabyte of it, in every way there is.
+    let megabyte = 1 << 20;
+    for dense in [
+        &b"N"[..],
+        b"]",
+        b"}",
+        b"]q\x00",
+        b"K\x01",
+        b"\x8a\x00",
+        b"2",
+        b")",
+        b"}\x94",
+        b"]\x94",
+        b"h\x00h\x00\x86",
+        b"K\x01\x85",
+    ] {
+        let mut bytes = b"\x80\x04K\x00\x94K\x00".to_vec();
+        bytes.extend(dense.repeat(megabyte / dense.len()));
+        bytes.push(b'.');
+        checked("comm_lib_trace_rank_3", &bytes);
+    }
+    // A memo number far ahead, a string longer than the file, lists in lists without end.
+    checked("comm_lib_trace_rank_3", b"\x80\x02]r\xff\xff\xff\xff.");
+    checked("comm_lib_trace_rank_3", b"\x80\x02X\xff\xff\xff\xffabc.");
+    checked("comm_lib_trace_rank_3", &[b"\x80\x02".to_vec(), b"(".repeat(megabyte)].concat());
+    checked("comm_lib_trace_rank_3", &[b"\x80\x02N".to_vec(), b"\x85".repeat(megabyte), b".".to_vec()].concat());
+    checked("trace_3.json", &b"[".repeat(megabyte));
+    checked("trace_3.json", &[&b"["[..], &b"0,".repeat(megabyte / 2), b"0]"].concat());
+    checked("trace_3.json", &[&b"["[..], &b"{},".repeat(megabyte / 3), b"0]"].concat());
+    checked("rank_3.json", &[&br#"[{"pid":1,"frames":["#[..], &b"{},".repeat(megabyte / 3), b"{}]}]"].concat());
+    checked("rank_3.txt", &[&b"Process 1: x\nThread 1 (idle)\n"[..], &b"    a (b)\n".repeat(megabyte / 10)].concat());
+    checked("rank_3.txt", &b"Process 1:\n".repeat(megabyte / 11));
+    checked("rank_3.txt", &[&b"Process 1:\n"[..], &b"Thread 1 (idle)\n".repeat(megabyte / 16)].concat());
+    checked("periodic_3.txt", &b"=== Rank 1: ===\n".repeat(megabyte / 16));
+}
+
+#[test]
+fn a_memo_bomb_stays_shared() {
+    // Each list holds the one before it twice: 2^60 items if it were a tree.
+    let mut bytes = b"\x80\x02]q\x00".to_vec();
+    for level in 1..=60_u8 {
+        bytes.extend([b'0', b'(', b'h', level - 1, b'h', level - 1, b't', b'q', level]);
+    }
+    bytes.push(b'.');
+    checked("comm_lib_trace_rank_3", &bytes);
+}

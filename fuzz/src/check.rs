@@ -1,0 +1,76 @@
+//! What every reader promises for any bytes: it returns, and holds at most twice the input (and a small constant) in
+//! memory while it does.
+use mycroft_formats::{Naming, assemble, read};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+/// The readers and a name under which `read` gives a file to each.
+pub const READERS: &[(&str, &str)] = &[
+    ("pickle", "comm_lib_trace_rank_3"),
+    ("json", "trace_3.json"),
+    ("stacks_text", "rank_3.txt"),
+    ("periodic", "stacks_20261121_092309.txt"),
+];
+
+/// Live bytes allowed per byte of input.
+const MEMORY_PER_BYTE: usize = 2;
+
+/// Live bytes allowed beside that: the readers' own floor (256 KiB) and as much again for what is not worth counting
+/// (nodes of maps, the text of an error).
+const MEMORY_FLOOR: usize = 512 << 10;
+
+/// Counts this thread's live bytes and their peak.
+pub struct Counting;
+
+thread_local! {
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+fn add(bytes: isize) {
+    // A thread that is ending has no counters left, and nothing is measured there.
+    let _ = LIVE.try_with(|live| {
+        live.set(live.get() + bytes);
+        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
+    });
+}
+
+// SAFETY: every call goes to the system's allocator unchanged; the counters are plain cells of the calling thread and
+// allocate nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        add(layout.size() as isize);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        add(-(layout.size() as isize));
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        add(size as isize - layout.size() as isize);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+/// Peak of live bytes, over those at the start, while `work` runs.
+pub fn peak_bytes<T>(work: impl FnOnce() -> T) -> (T, usize) {
+    let before = LIVE.with(Cell::get);
+    PEAK.with(|peak| peak.set(before));
+    let result = work();
+    (result, (PEAK.with(Cell::get) - before).max(0) as usize)
+}
+
+/// Reads `bytes` under `path` and checks the promises; panics where one is broken.
+pub fn check(path: &str, bytes: &[u8]) {
+    let naming = Naming::default();
+    let (piece, peak) = peak_bytes(|| read(path, bytes, &naming));
+    let allowed = MEMORY_PER_BYTE * bytes.len() + MEMORY_FLOOR;
+    assert!(peak <= allowed, "{path}: {peak} bytes live for {} bytes of input, allowed are {allowed}", bytes.len());
+    // The same file twice is never a clash, and says the same.
+    assert!(assemble(vec![piece.clone(), piece]).is_ok(), "{path}: the same file twice is a clash");
+}
