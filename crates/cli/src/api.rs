@@ -6,6 +6,8 @@ use std::time::Duration;
 
 /// Longest time a request may take: the server is near, and a person waits.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// Largest file taken: what an agent sends at most of one dump, 64 MiB.
+const BODY_BYTES_MAX: u64 = 64 << 20;
 
 /// A server to ask.
 pub(crate) struct Api {
@@ -37,6 +39,45 @@ impl Api {
         if !status.is_success() {
             let said = serde_json::from_str::<Value>(&body).ok();
             let said = said.as_ref().and_then(|value| value["error"].as_str()).unwrap_or(&body).to_owned();
+            bail!("{url} answered {status}: {said}");
+        }
+        Ok(body)
+    }
+
+    /// POST without a body, as JSON.
+    pub(crate) fn post(&self, path: &str) -> Result<Value> {
+        let url = format!("{}{path}", self.url);
+        let mut request = self.agent.post(&url);
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let response = request
+            .send_empty()
+            .with_context(|| format!("no answer from {url}: is `mycroft serve` running there (see --url)?"))?;
+        let body = Api::taken(&url, response)?;
+        serde_json::from_slice(&body).with_context(|| format!("{url} answered something that is not JSON"))
+    }
+
+    /// GET of a file.
+    pub(crate) fn bytes(&self, path: &str) -> Result<Vec<u8>> {
+        let url = format!("{}{path}", self.url);
+        let mut request = self.agent.get(&url);
+        if let Some(token) = &self.token {
+            request = request.header("Authorization", format!("Bearer {token}"));
+        }
+        let response = request.call().with_context(|| format!("no answer from {url}"))?;
+        Api::taken(&url, response)
+    }
+
+    /// The body of a success, or what the server said.
+    fn taken(url: &str, mut response: ureq::http::Response<ureq::Body>) -> Result<Vec<u8>> {
+        let body = response.body_mut().with_config().limit(BODY_BYTES_MAX).read_to_vec();
+        let body = body.with_context(|| format!("{url}: the answer broke off"))?;
+        let status = response.status();
+        if !status.is_success() {
+            let said = serde_json::from_slice::<Value>(&body).ok();
+            let text = String::from_utf8_lossy(&body);
+            let said = said.as_ref().and_then(|value| value["error"].as_str()).unwrap_or(&text).to_owned();
             bail!("{url} answered {status}: {said}");
         }
         Ok(body)

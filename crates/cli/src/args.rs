@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Agent(AgentArgs),
     /// Always-on side: stores, diagnoses, keeps cases, answers over HTTP.
     Serve(ServeArgs),
+    /// Takes stacks and Flight Recorder dumps of a running job, on all its hosts at once, and says what they show.
+    Dump(crate::dump::DumpArgs),
     /// Lists cases of a server, or shows one.
     Cases(CasesArgs),
     /// Says who caused a hang, from the Flight Recorder dumps and stacks that a dead job left behind.
@@ -36,6 +38,12 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Checks that tracing can work here, and says what to fix.
     Doctor(DoctorArgs),
+    /// Reads stacks of Python processes (started by the agent).
+    #[command(hide = true)]
+    Spy {
+        /// Processes.
+        pids: Vec<u32>,
+    },
 }
 
 #[derive(Subcommand, Debug)]
@@ -158,6 +166,10 @@ pub(crate) struct TableArgs {
     /// Write the table here too (Markdown).
     #[arg(long)]
     pub(crate) write: Option<PathBuf>,
+    /// Note each run in this file (a line of JSON each) and make only the runs that it does not hold yet: a long table
+    /// may be interrupted and go on.
+    #[arg(long)]
+    pub(crate) runs: Option<PathBuf>,
     /// Keep the records of runs that were not correct under this directory.
     #[arg(long)]
     pub(crate) keep_failures: Option<PathBuf>,
@@ -228,6 +240,9 @@ pub(crate) struct AgentArgs {
     /// Only these interfaces (repeatable).
     #[arg(long)]
     pub(crate) nic: Vec<String>,
+    /// Never take stacks or Flight Recorder dumps on this host, whatever the server asks.
+    #[arg(long, env = "MYCROFT_NO_DUMP")]
+    pub(crate) no_dump: bool,
 }
 
 #[derive(clap::Args, Debug)]
@@ -256,6 +271,9 @@ pub(crate) struct ServeArgs {
     /// POST each case that opens, settles or closes to this URL.
     #[arg(long)]
     pub(crate) webhook: Option<String>,
+    /// Do not take stacks and Flight Recorder dumps when a case opens (`mycroft dump` still does).
+    #[arg(long, env = "MYCROFT_NO_DUMP_ON_CASE")]
+    pub(crate) no_dump_on_case: bool,
 }
 
 /// Which server, and the token for it.

@@ -3,7 +3,7 @@ use crate::EXIT_OK;
 use crate::args::{AgentArgs, ServeArgs};
 use crate::stop::Stop;
 use anyhow::{Context, Result};
-use mycroft_agent::{Agent, AgentConfig};
+use mycroft_agent::{Agent, AgentConfig, CaptureConfig, SpyProgram};
 use mycroft_serve::{ServeConfig, Server};
 use mycroft_store::wire::{Endpoint, TlsClient, TlsIdentity, TlsServer};
 use std::os::unix::fs::MetadataExt;
@@ -28,6 +28,7 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
     config.spool_max_bytes = args.spool_bytes;
     config.nic_root = args.nic_root.clone();
     config.nics = args.nic.clone();
+    config.capture = CaptureConfig { enabled: !args.no_dump, spy: Some(own_spy()) };
     if let Some(path) = &args.tls_ca {
         // Without it the server would seem to be away, for ever.
         std::fs::File::open(path).with_context(|| format!("--tls-ca {}: cannot be read", path.display()))?;
@@ -50,6 +51,11 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
     let stats = handle.stop();
     eprintln!("mycroft agent: stopped; {stats:?}");
     Ok(EXIT_OK)
+}
+
+/// This program again, also after its file was replaced.
+fn own_spy() -> SpyProgram {
+    SpyProgram { program: PathBuf::from("/proc/self/exe"), args: vec!["spy".into()] }
 }
 
 /// /dev/shm/mycroft-UID, where the tracer writes unless MYCROFT_DIR says otherwise.
@@ -89,6 +95,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
         store_dir: args.store.clone(),
         tick: Duration::from_millis(args.tick_ms),
         webhook: args.webhook.clone(),
+        dump_on_case: !args.no_dump_on_case,
         log: Some(Arc::new(|line: &str| eprintln!("mycroft serve: {line}"))),
     };
     let handle = Server::start(config).context("cannot start the server")?;

@@ -8,6 +8,7 @@ mod cases;
 mod daemon;
 mod demo;
 mod doctor;
+mod dump;
 mod libraries;
 mod live;
 mod overhead;
@@ -51,6 +52,11 @@ fn main() -> ExitCode {
         Command::Watch(args) => watch::watch(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Doctor(args) => doctor::doctor(&args),
+        Command::Dump(args) => dump::dump(&args),
+        Command::Spy { pids } => {
+            mycroft_agent::spy(&pids);
+            Ok(EXIT_OK)
+        }
     };
     match outcome {
         Ok(code) => ExitCode::from(code),
