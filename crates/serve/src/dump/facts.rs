@@ -5,6 +5,7 @@ use crate::api::{CaseDumpJson, CaseJson, EvidenceJson, ReasonJson, SuspectJson, 
 use mycroft_diagnose::stacks::{Autopsy, Blamed, Outcome};
 use mycroft_record::HostTime;
 use mycroft_record::dump::{Bundle, ProcessStacks, ThreadStack};
+use std::collections::BTreeSet;
 
 /// Reasons that one capture adds at most: an autopsy names a handful of rules.
 const REASONS_MAX: usize = 16;
@@ -70,9 +71,19 @@ fn reason(rule: &str, text: String, rank: u32, at: HostTime) -> ReasonJson {
 fn stacks(id: u64, case: &CaseJson, bundle: &Bundle, autopsy: &Autopsy) -> Vec<ReasonJson> {
     let live = case.suspects.iter().filter_map(|suspect| suspect.rank);
     let mut ranks: Vec<u32> = Vec::new();
-    for rank in live.chain(autopsy.suspects.iter().map(|blamed| blamed.rank.0)) {
+    let mut add = |rank: u32| {
         if !ranks.contains(&rank) {
             ranks.push(rank);
+        }
+    };
+    live.chain(autopsy.suspects.iter().map(|blamed| blamed.rank.0)).for_each(&mut add);
+    // As long as nobody is blamed: those who are elsewhere than the others, or all of a few.
+    if case.suspects.is_empty() && autopsy.suspects.is_empty() {
+        let odd = autopsy.stack_groups.iter().filter(|group| group.odd).flat_map(|group| &group.ranks);
+        odd.map(|rank| rank.0).for_each(&mut add);
+        let all: BTreeSet<u32> = bundle.stacks.iter().filter_map(|stacks| stacks.rank).map(|rank| rank.0).collect();
+        if all.len() <= STACKS_MAX {
+            all.into_iter().for_each(&mut add);
         }
     }
     let of = |rank: u32| {
