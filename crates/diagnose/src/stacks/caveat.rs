@@ -68,6 +68,14 @@ fn doubt(doubt: &Doubt) -> AutopsyCaveat {
             "the recorder does not tell whether devices started the operation: network and device look alike".to_owned(),
             TIMING_SWITCH,
         ),
+        Doubt::Splits => caveat(
+            "the recorder tells totals of an exchange and not its splits: splits that do not fit would look like this".to_owned(),
+            "py-spy dump --locals --pid PID",
+        ),
+        Doubt::Running => caveat(
+            "stacks and dumps show different moments: the job went on while they were taken".to_owned(),
+            "",
+        ),
         Doubt::Where => caveat(
             "all devices started and none is through: dumps do not tell which link or device; look at link errors and Xid \
              messages of all hosts of the group"

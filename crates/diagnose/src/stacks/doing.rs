@@ -38,6 +38,8 @@ pub(super) struct Doing<'a> {
     pub(super) at: Option<&'a Frame>,
     /// The main thread's frames, innermost first.
     pub(super) frames: Vec<&'a Frame>,
+    /// The function of `torch.distributed` that it waits in.
+    pub(super) waits_in: Option<&'a str>,
     /// File that shows it.
     pub(super) source: &'a str,
 }
@@ -109,15 +111,14 @@ fn of_rank<'a>(all: &[&'a ProcessStacks], issuers: &[u64]) -> Option<Doing<'a>> 
 }
 
 fn describe<'a>(process: &'a ProcessStacks, thread: &'a ThreadStack, children: &[&'a ProcessStacks]) -> Doing<'a> {
-    let frames: Vec<&Frame> = thread.frames.iter().filter(|frame| !frame.native).map(|frame| &frame.frame).collect();
+    let frames: Vec<&'a Frame> = thread.frames.iter().filter(|frame| !frame.native).map(|frame| &frame.frame).collect();
     let at = frames::own(frames.iter().copied());
     let place = at.map_or_else(String::new, |frame| format!(" at {}", frames::text(frame)));
     let activity = activity(thread, &frames);
+    let call = frames.iter().copied().find(|frame| is_collective_call(frame));
+    let waits_in = call.filter(|_| activity == Activities::WaitsForPeers).map(|frame| &*frame.name);
     let text = match activity {
-        Activities::WaitsForPeers => {
-            let name = frames.iter().find(|frame| is_collective_call(frame)).map_or("a collective", |f| &*f.name);
-            format!("waits in {name}{place}")
-        }
+        Activities::WaitsForPeers => format!("waits in {}{place}", waits_in.unwrap_or("a collective")),
         Activities::DataLoading => {
             let worker = children.iter().find_map(|child| worker_text(child));
             format!("waits for its data loader{place}{}", worker.unwrap_or_default())
@@ -130,7 +131,7 @@ fn describe<'a>(process: &'a ProcessStacks, thread: &'a ThreadStack, children: &
         Activities::Busy => format!("runs its own code{place}"),
         Activities::Asleep => format!("is asleep outside any collective{place}"),
     };
-    Doing { activity, text, at, frames, source: &process.source }
+    Doing { activity, text, at, frames, waits_in, source: &process.source }
 }
 
 /// `; its worker process 2411 is in read_shard (data.py:104)`.

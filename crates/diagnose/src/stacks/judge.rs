@@ -13,12 +13,14 @@ use crate::blame::hang::Walk;
 use crate::fact::{Fact, OpRef};
 use crate::timeline::Stand;
 use mycroft_record::dump::{Frame, Unusable};
-use mycroft_record::{Category, HostName, HostTime, NANOS_PER_MS, Rank, What};
+use mycroft_record::{Category, HostName, HostTime, NANOS_PER_MS, OpKind, Rank, What};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Records that a reason refers to.
 const RECORDS_MAX: usize = 8;
+/// Operations at the end of a lane among which open ones are looked for; what a host runs ahead of its device.
+const OPEN_MAX: usize = 256;
 /// A wait this many times longer than the rank was ever late is no lateness any more.
 const BEYOND_LATE: i64 = 3;
 
@@ -38,6 +40,8 @@ pub(super) struct Ruling {
     pub(super) missing: Vec<Rank>,
     /// Questions the evidence leaves open.
     pub(super) doubts: Vec<Doubt>,
+    /// The function that ranks wait in, where only stacks tell.
+    pub(super) called: Option<String>,
 }
 
 /// A question that the evidence leaves open.
@@ -51,6 +55,10 @@ pub(super) enum Doubt {
     StuckOrSlow(Rank),
     /// Whether devices ever started.
     Started,
+    /// Whether splits fit: only totals are recorded.
+    Splits,
+    /// Dumps and stacks were taken while the job went on.
+    Running,
     /// Whether it is a network or a device.
     Where,
 }
@@ -79,7 +87,8 @@ fn wrote(file: &Unusable) -> bool {
 }
 
 /// What py-spy says of a process that is gone.
-const GONE_WORDS: &[&str] = &["Check that the process is running", "No such process", "No such file or directory (os error 2)"];
+const GONE_WORDS: &[&str] =
+    &["Check that the process is running", "No such process", "No such file or directory (os error 2)"];
 
 fn ruling(outcome: Outcome) -> Ruling {
     Ruling {
@@ -92,7 +101,30 @@ fn ruling(outcome: Outcome) -> Ruling {
         point: None,
         missing: Vec::new(),
         doubts: Vec::new(),
+        called: None,
     }
+}
+
+/// What kind of fault a rank that is stuck outside has, by what it was doing.
+fn kind_of_stuck(activity: Option<Activities>) -> (Category, Cause) {
+    match activity {
+        Some(Activities::DataLoading) => (Category::DataLoading, Cause::DataImbalance),
+        Some(Activities::ErrorHandling) => (Category::NotStarted, Cause::ErrorHandling),
+        _ => (Category::NotStarted, Cause::Stuck),
+    }
+}
+
+/// What a function of `torch.distributed` is recorded as; `None` for what is not recorded everywhere.
+fn family_of_call(name: &str) -> Option<OpKind> {
+    let name = name.trim_start_matches('_');
+    let families = [
+        ("all_reduce", OpKind::AllReduce),
+        ("all_gather", OpKind::AllGather),
+        ("reduce_scatter", OpKind::ReduceScatter),
+        ("all_to_all", OpKind::AllToAll),
+        ("broadcast", OpKind::Broadcast),
+    ];
+    families.into_iter().find(|(start, _)| name.starts_with(start)).map(|(_, kind)| kind)
 }
 
 fn fault(what: What, category: Category, cause: Cause) -> Ruling {
@@ -110,23 +142,31 @@ impl<'a, 'b> Judge<'a, 'b> {
         if self.index.bundle.dumps.is_empty() {
             return ruling(Outcome::Unknown);
         }
-        if self.graph.current.is_empty() {
-            return self.silent().or_else(|| self.slow_but_done()).unwrap_or_else(|| ruling(Outcome::Healthy));
+        if self.running() {
+            let mut ruling = self.silent().or_else(|| self.slow_but_done()).unwrap_or_else(|| ruling(Outcome::Healthy));
+            ruling.doubts.push(Doubt::Running);
+            return ruling;
         }
-        let (absent, never_ran, gone) = self.sinks();
+        if self.graph.current.is_empty() {
+            let answer = self.silent().or_else(|| self.by_stacks()).or_else(|| self.slow_but_done());
+            return answer.unwrap_or_else(|| ruling(Outcome::Healthy));
+        }
+        let (sinks, never_ran, gone) = self.sinks();
+        let absent: Vec<Sink> = sinks.iter().filter(|sink| !self.doings.waits_for_peers(sink.rank)).cloned().collect();
         let stuck = self.left_behind();
         let point = self.causal_point(&absent);
         let answer = point
             .map(|point| self.mismatch(&point))
+            .or_else(|| self.transfer_mismatch())
             .or_else(|| self.slow(&absent))
             .or_else(|| self.cycle(&absent, &never_ran, &stuck, &gone))
             .or_else(|| self.absent(&absent))
             .or_else(|| self.never_ran(&never_ran))
             .or_else(|| self.stuck(&stuck))
             .or_else(|| self.gone(&gone))
-            .or_else(|| self.none_completed())
+            .or_else(|| if sinks.is_empty() { self.none_completed() } else { None })
             .or_else(|| self.silent());
-        answer.unwrap_or_else(|| self.undecided(&absent, &gone))
+        answer.unwrap_or_else(|| self.undecided(&sinks, &gone))
     }
 
     /// Ranks at which the walk ended: never issued it, issued it but the device never ran it, left no dump.
@@ -150,8 +190,10 @@ impl<'a, 'b> Judge<'a, 'b> {
     /// Of the operations in which a rank is waited for, the one to report: a collective rather than a transfer, then the
     /// one in which somebody has waited longest.
     fn first_wait_for(&self, rank: Rank) -> Option<DumpOp> {
-        let waits = self.graph.nodes.iter().filter(|(_, waits)| waits.missing.iter().any(|(missing, _)| *missing == rank));
-        let first = waits.min_by_key(|(op, waits)| (op.collective_seq().is_none(), self.issued_at(op, &waits.inside), **op));
+        let waits =
+            self.graph.nodes.iter().filter(|(_, waits)| waits.missing.iter().any(|(missing, _)| *missing == rank));
+        let first =
+            waits.min_by_key(|(op, waits)| (op.collective_seq().is_none(), self.issued_at(op, &waits.inside), **op));
         first.map(|(op, _)| *op)
     }
 
@@ -216,11 +258,7 @@ impl<'a, 'b> Judge<'a, 'b> {
             return None;
         }
         let activity = named.iter().find_map(|sink| self.doings.of.get(&sink.rank)).map(|doing| doing.activity);
-        let (category, cause) = match activity {
-            Some(Activities::DataLoading) => (Category::DataLoading, Cause::DataImbalance),
-            Some(Activities::ErrorHandling) => (Category::NotStarted, Cause::ErrorHandling),
-            _ => (Category::NotStarted, Cause::Stuck),
-        };
+        let (category, cause) = kind_of_stuck(activity);
         let mut ruling = fault(What::Hang, category, cause);
         let confidence = if named.len() == 1 { 0.95 } else { 0.9 };
         for sink in &named {
@@ -242,12 +280,10 @@ impl<'a, 'b> Judge<'a, 'b> {
         Some(ruling)
     }
 
-    /// The sinks that the evidence allows to name. One whose stacks show it waiting for peers waits in something that is
-    /// not recorded. Where transfers are not recorded, or most members of a group are absent, stacks must single them out.
-    fn nameable(&self, sinks: &[Sink]) -> Vec<Sink> {
-        let idle: Vec<Sink> = sinks.iter().filter(|sink| !self.doings.waits_for_peers(sink.rank)).cloned().collect();
+    /// The sinks that the evidence allows to name. Where transfers are not recorded, or most members of a group are absent, stacks must single them out.
+    fn nameable(&self, idle: &[Sink]) -> Vec<Sink> {
         if idle.len() < 2 {
-            return idle;
+            return idle.to_vec();
         }
         let seen: Vec<Sink> = idle.iter().filter(|sink| self.doings.of.contains_key(&sink.rank)).cloned().collect();
         let hidden = self.transfers_hidden();
@@ -255,7 +291,7 @@ impl<'a, 'b> Judge<'a, 'b> {
             let together = idle.iter().filter(|other| other.op == sink.op).count();
             together * 2 > self.scene.members(&sink.op).len()
         });
-        if hidden || most { seen } else { idle }
+        if hidden || most { seen } else { idle.to_vec() }
     }
 
     /// The recorder leaves operations out: their numbers are skipped (native Gloo records no transfers).
@@ -362,6 +398,97 @@ impl<'a, 'b> Judge<'a, 'b> {
         ruling.facts.push(Fact::NoneCompleted { op: self.op_ref(inside, op), members: inside.to_vec(), started });
         ruling.facts.extend(self.records(op, inside));
         ruling.doubts.push(if started { Doubt::Where } else { Doubt::Started });
+        if group.lanes.iter().filter_map(|lane| lane.slot(op.seq)).any(|slot| self.scene.is_exchange(slot)) {
+            ruling.doubts.push(Doubt::Splits);
+        }
+        Some(ruling)
+    }
+
+    // ---- stacks against dumps
+
+    /// The job went on while it was looked at: a rank's stack is in a collective that its dump, taken before, does not hold
+    /// open, while it holds another open that the rank must have left since.
+    fn running(&self) -> bool {
+        self.graph.current.iter().any(|(rank, ops)| {
+            let called = self.doings.of.get(rank).and_then(|doing| doing.waits_in).and_then(family_of_call);
+            let Some(called) = called else { return false };
+            let open = |op: &DumpOp| {
+                let slot =
+                    op.collective_seq().and_then(|seq| self.index.groups[op.group as usize].lane(*rank)?.slot(seq));
+                slot.and_then(|slot| self.index.tables.ops.get(slot.op as usize)).map(|op| op.kind)
+            };
+            let kinds: Vec<OpKind> = self.open_kinds(*rank);
+            // Transfers and operations without a word of ours say nothing either way.
+            ops.iter().all(|op| open(op).is_some_and(|kind| kind != OpKind::Unknown)) && !kinds.contains(&called)
+        })
+    }
+
+    /// What a rank has in flight, the operations that queue behind others included.
+    fn open_kinds(&self, rank: Rank) -> Vec<OpKind> {
+        let groups = self.index.groups_of.get(&rank).into_iter().flatten();
+        let lanes = groups.filter_map(|group| self.index.groups[*group as usize].lane(rank));
+        let open = lanes.flat_map(|lane| lane.slots.iter().rev().take(OPEN_MAX).filter(|slot| !slot.done));
+        let mut kinds: Vec<OpKind> =
+            open.filter_map(|slot| self.index.tables.ops.get(slot.op as usize)).map(|op| op.kind).collect();
+        // Native Gloo records a reduce-scatter as an all-reduce.
+        if kinds.contains(&OpKind::AllReduce) {
+            kinds.push(OpKind::ReduceScatter);
+        }
+        kinds
+    }
+
+    /// No dump holds anything in flight, yet stacks show ranks that wait for their peers: in something that is not recorded.
+    /// The few that do not wait are what they wait for.
+    fn by_stacks(&self) -> Option<Ruling> {
+        let waits = |rank: &Rank| {
+            let doing = self.doings.of.get(rank)?;
+            let recorded = doing.waits_in.and_then(family_of_call).is_some() && self.index.has_dump(*rank);
+            Some(doing.activity == Activities::WaitsForPeers && !recorded)
+        };
+        let told: Vec<(Rank, bool)> = self.index.ranks.iter().filter_map(|rank| Some((*rank, waits(rank)?))).collect();
+        let waiting: Vec<Rank> = told.iter().filter(|(_, waits)| *waits).map(|(rank, _)| *rank).collect();
+        let idle: Vec<Rank> =
+            told.iter().map(|(rank, _)| *rank).filter(|rank| !self.doings.waits_for_peers(*rank)).collect();
+        if idle.is_empty() || waiting.len() < idle.len() || told.len() < self.index.ranks.len() {
+            return None;
+        }
+        let activity = self.doings.of.get(&idle[0]).map(|doing| doing.activity);
+        let (category, cause) = kind_of_stuck(activity);
+        let mut ruling = fault(What::Hang, category, cause);
+        for rank in &idle {
+            ruling.suspects.push(self.blame(*rank, 0.7, Role::Absent));
+        }
+        ruling.missing.clone_from(&idle);
+        ruling.facts = self.doing_facts(idle.iter().chain(waiting.iter().take(RECORDS_MAX)).copied());
+        ruling.called = self.doings.of.get(&waiting[0]).and_then(|doing| doing.waits_in).map(str::to_owned);
+        let world = self.index.groups.iter().enumerate().find(|(_, group)| group.lanes.len() == self.index.ranks.len());
+        let recorded = ruling.called.as_deref().and_then(family_of_call).is_some();
+        ruling.at = world.filter(|_| recorded).and_then(|(id, group)| {
+            let last = group.lane(idle[0])?.slots.last().map_or(0, |slot| slot.seq);
+            Some(DumpOp::collective(id as u32, last + 1))
+        });
+        Some(ruling)
+    }
+
+    /// A send and the receive that meets it do not mean the same.
+    fn transfer_mismatch(&self) -> Option<Ruling> {
+        let found = (0..self.index.groups.len()).find_map(|id| wrong::transfer(self.index, id as u32))?;
+        let mut ruling = fault(What::Desync, Category::ArgumentMismatch, found.cause);
+        let op = DumpOp::transfer(found.group, found.pair, found.seq);
+        let pair = &self.index.groups[found.group as usize].pairs[found.pair as usize];
+        let confidence = if found.odd.len() == 1 { 0.85 } else { 0.5 };
+        for rank in &found.odd {
+            ruling.suspects.push(self.blame(*rank, confidence, Role::Odd));
+        }
+        if found.odd.len() > 1 {
+            ruling.doubts.push(Doubt::WhichOf(found.odd.clone()));
+        }
+        let camp = |text: &String, rank: Rank| (text.clone(), vec![(rank, self.host(rank))]);
+        let camps = vec![camp(&found.sent, pair.from), camp(&found.expected, pair.to)];
+        ruling.facts.push(Fact::Mismatch { op: self.op_ref(&[pair.to], &op), camps, kinds_differ: false });
+        ruling.facts.extend(self.doing_facts(found.odd.iter().copied()));
+        ruling.facts.extend(self.records(&op, &[pair.from, pair.to]));
+        ruling.at = Some(op);
         Some(ruling)
     }
 
@@ -371,7 +498,8 @@ impl<'a, 'b> Judge<'a, 'b> {
     /// out is named.
     fn gone(&self, sinks: &[Sink]) -> Option<Ruling> {
         let first = sinks.first()?;
-        let unusable = |rank: Rank| self.index.bundle.unusable.iter().find(|file| file.rank == Some(rank) && wrote(file));
+        let unusable =
+            |rank: Rank| self.index.bundle.unusable.iter().find(|file| file.rank == Some(rank) && wrote(file));
         let mut named: Vec<&Sink> = sinks.iter().collect();
         if named.len() > 1 {
             named.retain(|sink| unusable(sink.rank).is_none());
@@ -551,7 +679,8 @@ impl<'a, 'b> Judge<'a, 'b> {
         let mut points: Vec<(&WrongPoint, HostTime)> = Vec::new();
         for point in self.wrong.iter().filter_map(|wrong| wrong.lasting.as_ref()) {
             let group = &self.index.groups[point.group as usize];
-            let open = group.lanes.iter().filter_map(|lane| lane.oldest_open()).any(|slot| slot.seq >= point.seq);
+            let open =
+                group.lanes.iter().any(|lane| lane.slots.iter().rev().any(|slot| !slot.done && slot.seq >= point.seq));
             let odd = |rank: &Rank| point.odd.contains(rank);
             let here: Vec<&Sink> = absent.iter().filter(|sink| sink.op.group == point.group).collect();
             let explained = match point.differs {
@@ -722,7 +851,7 @@ impl<'a, 'b> Judge<'a, 'b> {
         }
         let all = self.lateness();
         let mut found = Vec::new();
-        for sink in absent.iter().filter(|sink| !self.doings.waits_for_peers(sink.rank)) {
+        for sink in absent {
             let mine = all.iter().filter(|late| late.rank == sink.rank && late.is_habit());
             let late = mine.max_by_key(|late| late.worst_ns)?;
             let waited = self.waited_ns(&sink.op, &sink.waiting);

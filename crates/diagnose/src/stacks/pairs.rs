@@ -51,6 +51,11 @@ impl Pair {
         first + list.len() as u64
     }
 
+    /// Number of the first operation of one side.
+    pub(super) fn first_of(&self, sender: bool) -> u64 {
+        if sender { self.first.0 } else { self.first.1 }
+    }
+
     /// Position for people, from 1; `None` where it is not known.
     pub(super) fn position(&self, seq: u64) -> Option<u64> {
         self.whole.then_some(seq + 1)

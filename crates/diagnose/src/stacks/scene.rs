@@ -13,6 +13,9 @@ use mycroft_record::{
     Algorithm, CommId, CommRank, Datatype, HostTime, OpClass, OpId, OpKind, OpMeta, OpSeq, Protocol, Rank,
 };
 
+/// Operations at the end of a lane that may be retired without being done: those in flight when it failed.
+const LAST: usize = 64;
+
 /// A collective, not a pair.
 const COLLECTIVE: u32 = u32::MAX;
 
@@ -28,6 +31,10 @@ pub(super) struct DumpOp {
 impl DumpOp {
     pub(super) fn collective(group: u32, seq: u64) -> DumpOp {
         DumpOp { group, pair: COLLECTIVE, seq }
+    }
+
+    pub(super) fn transfer(group: u32, pair: u32, seq: u64) -> DumpOp {
+        DumpOp { group, pair, seq }
     }
 
     /// Sequence number, for collectives.
@@ -125,7 +132,18 @@ impl<'a> DumpScene<'a, '_> {
             return open;
         }
         let reached = self.reached_by_all(group)?;
-        let false_done = lane.slots.iter().find(|slot| slot.seq > reached && self.waits_for_all(slot));
+        let last = lane.slots.last().map(|slot| slot.seq);
+        // The last one is done only if nobody is still in it: an operation that failed is retired as well.
+        let failed = |slot: &Slot| {
+            Some(slot.seq) == last && group.lanes.iter().filter_map(|peer| peer.slot(slot.seq)).any(|peer| !peer.done)
+        };
+        let false_done = lane
+            .slots
+            .iter()
+            .rev()
+            .take(LAST)
+            .rev()
+            .find(|slot| slot.done && self.waits_for_all(slot) && (slot.seq > reached || failed(slot)));
         match (open, false_done) {
             (Some(a), Some(b)) => Some(if a.seq <= b.seq { a } else { b }),
             (a, b) => a.or(b),
@@ -147,6 +165,11 @@ impl<'a> DumpScene<'a, '_> {
             }
             Family::Named(name) => name.contains("barrier"),
         }
+    }
+
+    /// An all-to-all.
+    pub(super) fn is_exchange(&self, slot: &Slot) -> bool {
+        self.index.tables.ops.get(slot.op as usize).is_some_and(|op| op.kind == OpKind::AllToAll)
     }
 
     fn stand_in_collective(&self, group: &Group, lane: &Lane, seq: u64) -> Option<Stand> {

@@ -6,6 +6,7 @@
 use super::history;
 use super::index::{Group, Index, Lane, Slot};
 use super::tables::{Family, NONE, Tables};
+use super::verdict::Cause;
 use mycroft_record::{OpKind, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -267,7 +268,8 @@ impl<'b> Scan<'b, '_> {
         }
     }
 
-    /// All members are in an all-to-all and what they send is not what they expect.
+    /// All members are in an all-to-all and what they send is not what they expect, or one of them breaks with splits that
+    /// were always even while the operation does not end. Splits are not recorded, only totals.
     fn splits_wrong(&mut self, seq: u64) -> bool {
         let (tables, members) = (self.tables, self.group.lanes.len());
         let cells = self.cells(seq);
@@ -275,16 +277,34 @@ impl<'b> Scan<'b, '_> {
             return false;
         }
         let mut balance = 0_i64;
-        for (_, slot, _) in cells {
-            let exchange = tables.ops.get(slot.op as usize).is_some_and(|op| op.kind == OpKind::AllToAll);
-            let sums = tables.sums.get(slot.shape as usize);
-            let Some((inputs, outputs)) = sums.and_then(|sums| sums.inputs.zip(sums.outputs)).filter(|_| exchange)
-            else {
+        for (_, slot, _) in &cells {
+            if !is_exchange(tables, slot) {
                 return false;
-            };
+            }
+            let sums = tables.sums.get(slot.shape as usize);
+            let Some((inputs, outputs)) = sums.and_then(|sums| sums.inputs.zip(sums.outputs)) else { return false };
             balance = balance.saturating_add(inputs).saturating_sub(outputs);
         }
-        balance != 0
+        balance != 0 || self.breaks_even(seq, &cells)
+    }
+
+    /// Most members exchange what everybody always exchanged at this place, some do not, and it does not end.
+    fn breaks_even(&self, seq: u64, cells: &[Cell<'_>]) -> bool {
+        let Some(usual) = majority(cells.iter().map(|cell| (cell.1.shape, cell.1.stack))) else { return false };
+        if cells.iter().all(|cell| cell.1.shape == usual.0) || cells.iter().all(|cell| cell.1.done) {
+            return false;
+        }
+        let mut seen = false;
+        for lane in &self.group.lanes {
+            let past = lane.slots.iter().take_while(|slot| slot.seq < seq);
+            for slot in past.filter(|slot| slot.stack == usual.1 && is_exchange(self.tables, slot)) {
+                if slot.shape != usual.0 {
+                    return false;
+                }
+                seen = true;
+            }
+        }
+        seen
     }
 
     fn settle(mut self, last: u64, first: u64) -> GroupWrong {
@@ -425,8 +445,12 @@ impl<'b> Scan<'b, '_> {
         let symbol = |lane: &Lane, seq: u64| lane.slot(seq).map(|slot| (slot.op, slot.shape, slot.stack));
         let (me, peer) = (&lanes[lane], peer.1);
         let (mine, theirs) = (symbol(me, seq), symbol(peer, seq));
-        let skipped = symbol(peer, seq + 1).is_some_and(|next| Some(next) == mine);
-        let extra = symbol(me, seq + 1).is_some_and(|next| Some(next) == theirs);
+        let (my_next, their_next) = (symbol(me, seq + 1), symbol(peer, seq + 1));
+        if my_next.is_some() && my_next == their_next {
+            return false; // they agree again: nobody is ahead or behind
+        }
+        let skipped = their_next.is_some() && their_next == mine;
+        let extra = my_next.is_some() && my_next == theirs;
         // At the end there is no next column: what used to follow theirs is what the odd one does.
         let past = || {
             let slots = me.slots.iter().take_while(|slot| slot.seq < seq).collect::<Vec<_>>();
@@ -435,8 +459,63 @@ impl<'b> Scan<'b, '_> {
                 Some(of(pair[0])) == theirs && Some(of(pair[1])) == mine
             })
         };
-        mine != theirs && (skipped || extra || (symbol(peer, seq + 1).is_none() && past()))
+        mine != theirs && (skipped || extra || (their_next.is_none() && past()))
     }
+}
+
+/// A send and a receive that do not mean the same.
+#[derive(Clone, Debug)]
+pub(super) struct WrongTransfer {
+    pub(super) group: u32,
+    pub(super) pair: u32,
+    pub(super) seq: u64,
+    pub(super) cause: Cause,
+    pub(super) sent: String,
+    pub(super) expected: String,
+    pub(super) odd: Vec<Rank>,
+}
+
+/// The first transfer of a group whose two sides differ. The odd side is the one that never had such arguments with this
+/// peer before; where both or neither had, both are.
+pub(super) fn transfer(index: &Index<'_>, id: u32) -> Option<WrongTransfer> {
+    let group = &index.groups[id as usize];
+    group.pairs.iter().enumerate().find_map(|(number, pair)| {
+        let shape = |sender: bool, seq: u64| {
+            let half = pair.half(sender, seq)?;
+            let dump = group.lane(if sender { pair.from } else { pair.to })?.dump?;
+            let entry = index.bundle.dumps[dump].entries.get(half.entry as usize)?;
+            let id = *index.translations[dump].shapes.get(entry.shape as usize)?;
+            let (shape, sums) = (index.tables.shapes[id as usize], index.tables.sums[id as usize]);
+            Some(if sender {
+                (sums.inputs?, shape.input_dtypes.first()?)
+            } else {
+                (sums.outputs?, shape.output_dtypes.first()?)
+            })
+        };
+        // Aligned at the frontiers, only the oldest open one of both sides surely belongs together.
+        let open = || pair.oldest_open(true).filter(|seq| pair.oldest_open(false) == Some(*seq));
+        let end = pair.end(true).min(pair.end(false));
+        let range = if pair.whole { 0..end } else { open().map_or(0..0, |seq| seq..seq + 1) };
+        let seq = range
+            .into_iter()
+            .find(|seq| matches!((shape(true, *seq), shape(false, *seq)), (Some(a), Some(b)) if a != b))?;
+        let (sent, expected) = (shape(true, seq)?, shape(false, seq)?);
+        let first = if sent.0 == expected.0 { Cause::Dtype } else { Cause::Size };
+        let fresh =
+            |sender: bool, mine| seq > 0 && (pair.first_of(sender)..seq).all(|old| shape(sender, old) != Some(mine));
+        let odd = match (fresh(true, sent), fresh(false, expected)) {
+            (true, false) => vec![pair.from],
+            (false, true) => vec![pair.to],
+            _ => vec![pair.from.min(pair.to), pair.from.max(pair.to)],
+        };
+        let text = |word: &str, what: (i64, &Arc<str>)| format!("{word} of {} {}", what.0, what.1);
+        let (sent, expected) = (text("send", sent), text("recv", expected));
+        Some(WrongTransfer { group: id, pair: number as u32, seq, cause: first, sent, expected, odd })
+    })
+}
+
+fn is_exchange(tables: &Tables<'_>, slot: &Slot) -> bool {
+    tables.ops.get(slot.op as usize).is_some_and(|op| op.kind == OpKind::AllToAll)
 }
 
 /// Operations of its own past that a lane is compared with.

@@ -39,7 +39,12 @@ pub(crate) fn text(autopsy: &Autopsy) -> String {
     }
     for group in &autopsy.stack_groups {
         let odd = if group.odd { " odd" } else { "" };
-        let _ = writeln!(out, "stacks {:?}{odd}: {}", group.ranks.iter().map(|rank| rank.0).collect::<Vec<_>>(), group.doing);
+        let _ = writeln!(
+            out,
+            "stacks {:?}{odd}: {}",
+            group.ranks.iter().map(|rank| rank.0).collect::<Vec<_>>(),
+            group.doing
+        );
     }
     out
 }
