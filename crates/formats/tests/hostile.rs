@@ -3,6 +3,9 @@
 #[allow(unreachable_pub, reason = "a library's module there, a private one here")]
 mod check;
 
+#[allow(dead_code, reason = "shared with round_trip.rs")]
+mod writer;
+
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -191,4 +194,59 @@ fn a_memo_bomb_stays_shared() {
     }
     bytes.push(b'.');
     checked("comm_lib_trace_rank_3", &bytes);
+}
+
+/// Entry number `id` as torch 2.15 records it.
+fn entry(id: i64) -> writer::Data {
+    use writer::Data;
+    let frame = |line| {
+        let (name, file) = (Data::text("step"), Data::text("/opt/training/train.py"));
+        Data::Dict(vec![("name", name), ("filename", file), ("line", Data::Int(line))])
+    };
+    let sizes = || Data::List(vec![Data::List(vec![Data::Int(4096), Data::Int(1024 + id % 4)])]);
+    let time = 1_795_251_975_275_282_842 + id * 5_000_000;
+    Data::Dict(vec![
+        ("frames", Data::List((0..8).map(|depth| frame(depth + id % 4)).collect())),
+        ("record_id", Data::Int(id)),
+        ("pg_id", Data::Int(0)),
+        ("process_group", Data::Tuple(vec![Data::text("0"), Data::text("default_pg")])),
+        ("thread_name", Data::text("python")),
+        ("thread_id", Data::text("139792710892416")),
+        ("collective_seq_id", Data::Int(id + 1)),
+        ("p2p_seq_id", Data::Int(0)),
+        ("op_id", Data::Int(id)),
+        ("profiling_name", Data::text("nccl2:all_reduce")),
+        ("time_created_ns", Data::Int(time)),
+        ("duration_ms", Data::Real(1.5)),
+        ("input_sizes", sizes()),
+        ("input_dtypes", Data::List(vec![Data::text("BFloat16")])),
+        ("output_sizes", sizes()),
+        ("output_dtypes", Data::List(vec![Data::text("BFloat16")])),
+        ("state", Data::text("completed")),
+        ("time_discovered_started_ns", Data::Int(time + 90_000)),
+        ("time_discovered_completed_ns", Data::Int(time + 1_500_000)),
+        ("retired", Data::Bool(true)),
+        ("timeout_ms", Data::Int(600_000)),
+        ("is_p2p", Data::Bool(false)),
+    ])
+}
+
+#[test]
+fn a_dump_takes_less_memory_than_twice_its_file() {
+    for count in [2000, 20_000] {
+        let data = writer::Data::Dict(vec![("entries", writer::Data::List((0..count).map(entry).collect()))]);
+        for (path, bytes) in [
+            ("comm_lib_trace_rank_3", writer::pickle(&data, 2)),
+            ("comm_lib_trace_rank_3", writer::pickle(&data, 4)),
+            ("trace_3.json", writer::json(&data).into_bytes()),
+        ] {
+            let naming = mycroft_formats::Naming::default();
+            let (piece, peak) = check::peak_bytes(|| mycroft_formats::read(path, &bytes, &naming));
+            let mycroft_formats::Piece::Dump(dump) = piece else { panic!("{piece:?}") };
+            assert_eq!((dump.entries.len(), dump.stacks.len()), (count as usize, 4));
+            // Without any constant: what the reader needs for a real dump.
+            eprintln!("{path}: {count} entries, {} bytes, {peak} live", bytes.len());
+            assert!(peak < 2 * bytes.len(), "{path}: {peak} bytes live for {} of input", bytes.len());
+        }
+    }
 }
