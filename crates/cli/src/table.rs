@@ -4,10 +4,14 @@ use crate::live::{Live, Options, Outcome};
 use crate::stop::Stop;
 use crate::testbed::transport;
 use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
-use anyhow::{Context, Result, bail};
-use mycroft_sim::Scenario;
+use anyhow::{Context, Result, anyhow, bail};
+use mycroft_sim::{Fault, Scenario};
+use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 /// One line of the table: a scenario in a transport over its seeds.
@@ -22,27 +26,97 @@ struct Row {
     stops_job: bool,
 }
 
-/// Runs everything; exit 0 when every run was correct.
+/// What the table needs of a run: a line of the run log, which holds what `mycroft testbed run --json` prints.
+#[derive(Deserialize)]
+struct Run {
+    scenario: String,
+    transport: String,
+    seed: u64,
+    correct: bool,
+    why: String,
+    detected_after_ms: Option<i64>,
+    diagnosed_after_ms: Option<i64>,
+    iterations_after_fault: Option<u64>,
+    truth: RunTruth,
+}
+
+#[derive(Deserialize)]
+struct RunTruth {
+    fault: Option<String>,
+}
+
+/// Runs that were made before, and where the next ones are noted.
+struct RunLog {
+    path: PathBuf,
+    file: File,
+    runs: Vec<Run>,
+}
+
+impl RunLog {
+    fn open(path: &Path) -> Result<RunLog> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .open(path)
+            .with_context(|| format!("--runs {}: cannot be opened", path.display()))?;
+        let mut text = String::new();
+        file.read_to_string(&mut text).with_context(|| format!("--runs {}: cannot be read", path.display()))?;
+        let mut runs = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let run = serde_json::from_str(line)
+                .with_context(|| format!("--runs {}: line {} is no run", path.display(), number + 1))?;
+            runs.push(run);
+        }
+        Ok(RunLog { path: path.to_owned(), file, runs })
+    }
+
+    fn has(&self, scenario: &str, transport: &str, seed: u64) -> bool {
+        self.runs.iter().any(|run| run.scenario == scenario && run.transport == transport && run.seed == seed)
+    }
+
+    fn note(&mut self, line: &Value) -> Result<()> {
+        writeln!(self.file, "{line}").with_context(|| format!("--runs {}: cannot be written", self.path.display()))
+    }
+}
+
+/// Runs everything that the run log does not hold yet; exit 0 when every run was correct.
 pub(crate) fn table(args: &TableArgs) -> Result<u8> {
     let stop = Stop::on_signals()?;
     let files = scenario_files(&args.scenarios)?;
     let total = files.len() as u64 * args.seeds * args.transport.len() as u64;
+    let mut log = args.runs.as_deref().map(RunLog::open).transpose()?;
     let mut rows: BTreeMap<(String, String), Row> = BTreeMap::new();
+    for run in log.iter().flat_map(|log| &log.runs) {
+        add(&mut rows, run)?;
+    }
     let mut done = 0;
-    for file in &files {
-        for &transport in &args.transport {
-            for seed in args.first_seed..args.first_seed + args.seeds {
+    // Seed by seed, so that a table that was interrupted says something of every scenario.
+    for seed in args.first_seed..args.first_seed + args.seeds {
+        for file in &files {
+            for &via in &args.transport {
                 done += 1;
                 if stop.asked() {
                     return Ok(EXIT_INTERRUPTED);
                 }
-                let Some(outcome) = one(file, transport, seed, args, &stop)? else { return Ok(EXIT_INTERRUPTED) };
+                let mut scenario = Scenario::load(file)?;
+                scenario.transport = transport(via);
+                scenario.seed = seed;
+                let name = via_name(via);
+                if log.as_ref().is_some_and(|log| log.has(&scenario.name, &name, seed)) {
+                    continue;
+                }
+                let Some(outcome) = one(scenario, &name, args, &stop)? else { return Ok(EXIT_INTERRUPTED) };
                 let mark = if outcome.score.correct { "right" } else { "WRONG" };
                 eprintln!(
                     "[{done}/{total}] {} {} seed {seed}: {mark} - {}",
                     outcome.scenario, outcome.transport, outcome.score.why
                 );
-                add(rows.entry((outcome.scenario.clone(), outcome.transport.clone())).or_default(), &outcome);
+                let line = crate::testbed::as_json(&outcome);
+                if let Some(log) = &mut log {
+                    log.note(&line)?;
+                }
+                add(&mut rows, &serde_json::from_value(line).context("a run's own JSON cannot be read")?)?;
             }
         }
     }
@@ -55,11 +129,9 @@ pub(crate) fn table(args: &TableArgs) -> Result<u8> {
 }
 
 /// One run; the records of a wrong one are kept when asked for.
-fn one(file: &Path, via: TransportArg, seed: u64, args: &TableArgs, stop: &Stop) -> Result<Option<Outcome>> {
-    let mut scenario = Scenario::load(file)?;
-    scenario.transport = transport(via);
-    scenario.seed = seed;
-    let record = args.keep_failures.as_ref().map(|dir| dir.join(format!("{}-{via:?}-{seed}", scenario.name)));
+fn one(scenario: Scenario, via: &str, args: &TableArgs, stop: &Stop) -> Result<Option<Outcome>> {
+    let name = format!("{}-{via}-{}", scenario.name, scenario.seed);
+    let record = args.keep_failures.as_ref().map(|dir| dir.join(name));
     let options = Options { record: record.clone(), ..Options::default() };
     let outcome = Live::start(scenario, options)?.run(stop, |_| ())?;
     if let (Some(outcome), Some(dir)) = (&outcome, &record) {
@@ -74,18 +146,27 @@ fn one(file: &Path, via: TransportArg, seed: u64, args: &TableArgs, stop: &Stop)
     Ok(outcome)
 }
 
-fn add(row: &mut Row, outcome: &Outcome) {
+/// A transport as runs name it.
+fn via_name(via: TransportArg) -> String {
+    format!("{via:?}").to_lowercase()
+}
+
+fn add(rows: &mut BTreeMap<(String, String), Row>, run: &Run) -> Result<()> {
+    let fault: Option<Result<Fault, String>> = run.truth.fault.as_deref().map(str::parse);
+    let fault = fault.transpose().map_err(|why| anyhow!("fault of a run of {}: {why}", run.scenario))?;
+    let row = rows.entry((run.scenario.clone(), run.transport.clone())).or_default();
     row.runs += 1;
-    row.correct += u32::from(outcome.score.correct);
-    row.detected_ms.extend(outcome.detected_after_ms);
-    if let (Some(detected), Some(diagnosed)) = (outcome.detected_after_ms, outcome.diagnosed_after_ms) {
+    row.correct += u32::from(run.correct);
+    row.detected_ms.extend(run.detected_after_ms);
+    if let (Some(detected), Some(diagnosed)) = (run.detected_after_ms, run.diagnosed_after_ms) {
         row.settled_ms.push(diagnosed - detected);
     }
-    row.iterations.extend(outcome.iterations_to_detection);
-    row.stops_job = outcome.truth.fault.as_ref().is_some_and(|fault| fault.kind.stops_job());
-    if !outcome.score.correct {
-        row.wrong.push(format!("seed {}: {}", outcome.seed, outcome.score.why));
+    row.iterations.extend(run.iterations_after_fault);
+    row.stops_job = fault.is_some_and(|fault| fault.kind.stops_job());
+    if !run.correct {
+        row.wrong.push(format!("seed {}: {}", run.seed, run.why));
     }
+    Ok(())
 }
 
 /// Scenario files among the arguments: files as they are, directories by their *.toml in name order.
@@ -123,7 +204,7 @@ fn spread(values: &[i64]) -> String {
 
 fn render(rows: &BTreeMap<(String, String), Row>, args: &TableArgs) -> String {
     let mut out = String::from("# Testbed results\n\n");
-    let via: Vec<String> = args.transport.iter().map(|arg| format!("{arg:?}").to_lowercase()).collect();
+    let via: Vec<String> = args.transport.iter().map(|arg| via_name(*arg)).collect();
     let _ = writeln!(
         out,
         "Made by `mycroft testbed table {} --seeds {} --first-seed {} --transport {}` (version {}).\n",

@@ -2,6 +2,7 @@
 mod common;
 
 use common::{Going, Said, end, line_with, mycroft, refusal, say, until};
+use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -30,7 +31,10 @@ const COMMANDS: &[(&[&str], &[&str])] = &[
             "--record",
         ],
     ),
-    (&["testbed", "table"], &["SCENARIOS", "--seeds", "--first-seed", "--transport", "--write", "--keep-failures"]),
+    (
+        &["testbed", "table"],
+        &["SCENARIOS", "--seeds", "--first-seed", "--transport", "--write", "--runs", "--keep-failures"],
+    ),
     (&["testbed", "overhead"], &["--rounds", "--seconds", "--empty-plugin", "--write"]),
     (&["testbed", "clean"], &["namespaces"]),
     (
@@ -47,6 +51,7 @@ const COMMANDS: &[(&[&str], &[&str])] = &[
             "--spool-bytes",
             "--nic-root",
             "--nic",
+            "--nice",
             "MYCROFT_SERVER",
         ],
     ),
@@ -169,6 +174,26 @@ fn numbers_out_of_range() {
             expect(&["demo", &format!("--after={value}")], &["fault.after_s", "expected seconds"]);
         }
     }
+}
+
+#[test]
+fn a_table_goes_on_where_its_run_log_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let scenario = format!("{}/../../scenarios/healthy-dp8.toml", env!("CARGO_MANIFEST_DIR"));
+    let run = |seed: u32, correct: bool| {
+        json!({
+            "scenario": "healthy-dp8", "transport": "loopback", "seed": seed, "correct": correct, "why": "as told",
+            "detected_after_ms": 7, "diagnosed_after_ms": 9, "iterations_after_fault": null, "truth": {"fault": null},
+        })
+    };
+    let log = write(dir.path(), "runs.jsonl", &format!("{}\n{}\n", run(1, true), run(2, false)));
+    let table = ["testbed", "table", &scenario, "--transport", "loopback", "--seeds", "2", "--runs", &log];
+    let said = end(mycroft(&table));
+    assert_eq!(said.code, Some(1), "{said:?}");
+    assert!(said.stdout.contains("| healthy-dp8 | loopback | 1 of 2 | 0.01 / 0.01 | 0.00 / 0.00 |"), "{said:?}");
+    assert!(said.stdout.contains("healthy-dp8 loopback seed 2: as told"), "{said:?}");
+    let torn = write(dir.path(), "torn.jsonl", &format!("{}\n{{\"scenario\"", run(1, true)));
+    expect(&["testbed", "table", &scenario, "--runs", &torn], &["torn.jsonl", "line 2 is no run"]);
 }
 
 fn write(dir: &Path, name: &str, text: &str) -> String {
