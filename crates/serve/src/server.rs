@@ -242,15 +242,20 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     // Agents that knock meanwhile keep their records: better in their spools than dropped from a full inbox. The other
     // end is dropped without a word only when the thread ended.
     let _ = is_warm.recv();
-    let serving = std::mem::take(&mut bound.0).into_iter().enumerate().map(|(index, listener)| {
-        let dumps = Arc::clone(&dumps);
-        let captured = move |connection, captured| dumps.captured(index, connection, captured);
-        listener.serve_with(sink(&inbox), Arc::new(captured))
-    });
-    lock(&listeners).extend(serving);
+    lock(&listeners).extend(serve_agents(std::mem::take(&mut bound.0), &inbox, &dumps));
     log(&format!("listening: http {http}, agents {}", shown(&endpoints)));
     let running = Running { listeners, dumps, stop_http, http: Some((runtime, task)), brain, keeper, alerts };
     Ok(ServerHandle { http, endpoints, inbox, book, running: Some(running) })
+}
+
+/// Takes in batches and captures on every listener.
+fn serve_agents(bound: Vec<Listener>, inbox: &Arc<Inbox>, dumps: &Arc<Dumps>) -> Vec<ListenerHandle> {
+    let serve = |(index, listener): (usize, Listener)| {
+        let dumps = Arc::clone(dumps);
+        let captured = move |connection, captured| dumps.captured(index, connection, captured);
+        listener.serve_with(sink(inbox), Arc::new(captured))
+    };
+    bound.into_iter().enumerate().map(serve).collect()
 }
 
 /// What the wire calls for each batch: it is held a moment at most, a batch that finds no room is counted.

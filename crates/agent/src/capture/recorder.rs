@@ -220,7 +220,8 @@ impl Recorder {
 
     /// A dump that the job has written for itself, not long ago.
     fn own_dump(&self, target: &Target) -> Option<Dump> {
-        let started = target.started()?;
+        // Torch's default path is the same for all jobs of a user: a process without Python has written none of them.
+        let started = target.started().filter(|_| target.is_python() == Ok(true))?;
         self.files.iter().find_map(|path| {
             let modified = target.open(path, Wanted::Regular).ok()?.metadata().ok()?.modified().ok()?;
             let age = SystemTime::now().duration_since(modified).unwrap_or_default();

@@ -328,7 +328,7 @@ fn cases_cause_so_many_captures_an_hour_and_none_when_it_is_switched_off() {
     let world = World::start(ServeConfig { dump_on_case: false, ..config(dir.path()) });
     let mut agent = Agent::connect(&world, "host0");
     world.send(JOB, &[OPEN]);
-    world.until("/api/v1/cases/1", |case| case["state"] == "open");
+    world.until("/api/v1/cases", |cases| cases["cases"][0]["state"] == "open");
     assert_eq!(post(&world, DUMPS, "").0, 202);
     let order = agent.order();
     agent.end(order.id, 0);
