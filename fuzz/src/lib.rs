@@ -1,4 +1,5 @@
 //! Fuzzing of the readers: one target each, see `README.md`.
+#[path = "../../crates/formats/tests/promise/mod.rs"]
 pub mod check;
 
 #[global_allocator]

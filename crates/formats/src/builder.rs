@@ -565,7 +565,7 @@ impl<'a> Builder<'a> {
             }
         };
         // A large number is not kept, so its value may come to mean another.
-        if !matches!(thread.0, Value::Wide(_)) {
+        if matches!(thread.0, Value::Str(_) | Value::Int(_)) && matches!(thread.1, Value::Str(_) | Value::None) {
             self.last_thread = Some((thread, number));
         }
         Ok(number)

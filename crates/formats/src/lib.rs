@@ -45,7 +45,8 @@ pub enum Piece {
 }
 
 /// Two different files claim to be the same dump: nothing is guessed.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("reading dumps of rank {rank}: {} are of different runs; give a folder that holds one run", sources.join(" and "))]
 pub struct Clash {
     /// The rank.
     pub rank: Rank,
@@ -65,8 +66,8 @@ pub fn read(path: &str, bytes: &[u8], naming: &Naming) -> Piece {
         None => file.broken("nothing but white space".to_owned()),
         Some(PICKLE_START) => match pickled(bytes) {
             Ok(Some(dump)) => file.dump(dump),
-            Ok(None) => file.unusable("a pickle, but no dump: it has neither entries nor process groups".to_owned()),
-            Err(fault) => file.unusable(fault.to_string()),
+            Ok(None) => file.broken("a pickle, but no dump: it has neither entries nor process groups".to_owned()),
+            Err(fault) => file.broken(fault.to_string()),
         },
         Some(b'{' | b'[') => json(&file, bytes),
         Some(GZIP_START) if bytes.starts_with(&[*GZIP_START, 0x8b]) => {

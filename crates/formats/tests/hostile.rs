@@ -1,7 +1,6 @@
 //! Every reader over the corpus and over deterministic mutations of it: it returns, in time and in memory.
-#[path = "../../../fuzz/src/check.rs"]
-#[allow(unreachable_pub, reason = "a library's module there, a private one here")]
-mod check;
+#[allow(unreachable_pub, reason = "the fuzz targets use it from another crate")]
+mod promise;
 
 #[allow(dead_code, reason = "shared with round_trip.rs")]
 mod writer;
@@ -10,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 #[global_allocator]
-static ALLOCATOR: check::Counting = check::Counting;
+static ALLOCATOR: promise::Counting = promise::Counting;
 
 /// Mutations of each corpus file.
 const ROUNDS: u64 = 400;
@@ -117,7 +116,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
 
 fn checked(path: &str, bytes: &[u8]) {
     let start = Instant::now();
-    check::check(path, bytes);
+    promise::check(path, bytes);
     assert!(start.elapsed() < READ_MAX, "{path}: {} bytes took {:?}", bytes.len(), start.elapsed());
 }
 
@@ -125,7 +124,7 @@ fn checked(path: &str, bytes: &[u8]) {
 fn no_bytes_break_a_reader() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let mut files = 0;
-    for &(reader, path) in check::READERS {
+    for &(reader, path) in promise::READERS {
         let mut seeds: Vec<_> = std::fs::read_dir(corpus.join(reader))
             .unwrap_or_else(|error| panic!("{reader}: no corpus: {error}"))
             .map(|entry| entry.expect("a readable entry").path())
@@ -241,7 +240,7 @@ fn a_dump_takes_less_memory_than_twice_its_file() {
             ("trace_3.json", writer::json(&data).into_bytes()),
         ] {
             let naming = mycroft_formats::Naming::default();
-            let (piece, peak) = check::peak_bytes(|| mycroft_formats::read(path, &bytes, &naming));
+            let (piece, peak) = promise::peak_bytes(|| mycroft_formats::read(path, &bytes, &naming));
             let mycroft_formats::Piece::Dump(dump) = piece else { panic!("{piece:?}") };
             assert_eq!((dump.entries.len(), dump.stacks.len()), (count as usize, 4));
             // Without any constant: what the reader needs for a real dump.

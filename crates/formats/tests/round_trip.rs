@@ -231,7 +231,7 @@ fn what_no_recorder_writes_is_refused() {
         (b"\x80\x02N(NNu.", "no open dict"),
         (b"\x80\x02N(NNe.", "no open list"),
         (b"\x80\x02NN.", "left open"),
-        (b"\x80\x02(N.", "without its operand"),
+        (b"\x80\x02(N.", "left open"),
         (b"\x80\x02.", "without its operand"),
         (b"\x80\x06N.", "pickle protocol 6"),
         (b"\x80\x02N.", "a pickle, but no dump"),

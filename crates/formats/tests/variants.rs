@@ -155,6 +155,12 @@ fn what_belongs_together_is_put_together() {
     let clash =
         assemble(vec![read("run2/trace_1", &new, &naming), read("run1/trace_1", &old, &naming)]).expect_err("a clash");
     assert_eq!((clash.rank, clash.sources), (Rank(1), vec!["run1/trace_1".to_owned(), "run2/trace_1".to_owned()]));
+    let clash =
+        assemble(vec![read("run2/trace_1", &new, &naming), read("run1/trace_1", &old, &naming)]).expect_err("a clash");
+    assert_eq!(
+        clash.to_string(),
+        "reading dumps of rank 1: run1/trace_1 and run2/trace_1 are of different runs; give a folder that holds one run"
+    );
     // In the order of ranks, not of names.
     let found = bundle(&[("trace_10", &one("gloo", 0, 1, true)), ("trace_9", &one("gloo", 0, 1, true))]);
     assert_eq!(found.dumps.iter().map(|dump| dump.rank.0).collect::<Vec<_>>(), [9, 10]);
@@ -174,6 +180,50 @@ fn a_process_without_the_right_name_is_not_lost() {
     assert_eq!((stacks[0].rank, stacks[0].pid, &*stacks[0].command), (None, Some(7), "python a.py"));
     let thread = &stacks[0].threads[0];
     assert_eq!((thread.activity, thread.owns_gil, thread.os_thread_id), (Activity::Active, Some(true), Some(7)));
+}
+
+#[test]
+fn other_files_of_the_folder_are_ignored_and_those_that_promise_are_missed() {
+    let naming = Naming::default();
+    for (path, bytes) in [
+        ("run.json", &b"{\"world\": 4}"[..]),
+        ("run.json", b"{broken"),
+        ("train_3.log", b"step 3\n"),
+        ("rank_3.log", b"step 3\n"),
+        ("README.md", b"# read me"),
+        ("model_7.pkl", b"\x80\x02ctorch\nTensor\n."),
+        ("empty", b""),
+        ("core.4711", b"\x7fELF\x00\x00"),
+        ("wait_counters_20261121_092309.txt", b"=== Rank 0: http://a:1/x? ===\n{}\n"),
+        ("fr_trace_20261121_092309.txt", b"=== FR Trace ===\n--- Groups ---\n"),
+    ] {
+        let piece = read(path, bytes, &naming);
+        assert!(matches!(piece, Piece::Ignored(..)), "{path}: {piece:?}");
+    }
+    for (path, bytes, why) in [
+        ("trace_rank_3", &b""[..], "the file is empty"),
+        ("trace_rank_3", b" \n", "nothing but white space"),
+        ("trace_rank_3", b"\x1f\x8b\x08", "compressed with gzip: unpack it first"),
+        ("trace_rank_3", b"\x00\x01", "neither a dump nor a text"),
+        ("trace_3.json", b"{\"a\": 1} x", "byte 9: something follows the end of the JSON"),
+        ("trace_3.json", b"{\"a\": \"b", "byte 8: the JSON ends here, in a string that began at byte 7"),
+        ("trace_3.json", b"{\"a\": nul", "byte 6: a value expected"),
+        ("trace_3.json", b"{\"a\" 1}", "byte 5: `:` expected"),
+        ("trace_3.json", b"{1: 1}", "byte 1: a key in quotes expected"),
+        ("trace_3.json", b"[1}", "byte 2: `,` or `]` expected"),
+        ("trace_3.json", b"[\"\\x\"]", "byte 3: an escape that JSON does not have"),
+        ("trace_3.json", b"[\"\\u12\"]", "byte 4: four hexadecimal digits expected"),
+        ("trace_3.json", b"[1-2]", "byte 1: what looks like a number is none"),
+        (
+            "rank_3.txt",
+            b"rc=1\nError: No such process\n",
+            "a text, but neither a dump nor stacks; it says: \"Error: No such process\"",
+        ),
+    ] {
+        let piece = read(path, bytes, &naming);
+        let Piece::Unusable(unusable) = piece else { panic!("{path}: {piece:?}") };
+        assert_eq!((unusable.rank, &*unusable.why), (Some(Rank(3)), why), "{path}");
+    }
 }
 
 #[test]
