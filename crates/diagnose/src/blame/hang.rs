@@ -92,20 +92,32 @@ impl<O: Copy + Ord + std::fmt::Debug> Walk<O> {
         }
     }
 
-    /// A cycle of entries: each waits for the next to enter, and the last waits for the first.
+    /// A cycle of entries: each waits for the next to enter, and the last waits for the first. Depth first, so that a rank
+    /// that waits for several is followed to all of them.
     pub(crate) fn cycle(&self) -> Option<Vec<(Rank, O, Rank)>> {
-        let start = self.entry_edges.keys().next().copied()?;
-        let mut at: BTreeMap<Rank, usize> = BTreeMap::new();
-        let mut way: Vec<(Rank, O, Rank)> = Vec::new();
-        let mut rank = start;
-        while let Some(edges) = self.entry_edges.get(&rank) {
-            if let Some(first) = at.get(&rank) {
-                return Some(way.split_off(*first));
+        let mut finished: BTreeSet<Rank> = BTreeSet::new();
+        for start in self.entry_edges.keys() {
+            // The ranks on the way, each with the edge it is left by.
+            let mut way: Vec<(Rank, usize)> = vec![(*start, 0)];
+            while let Some((rank, next)) = way.last_mut() {
+                let edges = self.entry_edges.get(rank).map(Vec::as_slice).unwrap_or_default();
+                let Some((_, to)) = edges.get(*next).copied().filter(|_| !finished.contains(rank)) else {
+                    finished.insert(*rank);
+                    way.pop();
+                    if let Some((_, next)) = way.last_mut() {
+                        *next += 1;
+                    }
+                    continue;
+                };
+                if let Some(first) = way.iter().position(|(on_way, _)| *on_way == to) {
+                    let edge = |(rank, at): &(Rank, usize)| {
+                        let (op, to) = *self.entry_edges.get(rank)?.get(*at)?;
+                        Some((*rank, op, to))
+                    };
+                    return way[first..].iter().map(edge).collect();
+                }
+                way.push((to, 0));
             }
-            at.insert(rank, way.len());
-            let (node, next) = edges.first().copied()?;
-            way.push((rank, node, next));
-            rank = next;
         }
         None
     }

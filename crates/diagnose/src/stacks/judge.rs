@@ -42,6 +42,8 @@ pub(super) struct Ruling {
     pub(super) doubts: Vec<Doubt>,
     /// The function that ranks wait in, where only stacks tell.
     pub(super) called: Option<String>,
+    /// The number to report where no group is known.
+    pub(super) seq: Option<u64>,
 }
 
 /// A question that the evidence leaves open.
@@ -102,6 +104,7 @@ fn ruling(outcome: Outcome) -> Ruling {
         missing: Vec::new(),
         doubts: Vec::new(),
         called: None,
+        seq: None,
     }
 }
 
@@ -140,7 +143,7 @@ impl<'a, 'b> Judge<'a, 'b> {
 
     pub(super) fn rule(&self) -> Ruling {
         if self.index.bundle.dumps.is_empty() {
-            return ruling(Outcome::Unknown);
+            return self.by_stacks().unwrap_or_else(|| ruling(Outcome::Unknown));
         }
         if self.running() {
             let mut ruling = self.silent().or_else(|| self.slow_but_done()).unwrap_or_else(|| ruling(Outcome::Healthy));
@@ -334,8 +337,9 @@ impl<'a, 'b> Judge<'a, 'b> {
             let Some(waits) = self.graph.nodes.get(op) else { continue };
             let Some(seq) = op.collective_seq() else { continue };
             let group = &self.index.groups[op.group as usize];
-            let symmetric =
-                group.lanes.iter().filter_map(|lane| lane.slot(seq)).any(|slot| self.scene.waits_for_all(slot));
+            // An exchange is many transfers: who is through it need not have waited for everybody.
+            let slots = group.lanes.iter().filter_map(|lane| lane.slot(seq));
+            let symmetric = slots.clone().any(|slot| self.scene.waits_for_all(slot) && !self.scene.is_exchange(slot));
             let left = self.scene.left(op);
             if symmetric && !left.is_empty() && waits.inside.iter().any(|rank| self.is_waited_for(*rank)) {
                 out.push((*op, waits.inside.clone(), left));
@@ -467,6 +471,9 @@ impl<'a, 'b> Judge<'a, 'b> {
             let last = group.lane(idle[0])?.slots.last().map_or(0, |slot| slot.seq);
             Some(DumpOp::collective(id as u32, last + 1))
         });
+        let dumps = &self.index.bundle.dumps;
+        let blank = dumps.iter().any(|dump| dump.rank == idle[0] && dump.entries.is_empty());
+        ruling.seq = (recorded && blank).then_some(1); // it never issued anything: its first is waited for
         Some(ruling)
     }
 

@@ -73,7 +73,7 @@ fn say(index: &Index<'_>, scene: &DumpScene<'_, '_>, ruling: &Ruling) -> Autopsy
         cause: ruling.cause,
         suspects: ruling.suspects.clone(),
         group: group.unwrap_or_default(),
-        seq: at.and_then(|op| scene.seq(op)),
+        seq: at.and_then(|op| scene.seq(op)).or(ruling.seq),
         collective: ruling.called.clone().unwrap_or_else(|| at.map_or_else(String::new, |op| scene.name(op))),
         because: ruling.facts.iter().map(crate::fact::Fact::reason).collect(),
         do_next: do_next(ruling),

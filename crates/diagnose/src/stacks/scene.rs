@@ -174,10 +174,12 @@ impl<'a> DumpScene<'a, '_> {
 
     fn stand_in_collective(&self, group: &Group, lane: &Lane, seq: u64) -> Option<Stand> {
         let Some(at) = lane.dump else {
-            let entered =
-                group.lanes.iter().filter_map(|peer| peer.slot(seq)).any(|slot| slot.done && self.waits_for_all(slot));
             // Someone is through what nobody leaves before all are in: it was in.
-            return if entered { None } else { self.stand_unseen(lane.rank) };
+            let through = |peer: &Lane| {
+                let done = peer.slot(seq).is_some_and(|slot| slot.done && self.waits_for_all(slot));
+                done && self.open_slot(group, peer).is_none_or(|open| open.seq > seq)
+            };
+            return if group.lanes.iter().any(through) { None } else { self.stand_unseen(lane.rank) };
         };
         let Some(slot) = lane.slot(seq) else {
             let last = lane.slots.last().map(|slot| slot.seq).or(lane.issued);
