@@ -359,7 +359,11 @@ impl Comm {
         // A kernel to watch can wait until the thread looks by itself; data cannot.
         let urgent = messages.iter().any(|message| !matches!(message, Msg::Watch(_)));
         lock(&self.inbox).extend(messages);
-        if urgent { self.waker.wake() } else { self.waker.nudge() }
+        if urgent {
+            self.waker.wake()
+        } else {
+            self.waker.nudge()
+        }
         Ok(())
     }
 

@@ -104,7 +104,9 @@ pub struct RankRecord {
     pub kernels_done: AtomicU64,
     /// Written by the library: bytes the device copied into slots.
     pub copied_bytes: AtomicU64,
-    reserved: [AtomicU64; 20],
+    /// Written by the library: times the proxy thread fell asleep as `proxy_delay_ppm` told it.
+    pub proxy_sleeps: AtomicU64,
+    reserved: [AtomicU64; 19],
 }
 
 /// What a rank's main thread is doing, as `RankRecord::state` tells it.

@@ -628,6 +628,7 @@ impl ConnWork<'_> {
         if draw < ppm {
             let ms = control.rank().proxy_delay_ms.load(std::sync::atomic::Ordering::Relaxed);
             std::thread::sleep(std::time::Duration::from_millis(ms));
+            control.rank().proxy_sleeps.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
     }
 

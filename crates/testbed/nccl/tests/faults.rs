@@ -81,7 +81,10 @@ fn the_proxy_falls_asleep_as_often_as_told() {
     // 1 MB over 2 channels of 2 ranks: rank 1 needs 4 slices of rank 0 before it can answer, and rank 0 that answer. The
     // 4 slices after them need only be in their slots when the operation ends, so their sleeps may fall behind it.
     let slow = one(&world);
-    assert!(slow >= Duration::from_millis(80), "{slow:?}");
+    let slept = file.rank(0).proxy_sleeps.load(Relaxed);
+    assert_eq!(slept, 16, "8 slices in each of two operations");
+    assert!(slow >= Duration::from_millis(4 * 20), "{slow:?}");
+    assert_eq!(file.rank(1).proxy_sleeps.load(Relaxed), 0, "the other rank was not told to");
 }
 
 /// Runs an all-reduce under a fault that stalls it; `release` ends the fault, and the operation must then complete.
