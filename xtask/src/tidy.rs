@@ -64,6 +64,15 @@ const BANNED: &[(&str, &str, &str)] = &[
     ("", "#[ignore", "a test runs or does not exist"),
 ];
 
+/// Rooms whose code runs on the job's threads: nothing there takes a lock (SPEC.md, "No lock on the event path").
+const LOCK_FREE_ROOMS: &[&str] = &["crates/probe/core/src/", "crates/probe/nccl/src/", "crates/ring/src/"];
+
+/// The one lock there is: `comm_begin`, while NCCL initialises a communicator.
+const MAY_LOCK: (&str, usize) = ("crates/probe/core/src/comms.rs", 1);
+
+/// What takes a lock, or is one.
+const LOCKS: &[&str] = &["Mutex", "RwLock", "Condvar", ".lock()", "pthread_mutex", "call_once", "LazyLock"];
+
 /// Runs every rule; the error lists all violations.
 pub(crate) fn tidy(root: &Path) -> Result<()> {
     let mut violations = Vec::new();
@@ -145,6 +154,7 @@ fn rules_of_file(path: &str, text: &str, violations: &mut Vec<String>) {
             }
         }
     }
+    locks(path, text, violations);
     let may_be_unsafe = in_tests || UNSAFE_ROOMS.iter().any(|room| path.starts_with(room));
     if !may_be_unsafe && text.lines().any(|line| line.contains("unsafe {") || line.contains("unsafe fn")) {
         violations.push(format!("{path}: `unsafe` outside the rooms that may have it (invariant 9)"));
@@ -154,6 +164,27 @@ fn rules_of_file(path: &str, text: &str, violations: &mut Vec<String>) {
         UNSAFE_ROOMS.iter().any(|room| room.starts_with(path.trim_end_matches("lib.rs")) || path.starts_with(room));
     if is_library_root && !room_has_unsafe && !text.contains("#![forbid(unsafe_code)]") {
         violations.push(format!("{path}: a room without unsafe says #![forbid(unsafe_code)]"));
+    }
+}
+
+/// No lock where the job's threads pass.
+fn locks(path: &str, text: &str, violations: &mut Vec<String>) {
+    if !LOCK_FREE_ROOMS.iter().any(|room| path.starts_with(room)) {
+        return;
+    }
+    let code = text.split("#[cfg(test)]").next().unwrap_or(text);
+    let lines = code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"));
+    if path == MAY_LOCK.0 {
+        let taken = lines.filter(|(_, line)| line.contains(".lock()")).count();
+        if taken > MAY_LOCK.1 {
+            violations.push(format!("{path}: takes a lock in {taken} places, {} may: see MAY_LOCK", MAY_LOCK.1));
+        }
+        return;
+    }
+    for (number, line) in lines {
+        if let Some(lock) = LOCKS.iter().find(|lock| line.contains(**lock)) {
+            violations.push(format!("{path}:{}: `{lock}` on the way of the job's threads (invariant 3)", number + 1));
+        }
     }
 }
 
