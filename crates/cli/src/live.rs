@@ -58,7 +58,7 @@ pub(crate) struct Outcome {
     pub(crate) detected_after_ms: Option<i64>,
     /// From the injection to the settled verdict.
     pub(crate) diagnosed_after_ms: Option<i64>,
-    /// Iterations between the injection and the case.
+    /// Iterations between the fault's first effect and the case.
     pub(crate) iterations_to_detection: Option<u64>,
     pub(crate) score: Score,
     pub(crate) iterations: u64,
@@ -159,7 +159,7 @@ impl Live {
             let report = self.server.report(self.running.job());
             let case = report.as_ref().and_then(|report| report.cases.first()).cloned();
             let injected = self.injected;
-            if injected.is_some() && iterations_at_fault.is_none() {
+            if self.running.fault_shows() && iterations_at_fault.is_none() {
                 iterations_at_fault = Some(iterations);
             }
             if case.is_some() && iterations_to_detection.is_none() {

@@ -215,7 +215,7 @@ fn render(rows: &BTreeMap<(String, String), Row>, args: &TableArgs) -> String {
         env!("CARGO_PKG_VERSION"),
     );
     out.push_str("Times in seconds, median / worst. *Detected*: fault to case. *Settled*: case to diagnosis. ");
-    out.push_str("*Iterations*: finished by the slowest rank between fault and case (slowdowns), median / worst.\n\n");
+    out.push_str("*Iterations*: finished by the slowest rank between the fault's first effect and the case (slowdowns), median / worst.\n\n");
     out.push_str("| scenario | transport | right | detected | settled | iterations |\n|---|---|---|---|---|---|\n");
     for ((scenario, transport), row) in rows {
         let mut iterations = row.iterations.clone();

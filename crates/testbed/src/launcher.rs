@@ -417,6 +417,12 @@ impl Running {
         Ok(&self.truth)
     }
 
+    /// Whether the injected fault has done anything yet: a proxy that sleeps now and then may not for some iterations.
+    pub fn fault_shows(&self) -> bool {
+        self.fault_from.is_some()
+            && self.site.scenario.fault.as_ref().is_none_or(|fault| fault::shows(fault, &self.site))
+    }
+
     /// Undoes all faults that can be undone.
     pub fn heal(&mut self) {
         self.guards.clear();

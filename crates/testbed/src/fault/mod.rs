@@ -100,6 +100,11 @@ pub fn inject(fault: &Fault, site: &Site) -> Result<Guard, TestbedError> {
     }
 }
 
+/// Whether an injected fault has done anything yet.
+pub(crate) fn shows(fault: &Fault, site: &Site) -> bool {
+    fault.kind != FaultKind::ProxyDelay || proxy_delay::shows(fault, site)
+}
+
 /// A severity as thousandths of the healthy value, for `compute_scale_milli`.
 fn milli(severity: f64) -> u64 {
     (severity * 1000.0).round() as u64

@@ -20,3 +20,8 @@ pub(super) fn inject(fault: &Fault, site: &Site) -> Result<Guard, TestbedError> 
     let control = Arc::clone(&site.control);
     Ok(Guard::new(move || control.rank(rank).proxy_delay_ppm.store(0, Relaxed)))
 }
+
+/// Whether the proxy has slept at all: until then the job is healthy.
+pub(super) fn shows(fault: &Fault, site: &Site) -> bool {
+    site.rank(fault).proxy_sleeps.load(Relaxed) > 0
+}
