@@ -1,9 +1,9 @@
 // The page of an autopsy: puts the components together.
-import { count, el } from "./dom.js";
+import { count, el, ranksPhrase, stackList } from "./dom.js";
 import { decode } from "./data.js";
 import { summary } from "./summary.js";
 import { waitGraph } from "./waitgraph.js";
-import { StackGrid } from "./stackgrid.js";
+import { StackGrid, framesOf } from "./stackgrid.js";
 import { Icicle, tally } from "./icicle.js";
 import { OperationGrid } from "./grid.js";
 import { cellPanel, regionTable, tellingRows } from "./detail.js";
@@ -16,6 +16,7 @@ const KEYS = [
   ["r", "go to a rank"],
   ["/", "find an operation or a line of code; n, N: next, previous"],
   ["u", "unusual ranks only"],
+  ["a", "select the column: all ranks at this point"],
   ["[ ]", "previous, next group"],
   ["c", "fold the group"],
   ["+ - 0", "zoom, fit; or Ctrl and wheel"],
@@ -68,6 +69,9 @@ function legend() {
     el("span", { text: "Colour: operation and call stack. Groups end at the right edge together." }),
   );
 }
+
+/** Groups and stacks that are printed at most. */
+const PAPER_GROUPS = 4, PAPER_STACKS = 8;
 
 /** The page around one autopsy. */
 class AutopsyPage {
@@ -123,16 +127,15 @@ class AutopsyPage {
       this.grid.repaint();
       if (this.selection) redraw(this.selection);
     });
+    const keys = el("details", { class: "keys" }, el("summary", { text: "Keyboard and mouse" }), el("dl", {}, KEYS.map(([keys, text]) => el("div", {}, el("dt", {}, keys.split(" ").map((one) => el("kbd", { text: one }))), el("dd", { text })))));
     const cut = model.groups.some((group) => group.cut_before + group.cut_after > 0);
     return [
       section(
         "operations",
         "Operations",
         `${count(model.groups.length, "process group")}, columns by sequence number.${cut ? " Columns far from the first wrong point are left out to keep this file small." : ""}`,
-        el("div", { class: "split" }, el("div", { class: "main" }, this.grid.element, legend()), panel),
+        el("div", { class: "split" }, el("div", { class: "main" }, this.grid.element, legend(), keys, table), panel),
         el("p", { class: "visually-hidden", id: "grid-keys-hint", text: "Arrow keys move, f goes to the first wrong point, r to a rank, slash finds an operation." }),
-        el("details", { class: "keys" }, el("summary", { text: "Keyboard and mouse" }), el("dl", {}, KEYS.map(([keys, text]) => el("div", {}, el("dt", {}, keys.split(" ").map((one) => el("kbd", { text: one }))), el("dd", { text }))))),
-        table,
       ),
       section("calls", "Call stacks of the selection", "Outermost call on top; width: how many of the selected operations came through it. Click to zoom.", this.icicle.element),
     ];
@@ -148,14 +151,20 @@ class AutopsyPage {
   paper() {
     const { model } = this;
     const suspects = new Set(model.suspects.map((suspect) => suspect.rank));
-    const wrong = model.groups.filter((group) => group.first_wrong !== null);
-    const telling = wrong.filter((group) => group.label === model.group);
+    const paper = el("section", { class: "paper" });
     this.fillPaper = () => {
+      const wrong = model.groups.filter((group) => group.first_wrong !== null);
+      const telling = wrong.filter((group) => group.label === model.group);
+      const shown = telling.length > 0 ? telling : wrong.slice(0, PAPER_GROUPS);
       paper.replaceChildren(
-        ...(telling.length > 0 ? telling : wrong.slice(0, 4)).map((group) => regionTable(model, group, tellingRows(group, suspects), group.first_wrong)),
+        ...(shown.length > 0 ? [el("h2", { text: "Operations around the first wrong point" })] : []),
+        ...shown.map((group) => regionTable(model, group, tellingRows(group, suspects), group.first_wrong)),
+        ...model.stack_groups.slice(0, PAPER_STACKS).flatMap((group) => [
+          el("h3", { text: `${ranksPhrase(group.ranks).replace(/^r/, "R")}${group.doing ? `: ${group.doing}` : ""}` }),
+          stackList(framesOf(group)),
+        ]),
       );
     };
-    const paper = el("section", { class: "paper" });
     return paper;
   }
 

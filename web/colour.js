@@ -36,18 +36,23 @@ export function oklch(lightness, chroma, hue) {
 /** `rgb(r, g, b)`. */
 export const css = ([r, g, b]) => `rgb(${r}, ${g}, ${b})`;
 
+/** Step from a taken hue to the next candidate: far away on the circle, and prime to the number of hues. */
+const STRIDE = 5;
+
 /**
- * Slots of a palette for texts: each text's own by its hash, the next free one where another took it, so that few texts
- * never share a colour.
+ * Slots of a palette for texts: each text's own by its hash; a far one where another text took it or, while there is
+ * room, its neighbour, so that few texts never look alike.
  */
 export function slots(texts) {
-  const size = HUES.length * ROUNDS.length;
+  const n = HUES.length, size = n * ROUNDS.length;
   const order = texts.map((text, i) => [hash(text), i]).sort((x, y) => x[0] - y[0] || x[1] - y[1]);
   const taken = new Set(), result = new Uint16Array(texts.length);
   for (const [value, i] of order) {
-    const round = taken.size < HUES.length ? 0 : taken.size < 2 * HUES.length ? 1 : 2;
-    let slot = round * HUES.length + (value % HUES.length);
-    while (taken.has(slot) && taken.size < size) slot = (slot + 1) % size;
+    const base = Math.min(Math.floor(taken.size / n), ROUNDS.length - 1) * n;
+    const free = (slot) => !taken.has(slot);
+    const roomy = (slot) => free(slot) && free(base + ((slot - base + 1) % n)) && free(base + ((slot - base + n - 1) % n));
+    const candidates = Array.from({ length: n }, (_, k) => base + ((value + k * STRIDE) % n));
+    const slot = candidates.find(roomy) ?? candidates.find(free) ?? value % size;
     taken.add(slot);
     result[i] = slot;
   }

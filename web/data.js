@@ -98,6 +98,12 @@ export function stateText(cell) {
   return ["scheduled, not done", "started, not done", "done"][stateOf(cell)] ?? "done";
 }
 
+/** Why a row may have no cell at a column. */
+export function absenceText(row, column) {
+  if (row.columns.length === 0 || column > row.end) return "not issued, as far as recorded";
+  return column < row.columns[0] ? "older than what the recorder kept" : "no operation recorded";
+}
+
 /** What a cell's mark is called; empty for a plain one. */
 export function markText(cell) {
   return ["", "differs from its peers", "waited for", "first wrong point"][markOf(cell)];
@@ -129,7 +135,7 @@ export function survey(model, group) {
   let usualEnd = -1;
   for (const [end, n] of ends) if (n > (ends.get(usualEnd) ?? 0)) usualEnd = end;
   for (const row of group.rows) {
-    row.unusual = row.marked.length > 0 || row.end !== usualEnd;
+    row.unusual = row.marked.some((i) => markOf(row.cells[i]) !== FIRST) || row.end !== usualEnd;
     for (let i = 0; i < row.cells.length && !row.unusual; i++) {
       row.unusual = comboOf(row.cells[i]) !== usual[row.columns[i]];
     }

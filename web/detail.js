@@ -1,9 +1,9 @@
 // What the grid's cursor is on, in words and as a table: the cell, what the other ranks did there, and the rows around.
-import { count, el, ranksPhrase, ranksText, stackList } from "./dom.js";
-import { MISSING, cellAt, comboOf, markOf, markText, opOf, stackOf, stateOf, stateText } from "./data.js";
+import { count, el, place, ranksPhrase, ranksText, stackList, userFrame } from "./dom.js";
+import { FIRST, MISSING, ODD, absenceText, cellAt, comboOf, markOf, markText, opOf, stackOf, stateOf, stateText } from "./data.js";
 
 /** Columns to each side in the table. */
-const SIDE = 6;
+const SIDE = 4;
 /** Rows in the table at most. */
 const ROWS_MAX = 16;
 
@@ -29,9 +29,9 @@ export function cellPanel(model, painter, { item, row, column }) {
     el(
       "div",
       { class: "cell-head" },
-      el("h3", {}, issued && el("span", { class: "swatch", style: { background: painter.colour(comboOf(cell), stateOf(cell)) } }), issued ? opOf(model, comboOf(cell)) : cell === undefined ? "no operation recorded" : "not issued"),
+      el("h3", {}, issued && el("span", { class: "swatch", style: { background: painter.colour(comboOf(cell), stateOf(cell)) } }), issued ? opOf(model, comboOf(cell)) : cell === undefined ? absenceText(row, column) : "not issued"),
       el("p", { class: "muted", text: `rank ${row.rank} \u00b7 ${group.label} \u00b7 ${group.columns[column] ?? ""}` }),
-      cell !== undefined && el("p", {}, el("span", { text: stateText(cell) }), mark && el("span", { class: "pill bad small", text: mark })),
+      cell !== undefined && el("p", {}, el("span", { text: stateText(cell) }), mark && el("span", { class: `pill small ${markOf(cell) === FIRST ? "warn" : "bad"}`, text: mark })),
     ),
     issued && stackList(stackOf(model, comboOf(cell))),
     el("h4", { text: `All ranks at ${group.columns[column] ?? "this column"}` }),
@@ -59,12 +59,14 @@ export function regionTable(model, group, rows, middle) {
     const cell = cellAt(row, column);
     if (cell === undefined) return "";
     if (markOf(cell) === MISSING) return "\u2717 not issued";
-    const state = ["scheduled", "started", ""][stateOf(cell)];
-    return `${opOf(model, comboOf(cell)).replace(/^.*:/, "")}${state ? ` (${state})` : ""}`;
+    const state = ["scheduled", "started", ""][stateOf(cell)], frame = userFrame(stackOf(model, comboOf(cell)));
+    const op = `${opOf(model, comboOf(cell)).replace(/^.*:/, "")}${state ? ` (${state})` : ""}`;
+    return [el("div", { text: op }), frame && el("div", { class: "from", text: place(frame, 1), title: `${frame.name} ${frame.file}` })];
   };
   const kind = (row, column) => {
     const cell = cellAt(row, column);
-    return [cell !== undefined && markOf(cell) !== 0 ? "marked" : "", column === group.first_wrong ? "wrong" : "", column === middle ? "here" : ""].join(" ").trim();
+    const marked = cell !== undefined && [ODD, MISSING].includes(markOf(cell));
+    return [marked ? "marked" : "", column === group.first_wrong ? "wrong" : column === middle ? "here" : ""].join(" ").trim();
   };
   const shown = rows.slice(0, ROWS_MAX);
   return el(
@@ -72,7 +74,7 @@ export function regionTable(model, group, rows, middle) {
     { class: "region" },
     el("caption", { text: `${group.label}: ${ranksText(shown.map((row) => row.rank))}${rows.length > shown.length ? ` of ${count(rows.length, "rank")}` : ""}` }),
     el("thead", {}, el("tr", {}, el("th", { scope: "col", text: "rank" }), columns.map((column) => el("th", { scope: "col", class: column === group.first_wrong ? "wrong" : "", text: group.columns[column] })))),
-    el("tbody", {}, shown.map((row) => el("tr", {}, el("th", { scope: "row", text: row.rank }), columns.map((column) => el("td", { class: kind(row, column), text: word(row, column) }))))),
+    el("tbody", {}, shown.map((row) => el("tr", {}, el("th", { scope: "row", text: row.rank }), columns.map((column) => el("td", { class: kind(row, column) }, word(row, column)))))),
   );
 }
 

@@ -50,6 +50,11 @@ export function ranksPhrase(ranks, piecesMax) {
   return `${ranks.length === 1 ? "rank" : "ranks"} ${ranksText(ranks, piecesMax)}`;
 }
 
+/** A long text without its middle: names differ at both ends. */
+export function middleCut(text, most) {
+  return text.length > most ? `${text.slice(0, Math.ceil(most * 0.6) - 1)}\u2026${text.slice(-Math.floor(most * 0.4))}` : text;
+}
+
 /** A number with thousands separators, and its noun. */
 export function count(n, one, many = `${one}s`) {
   return `${n.toLocaleString("en-US")} ${n === 1 ? one : many}`;
@@ -83,7 +88,7 @@ export function stackList(frames, empty = "no call stack recorded") {
         "li",
         { class: isLibrary(frame) ? "library" : "user" },
         el("span", { class: "fn", text: frame.name || "?" }),
-        el("span", { class: "at", text: place(frame), title: frame.file }),
+        el("span", { class: "at", text: place(frame, isLibrary(frame) ? 1 : 2), title: `${frame.file}:${frame.line}` }),
       ),
     ),
   );

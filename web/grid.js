@@ -1,7 +1,7 @@
 // The grid of operations: rows are ranks grouped by process group, columns are sequence numbers. Scrolling is the
 // browser's own; only what is seen is drawn.
 import { count, el, place, userFrame } from "./dom.js";
-import { MISSING, cellAt, comboOf, markOf, markText, opOf, stackOf, stateText, survey } from "./data.js";
+import { MISSING, absenceText, cellAt, comboOf, markOf, markText, opOf, stackOf, stateText, survey } from "./data.js";
 import { GUTTER, HEAD, Layout, ZOOMS } from "./layout.js";
 import { Painter } from "./painter.js";
 
@@ -9,6 +9,8 @@ import { Painter } from "./painter.js";
 const COSTS_KEPT = 1_000;
 /** Ranks from which on a group without anything unusual starts folded. */
 const FOLD_RANKS_MIN = 64;
+/** Width of a cell that is easily pointed at; where many columns need room, half of it. */
+const POINTED_WIDTH = 24;
 /** Tallest stage, of the window. */
 const STAGE_SHARE = 0.72;
 
@@ -18,15 +20,21 @@ export class OperationGrid {
     this.model = model;
     this.onSelect = onSelect;
     model.groups.forEach((group) => survey(model, group));
-    this.layout = new Layout(model.groups);
+    this.layout = new Layout(this.inOrder());
     this.costs = [];
     this.build();
     this.painter = new Painter(this.canvas, model, this.layout);
     this.view = { cursor: undefined, selection: undefined, focused: false };
     const many = model.groups.reduce((sum, group) => sum + group.ranks.length, 0) > FOLD_RANKS_MIN;
-    if (many) this.layout.open = model.groups.map((group) => group.rows.some((row) => row.unusual) || group.label === model.group);
+    if (many) this.layout.open = this.layout.groups.map((group) => group.rows.some((row) => row.unusual) || group.label === model.group);
     if (many && !this.layout.open.includes(true)) this.layout.open[0] = true;
     this.listen();
+  }
+
+  /** The verdict's group first, then others with a wrong point, then the rest as they came. */
+  inOrder() {
+    const weight = (group) => (group.first_wrong === null ? 2 : group.label === this.model.group ? 0 : 1);
+    return this.model.groups.map((group, i) => [weight(group), i, group]).sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, , group]) => group);
   }
 
   build() {
@@ -98,13 +106,14 @@ export class OperationGrid {
       const item = this.layout.items.find((one) => one.rows.length > 0);
       if (item) this.moveTo(item.index, 0, Math.max(item.group.columns.length - 1, 0));
     }
-    this.scroller.scrollTop = this.keepTop ?? this.scroller.scrollTop;
   }
 
   /** All columns where they can then be told apart, otherwise cells that one can point at. */
   readableZoom() {
-    const fit = this.layout.fit(this.stage.clientWidth - 20, window.innerHeight * STAGE_SHARE);
-    return Math.max(fit, ZOOMS.findIndex(([w]) => w >= 12));
+    const width = this.stage.clientWidth - 20;
+    const fit = this.layout.fit(width, window.innerHeight * STAGE_SHARE);
+    const least = GUTTER + this.layout.columns * POINTED_WIDTH <= width ? POINTED_WIDTH : POINTED_WIDTH / 2;
+    return Math.max(fit, ZOOMS.findIndex(([w]) => w >= least));
   }
 
   relayout() {
@@ -186,7 +195,7 @@ export class OperationGrid {
   cellText(item, row, column) {
     const cell = cellAt(row, column);
     const where = `${item.group.label} ${item.group.columns[column] ?? ""}, rank ${row.rank}: `;
-    if (cell === undefined) return `${where}no operation recorded.`;
+    if (cell === undefined) return `${where}${absenceText(row, column)}.`;
     if (markOf(cell) === MISSING) return `${where}${stateText(cell)}.`;
     const frame = userFrame(stackOf(this.model, comboOf(cell)));
     const parts = [opOf(this.model, comboOf(cell)), stateText(cell), markText(cell), frame && `${frame.name} at ${place(frame)}`];
@@ -236,8 +245,15 @@ export class OperationGrid {
     const item = this.layout.items[next.index];
     const position = this.tellingRow(item, item.group.first_wrong);
     this.moveTo(item.index, position, item.group.first_wrong, false, false);
+    this.selectColumn(item, this.view.cursor);
     this.centre(item, this.view.cursor);
     return true;
+  }
+
+  /** Selects the cursor's column over all shown ranks: their call stacks beside each other show where paths part. */
+  selectColumn(item, cursor) {
+    this.view.selection = { item: item.index, position: 0, column: cursor.column, rows: item.rows.length, columns: 1 };
+    this.tell(item, cursor);
   }
 
   /** Goes to a rank: in the cursor's group where it is there, otherwise in the next group that has it. */
@@ -386,6 +402,7 @@ export class OperationGrid {
       N: () => this.find(this.opBox.value, -1),
       u: () => this.setUnusual(!this.layout.onlyUnusual),
       c: () => cursor && this.fold(cursor.item),
+      a: () => item && this.selectColumn(item, cursor),
       "[": () => this.otherGroup(-1),
       "]": () => this.otherGroup(1),
       "+": () => this.zoomBy(1),
@@ -504,7 +521,7 @@ export class OperationGrid {
     const row = group.rows[hit.item.rows[hit.position]];
     const cell = cellAt(row, hit.column);
     const head = [`rank ${row.rank} \u00b7 ${group.label} ${label}`, "muted"];
-    if (cell === undefined) return [head, ["no operation recorded", ""]];
+    if (cell === undefined) return [head, [absenceText(row, hit.column), ""]];
     if (markOf(cell) === MISSING) return [["not issued", "strong bad"], head, ["its peers wait for it", ""]];
     const frame = userFrame(stackOf(this.model, comboOf(cell)));
     return [

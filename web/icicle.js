@@ -6,6 +6,9 @@ import { MISSING, comboOf, lowerBound, markOf, opOf, stackOf } from "./data.js";
 /** Narrowest part that is drawn, of the whole width: below it nothing can be clicked. */
 const SHARE_MIN = 0.002;
 
+/** Levels for which room is kept. */
+const LEVELS_KEPT = 24;
+
 /** How many selected operations there are of each combo; cells that were never issued do not count. */
 export function tally(rows, from, to) {
   const counts = new Map();
@@ -54,6 +57,8 @@ export class Icicle {
     this.crumbs = el("nav", { class: "crumbs", "aria-label": "Zoomed calls" });
     this.chart = el("div", { class: "icicle", role: "group", "aria-label": "Call stacks of the selected operations" });
     this.element = el("div", {}, this.crumbs, this.chart);
+    // As tall as the deepest stack needs, so that a new selection does not move the page.
+    this.chart.style.setProperty("--levels-max", Math.min(model.stacks.reduce((most, stack) => Math.max(most, stack.length), 1) + 1, LEVELS_KEPT));
   }
 
   show(counts) {
@@ -108,7 +113,7 @@ export class Icicle {
         "aria-label": text,
         "data-count": at.count,
         "data-level": level,
-        style: { left: `${100 * left}%`, width: `${100 * width}%`, "--level": level, "--hue": 58 + (hash(`${at.frame?.file}`) % 14) * 23.5 },
+        style: { left: `${100 * left}%`, width: `${100 * width}%`, "--level": level, "--hue": 58 + (hash(`${at.name} ${at.frame?.file}`) % 14) * 23.5 },
         on: { click: () => this.zoom(at === this.at ? this.root : at) },
       },
       el("span", { class: "fn", text: at.name }),

@@ -1,11 +1,11 @@
 // Geometry of the grid: which rows are shown, where they lie, and what is at a point. No drawing.
 
 /** Cell sizes in pixels, smallest first; the last ones leave room for the operation's name. */
-export const ZOOMS = [[2, 2], [3, 3], [4, 4], [6, 6], [8, 8], [12, 12], [16, 15], [24, 18], [40, 20], [72, 22], [112, 24]];
+export const ZOOMS = [[2, 2], [3, 3], [4, 4], [6, 6], [8, 8], [12, 12], [16, 15], [24, 18], [36, 20], [56, 22], [76, 23], [112, 24]];
 /** Smallest cell that is wide enough for a name. */
-export const NAME_WIDTH_MIN = 40;
+export const NAME_WIDTH_MIN = 56;
 /** Width of the rank labels. */
-export const GUTTER = 156;
+export const GUTTER = 208;
 /** Height of a group's header: column labels and a strip that stands for all its rows. */
 export const HEAD = 44;
 /** Space below a group. */

@@ -1,5 +1,6 @@
 // Draws the visible part of the grid on a canvas. Cells become pixels of a small bitmap that is blown up without
 // smoothing, so that 100,000 visible cells cost what their bytes cost; what needs strokes is drawn for few cells.
+import { count, middleCut, ranksPhrase } from "./dom.js";
 import { GUTTER, HEAD, NAME_WIDTH_MIN } from "./layout.js";
 import { DONE, FIRST, MISSING, PLAIN, SCHEDULED, STARTED, comboOf, lowerBound, markOf, opOf, stateOf } from "./data.js";
 import { css, shade, slots, theme } from "./colour.js";
@@ -10,6 +11,9 @@ const LABEL_STEP = 58;
 const PATTERN_WIDTH_MIN = 6;
 /** From this row height on, every row has its rank. */
 const RANK_HEIGHT_MIN = 11;
+
+/** Characters of a group's name that fit beside its rows. */
+const GROUP_CHARS_MAX = 23;
 
 /** The painter of one grid. */
 export class Painter {
@@ -204,7 +208,7 @@ export class Painter {
     }
   }
 
-  /** Marks keep a visible size at any zoom. */
+  /** Marks keep a visible size at any zoom. The first wrong column has a line of its own. */
   drawMarks(item, first, last, from, to, x, y) {
     const { ctx } = this;
     const { w, h } = this.layout.cell;
@@ -216,6 +220,7 @@ export class Painter {
         if (column < from || column >= to) continue;
         const mark = markOf(row.cells[i]);
         const cx = x + (column - from) * w - (size - w) / 2, cy = y + (r - first) * h - (height - h) / 2;
+        if (mark === FIRST) continue;
         if (mark === MISSING) this.markMissing(cx, cy, size, height);
         else if (w < PATTERN_WIDTH_MIN) {
           ctx.fillStyle = this.colours.bad;
@@ -224,20 +229,9 @@ export class Painter {
           ctx.strokeStyle = this.colours.bad;
           ctx.lineWidth = 2;
           ctx.strokeRect(cx + 1, cy + 1, size - 3, height - 3);
-          if (mark === FIRST && w >= 10) this.corner(cx, cy, Math.min(size, height) * 0.55);
         }
       }
     }
-  }
-
-  corner(x, y, size) {
-    const { ctx } = this;
-    ctx.fillStyle = this.colours.bad;
-    ctx.beginPath();
-    ctx.moveTo(x, y);
-    ctx.lineTo(x + size, y);
-    ctx.lineTo(x, y + size);
-    ctx.fill();
   }
 
   markMissing(x, y, w, h) {
@@ -364,11 +358,11 @@ export class Painter {
     ctx.fillText(this.layout.open[item.index] ? "\u25bc" : "\u25b6", 6, y + 14);
     ctx.fillStyle = colours.ink;
     ctx.font = `600 12.5px ${this.sans}`;
-    ctx.fillText(this.fitText(item.group.label, (GUTTER - 30) * 0.85), 20, y + 14);
+    ctx.fillText(middleCut(item.group.label, GROUP_CHARS_MAX), 20, y + 14);
     ctx.fillStyle = colours.muted;
     ctx.font = `11px ${this.sans}`;
-    const n = item.group.rows.length;
-    ctx.fillText(`${n.toLocaleString("en-US")} ${n === 1 ? "rank" : "ranks"}`, 20, y + 31);
+    const phrase = ranksPhrase(item.group.ranks, 4);
+    ctx.fillText(phrase.length <= GROUP_CHARS_MAX + 4 ? phrase : count(item.group.rows.length, "rank"), 20, y + 31);
   }
 
   /** One line for all rows: the usual operation, the worst state; red where something is marked. */

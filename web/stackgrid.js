@@ -2,8 +2,10 @@
 import { count, el, ranksPhrase, stackList } from "./dom.js";
 import { css, shade, slots, theme } from "./colour.js";
 
-/** Tiles in a line where no process group says how many belong together. */
-const LINE_DEFAULT = 32;
+/** Tiles in a line where no process group says how many belong together; more and smaller ones for many ranks. */
+const LINE_DEFAULT = 32, LINE_MANY = 64;
+/** Ranks from which on tiles are smaller, and have no number. */
+const DENSE_RANKS_MIN = 65, TINY_RANKS_MIN = 257;
 
 /** Families of groups that part the ranks, e.g. all `tp_*`: ways to lay the tiles out. */
 export function layouts(model) {
@@ -19,13 +21,16 @@ export function layouts(model) {
     if (groups.length > 1 && parts) result.push({ name, lines: groups.map((group) => ({ label: group.label, ranks: group.ranks })) });
   }
   const lines = [];
-  const size = model.ranks.length > LINE_DEFAULT ? LINE_DEFAULT : model.ranks.length;
+  const size = model.ranks.length < TINY_RANKS_MIN ? LINE_DEFAULT : LINE_MANY;
   for (let i = 0; i < model.ranks.length; i += size) {
     const ranks = model.ranks.slice(i, i + size);
     lines.push({ label: ranks.length > 1 ? `${ranks[0]}\u2013${ranks[ranks.length - 1]}` : `${ranks[0]}`, ranks });
   }
   return [{ name: "rank", lines }, ...result];
 }
+
+/** Frames of a stack group as the components take them. */
+export const framesOf = (group) => group.frames.map(([name, file, line]) => ({ name, file, line }));
 
 /** The stack grid. */
 export class StackGrid {
@@ -36,7 +41,8 @@ export class StackGrid {
     this.slots = slots(model.stack_groups.map((group) => group.frames.map((frame) => frame.join(" ")).join("\n")));
     this.ways = layouts(model);
     this.suspects = new Set(model.suspects.map((suspect) => suspect.rank));
-    this.tiles = el("div", { class: "tiles" });
+    const ranks = model.ranks.length;
+    this.tiles = el("div", { class: `tiles ${ranks >= TINY_RANKS_MIN ? "tiny" : ranks >= DENSE_RANKS_MIN ? "dense" : ""}` });
     this.legend = el("div", { class: "stack-legend" });
     this.chosen = el("div", { class: "chosen-stack", "aria-live": "polite" });
     const select = el(
@@ -113,7 +119,7 @@ export class StackGrid {
     this.chosen.replaceChildren(
       el("h3", {}, ranksPhrase(group.ranks).replace(/^r/, "R"), group.odd && el("span", { class: "pill bad small", text: "odd" })),
       group.doing && el("p", { class: "doing", text: group.doing }),
-      stackList(group.frames.map(([name, file, line]) => ({ name, file, line })), "no frames"),
+      stackList(framesOf(group), "no frames"),
     );
   }
 

@@ -23,7 +23,10 @@ const ROLES = {
   absent: (who, where) => `${who} never issued ${where}`,
   "odd-one-out": (who, where, many) => `${who} ${many ? "differ" : "differs"} from ${many ? "their" : "its"} peers at ${where}`,
   "stuck-inside": (who, where, many) => `${who} ${many ? "are" : "is"} stuck inside ${where}`,
-  "in-cycle": (who) => `${who} wait for each other in a circle`,
+  "in-cycle": (who, where, many, cause) =>
+    cause === "cross-group-order"
+      ? `${who} ${many ? "call" : "calls"} process groups in another order than ${many ? "their" : "its"} peers: a circle of waiting`
+      : `A circle of waiting through ${who.replace(/^R/, "r")} at ${where}`,
   gone: (who, where, many) => `${who} ${many ? "are" : "is"} gone`,
 };
 
@@ -54,7 +57,7 @@ export function headline(model) {
   const same = model.suspects.filter((suspect) => suspect.role === first.role).map((suspect) => suspect.rank);
   const who = ranksPhrase(same).replace(/^r/, "R");
   const say = ROLES[first.role] ?? ((name, where) => `${name} caused it at ${where}`);
-  return `${say(who, whereText(model), same.length > 1)}.`;
+  return `${say(who, whereText(model), same.length > 1, model.cause)}.`;
 }
 
 /** Suspects shown before the rest is folded away. */
@@ -92,9 +95,10 @@ function confidence(value) {
 
 function doing(suspect) {
   const frame = suspect.at && { name: suspect.at[0], file: suspect.at[1], line: suspect.at[2] };
+  const told = frame && suspect.doing.includes(`${frame.name} (`) && suspect.doing.includes(`:${frame.line})`);
   return [
     suspect.doing && el("span", { text: suspect.doing }),
-    frame && el("code", { class: "at", title: frame.file, text: `${frame.name} \u00b7 ${place(frame)}` }),
+    frame && !told && el("code", { class: "at", title: frame.file, text: `${frame.name} \u00b7 ${place(frame)}` }),
     !suspect.doing && !frame && el("span", { class: "muted", text: "no stack tells" }),
   ];
 }

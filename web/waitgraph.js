@@ -1,11 +1,19 @@
 // Who waits for whom: ranks that wait alike are one node; suspects stand out; a circle of waiting is drawn as one.
-import { count, el, ranksPhrase, ranksText, svg } from "./dom.js";
+import { count, el, middleCut, ranksPhrase, ranksText, svg } from "./dom.js";
 
 /** Nodes drawn at most; the list below the picture has all of them. */
 const NODES_MAX = 36;
 const NODE = { width: 168, height: 46 };
-const GAP = { x: 150, y: 22 };
-const LABEL_CHARS_MAX = 30;
+const GAP = { x: 252, y: 26 };
+const LABEL_CHARS_MAX = 34;
+/** Height of a circle of nodes, of its width: boxes are wide, and so are screens. */
+const SQUEEZE = 0.55;
+
+/** What is waited in, without the sentence around it where there is one: `all_reduce default_pg #6`. */
+export function waitedIn(text) {
+  const inside = text.match(/^ranks? [\d, -]+ (?:waits?|is|are) in (.*?)(?: for ranks? [\d, -]+)?$/);
+  return (inside ? inside[1] : text).replace(/^the oldest open /, "");
+}
 
 /** Ranks in classes that no arrow and no blame tells apart, and the arrows between classes. */
 export function waitClasses(model) {
@@ -27,11 +35,49 @@ export function waitClasses(model) {
       for (const to of new Set(arrow.waits_for.map((rank) => classOf.get(rank)))) {
         const key = `${from} ${to}`;
         if (!edges.has(key)) edges.set(key, { from, to, texts: [] });
-        if (!edges.get(key).texts.includes(arrow.text)) edges.get(key).texts.push(arrow.text);
+        const text = waitedIn(arrow.text);
+        if (!edges.get(key).texts.includes(text)) edges.get(key).texts.push(text);
       }
     }
   }
-  return { nodes, edges: [...edges.values()] };
+  return alike(connected(nodes, [...edges.values()]));
+}
+
+/** Without the nodes that no arrow touches: who waits for nobody in particular is told in words. */
+function connected(nodes, edges) {
+  const touched = new Set(edges.flatMap((edge) => [edge.from, edge.to]));
+  const number = new Map([...touched].sort((a, b) => a - b).map((old, i) => [old, i]));
+  return {
+    nodes: nodes.filter((_, i) => touched.has(i)),
+    edges: edges.map((edge) => ({ ...edge, from: number.get(edge.from), to: number.get(edge.to) })),
+  };
+}
+
+/** Nodes that wait for the same and are waited for by the same are one, whatever the operations. */
+function alike({ nodes, edges }) {
+  const sign = (i) => {
+    const out = edges.filter((edge) => edge.from === i).map((edge) => edge.to), into = edges.filter((edge) => edge.to === i).map((edge) => edge.from);
+    return `${nodes[i].suspect} ${out.sort((a, b) => a - b)} / ${into.sort((a, b) => a - b)}`;
+  };
+  const first = new Map(), number = [];
+  nodes.forEach((_, i) => {
+    const key = sign(i);
+    if (!first.has(key)) first.set(key, first.size);
+    number.push(first.get(key));
+  });
+  const merged = [...first.keys()].map(() => ({ ranks: [], suspect: false }));
+  nodes.forEach((node, i) => {
+    merged[number[i]].ranks.push(...node.ranks);
+    merged[number[i]].suspect = node.suspect;
+  });
+  const joined = new Map();
+  for (const edge of edges) {
+    const key = `${number[edge.from]} ${number[edge.to]}`;
+    if (!joined.has(key)) joined.set(key, { from: number[edge.from], to: number[edge.to], texts: [] });
+    for (const text of edge.texts) if (!joined.get(key).texts.includes(text)) joined.get(key).texts.push(text);
+  }
+  merged.forEach((node) => node.ranks.sort((a, b) => a - b));
+  return { nodes: merged, edges: [...joined.values()] };
 }
 
 /** Strongly connected components (Tarjan, by an explicit stack): those that wait in a circle share one. */
@@ -66,41 +112,59 @@ export function components(size, edges) {
   return { part, parts };
 }
 
+/** Members of a circle in the order of its arrows, as far as they lead. */
+function alongEdges(members, edges) {
+  const left = new Set(members), order = [];
+  for (let at = members[0]; left.size > 0; ) {
+    left.delete(at);
+    order.push(at);
+    at = edges.find((edge) => edge.from === at && left.has(edge.to))?.to ?? left.values().next().value;
+  }
+  return order;
+}
+
 /** Places nodes: components by their longest way to a sink, from right to left; members of a circle on a circle. */
 function arrange(nodes, edges) {
   const { part, parts } = components(nodes.length, edges);
   const groups = Array.from({ length: parts }, () => ({ members: [], layer: 0 }));
   nodes.forEach((_, i) => groups[part[i]].members.push(i));
+  for (const group of groups) group.members = alongEdges(group.members, edges);
   // Tarjan numbers a component after all that it reaches.
   groups.forEach((group, g) => {
     for (const { from, to } of edges) {
       if (part[from] === g && part[to] !== g) group.layer = Math.max(group.layer, groups[part[to]].layer + 1);
     }
     const n = group.members.length;
-    group.radius = n === 1 ? 0 : Math.max(NODE.width * 0.72, (n * (NODE.width + 40)) / (2 * Math.PI));
+    group.radius = n === 1 ? 0 : Math.max(NODE.width * 1.05, (n * (NODE.width + 40)) / (2 * Math.PI));
     group.width = NODE.width + 2 * group.radius;
-    group.height = NODE.height + 2 * group.radius * 0.8;
+    group.height = NODE.height + 2 * group.radius * SQUEEZE;
   });
   const layers = [];
   for (const group of groups) (layers[group.layer] ??= []).push(group);
   const height = Math.max(...layers.map((layer) => layer.reduce((sum, group) => sum + group.height + GAP.y, GAP.y)));
-  let x = 10;
-  for (const layer of layers.reverse()) {
+  const left = layers.map((layer) => Math.max(...layer.map((group) => group.width)));
+  let x = left.reduce((sum, width) => sum + width + GAP.x, 10 - GAP.x);
+  const right = x + 10;
+  for (const layer of layers) {
+    const targets = (group) => edges.filter(({ from, to }) => group.members.includes(from) && nodes[to].y !== undefined).map(({ to }) => nodes[to].y);
+    const mean = (list) => (list.length > 0 ? list.reduce((sum, y) => sum + y, 0) / list.length : height / 2);
+    layer.sort((a, b) => mean(targets(a)) - mean(targets(b)));
     const width = Math.max(...layer.map((group) => group.width));
     const used = layer.reduce((sum, group) => sum + group.height + GAP.y, -GAP.y);
     let y = (height - used) / 2;
+    x -= width;
     for (const group of layer) {
       group.members.forEach((member, i) => {
         const angle = -Math.PI / 2 + (2 * Math.PI * i) / group.members.length;
         nodes[member].x = x + width / 2 + group.radius * Math.cos(angle);
-        nodes[member].y = y + group.height / 2 + group.radius * 0.8 * Math.sin(angle);
-        nodes[member].circle = group.members.length > 1;
+        nodes[member].y = y + group.height / 2 + group.radius * SQUEEZE * Math.sin(angle);
+        nodes[member].circle = group.members.length > 1 ? { x: x + width / 2, y: y + group.height / 2 } : undefined;
       });
       y += group.height + GAP.y;
     }
-    x += width + GAP.x;
+    x -= GAP.x;
   }
-  return { width: x - GAP.x + 10, height, part };
+  return { width: right, height, part };
 }
 
 /** Where a line from a node's middle towards a point leaves its box. */
@@ -111,6 +175,7 @@ function border(node, x, y) {
 }
 
 function drawEdge(edge, nodes, circle, both) {
+  let anchor = "middle";
   const from = nodes[edge.from], to = nodes[edge.to];
   const label = edge.texts[0] + (edge.texts.length > 1 ? ` and ${edge.texts.length - 1} more` : "");
   const full = `${ranksPhrase(from.ranks)} wait for ${ranksPhrase(to.ranks)} in ${edge.texts.join("; ")}`;
@@ -127,14 +192,19 @@ function drawEdge(edge, nodes, circle, both) {
     path = `M ${x1} ${y1} Q ${mx} ${my} ${x2} ${y2}`;
     x = (x1 + 2 * mx + x2) / 4;
     y = (y1 + 2 * my + y2) / 4;
+    if (circle && Math.abs(x - from.circle.x) > 20) {
+      anchor = x > from.circle.x ? "start" : "end";
+      x += x > from.circle.x ? 12 : -12;
+      y += y > from.circle.y ? 18 : -2;
+    }
   }
-  const short = label.length > LABEL_CHARS_MAX ? `${label.slice(0, LABEL_CHARS_MAX - 1)}\u2026` : label;
+  const short = middleCut(label, LABEL_CHARS_MAX);
   return svg(
     "g",
     { class: `edge ${circle ? "circle" : ""}` },
     svg("title", { text: full }),
     svg("path", { d: path, "marker-end": `url(#${circle ? "arrow-circle" : "arrow"})` }),
-    svg("text", { x, y: y + 4, "text-anchor": "middle", text: short }),
+    svg("text", { x, y: y - 7, "text-anchor": anchor, text: short }),
   );
 }
 
@@ -168,16 +238,18 @@ export function waitGraph(model) {
     "ul",
     { class: "waits" },
     model.arrows.map((arrow) =>
-      el("li", {}, el("b", { text: ranksText(arrow.waiting) }), arrow.waiting.length === 1 ? " waits for " : " wait for ", el("b", { text: ranksText(arrow.waits_for) }), " in ", el("code", { text: arrow.text })),
+      el("li", {}, el("b", { text: ranksText(arrow.waiting) }), arrow.waiting.length === 1 ? " waits " : " wait ", arrow.waits_for.length > 0 && ["for ", el("b", { text: ranksText(arrow.waits_for) }), " "], "in ", el("code", { text: waitedIn(arrow.text) })),
     ),
   );
   if (!nodes) return el("div", { class: "waitgraph" }, el("p", { class: "muted", text: `${count(all.nodes.length, "node")}: too many to draw.` }), words);
+  if (nodes.length === 0) return el("div", { class: "waitgraph" }, words);
   const { width, height, part } = arrange(nodes, all.edges);
   const paired = new Set(all.edges.map((edge) => `${edge.from} ${edge.to}`));
   const pad = all.edges.some((edge) => edge.from === edge.to) ? 40 : 0;
+  const side = nodes.some((node) => node.circle) ? 90 : 0;
   const picture = svg(
     "svg",
-    { viewBox: `0 ${-pad} ${width} ${height + pad}`, width, height: height + pad, role: "img", "aria-label": "Wait-for graph; the list below says the same" },
+    { viewBox: `${-side} ${-pad} ${width + 2 * side} ${height + pad}`, width: width + 2 * side, height: height + pad, role: "img", "aria-label": "Wait-for graph; the list below says the same" },
     svg("defs", {}, arrowHead("arrow"), arrowHead("arrow-circle")),
     all.edges.map((edge) => drawEdge(edge, nodes, part[edge.from] === part[edge.to], paired.has(`${edge.to} ${edge.from}`))),
     nodes.map((node) => drawNode(node, model)),

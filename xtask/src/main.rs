@@ -1,10 +1,12 @@
-//! House tools: `cargo xtask test` (everything a change must pass), `demo`, `tidy` (edges and house rules), `bench`.
+//! House tools: `cargo xtask test` (everything a change must pass), `demo`, `tidy` (edges and house rules), `bench`,
+//! `web` (the pages in a browser).
 #![forbid(unsafe_code)]
 
 mod bench;
 mod run;
 mod testing;
 mod tidy;
+mod web;
 
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
@@ -31,6 +33,8 @@ enum Command {
     Tidy,
     /// Measure: prints ratios side by side and writes docs/results.
     Bench(bench::BenchArgs),
+    /// Run the tests of the pages in a real browser, installing one where there is none.
+    Web(web::WebArgs),
     /// Build release binaries and libraries into target/dist.
     Dist,
 }
@@ -38,10 +42,14 @@ enum Command {
 fn main() -> anyhow::Result<()> {
     let root = repo_root();
     match Args::parse().command {
-        Command::Test(args) => testing::test(&root, &args),
+        Command::Test(args) => {
+            web::install_browser(&root);
+            testing::test(&root, &args)
+        }
         Command::Demo { args } => testing::demo(&root, &args),
         Command::Tidy => tidy::tidy(&root),
         Command::Bench(args) => bench::bench(&root, &args),
+        Command::Web(args) => web::web(&root, &args),
         Command::Dist => testing::dist(&root),
     }
 }

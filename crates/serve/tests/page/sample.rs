@@ -241,7 +241,7 @@ fn wide(label: &str, members: Vec<u32>, columns: u32, first: u64, wrong: Option<
         let mut cells = Vec::new();
         for column in start..columns {
             let (mut op, mut stack) = STEP[((column + column / 40) as usize) % STEP.len()];
-            if noise.below(400) == 0 {
+            if noise.below(60) == 0 {
                 (op, stack) = STEP[noise.below(STEP.len() as u64) as usize];
             }
             let mut cell = Cell { column, op, stack, state: 2, mark: CellMark::Plain };
