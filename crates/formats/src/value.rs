@@ -11,8 +11,10 @@ use crate::index::{Index, fold, hash_bytes, mix};
 /// Longest single string: `pg_config` of 1 M ranks is "[0, 1, ...]" of about 8 MB.
 pub(crate) const STRING_BYTES_MAX: usize = 16 << 20;
 
-/// One value; numbers point into a [`Pool`].
+/// One value; numbers point into a [`Pool`]. A kind of four bytes beside a number of four: a kind of one byte is copied in
+/// pieces, which the processor then waits to read as a whole (measured: a fifth of the time in [`Pool::seq`]).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
 pub(crate) enum Value {
     /// `None`, `null`.
     None,
@@ -50,26 +52,39 @@ pub(crate) enum Value {
     Frame(u32),
 }
 
-const _: () = assert!(size_of::<Value>() == 8);
+const _: () = assert!(size_of::<Value>() == 8 && size_of::<Option<Value>>() == 8);
 
 impl Value {
+    /// The value as one word for a hash. Kind and number are found apart, so that neither needs a jump.
+    #[inline]
     fn word(self) -> u64 {
-        match self {
+        let kind: u64 = match self {
             Value::None => 1,
-            Value::Bool(yes) => 2 + u64::from(yes),
-            Value::Int(n) => (4 << 32) | u64::from(n as u32),
-            Value::Wide(n) | Value::Kept(n) => (5 << 32) | u64::from(n),
-            Value::Real(n) | Value::KeptReal(n) => (6 << 32) | u64::from(n),
-            Value::Str(n) => (7 << 32) | u64::from(n),
-            Value::Blob => 8 << 32,
-            Value::NewList | Value::NewDict => 9 << 32,
-            Value::List(n) => (10 << 32) | u64::from(n),
-            Value::Seq(n) => (11 << 32) | u64::from(n),
-            Value::Dict(n) => (12 << 32) | u64::from(n),
-            Value::Pairs(n) => (13 << 32) | u64::from(n),
-            Value::Entry(n) => (14 << 32) | u64::from(n),
-            Value::Frame(n) => (15 << 32) | u64::from(n),
-        }
+            Value::Bool(_) => 2,
+            Value::Int(_) => 3,
+            Value::Wide(_) => 4,
+            Value::Kept(_) => 5,
+            Value::Real(_) => 6,
+            Value::KeptReal(_) => 7,
+            Value::Str(_) => 8,
+            Value::Blob => 9,
+            Value::NewList => 10,
+            Value::NewDict => 11,
+            Value::List(_) => 12,
+            Value::Seq(_) => 13,
+            Value::Dict(_) => 14,
+            Value::Pairs(_) => 15,
+            Value::Entry(_) => 16,
+            Value::Frame(_) => 17,
+        };
+        let number = match self {
+            Value::None | Value::Blob | Value::NewList | Value::NewDict => 0,
+            Value::Bool(yes) => u32::from(yes),
+            Value::Int(n) => n as u32,
+            Value::Wide(n) | Value::Kept(n) | Value::Real(n) | Value::KeptReal(n) | Value::Str(n) => n,
+            Value::List(n) | Value::Seq(n) | Value::Dict(n) | Value::Pairs(n) | Value::Entry(n) | Value::Frame(n) => n,
+        };
+        kind << 32 | u64::from(number)
     }
 }
 
@@ -337,8 +352,8 @@ impl<'a> Pool<'a> {
         let (seqs, all) = (&self.seqs, &self.items);
         let equal = |number: u32| {
             let seq = seqs[number as usize];
-            let known = &all[seq.start as usize..][..seq.len as usize];
-            known == &all[start..]
+            let known = all[seq.start as usize..][..seq.len as usize].iter();
+            seq.len as usize == all.len() - start && known.zip(&all[start..]).all(|(a, b)| a.word() == b.word())
         };
         if let Some(number) = self.seq_index.find(hash, equal) {
             self.items.truncate(start);
