@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// Two dumps of one rank are the same recorder's if they share an entry (record id and time of issue, which is in
 /// nanoseconds): the one that tells more is kept, and a note names the other. They are two recorders of one process if
-/// they name different libraries, e.g. `gloo` and `nccl2`. Anything else is a clash. Views of one process by py-spy become
-/// one. A file is no longer unusable where another tells the same rank's dump.
+/// they name different libraries, e.g. `gloo` and `nccl2`, and share a thread or a time. Anything else is a clash. Views of
+/// one process by py-spy become one. A file is no longer unusable where another tells the same rank's dump.
 ///
 /// # Errors
 /// [`Clash`] when two files that are not the same claim one rank and one recorder.
@@ -83,7 +83,8 @@ fn place(kept: &mut Vec<Dump>, from: usize, mut dump: Dump, notes: &mut Vec<Stri
                 if richness(&dump) > richness(known) {
                     std::mem::swap(known, &mut dump);
                 }
-                notes.push(format!("{}: the same dump as {}, which tells more", dump.source, known.source));
+                let more = if richness(&dump) < richness(known) { ", which tells more" } else { "" };
+                notes.push(format!("{}: the same dump as {}{more}", dump.source, known.source));
                 return Ok(());
             }
         }
@@ -101,12 +102,27 @@ fn relation(a: &Dump, b: &Dump) -> Relation {
             Relation::OtherRecorder
         };
     }
-    let key = |entry: &Entry| (entry.record_id, entry.created_at);
-    let known: BTreeSet<_> = a.entries.iter().map(key).collect();
-    if b.entries.iter().any(|entry| known.contains(&key(entry))) {
-        return Relation::Same;
+    if !libs(a).is_disjoint(&libs(b)) {
+        let key = |entry: &Entry| (entry.record_id, entry.created_at);
+        let known: BTreeSet<_> = a.entries.iter().map(key).collect();
+        let shared = b.entries.iter().any(|entry| known.contains(&key(entry)));
+        return if shared { Relation::Same } else { Relation::Clash };
     }
-    if libs(a).is_disjoint(&libs(b)) { Relation::OtherRecorder } else { Relation::Clash }
+    // Recorders of one process wrote for the same thread, or one while the other did. A thread id is an address: where
+    // the loader randomises none, two runs may share it, so alone it shows nothing of recorders with the same library.
+    let (of_a, of_b) = (threads(a), threads(b));
+    let untold = of_a.is_empty() && of_b.is_empty();
+    let one_process = untold || !of_a.is_disjoint(&of_b) || at_one_time(a, b);
+    if one_process { Relation::OtherRecorder } else { Relation::Clash }
+}
+
+fn threads(dump: &Dump) -> BTreeSet<u64> {
+    dump.threads.iter().filter_map(|thread| thread.id).collect()
+}
+
+fn at_one_time(a: &Dump, b: &Dump) -> bool {
+    let span = |dump: &Dump| Some((dump.entries.first()?.created_at, dump.entries.last()?.created_at));
+    span(a).zip(span(b)).is_some_and(|(a, b)| a.0 <= b.1 && b.0 <= a.1)
 }
 
 fn libs(dump: &Dump) -> BTreeSet<&str> {

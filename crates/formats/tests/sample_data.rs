@@ -197,6 +197,28 @@ fn json_and_pickle_of_one_dump_are_one_dump() {
 }
 
 #[test]
+fn two_runs_in_one_folder_are_a_clash() {
+    let Some(data) = data() else { return };
+    let naming = Naming::default();
+    for (first, second) in [
+        ("hook/healthy", "hook/rank_missing"),
+        ("hook/rank_missing", "gloo/rank_missing"),
+        ("nvrx/gpu_error_1st", "nvrx/lock_gil_2nd"),
+        ("variants/version_2.4", "hook/healthy"),
+    ] {
+        let mut pieces = Vec::new();
+        for root in [first, second] {
+            for path in files(&data.join(root)) {
+                let bytes = std::fs::read(data.join(root).join(&path)).expect("a readable file");
+                pieces.push(read(&format!("{root}/{path}"), &bytes, &naming));
+            }
+        }
+        let clash = assemble(pieces).expect_err(&format!("{first} and {second}"));
+        assert_eq!(clash.sources.len(), 2, "{clash}");
+    }
+}
+
+#[test]
 fn threads_of_stacks_and_entries_have_the_same_ids() {
     let Some(data) = data() else { return };
     let bundle = bundle(&data.join("hook/rank_missing"));

@@ -122,12 +122,18 @@ fn names_tell_ranks_and_hosts() {
 
 /// A dump of one all_reduce.
 fn one(lib: &str, id: i64, time: i64, frames: bool) -> Vec<u8> {
+    by_thread(lib, id, time, frames, None)
+}
+
+/// The same, by a thread.
+fn by_thread(lib: &str, id: i64, time: i64, frames: bool, thread: Option<&str>) -> Vec<u8> {
     let frame = Data::Dict(vec![("name", Data::text("f")), ("filename", Data::text("a.py")), ("line", Data::Int(1))]);
     let entry = Data::Dict(vec![
         ("record_id", Data::Int(id)),
         ("profiling_name", Data::Text(format!("{lib}:all_reduce"))),
         ("time_created_ns", Data::Int(time)),
         ("frames", Data::List(if frames { vec![frame] } else { vec![] })),
+        ("thread_id", thread.map_or(Data::None, Data::text)),
     ]);
     pickle(&Data::Dict(vec![("version", Data::text("2.10")), ("entries", Data::List(vec![entry]))]), 2)
 }
@@ -149,8 +155,20 @@ fn what_belongs_together_is_put_together() {
     // Two recorders of one process.
     let found = bundle(&[("a/trace_1", &one("nccl2", 0, 9, false)), ("b/trace_1", &one("gloo", 0, 7, true))]);
     assert_eq!(found.dumps.len(), 2);
-    // Two runs.
     let naming = Naming::default();
+    let assembled = |files: [&[u8]; 2]| {
+        let [a, b] = files;
+        assemble(vec![read("a/trace_1", a, &naming), read("b/trace_1", b, &naming)]).map(|bundle| bundle.dumps.len())
+    };
+    let gloo = |time, thread| by_thread("gloo", time, time, true, Some(thread));
+    let nccl = |time, thread| by_thread("nccl2", time, time, true, Some(thread));
+    assert_eq!(assembled([&gloo(5, "77"), &nccl(9, "77")]), Ok(2), "one thread issued both");
+    assert_eq!(assembled([&gloo(5, "77"), &nccl(5, "78")]), Ok(2), "two threads at one time");
+    assert!(assembled([&gloo(5, "77"), &nccl(9, "78")]).is_err(), "other threads at another time: another run");
+    assert!(assembled([&gloo(5, "77"), &gloo(9, "77")]).is_err(), "thread ids alone show nothing");
+    let twice = bundle(&[("a/trace_1", &gloo(5, "77")), ("b/trace_1", &gloo(5, "77"))]);
+    assert_eq!(twice.notes, ["b/trace_1: the same dump as a/trace_1"]);
+    // Two runs.
     let (old, new) = (one("gloo", 0, 9, false), one("gloo", 0, 7_000, true));
     let clash =
         assemble(vec![read("run2/trace_1", &new, &naming), read("run1/trace_1", &old, &naming)]).expect_err("a clash");
