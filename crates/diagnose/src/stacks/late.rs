@@ -1,13 +1,15 @@
 //! Stuck or slow? A rank that came late before, and each time the job went on, may only be slow again.
 //!
-//! Lateness needs no comparison of clocks: how long a rank takes from one operation of a group to the next is measured
-//! with its own clock. What it spent waiting for a later peer in the first of the two is taken off, and the rest, its own
-//! time, is compared with its peers' own times.
-use super::index::{Group, Index};
+//! Who came late to an operation shows in when its members issued it. Clocks of hosts differ: a rank that seems late by
+//! the same amount in every operation has another clock, so the least it was ever late by (robustly: a low decile) is taken
+//! off. Only growth counts: a host that runs behind its peers for long was late once.
+use super::index::{Group, Index, Lane};
 use mycroft_record::{NANOS_PER_MS, Rank};
 
-/// Operations of a group that are looked at, the newest: some hundred iterations.
-const COLUMNS_MAX: usize = 2000;
+/// Operations of a group that are looked at, the newest: some tens of iterations.
+const COLUMNS_MAX: usize = 512;
+/// The decile of a rank's delays that is taken for the difference of clocks.
+const CLOCK_DECILE: usize = 10;
 /// Operations at the start of a group that are not looked at: programs start unevenly.
 const WARM_UP: usize = 2;
 /// Once this late counts: far above what schedulers and allocators do.
@@ -51,78 +53,65 @@ impl Lateness {
 /// Ranks that came late in a group, worst first.
 pub(super) fn of_group(index: &Index<'_>, id: u32) -> Vec<Lateness> {
     let group = &index.groups[id as usize];
-    let mut out: Vec<Lateness> = Vec::new();
     let columns = columns(group);
-    let mut before: Option<Vec<Option<i64>>> = None;
-    let mut waited: Vec<i64> = vec![0; group.lanes.len()];
-    let mut first_last: Option<(i64, i64)> = None;
-    for seq in columns.iter().rev().take(COLUMNS_MAX).rev() {
-        let times = created(index, group, *seq);
-        if let Some(newest) = times.iter().flatten().max() {
-            first_last = Some((first_last.map_or(*newest, |pair| pair.0), *newest));
-        }
-        if let Some(before) = before.replace(times.clone()) {
-            let own: Vec<Option<i64>> = before
-                .iter()
-                .zip(&times)
-                .zip(&waited)
-                .map(|((a, b), waited)| Some(((*b)? - (*a)? - waited).max(0)))
-                .collect();
-            column(&mut out, group, id, *seq, &own);
-            let last = own.iter().flatten().max().copied().unwrap_or(0);
-            waited = own.iter().map(|own| own.map_or(0, |own| last - own)).collect();
-        }
-    }
-    let span = first_last.map_or(0, |(first, last)| last - first);
-    for late in &mut out {
-        late.span_ns = span;
-    }
+    let times: Vec<Vec<Option<i64>>> =
+        group.lanes.iter().map(|lane| columns.iter().map(|seq| created(index, lane, *seq)).collect()).collect();
+    // When the earlier half had come. Of two ranks, when the first had.
+    let usual: Vec<Option<i64>> = (0..columns.len())
+        .map(|at| {
+            let mut all: Vec<i64> = times.iter().filter_map(|lane| lane[at]).collect();
+            all.sort_unstable();
+            if all.len() < 2 { None } else { Some(all[(all.len() - 1) / 2]) }
+        })
+        .collect();
+    let known: Vec<i64> = usual.iter().flatten().copied().collect();
+    let span_ns = known.last().zip(known.first()).map_or(0, |(last, first)| last - first);
+    let mut out: Vec<Lateness> = group
+        .lanes
+        .iter()
+        .zip(&times)
+        .filter_map(|(lane, times)| {
+            let delays: Vec<Option<i64>> =
+                times.iter().zip(&usual).map(|(mine, usual)| Some((*mine)? - (*usual)?)).collect();
+            let late = Lateness { group: id, rank: lane.rank, worst_ns: 0, total_ns: 0, times: 0, seq: 0, span_ns };
+            of_rank(late, &delays, &columns)
+        })
+        .collect();
     out.sort_by(|a, b| b.worst_ns.cmp(&a.worst_ns).then_with(|| a.rank.cmp(&b.rank)));
     out
 }
 
-/// Numbers that some lane has, without the first.
+/// Numbers that the fullest lane has, without the first.
 fn columns(group: &Group) -> Vec<u64> {
-    let longest = group.lanes.iter().max_by_key(|lane| (lane.slots.len(), u32::MAX - lane.rank.0));
-    longest.map_or_else(Vec::new, |lane| lane.slots.iter().skip(WARM_UP).map(|slot| slot.seq).collect())
+    let fullest = group.lanes.iter().max_by_key(|lane| (lane.slots.len(), u32::MAX - lane.rank.0));
+    fullest.map_or_else(Vec::new, |lane| {
+        let from = lane.slots.len().saturating_sub(COLUMNS_MAX).max(WARM_UP.min(lane.slots.len()));
+        lane.slots[from..].iter().map(|slot| slot.seq).collect()
+    })
 }
 
-fn created(index: &Index<'_>, group: &Group, seq: u64) -> Vec<Option<i64>> {
-    let of_lane = |lane| {
-        let lane: &super::index::Lane = lane;
-        let entry = index.entry(lane, lane.slot(seq)?)?;
-        entry.created_at.some().map(|time| time.0 as i64)
-    };
-    group.lanes.iter().map(of_lane).collect()
+fn created(index: &Index<'_>, lane: &Lane, seq: u64) -> Option<i64> {
+    let entry = index.entry(lane, lane.slot(seq)?)?;
+    entry.created_at.some().map(|time| time.0 as i64)
 }
 
-fn column(out: &mut Vec<Lateness>, group: &Group, id: u32, seq: u64, own: &[Option<i64>]) {
-    let mut sorted: Vec<i64> = own.iter().flatten().copied().collect();
-    if sorted.len() < 2 {
-        return;
-    }
+fn of_rank(mut late: Lateness, delays: &[Option<i64>], columns: &[u64]) -> Option<Lateness> {
+    let mut sorted: Vec<i64> = delays.iter().flatten().copied().collect();
     sorted.sort_unstable();
-    // The lower median: of two ranks, the faster one is the usual.
-    let usual = sorted[(sorted.len() - 1) / 2];
-    for (lane, own) in group.lanes.iter().zip(own) {
-        let Some(late) = own.map(|own| own - usual).filter(|late| *late >= LATE_AGAIN_NS) else { continue };
-        match out.iter_mut().find(|known| known.rank == lane.rank) {
-            Some(known) => {
-                known.times += 1;
-                known.total_ns += late;
-                if late > known.worst_ns {
-                    (known.worst_ns, known.seq) = (late, seq);
-                }
-            }
-            None => out.push(Lateness {
-                group: id,
-                rank: lane.rank,
-                worst_ns: late,
-                total_ns: late,
-                times: 1,
-                seq,
-                span_ns: 0,
-            }),
+    let clock = *sorted.get(sorted.len() / CLOCK_DECILE)?;
+    let mut before = 0;
+    for (delay, seq) in delays.iter().zip(columns) {
+        let Some(delay) = delay.map(|delay| (delay - clock).max(0)) else { continue };
+        let grown = delay - before;
+        before = delay;
+        if grown < LATE_AGAIN_NS {
+            continue;
+        }
+        late.times += 1;
+        late.total_ns += grown;
+        if grown > late.worst_ns {
+            (late.worst_ns, late.seq) = (grown, *seq);
         }
     }
+    (late.times > 0).then_some(late)
 }

@@ -26,5 +26,7 @@ pub(crate) fn folder(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Bundle {
             Some(read(&name, &std::fs::read(file).expect("a file that was just listed"), &naming))
         })
         .collect();
-    assemble(pieces).expect("no two files of one rank")
+    let mut bundle = assemble(pieces).expect("no two files of one rank");
+    bundle.notes.clear(); // what the reader says of files is its own business
+    bundle
 }

@@ -1,0 +1,258 @@
+//! The ruling: what the walk, the columns and the stacks say together. The order of the questions is the order in which an
+//! answer excludes the later ones; only what is shown is blamed.
+mod absent;
+mod differ;
+mod gone;
+mod inside;
+mod moment;
+mod order;
+mod slow;
+
+use super::doing::{Activities, Doings};
+use super::index::Index;
+use super::scene::{DumpOp, DumpScene};
+use super::verdict::{Blamed, Cause, Outcome, Role};
+use super::wrong::{self, GroupWrong, WrongPoint};
+use crate::blame::graph::{Graph, Scene};
+use crate::blame::hang::Walk;
+use crate::fact::{Fact, OpRef};
+use crate::timeline::Stand;
+use mycroft_record::dump::Unusable;
+use mycroft_record::{Category, HostName, HostTime, OpKind, Rank, What};
+use std::sync::Arc;
+
+/// Records that a reason refers to.
+const RECORDS_MAX: usize = 8;
+/// Operations at the end of a lane among which open ones are looked for; what a host runs ahead of its device.
+const OPEN_MAX: usize = 256;
+/// A wait this many times longer than the rank was ever late is no lateness any more.
+const BEYOND_LATE: i64 = 3;
+
+/// What was found, before it is put into words.
+#[derive(Debug)]
+pub(super) struct Ruling {
+    pub(super) outcome: Outcome,
+    pub(super) category: Option<Category>,
+    pub(super) cause: Option<Cause>,
+    pub(super) suspects: Vec<Blamed>,
+    /// Where it shows.
+    pub(super) at: Option<DumpOp>,
+    pub(super) facts: Vec<Fact>,
+    /// The disagreement that was ruled on.
+    pub(super) point: Option<WrongPoint>,
+    /// Ranks that are waited for there.
+    pub(super) missing: Vec<Rank>,
+    /// Questions the evidence leaves open.
+    pub(super) doubts: Vec<Doubt>,
+    /// The function that ranks wait in, where only stacks tell.
+    pub(super) called: Option<String>,
+    /// The number to report where no group is known.
+    pub(super) seq: Option<u64>,
+}
+
+/// A question that the evidence leaves open.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Doubt {
+    /// Nothing tells which of these is at fault.
+    WhichOf(Vec<Rank>),
+    /// Transfers are not recorded: any of these may wait in one.
+    Unrecorded(Vec<Rank>),
+    /// Whether the rank is stuck or slow.
+    StuckOrSlow(Rank),
+    /// Whether devices ever started.
+    Started,
+    /// Whether splits fit: only totals are recorded.
+    Splits,
+    /// Dumps and stacks were taken while the job went on.
+    Running,
+    /// Whether it is a network or a device.
+    Where,
+}
+
+/// A rank that waits for nobody in anything recorded.
+#[derive(Clone, Debug)]
+struct Sink {
+    rank: Rank,
+    op: DumpOp,
+    waiting: Vec<Rank>,
+}
+
+pub(super) struct Judge<'a, 'b> {
+    pub(super) index: &'b Index<'a>,
+    pub(super) doings: &'b Doings<'a>,
+    scene: &'b DumpScene<'a, 'b>,
+    graph: &'b Graph<DumpOp>,
+    walk: &'b Walk<DumpOp>,
+    wrong: Vec<GroupWrong>,
+}
+
+/// An unusable file was written by the rank itself, so that it lived then; a tool's report that its process is gone says
+/// the opposite.
+fn wrote(file: &Unusable) -> bool {
+    !GONE_WORDS.iter().any(|words| file.why.contains(words))
+}
+
+/// What py-spy says of a process that is gone.
+const GONE_WORDS: &[&str] =
+    &["Check that the process is running", "No such process", "No such file or directory (os error 2)"];
+
+fn ruling(outcome: Outcome) -> Ruling {
+    Ruling {
+        outcome,
+        category: None,
+        cause: None,
+        suspects: Vec::new(),
+        at: None,
+        facts: Vec::new(),
+        point: None,
+        missing: Vec::new(),
+        doubts: Vec::new(),
+        called: None,
+        seq: None,
+    }
+}
+
+/// What kind of fault a rank that is stuck outside has, by what it was doing.
+fn kind_of_stuck(activity: Option<Activities>) -> (Category, Cause) {
+    match activity {
+        Some(Activities::DataLoading) => (Category::DataLoading, Cause::DataImbalance),
+        Some(Activities::ErrorHandling) => (Category::NotStarted, Cause::ErrorHandling),
+        _ => (Category::NotStarted, Cause::Stuck),
+    }
+}
+
+/// What a function of `torch.distributed` is recorded as; `None` for what is not recorded everywhere.
+fn family_of_call(name: &str) -> Option<OpKind> {
+    let name = name.trim_start_matches('_');
+    let families = [
+        ("all_reduce", OpKind::AllReduce),
+        ("all_gather", OpKind::AllGather),
+        ("reduce_scatter", OpKind::ReduceScatter),
+        ("all_to_all", OpKind::AllToAll),
+        ("broadcast", OpKind::Broadcast),
+    ];
+    families.into_iter().find(|(start, _)| name.starts_with(start)).map(|(_, kind)| kind)
+}
+
+fn fault(what: What, category: Category, cause: Cause) -> Ruling {
+    Ruling { category: Some(category), cause: Some(cause), ..ruling(Outcome::Fault(what)) }
+}
+
+impl<'a, 'b> Judge<'a, 'b> {
+    pub(super) fn new(scene: &'b DumpScene<'a, 'b>, graph: &'b Graph<DumpOp>, walk: &'b Walk<DumpOp>) -> Judge<'a, 'b> {
+        let index = scene.index;
+        let wrong = (0..index.groups.len()).map(|id| wrong::look(index, id as u32)).collect();
+        Judge { index, doings: scene.doings, scene, graph, walk, wrong }
+    }
+
+    pub(super) fn rule(&self) -> Ruling {
+        if self.index.bundle.dumps.is_empty() {
+            return self.by_stacks().unwrap_or_else(|| ruling(Outcome::Unknown));
+        }
+        if self.running() {
+            let mut ruling = self.silent().or_else(|| self.slow_but_done()).unwrap_or_else(|| ruling(Outcome::Healthy));
+            ruling.doubts.push(Doubt::Running);
+            return ruling;
+        }
+        if self.graph.current.is_empty() {
+            let answer = self.silent().or_else(|| self.by_stacks()).or_else(|| self.slow_but_done());
+            return answer.unwrap_or_else(|| ruling(Outcome::Healthy));
+        }
+        let (sinks, never_ran, gone) = self.sinks();
+        let absent: Vec<Sink> = sinks.iter().filter(|sink| !self.doings.waits_for_peers(sink.rank)).cloned().collect();
+        let stuck = self.left_behind();
+        let point = self.causal_point(&absent);
+        let answer = point
+            .map(|point| self.mismatch(&point))
+            .or_else(|| self.transfer_mismatch())
+            .or_else(|| self.slow(&absent))
+            .or_else(|| self.cycle(&absent, &never_ran, &stuck, &gone))
+            .or_else(|| self.absent(&absent))
+            .or_else(|| self.never_ran(&never_ran))
+            .or_else(|| self.stuck(&stuck))
+            .or_else(|| if absent.is_empty() { self.gone(&gone) } else { None })
+            .or_else(|| if sinks.is_empty() { self.none_completed() } else { None })
+            .or_else(|| self.silent());
+        answer.unwrap_or_else(|| self.undecided(&sinks, &gone))
+    }
+
+    /// Ranks at which the walk ended: never issued it, issued it but the device never ran it, left no dump.
+    fn sinks(&self) -> (Vec<Sink>, Vec<Sink>, Vec<Sink>) {
+        let (mut absent, mut never_ran, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+        for (rank, (via, waiting)) in &self.walk.sinks {
+            let Some(op) = *via else { continue };
+            let sink = Sink { rank: *rank, op: self.first_wait_for(*rank).unwrap_or(op), waiting: waiting.clone() };
+            let sink = Sink { waiting: self.waiting_in(&sink.op).unwrap_or(sink.waiting), ..sink };
+            if !self.index.has_dump(*rank) {
+                gone.push(sink);
+            } else if self.scene.stand(*rank, &op) == Some(Stand::Issued) {
+                never_ran.push(sink);
+            } else {
+                absent.push(sink);
+            }
+        }
+        (absent, never_ran, gone)
+    }
+
+    /// Of the operations in which a rank is waited for, the one to report: a collective rather than a transfer, then the
+    /// one in which somebody has waited longest.
+    fn first_wait_for(&self, rank: Rank) -> Option<DumpOp> {
+        let waits =
+            self.graph.nodes.iter().filter(|(_, waits)| waits.missing.iter().any(|(missing, _)| *missing == rank));
+        let first =
+            waits.min_by_key(|(op, waits)| (op.collective_seq().is_none(), self.issued_at(op, &waits.inside), **op));
+        first.map(|(op, _)| *op)
+    }
+
+    /// When the first of `ranks` issued `op`.
+    fn issued_at(&self, op: &DumpOp, ranks: &[Rank]) -> HostTime {
+        let times = ranks.iter().filter_map(|rank| self.scene.entry(*rank, op)).map(|entry| entry.created_at);
+        times.min().unwrap_or_default()
+    }
+
+    fn waiting_in(&self, op: &DumpOp) -> Option<Vec<Rank>> {
+        self.graph.nodes.get(op).map(|waits| waits.inside.clone())
+    }
+
+    fn host(&self, rank: Rank) -> HostName {
+        let dump = self.index.bundle.dumps.iter().find(|dump| dump.rank == rank);
+        let stacks = || self.index.bundle.stacks.iter().find(|stacks| stacks.rank == Some(rank));
+        dump.map(|dump| dump.host.clone()).or_else(|| stacks().map(|stacks| stacks.host.clone())).unwrap_or_default()
+    }
+
+    fn blame(&self, rank: Rank, confidence: f64, role: Role) -> Blamed {
+        let doing = self.doings.of.get(&rank);
+        Blamed {
+            rank,
+            host: self.host(rank),
+            confidence,
+            role,
+            doing: doing.map_or_else(String::new, |doing| doing.text.clone()),
+            at: doing.and_then(|doing| doing.at).cloned(),
+        }
+    }
+
+    fn doing_facts(&self, ranks: impl Iterator<Item = Rank>) -> Vec<Fact> {
+        let doing = |rank: Rank| {
+            let doing = self.doings.of.get(&rank)?;
+            Some(Fact::Doing { rank, text: doing.text.clone(), source: Arc::from(doing.source) })
+        };
+        ranks.filter_map(doing).collect()
+    }
+
+    fn records(&self, op: &DumpOp, ranks: &[Rank]) -> Option<Fact> {
+        let mut entries = Vec::new();
+        for rank in ranks {
+            let Some(entry) = self.scene.entry(*rank, op) else { continue };
+            let dump = self.index.bundle.dumps.iter().find(|dump| dump.rank == *rank);
+            entries.push((*rank, entry.record_id, dump.map(|dump| dump.source.clone()).unwrap_or_default()));
+        }
+        entries.truncate(RECORDS_MAX);
+        let first = entries.first()?.0;
+        Some(Fact::Records { op: self.scene.op_ref(first, op), entries })
+    }
+
+    fn op_ref(&self, ranks: &[Rank], op: &DumpOp) -> OpRef {
+        self.scene.op_ref(ranks.first().copied().unwrap_or_default(), op)
+    }
+}

@@ -1,0 +1,120 @@
+//! Cycles: operations of several groups in another order.
+use super::{Doubt, Judge, Ruling, Sink, fault};
+use crate::fact::{Fact, OpRef};
+use crate::stacks::history;
+use crate::stacks::scene::DumpOp;
+use crate::stacks::verdict::{Cause, Role};
+use mycroft_record::{Category, Rank, What};
+use std::collections::BTreeSet;
+
+impl Judge<'_, '_> {
+    /// Everybody waits for somebody, round and round: operations of several groups in another order.
+    pub(super) fn cycle(
+        &self,
+        absent: &[Sink],
+        never_ran: &[Sink],
+        stuck: &[(DumpOp, Vec<Rank>, Vec<Rank>)],
+        gone: &[Sink],
+    ) -> Option<Ruling> {
+        if !absent.is_empty() || !never_ran.is_empty() || !stuck.is_empty() {
+            return None;
+        }
+        let edges = self.walk.cycle();
+        if edges.is_none() && gone.is_empty() {
+            return None;
+        }
+        let breakers = self.order_breakers();
+        if edges.is_none() && breakers.is_empty() {
+            return None;
+        }
+        let mut ruling = fault(What::Deadlock, Category::CodeDivergence, Cause::CrossGroupOrder);
+        if let Some(edges) = &edges {
+            let edges: Vec<(Rank, OpRef, Rank)> =
+                edges.iter().map(|(from, op, to)| (*from, self.scene.op_ref(*from, op), *to)).collect();
+            let hosts = edges.iter().map(|(rank, _, _)| self.host(*rank)).collect();
+            ruling.facts.push(Fact::Cycle { edges, hosts });
+        }
+        let ring: Vec<Rank> = edges.as_ref().map_or_else(Vec::new, |edges| {
+            let mut ranks = self.in_cycles();
+            if ranks.is_empty() {
+                ranks = edges.iter().map(|(rank, _, _)| *rank).collect();
+            }
+            ranks
+        });
+        if breakers.is_empty() {
+            for rank in &ring {
+                ruling.suspects.push(self.blame(*rank, 0.95 / ring.len() as f64, Role::InCycle));
+            }
+            ruling.doubts.push(Doubt::WhichOf(ring.clone()));
+        }
+        for (rank, entered, skipped) in &breakers {
+            ruling.suspects.push(self.blame(*rank, 0.9, Role::InCycle));
+            let instead_of = self.scene.label(skipped);
+            ruling.facts.push(Fact::BreaksPast { rank: *rank, op: self.scene.op_ref(*rank, entered), instead_of });
+        }
+        let at =
+            breakers.first().map(|(_, _, skipped)| *skipped).or(edges.and_then(|edges| edges.first().map(|e| e.1)));
+        ruling.at = at;
+        ruling.facts.extend(
+            self.doing_facts(ruling.suspects.iter().map(|suspect| suspect.rank).collect::<Vec<_>>().into_iter()),
+        );
+        ruling.facts.extend(at.and_then(|op| self.records(&op, &self.waiting_in(&op).unwrap_or_default())));
+        Some(ruling)
+    }
+
+    /// Ranks on a cycle of entries, or on a way between two: what remains when ranks that nobody waits for and ranks that
+    /// wait for nobody are taken away again and again.
+    pub(super) fn in_cycles(&self) -> Vec<Rank> {
+        let mut left: BTreeSet<Rank> = self.walk.entry_edges.keys().copied().collect();
+        loop {
+            let waits = |rank: &Rank| self.walk.entry_edges[rank].iter().any(|(_, to)| left.contains(to));
+            let targets: BTreeSet<Rank> =
+                left.iter().flat_map(|rank| &self.walk.entry_edges[rank]).map(|(_, to)| *to).collect();
+            let next: BTreeSet<Rank> =
+                left.iter().copied().filter(|rank| waits(rank) && targets.contains(rank)).collect();
+            if next.len() == left.len() {
+                return next.into_iter().collect();
+            }
+            left = next;
+        }
+    }
+
+    /// Ranks that wait in one group although, going by their own past, it was the turn of another in which a peer waits
+    /// for them: rank, what it is in, what it left out.
+    pub(super) fn order_breakers(&self) -> Vec<(Rank, DumpOp, DumpOp)> {
+        let mut out = Vec::new();
+        for (rank, ops) in &self.graph.current {
+            for entered in ops.iter().filter(|op| op.collective_seq().is_some()) {
+                let groups = self.index.groups_of.get(rank).into_iter().flatten();
+                let others = groups.filter(|group| **group != entered.group);
+                let broken = others.filter_map(|group| self.turn_of(*rank, entered, *group)).next();
+                out.extend(broken.map(|skipped| (*rank, *entered, skipped)));
+            }
+        }
+        out.dedup_by_key(|breaker| breaker.0);
+        out
+    }
+
+    /// The operation of `other` that was due on `rank` before `entered`, if its past says so.
+    pub(super) fn turn_of(&self, rank: Rank, entered: &DumpOp, other: u32) -> Option<DumpOp> {
+        let lane_of = |group: u32| self.index.groups[group as usize].lane(rank);
+        let (here, there) = (lane_of(entered.group)?, lane_of(other)?);
+        if here.dump != there.dump || there.slots.is_empty() {
+            return None;
+        }
+        let next = there.slots.last().map(|slot| slot.seq + 1)?;
+        let skipped = DumpOp::collective(other, next);
+        // Somebody waits for it there.
+        let waits = self.graph.nodes.get(&skipped)?;
+        if !waits.missing.iter().any(|(missing, _)| *missing == rank) {
+            return None;
+        }
+        let entry = here.slot(entered.seq)?.entry;
+        let mut past: Vec<(u32, u32)> = here.slots.iter().map(|slot| (slot.entry, entered.group)).collect();
+        past.extend(there.slots.iter().map(|slot| (slot.entry, other)));
+        past.retain(|(at, _)| *at < entry);
+        past.sort_unstable();
+        let past: Vec<u32> = past.into_iter().map(|(_, group)| group).collect();
+        (history::expected(&past) == Some(other)).then_some(skipped)
+    }
+}
