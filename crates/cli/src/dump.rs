@@ -78,10 +78,7 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<u8> {
     let path = format!("{path}/{}", begun.id);
     let dump = wait(&api, &path)?;
     tell(&dump);
-    if dump.state != "done" {
-        bail!("capture {}: {}", dump.id, dump.error);
-    }
-    if dump.files.is_empty() {
+    if dump.files.is_empty() && dump.state == "done" {
         bail!("capture {} brought nothing, see above for why and what to do", dump.id);
     }
     let temporary;
@@ -93,6 +90,10 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<u8> {
         }
     };
     fetch(&api, &path, &dump.files, folder)?;
+    if dump.state != "done" {
+        // Also when there are files: what was gathered before it failed is evidence all the same.
+        bail!("capture {}: {}", dump.id, dump.error);
+    }
     if let Some(out) = &args.out {
         eprintln!(
             "{} files in {}: `mycroft autopsy {}` reads them again",

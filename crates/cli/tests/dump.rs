@@ -129,7 +129,8 @@ fn a_running_job_is_dumped_and_the_stuck_rank_and_its_function_are_named() {
     let (_server, url, wire) = server(dir.path());
     let segments = dir.path().join("segments");
     let spool = dir.path().join("spool");
-    let agent = ["agent", "--server", &wire, "--dir", segments.to_str().unwrap(), "--spool", spool.to_str().unwrap()];
+    let places = ["--dir", segments.to_str().unwrap(), "--spool", spool.to_str().unwrap()];
+    let agent = [&["agent", "--server", &wire, "--host", "host0"][..], &places].concat();
     let _agent = Going::start(mycroft(&agent));
     until("the agent makes its directory", || segments.exists().then_some(()));
     let _ranks: Vec<Python> = (0..3).map(|rank| Python::start(dir.path(), rank)).collect();

@@ -2,7 +2,7 @@
 use crate::api::{DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, rank_number};
 use crate::sync::lock;
 use mycroft_store::wire::{CaptureKind, Captured};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -171,6 +171,11 @@ impl Gathering {
     /// The files that are whole.
     pub(crate) fn files(&self) -> Vec<DumpFileJson> {
         lock(&self.inner).files.clone()
+    }
+
+    /// The ranks that somebody tried.
+    pub(crate) fn ranks(&self) -> BTreeSet<u32> {
+        lock(&self.inner).tried.iter().filter_map(|tried| tried.rank).collect()
     }
 
     /// The server stops.

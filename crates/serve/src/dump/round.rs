@@ -83,12 +83,13 @@ impl Dumps {
             flight_recorder: dump.flight_recorder,
         };
         let asked = self.order(&order, gathering);
-        self.note_hosts(&dump.job, &asked, gathering);
         if asked.iter().all(|(peer, _)| peer.version < VERSION_CAPTURE) {
+            self.note_hosts(&dump.job, &asked, gathering);
             return Err(Failed(no_agent(&asked)));
         }
         self.change(id, |dump| dump.progress = "agents take stacks and dumps".to_owned());
         self.wait(begun + LEAD + LIMIT + SEND, gathering);
+        self.note_hosts(&dump.job, &asked, gathering);
         if gathering.is_stopped() {
             return Err(Failed("the server stopped".to_owned()));
         }
@@ -141,12 +142,16 @@ impl Dumps {
             .filter(|(p, _)| p.version < VERSION_CAPTURE)
             .map(|(p, _)| (p.host.as_str(), p.version))
             .collect();
-        for host in self.hosts_of(job).into_iter().filter(|host| !able.contains(host.as_str())) {
+        let tried = gathering.ranks();
+        for (host, ranks) in self.hosts_of(job) {
+            // An agent may call its host otherwise than the job does.
+            if able.contains(host.as_str()) || ranks.iter().any(|rank| tried.contains(rank)) {
+                continue;
+            }
             let (state, text) = match old.get(host.as_str()) {
                 Some(version) => {
                     ("too-old", format!("agent of host {host} is too old: {}", NotOrdered::TooOld(*version)))
                 }
-                // Agents that name their host otherwise than the job does are asked all the same.
                 None if able.is_empty() && old.is_empty() => ("absent", "no agent is connected".to_owned()),
                 None => ("absent", format!("no agent that calls itself {host} is connected; does it run there?")),
             };
@@ -154,15 +159,19 @@ impl Dumps {
         }
     }
 
-    /// The hosts that the job's records come from.
-    fn hosts_of(&self, job: &str) -> BTreeSet<String> {
+    /// The hosts that the job's records come from, and their ranks.
+    fn hosts_of(&self, job: &str) -> BTreeMap<String, BTreeSet<u32>> {
         let (reply, answer) = oneshot::channel();
         if !self.around.inbox.ask(Command::Report { job: job.into(), reply }) {
-            return BTreeSet::new();
+            return BTreeMap::new();
         }
         // The brain answers, or drops the question when it stops.
         let report = answer.blocking_recv().ok().flatten();
-        report.iter().flat_map(|report| &report.ranks).map(|rank| rank.host.to_string()).collect()
+        let mut hosts: BTreeMap<String, BTreeSet<u32>> = BTreeMap::new();
+        for rank in report.iter().flat_map(|report| &report.ranks) {
+            hosts.entry(rank.host.to_string()).or_default().insert(rank.rank.0);
+        }
+        hosts
     }
 
     /// Waits until every agent has answered, or is gone, or the time is up.
