@@ -119,6 +119,12 @@ pub(crate) fn ranks_text(ranks: &[Rank]) -> String {
     out
 }
 
+/// `rank 3`, `ranks 0-3,8`.
+pub(crate) fn these(ranks: &[Rank]) -> String {
+    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+    format!("{word} {}", ranks_text(ranks))
+}
+
 fn of_rank(rank: Rank, at: HostTime) -> Vec<Evidence> {
     vec![Evidence { rank: Some(rank), op: None, flow: None, at }]
 }
@@ -266,26 +272,24 @@ impl Fact {
     fn text_of_dumps(&self) -> String {
         match self {
             Fact::NoDump { rank, op, waiting, why, .. } => {
-                format!("ranks {} wait in {} for rank {rank}, {why}", ranks_text(waiting), op.label)
+                let verb = if waiting.len() == 1 { "waits" } else { "wait" };
+                format!("{} {verb} in {} for rank {rank}, {why}", these(waiting), op.label)
             }
             Fact::Doing { rank, text, source } => format!("rank {rank} {text} ({source})"),
             Fact::PathsPart { op, odd, odd_at, peers_at } => format!(
-                "paths part at {}: ranks {} issued it from {odd_at}, their peers from {peers_at}",
+                "paths part at {}: {} issued it from {odd_at}, their peers from {peers_at}",
                 op.label,
-                ranks_text(odd)
+                these(odd)
             ),
             Fact::BreaksPast { rank, op, instead_of } => {
                 format!("rank {rank} issued {} where it always issued {instead_of} before", op.label)
             }
-            Fact::LeftBehind { op, stuck, left } => format!(
-                "ranks {} are through {}, in which ranks {} still are",
-                ranks_text(left),
-                op.label,
-                ranks_text(stuck)
-            ),
+            Fact::LeftBehind { op, stuck, left } => {
+                format!("{} went through {}, in which {} stayed", these(left), op.label, these(stuck))
+            }
             Fact::NoneCompleted { op, members, started } => format!(
-                "ranks {} all {} {} with equal arguments, and none is through",
-                ranks_text(members),
+                "{} all {} {} with equal arguments, and none is through",
+                these(members),
                 if *started { "started" } else { "issued" },
                 op.label
             ),
@@ -293,8 +297,9 @@ impl Fact {
                 format!("the members of {} send {sent} elements and expect {expected}", op.label)
             }
             Fact::CameLate { rank, op, late_ms, times, waited_ms } => format!(
-                "rank {rank} came late {times} times, by up to {late_ms:.0} ms, and each time the job went on; {} has \
+                "rank {rank} came late {times} time{}, by up to {late_ms:.0} ms, and each time the job went on; {} has \
                  waited for {waited_ms:.0} ms as far as the dumps tell",
+                if *times == 1 { "" } else { "s" },
                 op.label
             ),
             Fact::Records { op, entries } => {

@@ -3,7 +3,7 @@ use super::index::Index;
 use super::judge::{Doubt, Ruling};
 use super::tables::NONE;
 use super::verdict::{AutopsyCaveat, Outcome};
-use crate::fact::ranks_text;
+use crate::fact::these;
 use mycroft_record::dump::Dump;
 use mycroft_record::{NANOS_PER_SEC, Rank};
 use std::collections::BTreeSet;
@@ -38,7 +38,7 @@ pub(super) fn list(index: &Index<'_>, ruling: &Ruling) -> Vec<AutopsyCaveat> {
         let blind: Vec<Rank> =
             ruling.suspects.iter().filter(|suspect| suspect.doing.is_empty()).map(|suspect| suspect.rank).collect();
         if !blind.is_empty() {
-            let text = format!("no stacks of ranks {}: what they were doing is not known", ranks_text(&blind));
+            let text = format!("no stacks of {}: what they were doing is not known", these(&blind));
             out.push(caveat(text, PYSPY_SWITCH));
         }
     }
@@ -55,10 +55,10 @@ pub(super) fn list(index: &Index<'_>, ruling: &Ruling) -> Vec<AutopsyCaveat> {
 fn doubt(doubt: &Doubt) -> AutopsyCaveat {
     match doubt {
         Doubt::WhichOf(ranks) => {
-            caveat(format!("nothing tells which of ranks {} is at fault", ranks_text(ranks)), PYSPY_SWITCH)
+            caveat(format!("nothing tells which of {} is at fault", these(ranks)), PYSPY_SWITCH)
         }
         Doubt::Unrecorded(ranks) => caveat(
-            format!("the recorder leaves operations out: ranks {} may wait in one that is not recorded", ranks_text(ranks)),
+            format!("the recorder leaves operations out: {} may wait in one that is not recorded", these(ranks)),
             PYSPY_SWITCH,
         ),
         Doubt::StuckOrSlow(rank) => {
@@ -90,7 +90,7 @@ fn missing(index: &Index<'_>) -> Option<AutopsyCaveat> {
     if ranks.is_empty() || index.bundle.dumps.is_empty() {
         return None;
     }
-    Some(caveat(format!("no usable dump from ranks {}", ranks_text(&ranks)), PIPE_SWITCH))
+    Some(caveat(format!("no usable dump from {}", these(&ranks)), PIPE_SWITCH))
 }
 
 /// A ring that was full when something went wrong may hide where it began.
@@ -102,10 +102,7 @@ fn wrapped(index: &Index<'_>, ruling: &Ruling) -> Option<AutopsyCaveat> {
     if ranks.is_empty() {
         return None;
     }
-    let text = format!(
-        "the recorders of ranks {} had overwritten older operations: it may have begun before",
-        ranks_text(&ranks)
-    );
+    let text = format!("the recorders of {} had overwritten older operations: it may have begun before", these(&ranks));
     Some(caveat(text, BUFFER_SWITCH))
 }
 
@@ -116,10 +113,8 @@ fn stackless(index: &Index<'_>) -> Option<AutopsyCaveat> {
     if ranks.is_empty() {
         return None;
     }
-    let text = format!(
-        "the dumps of ranks {} have no call stacks: a branch shows only where arguments differ",
-        ranks_text(&ranks)
-    );
+    let text =
+        format!("the dumps of {} have no call stacks: a branch shows only where arguments differ", these(&ranks));
     Some(caveat(text, STACK_SWITCH))
 }
 

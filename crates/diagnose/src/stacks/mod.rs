@@ -22,7 +22,7 @@ mod wrong;
 use crate::blame::graph::Graph;
 use crate::blame::hang::Walk;
 use crate::case::advice;
-use crate::fact::ranks_text;
+use crate::fact::these;
 use doing::Doings;
 use index::Index;
 use judge::{Judge, Ruling};
@@ -127,11 +127,12 @@ fn arrows(scene: &DumpScene<'_, '_>, graph: &Graph<DumpOp>, walk: &Walk<DumpOp>)
         let Some(waits) = graph.nodes.get(op) else { continue };
         let waits_for: Vec<Rank> = waits.missing.iter().map(|(rank, _)| *rank).collect();
         let label = scene.label(op);
-        let text = if waits_for.is_empty() {
-            format!("ranks {} are in {label}", ranks_text(&waits.inside))
-        } else {
-            format!("ranks {} wait in {label} for ranks {}", ranks_text(&waits.inside), ranks_text(&waits_for))
-        };
+        let (verb, verb_one) = if waits_for.is_empty() { ("are", "is") } else { ("wait", "waits") };
+        let verb = if waits.inside.len() == 1 { verb_one } else { verb };
+        let mut text = format!("{} {verb} in {label}", these(&waits.inside));
+        if !waits_for.is_empty() {
+            text += &format!(" for {}", these(&waits_for));
+        }
         out.push(Arrow { waiting: waits.inside.clone(), waits_for, text });
     }
     out.sort_by(|a, b| b.waits_for.len().min(1).cmp(&a.waits_for.len().min(1)).then_with(|| a.cmp(b)));

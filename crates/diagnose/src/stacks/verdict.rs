@@ -177,7 +177,7 @@ pub struct Arrow {
     pub waiting: Vec<Rank>,
     /// Ranks they wait for.
     pub waits_for: Vec<Rank>,
-    /// Group (desc or name) and operation they wait in, e.g. `all_reduce default_pg #6`.
+    /// One sentence: `ranks 0,2,3 wait in all_reduce default_pg #6 for rank 1`.
     pub text: String,
 }
 
