@@ -105,7 +105,7 @@ class AutopsyPage {
     const stacks = new StackGrid(this.model);
     this.repaints.push(() => stacks.repaint());
     this.stackGrid = stacks;
-    return section("stacks", "What the main threads were doing", "Equal stacks have equal colours; the odd ones are framed.", stacks.element);
+    return section("stacks", "What the main threads were doing", "Equal stacks have equal colours; the odd ones are framed, suspects ringed in red.", stacks.element);
   }
 
   operations() {
@@ -178,4 +178,4 @@ const model = await decode(document.getElementById("data").textContent);
 const page = new AutopsyPage(model);
 document.getElementById("page").replaceChildren(page.element);
 page.start();
-globalThis.mycroft = { model, page, grid: page.grid, icicle: page.icicle };
+globalThis.mycroft = { model, page, grid: page.grid, icicle: page.icicle, readyMs: performance.now() };

@@ -6,8 +6,8 @@ import { MISSING, comboOf, lowerBound, markOf, opOf, stackOf } from "./data.js";
 /** Narrowest part that is drawn, of the whole width: below it nothing can be clicked. */
 const SHARE_MIN = 0.002;
 
-/** Levels for which room is kept. */
-const LEVELS_KEPT = 24;
+/** Levels for which room is kept, and levels drawn at most: recursion in the user's code may be thousands deep. */
+const LEVELS_KEPT = 24, LEVELS_DRAWN = 200;
 
 /** How many selected operations there are of each combo; cells that were never issued do not count. */
 export function tally(rows, from, to) {
@@ -88,6 +88,7 @@ export class Icicle {
 
   place(at, left, width, level) {
     let deepest = level;
+    if (level > LEVELS_DRAWN) return deepest;
     if (at !== this.root) this.chart.append(this.bar(at, left, width, level));
     let x = left;
     const inner = at === this.root ? level : level + 1;

@@ -15,7 +15,7 @@ const BELOW = 10;
 export class Layout {
   constructor(groups) {
     this.groups = groups;
-    this.columns = Math.max(1, ...groups.map((group) => group.columns.length));
+    this.columns = groups.reduce((most, group) => Math.max(most, group.columns.length), 1);
     this.zoom = 0;
     this.onlyUnusual = false;
     this.open = groups.map(() => true);

@@ -14,6 +14,8 @@ const RANK_HEIGHT_MIN = 11;
 
 /** Characters of a group's name that fit beside its rows. */
 const GROUP_CHARS_MAX = 23;
+/** Characters of the first wrong column's label. */
+const WRONG_CHARS_MAX = 36;
 
 /** The painter of one grid. */
 export class Painter {
@@ -303,7 +305,7 @@ export class Painter {
       }
       if (!suspect && !current && r % every !== 0) continue;
       ctx.fillStyle = suspect ? this.colours.bad : current ? this.colours.ink : this.colours.muted;
-      ctx.font = `${suspect || current ? "600 " : ""}11.5px ${this.sans}`;
+      ctx.font = `${suspect || current ? "600 " : ""}${h < 15 ? 10.5 : 11.5}px ${this.sans}`;
       ctx.fillText(suspect && h >= RANK_HEIGHT_MIN ? `suspect  rank ${rank}` : `rank ${rank}`, GUTTER - 18, y + h / 2);
     }
   }
@@ -336,7 +338,8 @@ export class Painter {
       const x = layout.x(item, wrong) - left;
       ctx.fillStyle = colours.bad;
       ctx.font = `600 11px ${this.sans}`;
-      ctx.fillText(`\u25bc ${item.group.columns[wrong]}`, x - 4, y + 13);
+      const label = `\u25bc ${middleCut(item.group.columns[wrong], WRONG_CHARS_MAX)}`;
+      ctx.fillText(label, Math.min(x - 4, this.width - ctx.measureText(label).width - 4), y + 13);
     }
     this.drawStrip(item, from, to, layout.x(item, from) - left, y + 24);
     ctx.restore();
@@ -358,11 +361,11 @@ export class Painter {
     ctx.fillText(this.layout.open[item.index] ? "\u25bc" : "\u25b6", 6, y + 14);
     ctx.fillStyle = colours.ink;
     ctx.font = `600 12.5px ${this.sans}`;
-    ctx.fillText(middleCut(item.group.label, GROUP_CHARS_MAX), 20, y + 14);
+    ctx.fillText(middleCut(item.group.label, GROUP_CHARS_MAX), 20, y + 14, GUTTER - 30);
     ctx.fillStyle = colours.muted;
     ctx.font = `11px ${this.sans}`;
     const phrase = ranksPhrase(item.group.ranks, 4);
-    ctx.fillText(phrase.length <= GROUP_CHARS_MAX + 4 ? phrase : count(item.group.rows.length, "rank"), 20, y + 31);
+    ctx.fillText(phrase.length <= GROUP_CHARS_MAX + 4 ? phrase : count(item.group.rows.length, "rank"), 20, y + 31, GUTTER - 30);
   }
 
   /** One line for all rows: the usual operation, the worst state; red where something is marked. */

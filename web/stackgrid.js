@@ -83,7 +83,7 @@ export class StackGrid {
       ...this.model.stack_groups.map((group, i) =>
         el(
           "button",
-          { type: "button", class: group.odd ? "odd" : "", "data-stack": i, on: { click: () => this.choose(i) } },
+          { type: "button", class: `${group.odd ? "odd" : ""} ${group.ranks.some((rank) => this.suspects.has(rank)) ? "suspect" : ""}`, "data-stack": i, on: { click: () => this.choose(i) } },
           el("span", { class: "swatch", style: { background: this.colour(i, group.odd ? 0 : 2) } }),
           el("span", { class: "doing", text: group.doing || group.frames[0]?.[0] || "no frames" }),
           el("span", { class: "muted", text: count(group.ranks.length, "rank") }),
@@ -117,7 +117,7 @@ export class StackGrid {
     this.index = index;
     this.mark();
     this.chosen.replaceChildren(
-      el("h3", {}, ranksPhrase(group.ranks).replace(/^r/, "R"), group.odd && el("span", { class: "pill bad small", text: "odd" })),
+      el("h3", {}, ranksPhrase(group.ranks).replace(/^r/, "R"), group.odd && el("span", { class: "pill warn small", text: "odd one out" })),
       group.doing && el("p", { class: "doing", text: group.doing }),
       stackList(framesOf(group), "no frames"),
     );

@@ -3,6 +3,8 @@ import { count, el, middleCut, ranksPhrase, ranksText, svg } from "./dom.js";
 
 /** Nodes drawn at most; the list below the picture has all of them. */
 const NODES_MAX = 36;
+/** Classes of ranks up to which it is tried to find those that wait alike: arrows between them grow by the square. */
+const CLASSES_MAX = 400;
 const NODE = { width: 168, height: 46 };
 const GAP = { x: 252, y: 26 };
 const LABEL_CHARS_MAX = 34;
@@ -29,6 +31,7 @@ export function waitClasses(model) {
   const nodes = [...bySign.values()].map((ranks) => ({ ranks, suspect: suspects.has(ranks[0]) }));
   const classOf = new Map();
   nodes.forEach((node, i) => node.ranks.forEach((rank) => classOf.set(rank, i)));
+  if (nodes.length > CLASSES_MAX) return { nodes, edges: [] };
   const edges = new Map();
   for (const arrow of model.arrows) {
     for (const from of new Set(arrow.waiting.map((rank) => classOf.get(rank)))) {
@@ -55,10 +58,13 @@ function connected(nodes, edges) {
 
 /** Nodes that wait for the same and are waited for by the same are one, whatever the operations. */
 function alike({ nodes, edges }) {
-  const sign = (i) => {
-    const out = edges.filter((edge) => edge.from === i).map((edge) => edge.to), into = edges.filter((edge) => edge.to === i).map((edge) => edge.from);
-    return `${nodes[i].suspect} ${out.sort((a, b) => a - b)} / ${into.sort((a, b) => a - b)}`;
-  };
+  const out = nodes.map(() => []), into = nodes.map(() => []);
+  for (const { from, to } of edges) {
+    out[from].push(to);
+    into[to].push(from);
+  }
+  const sorted = (list) => list.sort((a, b) => a - b).join(" ");
+  const sign = (i) => `${nodes[i].suspect} ${sorted(out[i])} / ${sorted(into[i])}`;
   const first = new Map(), number = [];
   nodes.forEach((_, i) => {
     const key = sign(i);

@@ -51,12 +51,16 @@ const MODULES: &[(&str, &str)] = &[
 /// At most [`PAGE_BYTES_MAX`] as long as the answer's tables alone are: where the grid would make it longer, each group
 /// keeps fewer columns around its first wrong point, and the page says so.
 pub fn render(autopsy: &Autopsy, title: &str) -> String {
+    render_within(autopsy, title, PAGE_BYTES_MAX)
+}
+
+fn render_within(autopsy: &Autopsy, title: &str, bytes_max: usize) -> String {
     let mut columns_max = COLUMNS_MAX;
     loop {
         let packed = payload::pack(autopsy, title, columns_max);
         let page =
             assemble(title, &STANDARD.encode(miniz_oxide::deflate::compress_to_vec_zlib(&packed, DEFLATE_LEVEL)));
-        if page.len() <= PAGE_BYTES_MAX || columns_max == 0 {
+        if page.len() <= bytes_max || columns_max == 0 {
             return page;
         }
         let widest = autopsy.grid.iter().map(|group| group.columns.len()).max().unwrap_or(0);
@@ -110,6 +114,8 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mycroft_diagnose::stacks::{Cell, GroupGrid, RankRow};
+    use mycroft_record::Rank;
     use std::collections::BTreeMap;
 
     #[test]
@@ -126,6 +132,26 @@ mod tests {
         let page = assemble("</title><script>{{data}}\u{202e}", "AAAA");
         assert!(page.contains("&lt;/title&gt;&lt;script&gt;{{data}}\\u{202e}"), "{}", &page[..400]);
         assert_eq!(page.matches("AAAA").count(), 1);
+    }
+
+    #[test]
+    fn a_page_too_large_keeps_the_columns_around_the_first_wrong_point() {
+        let mut answer = mycroft_diagnose::stacks::autopsy(&Default::default(), &Default::default());
+        answer.op_names = (0..97).map(|op| format!("op {op}")).collect();
+        let noise = |column: u32| (u64::from(column) * u64::from(column) * 2_654_435_761 >> 20) as u32 % 97;
+        let cell = |column: u32| Cell { column, op: noise(column), ..Cell::default() };
+        answer.grid = vec![GroupGrid {
+            label: "g".into(),
+            rows: vec![RankRow { rank: Rank(0), cells: (0..60_000).map(cell).collect() }],
+            columns: vec!["#".into(); 60_000],
+            first_wrong: Some(59_000),
+        }];
+        let whole = render_within(&answer, "t", usize::MAX).len();
+        let bare = render_within(&answer, "t", 0).len();
+        assert!(bare + 10_000 < whole, "no grid is left of {whole} bytes: {bare}");
+        let limit = (bare + whole) / 2;
+        let cut = render_within(&answer, "t", limit).len();
+        assert!(bare < cut && cut <= limit, "{bare}, {cut}, {limit}");
     }
 
     /// What [`script`] relies on, and the house's rules for `web/`.
