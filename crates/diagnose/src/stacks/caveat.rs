@@ -72,8 +72,12 @@ fn doubt(doubt: &Doubt) -> AutopsyCaveat {
             "the recorder tells totals of an exchange and not its splits: splits that do not fit would look like this".to_owned(),
             "py-spy dump --locals --pid PID",
         ),
+        Doubt::Older(rank) => caveat(
+            format!("the dump of rank {rank} is older than what its peers were through: dumps of one moment are needed"),
+            PIPE_SWITCH,
+        ),
         Doubt::Running => caveat(
-            "stacks and dumps show different moments: the job went on while they were taken".to_owned(),
+            "the files show different moments: the job went on while they were taken".to_owned(),
             "",
         ),
         Doubt::Where => caveat(

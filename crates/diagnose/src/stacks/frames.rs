@@ -69,6 +69,12 @@ pub(super) fn tail(file: &str) -> &str {
     cuts.next().map_or(file, |at| &file[at..])
 }
 
+/// The same line of the same file. Tools name a function with or without its class.
+pub(super) fn same_place(one: &Frame, other: &Frame) -> bool {
+    let short = |file: &str| file.rsplit('/').next().unwrap_or_default().to_owned();
+    one.line == other.line && short(&one.file) == short(&other.file)
+}
+
 /// `load_batch (train.py:41)`.
 pub(super) fn text(frame: &Frame) -> String {
     let file = frame.file.rsplit('/').next().unwrap_or(&frame.file);

@@ -18,9 +18,11 @@ use crate::blame::hang::Walk;
 use crate::fact::{Fact, OpRef};
 use crate::timeline::Stand;
 use mycroft_record::dump::Unusable;
-use mycroft_record::{Category, HostName, HostTime, OpKind, Rank, What};
+use mycroft_record::{Category, HostName, HostTime, NANOS_PER_SEC, OpKind, Rank, What};
 use std::sync::Arc;
 
+/// Dumps of a running job are written within this; further apart they are of different occasions.
+const ONE_MOMENT_NS: u64 = 60 * NANOS_PER_SEC;
 /// Records that a reason refers to.
 const RECORDS_MAX: usize = 8;
 /// Operations at the end of a lane among which open ones are looked for; what a host runs ahead of its device.
@@ -65,6 +67,8 @@ pub(super) enum Doubt {
     Splits,
     /// Dumps and stacks were taken while the job went on.
     Running,
+    /// The rank's dump is of another time than its peers'.
+    Older(Rank),
     /// Whether it is a network or a device.
     Where,
 }
@@ -149,7 +153,13 @@ impl<'a, 'b> Judge<'a, 'b> {
         if self.index.bundle.dumps.is_empty() {
             return self.by_stacks().unwrap_or_else(|| ruling(Outcome::Unknown));
         }
-        if self.running() {
+        let older = self.older_dump();
+        if let Some((rank, _)) = older.filter(|(_, ns)| *ns > ONE_MOMENT_NS) {
+            let mut ruling = ruling(Outcome::Unknown);
+            ruling.doubts.push(Doubt::Older(rank));
+            return ruling;
+        }
+        if older.is_some() || self.running() {
             let mut ruling = self.silent().or_else(|| self.slow_but_done()).unwrap_or_else(|| ruling(Outcome::Healthy));
             ruling.doubts.push(Doubt::Running);
             return ruling;

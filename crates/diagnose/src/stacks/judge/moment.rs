@@ -2,6 +2,8 @@
 use super::{Doubt, Judge, OPEN_MAX, RECORDS_MAX, Ruling, family_of_call, fault, kind_of_stuck};
 use crate::fact::Fact;
 use crate::stacks::doing::Activities;
+use crate::stacks::frames;
+use crate::stacks::index::Lane;
 use crate::stacks::scene::DumpOp;
 use crate::stacks::verdict::Role;
 use crate::stacks::wrong;
@@ -21,7 +23,47 @@ impl Judge<'_, '_> {
             };
             let kinds: Vec<OpKind> = self.open_kinds(*rank);
             // Transfers and operations without a word of ours say nothing either way.
-            ops.iter().all(|op| open(op).is_some_and(|kind| kind != OpKind::Unknown)) && !kinds.contains(&called)
+            ops.iter().all(|op| open(op).is_some_and(|kind| kind != OpKind::Unknown))
+                && !kinds.contains(&called)
+                && self.called_before(*rank, called)
+        })
+    }
+
+    /// The rank was through a call from this very place before: its group is set up, and a call is recorded at once.
+    fn called_before(&self, rank: Rank, called: OpKind) -> bool {
+        let Some(place) = self.doings.of.get(&rank).and_then(|doing| doing.at) else { return false };
+        let groups = self.index.groups_of.get(&rank).into_iter().flatten();
+        let lanes = groups.filter_map(|group| self.index.groups[*group as usize].lane(rank));
+        lanes.flat_map(|lane| &lane.slots).filter(|slot| slot.done).any(|slot| {
+            let tables = &self.index.tables;
+            let same = tables.ops.get(slot.op as usize).is_some_and(|op| op.kind == called);
+            same && tables.own_frame(slot.stack).is_some_and(|frame| frames::same_place(frame, place))
+        })
+    }
+
+    /// A dump that is older than its peers': they are through collectives that nobody leaves before all are in, and that
+    /// its rank had not issued when it was written. Returns the rank, and by how many nanoseconds it is older.
+    pub(super) fn older_dump(&self) -> Option<(Rank, u64)> {
+        let any_open = self.graph.current.values().any(|ops| !ops.is_empty());
+        self.index.groups.iter().find_map(|group| {
+            let through = group.lanes.iter().filter_map(|lane| {
+                let tells = self.index.tells[lane.dump?];
+                // Who retires without completing is through only what it went on from, and if it holds anything open.
+                let skip = usize::from(tells.retires_only);
+                let sure = !tells.retires_only || any_open;
+                let mut done = lane.slots.iter().rev().skip(skip).filter(|slot| sure && slot.done);
+                done.find(|slot| self.scene.waits_for_all(slot)).map(|slot| (slot.seq, lane))
+            });
+            let (seq, ahead) = through.max_by_key(|(seq, lane)| (*seq, lane.rank))?;
+            let behind = group.lanes.iter().find(|lane| {
+                let issued = lane.slots.last().map(|slot| slot.seq).or(lane.issued);
+                lane.dump.is_some() && issued.is_some_and(|issued| issued < seq)
+            })?;
+            let newest = |lane: &Lane| {
+                let entries = self.index.dump(lane).map(|dump| dump.entries.as_slice()).unwrap_or_default();
+                entries.iter().map(|entry| entry.created_at.max(entry.completed_at)).max().unwrap_or_default()
+            };
+            Some((behind.rank, newest(ahead).since_ns(newest(behind))))
         })
     }
 
