@@ -1,11 +1,13 @@
 //! The directory of captures: `ID/dump.json` and `ID/files/HOST/NAME`, with limits on size, number and age.
 use crate::api::DumpJson;
+use crate::clock::wall_now;
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of all captures together; the oldest go first. Eight captures of 1,024 ranks x 0.5 MB.
 const BYTES_MAX: u64 = 4 << 30;
@@ -19,20 +21,28 @@ const JSON_BYTES_MAX: u64 = 64 << 20;
 /// The directory.
 pub(crate) struct Keep {
     dir: PathBuf,
-    /// Goes with the server.
+    /// Goes with the server, and is made with the first capture.
     temporary: bool,
+    made: AtomicBool,
 }
 
 impl Keep {
     /// Opens or makes it; without a name a private temporary one.
     pub(crate) fn open(dir: Option<PathBuf>) -> io::Result<Keep> {
-        let temporary = dir.is_none();
-        let dir = match dir {
-            Some(dir) => dir,
-            None => fresh_temporary()?,
+        let Some(dir) = dir else {
+            return Ok(Keep { dir: temporary_name(), temporary: true, made: AtomicBool::new(false) });
         };
         DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-        Ok(Keep { dir, temporary })
+        Ok(Keep { dir, temporary: false, made: AtomicBool::new(true) })
+    }
+
+    /// Makes the directory if it is not there yet. One of that name that somebody else has made is not used.
+    pub(crate) fn prepare(&self) -> io::Result<()> {
+        if !self.made.load(Ordering::Relaxed) {
+            DirBuilder::new().mode(0o700).create(&self.dir)?;
+            self.made.store(true, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     fn dir_of(&self, id: u64) -> PathBuf {
@@ -95,6 +105,14 @@ impl Keep {
         surplus
     }
 
+    /// The server stops: what is temporary goes with it.
+    pub(crate) fn end(&self) {
+        if self.temporary && self.made.load(Ordering::Relaxed) {
+            // It may be gone already.
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+
     /// Deletes a capture.
     pub(crate) fn remove(&self, id: u64) -> io::Result<()> {
         match fs::remove_dir_all(self.dir_of(id)) {
@@ -106,22 +124,11 @@ impl Keep {
 
 impl Drop for Keep {
     fn drop(&mut self) {
-        if self.temporary {
-            // Somebody may have been faster.
-            let _ = fs::remove_dir_all(&self.dir);
-        }
+        self.end();
     }
 }
 
-/// A directory of our own below the system's temporary one; an existing name is not taken over.
-fn fresh_temporary() -> io::Result<PathBuf> {
-    let (base, pid) = (std::env::temp_dir(), std::process::id());
-    for number in 0..10_000u32 {
-        let dir: PathBuf = base.join(format!("mycroft-dumps-{pid}-{number}"));
-        match DirBuilder::new().mode(0o700).create(&dir) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-            other => return other.map(|()| dir),
-        }
-    }
-    Err(io::Error::new(io::ErrorKind::AlreadyExists, format!("{}: no free name", base.display())))
+/// The name of a directory of our own below the system's temporary one: process and time make it ours.
+fn temporary_name() -> PathBuf {
+    std::env::temp_dir().join(format!("mycroft-dumps-{}-{}", std::process::id(), wall_now().0))
 }

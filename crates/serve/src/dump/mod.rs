@@ -54,6 +54,9 @@ pub(crate) enum NotBegun {
     /// Nothing was asked for.
     #[error("neither stacks nor Flight Recorder dumps were asked for: leave at least one on")]
     Nothing,
+    /// Its files would have no place.
+    #[error("no directory for its files can be made: {0}; start the server with a store, or see to its TMPDIR")]
+    NoPlace(io::ErrorKind),
     /// The server is stopping, or has no thread left.
     #[error("the server is stopping or out of threads")]
     Stopping,
@@ -117,6 +120,7 @@ impl Dumps {
         if state.running.len() >= RUNNING_MAX {
             return Err(NotBegun::Busy);
         }
+        self.keep.prepare().map_err(|error| NotBegun::NoPlace(error.kind()))?;
         let id = state.next;
         state.next += 1;
         let gathering = Arc::new(Gathering::new(id, self.keep.files_of(id)));
@@ -269,5 +273,7 @@ impl Dumps {
             // Its panic was printed by the panic hook and concerns nobody who is stopping.
             let _ = thread.join();
         }
+        // Not left to the last owner: a connection's thread may outlive the server by a moment.
+        self.keep.end();
     }
 }

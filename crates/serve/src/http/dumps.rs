@@ -55,7 +55,7 @@ pub(super) async fn begin(
         let status = match why {
             NotBegun::Nothing => StatusCode::BAD_REQUEST,
             NotBegun::Running => StatusCode::CONFLICT,
-            NotBegun::Busy | NotBegun::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            NotBegun::Busy | NotBegun::NoPlace(_) | NotBegun::Stopping => StatusCode::SERVICE_UNAVAILABLE,
         };
         Refusal(status, why.to_string())
     })?;
