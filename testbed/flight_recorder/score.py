@@ -32,8 +32,9 @@ def judge(truth, code, answer):
         wrong.append(f"seq {verdict['seq']}, expected {truth['seq']}")
     if truth.get("group") and verdict["group"] != truth["group"]:
         wrong.append(f"group {verdict['group']}, expected {truth['group']}")
-    if truth.get("collective") and verdict["collective"] not in truth["collective"]:
-        wrong.append(f"collective {verdict['collective']}, expected {truth['collective']}")
+    collectives = [truth["collective"]] if isinstance(truth.get("collective"), str) else truth.get("collective", [])
+    if any(collectives) and verdict["collective"] not in collectives:
+        wrong.append(f"collective {verdict['collective']}, expected {collectives}")
     if "missing_dumps" in truth and sorted(answer["missing_dumps"]) != truth["missing_dumps"]:
         wrong.append(f"missing dumps {answer['missing_dumps']}, expected {truth['missing_dumps']}")
     is_well = verdict["what"] == "healthy" or (verdict["what"] == "slow" and not named)

@@ -1,4 +1,5 @@
 //! `cargo xtask bench`: measurements that print ratios side by side and become docs/results.
+mod autopsy;
 mod callback;
 mod lttng;
 mod ring;
@@ -17,7 +18,7 @@ pub(crate) struct BenchArgs {
     /// Which measurement.
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
-    /// Rounds of the ring and callback measurements; medians over them are reported. At least 3.
+    /// Rounds of the ring, callback and autopsy measurements; medians over them are reported. At least 3.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
 }
@@ -31,6 +32,8 @@ enum What {
     Ring,
     /// Nanoseconds per profiler callback.
     Callback,
+    /// Dumps of 1,024 ranks to one verdict: time, memory, linearity, beside PyTorch's analyser where it is installed.
+    Autopsy,
     /// Iteration time traced against untraced and an empty plugin, and trace volume.
     Overhead,
 }
@@ -44,6 +47,9 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
     }
     if wanted(What::Callback) {
         callback::measure(root, rounds)?;
+    }
+    if wanted(What::Autopsy) {
+        autopsy::measure(root, rounds)?;
     }
     if wanted(What::Overhead) {
         run(root, "cargo", &["build", "--release", "--workspace", "--exclude", "xtask"])?;

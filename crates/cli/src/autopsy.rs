@@ -86,11 +86,7 @@ pub(crate) fn autopsy(args: &AutopsyArgs) -> Result<u8> {
         let html = page::render(&answer, &title(&args.dirs));
         std::fs::write(file, html).with_context(|| format!("cannot write the page to {}", file.display()))?;
     }
-    let said = if args.json {
-        as_json(&answer, notes)?
-    } else {
-        text::render(&answer, style()) + &noted(&notes)
-    };
+    let said = if args.json { as_json(&answer, notes)? } else { text::render(&answer, style()) + &noted(&notes) };
     print(&said)?;
     let code = exit_code(&answer);
     // Freeing two million entries takes a tenth of a second; the system takes the memory back at once.
@@ -127,7 +123,8 @@ fn style() -> Style {
     if !std::io::stdout().is_terminal() {
         return Style::default();
     }
-    let width = ratatui::crossterm::terminal::size().map_or(Style::default().width, |(columns, _)| usize::from(columns));
+    let width =
+        ratatui::crossterm::terminal::size().map_or(Style::default().width, |(columns, _)| usize::from(columns));
     let is_plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
         || std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     Style { width, is_coloured: !is_plain }
