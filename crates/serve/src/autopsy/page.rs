@@ -138,7 +138,7 @@ mod tests {
     fn a_page_too_large_keeps_the_columns_around_the_first_wrong_point() {
         let mut answer = mycroft_diagnose::stacks::autopsy(&Default::default(), &Default::default());
         answer.op_names = (0..97).map(|op| format!("op {op}")).collect();
-        let noise = |column: u32| (u64::from(column) * u64::from(column) * 2_654_435_761 >> 20) as u32 % 97;
+        let noise = |column: u32| ((u64::from(column) * u64::from(column) * 2_654_435_761) >> 20) as u32 % 97;
         let cell = |column: u32| Cell { column, op: noise(column), ..Cell::default() };
         answer.grid = vec![GroupGrid {
             label: "g".into(),
