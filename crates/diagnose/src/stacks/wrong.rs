@@ -273,9 +273,6 @@ impl<'b> Scan<'b, '_> {
     fn splits_wrong(&mut self, seq: u64) -> bool {
         let (tables, members) = (self.tables, self.group.lanes.len());
         let cells = self.cells(seq);
-        if cells.len() < members {
-            return false;
-        }
         let mut balance = 0_i64;
         for (_, slot, _) in &cells {
             if !is_exchange(tables, slot) {
@@ -285,7 +282,7 @@ impl<'b> Scan<'b, '_> {
             let Some((inputs, outputs)) = sums.and_then(|sums| sums.inputs.zip(sums.outputs)) else { return false };
             balance = balance.saturating_add(inputs).saturating_sub(outputs);
         }
-        balance != 0 || self.breaks_even(seq, &cells)
+        (cells.len() == members && balance != 0) || self.breaks_even(seq, &cells)
     }
 
     /// Most members exchange what everybody always exchanged at this place, some do not, and it does not end.

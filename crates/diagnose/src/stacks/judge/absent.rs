@@ -7,8 +7,8 @@ use mycroft_record::{Category, HostTime, What};
 
 impl Judge<'_, '_> {
     /// Ranks that have nothing in flight and are waited for: each is stuck outside.
-    pub(super) fn absent(&self, sinks: &[Sink]) -> Option<Ruling> {
-        let named = self.nameable(sinks);
+    pub(super) fn absent(&self, sinks: &[Sink], gone: &[Sink]) -> Option<Ruling> {
+        let named = self.nameable(sinks, gone.len());
         if named.is_empty() {
             return None;
         }
@@ -36,12 +36,14 @@ impl Judge<'_, '_> {
     }
 
     /// The sinks that the evidence allows to name. Where transfers are not recorded, or most members of a group are absent, stacks must single them out.
-    pub(super) fn nameable(&self, idle: &[Sink]) -> Vec<Sink> {
-        if idle.len() < 2 {
+    pub(super) fn nameable(&self, idle: &[Sink], gone: usize) -> Vec<Sink> {
+        // Native Gloo records no transfers: of several ranks that look idle some may wait in one.
+        let blind = self.index.tells.iter().any(|tells| tells.retires_only) && idle.len() + gone > 1;
+        if idle.len() < 2 && !blind {
             return idle.to_vec();
         }
         let seen: Vec<Sink> = idle.iter().filter(|sink| self.doings.of.contains_key(&sink.rank)).cloned().collect();
-        let hidden = self.transfers_hidden();
+        let hidden = blind || self.transfers_hidden();
         let most = idle.iter().any(|sink| {
             let together = idle.iter().filter(|other| other.op == sink.op).count();
             together * 2 > self.scene.members(&sink.op).len()

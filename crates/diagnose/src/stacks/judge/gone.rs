@@ -14,8 +14,9 @@ impl Judge<'_, '_> {
             |rank: Rank| self.index.bundle.unusable.iter().find(|file| file.rank == Some(rank) && wrote(file));
         let mut named: Vec<&Sink> = sinks.iter().collect();
         if named.len() > 1 {
-            let told = |sink: &&Sink| self.doings.of.contains_key(&sink.rank) || self.ended(sink.rank);
-            named.retain(told);
+            // One without dump and stacks may be gone or have lost both: then only a report of its end tells.
+            let bare = sinks.iter().any(|sink| !self.doings.of.contains_key(&sink.rank));
+            named.retain(|sink| if bare { self.ended(sink.rank) } else { self.doings.of.contains_key(&sink.rank) });
         }
         let [sink] = named.as_slice() else {
             let mut ruling = ruling(Outcome::Fault(What::Hang));

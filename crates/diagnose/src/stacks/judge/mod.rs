@@ -177,7 +177,7 @@ impl<'a, 'b> Judge<'a, 'b> {
             .or_else(|| self.transfer_mismatch())
             .or_else(|| self.slow(&absent))
             .or_else(|| self.cycle(&absent, &never_ran, &stuck, &gone))
-            .or_else(|| self.absent(&absent))
+            .or_else(|| self.absent(&absent, &gone))
             .or_else(|| self.never_ran(&never_ran))
             .or_else(|| self.stuck(&stuck))
             .or_else(|| if absent.is_empty() { self.gone(&gone) } else { None })

@@ -1,9 +1,9 @@
 //! Cycles: operations of several groups in another order.
-use super::{Doubt, Judge, Ruling, Sink, fault};
+use super::{Doubt, Judge, Ruling, Sink, fault, ruling};
 use crate::fact::{Fact, OpRef};
 use crate::stacks::history;
 use crate::stacks::scene::DumpOp;
-use crate::stacks::verdict::{Cause, Role};
+use crate::stacks::verdict::{Cause, Outcome, Role};
 use mycroft_record::{Category, Rank, What};
 use std::collections::BTreeSet;
 
@@ -19,28 +19,19 @@ impl Judge<'_, '_> {
         if !absent.is_empty() || !never_ran.is_empty() || !stuck.is_empty() {
             return None;
         }
-        let edges = self.walk.cycle();
-        if edges.is_none() && gone.is_empty() {
-            return None;
+        let Some(edges) = self.walk.cycle() else { return self.perhaps_cycle(gone) };
+        let mut ring = self.in_cycles();
+        if ring.is_empty() {
+            ring = edges.iter().map(|(rank, _, _)| *rank).collect();
         }
-        let breakers = self.order_breakers();
-        if edges.is_none() && breakers.is_empty() {
-            return None;
-        }
+        let mut breakers = self.order_breakers();
+        breakers.retain(|breaker| ring.contains(&breaker.0));
         let mut ruling = fault(What::Deadlock, Category::CodeDivergence, Cause::CrossGroupOrder);
-        if let Some(edges) = &edges {
-            let edges: Vec<(Rank, OpRef, Rank)> =
-                edges.iter().map(|(from, op, to)| (*from, self.scene.op_ref(*from, op), *to)).collect();
-            let hosts = edges.iter().map(|(rank, _, _)| self.host(*rank)).collect();
-            ruling.facts.push(Fact::Cycle { edges, hosts });
-        }
-        let ring: Vec<Rank> = edges.as_ref().map_or_else(Vec::new, |edges| {
-            let mut ranks = self.in_cycles();
-            if ranks.is_empty() {
-                ranks = edges.iter().map(|(rank, _, _)| *rank).collect();
-            }
-            ranks
-        });
+        let first = edges.first().map(|(_, op, _)| *op);
+        let hosts = edges.iter().map(|(rank, _, _)| self.host(*rank)).collect();
+        let edges: Vec<(Rank, OpRef, Rank)> =
+            edges.iter().map(|(from, op, to)| (*from, self.scene.op_ref(*from, op), *to)).collect();
+        ruling.facts.push(Fact::Cycle { edges, hosts });
         if breakers.is_empty() {
             for rank in &ring {
                 ruling.suspects.push(self.blame(*rank, 0.95 / ring.len() as f64, Role::InCycle));
@@ -52,13 +43,32 @@ impl Judge<'_, '_> {
             let instead_of = self.scene.label(skipped);
             ruling.facts.push(Fact::BreaksPast { rank: *rank, op: self.scene.op_ref(*rank, entered), instead_of });
         }
-        let at =
-            breakers.first().map(|(_, _, skipped)| *skipped).or(edges.and_then(|edges| edges.first().map(|e| e.1)));
+        let at = breakers.first().map(|(_, _, skipped)| *skipped).or(first);
         ruling.at = at;
         ruling.facts.extend(
             self.doing_facts(ruling.suspects.iter().map(|suspect| suspect.rank).collect::<Vec<_>>().into_iter()),
         );
         ruling.facts.extend(at.and_then(|op| self.records(&op, &self.waiting_in(&op).unwrap_or_default())));
+        Some(ruling)
+    }
+
+    /// Ranks left out what was their turn, and everybody ends at one that left no dump: it may close a cycle, or be the
+    /// cause. Nobody is named.
+    fn perhaps_cycle(&self, gone: &[Sink]) -> Option<Ruling> {
+        let breakers = if gone.is_empty() { Vec::new() } else { self.order_breakers() };
+        let first = gone.first().filter(|_| !breakers.is_empty())?;
+        let mut ruling = ruling(Outcome::Fault(What::Hang));
+        ruling.category = Some(Category::Unknown);
+        ruling.at = Some(first.op);
+        for (rank, entered, skipped) in &breakers {
+            let instead_of = self.scene.label(skipped);
+            ruling.facts.push(Fact::BreaksPast { rank: *rank, op: self.scene.op_ref(*rank, entered), instead_of });
+        }
+        ruling.facts.extend(gone.iter().map(|sink| self.no_dump(sink)));
+        ruling.missing = gone.iter().map(|sink| sink.rank).collect();
+        let mut which: Vec<Rank> = breakers.iter().map(|breaker| breaker.0).chain(ruling.missing.clone()).collect();
+        which.sort_unstable();
+        ruling.doubts.push(Doubt::WhichOf(which));
         Some(ruling)
     }
 
