@@ -257,6 +257,17 @@ fn what_the_ring_forgot_the_status_knows() {
 }
 
 #[test]
+fn an_absent_rank_whose_ring_forgot_the_group_is_found_by_its_status() {
+    let mut job = trained(&[("world", WORLD), ("pair", &[2, 3])]);
+    for _ in 0..20 {
+        job.all(&[2, 3], 1, REDUCE);
+    }
+    job.all(&[0, 1, 3], 0, open(REDUCE));
+    job.overwrite(2, 8);
+    check(job, "hang", Some("not-started"), &[2], Some(7));
+}
+
+#[test]
 fn a_chain_of_waiting_ends_at_its_sink() {
     let mut job = trained(&[("world", WORLD), ("a", &[0, 1]), ("b", &[1, 2]), ("c", &[2, 3])]);
     job.all(&[0], 1, open(REDUCE));
