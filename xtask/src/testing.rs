@@ -14,8 +14,16 @@ pub(crate) struct TestArgs {
     quick: bool,
 }
 
-/// Debian packages the tests use: network namespaces and traffic control, and a C compiler for bundled SQLite and zstd.
-const APT_PACKAGES: &[(&str, &str)] = &[("ip", "iproute2"), ("tc", "iproute2"), ("cc", "gcc"), ("nm", "binutils")];
+/// Debian packages the tests use, each by a program of it: network namespaces and traffic control, a C compiler for bundled
+/// SQLite and zstd, real Python processes for captures, and `setpriv` for processes without rights.
+const APT_PACKAGES: &[(&str, &str)] = &[
+    ("ip", "iproute2"),
+    ("tc", "iproute2"),
+    ("cc", "gcc"),
+    ("nm", "binutils"),
+    ("python3", "python3"),
+    ("setpriv", "util-linux"),
+];
 
 /// Every check a change must pass, cheapest first.
 pub(crate) fn test(root: &Path, args: &TestArgs) -> Result<()> {

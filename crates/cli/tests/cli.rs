@@ -52,6 +52,7 @@ const COMMANDS: &[(&[&str], &[&str])] = &[
             "--nic-root",
             "--nic",
             "--nice",
+            "--no-dump",
             "MYCROFT_SERVER",
         ],
     ),
@@ -65,6 +66,7 @@ const COMMANDS: &[(&[&str], &[&str])] = &[
             "--tls-cert",
             "--tls-key",
             "--tick-ms",
+            "--no-dump-on-case",
             "--webhook",
             "MYCROFT_TOKEN",
         ],
@@ -72,6 +74,8 @@ const COMMANDS: &[(&[&str], &[&str])] = &[
     (&["cases"], &["ID", "--url", "--token", "--job", "--all", "--json"]),
     (&["watch"], &["--url", "--token", "--job", "--once"]),
     (&["replay"], &["STORE", "--job", "--records", "--export", "--tick-ms"]),
+    (&["autopsy"], &["DIR", "--json", "--html", "--rank-pattern", "--quiet", "Exit codes"]),
+    (&["dump"], &["--job", "--server", "--out", "--html", "--json", "--no-stacks", "--no-flight-recorder"]),
     (&["doctor"], &["--pid", "--dir", "--url", "--token", "--json"]),
 ];
 
@@ -91,7 +95,7 @@ fn help_names_every_flag() {
 /// A token in the environment must not show where people look over a shoulder.
 #[test]
 fn help_never_shows_the_token() {
-    for command in ["agent", "serve", "cases", "watch", "doctor"] {
+    for command in ["agent", "serve", "cases", "watch", "dump", "doctor"] {
         let mut run = mycroft(&[command, "--help"]);
         run.env("MYCROFT_TOKEN", "secret-of-the-environment");
         assert!(!end(run).stdout.contains("secret-of-the-environment"), "{command}");
