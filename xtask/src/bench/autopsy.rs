@@ -154,7 +154,7 @@ fn page(rows: &[Row], has_peer: bool, machine: &str) -> String {
          time from start to end of `mycroft autopsy --json` in release mode, files in the page cache, medians; peak is \
          the largest resident set (VmHWM).\n\n",
     );
-    let _ = writeln!(page, "{machine}\n");
+    let _ = writeln!(page, "{machine} Priority of the measurement over other programs: {}.\n", priority());
     line(&mut page, &["ranks x entries", "dumps", "wall", "CPU", "peak"].map(String::from));
     line(&mut page, &["---"; 5].map(String::from));
     for row in rows {
@@ -171,6 +171,12 @@ fn page(rows: &[Row], has_peer: bool, machine: &str) -> String {
     promises(&mut page, rows);
     peers(&mut page, rows, has_peer);
     page
+}
+
+/// What others on the machine do to wall time depends on it: the niceness of this session's group of programs.
+fn priority() -> String {
+    let group = std::fs::read_to_string("/proc/self/autogroup").unwrap_or_default();
+    group.split_once(' ').map_or_else(|| "none".to_owned(), |(_, nice)| nice.trim().to_owned())
 }
 
 /// The promise and the two slopes.
