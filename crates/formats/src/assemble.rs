@@ -22,6 +22,10 @@ pub fn assemble(pieces: Vec<Piece>) -> Result<Bundle, Clash> {
             Piece::Dump(dump) => bundle.dumps.push(*dump),
             Piece::Stacks(stacks) => bundle.stacks.extend(stacks),
             Piece::Unusable(unusable) => bundle.unusable.push(unusable),
+            Piece::CutShort(unusable, head) => {
+                bundle.unusable.push(unusable);
+                bundle.heads.push(*head);
+            }
             Piece::Ignored(path, why) => bundle.notes.push(format!("{path}: {why}")),
             Piece::Several(more) => pieces.extend(more),
         }
@@ -45,6 +49,8 @@ fn replaced(bundle: &mut Bundle) {
         .into_iter()
         .partition::<Vec<Unusable>, _>(|unusable| unusable.rank.is_some_and(|rank| told.contains(&rank)));
     bundle.unusable = missing;
+    bundle.heads.retain(|head| !told.contains(&head.rank));
+    bundle.heads.sort_by(|a, b| (a.rank, &a.source).cmp(&(b.rank, &b.source)));
     let notes = spare.iter().map(|unusable| format!("{}: of no use: {}", unusable.source, unusable.why));
     bundle.notes.extend(notes);
 }

@@ -9,13 +9,25 @@ pub(crate) struct Fault(Box<Told>);
 struct Told {
     at: usize,
     what: String,
+    cut_short: bool,
 }
 
 impl Fault {
     /// A fault at `at`, the offset from the start of the file: what was found there, and what was expected.
     #[cold]
     pub(crate) fn new(at: usize, what: impl Into<String>) -> Fault {
-        Fault(Box::new(Told { at, what: what.into() }))
+        Fault(Box::new(Told { at, what: what.into(), cut_short: false }))
+    }
+
+    /// The file ends in the middle; what was read up to here is good.
+    #[cold]
+    pub(crate) fn cut_short(at: usize, what: impl Into<String>) -> Fault {
+        Fault(Box::new(Told { at, what: what.into(), cut_short: true }))
+    }
+
+    /// Whether the file is good as far as it goes.
+    pub(crate) fn is_cut_short(&self) -> bool {
+        self.0.cut_short
     }
 }
 

@@ -38,6 +38,8 @@ pub enum Piece {
     Stacks(Vec<ProcessStacks>),
     /// Should have told something and does not.
     Unusable(Unusable),
+    /// A dump that was cut short: why it is of no use, and its beginning without entries.
+    CutShort(Unusable, Box<Dump>),
     /// Not ours, e.g. a log file: its name and one phrase.
     Ignored(String, String),
     /// Several of these, from a file with a section per rank.
@@ -67,7 +69,10 @@ pub fn read(path: &str, bytes: &[u8], naming: &Naming) -> Piece {
         Some(PICKLE_START) => match pickled(bytes) {
             Ok(Some(dump)) => file.dump(dump),
             Ok(None) => file.broken("a pickle, but no dump: it has neither entries nor process groups".to_owned()),
-            Err(fault) => file.broken(fault.to_string()),
+            Err(fault) => match (file.broken(fault.to_string()), head(bytes).map(|head| file.dump(head))) {
+                (Piece::Unusable(unusable), Some(Piece::Dump(head))) => Piece::CutShort(unusable, head),
+                (broken, _) => broken,
+            },
         },
         Some(b'{' | b'[') => json(&file, bytes),
         Some(GZIP_START) if bytes.starts_with(&[*GZIP_START, 0x8b]) => {
@@ -139,6 +144,16 @@ fn pickled(bytes: &[u8]) -> Result<Option<Dump>, Fault> {
         dump.notes.push(format!("{} bytes after the end of the dump (byte {end}) were not read", bytes.len() - end));
     }
     Ok(Some(dump))
+}
+
+/// The groups and `pg_status` of a dump that was cut short. Entries are left out: the newest are missing, and a rank must
+/// not look as if it had stopped where its file does.
+fn head(bytes: &[u8]) -> Option<Dump> {
+    let mut builder = Builder::new(bytes);
+    let fields = pickle::read_head(bytes, &mut builder)?;
+    let dump = dump::finish(builder, fields).ok()??;
+    let Dump { version, comm_lib_version, groups, statuses, .. } = dump;
+    (!statuses.is_empty()).then(|| Dump { version, comm_lib_version, groups, statuses, ..Dump::default() })
 }
 
 fn json(file: &File<'_>, bytes: &[u8]) -> Piece {

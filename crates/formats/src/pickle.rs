@@ -39,6 +39,19 @@ pub(crate) fn read<'a>(bytes: &'a [u8], builder: &mut Builder<'a>) -> Result<(Va
     Ok((root, machine.at))
 }
 
+/// The fields of the outermost dict that are whole where a pickle is cut short; `None` for a pickle that is whole, or of
+/// no use for another reason.
+pub(crate) fn read_head<'a>(bytes: &'a [u8], builder: &mut Builder<'a>) -> Option<Value> {
+    let (stack, marks, memo) = (Vec::new(), Vec::new(), Vec::new());
+    let mut machine = Machine { bytes, at: 0, stack, marks, memo, builder };
+    machine.run().err().filter(Fault::is_cut_short)?;
+    let first = machine.marks.first()?.stack as usize;
+    let end = machine.marks.get(1).map_or(machine.stack.len(), |mark| mark.stack as usize);
+    let fields = machine.stack.get(first..end)?;
+    let whole = fields.len() - fields.len() % 2;
+    machine.builder.pool.seq(&fields[..whole]).ok().map(Value::Pairs)
+}
+
 impl<'a> Machine<'a, '_> {
     fn run(&mut self) -> Result<Value, Fault> {
         loop {
@@ -183,7 +196,7 @@ impl<'a> Machine<'a, '_> {
     #[cold]
     fn cut_short(&self, needed: usize) -> Fault {
         let left = self.bytes.len() - self.at;
-        Fault::new(self.at, format!("the pickle ends here, in the middle: {needed} bytes needed, {left} left"))
+        Fault::cut_short(self.at, format!("the pickle ends here, in the middle: {needed} bytes needed, {left} left"))
     }
 
     #[inline]

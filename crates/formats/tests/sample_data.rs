@@ -166,7 +166,7 @@ fn every_dump_reads_as_python_reads_it() {
                 entries += dump.entries.len();
                 render(&dump)
             }
-            Piece::Unusable(_) => "broken\n".to_owned(),
+            Piece::Unusable(_) | Piece::CutShort(..) => "broken\n".to_owned(),
             other => panic!("{path}: {other:?}"),
         };
         assert_eq!(found, expected, "{path}");
@@ -287,6 +287,9 @@ fn variants_tell_what_is_wrong_with_them() {
             "comm_lib_trace_rank_2: byte 1079: the pickle ends here, in the middle: 1 bytes needed, 0 left",
         ]
     );
+    let [head] = &damaged.heads[..] else { panic!("{:?}", damaged.heads) };
+    assert_eq!((head.rank.0, head.entries.len(), &*head.groups[0].desc), (2, 0, "default_pg"));
+    assert_eq!((head.statuses[0].last_enqueued, head.statuses[0].last_completed), (Some(5), Some(4)));
     assert_eq!(damaged.notes, ["comm_lib_trace_rank_3: 14 bytes after the end of the dump (byte 2159) were not read"]);
     let malicious = bundle(&data.join("variants/malicious"));
     assert!(malicious.unusable[0].why.starts_with("byte 67: pickle opcode GLOBAL (0x63)"), "{:?}", malicious.unusable);

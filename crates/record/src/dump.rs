@@ -17,6 +17,9 @@ pub struct Bundle {
     pub stacks: Vec<ProcessStacks>,
     /// Files that should have told something and did not.
     pub unusable: Vec<Unusable>,
+    /// What could still be read of dumps that were cut short, which are among `unusable`: process groups and `pg_status`,
+    /// which stand at the beginning, and no entries, of which the newest are missing. By rank.
+    pub heads: Vec<Dump>,
     /// What a reader should know of how the files were read, e.g. files that are no dumps.
     pub notes: Vec<String>,
 }

@@ -36,7 +36,7 @@ pub(super) struct Lane {
     pub(super) dump: Option<usize>,
     /// Collectives by sequence number.
     pub(super) slots: Vec<Slot>,
-    /// Highest sequence number issued as `pg_status` tells it, where no entry does.
+    /// Highest sequence number issued as `pg_status` tells it, where no entry does; also of a dump that was cut short.
     pub(super) issued: Option<u64>,
     /// It holds the member's first operation in the group: nothing was overwritten.
     pub(super) whole: bool,
@@ -145,6 +145,7 @@ impl<'a> Index<'a> {
             pairs::number(group, &index.tells);
         }
         index.join_statuses();
+        index.join_heads();
         for (id, group) in index.groups.iter().enumerate() {
             for lane in &group.lanes {
                 index.groups_of.entry(lane.rank).or_default().push(id as u32);
@@ -273,6 +274,27 @@ impl<'a> Index<'a> {
                 let lane = &mut group.lanes[lane];
                 if lane.slots.is_empty() {
                     lane.issued = status.last_enqueued.map(|seq| seq.saturating_add_signed(shift));
+                }
+            }
+        }
+    }
+
+    /// A dump that was cut short still says in its `pg_status` how far its rank had come.
+    fn join_heads(&mut self) {
+        let bundle = self.bundle;
+        let heads: Vec<&Dump> = bundle.heads.iter().filter(|head| !self.has_dump(head.rank)).collect();
+        for head in heads {
+            for (at, status) in joined(head) {
+                let Some(key) = head.groups.get(at).and_then(|group| key_of(group, None, false)) else { continue };
+                let same = |group: &&mut Group| {
+                    (&group.name, &group.desc) == (&key.name, &key.desc)
+                        && group.lanes.iter().map(|lane| lane.rank).eq(key.members.iter().copied())
+                };
+                let Some(group) = self.groups.iter_mut().find(same) else { continue };
+                let Some(shift) = shift_of_all(&bundle.dumps, group) else { continue };
+                if let Ok(lane) = group.lanes.binary_search_by_key(&head.rank, |lane| lane.rank) {
+                    let issued = status.last_enqueued.map(|seq| seq.saturating_add_signed(shift));
+                    group.lanes[lane].issued = issued;
                 }
             }
         }
@@ -431,16 +453,23 @@ fn joined(dump: &Dump) -> Vec<(usize, GroupStatus)> {
 
 /// What to add to a status number of this group to get a sequence number: the hook counts operations from 0.
 fn status_shift(dumps: &[Dump], group: &Group) -> i64 {
-    for lane in group.lanes.iter().filter(|lane| !lane.slots.is_empty()) {
-        let Some(dump) = lane.dump.and_then(|at| dumps.get(at)) else { continue };
-        let Some(last) = lane.slots.last() else { continue };
-        let Some(entry) = dump.entries.get(last.entry as usize) else { continue };
-        let status = dump.statuses.iter().find(|status| status.pg_id == u64::from(entry.pg_id));
-        if let Some(issued) = status.and_then(|status| status.last_enqueued) {
-            let shift = last.seq as i64 - issued as i64;
-            // Beyond one the number counts something else, e.g. point-to-point operations as well.
-            return if shift.abs() <= 1 { shift } else { 0 };
-        }
-    }
-    0
+    // Beyond one the number counts something else, e.g. point-to-point operations as well.
+    shifts(dumps, group).next().filter(|shift| shift.abs() <= 1).unwrap_or(0)
+}
+
+/// The same where all members that have entries agree on it.
+fn shift_of_all(dumps: &[Dump], group: &Group) -> Option<i64> {
+    let mut shifts = shifts(dumps, group);
+    let first = shifts.next().filter(|shift| shift.abs() <= 1)?;
+    shifts.all(|shift| shift == first).then_some(first)
+}
+
+/// Per member with entries: its last sequence number less its status number.
+fn shifts(dumps: &[Dump], group: &Group) -> impl Iterator<Item = i64> {
+    group.lanes.iter().filter_map(|lane| {
+        let (dump, last) = (dumps.get(lane.dump?)?, lane.slots.last()?);
+        let entry = dump.entries.get(last.entry as usize)?;
+        let status = dump.statuses.iter().find(|status| status.pg_id == u64::from(entry.pg_id))?;
+        Some(last.seq as i64 - status.last_enqueued? as i64)
+    })
 }

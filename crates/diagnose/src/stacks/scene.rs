@@ -179,7 +179,9 @@ impl<'a> DumpScene<'a, '_> {
                 let done = peer.slot(seq).is_some_and(|slot| slot.done && self.waits_for_all(slot));
                 done && self.open_slot(group, peer).is_none_or(|open| open.seq > seq)
             };
-            return if group.lanes.iter().any(through) { None } else { self.stand_unseen(lane.rank) };
+            // Or the beginning of its dump says so.
+            let issued = lane.issued.is_some_and(|issued| seq <= issued);
+            return if issued || group.lanes.iter().any(through) { None } else { self.stand_unseen(lane.rank) };
         };
         let Some(slot) = lane.slot(seq) else {
             let last = lane.slots.last().map(|slot| slot.seq).or(lane.issued);

@@ -8,7 +8,7 @@ use mycroft_record::dump::Bundle;
 /// The bundle with every rank renamed; group-rank order is kept, so that transfers mean the same.
 pub(crate) fn renamed(bundle: &Bundle, name: &dyn Fn(Rank) -> Rank) -> Bundle {
     let mut out = bundle.clone();
-    for dump in &mut out.dumps {
+    for dump in out.dumps.iter_mut().chain(&mut out.heads) {
         dump.rank = name(dump.rank);
         for group in dump.groups.iter_mut().filter(|group| !group.local_ranks) {
             for rank in &mut group.ranks {
@@ -24,6 +24,7 @@ pub(crate) fn renamed(bundle: &Bundle, name: &dyn Fn(Rank) -> Rank) -> Bundle {
     }
     // The reader's order: by rank, then recorder or process.
     out.dumps.sort_by_key(|dump| dump.rank);
+    out.heads.sort_by_key(|dump| dump.rank);
     out.stacks.sort_by_key(|stacks| stacks.rank);
     out.unusable.sort();
     out
