@@ -35,7 +35,8 @@ impl Judge<'_, '_> {
         Some(ruling)
     }
 
-    /// The sinks that the evidence allows to name. Where transfers are not recorded, or most members of a group are absent, stacks must single them out.
+    /// The sinks that the evidence allows to name. Where transfers are not recorded, or half the members of a group or more
+    /// are absent, stacks must single them out: ranks a moment apart in a running job look the same.
     pub(super) fn nameable(&self, idle: &[Sink], gone: usize) -> Vec<Sink> {
         // Native Gloo records no transfers: of several ranks that look idle some may wait in one.
         let blind = self.index.tells.iter().any(|tells| tells.retires_only) && idle.len() + gone > 1;
@@ -46,7 +47,7 @@ impl Judge<'_, '_> {
         let hidden = blind || self.transfers_hidden();
         let most = idle.iter().any(|sink| {
             let together = idle.iter().filter(|other| other.op == sink.op).count();
-            together * 2 > self.scene.members(&sink.op).len()
+            together > 1 && together * 2 >= self.scene.members(&sink.op).len()
         });
         if hidden || most { seen } else { idle.to_vec() }
     }
