@@ -125,6 +125,11 @@ pub(crate) fn these(ranks: &[Rank]) -> String {
     format!("{word} {}", ranks_text(ranks))
 }
 
+/// Ranks with a verb: `rank 5 waits`, `ranks 1,2 wait`.
+pub(crate) fn these_do(ranks: &[Rank], one: &str, many: &str) -> String {
+    format!("{} {}", these(ranks), if ranks.len() == 1 { one } else { many })
+}
+
 fn of_rank(rank: Rank, at: HostTime) -> Vec<Evidence> {
     vec![Evidence { rank: Some(rank), op: None, flow: None, at }]
 }
@@ -214,8 +219,8 @@ impl Fact {
     fn text_of_hang(&self) -> String {
         match self {
             Fact::Stalled { waiting, waited_ns, threshold_ns, why, .. } => format!(
-                "nothing that ranks {} wait for has moved for {:.0} ms (threshold {:.0} ms: {why})",
-                ranks_text(waiting),
+                "nothing that {} for has moved for {:.0} ms (threshold {:.0} ms: {why})",
+                these_do(waiting, "waits", "wait"),
                 ms(*waited_ns),
                 ms(*threshold_ns)
             ),
@@ -226,15 +231,15 @@ impl Fact {
             }
             Fact::Stopped { rank, .. } => format!("every thread of rank {rank} is stopped"),
             Fact::NeverIssued { rank, op, waiting, finalized, .. } => format!(
-                "rank {rank} never issued {}, in which ranks {} wait, and has nothing else in flight{}",
+                "rank {rank} never issued {}, in which {}, and has nothing else in flight{}",
                 op.label,
-                ranks_text(waiting),
+                these_do(waiting, "waits", "wait"),
                 if *finalized { "; it has finalized its communicators" } else { "" }
             ),
             Fact::NeverRan { rank, op, waiting, .. } => format!(
-                "rank {rank} issued {} but its device never started it and is in no other operation; ranks {} wait",
+                "rank {rank} issued {} but its device never started it and is in no other operation; {}",
                 op.label,
-                ranks_text(waiting)
+                these_do(waiting, "waits", "wait")
             ),
             Fact::StuckInside { op, members } => format!(
                 "all of ranks {} are in {}, none moves, and no flow shows which of them stopped",
@@ -242,8 +247,8 @@ impl Fact {
                 op.label
             ),
             Fact::NoData { rank, waiting, gap, .. } => format!(
-                "ranks {} wait for rank {rank}, {}: its state is unknown",
-                ranks_text(waiting),
+                "{} for rank {rank}, {}: its state is unknown",
+                these_do(waiting, "waits", "wait"),
                 if *gap { "whose records were lost lately" } else { "which has not been sampled lately" }
             ),
             Fact::Cycle { edges, .. } => {
@@ -257,10 +262,7 @@ impl Fact {
                 let sides: Vec<String> = camps
                     .iter()
                     .map(|(what, who)| {
-                        format!(
-                            "{what} on ranks {}",
-                            ranks_text(&who.iter().map(|(rank, _)| *rank).collect::<Vec<_>>())
-                        )
+                        format!("{what} on {}", these(&who.iter().map(|(rank, _)| *rank).collect::<Vec<_>>()))
                     })
                     .collect();
                 format!("ranks disagree on what {} is: {}", op.label, sides.join(", "))
@@ -272,8 +274,7 @@ impl Fact {
     fn text_of_dumps(&self) -> String {
         match self {
             Fact::NoDump { rank, op, waiting, why, .. } => {
-                let verb = if waiting.len() == 1 { "waits" } else { "wait" };
-                format!("{} {verb} in {} for rank {rank}, {why}", these(waiting), op.label)
+                format!("{} in {} for rank {rank}, {why}", these_do(waiting, "waits", "wait"), op.label)
             }
             Fact::Doing { rank, text, source } => format!("rank {rank} {text} ({source})"),
             Fact::PathsPart { op, odd, odd_at, peers_at } => format!(

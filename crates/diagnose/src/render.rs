@@ -1,6 +1,6 @@
 //! The report as text for a terminal: stable, so that golden files can hold it.
 use crate::case::{BlastEntry, Case};
-use crate::fact::ranks_text;
+use crate::fact::{ranks_text, these, these_do};
 use crate::report::{RankSummary, Report};
 use mycroft_record::time::rfc3339;
 use mycroft_record::{HostTime, NANOS_PER_MS, OpKind, Place, Rank};
@@ -115,15 +115,15 @@ fn affected(entries: &[BlastEntry]) -> Vec<String> {
                     let mut ranks: Vec<Rank> = members.iter().flat_map(|entry| side(entry)).copied().collect();
                     ranks.sort_unstable();
                     ranks.dedup();
-                    ranks_text(&ranks)
+                    ranks
                 };
                 let waiting = union(&|entry| &entry.waiting);
                 let n = members.len();
                 if waits {
-                    let waits_for = union(&|entry| &entry.waits_for);
-                    format!("ranks {waiting} wait in {n} {name} for ranks {waits_for}")
+                    let waits_for = these(&union(&|entry| &entry.waits_for));
+                    format!("{} in {n} {name} for {waits_for}", these_do(&waiting, "waits", "wait"))
                 } else {
-                    format!("ranks {waiting} are in {n} {name}")
+                    format!("{} in {n} {name}", these_do(&waiting, "is", "are"))
                 }
             }
         })

@@ -4,7 +4,7 @@ use crate::case::advice;
 use crate::case::weigh::{self, DECISIVE, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
 use crate::config::Config;
-use crate::fact::{Fact, ranks_text};
+use crate::fact::{Fact, these, these_do};
 use crate::timeline::Timeline;
 use crate::watch::{Seen, Slow, Stall, Watch};
 use mycroft_record::{Category, Finding, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, What};
@@ -435,9 +435,9 @@ fn stalled(bench: &Bench<'_>, stall: &Stall) -> (Verdict, Vec<Fact>, Vec<BlastEn
         .take(BLAST_MAX)
         .map(|(op, waiting, waits_for)| {
             let text = if waits_for.is_empty() {
-                format!("ranks {} are in {}", ranks_text(&waiting), op.label)
+                format!("{} in {}", these_do(&waiting, "is", "are"), op.label)
             } else {
-                format!("ranks {} wait in {} for ranks {}", ranks_text(&waiting), op.label, ranks_text(&waits_for))
+                format!("{} in {} for {}", these_do(&waiting, "waits", "wait"), op.label, these(&waits_for))
             };
             BlastEntry { waiting, waits_for, op: Some(op.meta.id), kind: Some(op.meta.kind), text }
         })

@@ -22,7 +22,7 @@ mod wrong;
 use crate::blame::graph::Graph;
 use crate::blame::hang::Walk;
 use crate::case::advice;
-use crate::fact::these;
+use crate::fact::{these, these_do};
 use doing::Doings;
 use index::Index;
 use judge::{Judge, Ruling};
@@ -127,9 +127,8 @@ fn arrows(scene: &DumpScene<'_, '_>, graph: &Graph<DumpOp>, walk: &Walk<DumpOp>)
         let Some(waits) = graph.nodes.get(op) else { continue };
         let waits_for: Vec<Rank> = waits.missing.iter().map(|(rank, _)| *rank).collect();
         let label = scene.label(op);
-        let (verb, verb_one) = if waits_for.is_empty() { ("are", "is") } else { ("wait", "waits") };
-        let verb = if waits.inside.len() == 1 { verb_one } else { verb };
-        let mut text = format!("{} {verb} in {label}", these(&waits.inside));
+        let (one, many) = if waits_for.is_empty() { ("is", "are") } else { ("waits", "wait") };
+        let mut text = format!("{} in {label}", these_do(&waits.inside, one, many));
         if !waits_for.is_empty() {
             text += &format!(" for {}", these(&waits_for));
         }
