@@ -403,10 +403,17 @@ fn several_communicators_and_progress_threads() {
                     for seq in 0..OPS as u64 {
                         let coll = plugin.coll(context, &CollArgs::all_reduce(HASH + comm, comm as c_int, seq, 1));
                         plugin.stop(coll);
-                        // The proxy's and the profiler's thread work on the same operation at once.
+                        // The proxy's and the profiler's thread work on the same operation at once; a kernel that sends
+                        // to another host cannot end before the proxy has taken up its part.
+                        let taken_up = std::sync::Barrier::new(2);
                         std::thread::scope(|inner| {
-                            inner.spawn(|| plugin.kernel_stop(plugin.kernel(context, coll, 0, 0), 0));
+                            inner.spawn(|| {
+                                let kernel = plugin.kernel(context, coll, 0, 0);
+                                taken_up.wait();
+                                plugin.kernel_stop(kernel, 0);
+                            });
                             let send = own(plugin, context, coll, true);
+                            taken_up.wait();
                             (0..4).for_each(|step| plugin.send_step(context, send, step, 10, 0));
                             plugin.stop(send);
                         });
