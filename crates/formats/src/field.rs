@@ -120,6 +120,10 @@ fields! {
     Repr = "repr";
     /// py-spy: process of a thread.
     ProcessInfo = "process_info";
+    /// py-spy process: its command line.
+    CommandLine = "command_line";
+    /// py-spy process: the process that started it.
+    Parent = "parent";
     /// NVRx: outcome of a check.
     Status = "status";
     /// NVRx: text of a check.

@@ -6,6 +6,7 @@ use crate::text_stacks::main_first;
 use crate::value::Value;
 use mycroft_record::dump::{Activity, Frame, Local, ProcessStacks, StackFrame, StackTool, ThreadStack};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// What a text costs beside its bytes, and a process its map node, at most.
 const NODE_BYTES: usize = 64;
@@ -17,12 +18,16 @@ pub(crate) fn finish(builder: &mut Builder<'_>, root: Value) -> Result<Option<Ve
     for index in (0..builder.pool.len(list)).rev() {
         let item = builder.pool.item(list, index);
         let Some(pairs) = builder.pool.dict(item)? else { return Ok(None) };
-        let Some((pid, thread)) = thread(builder, pairs)? else { return Ok(None) };
+        let Some((Owner { pid, parent_pid, command }, thread)) = thread(builder, pairs)? else { return Ok(None) };
         if !processes.contains_key(&pid) {
             builder.pool.budget.charge(size_of::<ProcessStacks>() + NODE_BYTES)?;
         }
         let process = processes.entry(pid).or_default();
         process.pid = pid;
+        process.parent_pid = process.parent_pid.or(parent_pid);
+        if process.command.is_empty() {
+            process.command = command;
+        }
         process.tool = StackTool::PySpy;
         builder.pool.budget.push(&mut process.threads, thread)?;
     }
@@ -36,13 +41,44 @@ pub(crate) fn finish(builder: &mut Builder<'_>, root: Value) -> Result<Option<Ve
     Ok(Some(processes))
 }
 
-fn thread(builder: &mut Builder<'_>, pairs: u32) -> Result<Option<(Option<u64>, ThreadStack)>, Fault> {
-    let mut thread = ThreadStack::default();
-    let (mut pid, mut frames) = (None, None);
+/// The process of a thread.
+#[derive(Default)]
+struct Owner {
+    pid: Option<u64>,
+    parent_pid: Option<u64>,
+    command: Arc<str>,
+}
+
+/// `process_info`, which a dump of a single process leaves empty.
+fn owner(builder: &mut Builder<'_>, info: Value, owner: &mut Owner) -> Result<(), Fault> {
+    let Some(pairs) = builder.pool.dict(info)? else { return Ok(()) };
     for index in (0..builder.pool.len(pairs)).step_by(2) {
         let (key, value) = (builder.pool.item(pairs, index), builder.pool.item(pairs, index + 1));
         match builder.pool.field(key) {
-            Some(Field::Pid) => pid = unsigned(builder, value),
+            Some(Field::CommandLine) => owner.command = builder.text_of(value)?,
+            Some(Field::Parent) => {
+                let Some(parent) = builder.pool.dict(value)? else { continue };
+                for index in (0..builder.pool.len(parent)).step_by(2) {
+                    let (key, value) = (builder.pool.item(parent, index), builder.pool.item(parent, index + 1));
+                    if builder.pool.field(key) == Some(Field::Pid) {
+                        owner.parent_pid = unsigned(builder, value);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn thread(builder: &mut Builder<'_>, pairs: u32) -> Result<Option<(Owner, ThreadStack)>, Fault> {
+    let mut thread = ThreadStack::default();
+    let (mut process, mut frames) = (Owner::default(), None);
+    for index in (0..builder.pool.len(pairs)).step_by(2) {
+        let (key, value) = (builder.pool.item(pairs, index), builder.pool.item(pairs, index + 1));
+        match builder.pool.field(key) {
+            Some(Field::Pid) => process.pid = unsigned(builder, value),
+            Some(Field::ProcessInfo) => owner(builder, value, &mut process)?,
             Some(Field::ThreadId) => thread.thread_id = unsigned(builder, value),
             Some(Field::OsThreadId) => thread.os_thread_id = unsigned(builder, value),
             Some(Field::ThreadName) => thread.name = builder.text_of(value)?,
@@ -71,7 +107,7 @@ fn thread(builder: &mut Builder<'_>, pairs: u32) -> Result<Option<(Option<u64>, 
         let Some(frame) = frame(builder, item)? else { return Ok(None) };
         thread.frames.push(frame);
     }
-    Ok(Some((pid, thread)))
+    Ok(Some((process, thread)))
 }
 
 /// Thread ids use all 64 bits on some systems; larger than `i64` they come as floating point and are of no use.

@@ -262,6 +262,18 @@ fn views_of_one_process_become_one() {
 }
 
 #[test]
+fn a_process_says_who_started_it() {
+    let json = br#"[{"pid": 7, "thread_id": 99, "thread_name": "MainThread", "active": true, "owns_gil": false,
+        "frames": [{"name": "f", "filename": "/w/a.py", "module": null, "line": 3, "locals": null}],
+        "process_info": {"pid": 7, "command_line": "python a.py", "parent":
+            {"pid": 5, "command_line": "torchrun a.py", "parent": {"pid": 1, "command_line": "sh", "parent": null}}}}]"#;
+    let found = bundle(&[("host0/pyspy_pid7_rank_2.json", json)]);
+    let [process] = &found.stacks[..] else { panic!("{:?}", found.stacks) };
+    assert_eq!((process.rank, process.pid, process.parent_pid), (Some(Rank(2)), Some(7), Some(5)));
+    assert_eq!(&*process.command, "python a.py");
+}
+
+#[test]
 fn a_section_without_stacks_says_why() {
     let text = b"=== Rank 0: http://a:1/handler/dump_traceback? ===\nThread 0x00007f01 (most recent call first):\n  File \"a.py\", line 2 in f\n\n=== Rank 1: http://b:1/handler/dump_traceback? ===\nFailed to fetch\nError: ConnectionRefusedError(111)\n";
     let found = bundle(&[("stacks_20261121_092309.txt", text)]);

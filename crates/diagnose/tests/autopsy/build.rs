@@ -172,6 +172,17 @@ impl Job {
         self.bundle.stacks.sort_by_key(|stacks| stacks.rank);
     }
 
+    /// As `stack`, of a process of the rank that is known by its number and its parent's.
+    pub(crate) fn process(&mut self, rank: u32, (pid, parent): (u64, u64), frames: &[(&str, &str, u32)]) {
+        let known = self.bundle.stacks.len();
+        self.stack(rank, frames);
+        let new = self.bundle.stacks.iter_mut().filter(|stacks| stacks.rank == Some(Rank(rank))).next_back();
+        if let Some(new) = new.filter(|new| new.pid.is_none()) {
+            (new.pid, new.parent_pid, new.source) = (Some(pid), Some(parent), format!("{pid}_rank_{rank}").into());
+        }
+        assert_eq!(self.bundle.stacks.len(), known + 1);
+    }
+
     /// The rank waits in a collective.
     pub(crate) fn waits(&mut self, rank: u32, function: &str) {
         let torch = "/v/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py";

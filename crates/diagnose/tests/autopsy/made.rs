@@ -225,6 +225,20 @@ fn a_rank_without_a_dump_that_lives_is_not_gone() {
 }
 
 #[test]
+fn a_worker_of_a_rank_is_told_from_the_rank_although_both_have_a_parent() {
+    for worker_first in [true, false] {
+        let mut job = world();
+        job.all(&[0, 1, 3], 0, open(REDUCE));
+        // The worker's number is the smaller one in one of the two: neither order nor name tells the rank's process.
+        let (rank, worker) = if worker_first { (20, 10) } else { (10, 20) };
+        job.process(2, (worker, rank), &[("read_shard", "/home/me/data.py", 7)]);
+        job.process(2, (rank, 1), &[("shuffle_everything", "/home/me/train.py", 5)]);
+        let answer = check(job, "hang", Some("not-started"), &[2], Some(7));
+        assert!(answer.suspects[0].doing.contains("shuffle_everything"), "{}", answer.suspects[0].doing);
+    }
+}
+
+#[test]
 fn of_two_ranks_without_a_dump_none_is_named() {
     let mut job = world();
     job.all(&[0, 1, 3], 0, open(REDUCE));
