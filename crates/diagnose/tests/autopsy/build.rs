@@ -176,7 +176,7 @@ impl Job {
     pub(crate) fn process(&mut self, rank: u32, (pid, parent): (u64, u64), frames: &[(&str, &str, u32)]) {
         let known = self.bundle.stacks.len();
         self.stack(rank, frames);
-        let new = self.bundle.stacks.iter_mut().filter(|stacks| stacks.rank == Some(Rank(rank))).next_back();
+        let new = self.bundle.stacks.iter_mut().rfind(|stacks| stacks.rank == Some(Rank(rank)));
         if let Some(new) = new.filter(|new| new.pid.is_none()) {
             (new.pid, new.parent_pid, new.source) = (Some(pid), Some(parent), format!("{pid}_rank_{rank}").into());
         }
