@@ -103,8 +103,8 @@ fn as_json(answer: &Autopsy, notes: Vec<String>) -> Result<String> {
 fn noted(notes: &[String]) -> String {
     match notes {
         [] => String::new(),
-        [only] => format!("\n1 file was passed over: {only}\n"),
-        [first, ..] => format!("\n{} files were passed over, e.g. {first} (--json names all)\n", notes.len()),
+        [only] => format!("\n1 remark on the files: {only}\n"),
+        [first, ..] => format!("\n{} remarks on the files, e.g. {first} (--json has all)\n", notes.len()),
     }
 }
 

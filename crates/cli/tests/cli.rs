@@ -170,6 +170,9 @@ fn numbers_out_of_range() {
         expect(&["testbed", "table", "--seeds", value], &["--seeds", value]);
         expect(&["agent", "--sample-ms", value], &["--sample-ms", value]);
     }
+    for value in ["-1", "20"] {
+        expect(&["agent", &format!("--nice={value}")], &["--nice", value, "0..=19"]);
+    }
     expect(&["testbed", "table", "--first-seed", &huge], &["--first-seed", &huge]);
     for value in ["0", "-1", "NaN", "inf", "1e300"] {
         expect(&["testbed", "overhead", &format!("--seconds={value}")], &["--seconds", "expected 1 to"]);
@@ -369,6 +372,21 @@ fn a_server_with_a_token_answers_those_who_have_it() {
     assert_eq!(end(by_environment).code, Some(0));
 }
 
+/// The niceness values that the threads of a process have (field 19 of `stat`), without repeats.
+fn niceness_of_threads(pid: u32) -> Vec<i64> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let mut found: Vec<i64> = threads
+        .map(|thread| {
+            let stat = fs::read_to_string(thread.unwrap().path().join("stat")).unwrap();
+            let (_, after_name) = stat.rsplit_once(')').unwrap();
+            after_name.split_whitespace().nth(16).unwrap().parse().unwrap()
+        })
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
 #[test]
 fn an_agent_starts_before_its_server_and_stops_when_told() {
     let dir = tempfile::tempdir().unwrap();
@@ -377,6 +395,7 @@ fn an_agent_starts_before_its_server_and_stops_when_told() {
     let args = ["agent", "--server", &socket, "--dir", &path("segments"), "--spool", &path("spool"), "--host", "alone"];
     let mut agent = Going::start(mycroft(&args));
     assert!(line_with(&mut agent.stderr, "watching").contains(&socket));
+    assert_eq!(niceness_of_threads(agent.pid()), [10], "every thread gives way to the job");
     let mut server = Going::start(mycroft(&["serve", "--http", "127.0.0.1:0", "--wire", &socket]));
     let line = line_with(&mut server.stderr, "mycroft serve: http://");
     let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().trim_end_matches(['/', ',']);

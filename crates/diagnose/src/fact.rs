@@ -242,9 +242,13 @@ impl Fact {
                 these_do(waiting, "waits", "wait")
             ),
             Fact::StuckInside { op, members } => format!(
-                "all of ranks {} are in {}, none moves, and no flow shows which of them stopped",
-                ranks_text(&members.iter().map(|(rank, _, _)| *rank).collect::<Vec<_>>()),
-                op.label
+                "{} in {}, {}",
+                these_do(&members.iter().map(|(rank, _, _)| *rank).collect::<Vec<_>>(), "is", "are all"),
+                op.label,
+                match members.len() {
+                    1 => "does not move, and no flow shows why",
+                    _ => "none moves, and no flow shows which of them stopped",
+                }
             ),
             Fact::NoData { rank, waiting, gap, .. } => format!(
                 "{} for rank {rank}, {}: its state is unknown",

@@ -1,6 +1,6 @@
 //! The report as text for a terminal: stable, so that golden files can hold it.
 use crate::case::{BlastEntry, Case};
-use crate::fact::{ranks_text, these, these_do};
+use crate::fact::{these, these_do};
 use crate::report::{RankSummary, Report};
 use mycroft_record::time::rfc3339;
 use mycroft_record::{HostTime, NANOS_PER_MS, OpKind, Place, Rank};
@@ -143,7 +143,7 @@ fn render_ranks(out: &mut String, ranks: &[RankSummary]) {
         line.2.push(rank.rank);
     }
     for ((_, host), (state, doing, ranks)) in lines.iter().take(RANK_LINES_MAX) {
-        let text = format!("{host:<12} {state:<8} ranks {:<14} {doing}", ranks_text(ranks));
+        let text = format!("{host:<12} {state:<8} {:<20} {doing}", these(ranks));
         let _ = writeln!(out, "{}", text.trim_end());
     }
     if lines.len() > RANK_LINES_MAX {

@@ -2,7 +2,7 @@
 use crate::case::Case;
 use crate::case::docket::Docket;
 use crate::config::Config;
-use crate::fact::ranks_text;
+use crate::fact::these;
 use crate::timeline::{RankState, Timeline};
 use crate::watch::Watch;
 use mycroft_record::{HostName, HostTime, JobName, Rank};
@@ -148,7 +148,7 @@ fn caveats(timeline: &Timeline, config: &Config) -> Vec<Caveat> {
     let mut out = Vec::new();
     let mut say = |rule: &'static str, ranks: Vec<Rank>, text: &str| {
         if !ranks.is_empty() {
-            out.push(Caveat { rule, text: format!("ranks {}: {text}", ranks_text(&ranks)), ranks });
+            out.push(Caveat { rule, text: format!("{}: {text}", these(&ranks)), ranks });
         }
     };
     say("gap", select(&|state| state.lost > 0), "records were lost; what they would have shown is unknown");

@@ -206,7 +206,7 @@ fn a_rank_whose_records_were_lost_is_unknown() {
     let text = render(&hand.engine.report(HostTime(T0 + 13_000 * MS)));
     assert_eq!(hand.engine.cases()[0].finding.category, Category::Unknown, "{text}");
     assert!(text.contains("whose records were lost lately"), "{text}");
-    assert!(text.contains("caveat gap: ranks 1"), "{text}");
+    assert!(text.contains("caveat gap: rank 1"), "{text}");
 }
 
 /// A stall in one communicator that is caused in another: 0 and 1 wait in A for 2, which is in B with 3, which is idle.

@@ -3,6 +3,7 @@ use crate::{Clash, Piece};
 use mycroft_record::dump::{Bundle, Dump, Entry, ProcessStacks, StackFrame, ThreadStack, Unusable};
 use mycroft_record::{HostName, HostTime, Rank};
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry as Place;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Puts the pieces of a folder together, in the order of ranks and names.
@@ -143,50 +144,39 @@ fn richness(dump: &Dump) -> (bool, bool, Option<u64>, usize, usize) {
 }
 
 /// What one process at one time is known by.
-type ProcessKey = (Option<Rank>, HostName, bool, Option<u64>, HostTime);
+type ProcessKey = (Option<Rank>, HostName, u64, HostTime);
 
 fn stacks(mut all: Vec<ProcessStacks>, notes: &mut Vec<String>) -> Vec<ProcessStacks> {
     // The view with most frames comes first and takes in what the others add.
     all.sort_by_cached_key(|view| (view.rank, view.pid, Reverse(detail(view)), view.source.clone()));
     let mut merged: BTreeMap<ProcessKey, ProcessStacks> = BTreeMap::new();
-    let mut without_pid = Vec::new();
+    let mut out = Vec::new();
     for view in all {
-        let key = (view.rank, view.host.clone(), view.parent_pid.is_some(), view.pid, view.taken_at);
-        if view.pid.is_none() {
-            without_pid.push(view);
+        let Some(pid) = view.pid else {
+            out.push(view);
             continue;
-        }
-        // A child says who its parent is only in the text form.
-        let twin = (key.0, key.1.clone(), !key.2, key.3, key.4);
-        match merged.get_mut(&key) {
-            Some(known) => {
-                notes.push(format!("{}: one more view of process {}", view.source, view.pid.unwrap_or_default()));
-                join(known, view);
+        };
+        match merged.entry((view.rank, view.host.clone(), pid, view.taken_at)) {
+            Place::Occupied(mut known) => {
+                notes.push(format!("{}: one more view of process {pid}", view.source));
+                join(known.get_mut(), view);
             }
-            None => match merged.remove(&twin) {
-                Some(mut known) => {
-                    notes.push(format!("{}: one more view of process {}", view.source, view.pid.unwrap_or_default()));
-                    join(&mut known, view);
-                    let key = (key.0, key.1, known.parent_pid.is_some(), key.3, key.4);
-                    merged.insert(key, known);
-                }
-                None => {
-                    merged.insert(key, view);
-                }
-            },
+            Place::Vacant(place) => {
+                place.insert(view);
+            }
         }
     }
-    let mut out: Vec<ProcessStacks> = merged.into_values().chain(without_pid).collect();
-    out.sort_by_cached_key(order);
+    let pids: BTreeSet<(Option<Rank>, u64)> = merged.values().filter_map(|view| Some((view.rank, view.pid?))).collect();
+    out.extend(merged.into_values());
+    // By rank; the rank's own process before those that it started.
+    out.sort_by_cached_key(|view| {
+        let is_child = view.parent_pid.is_some_and(|parent| pids.contains(&(view.rank, parent)));
+        (view.rank, view.host.clone(), is_child, view.pid, view.taken_at, view.source.clone())
+    });
     out.dedup_by(|later, first| {
         later.pid.is_none() && ProcessStacks { source: first.source.clone(), ..later.clone() } == *first
     });
     out
-}
-
-/// By rank; the rank's own process before its children.
-fn order(view: &ProcessStacks) -> (Option<Rank>, HostName, bool, Option<u64>, HostTime, std::sync::Arc<str>) {
-    (view.rank, view.host.clone(), view.parent_pid.is_some(), view.pid, view.taken_at, view.source.clone())
 }
 
 /// How much a view tells: native frames, then frames.

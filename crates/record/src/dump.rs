@@ -261,6 +261,14 @@ pub struct ProcessStacks {
     pub threads: Vec<ThreadStack>,
 }
 
+impl ProcessStacks {
+    /// Whether one of `others` (processes of the same rank) started this one: a worker of the rank. That it has a parent
+    /// says nothing, ranks have one too (torchrun).
+    pub fn is_child_of<'a>(&self, others: impl IntoIterator<Item = &'a ProcessStacks>) -> bool {
+        self.parent_pid.is_some() && others.into_iter().any(|other| other.pid == self.parent_pid)
+    }
+}
+
 /// Whether the operating system had a thread running.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Activity {

@@ -1,6 +1,9 @@
 //! What to do next, per kind of fault: concrete steps, most useful first.
 use mycroft_record::{Category, Place, Suspect, What};
 
+/// Suspects of equal confidence that a step names; a whole host of 8 fits.
+const ALIKE_MAX: usize = 8;
+
 fn who(place: &Place) -> String {
     match place {
         Place::Rank { rank, host } if host.is_empty() => format!("rank {rank}"),
@@ -17,6 +20,7 @@ pub(crate) fn steps(what: What, category: Category, suspects: &[Suspect]) -> Vec
     };
     let place = &first.place;
     let equal = suspects.get(1).filter(|second| second.confidence == first.confidence);
+    let alike = suspects.iter().take_while(|other| other.confidence == first.confidence).take(ALIKE_MAX);
     let who = match equal {
         Some(second) if category == Category::NetworkSend => {
             format!(
@@ -25,8 +29,7 @@ pub(crate) fn steps(what: What, category: Category, suspects: &[Suspect]) -> Vec
                 who(&second.place)
             )
         }
-        Some(second) if category == Category::NetworkCongestion => format!("{} and {}", who(place), who(&second.place)),
-        _ => who(place),
+        _ => alike.map(|other| who(&other.place)).collect::<Vec<_>>().join(" and "),
     };
     let lines: Vec<String> = match category {
         Category::NotStarted => vec![

@@ -96,21 +96,17 @@ fn main_thread<'a>(process: &'a ProcessStacks, issuers: &[u64]) -> Option<&'a Th
 }
 
 fn of_rank<'a>(all: &[&'a ProcessStacks], issuers: &[u64]) -> Option<Doing<'a>> {
-    // Ranks have a parent too (torchrun): a child is one whose parent is another process of the rank.
-    let is_child = |process: &ProcessStacks| {
-        process.parent_pid.is_some() && all.iter().any(|other| other.pid == process.parent_pid)
-    };
-    let parents: Vec<&&ProcessStacks> = all.iter().filter(|process| !is_child(process)).collect();
+    let (children, parents): (Vec<&'a ProcessStacks>, Vec<&'a ProcessStacks>) =
+        all.iter().partition(|process| process.is_child_of(all.iter().copied()));
     // Of several looks at one process the one that tells most: lock and activity, then native frames last.
     let told = |thread: &ThreadStack| {
         let native = thread.frames.iter().any(|frame| frame.native);
         (thread.owns_gil.is_some(), thread.activity != Activity::Unknown, !native)
     };
     let mut looks: Vec<(&ProcessStacks, &ThreadStack)> =
-        parents.iter().filter_map(|process| Some((**process, main_thread(process, issuers)?))).collect();
+        parents.iter().filter_map(|process| Some((*process, main_thread(process, issuers)?))).collect();
     looks.sort_by(|a, b| told(b.1).cmp(&told(a.1)).then_with(|| a.0.source.cmp(&b.0.source)));
     let (process, thread) = looks.first()?;
-    let children: Vec<&'a ProcessStacks> = all.iter().copied().filter(|child| is_child(child)).collect();
     Some(describe(process, thread, &children))
 }
 

@@ -239,6 +239,28 @@ fn a_worker_of_a_rank_is_told_from_the_rank_although_both_have_a_parent() {
 }
 
 #[test]
+fn where_half_a_group_is_absent_only_stacks_name_a_rank() {
+    let mut job = world();
+    job.all(&[0, 1], 0, open(REDUCE));
+    check(job, "hang", Some("unknown"), &[], Some(7));
+    let mut job = world();
+    job.all(&[0, 1], 0, open(REDUCE));
+    job.stack(2, &[("shuffle_everything", "/home/me/train.py", 5)]);
+    check(job, "hang", Some("not-started"), &[2], Some(7));
+}
+
+#[test]
+fn a_job_that_lost_several_dumps_is_not_called_healthy() {
+    let mut job = world();
+    job.lose(1);
+    check(job, "healthy", None, &[], None);
+    let mut job = world();
+    job.lose(1);
+    job.lose(2);
+    check(job, "unknown", None, &[], None);
+}
+
+#[test]
 fn of_two_ranks_without_a_dump_none_is_named() {
     let mut job = world();
     job.all(&[0, 1, 3], 0, open(REDUCE));

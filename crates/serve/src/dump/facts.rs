@@ -87,9 +87,8 @@ fn stacks(id: u64, case: &CaseJson, bundle: &Bundle, autopsy: &Autopsy) -> Vec<R
         }
     }
     let of = |rank: u32| {
-        // Every rank has a parent (its launcher), so a child is one whose parent was looked at as well.
         let mine = || bundle.stacks.iter().filter(move |stacks| stacks.rank.is_some_and(|r| r.0 == rank));
-        let own = mine().find(|s| !mine().any(|other| other.pid.is_some() && other.pid == s.parent_pid))?;
+        let own = mine().find(|process| !process.is_child_of(mine()))?;
         let group = autopsy.stack_groups.iter().find(|group| group.ranks.iter().any(|r| r.0 == rank));
         let doing = group.map(|group| group.doing.as_str()).filter(|doing| !doing.is_empty());
         Some(reason("dump.stack", sentence(id, rank, own, doing)?, rank, own.taken_at))
