@@ -5,14 +5,20 @@
 //! clock: every random choice comes from the scenario's seed.
 #![forbid(unsafe_code)]
 
+pub mod cluster;
+pub mod effects;
 pub mod fault;
 pub mod layout;
+pub mod life;
+pub mod profile;
 pub mod random;
 pub mod scenario;
 pub mod score;
 
+pub use cluster::{Cluster, Fabric};
 pub use fault::{Fault, FaultKind, FaultLevel};
 pub use layout::{Coordinates, Group, GroupKind, Layout};
+pub use life::Life;
 pub use random::Random;
-pub use scenario::{Algo, DpMode, Scenario, ScenarioError, Transport};
+pub use scenario::{Algo, DpMode, Scenario, ScenarioError, Schedule, Transport};
 pub use score::{Expectation, Score, Truth, expected, score};

@@ -1,6 +1,8 @@
 //! The scenario: one training job on one cluster with at most one fault, as a TOML file says it.
+use crate::cluster::Cluster;
 use crate::fault::{Fault, FaultKind};
 use crate::layout::Layout;
+use crate::life::Life;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use thiserror::Error;
@@ -45,6 +47,19 @@ pub enum DpMode {
     ReduceScatter,
     /// AllReduce of gradients.
     AllReduce,
+    /// Fully sharded: parameters are gathered for each layer, gradients scattered after each (simulator only).
+    Fsdp,
+}
+
+/// In which order a pipeline stage works off its micro-batches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Schedule {
+    /// One forward, one backward.
+    #[default]
+    OneFOneB,
+    /// The same over several chunks of layers per stage (simulator only).
+    Interleaved,
 }
 
 macro_rules! text_enum {
@@ -69,7 +84,8 @@ macro_rules! text_enum {
 }
 text_enum!(Transport, "transport", "auto" => Auto, "netns" => Netns, "loopback" => Loopback);
 text_enum!(Algo, "algorithm", "ring" => Ring, "tree" => Tree);
-text_enum!(DpMode, "data-parallel mode", "reduce-scatter" => ReduceScatter, "all-reduce" => AllReduce);
+text_enum!(DpMode, "data-parallel mode", "reduce-scatter" => ReduceScatter, "all-reduce" => AllReduce, "fsdp" => Fsdp);
+text_enum!(Schedule, "schedule", "one-f-one-b" => OneFOneB, "interleaved" => Interleaved);
 
 /// A job, its cluster, its fault. Every field has a default; [`Scenario::check`] says whether they fit together.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -87,6 +103,8 @@ pub struct Scenario {
     pub pp: u32,
     /// Data-parallel size.
     pub dp: u32,
+    /// Context-parallel size (simulator only).
+    pub cp: u32,
     /// Mixture of experts: tokens go to other ranks and back in each layer.
     pub moe: bool,
     /// Expert-parallel size; 0 = all data-parallel ranks when `moe`.
@@ -95,6 +113,10 @@ pub struct Scenario {
     pub algo: Algo,
     /// How gradients are combined.
     pub dp_mode: DpMode,
+    /// Order of the micro-batches.
+    pub schedule: Schedule,
+    /// Chunks of layers per stage, for the interleaved schedule.
+    pub virtual_stages: u32,
     /// Channels per communicator.
     pub channels: u32,
     /// Micro-batches per iteration.
@@ -140,6 +162,13 @@ pub struct Scenario {
     /// What breaks; absent in a healthy run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
+    /// What else breaks (simulator only).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
+    /// The machines (simulator only).
+    pub cluster: Cluster,
+    /// What a healthy job does besides training evenly (simulator only).
+    pub life: Life,
 }
 
 impl Default for Scenario {
@@ -152,10 +181,13 @@ impl Default for Scenario {
             tp: 4,
             pp: 2,
             dp: 2,
+            cp: 1,
             moe: false,
             ep: 0,
             algo: Algo::Ring,
             dp_mode: DpMode::ReduceScatter,
+            schedule: Schedule::OneFOneB,
+            virtual_stages: 1,
             channels: 2,
             micro_batches: 4,
             layers: 2,
@@ -178,6 +210,9 @@ impl Default for Scenario {
             transport: Transport::Auto,
             seed: 1,
             fault: None,
+            faults: Vec::new(),
+            cluster: Cluster::default(),
+            life: Life::default(),
         }
     }
 }

@@ -233,7 +233,8 @@ impl<'a> Job<'a> {
                     nccl.all_reduce(gradients.from.as_ptr(), gradients.to.as_mut_ptr(), whole, dp, stream)?;
                     nccl.compute(stream, optimizer_ns)
                 }
-                DpMode::ReduceScatter => {
+                // The launcher refuses `fsdp`: only the simulator plays it.
+                DpMode::ReduceScatter | DpMode::Fsdp => {
                     nccl.reduce_scatter(gradients.from.as_ptr(), gradients.to.as_mut_ptr(), shard, dp, stream)?;
                     nccl.compute(stream, optimizer_ns)?;
                     nccl.all_gather(parameters.from.as_ptr(), parameters.to.as_mut_ptr(), shard, dp, stream)

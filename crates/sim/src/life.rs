@@ -1,0 +1,28 @@
+//! What healthy jobs do besides training evenly: none of it is a fault, all of it has fooled detectors. Only the
+//! simulator plays these; the testbed plays what the scenario's plain fields say.
+use serde::{Deserialize, Serialize};
+
+/// `[life]` of a scenario file. The defaults are a job without any of it.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Life {
+    /// Share of the pieces of computation that take `straggle_factor` times as long: stragglers that come and go.
+    pub straggle_share: f64,
+    /// See `straggle_share`.
+    pub straggle_factor: f64,
+    /// Every how many iterations a rank collects garbage, each at its own time; 0 = never.
+    pub gc_every: u32,
+    /// How long its main thread stands still then, milliseconds.
+    pub gc_ms: f64,
+    /// Every how many iterations the job evaluates instead of training; 0 = never.
+    pub eval_every: u32,
+    /// Forward passes of one evaluation.
+    pub eval_micro_batches: u32,
+    /// Micro-batches differ in sequence length: their computation takes 1 plus or minus this share.
+    pub sequence_imbalance: f64,
+    /// Experts differ in the tokens that they are given: exchange sizes and expert computation differ by this share from
+    /// iteration to iteration (Pulse section 7.2.4).
+    pub routing_imbalance: f64,
+    /// The first iteration takes this much longer to make its communicators' connections, milliseconds.
+    pub first_connect_ms: f64,
+}
