@@ -26,7 +26,7 @@ fn scenario(args: &DemoArgs) -> Result<Scenario> {
     if let Some(fault) = &mut scenario.fault {
         fault.after_s = args.after;
     }
-    scenario.check().map_err(|message| anyhow!("{message}"))?;
+    scenario.check_testbed().map_err(|message| anyhow!("{message}"))?;
     Ok(scenario)
 }
 

@@ -83,8 +83,8 @@ impl RunLog {
 /// Runs everything that the run log does not hold yet; exit 0 when every run was correct.
 pub(crate) fn table(args: &TableArgs) -> Result<u8> {
     let stop = Stop::on_signals()?;
-    let files = scenario_files(&args.scenarios)?;
-    let total = files.len() as u64 * args.seeds * args.transport.len() as u64;
+    let scenarios = playable(&args.scenarios)?;
+    let total = scenarios.len() as u64 * args.seeds * args.transport.len() as u64;
     let mut log = args.runs.as_deref().map(RunLog::open).transpose()?;
     let mut rows: BTreeMap<(String, String), Row> = BTreeMap::new();
     for run in log.iter().flat_map(|log| &log.runs) {
@@ -93,15 +93,13 @@ pub(crate) fn table(args: &TableArgs) -> Result<u8> {
     let mut done = 0;
     // Seed by seed, so that a table that was interrupted says something of every scenario.
     for seed in args.first_seed..args.first_seed + args.seeds {
-        for file in &files {
+        for scenario in &scenarios {
             for &via in &args.transport {
                 done += 1;
                 if stop.asked() {
                     return Ok(EXIT_INTERRUPTED);
                 }
-                let mut scenario = Scenario::load(file)?;
-                scenario.transport = transport(via);
-                scenario.seed = seed;
+                let scenario = Scenario { transport: transport(via), seed, ..scenario.clone() };
                 let name = via_name(via);
                 if log.as_ref().is_some_and(|log| log.has(&scenario.name, &name, seed)) {
                     continue;
@@ -170,6 +168,16 @@ fn add(rows: &mut BTreeMap<(String, String), Row>, run: &Run) -> Result<()> {
 }
 
 /// Scenario files among the arguments: files as they are, directories by their *.toml in name order.
+/// The scenarios of the files, all of them read before the first of many hours.
+fn playable(paths: &[PathBuf]) -> Result<Vec<Scenario>> {
+    let load = |file: &PathBuf| {
+        let scenario = Scenario::load(file)?;
+        scenario.check_testbed().map_err(|message| anyhow!("{}: {message}", file.display()))?;
+        Ok(scenario)
+    };
+    scenario_files(paths)?.iter().map(load).collect()
+}
+
 fn scenario_files(paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in paths {

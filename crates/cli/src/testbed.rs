@@ -65,7 +65,7 @@ fn scenario(args: &RunArgs) -> Result<Scenario> {
     if let Some(flag) = args.transport {
         scenario.transport = transport(flag);
     }
-    scenario.check().map_err(|message| anyhow!("{message}"))?;
+    scenario.check_testbed().map_err(|message| anyhow!("scenario {}: {message}", scenario.name))?;
     Ok(scenario)
 }
 

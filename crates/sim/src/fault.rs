@@ -1,4 +1,5 @@
 //! Faults: what can be broken, where, how badly and when (Mycroft section 7.1 and three more).
+use crate::profile::NEVER;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -85,6 +86,24 @@ impl FaultKind {
         matches!(self, FaultKind::NicDown | FaultKind::GpuHang | FaultKind::RankCrash | FaultKind::RankStuck)
     }
 
+    /// Whether it needs a network to show at all.
+    pub fn needs_network(self) -> bool {
+        matches!(
+            self,
+            FaultKind::NicDown | FaultKind::NicBandwidth | FaultKind::BackgroundTraffic | FaultKind::ProxyDelay
+        )
+    }
+
+    /// Whether it never ends: a process that is gone does not come back.
+    pub fn is_final(self) -> bool {
+        matches!(self, FaultKind::GpuHang | FaultKind::RankCrash | FaultKind::RankStuck)
+    }
+
+    /// Whether there is more or less of it, so that it can come on slowly.
+    pub fn has_strength(self) -> bool {
+        !self.is_final() && self != FaultKind::NicDown
+    }
+
     /// What `severity` means for this kind, for help texts and error messages.
     pub fn severity_meaning(self) -> &'static str {
         match self {
@@ -139,7 +158,8 @@ impl FromStr for FaultKind {
     }
 }
 
-/// One fault of a scenario. On the command line: `KIND@hostN[+hostM][:rankR][,severity=X]`.
+/// One fault of a scenario. On the command line: `KIND@hostN[+hostM][:rankR][,severity=X]`, and `after`, `lasts`, `ramp`,
+/// `every` in seconds like `severity`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fault {
@@ -157,15 +177,51 @@ pub struct Fault {
     /// How bad; see [`FaultKind::severity_meaning`]. The kind's default when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub severity: Option<f64>,
-    /// Seconds between the job's first finished warm-up iteration and the fault.
+    /// Seconds between the job's first finished warm-up iteration and the fault (simulator: between the job's start and
+    /// the fault).
     #[serde(default = "Fault::default_after_s")]
     pub after_s: f64,
+    /// How long it lasts, seconds; for good when absent (simulator only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasts_s: Option<f64>,
+    /// Over how many seconds it comes on, and goes away again where it ends; at once when absent (simulator only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ramp_s: Option<f64>,
+    /// It comes back every so many seconds, each time for `lasts_s`; once when absent (simulator only).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub every_s: Option<f64>,
+}
+
+/// Steps in which a fault with `ramp_s` comes on.
+pub const RAMP_STEPS: u32 = 8;
+/// Longest time of a fault, seconds: a day, as the longest scenario.
+const SECONDS_MAX: f64 = 86_400.0;
+
+/// A stretch of time in which a fault acts with one strength.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Stretch {
+    /// From, nanoseconds of the simulation.
+    pub from: u64,
+    /// Until; [`NEVER`] for good.
+    pub until: u64,
+    /// Share of the full severity, above 0, at most 1.
+    pub strength: f64,
 }
 
 impl Fault {
     /// A fault of `kind` on `host` with defaults for the rest.
     pub fn new(kind: FaultKind, host: u32) -> Fault {
-        Fault { kind, host, rank: None, peer_host: None, severity: None, after_s: Fault::default_after_s() }
+        Fault {
+            kind,
+            host,
+            rank: None,
+            peer_host: None,
+            severity: None,
+            after_s: Fault::default_after_s(),
+            lasts_s: None,
+            ramp_s: None,
+            every_s: None,
+        }
     }
 
     /// How bad it is.
@@ -196,47 +252,126 @@ impl Fault {
         }
     }
 
+    /// When it acts, in the first `duration_s` seconds: stretches in time order that do not overlap.
+    pub fn stretches(&self, duration_s: f64) -> Vec<Stretch> {
+        let mut stretches = Vec::new();
+        let mut begin = self.after_s;
+        loop {
+            self.occurrence(begin, &mut stretches);
+            match self.every_s {
+                Some(every) if self.lasts_s.is_some() && begin + every < duration_s => begin += every,
+                _ => return stretches,
+            }
+        }
+    }
+
+    /// One occurrence: comes on in steps, lasts, goes away in steps.
+    fn occurrence(&self, begin: f64, stretches: &mut Vec<Stretch>) {
+        let end = self.lasts_s.map_or(NEVER, |lasts| nanos(begin + lasts));
+        let Some(ramp) = self.ramp_s else {
+            stretches.push(Stretch { from: nanos(begin), until: end, strength: 1.0 });
+            return;
+        };
+        let steps = f64::from(RAMP_STEPS);
+        for step in 0..RAMP_STEPS {
+            let (from, strength) = (begin + ramp * f64::from(step) / steps, f64::from(step + 1) / steps);
+            let last = step + 1 == RAMP_STEPS;
+            let until = if last { end } else { nanos(begin + ramp * f64::from(step + 1) / steps) };
+            stretches.push(Stretch { from: nanos(from), until, strength });
+        }
+        let Some(lasts) = self.lasts_s else { return };
+        for step in 1..RAMP_STEPS {
+            let at = |step: u32| nanos(begin + lasts + ramp * f64::from(step - 1) / steps);
+            let strength = f64::from(RAMP_STEPS - step) / steps;
+            stretches.push(Stretch { from: at(step), until: at(step + 1), strength });
+        }
+    }
+
     /// Checks the fault against a cluster's shape; the error is one line that names the field.
     pub fn check(&self, hosts: u32, ranks_per_host: u32) -> Result<(), String> {
+        self.check_place(hosts, ranks_per_host)
+            .and_then(|()| self.check_profile())
+            .map_err(|why| format!("fault.{why}"))
+    }
+
+    /// Whether the testbed can do it; it must have passed [`Fault::check`].
+    pub(crate) fn check_testbed(&self) -> Result<(), String> {
+        for (field, value) in [("lasts_s", self.lasts_s), ("ramp_s", self.ramp_s), ("every_s", self.every_s)] {
+            if let Some(value) = value {
+                return Err(format!("fault.{field} = {value}: only the simulator plays this; leave it out"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether severity and times make sense; the error begins with the field.
+    pub(crate) fn check_profile(&self) -> Result<(), String> {
+        let kind = self.kind;
+        let (least, greatest) = kind.severity_range();
+        let severity = self.severity();
+        if !(least..=greatest).contains(&severity) {
+            return Err(format!(
+                "severity = {severity}: expected {least} to {greatest} for {kind} ({})",
+                kind.severity_meaning()
+            ));
+        }
+        if !(0.0..=SECONDS_MAX).contains(&self.after_s) {
+            return Err(format!("after_s = {}: expected seconds, 0 to {SECONDS_MAX}", self.after_s));
+        }
+        for (field, value) in [("lasts_s", self.lasts_s), ("ramp_s", self.ramp_s), ("every_s", self.every_s)] {
+            if let Some(value) = value
+                && !(value > 0.0 && value <= SECONDS_MAX)
+            {
+                return Err(format!("{field} = {value}: expected seconds, more than 0, at most {SECONDS_MAX}"));
+            }
+        }
+        let lasts = self.lasts_s.unwrap_or(f64::INFINITY);
+        match (self.lasts_s, self.ramp_s, self.every_s) {
+            (Some(lasts), _, _) if kind.is_final() => Err(format!("lasts_s = {lasts}: {kind} is for good")),
+            (_, Some(ramp), _) if !kind.has_strength() => Err(format!("ramp_s = {ramp}: {kind} is there or not")),
+            (_, Some(ramp), _) if ramp > lasts => Err(format!("ramp_s = {ramp}: expected at most lasts_s = {lasts}")),
+            (None, _, Some(every)) => Err(format!("every_s = {every}: only with lasts_s")),
+            (_, ramp, Some(every)) if every <= lasts + ramp.unwrap_or(0.0) => {
+                Err(format!("every_s = {every}: expected more than lasts_s + ramp_s"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the cluster has the fault's place; the error begins with the field.
+    pub(crate) fn check_place(&self, hosts: u32, ranks_per_host: u32) -> Result<(), String> {
         let kind = self.kind;
         if self.host >= hosts {
-            return Err(format!("fault.host = {}: expected 0 to {} ({hosts} hosts)", self.host, hosts - 1));
+            return Err(format!("host = {}: expected 0 to {} ({hosts} hosts)", self.host, hosts - 1));
         }
         let (first, last) = (self.host * ranks_per_host, (self.host + 1) * ranks_per_host - 1);
         match self.rank {
             Some(rank) if kind.level() != FaultLevel::Rank => {
-                return Err(format!("fault.rank = {rank}: {kind} is a fault of a host; leave the rank out"));
+                return Err(format!("rank = {rank}: {kind} is a fault of a host; leave the rank out"));
             }
             Some(rank) if !(first..=last).contains(&rank) => {
-                return Err(format!("fault.rank = {rank}: host {} has the global ranks {first} to {last}", self.host));
+                return Err(format!("rank = {rank}: host {} has the global ranks {first} to {last}", self.host));
             }
             _ => {}
         }
         match self.peer_host {
             Some(peer) if kind.level() != FaultLevel::HostPair => {
-                return Err(format!("fault.peer_host = {peer}: only background-traffic has a second host, not {kind}"));
+                return Err(format!("peer_host = {peer}: only background-traffic has a second host, not {kind}"));
             }
             Some(peer) if peer >= hosts || peer == self.host => {
-                return Err(format!("fault.peer_host = {peer}: expected another host, 0 to {}", hosts - 1));
+                return Err(format!("peer_host = {peer}: expected another host, 0 to {}", hosts - 1));
             }
             None if kind.level() == FaultLevel::HostPair && hosts < 2 => {
-                return Err("fault.kind = background-traffic: needs two hosts".to_owned());
+                return Err("kind = background-traffic: needs two hosts".to_owned());
             }
             _ => {}
         }
-        let (least, greatest) = kind.severity_range();
-        let severity = self.severity();
-        if !(least..=greatest).contains(&severity) {
-            return Err(format!(
-                "fault.severity = {severity}: expected {least} to {greatest} for {kind} ({})",
-                kind.severity_meaning()
-            ));
-        }
-        if !(0.0..=86_400.0).contains(&self.after_s) {
-            return Err(format!("fault.after_s = {}: expected seconds, 0 to 86400", self.after_s));
-        }
         Ok(())
     }
+}
+
+fn nanos(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
 }
 
 impl fmt::Display for Fault {
@@ -248,8 +383,12 @@ impl fmt::Display for Fault {
         if let Some(rank) = self.rank {
             write!(f, ":rank{rank}")?;
         }
-        if let Some(severity) = self.severity {
-            write!(f, ",severity={severity}")?;
+        let options =
+            [("severity", self.severity), ("lasts", self.lasts_s), ("ramp", self.ramp_s), ("every", self.every_s)];
+        for (name, value) in options {
+            if let Some(value) = value {
+                write!(f, ",{name}={value}")?;
+            }
         }
         Ok(())
     }
@@ -259,7 +398,7 @@ impl FromStr for Fault {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Fault, String> {
-        const FORM: &str = "expected KIND@hostN[+hostM][:rankR][,severity=X]";
+        const FORM: &str = "expected KIND@hostN[+hostM][:rankR][,severity=X][,after=S][,lasts=S][,ramp=S][,every=S]";
         let mut parts = text.split(',');
         let (kind, place) = match parts.next().unwrap_or_default().split_once('@') {
             Some((kind, place)) => (kind, place),
@@ -284,10 +423,16 @@ impl FromStr for Fault {
             fault.rank = Some(number);
         }
         for option in parts {
-            let severity = option.strip_prefix("severity=").and_then(|number| number.parse::<f64>().ok());
-            match severity.filter(|number| number.is_finite()) {
-                Some(number) => fault.severity = Some(number),
-                None => return Err(format!("fault `{text}`: `{option}`: {FORM}")),
+            let wrong = || format!("fault `{text}`: `{option}`: {FORM}");
+            let (name, number) = option.split_once('=').ok_or_else(wrong)?;
+            let number = number.parse::<f64>().ok().filter(|number| number.is_finite()).ok_or_else(wrong)?;
+            match name {
+                "severity" => fault.severity = Some(number),
+                "after" => fault.after_s = number,
+                "lasts" => fault.lasts_s = Some(number),
+                "ramp" => fault.ramp_s = Some(number),
+                "every" => fault.every_s = Some(number),
+                _ => return Err(wrong()),
             }
         }
         Ok(fault)
@@ -314,6 +459,7 @@ mod tests {
             "gpu-power@host2:rank9,severity=3.5",
             "background-traffic@host0+host2",
             "proxy-delay@host0,severity=0.5",
+            "nic-bandwidth@host0,severity=4,lasts=30,ramp=5.5,every=60",
         ] {
             assert_eq!(text.parse::<Fault>().unwrap().to_string(), text);
         }
@@ -335,7 +481,19 @@ mod tests {
         assert!(check("nic-down@host4").unwrap_err().contains("0 to 3"));
         assert!(check("nic-down@host1:rank4").unwrap_err().contains("leave the rank out"));
         assert!(check("background-traffic@host1+host1").is_err());
-        assert!(check("gpu-power@host1,severity=0.5").unwrap_err().contains("1.1"));
+        assert!(check("gpu-power@host1,severity=0.5").unwrap_err().contains("fault.severity = 0.5: expected 1.1"));
+        for (text, wanted) in [
+            ("gpu-power,lasts=0", "fault.lasts_s = 0: expected seconds"),
+            ("gpu-hang,lasts=5", "fault.lasts_s = 5: gpu-hang is for good"),
+            ("nic-down,ramp=5", "fault.ramp_s = 5: nic-down is there or not"),
+            ("gpu-power,lasts=5,ramp=6", "fault.ramp_s = 6: expected at most lasts_s = 5"),
+            ("gpu-power,every=5", "fault.every_s = 5: only with lasts_s"),
+            ("gpu-power,lasts=5,ramp=2,every=7", "fault.every_s = 7: expected more than"),
+            ("gpu-power,after=-1", "fault.after_s = -1: expected seconds"),
+        ] {
+            let error = check(text).unwrap_err();
+            assert!(error.contains(wanted), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Which rank sits where in TP x PP x DP (x EP): tensor parallel fastest, then data, then pipeline (Megatron's tp-dp-pp
-//! order), so that tensor-parallel groups stay inside a host.
+//! Which rank sits where in TP x CP x PP x DP (x EP): tensor parallel fastest, then context, then data, then pipeline
+//! (Megatron's tp-cp-dp-pp order), so that tensor-parallel groups stay inside a host.
 use std::fmt;
 
 /// The parallel dimensions of a job.
@@ -11,6 +11,8 @@ pub struct Layout {
     pub pp: u32,
     /// Data-parallel size.
     pub dp: u32,
+    /// Context-parallel size; 1 = sequences are not split.
+    pub cp: u32,
     /// Expert-parallel size; divides `dp`, 1 = no expert groups.
     pub ep: u32,
 }
@@ -22,8 +24,10 @@ pub struct Coordinates {
     pub tp: u32,
     /// Pipeline stage.
     pub pp: u32,
-    /// Index in its data-parallel group.
+    /// Index among the replicas of the model.
     pub dp: u32,
+    /// Index in its context-parallel group.
+    pub cp: u32,
 }
 
 /// What a group communicates for.
@@ -33,10 +37,18 @@ pub enum GroupKind {
     Tensor,
     /// Activations between stages.
     Pipeline,
-    /// Gradients and parameters.
+    /// Gradients and parameters: all that hold the same weights, so all of `dp` and all of `cp`.
     Data,
     /// Tokens between experts.
     Expert,
+    /// Keys and values between the parts of a sequence.
+    Context,
+}
+
+impl GroupKind {
+    /// Every kind, in the order in which a rank joins their communicators.
+    pub const ALL: [GroupKind; 5] =
+        [GroupKind::Tensor, GroupKind::Pipeline, GroupKind::Data, GroupKind::Expert, GroupKind::Context];
 }
 
 impl fmt::Display for GroupKind {
@@ -46,6 +58,7 @@ impl fmt::Display for GroupKind {
             GroupKind::Pipeline => "PP",
             GroupKind::Data => "DP",
             GroupKind::Expert => "EP",
+            GroupKind::Context => "CP",
         })
     }
 }
@@ -76,50 +89,76 @@ impl Group {
 impl Layout {
     /// Ranks in the job.
     pub fn world(&self) -> u32 {
-        self.tp * self.pp * self.dp
+        self.tp * self.cp * self.pp * self.dp
     }
 
     /// Where `rank` is.
     pub fn coordinates(&self, rank: u32) -> Coordinates {
-        Coordinates { tp: rank % self.tp, dp: rank / self.tp % self.dp, pp: rank / self.tp / self.dp }
+        let (tp, rest) = (rank % self.tp, rank / self.tp);
+        let (cp, rest) = (rest % self.cp, rest / self.cp);
+        Coordinates { tp, cp, dp: rest % self.dp, pp: rest / self.dp }
     }
 
     /// Who is at `at`.
     pub fn rank(&self, at: Coordinates) -> u32 {
-        at.tp + self.tp * (at.dp + self.dp * at.pp)
+        at.tp + self.tp * (at.cp + self.cp * (at.dp + self.dp * at.pp))
     }
 
-    /// The group of `kind` that `rank` belongs to; it may have one member only.
-    pub fn group(&self, kind: GroupKind, rank: u32) -> Group {
+    /// Members of each group of `kind`.
+    pub fn size(&self, kind: GroupKind) -> u32 {
+        match kind {
+            GroupKind::Tensor => self.tp,
+            GroupKind::Pipeline => self.pp,
+            GroupKind::Data => self.dp * self.cp,
+            GroupKind::Expert => self.ep,
+            GroupKind::Context => self.cp,
+        }
+    }
+
+    /// Which group of `kind` a rank belongs to, and its rank in that communicator; in constant time.
+    pub fn place(&self, kind: GroupKind, rank: u32) -> (u32, u32) {
         let at = self.coordinates(rank);
-        let (index, ranks): (u32, Vec<u32>) = match kind {
-            GroupKind::Tensor => {
-                (at.dp + self.dp * at.pp, (0..self.tp).map(|tp| self.rank(Coordinates { tp, ..at })).collect())
-            }
-            GroupKind::Pipeline => {
-                (at.tp + self.tp * at.dp, (0..self.pp).map(|pp| self.rank(Coordinates { pp, ..at })).collect())
-            }
-            GroupKind::Data => {
-                (at.tp + self.tp * at.pp, (0..self.dp).map(|dp| self.rank(Coordinates { dp, ..at })).collect())
-            }
+        match kind {
+            GroupKind::Tensor => (rank / self.tp, at.tp),
+            GroupKind::Pipeline => (rank % (self.world() / self.pp), at.pp),
+            GroupKind::Data => (at.tp + self.tp * at.pp, at.cp + self.cp * at.dp),
             GroupKind::Expert => {
                 let block = at.dp / self.ep;
-                let members = block * self.ep..(block + 1) * self.ep;
-                let index = at.tp + self.tp * (block + self.dp / self.ep * at.pp);
-                (index, members.map(|dp| self.rank(Coordinates { dp, ..at })).collect())
+                (at.tp + self.tp * (at.cp + self.cp * (block + self.dp / self.ep * at.pp)), at.dp % self.ep)
             }
-        };
-        Group { kind, index, ranks }
+            GroupKind::Context => (at.tp + self.tp * (at.dp + self.dp * at.pp), at.cp),
+        }
     }
 
-    /// All groups of more than one rank, in a fixed order.
+    /// The group of `kind` that `rank` belongs to, in time that grows with the group only; it may have one member.
+    pub fn group(&self, kind: GroupKind, rank: u32) -> Group {
+        let (index, position) = self.place(kind, rank);
+        // The members lie evenly apart.
+        let step = match kind {
+            GroupKind::Tensor => 1,
+            GroupKind::Context | GroupKind::Data => self.tp,
+            GroupKind::Expert => self.tp * self.cp,
+            GroupKind::Pipeline => self.tp * self.cp * self.dp,
+        };
+        let first = rank - position * step;
+        Group { kind, index, ranks: (0..self.size(kind)).map(|member| first + member * step).collect() }
+    }
+
+    /// All groups of more than one rank, by kind and index; in time that grows with the ranks.
     pub fn groups(&self) -> Vec<Group> {
         let mut groups = Vec::new();
-        for kind in [GroupKind::Tensor, GroupKind::Pipeline, GroupKind::Data, GroupKind::Expert] {
-            let mut of_kind: Vec<Group> = (0..self.world()).map(|rank| self.group(kind, rank)).collect();
-            of_kind.sort_by_key(|group| group.index);
-            of_kind.dedup_by_key(|group| group.index);
-            groups.extend(of_kind.into_iter().filter(|group| group.ranks.len() > 1));
+        for kind in GroupKind::ALL {
+            if self.size(kind) < 2 {
+                continue;
+            }
+            let mut of_kind: Vec<Option<Group>> = vec![None; (self.world() / self.size(kind)) as usize];
+            for rank in 0..self.world() {
+                let (index, position) = self.place(kind, rank);
+                if position == 0 {
+                    of_kind[index as usize] = Some(self.group(kind, rank));
+                }
+            }
+            groups.extend(of_kind.into_iter().flatten());
         }
         groups
     }
@@ -132,7 +171,7 @@ mod tests {
     #[test]
     fn megatron_order_of_the_papers_testbed() {
         // Mycroft section 7.1: 32 ranks, TP 8, PP 2, DP 2 on four machines; machines 1-2 are stage 1.
-        let layout = Layout { tp: 8, pp: 2, dp: 2, ep: 1 };
+        let layout = Layout { tp: 8, pp: 2, dp: 2, cp: 1, ep: 1 };
         assert_eq!(layout.world(), 32);
         assert_eq!(layout.group(GroupKind::Tensor, 9).ranks, (8..16).collect::<Vec<_>>());
         assert_eq!(layout.group(GroupKind::Data, 1).ranks, vec![1, 9]);
@@ -141,19 +180,49 @@ mod tests {
     }
 
     #[test]
+    fn context_parallel_lies_between_tensor_and_data() {
+        // 16 ranks: TP 2, CP 2, DP 2, PP 2.
+        let layout = Layout { tp: 2, pp: 2, dp: 2, cp: 2, ep: 2 };
+        assert_eq!(layout.coordinates(6), Coordinates { tp: 0, cp: 1, dp: 1, pp: 0 });
+        assert_eq!(layout.group(GroupKind::Context, 6).ranks, vec![4, 6]);
+        assert_eq!(layout.group(GroupKind::Data, 6).ranks, vec![0, 2, 4, 6]);
+        assert_eq!(layout.group(GroupKind::Expert, 6).ranks, vec![2, 6]);
+        assert_eq!(layout.group(GroupKind::Pipeline, 6).ranks, vec![6, 14]);
+        assert_eq!(layout.group(GroupKind::Context, 6).name(), "CP_2");
+    }
+
+    #[test]
     fn every_rank_is_in_exactly_one_group_of_a_kind() {
-        for (tp, pp, dp, ep) in [(2, 2, 4, 2), (1, 4, 4, 4), (4, 1, 2, 1), (1, 1, 8, 4), (2, 3, 2, 2)] {
-            let layout = Layout { tp, pp, dp, ep };
-            for rank in 0..layout.world() {
-                assert_eq!(layout.rank(layout.coordinates(rank)), rank);
-                for kind in [GroupKind::Tensor, GroupKind::Pipeline, GroupKind::Data, GroupKind::Expert] {
+        for (tp, pp, dp, cp, ep) in
+            [(2, 2, 4, 1, 2), (1, 4, 4, 1, 4), (4, 1, 2, 3, 1), (1, 1, 8, 2, 4), (2, 3, 2, 2, 2), (8, 1, 1, 1, 1)]
+        {
+            let layout = Layout { tp, pp, dp, cp, ep };
+            let mut wanted = Vec::new();
+            for kind in GroupKind::ALL {
+                let mut of_kind = Vec::new();
+                for rank in 0..layout.world() {
+                    assert_eq!(layout.rank(layout.coordinates(rank)), rank);
                     let group = layout.group(kind, rank);
-                    assert!(group.position(rank).is_some());
+                    assert_eq!(layout.place(kind, rank), (group.index, group.position(rank).unwrap()));
+                    assert_eq!(group.ranks.len() as u32, layout.size(kind));
                     for &member in &group.ranks {
                         assert_eq!(layout.group(kind, member), group);
                     }
+                    of_kind.push(group);
                 }
+                of_kind.sort_by_key(|group| group.index);
+                of_kind.dedup();
+                wanted.extend(of_kind.into_iter().filter(|group| group.ranks.len() > 1));
             }
+            assert_eq!(layout.groups(), wanted);
         }
+    }
+
+    #[test]
+    fn groups_of_a_hundred_thousand_ranks_are_listed_at_once() {
+        // Each group is built once: 102,400 / 8 + 102,400 / 16 + 128 groups.
+        let layout = Layout { tp: 8, pp: 16, dp: 400, cp: 2, ep: 1 };
+        assert_eq!(layout.world(), 102_400);
+        assert_eq!(layout.groups().len(), 12_800 + 6_400 + 128 + 51_200);
     }
 }

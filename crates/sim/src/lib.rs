@@ -5,9 +5,11 @@
 //! clock: every random choice comes from the scenario's seed.
 #![forbid(unsafe_code)]
 
+pub mod check;
 pub mod cluster;
 pub mod effects;
 pub mod fault;
+mod inject;
 pub mod layout;
 pub mod life;
 pub mod profile;
@@ -16,7 +18,8 @@ pub mod scenario;
 pub mod score;
 
 pub use cluster::{Cluster, Fabric};
-pub use fault::{Fault, FaultKind, FaultLevel};
+pub use effects::Effects;
+pub use fault::{Fault, FaultKind, FaultLevel, Stretch};
 pub use layout::{Coordinates, Group, GroupKind, Layout};
 pub use life::Life;
 pub use random::Random;

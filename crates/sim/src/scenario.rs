@@ -1,18 +1,12 @@
-//! The scenario: one training job on one cluster with at most one fault, as a TOML file says it.
+//! The scenario: one training job on one cluster and its faults, as a TOML file says it. What fits together is in
+//! `check`.
 use crate::cluster::Cluster;
-use crate::fault::{Fault, FaultKind};
+use crate::fault::Fault;
 use crate::layout::Layout;
 use crate::life::Life;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use thiserror::Error;
-
-/// Most hosts a scenario may have: the control block's limit is 1024, a bridge's is 1024 ports.
-pub const HOSTS_MAX: u32 = 64;
-/// Most ranks: each is a process of a few threads; 256 of them are what two cores can start within a minute.
-pub const RANKS_MAX: u32 = 256;
-/// Greatest message, bytes: 64 MB, so that a few per rank fit any machine.
-pub const MESSAGE_BYTES_MAX: u64 = 64 << 20;
 
 /// How hosts are made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -239,10 +233,10 @@ pub enum ScenarioError {
         message: String,
     },
     /// Its fields do not fit together.
-    #[error("{file}: {message}")]
+    #[error("{place}: {message}")]
     Check {
-        /// The file.
-        file: String,
+        /// The file, and the line where the field is written, if it is.
+        place: String,
         /// The field, its value and what was expected.
         message: String,
     },
@@ -270,7 +264,7 @@ impl Scenario {
             line: error.span().map_or(1, |span| 1 + text[..span.start.min(text.len())].matches('\n').count()),
             message: error.message().lines().collect::<Vec<_>>().join(" "),
         })?;
-        scenario.check().map_err(|message| ScenarioError::Check { file: file.to_owned(), message })?;
+        scenario.check().map_err(|message| ScenarioError::Check { place: place(file, text, &message), message })?;
         Ok(scenario)
     }
 
@@ -286,7 +280,7 @@ impl Scenario {
             (true, 0) => self.dp,
             (true, ep) => ep,
         };
-        Layout { tp: self.tp, pp: self.pp, dp: self.dp, ep }
+        Layout { tp: self.tp, pp: self.pp, dp: self.dp, cp: self.cp, ep }
     }
 
     /// Host index of a rank.
@@ -299,100 +293,31 @@ impl Scenario {
         format!("host{host}")
     }
 
-    /// Whether the fields fit together; the error names the field and what was expected, in one line.
-    pub fn check(&self) -> Result<(), String> {
-        self.check_shape()?;
-        self.check_numbers()?;
-        match &self.fault {
-            Some(fault) => {
-                fault.check(self.hosts, self.ranks_per_host)?;
-                self.check_network_fault(fault)
-            }
-            None => Ok(()),
-        }
+    /// Every fault, the first one first.
+    pub fn all_faults(&self) -> impl Iterator<Item = &Fault> {
+        self.fault.iter().chain(&self.faults)
     }
+}
 
-    fn check_shape(&self) -> Result<(), String> {
-        let name_ok = self.name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
-        if self.name.is_empty() || self.name.len() > 64 || !name_ok {
-            return Err(format!("name = {:?}: expected 1 to 64 letters, digits, `-`, `_` or `.`", self.name));
+/// `file:line` of the field that a message of [`Scenario::check`] begins with; only the file where the field has its
+/// default or is written inline.
+fn place(file: &str, text: &str, message: &str) -> String {
+    let end = message.find(|c: char| !(c.is_ascii_alphanumeric() || "_.[]".contains(c))).unwrap_or(message.len());
+    let (table, key) = message[..end].rsplit_once('.').unwrap_or(("", &message[..end]));
+    let mut here = String::new();
+    let mut fault_tables = 0;
+    for (index, line) in text.lines().enumerate() {
+        let line = line.trim();
+        if line.starts_with("[[faults]]") {
+            here = format!("faults[{fault_tables}]");
+            fault_tables += 1;
+        } else if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.split(']').next()) {
+            here = name.trim().to_owned();
+        } else if here == table && line.split('=').next().is_some_and(|name| name.trim() == key) {
+            return format!("{file}:{}", index + 1);
         }
-        for (field, value, most) in [
-            ("hosts", self.hosts, HOSTS_MAX),
-            ("ranks_per_host", self.ranks_per_host, RANKS_MAX),
-            ("tp", self.tp, RANKS_MAX),
-            ("pp", self.pp, RANKS_MAX),
-            ("dp", self.dp, RANKS_MAX),
-            ("channels", self.channels, 32),
-            ("micro_batches", self.micro_batches, 256),
-            ("layers", self.layers, 64),
-        ] {
-            if value == 0 || value > most {
-                return Err(format!("{field} = {value}: expected 1 to {most}"));
-            }
-        }
-        let (world, product) = (self.world(), u64::from(self.tp) * u64::from(self.pp) * u64::from(self.dp));
-        if world > RANKS_MAX {
-            return Err(format!("hosts x ranks_per_host = {world}: expected at most {RANKS_MAX} ranks"));
-        }
-        if u64::from(world) != product {
-            return Err(format!(
-                "tp x pp x dp = {} x {} x {} = {product}: expected hosts x ranks_per_host = {world}",
-                self.tp, self.pp, self.dp
-            ));
-        }
-        if self.ep != 0 && !self.moe {
-            return Err(format!("ep = {}: only with moe = true", self.ep));
-        }
-        if self.moe && (self.dp < 2 || !self.dp.is_multiple_of(self.layout().ep.max(1))) {
-            return Err(format!("ep = {}: expected a divisor of dp = {}, which is at least 2", self.ep, self.dp));
-        }
-        Ok(())
     }
-
-    fn check_numbers(&self) -> Result<(), String> {
-        for (field, value, most) in [
-            ("forward_ms", self.forward_ms, 10_000.0),
-            ("backward_ms", self.backward_ms, 10_000.0),
-            ("optimizer_ms", self.optimizer_ms, 10_000.0),
-            ("warm_up_factor", self.warm_up_factor, 100.0),
-            ("jitter", self.jitter, 0.5),
-            ("duration_s", self.duration_s, 86_400.0),
-        ] {
-            if !(0.0..=most).contains(&value) {
-                return Err(format!("{field} = {value}: expected 0 to {most}"));
-            }
-        }
-        for (field, value) in [
-            ("tp_bytes", self.tp_bytes),
-            ("pp_bytes", self.pp_bytes),
-            ("dp_bytes", self.dp_bytes),
-            ("ep_bytes", self.ep_bytes),
-        ] {
-            if !(4..=MESSAGE_BYTES_MAX).contains(&value) {
-                return Err(format!("{field} = {value}: expected 4 to {MESSAGE_BYTES_MAX} bytes"));
-            }
-        }
-        if self.nic_bytes_per_sec < 100_000 {
-            return Err(format!("nic_bytes_per_sec = {}: expected at least 100000", self.nic_bytes_per_sec));
-        }
-        for (field, value) in [("start_skew_ms", self.start_skew_ms), ("checkpoint_ms", self.checkpoint_ms)] {
-            if value > 60_000 {
-                return Err(format!("{field} = {value}: expected at most 60000 milliseconds"));
-            }
-        }
-        Ok(())
-    }
-
-    /// A fault of the network shows only where something crosses it.
-    fn check_network_fault(&self, fault: &Fault) -> Result<(), String> {
-        let of_network =
-            matches!(fault.kind, FaultKind::NicDown | FaultKind::NicBandwidth | FaultKind::BackgroundTraffic);
-        if (of_network || fault.kind == FaultKind::ProxyDelay) && self.hosts < 2 {
-            return Err(format!("fault.kind = {}: needs at least 2 hosts, nothing crosses the network", fault.kind));
-        }
-        Ok(())
-    }
+    file.to_owned()
 }
 
 #[cfg(test)]
@@ -416,11 +341,30 @@ mod tests {
             ("hosts = ", "s.toml:1:"),
             ("\n[fault]\nkind = \"nic-up\"", "s.toml:3: unknown variant `nic-up`, expected one of"),
             ("hosts = 3", "tp x pp x dp = 4 x 2 x 2 = 16: expected hosts x ranks_per_host = 12"),
-            ("hosts = 0", "hosts = 0: expected 1 to 64"),
-            ("hosts = 65", "hosts = 65: expected 1 to 64"),
+            ("seed = 3\n hosts = 0", "s.toml:2: hosts = 0: expected 1 to 16384"),
+            ("hosts = 16385", "s.toml:1: hosts = 16385: expected 1 to 16384"),
+            ("hosts = 16384\nranks_per_host = 16", "at most 131072 ranks"),
+            ("cp = 2", "tp x cp x pp x dp = 4 x 2 x 2 x 2 = 32: expected hosts x ranks_per_host = 16"),
+            ("virtual_stages = 2", "virtual_stages = 2: only with schedule = \"interleaved\""),
+            ("schedule = \"interleaved\"", "virtual_stages = 1: expected at least 2"),
+            (
+                "schedule = \"interleaved\"\nvirtual_stages = 2\nmicro_batches = 3",
+                "micro_batches = 3: expected a multiple of pp",
+            ),
+            ("schedule = \"interleaved\"\nvirtual_stages = 4", "virtual_stages = 4: expected a divisor of layers = 2"),
+            ("[cluster]\nnics_per_host = 3", "s.toml:2: cluster.nics_per_host = 3: expected a divisor of"),
+            ("[cluster]\nrdma_spread = 0.9", "s.toml:2: cluster.rdma_spread = 0.9: expected 0 to 0.5"),
+            ("[cluster]\nrail = 3", "s.toml:2: unknown field `rail`"),
+            ("[life]\nstraggle_share = 0.1", "life.straggle_factor = 0: expected 1 to 100"),
+            ("[life]\neval_every = 3", "life.eval_micro_batches = 0: expected 1 to 256"),
+            ("[life]\n\ngc_ms = -1.0", "s.toml:3: life.gc_ms = -1: expected 0 to 60000"),
+            (
+                "[[faults]]\nkind = \"gpu-power\"\n[[faults]]\nkind = \"gpu-power\"\nhost = 4",
+                "s.toml:5: faults[1].host = 4",
+            ),
             ("ep = 2", "ep = 2: only with moe = true"),
             ("moe = true\nep = 3", "ep = 3: expected a divisor of dp = 2"),
-            ("tp_bytes = 1", "tp_bytes = 1: expected 4 to"),
+            ("tp_bytes = 1", "s.toml:1: tp_bytes = 1: expected 4 to 1073741824 bytes"),
             ("jitter = -1.0", "jitter = -1: expected 0 to 0.5"),
             ("forward_ms = nan", "forward_ms = NaN: expected 0 to"),
             ("name = \"../x\"", "name = \"../x\": expected"),

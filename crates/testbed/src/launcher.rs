@@ -129,7 +129,7 @@ impl Testbed {
     /// when they were killed is removed first.
     pub fn launch(config: LaunchConfig) -> Result<Running, TestbedError> {
         let scenario = Arc::new(config.scenario.clone());
-        scenario.check().map_err(|message| TestbedError::Scenario { name: scenario.name.clone(), message })?;
+        scenario.check_testbed().map_err(|message| TestbedError::Scenario { name: scenario.name.clone(), message })?;
         let library = config.library.clone().map_or_else(|| find(COLLECTIVE_LIBRARY), Ok)?;
         let tracer = match &config.tracer {
             Tracer::Found => Some(find(TRACER_LIBRARY)?),
