@@ -13,6 +13,9 @@ const BASE_ITERATIONS: usize = 16;
 const SMALL_LINK_RATIO: f64 = 3.0;
 /// Least growth of such a link, milliseconds per iteration.
 const SMALL_LINK_MS: f64 = 1.0;
+/// A link that grew by less than this share of the slowest one between the same hosts is slow for another reason: the
+/// wire is the same for all, and what they carry differs less.
+const LINKS_ALIKE: f64 = 0.1;
 /// Pauses whose ends lie within this are one pause.
 const PAUSE_MERGE_NS: u64 = 1_500 * NANOS_PER_MS;
 
@@ -110,35 +113,43 @@ fn discount_common_host_time(facts: &mut Vec<Fact>, timeline: &Timeline) {
     });
 }
 
+/// What the links from one host to another cost together.
+#[derive(Debug, Default)]
+struct PairOfHosts {
+    /// The slowest of them.
+    now_ms: f64,
+    base_ms: f64,
+    /// Growth of each that is beyond noise, milliseconds.
+    grown: Vec<f64>,
+    links: usize,
+}
+
 /// Per iteration wire time of each host pair: the slowest of its rank pairs, since they run side by side.
 fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
-    let mut pairs: BTreeMap<(HostName, HostName), (f64, f64, usize, usize)> = BTreeMap::new();
+    let mut pairs: BTreeMap<(HostName, HostName), PairOfHosts> = BTreeMap::new();
     for ((from, to), samples) in &timeline.links.samples {
         let Some((now_ms, base_ms)) = wire_of(timeline, *from, samples, windows) else { continue };
-        let entry = pairs.entry((timeline.host(*from), timeline.host(*to))).or_insert((0.0, 0.0, 0, 0));
-        entry.3 += 1;
+        let pair = pairs.entry((timeline.host(*from), timeline.host(*to))).or_default();
+        pair.links += 1;
         // A link that carries little shows the same fault in few milliseconds.
         let small = now_ms > SMALL_LINK_RATIO * base_ms && now_ms - base_ms > SMALL_LINK_MS;
         if now_ms - base_ms <= config.noise_ms && !small {
             continue;
         }
-        entry.2 += 1;
-        if now_ms - base_ms > entry.0 - entry.1 {
-            (entry.0, entry.1) = (now_ms, base_ms);
+        pair.grown.push(now_ms - base_ms);
+        if now_ms - base_ms > pair.now_ms - pair.base_ms {
+            (pair.now_ms, pair.base_ms) = (now_ms, base_ms);
         }
     }
     let iteration_ms = windows.iteration_ms;
     pairs
         .into_iter()
-        .filter(|(_, (_, _, links, _))| *links > 0)
-        .map(|((from, to), (now_ms, base_ms, links, of))| Fact::WireExcess {
-            from,
-            to,
-            now_ms,
-            base_ms,
-            iteration_ms,
-            links,
-            of,
+        .filter(|(_, pair)| !pair.grown.is_empty())
+        .map(|((from, to), pair)| {
+            let least = LINKS_ALIKE * (pair.now_ms - pair.base_ms);
+            let links = pair.grown.iter().filter(|grown| **grown >= least).count();
+            let (now_ms, base_ms, of) = (pair.now_ms, pair.base_ms, pair.links);
+            Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms, links, of }
         })
         .collect()
 }

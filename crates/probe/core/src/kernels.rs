@@ -8,9 +8,14 @@ use mycroft_ring::{Calibration, clock, now_ticks};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How far the GPU's timer may be from the host's clock to be believed: the profiler looks every few microseconds, so
-/// an event is younger than 1 ms, and a timer that is off by more than that shows.
-const TRUSTED_AGE_NS: u64 = 1_000_000;
+/// How far the GPU's timer may be from the host's clock to be seen to follow it: the profiler looks every few
+/// microseconds, so most events are younger than 1 ms, and a timer that is off by more than that shows.
+const NEAR_NS: u64 = 1_000_000;
+/// How long such a sight counts: a timer that is off by 50 ppm runs away by 0.5 ms in 10 s.
+const NEAR_FADES_NS: u64 = 10 * NANOS_PER_SEC;
+/// How late an event may be heard of and still tell its own time, from a timer that follows the host's clock: a proxy
+/// thread that is busy, asleep or starved looks late, and then its callback's own time would be wrong.
+const LATE_NS: u64 = 5 * NANOS_PER_SEC;
 /// How often the host's clock is looked at: once a second, so that 20 ppm of rate error make 20 us.
 const LOOK_EVERY_NS: u64 = NANOS_PER_SEC;
 /// How long a look may take: longer means that the thread was interrupted between the two clocks.
@@ -26,11 +31,18 @@ pub(crate) struct WallClock {
     /// Real time minus the nanoseconds of the tick count, at the last look.
     offset_ns: AtomicU64,
     next_look_ticks: AtomicU64,
+    /// When the GPU's timer was last seen near the host's clock, in ticks; 0 never.
+    near_ticks: AtomicU64,
 }
 
 impl WallClock {
     pub(crate) fn new(calibration: &Calibration) -> WallClock {
-        WallClock { calibration: *calibration, offset_ns: AtomicU64::new(0), next_look_ticks: AtomicU64::new(0) }
+        WallClock {
+            calibration: *calibration,
+            offset_ns: AtomicU64::new(0),
+            next_look_ticks: AtomicU64::new(0),
+            near_ticks: AtomicU64::new(0),
+        }
     }
 
     fn realtime_ns(&self, now: u64) -> u64 {
@@ -66,12 +78,18 @@ impl WallClock {
             return now;
         }
         let real = self.realtime_ns(now);
-        match real.checked_sub(timer_ns) {
-            Some(age) if age <= TRUSTED_AGE_NS => {
-                now - (age * self.calibration.ticks_per_sec / NANOS_PER_SEC).min(now - 1)
-            }
-            _ => now,
+        let Some(age) = real.checked_sub(timer_ns).filter(|age| *age < LATE_NS) else { return now };
+        if age <= NEAR_NS {
+            self.near_ticks.store(now, Ordering::Relaxed);
+        } else if !self.follows_the_host(now) {
+            return now;
         }
+        now - (age * self.calibration.ticks_per_sec / NANOS_PER_SEC).min(now - 1)
+    }
+
+    fn follows_the_host(&self, now: u64) -> bool {
+        let near = self.near_ticks.load(Ordering::Relaxed);
+        near != 0 && self.calibration.ticks_to_ns(now.saturating_sub(near)) <= NEAR_FADES_NS
     }
 }
 
@@ -152,9 +170,15 @@ mod tests {
         let now = now_ticks();
         let real = clock::realtime_ns();
         let per_us = wall.calibration.ticks_per_sec / 1_000_000;
+        assert_eq!(wall.ticks_of_timer(now, real - 40_000_000), now, "40 ms old, and never seen near");
         let back = now - wall.ticks_of_timer(now, real - 500_000);
         assert!((back / per_us).abs_diff(500) < 100, "{} us back instead of 500", back / per_us);
-        assert_eq!(wall.ticks_of_timer(now, real - 5_000_000_000), now, "five seconds old: another clock");
+        // Heard of 40 ms late, from a timer that was just seen to follow the host's clock.
+        let back = now - wall.ticks_of_timer(now, real - 40_000_000);
+        assert!((back / per_us).abs_diff(40_000) < 100, "{} us back instead of 40000", back / per_us);
+        let later = now + 11 * wall.calibration.ticks_per_sec;
+        assert_eq!(wall.ticks_of_timer(later, real + 10_960_000_000), later, "seen near 11 s ago");
+        assert_eq!(wall.ticks_of_timer(now, real - 6_000_000_000), now, "six seconds old: another clock");
         assert_eq!(wall.ticks_of_timer(now, 12_345), now, "nanoseconds since the GPU's own start");
         assert_eq!(wall.ticks_of_timer(now, u64::MAX), now);
         assert_eq!(wall.ticks_of_timer(now, 0), now, "not told");
