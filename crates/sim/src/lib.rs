@@ -1,24 +1,29 @@
 //! Scenarios: the language in which a training job, its hosts and its fault are written down, what a correct diagnosis
 //! of each fault is, and how a verdict is scored.
 //!
-//! The testbed plays a scenario on real processes; a simulator can play the same one without any. Nothing here reads a
-//! clock: every random choice comes from the scenario's seed.
+//! The testbed plays a scenario on real processes; [`Simulation`] plays the same one without any, and larger ones.
+//! Nothing here reads a clock: every random choice comes from the scenario's seed.
 #![forbid(unsafe_code)]
 
 pub mod check;
 pub mod cluster;
+mod collective;
 pub mod effects;
+pub mod engine;
 pub mod fault;
 mod inject;
 pub mod layout;
 pub mod life;
 pub mod profile;
+mod program;
 pub mod random;
 pub mod scenario;
+pub mod schedule;
 pub mod score;
 
 pub use cluster::{Cluster, Fabric};
 pub use effects::Effects;
+pub use engine::{Delivery, EPOCH, Progress, Simulation};
 pub use fault::{Fault, FaultKind, FaultLevel, Stretch};
 pub use layout::{Coordinates, Group, GroupKind, Layout};
 pub use life::Life;

@@ -41,6 +41,15 @@ impl Profile {
         self.changes = changes;
     }
 
+    /// Both in one line: at every moment the slower of the two.
+    pub fn slower(&self, other: &Profile) -> Profile {
+        let mut moments: Vec<u64> = self.changes.iter().chain(&other.changes).map(|(at, _)| *at).collect();
+        moments.sort_unstable();
+        moments.dedup();
+        let changes = moments.into_iter().map(|at| (at, self.rate_at(at).min(other.rate_at(at)))).collect();
+        Profile { changes }
+    }
+
     /// Stops the part for good at `at`.
     pub fn stop(&mut self, at: u64) {
         self.scale(at, NEVER, 0.0);
@@ -76,8 +85,6 @@ impl Profile {
                     return at.saturating_add(needs as u64);
                 }
                 left -= room * rate;
-            } else if work == 0 && next == 0 {
-                return at;
             }
             if until == NEVER {
                 return NEVER;
@@ -119,6 +126,10 @@ mod tests {
         assert_eq!(profile.rate_at(150), 0.5);
         assert_eq!(profile.rate_at(250), 0.25);
         assert_eq!(profile.rate_at(300), 0.5);
+        let mut other = Profile::default();
+        other.stop(250);
+        assert_eq!(profile.slower(&other).rate_at(150), 0.5);
+        assert_eq!(profile.slower(&other).rate_at(260), 0.0);
         // 100 ns at a quarter do 25 ns of work, the rest is done at half the rate.
         assert_eq!(profile.finish(200, 50), 350);
     }

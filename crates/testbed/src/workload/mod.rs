@@ -4,7 +4,6 @@
 //! expert exchanges as grouped uneven sends where asked for, then gradients over DP. Compute is a kernel of a set
 //! duration on the emulated device. The host enqueues a whole iteration ahead and synchronizes once at its end, as
 //! training loops do. Every iteration checks elements of what was received.
-pub mod schedule;
 pub mod step;
 
 use crate::board::Board;

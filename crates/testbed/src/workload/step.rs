@@ -1,8 +1,8 @@
 //! One training iteration of one rank: enqueue everything, synchronize, check what came.
 use super::Groups;
-use super::schedule::{Action, Exchange, one_f_one_b};
 use crate::error::TestbedError;
 use crate::library::{Comm, Nccl, Stream};
+use mycroft_sim::schedule::{Action, Exchange, one_f_one_b};
 use mycroft_sim::{Coordinates, DpMode, Layout, Random, Scenario};
 
 /// Bytes of an element; all buffers are 32-bit floats.

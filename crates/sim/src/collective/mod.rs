@@ -1,0 +1,260 @@
+//! NCCL's mechanics at the level that records show: chunks cut into slices, an 8-step FIFO with credits per connection, a
+//! device that fills and drains slots in order, a proxy thread that hands them to the network, one wire that carries one
+//! slice after the other.
+//!
+//! Each slice has four moments on each side of its connection, and each moment is the latest of what it needs, plus the
+//! time that its part takes. Within an operation these needs never go in a circle, so they are computed in one pass
+//! without an event queue; what a part cannot do before it ends up in [`NEVER`], and everything that needs it as well.
+//! That is all there is to a stall: nobody decrees who stops.
+pub(crate) mod pair;
+pub(crate) mod ring;
+pub(crate) mod trace;
+pub(crate) mod tree;
+
+use crate::effects::RankEffects;
+use crate::profile::{NEVER, Profile};
+
+/// What a proxy thread takes for one look at a connection that has something to do.
+const PROXY_NS: u64 = 3_000;
+/// Time between a kernel's launch and its first instruction.
+pub(crate) const LAUNCH_NS: u64 = 4_000;
+/// Handing a slot over inside a host.
+const LOCAL_NS: u64 = 2_000;
+
+/// The parts of one rank as the mechanics use them: effects with every way to stop folded into the rates.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parts {
+    pub(crate) compute: Profile,
+    pub(crate) copy: Profile,
+    pub(crate) proxy: Profile,
+    pub(crate) host: Profile,
+    pub(crate) sleeps: Vec<(u64, u64, f64, u64)>,
+}
+
+impl Parts {
+    pub(crate) fn of(effects: &RankEffects) -> Parts {
+        let mut parts = Parts {
+            compute: effects.compute.clone(),
+            copy: effects.copy.clone(),
+            proxy: effects.proxy.clone(),
+            host: effects.host.clone(),
+            sleeps: effects.proxy_sleeps.clone(),
+        };
+        if let Some(at) = effects.hangs_at {
+            parts.compute.stop(at);
+            parts.copy.stop(at);
+        }
+        if let Some(at) = effects.killed_at {
+            for part in [&mut parts.compute, &mut parts.copy, &mut parts.proxy, &mut parts.host] {
+                part.stop(at);
+            }
+        }
+        if let Some((from, until)) = effects.frozen {
+            parts.proxy.scale(from, until, 0.0);
+            parts.host.scale(from, until, 0.0);
+        }
+        if let Some(at) = effects.stuck_at {
+            parts.host.stop(at);
+        }
+        parts
+    }
+}
+
+/// What lies between two members of a communicator.
+#[derive(Clone, Debug)]
+pub(crate) struct Wire {
+    /// It crosses hosts: a proxy on each side, and flows in the records.
+    pub(crate) network: bool,
+    /// What the wire takes per byte for one channel of one rank, its share of what it is shared with.
+    pub(crate) ns_per_byte: f64,
+    /// One way.
+    pub(crate) latency_ns: u64,
+    /// What is wrong with it.
+    pub(crate) profile: Option<Profile>,
+}
+
+impl Wire {
+    fn finish(&self, start: u64, work: u64) -> u64 {
+        match &self.profile {
+            None => start.saturating_add(work),
+            Some(profile) => profile.finish(start, work),
+        }
+    }
+}
+
+/// One member in an operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Seat<'a> {
+    /// When its kernel starts; [`NEVER`] if it does not.
+    pub(crate) start: u64,
+    /// When its proxy begins with the operation's connections; [`NEVER`] if the host never issues it.
+    pub(crate) posted: u64,
+    /// Its parts.
+    pub(crate) parts: &'a Parts,
+    /// Seed of what chance does to it in this operation.
+    pub(crate) chance: u64,
+    /// Its proxy thread sleeps from .. until.
+    pub(crate) asleep: (u64, u64),
+}
+
+impl Seat<'_> {
+    /// The proxy gets to something that can be done at `at`.
+    fn proxy(&self, at: u64) -> u64 {
+        if at == NEVER {
+            return NEVER;
+        }
+        let at = if at >= self.asleep.0 && at < self.asleep.1 { self.asleep.1 } else { at };
+        self.parts.proxy.finish(at, PROXY_NS)
+    }
+
+    /// The proxy sends slice `step` that can be sent at `at`; it may fall asleep over it.
+    fn send(&mut self, at: u64, step: u64) -> u64 {
+        let at = self.proxy(at);
+        if at == NEVER || self.parts.sleeps.is_empty() {
+            return at;
+        }
+        for (from, until, share, ns) in &self.parts.sleeps {
+            if at >= *from && at < *until && unit(mix(self.chance, step)) < *share {
+                self.asleep = (at, at + ns);
+                return at + ns;
+            }
+        }
+        at
+    }
+
+    /// The device copies a slice that takes `ns` when healthy.
+    fn copy(&self, at: u64, ns: u64) -> u64 {
+        if self.parts.copy.is_healthy() { at.saturating_add(ns) } else { self.parts.copy.finish(at, ns) }
+    }
+}
+
+/// Two numbers to one, every bit of each in every bit of the result (SplitMix64's finalizer).
+pub(crate) fn mix(a: u64, b: u64) -> u64 {
+    let mut z = a ^ b.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(0xD6E8_FEB8_6659_FD93);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// 0..1 from 64 random bits.
+pub(crate) fn unit(bits: u64) -> f64 {
+    (bits >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// A factor around 1 with this coefficient of variation, nearly normal (the sum of four uniforms), never under 0.2.
+pub(crate) fn spread(bits: u64, variation: f64) -> f64 {
+    if variation <= 0.0 {
+        return 1.0;
+    }
+    let quarter = |i: u32| f64::from((bits >> (16 * i)) as u16) / 65_536.0;
+    let sum = quarter(0) + quarter(1) + quarter(2) + quarter(3) - 2.0;
+    // Four uniforms have the variance 4/12.
+    (1.0 + variation * sum * 1.732_050_807_568_877_2).max(0.2)
+}
+
+/// The moments of every slice of one operation on one channel, for each lane (a member's end of a connection).
+///
+/// | moment | send | receive |
+/// |---|---|---|
+/// | 0 | slot offered to the device | receive posted |
+/// | 1 | device filled it | network delivered |
+/// | 2 | proxy gave it to the network | published to the device |
+/// | 3 | delivered and acknowledged | device consumed it |
+#[derive(Debug, Default)]
+pub(crate) struct Moments {
+    steps: usize,
+    at: Vec<u64>,
+}
+
+impl Moments {
+    /// Makes room for `lanes` of `steps`; every moment is [`NEVER`].
+    fn clear(&mut self, lanes: usize, steps: usize) {
+        self.steps = steps;
+        self.at.clear();
+        self.at.resize(lanes * steps * 4, NEVER);
+    }
+
+    fn get(&self, lane: usize, step: usize, moment: usize) -> u64 {
+        self.at[(lane * self.steps + step) * 4 + moment]
+    }
+
+    fn set(&mut self, lane: usize, step: usize, moment: usize, at: u64) {
+        self.at[(lane * self.steps + step) * 4 + moment] = at;
+    }
+
+    /// All moments of a lane, four by four.
+    pub(crate) fn lane(&self, lane: usize) -> &[u64] {
+        &self.at[lane * self.steps * 4..(lane + 1) * self.steps * 4]
+    }
+}
+
+/// Sizes of an operation on one channel.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    /// Slices that may be on their way: the FIFO's 8 steps in slices.
+    pub(crate) window: usize,
+    /// Bytes of a slice.
+    pub(crate) slice_bytes: u64,
+    /// What the device takes to copy one.
+    pub(crate) copy_ns: u64,
+}
+
+/// What moves slices over the connection between a send lane and a receive lane.
+struct Hop<'a> {
+    cut: Cut,
+    wire: &'a Wire,
+    /// What the wire takes for a slice in this operation.
+    slice_ns: u64,
+}
+
+impl<'a> Hop<'a> {
+    fn new(cut: Cut, wire: &'a Wire, factor: f64) -> Hop<'a> {
+        let slice_ns = (cut.slice_bytes as f64 * wire.ns_per_byte * factor) as u64;
+        Hop { cut, wire, slice_ns }
+    }
+
+    /// When the slot of slice `step` is offered to the sending device.
+    fn offered(&self, moments: &Moments, lane: usize, step: usize, posted: u64) -> u64 {
+        if step < self.cut.window { posted } else { moments.get(lane, step - self.cut.window, 3) }
+    }
+
+    /// Moves slice `step`, which the device has filled, from lane `out` of `from` to lane `into` of `to`.
+    /// `busy` is when the wire is free again.
+    fn carry(
+        &self,
+        moments: &mut Moments,
+        (out, into): (usize, usize),
+        step: usize,
+        (from, to): (&mut Seat<'_>, &mut Seat<'_>),
+        busy: &mut u64,
+    ) {
+        let credit = if step < self.cut.window { to.posted } else { moments.get(into, step - self.cut.window, 3) };
+        moments.set(into, step, 0, credit);
+        let ready = moments.get(out, step, 1);
+        if ready == NEVER {
+            return;
+        }
+        if !self.wire.network {
+            let at = if credit == NEVER { NEVER } else { ready.max(credit) + LOCAL_NS };
+            moments.set(out, step, 2, at);
+            moments.set(out, step, 3, at);
+            moments.set(into, step, 1, at);
+            moments.set(into, step, 2, at);
+            return;
+        }
+        if credit == NEVER {
+            return;
+        }
+        let sent = from.send(ready.max(credit), step as u64);
+        moments.set(out, step, 2, sent);
+        if sent == NEVER {
+            return;
+        }
+        let carried = self.wire.finish(sent.max(*busy), self.slice_ns);
+        *busy = carried;
+        let delivered = carried.saturating_add(self.wire.latency_ns);
+        moments.set(into, step, 1, delivered);
+        moments.set(into, step, 2, to.proxy(delivered));
+        moments.set(out, step, 3, from.proxy(delivered.saturating_add(self.wire.latency_ns)));
+    }
+}

@@ -1,0 +1,511 @@
+//! What the agent of each host tells: it looks every 100 ms and ships what is news (`crates/agent/src/segment.rs` is the
+//! original: what is repeated when, and in which order).
+use super::rank::{OpTrace, RankRun};
+use super::world::{EPOCH, World};
+use super::{Delivery, Looks, Simulation};
+use crate::collective::trace::{FlowTrace, Point};
+use crate::collective::{mix, unit};
+use crate::effects::HostEffects;
+use crate::profile::NEVER;
+use mycroft_record::*;
+use std::sync::Arc;
+
+/// The state of something in flight is told again after this (`agent::config::REPEAT_EVERY`).
+const REPEAT_NS: u64 = NANOS_PER_SEC;
+/// That a process was looked at is told at least this often.
+const SAMPLED_NS: u64 = NANOS_PER_SEC / 2;
+/// Interfaces are read this often.
+const NIC_NS: u64 = NANOS_PER_SEC / 2;
+/// The host's load is told this often.
+const VITALS_NS: u64 = NANOS_PER_SEC;
+/// From an agent's look to its batch at the server.
+const SHIP_NS: u64 = 3 * NANOS_PER_MS;
+/// Completions that a ring holds while the agent is out: 64 KiB of 128 bytes.
+const RING_KEEPS: usize = 512;
+/// What an idle host's memory and load look like.
+const MEMORY_BYTES: u64 = 512 << 30;
+const CPU_BUSY_MILLI: u32 = 180;
+/// Version that the tracer tells (`ncclGetVersion`).
+const NCCL_VERSION: u32 = 23_007;
+const PROFILER_ABI: u32 = 6;
+
+/// What the agent of one host remembers.
+#[derive(Debug)]
+pub(super) struct Agent {
+    host: u32,
+    pub(super) looks: Looks,
+    /// Next look that was not made.
+    next: u64,
+    nics: Vec<Nic>,
+    nics_at: u64,
+    vitals_at: u64,
+    dropped: u64,
+    ranks: Vec<ToldRank>,
+}
+
+/// What was told of one rank's process.
+#[derive(Clone, Copy, Debug, Default)]
+struct ToldRank {
+    attached: bool,
+    sampled: Option<Sampled>,
+    sampled_at: u64,
+    gone: bool,
+}
+
+/// Counters of an interface.
+#[derive(Debug, Default)]
+struct Nic {
+    name: Arc<str>,
+    /// Flows' ends that the counters do not contain yet: (when, sent, bytes).
+    coming: Vec<(u64, bool, u64)>,
+    sent: u64,
+    received: u64,
+    other: u64,
+}
+
+impl Agent {
+    pub(super) fn new(host: u32, looks: Looks, nics: u32) -> Agent {
+        let name = |nic: u32| if nics <= 1 { "eth0".into() } else { format!("mlx5_{nic}").into() };
+        Agent {
+            host,
+            looks,
+            next: looks.next(0),
+            nics: (0..nics.max(1)).map(|nic| Nic { name: name(nic), ..Nic::default() }).collect(),
+            nics_at: 0,
+            vitals_at: 0,
+            dropped: 0,
+            ranks: Vec::new(),
+        }
+    }
+
+    /// A flow of this host ends at `at`, having moved `bytes`; `nic` counts over all hosts.
+    pub(super) fn count(&mut self, nic: usize, sent: bool, at: u64, bytes: u64) {
+        let nics = self.nics.len();
+        if at != NEVER {
+            self.nics[nic % nics].coming.push((at, sent, bytes));
+        }
+    }
+}
+
+impl Simulation {
+    /// Everything that agents tell up to `until`.
+    pub(super) fn tell(&mut self, until: u64) -> Vec<Delivery> {
+        let mut out = Vec::new();
+        for agent in &mut self.agents {
+            let mut teller = Teller { world: &self.world, ranks: &mut self.ranks, out: &mut out };
+            while agent.next <= until {
+                let at = agent.next;
+                agent.next += agent.looks.every;
+                teller.look(agent, at);
+            }
+        }
+        out.sort_by(|a, b| (a.arrives_at, &a.batch.source).cmp(&(b.arrives_at, &b.batch.source)));
+        out
+    }
+}
+
+struct Teller<'a> {
+    world: &'a World,
+    ranks: &'a mut [RankRun],
+    out: &'a mut Vec<Delivery>,
+}
+
+impl Teller<'_> {
+    fn look(&mut self, agent: &mut Agent, at: u64) {
+        let effects = self.world.host_effects(agent.host);
+        if effects.is_some_and(|host| host.agent_out.iter().any(|(from, until)| at >= *from && at < *until)) {
+            return;
+        }
+        let per_host = self.world.scenario.ranks_per_host;
+        agent.ranks.resize(per_host as usize, ToldRank::default());
+        self.look_at_host(agent, effects, at);
+        for local in 0..per_host {
+            let rank = agent.host * per_host + local;
+            let mut records = Vec::new();
+            self.look_at_rank(agent, effects, (rank, local), at, &mut records);
+            if !records.is_empty() {
+                let nonce = mix(self.world.scenario.seed, 0x9001 + u64::from(rank)) as u32 | 1;
+                let process = ProcessKey { rank: Rank(rank), pid: 1000 + rank, nonce };
+                self.ship(agent.host, Some(process), at, records);
+            }
+        }
+    }
+
+    fn ship(&mut self, host: u32, process: Option<ProcessKey>, at: u64, records: Vec<Record>) {
+        let job = JobName::from(self.world.scenario.name.as_str());
+        let source = Source { job, host: self.world.host_name(host).clone(), process };
+        let collected_at = self.world.host_time(host, at + NANOS_PER_MS);
+        let out = &self.world.effects.store_out;
+        let arrival = at + SHIP_NS;
+        let held =
+            out.iter().find(|(from, until)| arrival >= *from && arrival < *until).map_or(arrival, |(_, until)| *until);
+        self.out.push(Delivery { arrives_at: EPOCH + held, batch: Batch { source, collected_at, records } });
+    }
+
+    fn look_at_host(&mut self, agent: &mut Agent, effects: Option<&HostEffects>, at: u64) {
+        let mut records = Vec::new();
+        if at >= agent.nics_at {
+            agent.nics_at = at + NIC_NS;
+            self.read_nics(agent, effects, at, &mut records);
+        }
+        if at >= agent.vitals_at {
+            agent.vitals_at = at + VITALS_NS;
+            records.push(Record::HostVitals(HostVitals {
+                at: self.world.host_time(agent.host, at),
+                cpu_busy_milli: CPU_BUSY_MILLI,
+                memory_available_bytes: MEMORY_BYTES,
+                agent_dropped: agent.dropped,
+            }));
+        }
+        if !records.is_empty() {
+            self.ship(agent.host, None, at, records);
+        }
+    }
+
+    fn read_nics(&self, agent: &mut Agent, effects: Option<&HostEffects>, at: u64, records: &mut Vec<Record>) {
+        let nics = agent.nics.len() as u64;
+        for nic in &mut agent.nics {
+            nic.coming.retain(|(when, sent, bytes)| {
+                if *when > at {
+                    return true;
+                }
+                *(if *sent { &mut nic.sent } else { &mut nic.received }) += bytes;
+                false
+            });
+            let other = effects.map_or(0, |host| other_bytes(host, at)) / nics;
+            nic.other = nic.other.max(other);
+            let down = effects.map_or(&[][..], |host| &host.link_down);
+            let up = !down.iter().any(|(from, until)| at >= *from && at < *until);
+            let changes = down.iter().flat_map(|(from, until)| [*from, *until]).filter(|change| *change <= at).count();
+            records.push(Record::NicState(NicState {
+                at: self.world.host_time(agent.host, at),
+                nic: nic.name.clone(),
+                up,
+                link_changes: 1 + changes as u64,
+                speed_bytes_per_sec: self.world.scenario.nic_bytes_per_sec,
+                tx_bytes: nic.sent + nic.other,
+                rx_bytes: nic.received + nic.other,
+                errors: 0,
+            }));
+        }
+    }
+
+    fn look_at_rank(
+        &mut self,
+        agent: &mut Agent,
+        effects: Option<&HostEffects>,
+        (rank, local): (u32, u32),
+        at: u64,
+        records: &mut Vec<Record>,
+    ) {
+        let world = self.world;
+        let run = &mut self.ranks[rank as usize];
+        let told = &mut agent.ranks[local as usize];
+        if told.gone || at < super::START_NS {
+            return;
+        }
+        let parts = world.effects.ranks.get(&rank);
+        let dead = parts.and_then(|parts| parts.killed_at).is_some_and(|killed| killed <= at);
+        let stopped = parts.and_then(|parts| parts.frozen).is_some_and(|(from, until)| at >= from && at < until);
+        let stamp = |moment: u64| world.host_time(agent.host, moment);
+        if !told.attached {
+            told.attached = true;
+            attach(world, run, local, at, records);
+        }
+        let InFlight { ops, flows } = tell_states(world, run, at, dead, records);
+        let lost = tell_ends(world, run, effects, at, told.sampled_at, records);
+        if lost > 0 {
+            agent.dropped += lost;
+            records.push(Record::Gap(Gap { noticed_at: stamp(at), lost, cause: GapCause::RingLapped }));
+        }
+        let now = Sampled { at: stamp(at), ops_in_flight: ops, flows_in_flight: flows, alive: !dead, stopped };
+        let same = told.sampled.is_some_and(|before| Sampled { at: now.at, ..before } == now);
+        if !same || at >= told.sampled_at + SAMPLED_NS {
+            told.sampled = Some(now);
+            told.sampled_at = at;
+            records.push(Record::Sampled(now));
+        }
+        if dead {
+            told.gone = true;
+            records.push(Record::ProcessExit(ProcessExit { noticed_at: stamp(at), clean: false }));
+        }
+        run.forget_told();
+    }
+}
+
+/// Bytes of other traffic that a host's interfaces have counted at `at`.
+fn other_bytes(host: &HostEffects, at: u64) -> u64 {
+    let of = |(from, until, rate): &(u64, u64, u64)| {
+        let ns = at.min(*until).saturating_sub(*from);
+        (u128::from(*rate) * u128::from(ns) / u128::from(NANOS_PER_SEC)) as u64
+    };
+    host.other_traffic.iter().map(of).sum()
+}
+
+fn attach(world: &World, run: &RankRun, local: u32, at: u64, records: &mut Vec<Record>) {
+    let stamp = |moment: u64| world.host_time(run.host, moment);
+    records.push(Record::Process(ProcessInfo {
+        attached_at: stamp(at - at % NANOS_PER_MS),
+        world_size: world.scenario.world(),
+        local_rank: local,
+        gpu: local as i32,
+        profiler_abi: PROFILER_ABI,
+        nccl_version: NCCL_VERSION,
+        kernel_events: true,
+    }));
+    for (group, position) in world.seats(run.rank) {
+        let group = &world.groups[group as usize];
+        records.push(Record::CommInit(CommInit {
+            at: stamp(at),
+            comm: group.id,
+            n_ranks: group.members.len() as u32,
+            n_nodes: group.hosts,
+            comm_rank: CommRank(position),
+            name: group.name.clone(),
+        }));
+    }
+}
+
+fn id(world: &World, op: &OpTrace) -> OpId {
+    let comm = world.groups[op.group as usize].id;
+    OpId { comm, class: op.class, peer: CommRank(op.peer), seq: OpSeq(op.seq) }
+}
+
+/// What is known of an operation at `at`.
+fn meta(world: &World, run: &RankRun, op: &OpTrace, at: u64) -> OpMeta {
+    let started = if op.started <= at { world.host_time(run.host, op.started) } else { HostTime::NONE };
+    OpMeta {
+        id: id(world, op),
+        kind: op.kind,
+        nccl_seq: op.nccl_seq,
+        comm_rank: CommRank(op.position),
+        count: op.count,
+        datatype: Datatype::Float32,
+        root: u32::MAX,
+        algorithm: op.algorithm,
+        protocol: if op.class == OpClass::Collective { Protocol::Simple } else { Protocol::Unknown },
+        n_channels: op.channels,
+        enqueued_at: world.host_time(run.host, op.issued),
+        started_at: started,
+        started_last_at: started,
+    }
+}
+
+/// When the proxy begins with the connections of an operation of which nothing else is known yet.
+fn posted(run: &RankRun, op: &OpTrace) -> u64 {
+    match run.lanes.get(&(op.group, op.class, op.peer)) {
+        Some(lane) if lane.front == op.seq && lane.free != NEVER => op.issued.max(lane.free),
+        _ => NEVER,
+    }
+}
+
+/// Operations and flows in flight at a look.
+#[derive(Clone, Copy, Debug, Default)]
+struct InFlight {
+    ops: u32,
+    flows: u32,
+}
+
+/// Tells the state of everything in flight that is news, and counts it. `all`: whether it is news or not.
+fn tell_states(world: &World, run: &mut RankRun, at: u64, all: bool, records: &mut Vec<Record>) -> InFlight {
+    let mut count = InFlight::default();
+    for index in 0..run.ops.len() {
+        if run.ops[index].issued > at {
+            break;
+        }
+        if run.ops[index].ended <= at {
+            continue;
+        }
+        count.ops += 1;
+        let op = &run.ops[index];
+        let from = if op.flows.is_empty() { posted(run, op) } else { op.posted };
+        let (state, print) = op_state(world, run, op, from, at);
+        let is_news = |told: (u64, u64), print: u64| told.0 != print || at - told.1 >= REPEAT_NS || all;
+        if is_news(op.told.op, print) {
+            records.push(Record::OpState(state));
+            run.ops[index].told.op = (print, at);
+        }
+        if from > at {
+            continue;
+        }
+        for way in 0..run.ops[index].ways.len() {
+            let op = &run.ops[index];
+            let Some(point) = seen(op, way, from, at) else { continue };
+            count.flows += 1;
+            let print = flow_print(&point);
+            if is_news(op.told.flows[way], print) {
+                records.push(Record::FlowState(flow_state(world, run, op, (way, from), &point, at)));
+                run.ops[index].told.flows[way] = (print, at);
+            }
+        }
+    }
+    count
+}
+
+/// An operation as the live table shows it, and what makes that news.
+fn op_state(world: &World, run: &RankRun, op: &OpTrace, from: u64, at: u64) -> (OpState, u64) {
+    let done = op.flows.iter().filter(|flow| flow.ended <= at).count() as u16;
+    let begun = if from <= at { op.ways.len() as u16 } else { 0 };
+    let first_left = u8::from(op.left_first <= at && op.channels > 1);
+    let stopped = if op.left <= at { op.channels } else { first_left };
+    let started = op.started <= at;
+    let counts = u64::from(stopped) << 8 | u64::from(begun) << 16 | u64::from(done) << 32;
+    let state = OpState {
+        sampled_at: world.host_time(run.host, at),
+        op: meta(world, run, op, at),
+        kernels_started: if started { op.channels } else { 0 },
+        kernels_stopped: stopped,
+        flows_started: begun,
+        flows_done: done,
+    };
+    (state, 1 | u64::from(started) << 1 | counts)
+}
+
+/// What makes the state of a flow news.
+fn flow_print(point: &Point) -> u64 {
+    let moved = u64::from(point.counters.done) << 40 ^ u64::from(point.counters.posted) << 50;
+    (1 + point.last_progress) ^ moved
+}
+
+/// A flow of an operation as it stands at `at`; `None`: it has ended.
+fn seen(op: &OpTrace, way: usize, from: u64, at: u64) -> Option<Point> {
+    if let Some(flow) = op.flows.get(way) {
+        if flow.ended <= at {
+            return None;
+        }
+        let before = flow.points.partition_point(|point| point.at <= at);
+        if flow.last.at <= at {
+            return Some(flow.last);
+        }
+        return Some(before.checked_sub(1).map_or_else(|| first_point(op, way, from), |last| flow.points[last]));
+    }
+    Some(first_point(op, way, from))
+}
+
+/// Slots are offered or receives posted, and nothing has moved.
+fn first_point(op: &OpTrace, way: usize, from: u64) -> Point {
+    let way = op.ways[way];
+    let counters =
+        FlowCounters { total_chunks: way.steps, posted: way.steps.min(way.window), ..FlowCounters::default() };
+    Point { at: from, counters, last_progress: from, ..Point::default() }
+}
+
+fn key(world: &World, op: &OpTrace, way: usize) -> FlowKey {
+    let way = op.ways[way];
+    FlowKey {
+        op: id(world, op),
+        channel: ChannelId(way.channel),
+        peer: CommRank(way.peer),
+        direction: if way.sends { Direction::Send } else { Direction::Recv },
+    }
+}
+
+fn times(world: &World, run: &RankRun, started: u64, point: &Point) -> FlowTimes {
+    let stamp = |moment: u64| if moment == 0 { HostTime::NONE } else { world.host_time(run.host, moment) };
+    FlowTimes {
+        started_at: stamp(started),
+        first_ready_at: stamp(point.first_ready),
+        last_progress_at: stamp(point.last_progress),
+        stage_us: point.stage_us,
+        stage_max_us: point.stage_max_us,
+    }
+}
+
+fn flow_state(
+    world: &World,
+    run: &RankRun,
+    op: &OpTrace,
+    (way, from): (usize, u64),
+    point: &Point,
+    at: u64,
+) -> FlowState {
+    FlowState {
+        sampled_at: world.host_time(run.host, at),
+        flow: key(world, op, way),
+        counters: point.counters,
+        bytes: point.bytes,
+        times: times(world, run, from, point),
+        peer_wait_polls: 0,
+        proxied_for_pid: 0,
+    }
+}
+
+/// Tells what has ended since the last look, in the order of the ends; gives how many completions were lost.
+fn tell_ends(
+    world: &World,
+    run: &mut RankRun,
+    effects: Option<&HostEffects>,
+    at: u64,
+    looked: u64,
+    records: &mut Vec<Record>,
+) -> u64 {
+    let mut ends: Vec<(u64, bool, usize, usize)> = Vec::new();
+    for (index, op) in run.ops.iter().enumerate() {
+        if op.issued > at {
+            break;
+        }
+        if op.told.done {
+            continue;
+        }
+        for (way, flow) in op.flows.iter().enumerate().filter(|(way, flow)| flow.ended <= at && !flow_told(op, *way)) {
+            ends.push((flow.ended, false, index, way));
+        }
+        if op.resolved && op.ended <= at {
+            ends.push((op.ended, true, index, 0));
+        }
+    }
+    ends.sort_unstable();
+    // While nobody looks the ring keeps what it can.
+    let lapped = if at > looked + REPEAT_NS { ends.len().saturating_sub(RING_KEEPS) } else { 0 };
+    let share = |moment: u64| {
+        let lost = effects.map_or(&[][..], |host| &host.lost);
+        lost.iter().find(|(from, until, _)| moment >= *from && moment < *until).map_or(0.0, |(_, _, share)| *share)
+    };
+    let mut lost = 0;
+    for (place, (ended, is_op, index, way)) in ends.into_iter().enumerate() {
+        let chance = mix(mix(world.scenario.seed ^ 0x1057, u64::from(run.rank)), ended ^ (way as u64) << 56);
+        let share = share(ended);
+        let keep = place >= lapped && (share <= 0.0 || unit(chance) >= share);
+        lost += u64::from(!keep);
+        let op = &run.ops[index];
+        if keep {
+            records.push(if is_op { op_done(world, run, op) } else { flow_done(world, run, op, way, &op.flows[way]) });
+        }
+        let told = &mut run.ops[index].told;
+        if is_op {
+            told.done = true;
+        } else {
+            told.flows[way].0 = TOLD_END;
+        }
+    }
+    lost
+}
+
+/// In place of a fingerprint: the flow's end was told.
+const TOLD_END: u64 = u64::MAX;
+
+fn flow_told(op: &OpTrace, way: usize) -> bool {
+    op.told.flows.get(way).is_some_and(|told| told.0 == TOLD_END)
+}
+
+fn op_done(world: &World, run: &RankRun, op: &OpTrace) -> Record {
+    Record::OpDone(OpDone {
+        op: meta(world, run, op, op.ended),
+        ended_first_at: world.host_time(run.host, op.left_first),
+        ended_at: world.host_time(run.host, op.ended),
+        flows: op.flows.len() as u16,
+        observed: true,
+    })
+}
+
+fn flow_done(world: &World, run: &RankRun, op: &OpTrace, way: usize, flow: &FlowTrace) -> Record {
+    Record::FlowDone(FlowDone {
+        flow: key(world, op, way),
+        counters: flow.last.counters,
+        bytes: flow.last.bytes,
+        times: times(world, run, flow.started, &flow.last),
+        ended_at: world.host_time(run.host, flow.ended),
+        peer_wait_polls: 0,
+        proxied_for_pid: 0,
+    })
+}

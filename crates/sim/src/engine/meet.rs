@@ -1,0 +1,614 @@
+//! Where ranks meet: an operation whose members have all come, or cannot come any more, is worked out at once.
+use super::rank::{OpTrace, Way};
+use super::step::{Call, PAIR_STEPS_MAX, SLOT_BYTES, STEPS, sizes};
+use super::world::World;
+use super::{Looks, Simulation};
+use crate::collective::trace::{Head, flow};
+use crate::collective::tree::{Branch, Shape};
+use crate::collective::{Cut, Seat, Wire, mix, pair, ring, spread, tree};
+use crate::profile::NEVER;
+use crate::program::ELEMENT_BYTES;
+use mycroft_record::{OpClass, OpKind};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a collective inside a host takes at least.
+const LOCAL_OP_NS: u64 = 15_000;
+
+/// A member that has come: its operation's number and when its kernel starts.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    number: u64,
+    start: u64,
+}
+
+/// A collective that not all members have entered.
+#[derive(Debug)]
+struct Meeting {
+    entries: Vec<Option<Entry>>,
+    /// Members that have come or cannot come.
+    counted: usize,
+    /// The first kernel's start.
+    first: u64,
+    /// What the first member calls it, and whether another one calls it something else.
+    call: (OpKind, u64),
+    differs: bool,
+}
+
+/// One side of a message that has come.
+#[derive(Clone, Copy, Debug)]
+struct Half {
+    rank: u32,
+    entry: Entry,
+    /// The rank went on without waiting for the other side.
+    gone: bool,
+}
+
+/// The messages from one member of a group to another that are not worked out, in order.
+#[derive(Debug, Default)]
+struct Line {
+    sends: VecDeque<Half>,
+    recvs: VecDeque<Half>,
+}
+
+/// Group, sender's and receiver's position.
+type LineKey = (u32, u32, u32);
+
+/// All operations that somebody waits in.
+#[derive(Debug)]
+pub(super) struct Meetings {
+    /// Of each group: the number of the first open collective, and the open ones.
+    open: Vec<(u64, VecDeque<Meeting>)>,
+    /// Groups with an open collective.
+    busy: BTreeMap<u32, ()>,
+    /// Connections with a message that is not worked out.
+    lines: BTreeMap<LineKey, Line>,
+    /// Positions of members that will not come to anything more, by group.
+    absent: BTreeMap<u32, Vec<u32>>,
+}
+
+impl Meetings {
+    pub(super) fn new(groups: usize) -> Meetings {
+        Meetings {
+            open: (0..groups).map(|_| (0, VecDeque::new())).collect(),
+            busy: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            absent: BTreeMap::new(),
+        }
+    }
+
+    /// The earliest kernel of an operation that is not worked out.
+    pub(super) fn first_entry(&self) -> u64 {
+        let collectives = self.busy.keys().flat_map(|group| &self.open[*group as usize].1).map(|open| open.first);
+        let halves = self.lines.values().flat_map(|line| line.sends.front().into_iter().chain(line.recvs.front()));
+        collectives.chain(halves.map(|half| half.entry.start)).min().unwrap_or(NEVER)
+    }
+}
+
+impl World {
+    /// The connections over the network that a call uses on its rank.
+    pub(super) fn ways(&self, call: &Call, is_tree: bool) -> Vec<Way> {
+        let group = &self.groups[call.group as usize];
+        let n = group.members.len();
+        let me = call.position as usize;
+        let far = |peer: usize| self.scenario.host_of(group.members[me]) != self.scenario.host_of(group.members[peer]);
+        let mut ways = Vec::new();
+        if call.class != OpClass::Collective {
+            if far(call.peer as usize) {
+                let (steps, _) = pair_cut(call.count);
+                let (from, to) = match call.class {
+                    OpClass::Send => (call.position, call.peer),
+                    _ => (call.peer, call.position),
+                };
+                let channel = pair_channel(from, to, n as u32, self.scenario.channels);
+                let sends = call.class == OpClass::Send;
+                ways.push(Way { channel, peer: call.peer, sends, steps: steps as u32, window: STEPS as u32 });
+            }
+            return ways;
+        }
+        let sizes = sizes(call.kind, call.count, n, self.scenario.channels, is_tree);
+        for channel in 0..sizes.channels {
+            let mut add = |peer: usize, sends: bool| {
+                let (steps, window) = (sizes.steps as u32, sizes.window as u32);
+                if far(peer) {
+                    ways.push(Way { channel: channel as u8, peer: peer as u32, sends, steps, window });
+                }
+            };
+            if is_tree {
+                let shape = Shape::new(n, channel as usize);
+                for end in tree::ends(shape, shape.member(me)) {
+                    add(end.peer, end.sends);
+                }
+            } else {
+                add((me + 1) % n, true);
+                add((me + n - 1) % n, false);
+            }
+        }
+        ways
+    }
+}
+
+/// Slices of a message and their size.
+fn pair_cut(count: u64) -> (u64, u64) {
+    let bytes = count * ELEMENT_BYTES;
+    let steps = bytes.div_ceil(SLOT_BYTES).clamp(1, PAIR_STEPS_MAX);
+    (steps, bytes.div_ceil(steps).max(1))
+}
+
+/// The channel of a message depends on how far apart the two are, as in NCCL.
+fn pair_channel(from: u32, to: u32, n: u32, channels: u32) -> u8 {
+    ((to + n - from) % n % channels.max(1)) as u8
+}
+
+impl Simulation {
+    /// A rank enters a collective.
+    pub(super) fn join(&mut self, rank: u32, number: u64, start: u64) {
+        let op = self.ranks[rank as usize].op(number);
+        let (group, position, seq, call) = (op.group, op.position as usize, op.seq, (op.kind, op.count));
+        self.ranks[rank as usize].post(number);
+        let members = self.world.groups[group as usize].members.len();
+        let absent = self.meetings.absent.get(&group).map_or(0, Vec::len);
+        let (first_open, open) = &mut self.meetings.open[group as usize];
+        let at = (seq - *first_open) as usize;
+        while open.len() <= at {
+            let entries = vec![None; members];
+            open.push_back(Meeting { entries, counted: absent, first: NEVER, call, differs: false });
+        }
+        let meeting = &mut open[at];
+        if meeting.first == NEVER {
+            meeting.call = call;
+        }
+        meeting.differs |= meeting.call != call;
+        meeting.first = meeting.first.min(start);
+        meeting.entries[position] = Some(Entry { number, start });
+        meeting.counted += 1;
+        let full = meeting.counted == members;
+        self.meetings.busy.insert(group, ());
+        if full {
+            self.resolve_open(group);
+        }
+    }
+
+    /// Works out every open collective of a group that nobody can still come to.
+    fn resolve_open(&mut self, group: u32) {
+        let members = self.world.groups[group as usize].members.len();
+        let mut at = 0;
+        loop {
+            let (first_open, open) = &mut self.meetings.open[group as usize];
+            match open.get(at) {
+                None => break,
+                Some(meeting) if meeting.counted < members || meeting.first == NEVER => at += 1,
+                Some(_) if at == 0 => {
+                    if let Some(meeting) = open.pop_front() {
+                        *first_open += 1;
+                        let seq = *first_open - 1;
+                        self.resolve(group, seq, &meeting);
+                    }
+                }
+                // Only the front can be full: members come in order, so a later one is full only when all are blocked.
+                Some(_) => at += 1,
+            }
+        }
+        if self.meetings.open[group as usize].1.is_empty() {
+            self.meetings.busy.remove(&group);
+        }
+    }
+
+    fn resolve(&mut self, group: u32, seq: u64, meeting: &Meeting) {
+        if meeting.differs {
+            self.never(group, meeting);
+        } else if self.world.groups[group as usize].hosts < 2 {
+            self.resolve_local(group, seq, meeting);
+        } else {
+            let (kind, count) = meeting.call;
+            let call = Call { group, position: 0, class: OpClass::Collective, peer: 0, kind, count };
+            if self.is_tree(&call) {
+                self.resolve_tree(&call, seq, meeting);
+            } else {
+                self.resolve_ring(&call, seq, meeting);
+            }
+        }
+        for (position, entry) in meeting.entries.iter().enumerate() {
+            if let Some(entry) = entry {
+                let rank = self.world.groups[group as usize].members[position];
+                self.leave(rank, entry.number);
+            }
+        }
+    }
+
+    /// The members call different things: kernels start and nothing fits.
+    fn never(&mut self, group: u32, meeting: &Meeting) {
+        for (position, entry) in meeting.entries.iter().enumerate() {
+            if let Some(entry) = entry {
+                let rank = self.world.groups[group as usize].members[position];
+                let op = self.ranks[rank as usize].op(entry.number);
+                op.started = entry.start;
+                op.resolved = true;
+            }
+        }
+    }
+
+    /// Inside a host nothing but starts and ends can be seen: it ends for all together.
+    fn resolve_local(&mut self, group: u32, seq: u64, meeting: &Meeting) {
+        let (kind, count) = meeting.call;
+        let of = &self.world.groups[group as usize];
+        let n = of.members.len() as u64;
+        let bytes = count * ELEMENT_BYTES;
+        let around = if kind == OpKind::AllReduce { 2 * bytes * (n - 1) / n } else { bytes * (n - 1) };
+        let wire = self.world.wire(of.members[0], of.members[0], of.kind);
+        let chance = mix(mix(self.world.scenario.seed, of.id.0), seq);
+        let factor = spread(chance, self.world.scenario.cluster.nvlink_spread);
+        let ns = LOCAL_OP_NS + (around as f64 * wire.ns_per_byte * factor) as u64;
+        let all_there = meeting.entries.iter().all(Option::is_some);
+        let last = meeting.entries.iter().flatten().map(|entry| entry.start).max().unwrap_or(NEVER);
+        let end = if all_there { last + ns } else { NEVER };
+        for (position, entry) in meeting.entries.iter().enumerate() {
+            let Some(entry) = entry else { continue };
+            let rank = self.world.groups[group as usize].members[position];
+            let op = self.ranks[rank as usize].op(entry.number);
+            op.started = entry.start;
+            // Members are done in the order of the ring, one hand-over after the other.
+            let own_end = if end == NEVER { NEVER } else { end + 1_000 * (position as u64 % 8) };
+            (op.left_first, op.left, op.ended, op.resolved) = (own_end, own_end, own_end, true);
+        }
+    }
+
+    /// Numbers of the members' operations, entered or only issued: what their proxies know of.
+    fn numbers(&self, group: u32, seq: u64, meeting: &Meeting) -> Vec<Option<u64>> {
+        let of = &self.world.groups[group as usize];
+        let find = |position: usize| {
+            let rank = &self.ranks[of.members[position] as usize];
+            rank.find(group, OpClass::Collective, 0, seq)
+        };
+        meeting.entries.iter().enumerate().map(|(at, entry)| entry.map(|e| e.number).or_else(|| find(at))).collect()
+    }
+
+    fn resolve_ring(&mut self, call: &Call, seq: u64, meeting: &Meeting) {
+        let n = meeting.entries.len();
+        let sizes = sizes(call.kind, call.count, n, self.world.scenario.channels, false);
+        let plan = ring::Plan {
+            sends: (sizes.steps / sizes.loops / sizes.slices) as usize,
+            loops: sizes.loops as usize,
+            slices: sizes.slices as usize,
+        };
+        let cut = self.cut(sizes.window, sizes.slice_bytes);
+        let numbers = self.numbers(call.group, seq, meeting);
+        self.post_absent(call.group, meeting, &numbers);
+        let members = self.world.groups[call.group as usize].members.clone();
+        let kind = self.world.groups[call.group as usize].kind;
+        let wires: Vec<Wire> = (0..n).map(|m| self.world.wire(members[m], members[(m + 1) % n], kind)).collect();
+        for channel in 0..sizes.channels {
+            let factors: Vec<f64> = (0..n).map(|m| self.factor(call.group, seq, channel, m, &wires[m])).collect();
+            let mut moments = std::mem::take(&mut self.moments);
+            let mut seats = self.seats(&members, &numbers, meeting, seq);
+            let ends = ring::run(&mut moments, plan, cut, &mut seats, &wires, &factors);
+            let asleep: Vec<(u64, u64)> = seats.iter().map(|seat| seat.asleep).collect();
+            for m in 0..n {
+                let lanes = [(ring::send_lane(m), (m + 1) % n, true), (ring::send_lane(m) + 1, (m + n - 1) % n, false)];
+                self.take(members[m], numbers[m], &meeting.entries[m], channel as u8, ends[m], asleep[m]);
+                for (lane, peer, sends) in lanes {
+                    self.trace(
+                        members[m],
+                        numbers[m],
+                        moments.lane(lane),
+                        (channel as u8, peer as u32, sends),
+                        cut.slice_bytes,
+                    );
+                }
+            }
+            self.moments = moments;
+        }
+        self.close(&members, &numbers);
+    }
+
+    fn resolve_tree(&mut self, call: &Call, seq: u64, meeting: &Meeting) {
+        let n = meeting.entries.len();
+        let sizes = sizes(call.kind, call.count, n, self.world.scenario.channels, true);
+        let cut = self.cut(sizes.window, sizes.slice_bytes);
+        let numbers = self.numbers(call.group, seq, meeting);
+        self.post_absent(call.group, meeting, &numbers);
+        let members = self.world.groups[call.group as usize].members.clone();
+        let kind = self.world.groups[call.group as usize].kind;
+        for channel in 0..sizes.channels {
+            let shape = Shape::new(n, channel as usize);
+            let branches: Vec<Branch> = (0..n)
+                .map(|node| {
+                    let (me, parent) = (shape.member(node), shape.member(node.saturating_sub(1) / 2));
+                    let up = self.world.wire(members[me], members[parent], kind);
+                    let down = self.world.wire(members[parent], members[me], kind);
+                    let factor = self.factor(call.group, seq, channel, node, &up);
+                    Branch { up, down, factor }
+                })
+                .collect();
+            let mut moments = std::mem::take(&mut self.moments);
+            let mut seats = self.seats(&members, &numbers, meeting, seq);
+            let ends = tree::run(&mut moments, shape, sizes.steps as usize, cut, &mut seats, &branches);
+            let asleep: Vec<(u64, u64)> = seats.iter().map(|seat| seat.asleep).collect();
+            for node in 0..n {
+                let m = shape.member(node);
+                self.take(members[m], numbers[m], &meeting.entries[m], channel as u8, ends[m], asleep[m]);
+                for end in tree::ends(shape, node) {
+                    let way = (channel as u8, end.peer as u32, end.sends);
+                    self.trace(members[m], numbers[m], moments.lane(end.lane), way, cut.slice_bytes);
+                }
+            }
+            self.moments = moments;
+        }
+        self.close(&members, &numbers);
+    }
+
+    pub(super) fn cut(&self, window: u64, slice_bytes: u64) -> Cut {
+        let copy = slice_bytes as f64 * 1e9 / self.world.scenario.cluster.copy_bytes_per_sec as f64;
+        Cut { window: window as usize, slice_bytes, copy_ns: copy as u64 }
+    }
+
+    /// What chance makes of a wire in one operation.
+    fn factor(&self, group: u32, seq: u64, channel: u64, member: usize, wire: &Wire) -> f64 {
+        let cluster = &self.world.scenario.cluster;
+        let variation = if wire.network { cluster.rdma_spread } else { cluster.nvlink_spread };
+        let group = self.world.groups[group as usize].id.0;
+        let bits = mix(mix(mix(self.world.scenario.seed ^ group, seq), channel), member as u64);
+        spread(bits, variation)
+    }
+
+    /// Members that are blocked but have issued the operation: their proxies have begun with it.
+    fn post_absent(&mut self, group: u32, meeting: &Meeting, numbers: &[Option<u64>]) {
+        for (position, number) in numbers.iter().enumerate() {
+            if let (None, Some(number)) = (&meeting.entries[position], number) {
+                let rank = self.world.groups[group as usize].members[position];
+                self.ranks[rank as usize].post(*number);
+            }
+        }
+    }
+
+    fn seats(&self, members: &[u32], numbers: &[Option<u64>], meeting: &Meeting, seq: u64) -> Vec<Seat<'_>> {
+        members
+            .iter()
+            .enumerate()
+            .map(|(m, rank)| {
+                let run = &self.ranks[*rank as usize];
+                Seat {
+                    start: meeting.entries[m].map_or(NEVER, |entry| entry.start),
+                    posted: numbers[m].map_or(NEVER, |number| run.ops[(number - run.first_op) as usize].posted),
+                    parts: self.world.parts(*rank),
+                    chance: mix(
+                        mix(self.world.scenario.seed, 0x51EE + u64::from(*rank)),
+                        seq ^ (u64::from(meeting.call.0.code()) << 32),
+                    ),
+                    asleep: run.asleep,
+                }
+            })
+            .collect()
+    }
+
+    /// A member's kernel on one channel is worked out.
+    fn take(
+        &mut self,
+        rank: u32,
+        number: Option<u64>,
+        entry: &Option<Entry>,
+        channel: u8,
+        end: u64,
+        asleep: (u64, u64),
+    ) {
+        let run = &mut self.ranks[rank as usize];
+        run.asleep = asleep;
+        let (Some(number), Some(entry)) = (number, entry) else { return };
+        let op = run.op(number);
+        op.started = entry.start;
+        if channel == 0 {
+            (op.left_first, op.left) = (end, end);
+        } else {
+            op.left_first = op.left_first.min(end);
+            op.left = op.left.max(end);
+        }
+    }
+
+    /// A lane's moments become the flow that the tracer tells of, if the operation has it.
+    fn trace(&mut self, rank: u32, number: Option<u64>, lane: &[u64], way: (u8, u32, bool), slice_bytes: u64) {
+        let Some(number) = number else { return };
+        let looks = self.looks(rank);
+        let op = self.ranks[rank as usize].op(number);
+        let (channel, peer, sends) = way;
+        let known = op.ways.iter().any(|w| w.channel == channel && w.peer == peer && w.sends == sends);
+        if !known || op.posted == NEVER {
+            return;
+        }
+        let head = Head { channel, peer, sends, started: op.posted, kernel: op.started, slice_bytes };
+        let trace = flow(lane, head, looks);
+        op.flows.push(trace);
+    }
+
+    fn looks(&self, rank: u32) -> Looks {
+        self.agents[self.ranks[rank as usize].host as usize].looks
+    }
+
+    /// All channels are worked out: the operation's ends, and the connections are free again.
+    fn close(&mut self, members: &[u32], numbers: &[Option<u64>]) {
+        for (rank, number) in members.iter().zip(numbers) {
+            if let Some(number) = number {
+                self.close_op(*rank, *number);
+            }
+        }
+    }
+
+    fn close_op(&mut self, rank: u32, number: u64) {
+        let run = &mut self.ranks[rank as usize];
+        let op = run.op(number);
+        op.resolved = true;
+        op.ended = op.flows.iter().map(|flow| flow.ended).max().unwrap_or(0).max(op.left);
+        sort_flows(op);
+        let (key, seq, ended) = ((op.group, op.class, op.peer), op.seq, op.ended);
+        let bytes = op.flows.iter().map(|flow| (flow.sends, flow.ended, flow.last.bytes)).collect::<Vec<_>>();
+        let lane = run.lanes.entry(key).or_default();
+        lane.free = lane.free.max(ended);
+        lane.front = seq + 1;
+        let (host, nic) = (run.host, self.world.nic(rank));
+        let agent = &mut self.agents[host as usize];
+        for (sends, at, bytes) in bytes {
+            agent.count(nic, sends, at, bytes);
+        }
+    }
+
+    /// The kernel that this operation is part of may be over.
+    fn leave(&mut self, rank: u32, number: u64) {
+        let run = &mut self.ranks[rank as usize];
+        let left = run.op(number).left;
+        self.leave_at(rank, left);
+    }
+
+    fn leave_at(&mut self, rank: u32, left: u64) {
+        let run = &mut self.ranks[rank as usize];
+        run.kernel = run.kernel.max(left);
+        run.waiting -= 1;
+        if run.kernel == NEVER {
+            self.doomed.push(rank);
+        } else if run.waiting == 0 {
+            run.device = run.kernel;
+            self.runnable.push(rank);
+        }
+    }
+
+    /// A rank will not come to anything more: who waits for it need not wait to know.
+    pub(super) fn block(&mut self, rank: u32) {
+        let run = &mut self.ranks[rank as usize];
+        if run.blocked {
+            return;
+        }
+        run.blocked = true;
+        let seats: Vec<(u32, u32)> = self.world.seats(rank).collect();
+        for (group, position) in seats {
+            self.meetings.absent.entry(group).or_default().push(position);
+            for meeting in &mut self.meetings.open[group as usize].1 {
+                if meeting.entries[position as usize].is_none() {
+                    meeting.counted += 1;
+                }
+            }
+            self.resolve_open(group);
+            let lines: Vec<LineKey> = self
+                .meetings
+                .lines
+                .range((group, 0, 0)..(group + 1, 0, 0))
+                .map(|(key, _)| *key)
+                .filter(|(_, from, to)| *from == position || *to == position)
+                .collect();
+            lines.into_iter().for_each(|key| self.resolve_line(key));
+        }
+    }
+
+    /// A rank enters a send or a receive.
+    pub(super) fn meet(&mut self, rank: u32, number: u64, start: u64) {
+        let op = self.ranks[rank as usize].op(number);
+        let (group, position, peer) = (op.group, op.position, op.peer);
+        let sends = op.class == OpClass::Send;
+        let key = if sends { (group, position, peer) } else { (group, peer, position) };
+        let mut half = Half { rank, entry: Entry { number, start }, gone: false };
+        let line = self.meetings.lines.entry(key).or_default();
+        if !sends {
+            line.recvs.push_back(half);
+            return self.resolve_line(key);
+        }
+        let alone = line.sends.is_empty();
+        if alone && let Some(left) = self.fills_alone(rank, number, start) {
+            half.gone = true;
+            self.leave_at(rank, left);
+        }
+        self.meetings.lines.entry(key).or_default().sends.push_back(half);
+        self.resolve_line(key);
+    }
+
+    /// When the sender's device is done with a message that fits the FIFO: it need not wait for the receiver.
+    fn fills_alone(&mut self, rank: u32, number: u64, start: u64) -> Option<u64> {
+        let posted = self.ranks[rank as usize].post(number);
+        let run = &self.ranks[rank as usize];
+        let (steps, slice_bytes) = pair_cut(run.ops[(number - run.first_op) as usize].count);
+        let seat = Seat { start, posted, parts: self.world.parts(rank), chance: 0, asleep: run.asleep };
+        pair::fills_alone(steps as usize, self.cut(STEPS, slice_bytes), &seat)
+    }
+
+    /// Works out the messages of a connection that both sides have come to, or one has and the other cannot.
+    fn resolve_line(&mut self, key: LineKey) {
+        let (group, from, to) = key;
+        let absent = |at: u32| self.meetings.absent.get(&group).is_some_and(|absent| absent.contains(&at));
+        let (no_sender, no_receiver) = (absent(from), absent(to));
+        loop {
+            let Some(line) = self.meetings.lines.get_mut(&key) else { return };
+            let ready = match (line.sends.is_empty(), line.recvs.is_empty()) {
+                (false, false) => true,
+                (false, true) => no_receiver,
+                (true, false) => no_sender,
+                (true, true) => {
+                    self.meetings.lines.remove(&key);
+                    return;
+                }
+            };
+            if !ready {
+                return;
+            }
+            let (send, recv) = (line.sends.pop_front(), line.recvs.pop_front());
+            self.resolve_pair(key, send, recv);
+        }
+    }
+
+    fn resolve_pair(&mut self, (group, from, to): LineKey, send: Option<Half>, recv: Option<Half>) {
+        let of = &self.world.groups[group as usize];
+        let (sender, receiver) = (of.members[from as usize], of.members[to as usize]);
+        let (kind, n, id) = (of.kind, of.members.len() as u32, of.id.0);
+        let seq_of = |half: &Half| {
+            let run = &self.ranks[half.rank as usize];
+            let op = &run.ops[(half.entry.number - run.first_op) as usize];
+            (op.seq, op.count)
+        };
+        let Some((seq, count)) = send.as_ref().or(recv.as_ref()).map(seq_of) else { return };
+        let number = |half: &Option<Half>, rank: u32, class, peer| match half {
+            Some(half) => Some(half.entry.number),
+            None => self.ranks[rank as usize].find(group, class, peer, seq),
+        };
+        let numbers = [number(&send, sender, OpClass::Send, to), number(&recv, receiver, OpClass::Recv, from)];
+        let starts = [&send, &recv].map(|half| half.map_or(NEVER, |half| half.entry.start));
+        let mut posted = [NEVER; 2];
+        for (side, rank) in [sender, receiver].into_iter().enumerate() {
+            if let Some(number) = numbers[side] {
+                posted[side] = self.ranks[rank as usize].post(number);
+            }
+        }
+        let wire = self.world.wire(sender, receiver, kind);
+        let (steps, slice_bytes) = pair_cut(count);
+        let cut = self.cut(STEPS, slice_bytes);
+        let chance = mix(mix(self.world.scenario.seed ^ id, seq), u64::from(from) << 32 | u64::from(to));
+        let variation = if wire.network { self.world.scenario.cluster.rdma_spread } else { 0.0 };
+        let mut moments = std::mem::take(&mut self.moments);
+        let seat = |side: usize, rank: u32| Seat {
+            start: starts[side],
+            posted: posted[side],
+            parts: self.world.parts(rank),
+            chance: mix(chance, 0x51EE),
+            asleep: self.ranks[rank as usize].asleep,
+        };
+        let (mut out, mut into) = (seat(0, sender), seat(1, receiver));
+        let ends =
+            pair::run(&mut moments, steps as usize, cut, (&mut out, &mut into), &wire, spread(chance, variation));
+        let asleep = [out.asleep, into.asleep];
+        let channel = pair_channel(from, to, n, self.world.scenario.channels);
+        for (side, rank, half, end) in [(0, sender, &send, ends.0), (1, receiver, &recv, ends.1)] {
+            let entry = half.map(|half| half.entry);
+            self.take(rank, numbers[side], &entry, 0, end, asleep[side]);
+            let way = (channel, if side == 0 { to } else { from }, side == 0);
+            self.trace(rank, numbers[side], moments.lane(side), way, slice_bytes);
+            if let Some(number) = numbers[side] {
+                self.close_op(rank, number);
+            }
+        }
+        self.moments = moments;
+        for half in [send, recv].into_iter().flatten().filter(|half| !half.gone) {
+            self.leave(half.rank, half.entry.number);
+        }
+    }
+}
+
+/// Flows in the order of the operation's ways, so that what was told of each stays with it.
+fn sort_flows(op: &mut OpTrace) {
+    let ways = &op.ways;
+    op.flows.sort_by_key(|flow| {
+        ways.iter().position(|way| way.channel == flow.channel && way.peer == flow.peer && way.sends == flow.sends)
+    });
+}

@@ -1,0 +1,181 @@
+//! The simulation: ranks work off their streams, meet in operations, and what an agent on each host would tell of it
+//! comes out as batches.
+//!
+//! A rank's stream is in order, so a rank knows nothing of time beyond its next operation until all members of that have
+//! come. There the mechanics (`collective`) compute every moment of the operation at once, its members go on, and a
+//! rank that can never go on is blocked, with everybody who waits for it. Records are told up to the moment before which
+//! nothing can change any more (`watermark`).
+mod emit;
+mod meet;
+mod rank;
+mod step;
+mod world;
+
+pub use world::EPOCH;
+
+use crate::collective::trace::Looks;
+use crate::collective::{Moments, mix};
+use crate::profile::NEVER;
+use crate::program::Item;
+use crate::scenario::Scenario;
+use crate::score::Truth;
+use emit::Agent;
+use meet::Meetings;
+use mycroft_record::{Batch, NANOS_PER_MS, NANOS_PER_SEC};
+use rank::RankRun;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use world::World;
+
+/// Simulated time that one call of [`Simulation::next_stretch`] covers.
+pub const STRETCH_NS: u64 = NANOS_PER_SEC;
+/// Ranks may run ahead of what is told by this much more each time it is not enough.
+const AHEAD_NS: u64 = NANOS_PER_SEC / 2;
+/// When the processes start.
+const START_NS: u64 = 200 * NANOS_PER_MS;
+/// Agents look this often (`agent::config`).
+const LOOK_NS: u64 = 100 * NANOS_PER_MS;
+
+/// What arrives at the server, and when.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// True time, nanoseconds since 1970.
+    pub arrives_at: u64,
+    /// The records.
+    pub batch: Batch,
+}
+
+/// How far a simulation has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// Iterations that the slowest rank has finished.
+    pub iterations: u64,
+    /// Median iteration of rank 0, milliseconds; 0 before the first.
+    pub iteration_ms_median: f64,
+}
+
+/// One run of one scenario. The same scenario gives the same deliveries, byte for byte, on any machine.
+#[derive(Debug)]
+pub struct Simulation {
+    world: World,
+    ranks: Vec<RankRun>,
+    meetings: Meetings,
+    agents: Vec<Agent>,
+    moments: Moments,
+    /// Ranks that may go on.
+    runnable: Vec<u32>,
+    /// Ranks that turned out to be in something that does not end.
+    doomed: Vec<u32>,
+    /// Ranks that wait for time to pass.
+    parked: Vec<u32>,
+    /// Ranks do not go on beyond this.
+    horizon: u64,
+    /// Everything before this was told.
+    told: u64,
+    until: u64,
+    programs: BTreeMap<(u32, u64), Arc<[Item]>>,
+    /// Lengths of rank 0's iterations.
+    lengths: Vec<u64>,
+}
+
+impl Simulation {
+    /// A job at its beginning. The scenario has passed [`Scenario::check`].
+    pub fn new(scenario: &Scenario) -> Simulation {
+        let world = World::new(scenario);
+        let start = |rank: u32| {
+            let skew = scenario.start_skew_ms * NANOS_PER_MS;
+            let connect = (scenario.life.first_connect_ms * 1e6) as u64;
+            let bits = mix(mix(scenario.seed, 0x57A7), u64::from(rank));
+            START_NS + connect + if skew > 0 { bits % skew } else { bits % (20 * NANOS_PER_MS) }
+        };
+        let ranks: Vec<RankRun> = (0..scenario.world())
+            .map(|rank| {
+                let stage = world.layout.coordinates(rank).pp;
+                RankRun::new(rank, scenario.host_of(rank), stage, start(rank))
+            })
+            .collect();
+        let agents = (0..scenario.hosts)
+            .map(|host| {
+                let phase = 1 + mix(mix(scenario.seed, 0xA6E7), u64::from(host)) % LOOK_NS;
+                Agent::new(host, Looks { phase, every: LOOK_NS }, scenario.cluster.nics_per_host)
+            })
+            .collect();
+        Simulation {
+            meetings: Meetings::new(world.groups.len()),
+            runnable: (0..scenario.world()).rev().collect(),
+            doomed: Vec::new(),
+            parked: Vec::new(),
+            moments: Moments::default(),
+            horizon: 0,
+            told: 0,
+            until: (scenario.duration_s * 1e9) as u64,
+            programs: BTreeMap::new(),
+            lengths: Vec::new(),
+            world,
+            ranks,
+            agents,
+        }
+    }
+
+    /// The deliveries of the next second of the job, in the order in which they arrive; `None` when the job's time is
+    /// over.
+    pub fn next_stretch(&mut self) -> Option<Vec<Delivery>> {
+        if self.told >= self.until {
+            return None;
+        }
+        let target = (self.told + STRETCH_NS).min(self.until);
+        self.horizon = self.horizon.max(target);
+        loop {
+            self.run();
+            if self.watermark() > target {
+                break;
+            }
+            self.horizon += AHEAD_NS;
+            self.runnable.append(&mut self.parked);
+        }
+        let deliveries = self.tell(target);
+        self.told = target;
+        Some(deliveries)
+    }
+
+    /// What is really wrong, fault by fault; empty: nothing.
+    pub fn truth(&self) -> Vec<Truth> {
+        let scenario = &self.world.scenario;
+        let faults = scenario.fault.iter().chain(&scenario.faults);
+        let name = |host| scenario.host_name(host);
+        faults
+            .map(|fault| {
+                let at_ms = EPOCH / NANOS_PER_MS + (fault.after_s * 1e3) as u64;
+                Truth::of(fault, scenario.hosts, scenario.ranks_per_host, name, at_ms)
+            })
+            .collect()
+    }
+
+    /// How far it has come.
+    pub fn progress(&self) -> Progress {
+        let mut lengths = self.lengths.clone();
+        lengths.sort_unstable();
+        Progress {
+            iterations: self.ranks.iter().map(|rank| rank.iteration.saturating_sub(1)).min().unwrap_or(0),
+            iteration_ms_median: lengths.get(lengths.len() / 2).map_or(0.0, |ns| *ns as f64 / 1e6),
+        }
+    }
+
+    /// The moment before which everything is decided.
+    fn watermark(&self) -> u64 {
+        let running = self.ranks.iter().filter(|rank| !rank.blocked && rank.waiting == 0).map(|rank| rank.device);
+        running.min().unwrap_or(NEVER).min(self.meetings.first_entry())
+    }
+
+    fn run(&mut self) {
+        loop {
+            if let Some(rank) = self.doomed.pop() {
+                self.block(rank);
+            } else if let Some(rank) = self.runnable.pop() {
+                self.advance(rank);
+            } else {
+                return;
+            }
+        }
+    }
+}

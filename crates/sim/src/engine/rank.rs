@@ -1,0 +1,168 @@
+//! One rank while the job runs: where its stream is, and what it has issued.
+use crate::collective::trace::FlowTrace;
+use crate::profile::NEVER;
+use crate::program::Item;
+use mycroft_record::{Algorithm, OpClass, OpKind};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// An operation from its issue to its end.
+#[derive(Clone, Debug)]
+pub(crate) struct OpTrace {
+    pub(crate) group: u32,
+    /// Position of this rank in the group.
+    pub(crate) position: u32,
+    pub(crate) class: OpClass,
+    /// Position of the other end; 0 for collectives.
+    pub(crate) peer: u32,
+    pub(crate) seq: u64,
+    pub(crate) kind: OpKind,
+    pub(crate) nccl_seq: u64,
+    pub(crate) count: u64,
+    pub(crate) algorithm: Algorithm,
+    pub(crate) channels: u8,
+    /// When the host issued it.
+    pub(crate) issued: u64,
+    /// When the proxy begins with its connections; [`NEVER`] while an earlier operation holds them.
+    pub(crate) posted: u64,
+    /// When the kernel starts; [`NEVER`] while it has not.
+    pub(crate) started: u64,
+    /// When the first channel's kernel and when the last one's is done.
+    pub(crate) left_first: u64,
+    pub(crate) left: u64,
+    /// When all of it is done, the wire included.
+    pub(crate) ended: u64,
+    /// What happens in it is known: `started` and later moments are final.
+    pub(crate) resolved: bool,
+    pub(crate) flows: Vec<FlowTrace>,
+    /// What flows it has before anything is known of them: (channel, peer, sends, steps, window).
+    pub(crate) ways: Vec<Way>,
+    pub(crate) told: Told,
+}
+
+/// A connection that an operation uses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub(crate) channel: u8,
+    pub(crate) peer: u32,
+    pub(crate) sends: bool,
+    pub(crate) steps: u32,
+    pub(crate) window: u32,
+}
+
+/// What the agent has told of an operation.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Told {
+    /// State told last and when; time 0: nothing was told.
+    pub(crate) op: (u64, u64),
+    /// The same of each flow.
+    pub(crate) flows: Vec<(u64, u64)>,
+    /// Its end was told.
+    pub(crate) done: bool,
+}
+
+/// An order counter of a rank, and when its connections are free again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Lane {
+    /// Order number of the next operation.
+    pub(crate) next: u64,
+    /// Order number of the first operation that is not worked out.
+    pub(crate) front: u64,
+    /// When the one before it has ended.
+    pub(crate) free: u64,
+}
+
+/// A rank.
+#[derive(Debug)]
+pub(crate) struct RankRun {
+    pub(crate) rank: u32,
+    pub(crate) host: u32,
+    pub(crate) stage: u32,
+    /// The stream of the current iteration, and when the host issued each item; [`NEVER`]: it does not.
+    pub(crate) items: Arc<[Item]>,
+    pub(crate) issued: Vec<u64>,
+    /// Number of the first operation of each item, counted from the rank's first.
+    pub(crate) op_of: Vec<u64>,
+    /// Next item.
+    pub(crate) at: usize,
+    pub(crate) iteration: u64,
+    pub(crate) began: u64,
+    /// When the device is free, as far as is known.
+    pub(crate) device: u64,
+    /// The same of the main thread.
+    pub(crate) host_clock: u64,
+    /// It will not do anything more.
+    pub(crate) blocked: bool,
+    /// Operations of the current kernel that are not resolved.
+    pub(crate) waiting: u32,
+    /// The current kernel is busy until then at least.
+    pub(crate) kernel: u64,
+    pub(crate) asleep: (u64, u64),
+    pub(crate) lanes: BTreeMap<(u32, OpClass, u32), Lane>,
+    pub(crate) calls: BTreeMap<(u32, OpKind), u64>,
+    pub(crate) ops: VecDeque<OpTrace>,
+    /// Number of `ops[0]`.
+    pub(crate) first_op: u64,
+    /// The wrong call was made.
+    pub(crate) strayed: bool,
+}
+
+impl RankRun {
+    pub(crate) fn new(rank: u32, host: u32, stage: u32, start: u64) -> RankRun {
+        RankRun {
+            rank,
+            host,
+            stage,
+            items: Arc::from([]),
+            issued: Vec::new(),
+            op_of: Vec::new(),
+            at: 0,
+            iteration: 0,
+            began: start,
+            device: start,
+            host_clock: start,
+            blocked: false,
+            waiting: 0,
+            kernel: 0,
+            asleep: (0, 0),
+            lanes: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            ops: VecDeque::new(),
+            first_op: 0,
+            strayed: false,
+        }
+    }
+
+    pub(crate) fn op(&mut self, number: u64) -> &mut OpTrace {
+        &mut self.ops[(number - self.first_op) as usize]
+    }
+
+    /// The number the next issued operation gets.
+    pub(crate) fn next_op(&self) -> u64 {
+        self.first_op + self.ops.len() as u64
+    }
+
+    /// An issued operation that this rank has not entered, by what it is.
+    pub(crate) fn find(&self, group: u32, class: OpClass, peer: u32, seq: u64) -> Option<u64> {
+        let same = |op: &OpTrace| op.group == group && op.class == class && op.peer == peer && op.seq == seq;
+        self.ops.iter().position(same).map(|at| self.first_op + at as u64)
+    }
+
+    /// The operation `number` is entered: when its proxy begins with the connections.
+    pub(crate) fn post(&mut self, number: u64) -> u64 {
+        let op = &self.ops[(number - self.first_op) as usize];
+        let (key, issued) = ((op.group, op.class, op.peer), op.issued);
+        let lane = self.lanes.entry(key).or_default();
+        let posted = if lane.free == NEVER { NEVER } else { issued.max(lane.free) };
+        self.op(number).posted = posted;
+        posted
+    }
+
+    /// Forgets operations at the front that are over and told.
+    pub(crate) fn forget_told(&mut self) {
+        while self.ops.front().is_some_and(|op| op.told.done) {
+            self.ops.pop_front();
+            self.first_op += 1;
+        }
+    }
+}
