@@ -22,6 +22,10 @@ const VITALS_NS: u64 = NANOS_PER_SEC;
 const SHIP_NS: u64 = 3 * NANOS_PER_MS;
 /// Completions that a ring holds while the agent is out: 64 KiB of 128 bytes.
 const RING_KEEPS: usize = 512;
+/// Threads that tell side by side.
+const TELLERS_MAX: usize = 8;
+/// Hosts for which a thread of their own is worth its start.
+const HOSTS_PER_TELLER: usize = 16;
 /// What an idle host's memory and load look like.
 const MEMORY_BYTES: u64 = 512 << 30;
 const CPU_BUSY_MILLI: u32 = 180;
@@ -88,22 +92,43 @@ impl Agent {
 }
 
 impl Simulation {
-    /// Everything that agents tell up to `until`.
+    /// Everything that agents tell up to `until`. Agents know nothing of each other, so they may work side by side.
     pub(super) fn tell(&mut self, until: u64) -> Vec<Delivery> {
-        let mut out = Vec::new();
-        for agent in &mut self.agents {
-            let mut teller = Teller { world: &self.world, ranks: &mut self.ranks, out: &mut out };
-            while agent.next <= until {
-                let at = agent.next;
-                agent.next += agent.looks.every;
-                teller.look(agent, at);
+        let per_host = self.world.scenario.ranks_per_host as usize;
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(TELLERS_MAX);
+        let share = self.agents.len().div_ceil(threads).max(HOSTS_PER_TELLER);
+        let world = &self.world;
+        let mut parts = self.agents.chunks_mut(share).zip(self.ranks.chunks_mut(share * per_host));
+        let mut out: Vec<Delivery> = std::thread::scope(|scope| {
+            let own = parts.next();
+            let others: Vec<_> =
+                parts.map(|(agents, ranks)| scope.spawn(move || tell_all(world, agents, ranks, until))).collect();
+            let mut out = own.map_or_else(Vec::new, |(agents, ranks)| tell_all(world, agents, ranks, until));
+            for other in others {
+                out.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
             }
-        }
+            out
+        });
         out.sort_by(|a, b| (a.arrives_at, &a.batch.source).cmp(&(b.arrives_at, &b.batch.source)));
         out
     }
 }
 
+/// What the agents of some hosts, with their ranks, tell up to `until`.
+fn tell_all(world: &World, agents: &mut [Agent], ranks: &mut [RankRun], until: u64) -> Vec<Delivery> {
+    let mut out = Vec::new();
+    for (agent, ranks) in agents.iter_mut().zip(ranks.chunks_mut(world.scenario.ranks_per_host as usize)) {
+        let mut teller = Teller { world, ranks, out: &mut out };
+        while agent.next <= until {
+            let at = agent.next;
+            agent.next += agent.looks.every;
+            teller.look(agent, at);
+        }
+    }
+    out
+}
+
+/// One host, its ranks, and where its batches go.
 struct Teller<'a> {
     world: &'a World,
     ranks: &'a mut [RankRun],
@@ -132,8 +157,7 @@ impl Teller<'_> {
     }
 
     fn ship(&mut self, host: u32, process: Option<ProcessKey>, at: u64, records: Vec<Record>) {
-        let job = JobName::from(self.world.scenario.name.as_str());
-        let source = Source { job, host: self.world.host_name(host).clone(), process };
+        let source = Source { job: self.world.job.clone(), host: self.world.host_name(host).clone(), process };
         let collected_at = self.world.host_time(host, at + NANOS_PER_MS);
         let out = &self.world.effects.store_out;
         let arrival = at + SHIP_NS;
@@ -199,7 +223,7 @@ impl Teller<'_> {
         records: &mut Vec<Record>,
     ) {
         let world = self.world;
-        let run = &mut self.ranks[rank as usize];
+        let run = &mut self.ranks[local as usize];
         let told = &mut agent.ranks[local as usize];
         if told.gone || at < super::START_NS {
             return;

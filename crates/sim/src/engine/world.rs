@@ -5,7 +5,7 @@ use crate::effects::{Effects, HostEffects};
 use crate::layout::{GroupKind, Layout};
 use crate::profile::Profile;
 use crate::scenario::Scenario;
-use mycroft_record::{CommId, HostName, HostTime};
+use mycroft_record::{CommId, HostName, HostTime, JobName};
 use std::sync::Arc;
 
 /// Simulated time 0 on every clock that is right: nanoseconds since 1970 (2025-06-15).
@@ -47,6 +47,7 @@ pub(crate) struct World {
     parts: std::collections::BTreeMap<u32, Parts>,
     clocks: Vec<HostClock>,
     host_names: Vec<HostName>,
+    pub(crate) job: JobName,
     /// How many flows of each kind share a NIC at a time.
     shares: [f64; KINDS],
 }
@@ -80,6 +81,7 @@ impl World {
             parts: effects.ranks.iter().map(|(rank, effects)| (*rank, Parts::of(effects))).collect(),
             clocks: (0..scenario.hosts).map(|host| HostClock::of(scenario, host)).collect(),
             host_names,
+            job: scenario.name.as_str().into(),
             shares: [1.0; KINDS],
             effects,
         };
@@ -206,8 +208,9 @@ impl World {
     /// What the clock of a host says at a simulated moment, in whole microseconds.
     pub(crate) fn host_time(&self, host: u32, at: u64) -> HostTime {
         let clock = self.clocks[host as usize];
-        let drifted = i128::from(at) * i128::from(clock.drift) / 1_000_000_000;
-        let time = i128::from(EPOCH) + i128::from(at) + i128::from(clock.offset_ns) + drifted;
+        // Parts per billion of whole microseconds: 10^12 us of eleven days times 10^6 stay under 2^63.
+        let drifted = (at / TICK_NS) as i64 * clock.drift / 1_000_000;
+        let time = (EPOCH + at) as i64 + clock.offset_ns + drifted;
         HostTime(time as u64 / TICK_NS * TICK_NS)
     }
 }
