@@ -34,7 +34,10 @@ pub(crate) enum Command {
     Autopsy(crate::autopsy::AutopsyArgs),
     /// Live view of a server in the terminal.
     Watch(WatchArgs),
-    /// Runs a recorded store through the diagnosis again and prints the reports.
+    /// Runs what was recorded through the diagnosis again, at full speed, and prints the reports.
+    ///
+    /// The same records give the same report, byte for byte. Exit code 1 when a report has a case.
+    #[command(after_help = "Example: mycroft replay /var/lib/mycroft --job train-7 --json")]
     Replay(ReplayArgs),
     /// Checks that tracing can work here, and says what to fix.
     Doctor(DoctorArgs),
@@ -318,12 +321,15 @@ pub(crate) struct WatchArgs {
 
 #[derive(clap::Args, Debug)]
 pub(crate) struct ReplayArgs {
-    /// Directory of the store, as `mycroft serve --store` or `mycroft testbed run --record` wrote it, or a file that
-    /// --export wrote.
+    /// Directory of the store, as `mycroft serve --store` or `mycroft testbed run --record` wrote it, a recording of
+    /// `mycroft sim run --out` or `mycroft sim corpus`, or a file that --export wrote.
     pub(crate) store: PathBuf,
     /// Only this job.
     #[arg(long)]
     pub(crate) job: Option<String>,
+    /// Print one JSON object instead of text: `{"reports": [...]}`, each as the server's API tells it.
+    #[arg(long, conflicts_with_all = ["records", "export"])]
+    pub(crate) json: bool,
     /// Print every record, one a line, instead of diagnosing.
     #[arg(long)]
     pub(crate) records: bool,

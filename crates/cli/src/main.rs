@@ -12,11 +12,13 @@ mod dump;
 mod libraries;
 mod live;
 mod overhead;
+mod progress;
 mod replay;
 mod stop;
 mod table;
 mod testbed;
 mod watch;
+mod whole;
 
 use args::{Args, Command, TestbedCommand};
 use clap::Parser;

@@ -1,56 +1,101 @@
-//! `mycroft replay`: a recorded store, or what was exported of one, through the diagnosis again.
+//! `mycroft replay`: a recorded store, a recording, or what was exported of one, through the diagnosis again.
 use crate::args::ReplayArgs;
-use crate::{EXIT_FOUND, EXIT_OK};
+use crate::progress::Progress;
+use crate::stop::Stop;
+use crate::whole::WholeFile;
+use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, bail};
-use mycroft_diagnose::render;
-use mycroft_record::Batch;
-use mycroft_store::{Store, StoreConfig, codec};
+use mycroft_diagnose::{Report, render};
+use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
+use mycroft_serve::api::ReportJson;
+use mycroft_serve::replay::{Player, TAIL};
+use mycroft_store::{Delivery, HotLimits, Store, StoreConfig, codec, recording};
+use serde_json::json;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 /// Records in one frame of an exported file: with at most 256 bytes each, half of what a frame may hold.
 const FRAME_RECORDS: usize = 32 << 10;
+/// Ranks in the JSON of a report: as many as the server tells in one answer.
+const RANKS_MAX: usize = 10_000;
+
+/// What is replayed, in order; parts that cannot be read are named on standard error and left out.
+type Deliveries = Box<dyn Iterator<Item = Delivery>>;
 
 /// Prints each job's report; exit 1 when any has a case.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<u8> {
-    let mut batches = if args.store.is_file() { read_frames(&args.store)? } else { read_store(&args.store)? };
-    batches.retain(|batch| args.job.as_deref().is_none_or(|job| job == &*batch.source.job));
-    if batches.is_empty() {
+    let stop = Stop::on_signals()?;
+    let mut all = deliveries(&args.store)?;
+    let wanted = args.job.clone();
+    let mine = move |delivery: &Delivery| wanted.as_deref().is_none_or(|job| job == &*delivery.batch.source.job);
+    let mut some = all.by_ref().filter(mine).peekable();
+    if some.peek().is_none() {
         let job = args.job.as_deref().map_or(String::new(), |job| format!(" of job {job}"));
         bail!("{}: no records{job}", args.store.display());
     }
     if let Some(file) = &args.export {
-        return export(&batches, file);
+        return export(some, file, &stop);
     }
     if args.records {
-        return print_records(&batches);
+        return print_records(some);
     }
-    let tick = Duration::from_millis(args.tick_ms);
-    let reports = mycroft_serve::replay::replay(batches, tick);
-    let text: Vec<String> = reports.values().map(render).collect();
-    let text = text.join("\n");
+    let mut player = Player::new(Duration::from_millis(args.tick_ms));
+    let mut progress = Progress::start();
+    let (mut first, mut batches) = (HostTime::NONE, 0_u64);
+    for Delivery { arrives_at, batch } in some {
+        if stop.asked() {
+            return Ok(EXIT_INTERRUPTED);
+        }
+        player.deliver(arrives_at, &batch);
+        first = first.some().unwrap_or(arrives_at);
+        batches += 1;
+        progress
+            .say(|| format!("{} s of recorded time, {batches} batches", arrives_at.since_ns(first) / NANOS_PER_SEC));
+    }
+    drop(progress);
+    let reports: Vec<Report> = player.finish(TAIL).into_values().map(|played| played.report).collect();
+    let text = if args.json {
+        let reports: Vec<ReportJson> = reports.iter().map(|report| ReportJson::of(report, RANKS_MAX)).collect();
+        format!("{}\n", json!({ "reports": reports }))
+    } else {
+        reports.iter().map(render).collect::<Vec<String>>().join("\n")
+    };
     std::io::stdout().write_all(text.as_bytes()).context("cannot print")?;
-    Ok(if reports.values().any(|report| !report.cases.is_empty()) { EXIT_FOUND } else { EXIT_OK })
+    Ok(if reports.iter().any(|report| !report.cases.is_empty()) { EXIT_FOUND } else { EXIT_OK })
 }
 
-/// Everything in a store; damaged parts are named and left out.
-fn read_store(dir: &Path) -> Result<Vec<Batch>> {
-    let entries = std::fs::read_dir(dir).with_context(|| {
-        format!("{}: cannot be read; give the store that `mycroft serve --store` wrote", dir.display())
-    })?;
-    // Opening a store makes one: not in a directory that holds none.
-    if !entries.flatten().any(|entry| entry.file_name() == "meta.sqlite") {
-        bail!("{}: no store; give the directory that `mycroft serve --store` wrote", dir.display());
+/// The deliveries of a store's or a recording's folder, or of an exported file.
+fn deliveries(path: &Path) -> Result<Deliveries> {
+    if path.is_file() {
+        let mut batches = read_frames(path)?;
+        batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+        return Ok(Box::new(batches.into_iter().map(|batch| Delivery { arrives_at: batch.collected_at, batch })));
     }
-    let mut batches = Vec::new();
-    for batch in Store::open(dir, StoreConfig::default())?.read_all()? {
-        match batch {
-            Ok(batch) => batches.push(batch),
-            Err(error) => eprintln!("mycroft: {error}; going on behind it"),
+    const GIVE: &str = "give the store that `mycroft serve --store` wrote, or the folder of `mycroft sim run --out`";
+    let mut entries = std::fs::read_dir(path).with_context(|| format!("{}: cannot be read; {GIVE}", path.display()))?;
+    let (store, found) = if recording::is_recording(path) {
+        (None, recording::read(path)?)
+    } else if entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() == "meta.sqlite")) {
+        // A replay has no use for the hot window.
+        let hot = HotLimits { records: 0, bytes: 0, records_per_key: 0, age: Duration::ZERO };
+        let store = Store::open(path, StoreConfig { hot, ..StoreConfig::default() })?;
+        let found = store.deliveries()?;
+        (Some(store), found)
+    } else {
+        // Opening a store makes one: not in a directory that holds none.
+        bail!("{}: no store; {GIVE}", path.display());
+    };
+    let readable = move |delivery: Result<Delivery, _>| match delivery {
+        Ok(delivery) => Some(delivery),
+        Err(error) => {
+            // The store stays open, and locked, as long as its files are read.
+            let _held = &store;
+            eprintln!("mycroft: {error}; going on behind it");
+            None
         }
-    }
-    Ok(batches)
+    };
+    Ok(Box::new(found.filter_map(readable)))
 }
 
 /// The frames of a file that `--export` wrote (docs/formats/wire.md, "The frame"), one behind the other.
@@ -69,30 +114,42 @@ fn read_frames(path: &Path) -> Result<Vec<Batch>> {
     Ok(batches)
 }
 
-/// Writes the batches to one file that can be sent and replayed.
-fn export(batches: &[Batch], file: &Path) -> Result<u8> {
-    let mut out = Vec::new();
-    let mut rest = batches;
-    while !rest.is_empty() {
-        let mut records = 0;
-        let fit = rest.iter().take(codec::MAX_BATCHES).take_while(|batch| {
-            records += batch.records.len();
-            records <= FRAME_RECORDS
-        });
+/// Writes the batches to one file that can be sent and replayed; it is there whole or not at all.
+fn export(deliveries: impl Iterator<Item = Delivery>, path: &Path, stop: &Stop) -> Result<u8> {
+    let mut file = WholeFile::create(path)?;
+    let (mut frame, mut records, mut batches, mut bytes) = (Vec::new(), 0, 0, 0);
+    let mut write = |frame: &mut Vec<Batch>| -> Result<()> {
+        for frame in frame.chunks(codec::MAX_BATCHES) {
+            let encoded = codec::encode(frame)?;
+            file.write(&encoded)?;
+            bytes += encoded.len();
+        }
+        frame.clear();
+        Ok(())
+    };
+    for Delivery { batch, .. } in deliveries {
+        if stop.asked() {
+            return Ok(EXIT_INTERRUPTED);
+        }
         // A batch that is larger than that came in one frame and goes in one.
-        let (frame, behind) = rest.split_at(fit.count().max(1));
-        out.extend(codec::encode(frame)?);
-        rest = behind;
+        if records + batch.records.len() > FRAME_RECORDS {
+            write(&mut frame)?;
+            records = 0;
+        }
+        records += batch.records.len();
+        batches += 1;
+        frame.push(batch);
     }
-    std::fs::write(file, &out).with_context(|| format!("cannot write {}", file.display()))?;
-    eprintln!("mycroft: {} batches in {} bytes: {}", batches.len(), out.len(), file.display());
+    write(&mut frame)?;
+    file.keep()?;
+    eprintln!("mycroft: {batches} batches in {bytes} bytes: {}", path.display());
     Ok(EXIT_OK)
 }
 
 /// One line per record: when it was collected, by whom, what it says.
-fn print_records(batches: &[Batch]) -> Result<u8> {
+fn print_records(deliveries: impl Iterator<Item = Delivery>) -> Result<u8> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    for batch in batches {
+    for Delivery { batch, .. } in deliveries {
         let source = &batch.source;
         let rank = source.process.map_or("-".to_owned(), |process| process.rank.to_string());
         for record in &batch.records {

@@ -2,6 +2,8 @@
 mod common;
 
 use common::{Going, Said, end, line_with, mycroft, refusal, say, until};
+use mycroft_store::recording::RecordingWriter;
+use mycroft_store::{Store, StoreConfig, codec};
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,7 +75,7 @@ const COMMANDS: &[(&[&str], &[&str])] = &[
     ),
     (&["cases"], &["ID", "--url", "--token", "--job", "--all", "--json"]),
     (&["watch"], &["--url", "--token", "--job", "--once"]),
-    (&["replay"], &["STORE", "--job", "--records", "--export", "--tick-ms"]),
+    (&["replay"], &["STORE", "--job", "--json", "--records", "--export", "--tick-ms", "mycroft replay "]),
     (&["autopsy"], &["DIR", "--json", "--html", "--rank-pattern", "--quiet", "Exit codes"]),
     (&["dump"], &["--job", "--server", "--out", "--html", "--json", "--no-stacks", "--no-flight-recorder"]),
     (&["doctor"], &["--pid", "--dir", "--url", "--token", "--json"]),
@@ -312,6 +314,51 @@ fn replay_of_an_export() {
     let damaged = dir.path().join("damaged.frames");
     fs::write(&damaged, bytes.iter().map(|byte| byte ^ u8::from(*byte == 0x55)).collect::<Vec<u8>>()).unwrap();
     expect(&["replay", &damaged.display().to_string()], &["damaged.frames", "checksum"]);
+}
+
+/// A store, a recording and an exported file of one run are one run.
+#[test]
+fn replay_of_a_store_and_of_a_recording() {
+    let mut rest = &fs::read(recorded("gpu-hang.frames")).unwrap()[..];
+    let mut batches = Vec::new();
+    while !rest.is_empty() {
+        let (frame, behind) = rest.split_at(codec::header(rest).unwrap().frame_bytes);
+        batches.extend(codec::decode(frame).unwrap().batches);
+        rest = behind;
+    }
+    batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+    let dir = tempfile::tempdir().unwrap();
+    let (stored, recording) = (dir.path().join("store"), dir.path().join("recording"));
+    let store = Store::open(&stored, StoreConfig::default()).unwrap();
+    let mut writer = RecordingWriter::create(&recording).unwrap();
+    for (number, batch) in batches.iter().enumerate() {
+        store.append(batch).unwrap();
+        writer.append(batch.collected_at, batch.clone()).unwrap();
+        if number % 700 == 0 {
+            store.compact().unwrap();
+        }
+    }
+    drop(store);
+    writer.finish().unwrap();
+    let golden = fs::read_to_string(recorded("gpu-hang.txt")).unwrap();
+    let frames = recorded("gpu-hang.frames").display().to_string();
+    for from in [&stored.display().to_string(), &recording.display().to_string(), &frames] {
+        for _ in 0..2 {
+            let said = say(&["replay", from]);
+            assert_eq!(
+                (said.code, said.stdout.as_str(), said.stderr.as_str()),
+                (Some(1), golden.as_str(), ""),
+                "{from}"
+            );
+        }
+        let said = say(&["replay", from, "--json"]);
+        assert_eq!((said.code, said.stdout.lines().count()), (Some(1), 1));
+        let report = &said.json()["reports"][0];
+        let case = &report["cases"][0];
+        assert_eq!((&case["what"], &case["category"]), (&json!("hang"), &json!("gpu")), "{report}");
+        assert_eq!((&case["suspects"][0]["rank"], report["ranks"].as_array().map(Vec::len)), (&json!(5), Some(8)));
+    }
+    expect(&["replay", &frames, "--json", "--records"], &["--json", "--records"]);
 }
 
 #[test]

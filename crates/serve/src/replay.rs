@@ -1,34 +1,141 @@
-//! Replay: recorded batches through the brain again, at full speed, with the recorded times for a clock.
-use mycroft_diagnose::{Config, Engine, Report};
+//! Replay: batches through the brain at full speed, with the time at which each arrives for a clock. Recorded stores,
+//! exported files and simulated jobs all take this way.
+use mycroft_diagnose::{CaseEvent, Config, Engine, Report};
 use mycroft_record::{Batch, HostTime, JobName};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 /// Time after the last batch that is still weighed: long enough for any stall to be declared.
-const TAIL: Duration = Duration::from_secs(3);
+pub const TAIL: Duration = Duration::from_secs(3);
+/// Moments kept per job: a case opens, is strengthened a few times and closes, a thousand times over. 100 B each.
+const MOMENTS_MAX: usize = 10_000;
 
 /// Feeds `batches` to one engine per job in the order they were collected, ticking as the server would (every `tick`
 /// and whenever an engine says that something becomes due), and gives each job's last report. The same batches give
 /// the same reports, byte for byte, in whatever order they are given.
 pub fn replay(mut batches: Vec<Batch>, tick: Duration) -> BTreeMap<JobName, Report> {
     batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
-    let tick_ns = u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX).max(1);
-    let mut engines: BTreeMap<JobName, Engine> = BTreeMap::new();
-    let Some((first, last)) = batches.first().zip(batches.last()).map(|(a, b)| (a.collected_at, b.collected_at)) else {
-        return BTreeMap::new();
-    };
-    let mut clock = Clock { now: first, next_tick: first + tick_ns, tick_ns };
+    let mut player = Player::new(tick);
     for batch in &batches {
-        clock.advance(&mut engines, batch.collected_at);
-        let name = &batch.source.job;
-        let engine = engines.entry(name.clone()).or_insert_with(|| Engine::new(name.clone(), Config::default()));
-        engine.observe(batch);
+        player.deliver(batch.collected_at, batch);
     }
-    clock.advance(&mut engines, last + u64::try_from(TAIL.as_nanos()).unwrap_or(u64::MAX));
-    engines.into_iter().map(|(name, engine)| (name, engine.report(last))).collect()
+    player.finish(TAIL).into_iter().map(|(name, played)| (name, played.report)).collect()
+}
+
+/// Something that a tick said of a case.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moment {
+    /// Recorded time of the tick.
+    pub at: HostTime,
+    /// What it said.
+    pub event: CaseEvent,
+    /// How long that tick took of the caller's stopwatch; zero without one.
+    pub took: Duration,
+}
+
+/// What came of one job.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Played {
+    /// The last report, as of the last batch of all jobs.
+    pub report: Report,
+    /// What ticks said of cases, in order; the first 10,000.
+    pub moments: Vec<Moment>,
+    /// Times the brain was asked.
+    pub ticks: u64,
+    /// The longest of them by the caller's stopwatch; zero without one.
+    pub slowest_tick: Duration,
+}
+
+/// Reads a monotonic clock: time since any fixed moment.
+pub type Stopwatch = Box<dyn FnMut() -> Duration + Send>;
+
+/// A replay in progress: one engine per job and the recorded time. Batches are not kept.
+pub struct Player {
+    jobs: BTreeMap<JobName, Job>,
+    clock: Option<Clock>,
+    tick_ns: u64,
+    /// When the newest batch arrived.
+    last: HostTime,
+    stopwatch: Option<Stopwatch>,
+}
+
+impl fmt::Debug for Player {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Player").field("jobs", &self.jobs.len()).field("last", &self.last).finish_non_exhaustive()
+    }
+}
+
+impl Player {
+    /// A player that ticks every `tick` of recorded time (a nanosecond at least).
+    pub fn new(tick: Duration) -> Player {
+        let tick_ns = nanos(tick).max(1);
+        Player { jobs: BTreeMap::new(), clock: None, tick_ns, last: HostTime::NONE, stopwatch: None }
+    }
+
+    /// Times each tick: the brain itself reads no clock.
+    #[must_use]
+    pub fn with_stopwatch(mut self, stopwatch: Stopwatch) -> Player {
+        self.stopwatch = Some(stopwatch);
+        self
+    }
+
+    /// A batch reaches the brain, after everything that is due before. Batches come in the order of arrival; one that
+    /// is said to arrive before its predecessor arrives with it.
+    pub fn deliver(&mut self, arrives_at: HostTime, batch: &Batch) {
+        let arrives_at = arrives_at.max(self.last);
+        self.last = arrives_at;
+        let tick_ns = self.tick_ns;
+        self.clock.get_or_insert(Clock { now: arrives_at, next_tick: arrives_at + tick_ns, tick_ns });
+        self.advance(arrives_at);
+        let name = &batch.source.job;
+        if !self.jobs.contains_key(name) {
+            self.jobs.insert(name.clone(), Job::new(name));
+        }
+        if let Some(job) = self.jobs.get_mut(name) {
+            job.engine.observe(batch);
+        }
+    }
+
+    /// Recorded time of the newest batch; `NONE` before the first.
+    pub fn now(&self) -> HostTime {
+        self.last
+    }
+
+    /// Weighs another `tail` of silence and gives what came of each job. Reports are as of the newest batch.
+    pub fn finish(mut self, tail: Duration) -> BTreeMap<JobName, Played> {
+        let last = self.last;
+        self.advance(last + nanos(tail));
+        let played = |(name, job): (JobName, Job)| {
+            let Job { engine, moments, ticks, slowest_tick } = job;
+            (name, Played { report: engine.report(last), moments, ticks, slowest_tick })
+        };
+        self.jobs.into_iter().map(played).collect()
+    }
+
+    /// Ticks everything that is due up to `until`.
+    fn advance(&mut self, until: HostTime) {
+        let Some(clock) = &mut self.clock else { return };
+        loop {
+            let checks = self.jobs.values().filter_map(|job| job.engine.next_check(clock.now));
+            let check = checks.filter(|&at| at > clock.now).min();
+            let next = check.map_or(clock.next_tick, |at| at.min(clock.next_tick));
+            if next > until {
+                return;
+            }
+            for job in self.jobs.values_mut() {
+                job.tick(next, &mut self.stopwatch);
+            }
+            clock.now = next;
+            if next == clock.next_tick {
+                clock.next_tick = next + clock.tick_ns;
+            }
+        }
+    }
 }
 
 /// The recorded time.
+#[derive(Debug)]
 struct Clock {
     /// Of the last tick.
     now: HostTime,
@@ -37,23 +144,32 @@ struct Clock {
     tick_ns: u64,
 }
 
-impl Clock {
-    /// Ticks everything that is due up to `until`.
-    fn advance(&mut self, engines: &mut BTreeMap<JobName, Engine>, until: HostTime) {
-        loop {
-            let check =
-                engines.values().filter_map(|engine| engine.next_check(self.now)).filter(|&at| at > self.now).min();
-            let next = check.map_or(self.next_tick, |at| at.min(self.next_tick));
-            if next > until {
-                return;
-            }
-            for engine in engines.values_mut() {
-                engine.tick(next);
-            }
-            self.now = next;
-            if next == self.next_tick {
-                self.next_tick = next + self.tick_ns;
-            }
-        }
+/// One job: its engine and what it said.
+struct Job {
+    engine: Engine,
+    moments: Vec<Moment>,
+    ticks: u64,
+    slowest_tick: Duration,
+}
+
+impl Job {
+    fn new(name: &JobName) -> Job {
+        let engine = Engine::new(name.clone(), Config::default());
+        Job { engine, moments: Vec::new(), ticks: 0, slowest_tick: Duration::ZERO }
     }
+
+    fn tick(&mut self, at: HostTime, stopwatch: &mut Option<Stopwatch>) {
+        let mut read = || stopwatch.as_mut().map_or(Duration::ZERO, |stopwatch| stopwatch());
+        let began = read();
+        let events = self.engine.tick(at);
+        let took = read().saturating_sub(began);
+        self.ticks += 1;
+        self.slowest_tick = self.slowest_tick.max(took);
+        let room = MOMENTS_MAX.saturating_sub(self.moments.len());
+        self.moments.extend(events.into_iter().take(room).map(|event| Moment { at, event, took }));
+    }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

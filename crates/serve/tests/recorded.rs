@@ -9,15 +9,16 @@
 //!     --fault gpu-hang@host2:rank5 --json --record DIR > NAME.json
 //! mycroft replay DIR --export NAME.frames
 //! ```
-use mycroft_diagnose::{Case, Report, render};
+use mycroft_diagnose::{Case, CaseEvent, CaseId, Report, render};
 use mycroft_record::{Batch, HostTime, JobName, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank};
 use mycroft_serve::TICK;
-use mycroft_serve::replay::replay;
+use mycroft_serve::replay::{Player, TAIL, replay};
 use mycroft_sim::{Truth, score};
 use mycroft_store::codec;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Every recorded run; a test holds this list to the directory's content.
 const RUNS: [&str; 12] = [
@@ -228,4 +229,56 @@ fn the_directory_holds_the_runs_and_nothing_else() {
     let files = RUNS.iter().flat_map(|name| ["frames", "json", "txt"].map(|extension| format!("{name}.{extension}")));
     assert_eq!(found, files.collect::<BTreeSet<String>>());
     assert!(bytes <= BYTES_MAX, "{bytes} bytes");
+}
+
+/// Feeding a player batch by batch is what `replay` does, and its moments tell the story of each case.
+#[test]
+fn a_player_tells_when_each_case_changed() {
+    for name in RUNS {
+        let mut batches = batches(name);
+        batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+        let mut reading = Duration::ZERO;
+        // Each reading is a millisecond after the one before: a tick takes two readings.
+        let stopwatch = move || {
+            reading += Duration::from_millis(1);
+            reading
+        };
+        let mut player = Player::new(TICK).with_stopwatch(Box::new(stopwatch));
+        let first = batches[0].collected_at;
+        for batch in &batches {
+            player.deliver(batch.collected_at, batch);
+            assert_eq!(player.now(), batch.collected_at);
+        }
+        let (job, played) = player.finish(TAIL).pop_first().unwrap();
+        assert_eq!(text(&BTreeMap::from([(job, played.report.clone())])), text(&replay(batches, TICK)), "{name}");
+        let seconds = (played.report.as_of.since_ns(first) + TAIL.as_nanos() as u64) / NANOS_PER_SEC;
+        assert!(played.ticks >= seconds, "{name}: {} ticks in {seconds} s", played.ticks);
+        assert_eq!(played.slowest_tick, Duration::from_millis(1));
+        let opened = |wanted: CaseId| {
+            played.moments.iter().find(|moment| moment.event == CaseEvent::Opened(wanted)).map(|moment| moment.at)
+        };
+        for case in &played.report.cases {
+            assert_eq!(opened(case.id), Some(case.opened_at), "{name}");
+        }
+        assert!(played.moments.is_sorted_by_key(|moment| moment.at), "{name}");
+    }
+}
+
+/// Whoever says that a batch arrives before its predecessor does not turn the time back.
+#[test]
+fn time_never_goes_back_and_nothing_is_no_job() {
+    assert!(Player::new(TICK).finish(TAIL).is_empty());
+    let mut batches = batches("gpu-hang");
+    batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+    let (mut plain, mut strange) = (Player::new(TICK), Player::new(Duration::ZERO));
+    for batch in &batches {
+        plain.deliver(batch.collected_at, batch);
+    }
+    let (ended, few) = (plain.now(), batches.len().min(50));
+    for batch in &batches[..few] {
+        plain.deliver(HostTime(1), batch);
+        strange.deliver(ended, batch);
+    }
+    assert_eq!((plain.now(), strange.now()), (ended, ended));
+    assert_eq!(plain.finish(Duration::ZERO).pop_first().unwrap().1.report.as_of, ended);
 }

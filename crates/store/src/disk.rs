@@ -7,7 +7,7 @@
 use crate::codec;
 use crate::facade::StoreError;
 use crate::log::{ENTRY_HEAD_BYTES, LogFile, create_private_dir, numbered_files, read_entry, sync_dir};
-use crate::segment;
+use crate::segment::{self, Arrived};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -36,7 +36,7 @@ pub(crate) struct Disk {
     _lock: File,
 }
 
-fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+pub(crate) fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
     let path = path.to_owned();
     move |source| StoreError::Io { operation, path, source }
 }
@@ -115,17 +115,31 @@ pub(crate) fn segments(dir: &Path) -> Result<Vec<SegmentFile>, StoreError> {
         let Some(day) = parse_date(&date) else { continue };
         for hour_name in names(&root.join(&date))? {
             let Some(hour) = hour_name.strip_prefix("hour=").and_then(|h| h.parse::<u64>().ok()) else { continue };
-            let folder = root.join(&date).join(&hour_name);
-            for name in names(&folder)? {
-                let Some((log, checksum)) = parse_name(&name) else { continue };
-                let path = folder.join(name);
-                let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
-                found.push(SegmentFile { hour: day * 24 + hour, log, checksum, path, bytes });
-            }
+            found.extend(named_segments(&root.join(&date).join(&hour_name), day * 24 + hour)?);
         }
     }
     found.sort();
     Ok(found)
+}
+
+/// The segments in one folder, by name. Files that are not named as segments are left alone.
+pub(crate) fn named_segments(folder: &Path, hour: u64) -> Result<Vec<SegmentFile>, StoreError> {
+    let mut found = Vec::new();
+    for name in names(folder)? {
+        let Some((log, checksum)) = parse_name(&name) else { continue };
+        let path = folder.join(name);
+        let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
+        found.push(SegmentFile { hour, log, checksum, path, bytes });
+    }
+    Ok(found)
+}
+
+/// The batches of a segment, none where retention was faster.
+pub(crate) fn read_segment(file: SegmentFile) -> Result<Vec<Arrived>, StoreError> {
+    match segment::read(&file.path, file.checksum) {
+        Err(_) if !file.path.exists() => Ok(Vec::new()),
+        other => other.map_err(|reason| StoreError::Segment { path: file.path, reason }),
+    }
 }
 
 impl Disk {
@@ -274,7 +288,7 @@ pub(crate) fn compact(dir: &Path, number: u64) -> Result<usize, StoreError> {
         let folder = hour_dir(dir, *hour);
         create_private_dir(&folder).map_err(io_error("creating", &folder))?;
         let temporary = dir.join("wal").join(format!("{number:010}.tmp"));
-        let checksum = segment::write(&temporary, batches)
+        let checksum = segment::write(&temporary, batches, &[])
             .map_err(|e| StoreError::Segment { path: temporary.clone(), reason: e.to_string() })?;
         let target = folder.join(format!("{number:010}-{checksum:08x}.parquet"));
         std::fs::rename(&temporary, &target).map_err(io_error("renaming to", &target))?;
@@ -336,11 +350,8 @@ impl Replay {
     fn advance(source: ReplaySource) -> (Option<ReplaySource>, Result<Vec<Batch>, StoreError>) {
         match source {
             ReplaySource::Segment(file) => {
-                let read = match segment::read(&file.path, file.checksum) {
-                    // Retention was faster.
-                    Err(_) if !file.path.exists() => Ok(Vec::new()),
-                    other => other.map_err(|reason| StoreError::Segment { path: file.path, reason }),
-                };
+                let read = read_segment(file);
+                let read = read.map(|arrived| arrived.into_iter().map(|arrived| arrived.batch).collect());
                 (None, read)
             }
             ReplaySource::Log { path, file, offset, end } => match read_entry(&file, offset, end) {

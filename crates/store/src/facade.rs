@@ -1,5 +1,6 @@
 //! The one door to everything the store keeps.
 use crate::codec::EncodeError;
+use crate::delivery::Deliveries;
 use crate::disk::{self, Disk, Replay};
 use crate::hot::{Cursor, Hit, Hot, HotLimits, LastState, Query, Tail};
 use crate::meta::{CaseRow, JobRow, Meta, MetaError};
@@ -255,6 +256,23 @@ impl Store {
                 Ok(Replay::new(sources))
             }
             None => Ok(Replay::new(Vec::new())),
+        }
+    }
+
+    /// Every batch kept on disk, by the time of its collection and its source: the order in which a replay takes them
+    /// in. Only files whose times overlap are in memory together. Empty without a directory.
+    ///
+    /// # Errors
+    /// As `read_all`.
+    pub fn deliveries(&self) -> Result<Deliveries, StoreError> {
+        match &self.disk {
+            Some(disk) => {
+                // Not while a log is replaced by its segments.
+                let _still = lock(&self.compacting);
+                let sources = lock(disk).sources(HostTime::NONE)?;
+                Ok(Deliveries::collected(sources))
+            }
+            None => Ok(Deliveries::collected(Vec::new())),
         }
     }
 

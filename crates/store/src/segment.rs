@@ -11,6 +11,7 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
@@ -55,7 +56,7 @@ struct FileColumn {
     time: bool,
 }
 
-const FIXED: [(&str, Physical, &str, bool, bool); 10] = [
+const FIXED: [(&str, Physical, &str, bool, bool); 11] = [
     ("kind", Physical::Text, "STRING", false, false),
     ("job", Physical::Text, "STRING", false, false),
     ("host", Physical::Text, "STRING", false, false),
@@ -66,6 +67,7 @@ const FIXED: [(&str, Physical, &str, bool, bool); 10] = [
     ("batch", Physical::Int32, "", true, false),
     ("position", Physical::Int32, "", true, false),
     ("time", Physical::Int64, "TIMESTAMP(MICROS,true)", true, true),
+    ("arrived_at", Physical::Int64, "TIMESTAMP(MICROS,true)", false, true),
 ];
 const KIND: usize = 0;
 const JOB: usize = 1;
@@ -77,6 +79,7 @@ const COLLECTED_AT: usize = 6;
 const BATCH: usize = 7;
 const POSITION: usize = 8;
 const TIME: usize = 9;
+const ARRIVED_AT: usize = 10;
 
 struct Layout {
     columns: Vec<FileColumn>,
@@ -188,14 +191,15 @@ struct Row {
 
 struct Rows<'a> {
     batches: &'a [Batch],
+    arrivals: &'a [HostTime],
     strings: Interner,
     cells: Vec<u64>,
     rows: Vec<Row>,
 }
 
 impl<'a> Rows<'a> {
-    fn new(batches: &'a [Batch]) -> Rows<'a> {
-        let mut all = Rows { batches, strings: Interner::default(), cells: Vec::new(), rows: Vec::new() };
+    fn new(batches: &'a [Batch], arrivals: &'a [HostTime]) -> Rows<'a> {
+        let mut all = Rows { batches, arrivals, strings: Interner::default(), cells: Vec::new(), rows: Vec::new() };
         for (number, batch) in batches.iter().enumerate() {
             for (position, record) in batch.records.iter().enumerate() {
                 // Both are at most MAX_ROWS, or many batches without records, of which 2^32 do not fit in memory.
@@ -231,6 +235,7 @@ impl<'a> Rows<'a> {
             BATCH => Some(u64::from(row.batch)),
             POSITION => Some(u64::from(row.position)),
             TIME => micros(self.cells[row.cells]),
+            ARRIVED_AT => self.arrivals.get(row.batch as usize).and_then(|at| micros(at.0)),
             _ => {
                 let index = layout().of_kind[row.kind as usize - 1].iter().position(|c| *c == column)?;
                 let value = self.cells[row.cells + index];
@@ -277,11 +282,11 @@ fn checksum(file: &mut File) -> std::io::Result<u32> {
 }
 
 /// Writes batches as one segment file and makes it durable; the caller renames it into place. Gives the checksum of
-/// the file.
+/// the file. `arrivals` says of each batch when it arrived; it is empty where that is not known.
 ///
 /// Times must be whole microseconds (`codec::round_to_micros`), and records at most `MAX_ROWS`.
-pub(crate) fn write(path: &Path, batches: &[Batch]) -> Result<u32, ParquetError> {
-    let rows = Rows::new(batches);
+pub(crate) fn write(path: &Path, batches: &[Batch], arrivals: &[HostTime]) -> Result<u32, ParquetError> {
+    let rows = Rows::new(batches, arrivals);
     let file = File::create(path)?;
     let schema = Arc::new(parse_message_type(&schema_text())?);
     let mut writer = SerializedFileWriter::new(file.try_clone()?, schema, Arc::new(properties()?))?;
@@ -344,11 +349,18 @@ impl Values {
     }
 }
 
+/// A batch of a file, and when it arrived (`NONE` where the file does not say).
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Arrived {
+    pub(crate) at: HostTime,
+    pub(crate) batch: Batch,
+}
+
 /// Reads a segment back into the batches it was made of, in their order, if its checksum is the given one.
 ///
 /// # Errors
 /// A text that says what is wrong with the file. Whatever the file holds, this does not panic.
-pub(crate) fn read(path: &Path, expected: u32) -> Result<Vec<Batch>, String> {
+pub(crate) fn read(path: &Path, expected: u32) -> Result<Vec<Arrived>, String> {
     let found = File::open(path).and_then(|mut file| checksum(&mut file)).map_err(|e| e.to_string())?;
     if found != expected {
         return Err(format!("checksum {found:08x}, its name says {expected:08x}; the file was damaged or cut short"));
@@ -356,12 +368,12 @@ pub(crate) fn read(path: &Path, expected: u32) -> Result<Vec<Batch>, String> {
     read_unchecked(path)
 }
 
-fn read_unchecked(path: &Path) -> Result<Vec<Batch>, String> {
+fn read_unchecked(path: &Path) -> Result<Vec<Arrived>, String> {
     // The parquet crate is written with damage in mind, but a file is not worth a server.
     std::panic::catch_unwind(|| read_file(path)).unwrap_or_else(|_| Err("it makes the Parquet reader fail".to_owned()))
 }
 
-fn read_file(path: &Path) -> Result<Vec<Batch>, String> {
+fn read_file(path: &Path) -> Result<Vec<Arrived>, String> {
     let say = |e: ParquetError| e.to_string();
     let file = File::open(path).map_err(|e| e.to_string())?;
     let reader = SerializedFileReader::new(file).map_err(say)?;
@@ -376,20 +388,36 @@ fn read_file(path: &Path) -> Result<Vec<Batch>, String> {
     if !(0..=MAX_ROWS as i64).contains(&rows) {
         return Err(format!("{rows} rows, at most {MAX_ROWS} are written"));
     }
-    let mut batches: BTreeMap<u32, (Batch, BTreeMap<u32, Record>)> = BTreeMap::new();
+    let mut batches: Batches = BTreeMap::new();
     for group in 0..reader.num_row_groups() {
         read_group(&reader, group, &mut batches)?;
     }
-    let whole =
-        batches.into_values().map(|(batch, records)| Batch { records: records.into_values().collect(), ..batch });
+    let whole = batches.into_values().map(|(Arrived { at, batch }, records)| Arrived {
+        at,
+        batch: Batch { records: records.into_values().collect(), ..batch },
+    });
     Ok(whole.collect())
 }
 
-fn read_group(
-    reader: &SerializedFileReader<File>,
-    group: usize,
-    batches: &mut BTreeMap<u32, (Batch, BTreeMap<u32, Record>)>,
-) -> Result<(), String> {
+/// The batches of a file by number, and their records by position.
+type Batches = BTreeMap<u32, (Arrived, BTreeMap<u32, Record>)>;
+
+/// When the earliest batch of a segment was collected, as its footer tells; `None` where it does not.
+pub(crate) fn earliest(path: &Path) -> Option<HostTime> {
+    let reader = || SerializedFileReader::new(File::open(path).ok()?).ok();
+    let reader = std::panic::catch_unwind(reader).ok()??;
+    let mut earliest: Option<u64> = None;
+    for group in reader.metadata().row_groups() {
+        let column = group.columns().iter().find(|column| column.column_path().string() == FIXED[COLLECTED_AT].0)?;
+        let Some(Statistics::Int64(statistics)) = column.statistics() else { return None };
+        let (0, Some(least)) = (statistics.null_count_opt()?, statistics.min_opt()) else { return None };
+        let least = least.cast_unsigned().checked_mul(1000)?;
+        earliest = Some(earliest.map_or(least, |other| other.min(least)));
+    }
+    earliest.map(HostTime)
+}
+
+fn read_group(reader: &SerializedFileReader<File>, group: usize, batches: &mut Batches) -> Result<(), String> {
     let group = reader.get_row_group(group).map_err(|e| e.to_string())?;
     let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(usize::MAX);
     if rows > MAX_ROWS {
@@ -486,11 +514,7 @@ fn read_values<T: DataType>(
     Ok((optional.then_some(levels), values))
 }
 
-fn take_row(
-    line: &[Option<u64>],
-    strings: &Interner,
-    batches: &mut BTreeMap<u32, (Batch, BTreeMap<u32, Record>)>,
-) -> Result<(), String> {
+fn take_row(line: &[Option<u64>], strings: &Interner, batches: &mut Batches) -> Result<(), String> {
     let text = |column: usize| {
         let index = line[column].and_then(|i| usize::try_from(i).ok());
         index.and_then(|i| strings.strings().get(i)).cloned().ok_or_else(|| format!("column {column} has no text"))
@@ -510,8 +534,9 @@ fn take_row(
             _ => None,
         };
         let source = Source { job: text(JOB)?, host: text(HOST)?, process };
-        let collected_at = HostTime(line[COLLECTED_AT].unwrap_or(0).wrapping_mul(1000));
-        place.insert((Batch { source, collected_at, records: Vec::new() }, BTreeMap::new()));
+        let time = |column: usize| HostTime(line[column].unwrap_or(0).wrapping_mul(1000));
+        let batch = Batch { source, collected_at: time(COLLECTED_AT), records: Vec::new() };
+        place.insert((Arrived { at: time(ARRIVED_AT), batch }, BTreeMap::new()));
     }
     let columns = cells::columns(kind);
     let mut cells_of = [0u64; cells::MAX_COLUMNS];
@@ -565,19 +590,21 @@ mod tests {
         let source = Source { job: Arc::from("j"), host: Arc::from("h"), process: None };
         let at = HostTime(1_700_000_000 * NANOS_PER_SEC);
         let records = (0..50).map(|step| Record::StepMark(StepMark { at: at + step * 1000, step })).collect();
-        write(&path, &[Batch { source, collected_at: at, records }]).unwrap();
+        write(&path, &[Batch { source, collected_at: at, records }], &[]).unwrap();
+        assert_eq!(earliest(&path), Some(at));
         let whole = std::fs::read(&path).unwrap();
         for cut in (0..whole.len()).step_by(211) {
             std::fs::write(&path, &whole[..cut]).unwrap();
-            assert!(read_unchecked(&path).is_err(), "cut at {cut}");
+            assert!(read_unchecked(&path).is_err() && earliest(&path).is_none(), "cut at {cut}");
         }
         for at in (0..whole.len()).step_by(41) {
             let mut damaged = whole.clone();
             damaged[at] ^= 0x55;
             std::fs::write(&path, &damaged).unwrap();
             if let Ok(batches) = read_unchecked(&path) {
-                assert!(batches.iter().map(|b| b.records.len()).sum::<usize>() <= 50);
+                assert!(batches.iter().map(|arrived| arrived.batch.records.len()).sum::<usize>() <= 50);
             }
+            let _ = earliest(&path);
         }
     }
 }

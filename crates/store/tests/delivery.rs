@@ -1,0 +1,185 @@
+//! Deliveries: the order in which a replay takes batches in, from a server's store and from a recording.
+mod common;
+
+use common::{Random, any_batch, step_batch};
+use mycroft_record::*;
+use mycroft_store::recording::{self, RecordingWriter};
+use mycroft_store::{Delivery, Store, StoreConfig, codec, segment};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+const T0: HostTime = HostTime(1_700_000_000 * NANOS_PER_SEC);
+
+fn open(dir: &Path) -> Store {
+    Store::open(dir, StoreConfig::default()).unwrap()
+}
+
+fn rounded(mut batch: Batch) -> Batch {
+    codec::round_to_micros(&mut batch);
+    batch
+}
+
+/// Writes the same as a recording and gives its files with their content.
+fn record(dir: &Path, deliveries: &[Delivery]) -> BTreeMap<String, Vec<u8>> {
+    let mut writer = RecordingWriter::create(dir).unwrap();
+    for Delivery { arrives_at, batch } in deliveries {
+        writer.append(*arrives_at, batch.clone()).unwrap();
+    }
+    let files = writer.finish().unwrap();
+    let content = |name: &str| std::fs::read(dir.join(name)).unwrap();
+    let found: BTreeMap<String, Vec<u8>> = files.iter().map(|file| (file.name.clone(), content(&file.name))).collect();
+    for file in &files {
+        assert_eq!(file.bytes, found[&file.name].len() as u64);
+    }
+    assert_eq!(std::fs::read_dir(dir.join(recording::RECORDS)).unwrap().count(), files.len());
+    found
+}
+
+fn read(dir: &Path) -> Vec<Delivery> {
+    recording::read(dir).unwrap().map(Result::unwrap).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
+
+    /// However batches are spread over logs and segments of several hours, they come by (time, source), and equal ones
+    /// in the order of appending.
+    #[test]
+    fn a_store_delivers_by_time_of_collection(
+        batches in proptest::collection::vec((any_batch(), 0..4_u64, 0..3_u8), 1..24)
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = open(dir.path());
+        for (mut batch, minutes, then) in batches {
+            batch.collected_at = T0 + minutes * 30 * 60 * NANOS_PER_SEC;
+            store.append(&batch).unwrap();
+            match then {
+                0 => drop(store.compact().unwrap()),
+                1 => {
+                    drop(store);
+                    store = open(dir.path());
+                }
+                _ => {}
+            }
+        }
+        let mut wanted: Vec<Batch> = store.read_all().unwrap().map(Result::unwrap).collect();
+        wanted.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+        let wanted: Vec<Delivery> =
+            wanted.into_iter().map(|batch| Delivery { arrives_at: batch.collected_at, batch }).collect();
+        let found: Vec<Delivery> = store.deliveries().unwrap().map(Result::unwrap).collect();
+        prop_assert_eq!(found, wanted);
+    }
+
+    /// A recording gives back what was recorded, and the same deliveries give the same bytes.
+    #[test]
+    fn a_recording_keeps_order_and_arrival(batches in proptest::collection::vec((any_batch(), 0..5_000_000_u64), 0..24)) {
+        let mut now = T0;
+        let deliveries: Vec<Delivery> = batches
+            .into_iter()
+            .map(|(batch, later)| {
+                now = now + later;
+                Delivery { arrives_at: HostTime(now.0 / 1000 * 1000), batch: rounded(batch) }
+            })
+            .collect();
+        let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        prop_assert_eq!(record(one.path(), &deliveries), record(two.path(), &deliveries));
+        let kept: Vec<Delivery> =
+            deliveries.into_iter().filter(|delivery| !delivery.batch.records.is_empty()).collect();
+        prop_assert_eq!(read(one.path()), kept);
+    }
+}
+
+/// Hours of one job: files overlap where clocks differ, and are read one after the other.
+#[test]
+fn a_long_store_is_merged_file_by_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let mut random = Random(7);
+    let mut wanted = Vec::new();
+    for step in 0..600 {
+        // Every host is up to a minute late: batches of two files mix.
+        let late = random.below(60) * NANOS_PER_SEC;
+        let batch = step_batch("job", (step % 7) as u32, step);
+        let batch = Batch { collected_at: T0 + step * 30 * NANOS_PER_SEC - late, ..batch };
+        wanted.push(rounded(batch.clone()));
+        store.append(&batch).unwrap();
+        if step % 50 == 49 {
+            store.compact().unwrap();
+        }
+    }
+    wanted.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+    let found: Vec<Batch> = store.deliveries().unwrap().map(|delivery| delivery.unwrap().batch).collect();
+    assert_eq!(found, wanted);
+}
+
+#[test]
+fn a_full_file_is_followed_by_the_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let big = |at: u64| {
+        let batch = step_batch("job", 0, at);
+        let mark = |step| Record::StepMark(StepMark { at: T0, step });
+        Batch { records: (0..segment::MAX_ROWS as u64 / 2).map(mark).collect(), ..batch }
+    };
+    let deliveries: Vec<Delivery> =
+        (0..3).map(|at| Delivery { arrives_at: T0 + at * 1000, batch: rounded(big(at)) }).collect();
+    assert_eq!(record(dir.path(), &deliveries).len(), 2);
+    assert_eq!(read(dir.path()), deliveries);
+    let mut two = RecordingWriter::create(tempfile::tempdir().unwrap().path()).unwrap();
+    let batch = Batch { records: [big(0).records, big(1).records, big(2).records].concat(), ..big(0) };
+    let error = two.append(T0, batch).unwrap_err().to_string();
+    assert!(error.contains("786432 records, at most 524288"), "{error}");
+}
+
+#[test]
+fn a_damaged_file_is_named_and_the_rest_is_delivered() {
+    for recorded in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let batches: Vec<Batch> = (0..3).map(|step| step_batch("job", step as u32, step)).collect();
+        let folder = if recorded {
+            let mut numbers = 0;
+            for batch in &batches {
+                // One recording a file, put together by hand.
+                let part = tempfile::tempdir().unwrap();
+                let delivery = Delivery { arrives_at: batch.collected_at, batch: batch.clone() };
+                numbers += 1;
+                for (name, content) in record(part.path(), &[delivery]) {
+                    let name = name.replace("0000000001", &format!("{numbers:010}"));
+                    std::fs::create_dir_all(dir.path().join(recording::RECORDS)).unwrap();
+                    std::fs::write(dir.path().join(name), content).unwrap();
+                }
+            }
+            dir.path().join(recording::RECORDS)
+        } else {
+            let store = open(dir.path());
+            for batch in &batches {
+                store.append(batch).unwrap();
+                store.compact().unwrap();
+            }
+            let date = std::fs::read_dir(dir.path().join("segments")).unwrap().next().unwrap().unwrap().path();
+            std::fs::read_dir(date).unwrap().next().unwrap().unwrap().path()
+        };
+        let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        let mut bytes = std::fs::read(&files[1]).unwrap();
+        bytes[20] ^= 0x55;
+        std::fs::write(&files[1], bytes).unwrap();
+        let all: Vec<_> = match recorded {
+            true => recording::read(dir.path()).unwrap().collect(),
+            false => open(dir.path()).deliveries().unwrap().collect(),
+        };
+        let errors: Vec<String> = all.iter().filter_map(|one| one.as_ref().err().map(ToString::to_string)).collect();
+        let name = files[1].file_name().unwrap().to_string_lossy().into_owned();
+        assert!(errors.len() == 1 && errors[0].contains(&name) && errors[0].contains("checksum"), "{errors:?}");
+        assert_eq!(all.len() - errors.len(), 2, "recorded: {recorded}");
+    }
+}
+
+#[test]
+fn what_is_no_recording_is_not_taken_for_one() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(!recording::is_recording(dir.path()));
+    RecordingWriter::create(dir.path()).unwrap().finish().unwrap();
+    assert!(recording::is_recording(dir.path()) && read(dir.path()).is_empty());
+    assert!(RecordingWriter::create(dir.path()).unwrap_err().to_string().contains("creating"));
+}
