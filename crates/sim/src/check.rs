@@ -32,10 +32,10 @@ impl Scenario {
             return Err(format!("faults = {} tables: expected at most {FAULTS_MAX}", self.faults.len()));
         }
         if let Some(fault) = &self.fault {
-            self.check_fault(fault).map_err(|why| format!("fault.{why}"))?;
+            fault.check(self).map_err(|why| format!("fault.{why}"))?;
         }
         for (index, fault) in self.faults.iter().enumerate() {
-            self.check_fault(fault).map_err(|why| format!("faults[{index}].{why}"))?;
+            fault.check(self).map_err(|why| format!("faults[{index}].{why}"))?;
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ impl Scenario {
         if let Some((field, _)) = only_simulated.iter().find(|(_, used)| *used) {
             return Err(format!("{field}: only the simulator plays this; leave it out, or use `mycroft sim run`"));
         }
-        self.fault.as_ref().map_or(Ok(()), Fault::check_testbed)
+        self.fault.as_ref().map_or(Ok(()), Fault::check_testbed).map_err(|why| format!("fault.{why}"))
     }
 
     fn check_shape(&self) -> Result<(), String> {
@@ -202,15 +202,6 @@ impl Scenario {
         }
         number("life.first_connect_ms", life.first_connect_ms, 0.0, 600_000.0)
     }
-
-    fn check_fault(&self, fault: &Fault) -> Result<(), String> {
-        fault.check_place(self.hosts, self.ranks_per_host)?;
-        fault.check_profile()?;
-        if fault.kind.needs_network() && self.hosts < 2 {
-            return Err(format!("kind = {}: needs at least 2 hosts, nothing crosses the network", fault.kind));
-        }
-        Ok(())
-    }
 }
 
 fn whole(field: &str, value: u32, least: u32, most: u32) -> Result<(), String> {
@@ -253,6 +244,7 @@ mod tests {
             ("[life]\ngc_every = 7\ngc_ms = 3.0", "life: only the simulator"),
             ("[[faults]]\nkind = \"gpu-power\"", "faults: only the simulator"),
             ("[fault]\nkind = \"gpu-power\"\nlasts_s = 5.0", "fault.lasts_s = 5: only the simulator"),
+            ("[fault]\nkind = \"data-wait\"", "fault.kind = data-wait: only the simulator"),
             ("[fault]\nkind = \"gpu-power\"\nramp_s = 5.0", "fault.ramp_s = 5: only the simulator"),
         ] {
             let error = refused(text);

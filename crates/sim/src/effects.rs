@@ -10,6 +10,8 @@ pub struct RankEffects {
     pub compute: Profile,
     /// Device: copies between its memory and the transport's slots.
     pub copy: Profile,
+    /// What its sends to other hosts carry, on top of what its NIC can.
+    pub send: Profile,
     /// The proxy thread: how fast it gets to what it has to do.
     pub proxy: Profile,
     /// The main thread: how fast it issues work.

@@ -1,14 +1,33 @@
 //! What each kind of fault does to the parts of a cluster. The testbed does the same with real processes
 //! (`crates/testbed/src/fault`), so that one scenario file means one thing.
-use crate::effects::Effects;
-use crate::fault::{Fault, FaultKind, Stretch};
+use crate::effects::{Effects, RankEffects, WrongCall};
+use crate::fault::{Fault, FaultKind, FaultLevel, Stretch};
 use crate::profile::{NEVER, Profile};
+use crate::random::Random;
 use crate::scenario::Scenario;
 
 /// Copy speed that a severity of 1 stands for in `pcie-downgrade`, bytes per second: the testbed's.
 const PCIE_BYTES_PER_SEC: f64 = 64_000_000.0;
+/// What a healthy PCIe link carries, in multiples of what the NIC behind it does: 64 GB/s (gen5 x16) to 50 GB/s (400 Gb/s).
+pub(crate) const PCIE_HEADROOM: f64 = 1.28;
 /// How long the proxy sleeps in `proxy-delay`, nanoseconds (Mycroft section 7.1 #7).
 const PROXY_SLEEP_NS: u64 = 1_000_000_000;
+/// Time slice that a thread waits for another process to use up, nanoseconds (Linux: 3 to 4 ms when two compete).
+const TIME_SLICE_NS: u64 = 4_000_000;
+/// Power of a device without a limit, watts (Pulse 7.2.6).
+const POWER_W: f64 = 700.0;
+/// Rate of computation for a share of the power: from three quarters down it falls nearly as the power does.
+const RATE_PER_POWER: f64 = 1.3;
+/// Share of a slot's time on the wire that the proxy thread works on it: 3 us to 10.5 us (512 KiB at 400 Gb/s).
+const PROXY_SHARE: f64 = 0.29;
+/// Bytes of a slot, and what the proxy thread takes for one look at it when healthy: the engine's.
+const SLOT_BYTES: f64 = 65_536.0;
+/// See [`SLOT_BYTES`].
+const PROXY_NS: f64 = 3_000.0;
+/// What fluctuates holds for so long, nanoseconds: a few round trips of a congestion control that overshoots.
+const GUST_NS: u64 = 250_000_000;
+/// Most gusts of one stretch of a fault; longer stretches have longer gusts.
+const GUSTS_MAX: u64 = 240;
 
 impl Effects {
     /// Everything that the scenario's faults do, by part and time; a fault's `after_s` counts from 0. The scenario must
@@ -31,33 +50,128 @@ struct Injection<'a> {
 
 impl Injection<'_> {
     fn apply(&self, effects: &mut Effects) {
-        let severity = self.fault.severity();
-        let rank = self.fault.culprit_rank(self.scenario.ranks_per_host);
-        let rank = rank.unwrap_or(self.fault.host * self.scenario.ranks_per_host);
-        let host = self.fault.host;
+        match self.fault.kind.level() {
+            FaultLevel::Rank => {
+                for rank in self.fault.culprit_ranks(self.scenario) {
+                    self.apply_to_rank(effects.rank(rank));
+                }
+            }
+            FaultLevel::Nobody => self.disturb(effects),
+            _ => {
+                for host in self.fault.culprit_hosts(self.scenario) {
+                    self.apply_to_host(effects, host);
+                }
+            }
+        }
+    }
+
+    fn apply_to_rank(&self, parts: &mut RankEffects) {
+        let (severity, begin) = (self.fault.severity(), self.begin());
+        let later = begin.saturating_add((severity * 1e9) as u64);
         match self.fault.kind {
-            FaultKind::NicDown => self.link_down(effects, host),
-            FaultKind::NicBandwidth => self.nic(effects, host, 1.0 / severity),
-            FaultKind::PcieDowngrade => {
-                let healthy = self.scenario.cluster.copy_bytes_per_sec as f64;
-                self.scale(&mut effects.rank(rank).copy, (PCIE_BYTES_PER_SEC / severity / healthy).min(1.0));
+            FaultKind::PcieDowngrade => self.scale(&mut parts.copy, self.copy_rate(PCIE_BYTES_PER_SEC / severity)),
+            FaultKind::PcieContention => self.scale(&mut parts.copy, self.copy_rate(self.pcie() * (1.0 - severity))),
+            FaultKind::GpuPower => self.scale(&mut parts.compute, 1.0 / severity),
+            FaultKind::GpuThrottling => {
+                self.scale(&mut parts.compute, (RATE_PER_POWER * severity / POWER_W).min(1.0));
             }
-            FaultKind::GpuPower => self.scale(&mut effects.rank(rank).compute, 1.0 / severity),
-            FaultKind::BackgroundCompute => {
-                for rank in self.ranks_of(host) {
-                    self.scale(&mut effects.rank(rank).compute, 1.0 / severity);
-                }
-            }
-            FaultKind::BackgroundTraffic => self.background_traffic(effects, severity),
-            FaultKind::ProxyDelay => {
+            FaultKind::MemoryAlignment => self.scale(&mut parts.send, 1.0 / severity),
+            FaultKind::ProxyDelay => self.sleeps(parts, severity / 100.0, PROXY_SLEEP_NS),
+            FaultKind::DataWait => {
                 for stretch in &self.stretches {
-                    let share = severity / 100.0 * stretch.strength;
-                    effects.rank(rank).proxy_sleeps.push((stretch.from, stretch.until, share, PROXY_SLEEP_NS));
+                    let wait = (severity * 1e6 * stretch.strength) as u64;
+                    parts.data_waits.push((stretch.from, stretch.until, wait));
                 }
             }
-            FaultKind::GpuHang => earliest(&mut effects.rank(rank).hangs_at, self.begin()),
-            FaultKind::RankCrash => earliest(&mut effects.rank(rank).killed_at, self.begin()),
-            FaultKind::RankStuck => earliest(&mut effects.rank(rank).stuck_at, self.begin()),
+            FaultKind::RankFrozen => {
+                let end = self.stretches.first().map_or(NEVER, |stretch| stretch.until);
+                parts.frozen = Some((begin, end));
+            }
+            FaultKind::GpuHang => earliest(&mut parts.hangs_at, begin),
+            FaultKind::RankCrash => earliest(&mut parts.killed_at, begin),
+            FaultKind::RankStuck => earliest(&mut parts.stuck_at, begin),
+            FaultKind::GpuExecutionError => {
+                earliest(&mut parts.hangs_at, begin);
+                earliest(&mut parts.killed_at, later);
+            }
+            FaultKind::CudaExecutionError => {
+                earliest(&mut parts.stuck_at, begin);
+                earliest(&mut parts.killed_at, later);
+            }
+            FaultKind::WrongCollective => parts.wrong_call = Some((begin, WrongCall::OtherKind)),
+            FaultKind::WrongSize => parts.wrong_call = Some((begin, WrongCall::OtherCount)),
+            FaultKind::SkippedCollective => parts.wrong_call = Some((begin, WrongCall::Skipped)),
+            FaultKind::CollectiveOrder => parts.wrong_call = Some((begin, WrongCall::OtherOrder)),
+            _ => {}
+        }
+    }
+
+    fn apply_to_host(&self, effects: &mut Effects, host: u32) {
+        let severity = self.fault.severity();
+        match self.fault.kind {
+            FaultKind::NicDown | FaultKind::LinkFlap => {
+                self.nic(effects, host, 0.0);
+                let down = self.stretches.iter().map(|stretch| (stretch.from, stretch.until));
+                effects.host(host).link_down.extend(down);
+            }
+            // The host's own port stays up: it is the switch that forwards nothing.
+            FaultKind::SwitchReboot => self.nic(effects, host, 0.0),
+            FaultKind::NicBandwidth => self.nic(effects, host, 1.0 / severity),
+            FaultKind::CrossNuma => {
+                let mut chance = Random::stream(self.scenario.seed, 0x0C05_0000 + u64::from(host));
+                self.gusts(&mut effects.host(host).nic_tx, 1.0 / severity, 0.6, &mut chance);
+                self.gusts(&mut effects.host(host).nic_rx, 1.0 / severity, 0.6, &mut chance);
+            }
+            FaultKind::BackgroundTraffic => {
+                self.nic(effects, host, 1.0 - severity);
+                self.count_traffic(effects, host, severity);
+            }
+            FaultKind::NetworkCongestion => {
+                for &other in self.fault.culprit_hosts(self.scenario).iter().filter(|other| **other != host) {
+                    let mut chance = Random::stream(self.scenario.seed, 0x0C06_0000 + u64::from(host));
+                    self.gusts(effects.path(host, other), 1.0 - severity, 0.3, &mut chance);
+                }
+            }
+            FaultKind::BackgroundCompute => {
+                self.each_rank(effects, host, |parts| self.scale(&mut parts.compute, 1.0 / severity));
+            }
+            FaultKind::CpuThrottling => self.each_rank(effects, host, |parts| {
+                self.scale(&mut parts.host, 1.0 / severity);
+                self.scale(&mut parts.proxy, self.proxy_rate(severity));
+            }),
+            FaultKind::CpuContention => {
+                // At 100 % each thread shares its core with one other; at 80 % there is still a free core for all.
+                let waits = ((severity - 80.0) / 40.0).clamp(0.0, 0.5);
+                self.each_rank(effects, host, |parts| {
+                    self.scale(&mut parts.host, 1.0 - waits);
+                    self.sleeps(parts, waits, TIME_SLICE_NS);
+                });
+            }
+            FaultKind::HostCrash => {
+                self.each_rank(effects, host, |parts| earliest(&mut parts.killed_at, self.begin()));
+            }
+            FaultKind::HostLost => {
+                self.each_rank(effects, host, |parts| earliest(&mut parts.killed_at, self.begin()));
+                self.nic(effects, host, 0.0);
+                effects.host(host).agent_out.push((self.begin(), NEVER));
+            }
+            _ => {}
+        }
+    }
+
+    /// What is seen of the job is disturbed, not the job.
+    fn disturb(&self, effects: &mut Effects) {
+        for stretch in &self.stretches {
+            let (from, until) = (stretch.from, stretch.until);
+            match self.fault.kind {
+                FaultKind::AgentOutage => effects.host(self.fault.host).agent_out.push((from, until)),
+                FaultKind::StoreOutage => effects.store_out.push((from, until)),
+                FaultKind::RecordLoss => {
+                    let share = self.fault.severity() / 100.0 * stretch.strength;
+                    effects.host(self.fault.host).lost.push((from, until, share));
+                }
+                _ => {}
+            }
         }
     }
 
@@ -66,9 +180,33 @@ impl Injection<'_> {
         self.stretches.first().map_or(NEVER, |stretch| stretch.from)
     }
 
-    fn ranks_of(&self, host: u32) -> std::ops::Range<u32> {
+    fn each_rank(&self, effects: &mut Effects, host: u32, apply: impl Fn(&mut RankEffects)) {
         let per_host = self.scenario.ranks_per_host;
-        host * per_host..(host + 1) * per_host
+        for rank in host * per_host..(host + 1) * per_host {
+            apply(effects.rank(rank));
+        }
+    }
+
+    fn sleeps(&self, parts: &mut RankEffects, share: f64, ns: u64) {
+        let of = |stretch: &Stretch| (stretch.from, stretch.until, share * stretch.strength, ns);
+        parts.proxy_sleeps.extend(self.stretches.iter().map(of));
+    }
+
+    /// A copy speed as a share of the healthy one.
+    fn copy_rate(&self, bytes_per_sec: f64) -> f64 {
+        (bytes_per_sec / self.scenario.cluster.copy_bytes_per_sec as f64).min(1.0)
+    }
+
+    /// What one channel of one rank gets from its PCIe link when all send, bytes per second.
+    fn pcie(&self) -> f64 {
+        pcie_bytes_per_sec(self.scenario)
+    }
+
+    /// Rate of a proxy thread on processors that are so many times slower. The cluster's NICs are scaled down and its
+    /// proxies are not, so a healthy proxy's share of a slot's time is taken from a real host.
+    fn proxy_rate(&self, times: f64) -> f64 {
+        let slot_ns = SLOT_BYTES * 1e9 / self.scenario.nic_bytes_per_sec as f64;
+        (PROXY_NS / (PROXY_SHARE * slot_ns * times)).min(1.0 / times)
     }
 
     /// Brings a part down to `rate` where the fault has its full strength, and part of the way where it has less.
@@ -84,23 +222,23 @@ impl Injection<'_> {
         self.scale(&mut effects.host(host).nic_rx, rate);
     }
 
-    fn link_down(&self, effects: &mut Effects, host: u32) {
-        self.nic(effects, host, 0.0);
-        let down = self.stretches.iter().map(|stretch| (stretch.from, stretch.until));
-        effects.host(host).link_down.extend(down);
-    }
-
-    /// Other traffic between two hosts fills their NICs, both ways, and the path between them.
-    fn background_traffic(&self, effects: &mut Effects, share: f64) {
-        let left = 1.0 - share;
-        let hosts = self.fault.culprit_hosts(self.scenario.hosts);
-        for &host in &hosts {
-            self.nic(effects, host, left);
-            self.count_traffic(effects, host, share);
-        }
-        if let [one, other] = hosts[..] {
-            self.scale(effects.path(one, other), left);
-            self.scale(effects.path(other, one), left);
+    /// Like [`Injection::scale`], but the rate is now higher, now lower by this share.
+    fn gusts(&self, part: &mut Profile, rate: f64, share: f64, chance: &mut Random) {
+        let end = (self.scenario.duration_s * 1e9) as u64;
+        for stretch in &self.stretches {
+            let until = stretch.until.min(end).max(stretch.from);
+            let gust = GUST_NS.max((until - stretch.from) / GUSTS_MAX);
+            let mut from = stretch.from;
+            loop {
+                let last = from + gust >= until;
+                let to = if last { stretch.until } else { from + gust };
+                let now = rate * chance.around_one(share);
+                part.scale(from, to, (1.0 - stretch.strength) + stretch.strength * now);
+                if last {
+                    break;
+                }
+                from = to;
+            }
         }
     }
 
@@ -112,6 +250,12 @@ impl Injection<'_> {
             effects.host(host).other_traffic.push((stretch.from, stretch.until, rate));
         }
     }
+}
+
+/// What one channel of one rank gets from its PCIe link when all ranks send, bytes per second.
+pub(crate) fn pcie_bytes_per_sec(scenario: &Scenario) -> f64 {
+    let sharing = scenario.ranks_per_host * scenario.channels;
+    PCIE_HEADROOM * scenario.nic_bytes_per_sec as f64 * f64::from(scenario.cluster.nics_per_host) / f64::from(sharing)
 }
 
 /// Keeps the earlier moment.
@@ -155,14 +299,58 @@ mod tests {
     }
 
     #[test]
-    fn other_traffic_leaves_a_share_at_both_ends_and_between_them() {
+    fn other_traffic_leaves_a_share_at_both_ends() {
         let effects = effects("background-traffic@host0+host2,severity=0.75");
         for host in [0, 2] {
             assert_eq!(effects.hosts[&host].nic_rx.rate_at(20 * S), 0.25);
             assert_eq!(effects.hosts[&host].other_traffic, vec![(10 * S, NEVER, 37_500_000)]);
         }
-        assert_eq!(effects.paths[&(2, 0)].rate_at(20 * S), 0.25);
-        assert_eq!(effects.hosts.len(), 2);
+        assert!(effects.hosts.len() == 2 && effects.paths.is_empty());
+    }
+
+    #[test]
+    fn congestion_is_of_one_way_and_comes_in_gusts() {
+        let effects = effects("network-congestion@host0+host1,severity=0.8,lasts=20");
+        let path = &effects.paths[&(1, 0)];
+        let rates: Vec<f64> = (10..30).map(|second| path.rate_at(second * S)).collect();
+        assert!(rates.iter().all(|rate| (0.14..=0.26).contains(rate)) && rates[0] != rates[1], "{rates:?}");
+        assert_eq!((path.rate_at(9 * S), path.rate_at(30 * S)), (1.0, 1.0));
+        assert!(effects.hosts.is_empty());
+    }
+
+    #[test]
+    fn power_limits_and_slow_processors_become_rates() {
+        assert_eq!(effects("gpu-throttling@host0,severity=350").ranks[&0].compute.rate_at(20 * S), 0.65);
+        let throttled = effects("cpu-throttling@host1,severity=4");
+        assert_eq!(throttled.ranks[&5].host.rate_at(20 * S), 0.25);
+        // 64 KiB take 1.3 ms at 50 MB/s; the proxy needs 0.29 x 4 of that.
+        let rate = throttled.ranks[&5].proxy.rate_at(20 * S);
+        assert!((rate - 3_000.0 / (0.29 * 4.0 * 1_310_720.0)).abs() < 1e-9, "{rate}");
+        let busy = effects("cpu-contention@host1,severity=90");
+        assert_eq!(busy.ranks[&6].proxy_sleeps, vec![(10 * S, NEVER, 0.25, 4_000_000)]);
+        // A fifth of the PCIe link of one of four ranks behind a NIC of 50 MB/s, for each of two channels.
+        let contended = effects("pcie-contention@host1,severity=0.8").ranks[&4].copy.rate_at(20 * S);
+        assert!((contended - 0.2 * 1.28 * 50e6 / 8.0 / 2e9).abs() < 1e-9, "{contended}");
+    }
+
+    #[test]
+    fn what_is_not_of_the_job_touches_only_what_is_seen() {
+        assert_eq!(effects("agent-outage@host1").hosts[&1].agent_out, vec![(10 * S, 15 * S)]);
+        assert_eq!(effects("store-outage,lasts=7").store_out, vec![(10 * S, 17 * S)]);
+        assert_eq!(effects("record-loss@host2,severity=5").hosts[&2].lost, vec![(10 * S, NEVER, 0.05)]);
+    }
+
+    #[test]
+    fn every_kind_does_something() {
+        for &kind in FaultKind::ALL {
+            let mut scenario = Scenario { duration_s: 60.0, ..Scenario::default() };
+            scenario.cluster.fabric = crate::Fabric::SpineLeaf;
+            scenario.cluster.hosts_per_leaf = 2;
+            let peer_host = (kind.level() == FaultLevel::HostPair).then_some(1);
+            scenario.fault = Some(Fault { peer_host, ..Fault::new(kind, 0) });
+            scenario.check().unwrap();
+            assert_ne!(Effects::of(&scenario), Effects::default(), "{kind}");
+        }
     }
 
     #[test]
@@ -170,6 +358,13 @@ mod tests {
         assert_eq!(effects("gpu-hang@host0").ranks[&0].hangs_at, Some(10 * S));
         assert_eq!(effects("rank-crash@host1").ranks[&4].killed_at, Some(10 * S));
         assert_eq!(effects("rank-stuck@host1:rank7").ranks[&7].stuck_at, Some(10 * S));
+        let failed = &effects("gpu-execution-error@host1,severity=3").ranks[&4];
+        assert_eq!((failed.hangs_at, failed.killed_at), (Some(10 * S), Some(13 * S)));
+        let lost = effects("host-lost@host1,severity=2");
+        assert!((4..12).all(|rank| lost.ranks[&rank].killed_at == Some(10 * S)));
+        assert_eq!(lost.hosts[&2].agent_out, vec![(10 * S, NEVER)]);
+        let order = effects("collective-order@host0");
+        assert!([0, 5].iter().all(|rank| order.ranks[rank].wrong_call == Some((10 * S, WrongCall::OtherOrder))));
     }
 
     #[test]

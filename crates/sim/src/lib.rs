@@ -24,7 +24,7 @@ pub mod score;
 pub use cluster::{Cluster, Fabric};
 pub use effects::Effects;
 pub use engine::{Delivery, EPOCH, Progress, Simulation};
-pub use fault::{Fault, FaultKind, FaultLevel, Stretch};
+pub use fault::{Facts, Fault, FaultKind, FaultLevel, Nature, Stretch};
 pub use layout::{Coordinates, Group, GroupKind, Layout};
 pub use life::Life;
 pub use random::Random;

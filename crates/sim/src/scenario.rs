@@ -2,9 +2,10 @@
 //! `check`.
 use crate::cluster::Cluster;
 use crate::fault::Fault;
-use crate::layout::Layout;
+use crate::layout::{GroupKind, Layout};
 use crate::life::Life;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::Path;
 use thiserror::Error;
 
@@ -293,6 +294,30 @@ impl Scenario {
         format!("host{host}")
     }
 
+    /// The hosts that exchange data with `host` in every iteration: next to each other in a ring, in a pipeline, or in an
+    /// expert group. Trees join further pairs of the same groups.
+    pub fn neighbours(&self, host: u32) -> BTreeSet<u32> {
+        let layout = self.layout();
+        let mut hosts = BTreeSet::new();
+        for rank in host * self.ranks_per_host..(host + 1) * self.ranks_per_host {
+            for kind in GroupKind::ALL {
+                if layout.size(kind) < 2 {
+                    continue;
+                }
+                let group = layout.group(kind, rank);
+                let (size, at) = (group.ranks.len(), layout.place(kind, rank).1 as usize);
+                let peers: Vec<usize> = match kind {
+                    GroupKind::Expert => (0..size).collect(),
+                    GroupKind::Pipeline => (at.saturating_sub(1)..=(at + 1).min(size - 1)).collect(),
+                    _ => vec![(at + 1) % size, (at + size - 1) % size],
+                };
+                hosts.extend(peers.into_iter().map(|peer| self.host_of(group.ranks[peer])));
+            }
+        }
+        hosts.remove(&host);
+        hosts
+    }
+
     /// Every fault, the first one first.
     pub fn all_faults(&self) -> impl Iterator<Item = &Fault> {
         self.fault.iter().chain(&self.faults)
@@ -377,6 +402,18 @@ mod tests {
         }
         let error = Scenario::load(Path::new("no/such.toml")).unwrap_err().to_string();
         assert!(error.starts_with("no/such.toml: cannot read the scenario"), "{error}");
+    }
+
+    #[test]
+    fn neighbours_are_who_data_goes_to() {
+        // TP 4 inside a host; DP joins hosts 0 and 1, 2 and 3; PP joins 0 and 2, 1 and 3.
+        let neighbours = |host| Scenario::default().neighbours(host).into_iter().collect::<Vec<u32>>();
+        assert_eq!(neighbours(0), vec![1, 2]);
+        assert_eq!(neighbours(3), vec![1, 2]);
+        let ring = Scenario { hosts: 8, dp: 8, tp: 4, pp: 1, ..Scenario::default() };
+        assert_eq!(ring.neighbours(0).into_iter().collect::<Vec<u32>>(), vec![1, 7]);
+        let experts = Scenario { moe: true, ..ring };
+        assert_eq!(experts.neighbours(0).len(), 7);
     }
 
     #[test]

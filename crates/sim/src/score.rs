@@ -1,5 +1,6 @@
 //! What the right answer to each fault is, and whether a verdict is it.
 use crate::fault::{Fault, FaultKind, FaultLevel};
+use crate::scenario::Scenario;
 use mycroft_record::{Category, Finding, Place, What};
 
 /// Which verdicts are right for a kind of fault. The first of each list is the best word; the others are accepted
@@ -14,54 +15,79 @@ pub struct Expectation {
     pub level: FaultLevel,
 }
 
-/// The right verdicts for `kind` (Mycroft section 7.1, categories after its Table 4).
+/// The right verdicts for `kind` (Mycroft section 7.1, categories after its Table 4; the others' words in
+/// [`FaultKind::facts`]).
 ///
 /// A NIC that is down or slow neither sends nor receives well, so both network words are right; which one is seen
 /// first depends on which operation was in flight. A killed process also hangs its peers, but the process is known to
 /// be gone, so only `crash` is right.
 pub fn expected(kind: FaultKind) -> Expectation {
-    let (whats, categories): (&[What], &[Category]) = match kind {
-        FaultKind::NicDown => (&[What::Hang], &[Category::NetworkSend, Category::NetworkReceive]),
-        FaultKind::NicBandwidth => (&[What::Slowdown], &[Category::NetworkSend, Category::NetworkReceive]),
-        FaultKind::PcieDowngrade => (&[What::Slowdown], &[Category::GpuCopy]),
-        FaultKind::GpuPower | FaultKind::BackgroundCompute => (&[What::Slowdown], &[Category::Gpu]),
-        FaultKind::BackgroundTraffic => (&[What::Slowdown], &[Category::NetworkCongestion]),
-        FaultKind::ProxyDelay => (&[What::Slowdown], &[Category::HostThread]),
-        FaultKind::GpuHang => (&[What::Hang], &[Category::Gpu]),
-        FaultKind::RankCrash => (&[What::Crash], &[Category::ProcessExit]),
-        FaultKind::RankStuck => (&[What::Hang], &[Category::NotStarted]),
-    };
-    Expectation { whats, categories, level: kind.level() }
+    let facts = kind.facts();
+    Expectation { whats: facts.whats, categories: facts.categories, level: facts.level }
 }
 
-/// What was really done: known to the testbed and to tests, never to the diagnosis (design invariant 2).
-#[derive(Clone, PartialEq, Debug)]
+/// Confidences closer than this are equal.
+const TIE: f64 = 1e-6;
+
+/// What was really done: known to the testbed, the simulator and tests, never to the diagnosis (design invariant 2).
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Truth {
     /// The fault; `None` in a healthy run.
     pub fault: Option<Fault>,
     /// Names of the culprit hosts, in index order.
     pub hosts: Vec<String>,
-    /// Global ranks of the culprit: the one rank, or all ranks of the culprit hosts.
+    /// Global ranks of the culprit: the rank or ranks, or all ranks of the culprit hosts.
     pub ranks: Vec<u32>,
     /// When the fault was injected, milliseconds since the Unix epoch by the launcher's clock; 0 before.
     pub at_ms: u64,
+    /// When it was over, on the same clock; `None`: never, or it comes back.
+    pub until_ms: Option<u64>,
+    /// Hosts that nothing tells apart from the culprit: they may be named, but only together with it.
+    pub either: Vec<String>,
 }
 
 impl Truth {
     /// The truth of a run without a fault.
     pub fn healthy() -> Truth {
-        Truth { fault: None, hosts: Vec::new(), ranks: Vec::new(), at_ms: 0 }
+        Truth::default()
     }
 
-    /// The truth of `fault` in a cluster of `hosts` with `ranks_per_host` ranks; `host_name` names a host by index.
-    pub fn of(fault: &Fault, hosts: u32, ranks_per_host: u32, host_name: impl Fn(u32) -> String, at_ms: u64) -> Truth {
-        let culprits = fault.culprit_hosts(hosts);
-        let ranks = match fault.culprit_rank(ranks_per_host) {
-            Some(rank) => vec![rank],
-            None => culprits.iter().flat_map(|host| host * ranks_per_host..(host + 1) * ranks_per_host).collect(),
-        };
-        let names = culprits.into_iter().map(host_name).collect();
-        Truth { fault: Some(fault.clone()), hosts: names, ranks, at_ms }
+    /// The truth of `fault` in `scenario`, injected at `at_ms`.
+    pub fn of(fault: &Fault, scenario: &Scenario, at_ms: u64) -> Truth {
+        let culprits = fault.culprit_hosts(scenario);
+        let per_host = scenario.ranks_per_host;
+        let mut ranks = fault.culprit_ranks(scenario);
+        if ranks.is_empty() {
+            ranks = culprits.iter().flat_map(|host| host * per_host..(host + 1) * per_host).collect();
+        }
+        let lasts = fault.lasts_s().filter(|_| fault.every_s.is_none());
+        let names = |hosts: &[u32]| hosts.iter().map(|host| scenario.host_name(*host)).collect();
+        Truth {
+            fault: Some(fault.clone()),
+            hosts: names(&culprits),
+            ranks,
+            at_ms,
+            until_ms: lasts.map(|lasts| at_ms + ((lasts + fault.ramp_s.unwrap_or(0.0)) * 1e3) as u64),
+            either: names(&other_ends(fault, scenario)),
+        }
+    }
+
+    /// The truth of every fault of a scenario whose job began at `start_ms`.
+    pub fn of_all(scenario: &Scenario, start_ms: u64) -> Vec<Truth> {
+        let at = |fault: &Fault| start_ms + (fault.after_s * 1e3) as u64;
+        scenario.all_faults().map(|fault| Truth::of(fault, scenario, at(fault))).collect()
+    }
+}
+
+/// Two hosts that talk to each other and nobody else: which of the two NICs is slow cannot be seen.
+fn other_ends(fault: &Fault, scenario: &Scenario) -> Vec<u32> {
+    if !matches!(fault.kind, FaultKind::NicBandwidth | FaultKind::CrossNuma) {
+        return Vec::new();
+    }
+    let peers: Vec<u32> = scenario.neighbours(fault.host).into_iter().collect();
+    match peers[..] {
+        [peer] if scenario.neighbours(peer).len() == 1 => vec![peer],
+        _ => Vec::new(),
     }
 }
 
@@ -86,7 +112,8 @@ impl Score {
 /// the least sure culprit. For a fault of a host, its name or any of its ranks names it; for `background-traffic` both hosts must be named, or
 /// the link between them.
 pub fn score(truth: &Truth, finding: Option<&Finding>) -> Score {
-    let (fault, finding) = match (&truth.fault, finding) {
+    let fault = truth.fault.as_ref().filter(|fault| fault.kind.is_of_job());
+    let (fault, finding) = match (fault, finding) {
         (None, None) => return Score { correct: true, why: "healthy, and no case was opened".to_owned() },
         (None, Some(finding)) => {
             return Score::wrong(format!("healthy, but a {} ({}) was reported", finding.what, finding.category));
@@ -126,7 +153,7 @@ fn culprits_named(truth: &Truth, level: FaultLevel, place: &Place) -> Vec<usize>
             (Some(from), Some(to)) => vec![from, to],
             _ => Vec::new(),
         },
-        (FaultLevel::Host, Place::Link { .. }) => Vec::new(),
+        (_, Place::Link { .. }) => Vec::new(),
     }
 }
 
@@ -139,11 +166,18 @@ fn places(truth: &Truth, level: FaultLevel, finding: &Finding) -> Result<(), Str
         for &culprit in &named {
             best[culprit] = best[culprit].max(suspect.confidence);
         }
-        if named.is_empty() && innocent.is_none_or(|(confidence, _)| suspect.confidence > confidence) {
-            innocent = Some((suspect.confidence, &suspect.place));
+        // The other end of a wire is no innocent, but it may not be surer than the culprit.
+        let other_end =
+            matches!(&suspect.place, Place::Host { host } if truth.either.iter().any(|end| **host == **end));
+        let suspicion = if other_end { suspect.confidence - TIE } else { suspect.confidence };
+        if named.is_empty() && innocent.is_none_or(|(confidence, _)| suspicion > confidence) {
+            innocent = Some((suspicion, &suspect.place));
         }
     }
-    let least = best.iter().copied().fold(f64::INFINITY, f64::min);
+    // Of many hosts that fail together two are enough to see that it is not one.
+    best.sort_by(|a, b| b.total_cmp(a));
+    let enough = if level == FaultLevel::Hosts { best.len().min(2) } else { best.len() };
+    let least = best.iter().take(enough).copied().fold(f64::INFINITY, f64::min);
     if !least.is_finite() {
         return Err(format!("suspects {} miss {}", describe(finding), describe_truth(truth, level)));
     }
@@ -182,7 +216,7 @@ mod tests {
     use mycroft_record::{Rank, Suspect};
 
     fn truth(text: &str) -> Truth {
-        Truth::of(&text.parse().unwrap(), 4, 4, |host| format!("host{host}"), 1)
+        Truth::of(&text.parse().unwrap(), &Scenario::default(), 1)
     }
 
     fn rank(rank: u32, confidence: f64) -> Suspect {
@@ -253,8 +287,46 @@ mod tests {
     }
 
     #[test]
+    fn the_other_end_of_the_only_wire_may_be_named_too() {
+        let two = Scenario { hosts: 2, pp: 1, ..Scenario::default() };
+        let truth = Truth::of(&Fault::new(FaultKind::NicBandwidth, 1), &two, 1);
+        assert_eq!(truth.either, vec!["host0".to_owned()]);
+        let right = |suspects| score(&truth, Some(&finding(What::Slowdown, Category::NetworkSend, suspects))).correct;
+        assert!(right(vec![host("host0", 0.45), host("host1", 0.45)]));
+        assert!(right(vec![host("host1", 0.9)]));
+        assert!(!right(vec![host("host0", 0.9), host("host1", 0.45)]));
+        assert!(!right(vec![host("host0", 0.9)]));
+        // Four hosts in two dimensions: each has a second neighbour that clears it.
+        assert!(Truth::of(&Fault::new(FaultKind::NicBandwidth, 1), &Scenario::default(), 1).either.is_empty());
+    }
+
+    #[test]
+    fn of_hosts_that_fail_together_two_must_be_named() {
+        let truth = truth("host-crash@host1,severity=3");
+        let right = |suspects| score(&truth, Some(&finding(What::Crash, Category::ProcessExit, suspects))).correct;
+        assert!(right(vec![host("host1", 0.5), rank(12, 0.5)]));
+        assert!(!right(vec![host("host1", 0.5), rank(5, 0.5)]));
+        assert!(!right(vec![host("host1", 0.5), host("host2", 0.5), host("host0", 0.5)]));
+    }
+
+    #[test]
+    fn what_disturbs_only_the_view_deserves_no_case() {
+        let truth = truth("agent-outage@host1");
+        assert!(score(&truth, None).correct);
+        assert!(!score(&truth, Some(&finding(What::Hang, Category::Unknown, vec![host("host1", 0.4)]))).correct);
+    }
+
+    #[test]
+    fn the_truth_says_when_it_is_over() {
+        let over = |text: &str| truth(text).until_ms;
+        assert_eq!(over("gpu-power,lasts=5,ramp=1"), Some(6_001));
+        assert_eq!(over("agent-outage"), Some(5_001));
+        assert_eq!((over("gpu-power"), over("link-flap,every=9")), (None, None));
+    }
+
+    #[test]
     fn every_kind_has_an_expectation() {
-        for kind in FaultKind::ALL {
+        for kind in FaultKind::TESTBED {
             let expectation = expected(kind);
             assert_eq!(kind.stops_job(), expectation.whats[0] != What::Slowdown, "{kind}");
             assert!(!expectation.categories.is_empty());

@@ -410,10 +410,8 @@ impl Running {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.fault_from = Some((0..self.board.ranks()).map(|rank| self.board.iterations(rank)).collect());
         self.guards.push(fault::inject(fault, &self.site)?);
-        let scenario = &self.site.scenario;
-        let name = |host| scenario.host_name(host);
         let at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        self.truth = Truth::of(fault, scenario.hosts, scenario.ranks_per_host, name, at_ms);
+        self.truth = Truth::of(fault, &self.site.scenario, at_ms);
         Ok(&self.truth)
     }
 

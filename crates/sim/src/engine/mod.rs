@@ -140,15 +140,7 @@ impl Simulation {
 
     /// What is really wrong, fault by fault; empty: nothing.
     pub fn truth(&self) -> Vec<Truth> {
-        let scenario = &self.world.scenario;
-        let faults = scenario.fault.iter().chain(&scenario.faults);
-        let name = |host| scenario.host_name(host);
-        faults
-            .map(|fault| {
-                let at_ms = EPOCH / NANOS_PER_MS + (fault.after_s * 1e3) as u64;
-                Truth::of(fault, scenario.hosts, scenario.ranks_per_host, name, at_ms)
-            })
-            .collect()
+        Truth::of_all(&self.world.scenario, EPOCH / NANOS_PER_MS)
     }
 
     /// How far it has come.

@@ -14,7 +14,7 @@ const CONNECTIONS: u32 = 96;
 /// Namespaces: real TCP connections between the two hosts, both ways, that share of the NIC in all. Loopback: that share
 /// of both hosts' token buckets is spent on other traffic.
 pub(super) fn inject(fault: &Fault, site: &Site) -> Result<Guard, TestbedError> {
-    let culprits = fault.culprit_hosts(site.scenario.hosts);
+    let culprits = fault.culprit_hosts(&site.scenario);
     let &[one, other] = culprits.as_slice() else {
         return Err(TestbedError::Fault {
             fault: fault.to_string(),

@@ -39,8 +39,8 @@ impl Site {
 
     /// The culprit rank. Faults of one rank have one; a fault of a host counts as its first rank.
     fn culprit(&self, fault: &Fault) -> u32 {
-        let per_host = self.scenario.ranks_per_host;
-        fault.culprit_rank(per_host).unwrap_or(fault.host * per_host)
+        let first = fault.host * self.scenario.ranks_per_host;
+        fault.culprit_ranks(&self.scenario).first().copied().unwrap_or(first)
     }
 
     /// The control record of the culprit rank.
@@ -82,10 +82,8 @@ impl Drop for Guard {
 
 /// Breaks what `fault` says; it must have passed [`Fault::check`] for the scenario.
 pub fn inject(fault: &Fault, site: &Site) -> Result<Guard, TestbedError> {
-    let scenario = &site.scenario;
-    fault
-        .check(scenario.hosts, scenario.ranks_per_host)
-        .map_err(|message| TestbedError::Fault { fault: fault.to_string(), message })?;
+    let wrong = |message| TestbedError::Fault { fault: fault.to_string(), message };
+    fault.check(&site.scenario).map_err(wrong)?;
     match fault.kind {
         FaultKind::NicDown => nic_down::inject(fault, site),
         FaultKind::NicBandwidth => nic_bandwidth::inject(fault, site),
@@ -97,6 +95,7 @@ pub fn inject(fault: &Fault, site: &Site) -> Result<Guard, TestbedError> {
         FaultKind::GpuHang => gpu_hang::inject(fault, site),
         FaultKind::RankCrash => rank_crash::inject(fault, site),
         FaultKind::RankStuck => rank_stuck::inject(fault, site),
+        kind => Err(wrong(format!("only the simulator plays {kind}"))),
     }
 }
 
