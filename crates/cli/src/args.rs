@@ -186,6 +186,10 @@ pub(crate) struct OverheadArgs {
     /// Seconds of training in each run.
     #[arg(long, default_value_t = 20.0)]
     pub(crate) seconds: f64,
+    /// Ranks on each of the 4 hosts, which is also the tensor-parallel size. 8 fill the cores of a small machine, so that
+    /// agents and server take time from the job; with 1 or 2 cores stay free, as a training host's do.
+    #[arg(long, default_value_t = 8)]
+    pub(crate) ranks_per_host: u32,
     /// A profiler plugin that asks for the same events and does nothing: tells the collective library's own cost of
     /// having a plugin from the tracer's (`cargo build -p mycroft-testbed-nccl --example empty`).
     #[arg(long)]

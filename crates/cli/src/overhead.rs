@@ -14,18 +14,19 @@ const T_95: [f64; 30] = [
     2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042,
 ];
 
-/// The 32-rank job of the paper's testbed (Mycroft section 7.1): TP 8 inside a host, PP 2 and DP 2 across.
-fn scenario(seed: u64, seconds: f64) -> Scenario {
+/// With 8 ranks per host the 32-rank job of the paper's testbed (Mycroft section 7.1): TP 8 inside a host, PP 2 and DP 2
+/// across. With fewer, the same with smaller tensor-parallel groups.
+fn scenario(seed: u64, args: &OverheadArgs) -> Scenario {
     Scenario {
         name: "overhead".to_owned(),
         hosts: 4,
-        ranks_per_host: 8,
-        tp: 8,
+        ranks_per_host: args.ranks_per_host,
+        tp: args.ranks_per_host,
         pp: 2,
         dp: 2,
         tp_bytes: 32 << 10,
         dp_bytes: 256 << 10,
-        duration_s: seconds,
+        duration_s: args.seconds,
         transport: Transport::Loopback,
         seed,
         ..Scenario::default()
@@ -69,6 +70,9 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
     if !(1.0..=86_400.0).contains(&args.seconds) {
         bail!("--seconds {}: expected 1 to 86400", args.seconds);
     }
+    if !(1..=16).contains(&args.ranks_per_host) {
+        bail!("--ranks-per-host {}: expected 1 to 16", args.ranks_per_host);
+    }
     if let Some(path) = &args.empty_plugin
         && !path.is_file()
     {
@@ -91,7 +95,7 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
                 _ => Tracer::Off,
             };
             let options = Options { tracer, ..Options::default() };
-            let live = Live::start(scenario(u64::from(round) + 1, args.seconds), options)?;
+            let live = Live::start(scenario(u64::from(round) + 1, args), options)?;
             let Some(load) = live.load(&stop)? else { return Ok(EXIT_INTERRUPTED) };
             let Load { iteration_ms_median, bytes_per_iteration_and_host } = load;
             medians[index] = iteration_ms_median;
@@ -129,12 +133,15 @@ fn render(arms: &[Arm], rounds: &[Round], volume: &[f64], args: &OverheadArgs) -
     let mut out = String::from("# Overhead\n\n");
     let _ = writeln!(
         out,
-        "Made by `mycroft testbed overhead --rounds {} --seconds {}` (version {}, {} build): 32 ranks on 4 hosts (TP 8, PP 2, \
-         DP 2), loopback, agents and server running in every run.\n",
+        "Made by `mycroft testbed overhead --rounds {} --seconds {} --ranks-per-host {}` (version {}, {} build): {} ranks on 4 \
+         hosts (TP {}, PP 2, DP 2), loopback, agents and server running in every run.\n",
         args.rounds,
         args.seconds,
+        args.ranks_per_host,
         env!("CARGO_PKG_VERSION"),
         if cfg!(debug_assertions) { "dev" } else { "release" },
+        4 * args.ranks_per_host,
+        args.ranks_per_host,
     );
     let names: Vec<String> = arms.iter().map(|arm| format!("{} ms", arm.as_str())).collect();
     let _ = writeln!(out, "| round | {} |\n|---|{}", names.join(" | "), "---|".repeat(arms.len()));
