@@ -74,8 +74,8 @@ pub struct Simulation {
     told: u64,
     until: u64,
     programs: BTreeMap<(u32, u64), Arc<[Item]>>,
-    /// Lengths of rank 0's iterations.
-    lengths: Vec<u64>,
+    /// Rank 0's iterations: begin and end.
+    iterations: Vec<(u64, u64)>,
 }
 
 impl Simulation {
@@ -110,7 +110,7 @@ impl Simulation {
             told: 0,
             until: (scenario.duration_s * 1e9) as u64,
             programs: BTreeMap::new(),
-            lengths: Vec::new(),
+            iterations: Vec::new(),
             world,
             ranks,
             agents,
@@ -127,6 +127,9 @@ impl Simulation {
         self.horizon = self.horizon.max(target);
         loop {
             self.run();
+            if self.parked.is_empty() {
+                self.give_up();
+            }
             if self.watermark() > target {
                 break;
             }
@@ -145,12 +148,44 @@ impl Simulation {
 
     /// How far it has come.
     pub fn progress(&self) -> Progress {
-        let mut lengths = self.lengths.clone();
-        lengths.sort_unstable();
         Progress {
             iterations: self.ranks.iter().map(|rank| rank.iteration.saturating_sub(1)).min().unwrap_or(0),
-            iteration_ms_median: lengths.get(lengths.len() / 2).map_or(0.0, |ns| *ns as f64 / 1e6),
+            iteration_ms_median: self.median_between(0, NEVER).map_or(0.0, |ns| ns as f64 / 1e6),
         }
+    }
+
+    /// How many times longer the iterations took that touched this stretch (nanoseconds of the simulation) than those
+    /// before it, warm-up left out: what a fault did to the job, whatever it did to a part. `None` where one of the two
+    /// is empty; infinite where the job stopped in it.
+    pub fn slowdown(&self, from: u64, until: u64) -> Option<f64> {
+        let warm = usize::try_from(self.world.scenario.warm_up_iterations).unwrap_or(usize::MAX);
+        let after = self.iterations.get(warm).map(|(begin, _)| *begin)?;
+        let before = self.median_between(after, from)?;
+        let stopped = self.ranks.iter().any(|rank| rank.blocked);
+        if stopped {
+            return Some(f64::INFINITY);
+        }
+        let touched = self.iterations.iter().filter(|(begin, end)| *end > from && *begin < until);
+        let mut lengths: Vec<u64> = touched.map(|(begin, end)| end - begin).collect();
+        lengths.sort_unstable();
+        let median = lengths.get(lengths.len() / 2)?;
+        Some(*median as f64 / before.max(1) as f64)
+    }
+
+    /// Median length of rank 0's iterations that begin and end between two moments.
+    fn median_between(&self, from: u64, until: u64) -> Option<u64> {
+        let inside = self.iterations.iter().filter(|(begin, end)| *begin >= from && *end <= until);
+        let mut lengths: Vec<u64> = inside.map(|(begin, end)| end - begin).collect();
+        lengths.sort_unstable();
+        lengths.get(lengths.len() / 2).copied()
+    }
+
+    /// Nobody can go on, and some wait for each other in a circle: what they wait for does not come.
+    fn give_up(&mut self) {
+        for rank in 0..self.world.scenario.world() {
+            self.block(rank);
+        }
+        self.run();
     }
 
     /// The moment before which everything is decided.

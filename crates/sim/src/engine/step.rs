@@ -150,7 +150,7 @@ impl Simulation {
         };
         let items = self.stray(rank, host, items);
         if rank == 0 && number > 0 {
-            self.lengths.push(ended - self.ranks[0].began);
+            self.iterations.push((self.ranks[0].began, ended));
         }
         let run = &mut self.ranks[rank as usize];
         run.began = ended;
