@@ -140,11 +140,10 @@ impl Injection<'_> {
                 self.scale(&mut parts.proxy, self.proxy_rate(severity));
             }),
             FaultKind::CpuContention => {
-                // At 100 % each thread shares its core with one other; at 80 % there is still a free core for all.
-                let waits = ((severity - 80.0) / 40.0).clamp(0.0, 0.5);
+                let (waits, slice_ns) = contention(severity);
                 self.each_rank(effects, host, |parts| {
                     self.scale(&mut parts.host, 1.0 - waits);
-                    self.sleeps(parts, waits, TIME_SLICE_NS);
+                    self.sleeps(parts, waits, slice_ns);
                 });
             }
             FaultKind::HostCrash => {
@@ -202,11 +201,9 @@ impl Injection<'_> {
         pcie_bytes_per_sec(self.scenario)
     }
 
-    /// Rate of a proxy thread on processors that are so many times slower. The cluster's NICs are scaled down and its
-    /// proxies are not, so a healthy proxy's share of a slot's time is taken from a real host.
+    /// Rate of a proxy thread on processors that are so many times slower.
     fn proxy_rate(&self, times: f64) -> f64 {
-        let slot_ns = SLOT_BYTES * 1e9 / self.scenario.nic_bytes_per_sec as f64;
-        (PROXY_NS / (PROXY_SHARE * slot_ns * times)).min(1.0 / times)
+        (PROXY_NS / proxy_ns(self.scenario, times)).min(1.0 / times)
     }
 
     /// Brings a part down to `rate` where the fault has its full strength, and part of the way where it has less.
@@ -256,6 +253,20 @@ impl Injection<'_> {
 pub(crate) fn pcie_bytes_per_sec(scenario: &Scenario) -> f64 {
     let sharing = scenario.ranks_per_host * scenario.channels;
     PCIE_HEADROOM * scenario.nic_bytes_per_sec as f64 * f64::from(scenario.cluster.nics_per_host) / f64::from(sharing)
+}
+
+/// What one look of a proxy thread takes on processors that are so many times slower. The cluster's NICs are scaled down
+/// and its proxies are not, so a healthy proxy's share of a slot's time is taken from a real host.
+pub(crate) fn proxy_ns(scenario: &Scenario, times: f64) -> f64 {
+    PROXY_SHARE * SLOT_BYTES * 1e9 / scenario.nic_bytes_per_sec as f64 * times
+}
+
+/// How often a thread finds its core taken, and for how long, where others ask for so many percent of the processors: at
+/// 80 % there is still a free core for all, at 100 % each shares its core with one other, at 400 % with four.
+pub(crate) fn contention(percent: f64) -> (f64, u64) {
+    let others = percent / 100.0;
+    let waits = if others > 1.0 { others / (1.0 + others) } else { ((percent - 80.0) / 40.0).clamp(0.0, 0.5) };
+    (waits, (TIME_SLICE_NS as f64 * others.max(1.0)) as u64)
 }
 
 /// Keeps the earlier moment.

@@ -20,6 +20,7 @@ pub mod random;
 pub mod scenario;
 pub mod schedule;
 pub mod score;
+pub mod swarm;
 
 pub use cluster::{Cluster, Fabric};
 pub use effects::Effects;
@@ -30,3 +31,4 @@ pub use life::Life;
 pub use random::Random;
 pub use scenario::{Algo, DpMode, Scenario, ScenarioError, Schedule, Transport};
 pub use score::{Expectation, Score, Truth, expected, score};
+pub use swarm::{Family, swarm};

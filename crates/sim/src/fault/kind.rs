@@ -154,7 +154,7 @@ kinds! {
         tempting: "the network: operations last longer although every wire is as fast as before (Pulse 7.2.2)";
     /// Other processes keep the processors of a host busy.
     CpuContention, "cpu-contention", "Pulse Table 4 (90, 100 %), FALCON Figure 2", Host, Gradual,
-        severity: ("percent of its processors that are busy", 100.0, (85.0, 100.0)),
+        severity: ("percent of its processors that others ask for", 100.0, (85.0, 10_000.0)),
         right: SLOW, &[Category::HostThread, Category::NotStarted],
         tempting: "the network, or the GPUs that idle meanwhile";
     /// Other transfers take a share of what one rank's PCIe link carries.
