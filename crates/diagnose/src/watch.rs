@@ -1,12 +1,12 @@
 //! Is something wrong now? The trigger of Algorithm 1, with thresholds that learn from the job (design D6).
 //!
 //! It says that and since when, never who: that is `blame`'s question.
-use crate::blame::graph::{Graph, Stillness};
+use crate::blame::graph::Stillness;
 use crate::blame::slow::median;
 use crate::config::Config;
 use crate::fact::Fact;
 use crate::report::Threshold;
-use crate::timeline::{Iteration, OpNode, RankState, Timeline};
+use crate::timeline::{Iteration, RankState, Timeline};
 use mycroft_record::{HostTime, NANOS_PER_MS, Rank};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -73,7 +73,6 @@ pub(crate) struct Seen {
     pub fresh: bool,
     /// Healthy iterations in a row, the newest included, of the sampled rank with the fewest.
     pub healthy_streak: usize,
-    pub graph: Graph<OpNode>,
 }
 
 /// The trigger's memory.
@@ -89,12 +88,12 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn look(&mut self, timeline: &Timeline, config: &Config, case_open: bool, now: HostTime) -> Seen {
         self.sample(timeline, config);
-        let mut seen = Seen { graph: Graph::of(&timeline.scene(config.no_data_after_ns)), ..Seen::default() };
+        let mut seen = Seen::default();
         self.iterations(timeline, config, &mut seen);
         seen.slow = self.slow(config);
         seen.healthy_streak = self.healthy_streak();
         self.suspicious = seen.slow.is_some() || self.recently_slow();
-        let still = seen.graph.stillness(timeline, config.no_data_after_ns);
+        let still = timeline.graph().stillness(timeline, config.no_data_after_ns);
         seen.stall = self.stall(timeline, config, &still, case_open, now);
         seen
     }
@@ -106,11 +105,11 @@ impl Watch {
         let mut picks: Vec<Rank> = timeline
             .comms
             .values()
-            .filter(|comm| is_data_parallel(&comm.name))
+            .filter(|comm| comm.data_parallel)
             .filter_map(|comm| comm.ranks.keys().copied().find(|rank| alive(rank)))
             .collect();
         if picks.is_empty() {
-            picks = timeline.ranks.keys().copied().filter(|rank| alive(rank)).collect();
+            picks = timeline.ranks.keys().filter(|rank| alive(rank)).collect();
         }
         picks.sort_unstable();
         picks.dedup();
@@ -208,7 +207,7 @@ impl Watch {
         &mut self,
         timeline: &Timeline,
         config: &Config,
-        still: &BTreeMap<Rank, Stillness>,
+        still: &[(Rank, Stillness)],
         case_open: bool,
         now: HostTime,
     ) -> Option<Stall> {
@@ -219,7 +218,7 @@ impl Watch {
             })
         };
         let stillest =
-            still.iter().filter(|(rank, _)| live(rank)).max_by_key(|(rank, s)| (s.ns(), std::cmp::Reverse(**rank)));
+            still.iter().filter(|(rank, _)| live(rank)).max_by_key(|(rank, s)| (s.ns(), std::cmp::Reverse(*rank)));
         self.due = None;
         let (_, worst) = stillest?;
         self.learn_wait(worst, threshold, case_open);
@@ -230,9 +229,9 @@ impl Watch {
             return None;
         }
         self.due = Some(now + SUSPICIOUS_RECHECK_NS); // to settle the verdict, or to see it go on
-        let waiting: Vec<Rank> =
-            still.iter().filter(|(rank, s)| live(rank) && s.ns() >= threshold).map(|(rank, _)| *rank).collect();
-        let since = waiting.iter().filter_map(|rank| still.get(rank).map(|s| s.since)).min()?;
+        let stalled = || still.iter().filter(|(rank, s)| s.ns() >= threshold && live(rank));
+        let waiting: Vec<Rank> = stalled().map(|(rank, _)| *rank).collect();
+        let since = stalled().map(|(_, s)| s.since).min()?;
         Some(Stall { waiting, since, waited_ns: worst.ns() })
     }
 
@@ -371,11 +370,6 @@ impl Track {
         let until = self.recent.back()?.0.end;
         Some(Slow { onset, until, base_ms, now_ms: median(slow_ms)?, factor, slow, of: window.len(), streak, why })
     }
-}
-
-fn is_data_parallel(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name.starts_with("dp") || name.contains("data_parallel") || name.contains("data-parallel")
 }
 
 /// How long all sampled ranks had nothing issued in about this iteration (checkpoint, evaluation): nobody's fault.

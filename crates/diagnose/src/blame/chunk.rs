@@ -85,7 +85,7 @@ impl View<'_> {
             let me = live.meta.comm_rank;
             inside.push((me, rank));
             op.get_or_insert_with(|| OpRef { meta: live.meta, label: timeline.label(&live.meta) });
-            for (slot, flow) in &live.flows {
+            for (slot, flow) in live.flows.iter() {
                 let (channel, peer, direction): FlowSlot = *slot;
                 match direction {
                     Direction::Send => wires.entry((channel, me, peer)).or_default().send = Some(*flow),
@@ -146,11 +146,11 @@ impl View<'_> {
         since: HostTime,
     ) -> bool {
         let after = since + SERVED_AFTER_NS;
-        self.timeline.links.samples.iter().any(|((a, b), samples)| {
-            (*a != from.0 && *b != to.0)
-                && self.timeline.host(*a) == from.1
-                && self.timeline.host(*b) == to.1
-                && samples.back().is_some_and(|sample| sample.at > after)
+        self.timeline.links.all(&self.timeline.ranks).any(|link| {
+            (link.from != from.0 && link.to != to.0)
+                && self.timeline.host(link.from) == from.1
+                && self.timeline.host(link.to) == to.1
+                && link.newest().is_some_and(|sample| sample.at > after)
         })
     }
 

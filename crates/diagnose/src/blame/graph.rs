@@ -2,7 +2,7 @@
 //! job that runs (`timeline`) and for one that is dead (`stacks`): both answer the questions of [`Scene`].
 use crate::timeline::{OpNode, RankState, Stand, Timeline};
 use mycroft_record::{HostTime, Rank};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 /// What the graph asks of a job, live or dead: who is in what, and who stands where.
@@ -35,8 +35,10 @@ pub(crate) enum Turn {
 }
 
 /// Who an operation waits for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Waits {
+    /// Ranks that are in it now, members or not, ascending: the edges to the operation.
+    pub holders: Vec<Rank>,
     /// Members that are in it.
     pub inside: Vec<Rank>,
     /// Members that are not, with where they stand; if any, the operation waits for these.
@@ -44,7 +46,7 @@ pub(crate) struct Waits {
 }
 
 /// A snapshot of the graph.
-#[derive(Debug)]
+#[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Graph<O> {
     /// The operations each rank is in.
     pub current: BTreeMap<Rank, Vec<O>>,
@@ -74,96 +76,144 @@ impl Stillness {
 }
 
 impl<O: Copy + Ord + Debug> Graph<O> {
+    /// The graph of everything, from nothing.
     pub(crate) fn of<S: Scene<Op = O>>(scene: &S) -> Graph<O> {
         let mut graph = Graph::default();
         for (rank, nodes) in scene.in_flight() {
-            for node in &nodes {
-                graph.nodes.entry(*node).or_insert_with(|| waits(scene, node));
-            }
-            if !nodes.is_empty() {
-                graph.current.insert(rank, nodes);
+            graph.put(rank, nodes);
+        }
+        for (node, known) in &mut graph.nodes {
+            for rank in scene.members(node) {
+                known.add(rank, scene.stand(rank, node));
             }
         }
         graph
     }
 
-    /// Whom `node` waits for: those who are missing, else all inside.
-    fn targets(&self, node: &O) -> Vec<Rank> {
-        match self.nodes.get(node) {
-            Some(waits) if !waits.missing.is_empty() => waits.missing.iter().map(|(rank, _)| *rank).collect(),
-            Some(waits) => waits.inside.clone(),
-            None => Vec::new(),
+    /// Puts a rank into these operations and out of all others. Whom a new operation waits for is not known yet.
+    pub(crate) fn put(&mut self, rank: Rank, nodes: Vec<O>) {
+        let old = self.current.get(&rank).map(Vec::as_slice).unwrap_or_default();
+        if old == nodes {
+            return;
         }
+        for left in old.iter().filter(|node| !nodes.contains(node)) {
+            let Some(waits) = self.nodes.get_mut(left) else { continue };
+            waits.holders.retain(|holder| *holder != rank);
+            if waits.holders.is_empty() {
+                self.nodes.remove(left);
+            }
+        }
+        for node in &nodes {
+            let holders = &mut self.nodes.entry(*node).or_default().holders;
+            if let Err(at) = holders.binary_search(&rank) {
+                holders.insert(at, rank);
+            }
+        }
+        if nodes.is_empty() {
+            self.current.remove(&rank);
+        } else {
+            self.current.insert(rank, nodes);
+        }
+    }
+}
+
+impl Waits {
+    /// Takes in where a member stands.
+    pub(crate) fn add(&mut self, rank: Rank, stand: Option<Stand>) {
+        match stand {
+            Some(Stand::Entered) => self.inside.push(rank),
+            Some(stand @ (Stand::NotIssued | Stand::Issued)) => self.missing.push((rank, stand)),
+            Some(Stand::Left) | None => {}
+        }
+    }
+
+    /// Whom it waits for: those who are missing, else all inside.
+    fn targets(&self) -> impl Iterator<Item = Rank> {
+        let inside = if self.missing.is_empty() { &self.inside[..] } else { &[] };
+        self.missing.iter().map(|(rank, _)| *rank).chain(inside.iter().copied())
+    }
+}
+
+/// The graph the other way round, by slots and numbers: operations by the ranks they wait for.
+struct Backwards<'a> {
+    nodes: Vec<&'a Waits>,
+    /// Where the list of each slot begins, and one more.
+    begins: Vec<u32>,
+    waiters: Vec<u32>,
+}
+
+impl Backwards<'_> {
+    fn of<'a>(graph: &'a Graph<OpNode>, timeline: &Timeline) -> Backwards<'a> {
+        let nodes: Vec<&Waits> = graph.nodes.values().collect();
+        let mut begins = vec![0u32; timeline.ranks.len() + 1];
+        let slots = |waits: &'a Waits| waits.targets().filter_map(|rank| timeline.ranks.slot(rank));
+        nodes.iter().flat_map(|waits| slots(waits)).for_each(|slot| begins[slot as usize] += 1);
+        let mut end = 0;
+        for begin in &mut begins {
+            end += *begin;
+            *begin = end;
+        }
+        let mut waiters = vec![0u32; end as usize];
+        for (number, waits) in nodes.iter().enumerate() {
+            for slot in slots(waits) {
+                begins[slot as usize] -= 1;
+                waiters[begins[slot as usize] as usize] = number as u32;
+            }
+        }
+        Backwards { nodes, begins, waiters }
+    }
+
+    /// Gives each slot the first of `order`'s values that reaches it against the edges.
+    fn spread(&self, timeline: &Timeline, order: impl Iterator<Item = (u64, u32)>) -> Vec<u64> {
+        let mut out: Vec<Option<u64>> = vec![None; timeline.ranks.len()];
+        let mut seen = vec![false; self.nodes.len()];
+        let mut open = Vec::new();
+        for (value, slot) in order {
+            open.push(slot);
+            while let Some(slot) = open.pop() {
+                if out[slot as usize].is_some() {
+                    continue;
+                }
+                out[slot as usize] = Some(value);
+                let list = self.begins[slot as usize] as usize..self.begins[slot as usize + 1] as usize;
+                for number in &self.waiters[list] {
+                    if !std::mem::replace(&mut seen[*number as usize], true) {
+                        let holders = &self.nodes[*number as usize].holders;
+                        open.extend(holders.iter().filter_map(|rank| timeline.ranks.slot(*rank)));
+                    }
+                }
+            }
+        }
+        out.into_iter().map(Option::unwrap_or_default).collect()
     }
 }
 
 impl Graph<OpNode> {
-    /// For each rank with something in flight: since when nothing it waits for, directly or not, has moved.
+    /// For each rank with something in flight, ascending: since when nothing it waits for, directly or not, has moved.
     ///
     /// Progress flows backwards along the edges, newest first, so every rank and operation is visited once.
-    pub(crate) fn stillness(&self, timeline: &Timeline, no_data_after_ns: u64) -> BTreeMap<Rank, Stillness> {
-        let mut waiters: BTreeMap<Rank, Vec<OpNode>> = BTreeMap::new();
-        for node in self.nodes.keys() {
-            for target in self.targets(node) {
-                waiters.entry(target).or_default().push(*node);
-            }
-        }
-        let mut inside: BTreeMap<OpNode, Vec<Rank>> = BTreeMap::new();
-        for (rank, nodes) in &self.current {
-            for node in nodes {
-                inside.entry(*node).or_default().push(*rank);
-            }
-        }
-        let spread = |key: &dyn Fn(&RankState) -> u64, newest_first: bool| -> BTreeMap<Rank, u64> {
-            let mut order: Vec<(u64, Rank)> = timeline.ranks.iter().map(|(rank, state)| (key(state), *rank)).collect();
+    pub(crate) fn stillness(&self, timeline: &Timeline, no_data_after_ns: u64) -> Vec<(Rank, Stillness)> {
+        let backwards = Backwards::of(self, timeline);
+        let ordered = |key: &dyn Fn(&RankState) -> u64| -> Vec<(u64, u32)> {
+            let states = timeline.ranks.by_slot().iter().enumerate();
+            let mut order: Vec<(u64, u32)> = states.map(|(slot, state)| (key(state), slot as u32)).collect();
             order.sort_unstable();
-            if newest_first {
-                order.reverse();
-            }
-            let (mut out, mut seen) = (BTreeMap::new(), BTreeSet::new());
-            for (value, rank) in order {
-                let mut open = vec![rank];
-                while let Some(rank) = open.pop() {
-                    if out.contains_key(&rank) {
-                        continue;
-                    }
-                    out.insert(rank, value);
-                    for node in waiters.get(&rank).into_iter().flatten() {
-                        if seen.insert(*node) {
-                            open.extend(inside.get(node).into_iter().flatten());
-                        }
-                    }
-                }
-            }
-            out
+            order
         };
-        let moved = spread(&|state| state.progress_at.0, true);
-        let known = spread(
-            &|state| {
-                let unknown = state.dead_since.is_some() || timeline.no_data(state, no_data_after_ns);
-                if unknown { u64::MAX } else { state.sampled_at.0 }
-            },
-            false,
-        );
-        let in_flight = timeline.ranks.iter().filter(|(_, state)| !state.live.is_empty());
+        let moved = ordered(&|state| state.progress_at.0);
+        let moved = backwards.spread(timeline, moved.into_iter().rev());
+        let known = ordered(&|state| {
+            let unknown = state.dead_since.is_some() || timeline.no_data(state, no_data_after_ns);
+            if unknown { u64::MAX } else { state.sampled_at.0 }
+        });
+        let known = backwards.spread(timeline, known.into_iter());
+        let in_flight = timeline.ranks.slots().filter(|slot| !timeline.ranks.at(*slot).live.is_empty());
         in_flight
-            .filter_map(|(rank, _)| {
-                let since = HostTime(*moved.get(rank)?);
-                let until = HostTime(*known.get(rank)?).min(timeline.newest_sample);
-                Some((*rank, Stillness { since, until }))
+            .map(|slot| {
+                let since = HostTime(moved[slot as usize]);
+                let until = HostTime(known[slot as usize]).min(timeline.newest_sample);
+                (timeline.ranks.at(slot).rank, Stillness { since, until })
             })
             .collect()
     }
-}
-
-fn waits<S: Scene>(scene: &S, node: &S::Op) -> Waits {
-    let mut out = Waits::default();
-    for rank in scene.members(node) {
-        match scene.stand(rank, node) {
-            Some(Stand::Entered) => out.inside.push(rank),
-            Some(stand @ (Stand::NotIssued | Stand::Issued)) => out.missing.push((rank, stand)),
-            Some(Stand::Left) | None => {}
-        }
-    }
-    out
 }

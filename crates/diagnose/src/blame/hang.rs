@@ -5,11 +5,30 @@ use crate::blame::graph::{Graph, Scene, Turn};
 use crate::config::Config;
 use crate::fact::{Fact, OpRef};
 use crate::timeline::{LiveScene, OpNode, RankState, Stand, Timeline};
-use mycroft_record::{OpMeta, Rank};
+use mycroft_record::{
+    Algorithm, CommId, CommRank, Datatype, HostTime, OpClass, OpId, OpKind, OpMeta, OpSeq, Protocol, Rank,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Operations whose chunk state is looked into per analysis; a stall has a handful.
 const CHUNK_OPS_MAX: usize = 256;
+
+/// An operation of which nothing is known.
+const NO_META: OpMeta = OpMeta {
+    id: OpId { comm: CommId(0), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(0) },
+    kind: OpKind::Unknown,
+    nccl_seq: 0,
+    comm_rank: CommRank(0),
+    count: 0,
+    datatype: Datatype::Unknown,
+    root: u32::MAX,
+    algorithm: Algorithm::Unknown,
+    protocol: Protocol::Unknown,
+    n_channels: 0,
+    enqueued_at: HostTime::NONE,
+    started_at: HostTime::NONE,
+    started_last_at: HostTime::NONE,
+};
 
 /// What the walk found.
 #[derive(Debug, Default)]
@@ -186,14 +205,16 @@ impl Live<'_> {
         for node in &walk.nodes_seen {
             let mut camps: BTreeMap<(u8, u64, u8), Vec<(Rank, OpMeta)>> = BTreeMap::new();
             for rank in self.timeline.members(node) {
-                let Some(id) = self.timeline.comm_rank(node.comm(), rank).and_then(|me| node.id_for(me)) else {
+                let Some(me) = self.timeline.comm_rank(node.comm(), rank) else { continue };
+                let Some(id) = node.id_for(me) else { continue };
+                let Some(known) = self.timeline.ranks.get(&rank).and_then(|state| state.known(&id)) else {
                     continue;
                 };
-                let Some(meta) = self.timeline.ranks.get(&rank).and_then(|state| state.metas.get(&id)) else {
-                    continue;
-                };
-                let kind = if matches!(node, OpNode::Pair { .. }) { 0 } else { meta.kind.code() };
-                camps.entry((kind, meta.count, meta.datatype.code())).or_default().push((rank, *meta));
+                let (op_kind, count, datatype) = known.shape;
+                let kind = if matches!(node, OpNode::Pair { .. }) { 0 } else { op_kind.code() };
+                let (comm_rank, enqueued_at) = (me, known.enqueued_at);
+                let meta = OpMeta { id, kind: op_kind, comm_rank, count, datatype, enqueued_at, ..NO_META };
+                camps.entry((kind, count, datatype.code())).or_default().push((rank, meta));
             }
             if camps.len() < 2 {
                 continue;
@@ -238,7 +259,7 @@ impl Scene for LiveScene<'_> {
 
     fn in_flight(&self) -> Vec<(Rank, Vec<OpNode>)> {
         let nodes = |state: &RankState| state.current().iter().map(|op| OpNode::of(&op.meta)).collect();
-        self.timeline.ranks.iter().map(|(rank, state)| (*rank, nodes(state))).collect()
+        self.timeline.ranks.iter().map(|(rank, state)| (rank, nodes(state))).collect()
     }
 
     fn members(&self, op: &OpNode) -> Vec<Rank> {

@@ -1,8 +1,8 @@
 //! What the hosts' own NIC counters say: links down, rates fallen, traffic that is not the job's.
 use crate::config::Config;
 use crate::fact::Fact;
-use crate::timeline::Timeline;
-use mycroft_record::{HostName, HostTime, NANOS_PER_SEC, NicState};
+use crate::timeline::{NicSample, Timeline};
+use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Traffic below this is nobody's fault: 1 MB/s.
@@ -49,8 +49,8 @@ pub(crate) fn facts(timeline: &Timeline, config: &Config, from: HostTime, to: Ho
 }
 
 /// The busier direction in MB/s and the seconds it was measured over.
-fn rate(seen: &VecDeque<NicState>, from: HostTime, to: HostTime) -> Option<(f64, f64)> {
-    let inside: Vec<&NicState> = seen.iter().filter(|nic| nic.at >= from && nic.at <= to).collect();
+fn rate(seen: &VecDeque<NicSample>, from: HostTime, to: HostTime) -> Option<(f64, f64)> {
+    let inside: Vec<&NicSample> = seen.iter().filter(|nic| nic.at >= from && nic.at <= to).collect();
     let (first, last) = (inside.first()?, inside.last()?);
     let ns = last.at.since_ns(first.at);
     if ns < NANOS_PER_SEC / 2 {
@@ -64,11 +64,11 @@ fn rate(seen: &VecDeque<NicState>, from: HostTime, to: HostTime) -> Option<(f64,
 /// Bytes the job's flows moved, per host, the busier direction.
 fn job_bytes(timeline: &Timeline, from: HostTime, to: HostTime) -> BTreeMap<HostName, u64> {
     let (mut sent, mut received): (BTreeMap<HostName, u64>, BTreeMap<HostName, u64>) = Default::default();
-    for ((a, b), samples) in &timeline.links.samples {
+    for link in timeline.links.all(&timeline.ranks) {
         let bytes: u64 =
-            samples.iter().filter(|sample| sample.at >= from && sample.at <= to).map(|sample| sample.bytes).sum();
-        *sent.entry(timeline.host(*a)).or_default() += bytes;
-        *received.entry(timeline.host(*b)).or_default() += bytes;
+            link.samples().filter(|sample| sample.at >= from && sample.at <= to).map(|sample| sample.bytes).sum();
+        *sent.entry(timeline.host(link.from)).or_default() += bytes;
+        *received.entry(timeline.host(link.to)).or_default() += bytes;
     }
     for (host, bytes) in received {
         let best = sent.entry(host).or_default();

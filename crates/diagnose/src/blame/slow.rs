@@ -3,7 +3,7 @@
 use crate::blame::nic;
 use crate::config::Config;
 use crate::fact::Fact;
-use crate::timeline::{Iteration, LinkSample, Pause, Timeline};
+use crate::timeline::{Iteration, Link, Pause, Timeline};
 use mycroft_record::{HostName, HostTime, NANOS_PER_MS, Rank};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -127,9 +127,9 @@ struct PairOfHosts {
 /// Per iteration wire time of each host pair: the slowest of its rank pairs, since they run side by side.
 fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
     let mut pairs: BTreeMap<(HostName, HostName), PairOfHosts> = BTreeMap::new();
-    for ((from, to), samples) in &timeline.links.samples {
-        let Some((now_ms, base_ms)) = wire_of(timeline, *from, samples, windows) else { continue };
-        let pair = pairs.entry((timeline.host(*from), timeline.host(*to))).or_default();
+    for link in timeline.links.all(&timeline.ranks) {
+        let Some((now_ms, base_ms)) = wire_of(timeline, link, windows) else { continue };
+        let pair = pairs.entry((timeline.host(link.from), timeline.host(link.to))).or_default();
         pair.links += 1;
         // A link that carries little shows the same fault in few milliseconds.
         let small = now_ms > SMALL_LINK_RATIO * base_ms && now_ms - base_ms > SMALL_LINK_MS;
@@ -154,26 +154,31 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
         .collect()
 }
 
-fn wire_of(timeline: &Timeline, from: Rank, samples: &VecDeque<LinkSample>, windows: &Windows) -> Option<(f64, f64)> {
-    let list = timeline.ranks.get(&from)?.iterations.list();
-    let per_iteration = |it: &Iteration| -> f64 {
-        samples.iter().filter(|sample| sample.at > it.start && sample.at <= it.end).map(|sample| sample.wire_us).sum()
-    };
-    let oldest = samples.front()?.at;
+/// Wire time of a link per iteration of its sender: median now and before, milliseconds.
+fn wire_of(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<(f64, f64)> {
+    let list = timeline.ranks.get(&link.from)?.iterations.list();
+    let oldest = link.oldest()?.at;
     let slack = 5 * NANOS_PER_MS;
-    let base: Vec<f64> = list
-        .iter()
-        .rev()
-        .filter(|it| it.end <= windows.onset + slack && it.start >= oldest)
-        .take(BASE_ITERATIONS)
-        .map(per_iteration)
-        .collect();
-    let now: Vec<f64> = list
-        .iter()
-        .filter(|it| it.start + slack >= windows.onset && it.end <= windows.until)
-        .map(per_iteration)
-        .collect();
-    Some((median(now)? / 1e3, median(base)? / 1e3))
+    let is_base = |it: &&Iteration| it.end <= windows.onset + slack && it.start >= oldest;
+    let mut base: Vec<&Iteration> = list.iter().rev().filter(is_base).take(BASE_ITERATIONS).collect();
+    base.reverse();
+    let is_now = |it: &&Iteration| it.start + slack >= windows.onset && it.end <= windows.until;
+    let now: Vec<&Iteration> = list.iter().filter(is_now).collect();
+    Some((median(per_iteration(link, &now))? / 1e3, median(per_iteration(link, &base))? / 1e3))
+}
+
+/// Microseconds of wire time in each iteration; these are in order and do not overlap.
+fn per_iteration(link: &Link, list: &[&Iteration]) -> Vec<f64> {
+    let mut sums = vec![0.0; list.len()];
+    let (Some(first), Some(last)) = (list.first(), list.last()) else { return sums };
+    let (start, end) = (first.start, last.end);
+    for sample in link.samples().filter(|sample| sample.at > start && sample.at <= end) {
+        let at = list.partition_point(|it| it.end < sample.at);
+        if list.get(at).is_some_and(|it| sample.at > it.start) {
+            sums[at] += sample.wire_us;
+        }
+    }
+    sums
 }
 
 /// A proxy thread that stopped for a while, from the pauses it left in its flows.

@@ -239,7 +239,7 @@ impl Docket {
             let (verdict, facts) = crash(bench)?;
             return self.write(bench, verdict, &facts, Vec::new()).then_some(CaseEvent::Strengthened(id));
         }
-        let anybody_dead = bench.timeline.ranks.values().any(|state| state.dead());
+        let anybody_dead = bench.timeline.leaving().any(|state| state.dead());
         if !anybody_dead && bench.seen.healthy_streak >= bench.config.recover_iterations {
             return Some(self.finish(bench, "the job runs again"));
         }
@@ -247,7 +247,7 @@ impl Docket {
     }
 
     fn follow_stall(&mut self, bench: &Bench<'_>, open: &Open, id: CaseId) -> Option<CaseEvent> {
-        let anybody_dying = bench.timeline.ranks.values().any(|state| state.dead_since.is_some());
+        let anybody_dying = bench.timeline.leaving().any(|state| state.dead_since.is_some());
         if anybody_dying {
             return None; // whoever ends the job now is not what stopped it
         }
@@ -261,7 +261,7 @@ impl Docket {
             }
             return self.write(bench, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
         }
-        let moved = bench.timeline.ranks.values().map(|state| state.progress_at).max().unwrap_or_default();
+        let moved = bench.timeline.ranks.by_slot().iter().map(|state| state.progress_at).max().unwrap_or_default();
         if moved <= open.stalled_since {
             return None; // no samples at the moment: unknown, neither better nor worse
         }
@@ -387,20 +387,20 @@ impl Docket {
 /// A process is gone that had operations in flight, or that others wait for.
 fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>)> {
     let waited_for = |rank: Rank| {
-        bench.seen.graph.nodes.values().any(|waits| {
+        bench.timeline.graph().nodes.values().any(|waits| {
             let concerns = waits.inside.contains(&rank) || waits.missing.iter().any(|(missing, _)| *missing == rank);
             concerns
                 && waits.inside.iter().any(|other| bench.timeline.ranks.get(other).is_some_and(|state| state.alive))
         })
     };
+    bench.timeline.leaving().next()?;
     // Programs that end without finalizing leave together; one that leaves alone leaves the others in the lurch.
-    let others_stay =
-        bench.timeline.ranks.values().filter(|state| state.alive).count() * 2 > bench.timeline.ranks.len();
+    let all = bench.timeline.ranks.by_slot();
+    let others_stay = all.iter().filter(|state| state.alive).count() * 2 > all.len();
     let alone = |since: HostTime| others_stay && bench.timeline.newest_sample.since_ns(since) >= ALONE_NS;
     let facts: Vec<Fact> = bench
         .timeline
-        .ranks
-        .values()
+        .leaving()
         .filter(|state| state.dead() && (!state.live.is_empty() || waited_for(state.rank) || alone(state.dead_since)))
         .map(|state| Fact::Dead {
             rank: state.rank,
@@ -422,7 +422,7 @@ fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>)> {
 
 //= mycroft 5.2
 fn stalled(bench: &Bench<'_>, stall: &Stall) -> (Verdict, Vec<Fact>, Vec<BlastEntry>) {
-    let found = hang::blame(bench.timeline, &bench.seen.graph, bench.config, &stall.waiting);
+    let found = hang::blame(bench.timeline, bench.timeline.graph(), bench.config, &stall.waiting);
     let mut facts = vec![bench.watch.stall_fact(bench.timeline, bench.config, stall)];
     facts.extend(found.facts);
     let from = stall.since - NANOS_PER_SEC;

@@ -108,9 +108,8 @@ pub(crate) fn of_slowdown(timeline: &Timeline, facts: &[Fact], config: &Config) 
     let ratio = slow.values().map(|(_, ratio)| *ratio).fold(0.0, f64::max);
     let known: BTreeSet<(HostName, HostName)> = timeline
         .links
-        .samples
-        .keys()
-        .map(|(a, b)| (timeline.host(*a), timeline.host(*b)))
+        .all(&timeline.ranks)
+        .map(|link| (timeline.host(link.from), timeline.host(link.to)))
         .filter(|(a, b)| a != b)
         .collect();
     let healthy: BTreeSet<(HostName, HostName)> = known.into_iter().filter(|pair| !slow.contains_key(pair)).collect();

@@ -316,7 +316,7 @@ fn of_ranks(
     let usual = all[(all.len() - 1) / 2];
     let mut out = Vec::new();
     for (host, entries) in hosts {
-        let on_host = timeline.ranks.values().filter(|state| state.host == host).count();
+        let on_host = timeline.ranks.by_slot().iter().filter(|state| state.host == host).count();
         let alike: Vec<_> = entries.iter().filter(|entry| entry.2 >= 0.4 * worst).collect();
         let whole = alike.len() >= 2 && alike.len() as f64 >= config.host_share * on_host as f64;
         if whole && category != Category::NotStarted {

@@ -2,19 +2,24 @@
 //!
 //! The marker is the collective that recurs least often but regularly; the time between its ends is the iteration time.
 //! The self times are free of waiting for others, so that they compare a rank with its own past and with its peers.
+use super::past::{Counter, Numbered, Past};
 use mycroft_record::{
-    CommId, CommRank, Datatype, Direction, FlowDone, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpClass, OpDone, OpId,
-    OpKind, OpSeq,
+    CommId, CommRank, Datatype, Direction, FlowDone, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpClass, OpDone, OpKind,
+    OpSeq,
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// Completed operations kept for self times: 1,536 x 72 B = 108 KiB a rank; 10 to 30 iterations of a Megatron rank.
+/// Completed operations kept for self times of iterations that are not over: 1,536 x 28 B = 42 KiB a rank.
 const RAW_KEPT: usize = 1536;
-/// Flow sums kept for operations whose completion has not been seen yet.
+/// Of those whose iteration is over, so many stay: a period is looked for in them. 640 x 28 B = 17.5 KiB a rank.
+const RAW_SETTLED_KEPT: usize = SEQUENCE_KEPT + 40;
+/// Operations whose flows' sums are kept: 512 x 24 B = 12 KiB.
 const FLOW_SUMS_KEPT: usize = 512;
+/// Flows of one operation end close together: with so many operations between them at most.
+const FLOW_SUMS_NEAR: usize = 128;
 /// Signatures kept: distinct collectives of a program.
 const SIGNATURES_KEPT: usize = 256;
-/// Ends kept of each signature: 256 x 16 B = 4 KiB.
+/// Ends kept of each signature: 256 x 8 B = 2 KiB.
 const ENDS_KEPT: usize = 256;
 /// A marker with fewer ends may still turn out to be a layer.
 const YOUNG_ENDS: usize = 64;
@@ -27,7 +32,7 @@ const SEQUENCE_PAIRS_MIN: usize = 4;
 const SEQUENCE_SAME_PERCENT: usize = 85;
 /// Of periods whose likeness differs by no more than this, the shortest is the period.
 const SEQUENCE_AS_GOOD: usize = 1;
-/// Iterations kept with their self times: 128 x 80 B = 10 KiB.
+/// Iterations kept with their self times: 128 x 48 B = 6 KiB.
 const ITERATIONS_KEPT: usize = 128;
 /// Recurrences that make a signature a candidate marker.
 const MARKER_MIN: u64 = 3;
@@ -69,31 +74,98 @@ impl Iteration {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Raw {
-    id: OpId,
-    enqueued_at: HostTime,
-    started_at: HostTime,
-    /// When the device left it; the wire may be busy longer.
-    left_at: HostTime,
-    ended_at: HostTime,
-    /// Its signature's index; `NO_MARK` when there are too many.
-    mark: u16,
-    /// See `Weight::Small`.
-    small: bool,
+/// A time before another in 32 bits: to the nanosecond up to 2.1 s, to 1,024 ns up to 36 minutes, no longer than that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Span(u32);
+
+/// Set where the unit is 1,024 ns.
+const COARSE: u32 = 1 << 31;
+
+impl Span {
+    fn of(ns: u64) -> Span {
+        match u32::try_from(ns) {
+            Ok(ns) if ns < COARSE => Span(ns),
+            _ => Span(COARSE | (ns >> 10).min(u64::from(COARSE - 1)) as u32),
+        }
+    }
+
+    fn ns(self) -> u64 {
+        if self.0 & COARSE == 0 { u64::from(self.0) } else { u64::from(self.0 & !COARSE) << 10 }
+    }
 }
 
-/// No signature.
-const NO_MARK: u16 = u16::MAX;
+/// A completed operation, in 28 bytes.
+#[derive(Clone, Copy, Debug)]
+struct Raw {
+    /// The end, high and low half.
+    ended_at: [u32; 2],
+    /// The other times, before the end.
+    enqueued: Span,
+    started: Span,
+    /// When the device left it; the wire may be busy longer.
+    left: Span,
+    seq: u32,
+    counter: u16,
+    /// Its signature's number, `NO_MARK` when there are too many; `SMALL` and `STARTED` besides.
+    mark: u16,
+}
 
-/// The device's part in the flows of one operation: the least of its flows, since a device that is slow itself is slow
-/// for all of them, while one that waits for one peer (the other child in a tree) lets the data of the others lie.
+/// Bits of `Raw::mark` that tell the signature; all of them: none.
+const NO_MARK: u16 = 0x3fff;
+/// See `Weight::Small`.
+const SMALL: u16 = 1 << 15;
+/// The time of its start is known.
+const STARTED: u16 = 1 << 14;
+
+impl Raw {
+    fn ended_at(&self) -> HostTime {
+        HostTime(u64::from(self.ended_at[0]) << 32 | u64::from(self.ended_at[1]))
+    }
+
+    fn started_at(&self) -> HostTime {
+        self.ended_at() - self.started.ns()
+    }
+
+    fn is(&self, flag: u16) -> bool {
+        self.mark & flag != 0
+    }
+}
+
+/// The device's part in the flows of one operation in one direction: the least of its flows, since a device that is slow
+/// itself is slow for all of them, while one that waits for one peer (the other child in a tree) lets the data of the
+/// others lie.
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowSum {
-    send_gpu_us: f64,
-    recv_gpu_us: f64,
-    sends: u32,
-    recvs: u32,
+    /// Sum over its steps.
+    stage_us: u32,
+    /// No flow: 0.
+    steps: u32,
+}
+
+impl FlowSum {
+    fn us(self) -> f64 {
+        wall_us(f64::from(self.stage_us), self.steps)
+    }
+
+    fn add(&mut self, stage_us: u32, steps: u32) {
+        let flow = FlowSum { stage_us, steps: steps.max(1) };
+        if !self.is_some() || flow.us() < self.us() {
+            *self = flow;
+        }
+    }
+
+    fn is_some(self) -> bool {
+        self.steps > 0
+    }
+}
+
+/// The sums of one operation.
+#[derive(Clone, Copy, Debug)]
+struct OpSums {
+    counter: u16,
+    seq: u32,
+    send: FlowSum,
+    recv: FlowSum,
 }
 
 /// How well a signature marks iterations.
@@ -112,10 +184,17 @@ enum Weight {
 struct Recurrence {
     count: u64,
     weight: Weight,
-    index: u16,
     last_seq: OpSeq,
-    /// How many there had been, and when each ended.
-    ends: VecDeque<(u64, HostTime)>,
+    /// When each of the last ended.
+    ends: VecDeque<HostTime>,
+}
+
+impl Recurrence {
+    /// The ends with how many there had been by then.
+    fn numbered(&self) -> impl Iterator<Item = (u64, HostTime)> + Clone {
+        let first = self.count - self.ends.len() as u64 + 1;
+        self.ends.iter().enumerate().map(move |(at, end)| (first + at as u64, *end))
+    }
 }
 
 /// What ends an iteration: every so many-th operation of a signature.
@@ -129,9 +208,12 @@ struct Marker {
 #[derive(Debug, Default)]
 pub(crate) struct Iterations {
     raw: VecDeque<Raw>,
-    sums: BTreeMap<OpId, FlowSum>,
-    sums_order: VecDeque<OpId>,
-    signatures: BTreeMap<Signature, Recurrence>,
+    /// An operation was dropped that ended then.
+    dropped: HostTime,
+    sums: VecDeque<OpSums>,
+    signatures: Numbered<Signature>,
+    /// What is known of each signature, by its number.
+    seen: Vec<Recurrence>,
     marker: Option<Marker>,
     /// Operations of a signature in one period of the program, once known.
     every: Option<(Signature, u64)>,
@@ -154,7 +236,8 @@ pub(crate) fn wall_us(sum_us: f64, steps: u32) -> f64 {
 }
 
 impl Iterations {
-    pub(crate) fn on_op(&mut self, done: &OpDone) {
+    /// Takes in a completed operation; `counter` is the number of its order counter.
+    pub(crate) fn on_op(&mut self, counter: Option<u16>, done: &OpDone) {
         if !done.observed {
             return;
         }
@@ -167,99 +250,121 @@ impl Iterations {
             OpClass::Collective => Weight::Large,
             OpClass::Send | OpClass::Recv => Weight::PointToPoint,
         };
-        let mark = self.recur(done, weight);
-        self.raw.push_back(Raw {
-            id: done.op.id,
-            enqueued_at: done.op.enqueued_at,
-            started_at: done.op.started_at,
-            left_at: left_at(done),
-            ended_at: done.ended_at,
-            mark,
-            small: weight == Weight::Small,
-        });
-        if self.raw.len() > RAW_KEPT {
+        let mut mark = self.recur(done, weight);
+        mark |= if weight == Weight::Small { SMALL } else { 0 };
+        mark |= if done.op.started_at.is_some() { STARTED } else { 0 };
+        let Some(counter) = counter else { return };
+        let ended_at = done.ended_at;
+        let before = |at: HostTime| Span::of(ended_at.since_ns(at));
+        while let Some(op) = self.raw.front() {
+            let is_over = op.ended_at() <= self.settled;
+            if self.raw.len() < if is_over { RAW_SETTLED_KEPT } else { RAW_KEPT } {
+                break;
+            }
+            self.dropped = self.dropped.max(op.ended_at());
             self.raw.pop_front();
         }
+        make_room(&mut self.raw);
+        self.raw.push_back(Raw {
+            ended_at: [(ended_at.0 >> 32) as u32, ended_at.0 as u32],
+            enqueued: before(done.op.enqueued_at),
+            started: before(done.op.started_at),
+            left: before(left_at(done)),
+            seq: done.op.id.seq.0 as u32,
+            counter,
+            mark,
+        });
     }
 
-    /// Counts an operation and gives its signature's index. Sizes of sends may vary, their peers do not.
+    /// Counts an operation and gives its signature's number. Sizes of sends may vary, their peers do not.
     fn recur(&mut self, done: &OpDone, weight: Weight) -> u16 {
         let point_to_point = weight == Weight::PointToPoint;
         let size_or_peer = if point_to_point { u64::from(done.op.id.peer.0) } else { done.op.count };
         let signature = (done.op.id.comm, done.op.kind, size_or_peer, done.op.datatype);
-        let known = self.signatures.len();
-        if !self.signatures.contains_key(&signature) && known >= SIGNATURES_KEPT {
-            return NO_MARK;
+        let Some(number) = self.signatures.number(signature, SIGNATURES_KEPT) else { return NO_MARK };
+        if usize::from(number) == self.seen.len() {
+            self.seen.push(Recurrence { weight, ..Recurrence::default() });
         }
-        let fresh = || Recurrence { weight, index: u16::try_from(known).unwrap_or(NO_MARK), ..Recurrence::default() };
-        let seen = self.signatures.entry(signature).or_insert_with(fresh);
+        let seen = &mut self.seen[usize::from(number)];
         if seen.count == 0 || done.op.id.seq > seen.last_seq {
             seen.count += 1;
             seen.last_seq = done.op.id.seq;
-            seen.ends.push_back((seen.count, done.ended_at));
-            if seen.ends.len() > ENDS_KEPT {
+            if seen.ends.len() >= ENDS_KEPT {
                 seen.ends.pop_front();
             }
+            make_room(&mut seen.ends);
+            seen.ends.push_back(done.ended_at);
         }
-        seen.index
+        number
     }
 
-    pub(crate) fn on_flow(&mut self, done: &FlowDone) {
-        let id = done.flow.op;
-        if !self.sums.contains_key(&id) {
-            self.sums_order.push_back(id);
-            if self.sums_order.len() > FLOW_SUMS_KEPT
-                && let Some(oldest) = self.sums_order.pop_front()
-            {
-                self.sums.remove(&oldest);
+    /// Takes in a completed flow; `counter` is the number of its operation's order counter.
+    pub(crate) fn on_flow(&mut self, counter: Option<u16>, done: &FlowDone) {
+        let Some(counter) = counter else { return };
+        let seq = done.flow.op.seq.0 as u32;
+        let newest = self.sums.iter().rev().take(FLOW_SUMS_NEAR);
+        let at = match newest.enumerate().find(|(_, sums)| sums.counter == counter && sums.seq == seq) {
+            Some((back, _)) => self.sums.len() - 1 - back,
+            None => {
+                if self.sums.len() >= FLOW_SUMS_KEPT {
+                    self.sums.pop_front();
+                }
+                make_room(&mut self.sums);
+                self.sums.push_back(OpSums { counter, seq, send: FlowSum::default(), recv: FlowSum::default() });
+                self.sums.len() - 1
             }
-        }
-        let sum = self.sums.entry(id).or_default();
-        let steps = done.counters.total_chunks;
+        };
+        let (sums, steps) = (&mut self.sums[at], done.counters.total_chunks);
         match done.flow.direction {
-            Direction::Send => {
-                let us = wall_us(f64::from(done.times.stage_us[0]), steps);
-                sum.send_gpu_us = if sum.sends == 0 { us } else { sum.send_gpu_us.min(us) };
-                sum.sends += 1;
-            }
-            Direction::Recv => {
-                let us = wall_us(f64::from(done.times.stage_us[2]), steps);
-                sum.recv_gpu_us = if sum.recvs == 0 { us } else { sum.recv_gpu_us.min(us) };
-                sum.recvs += 1;
-            }
+            Direction::Send => sums.send.add(done.times.stage_us[0], steps),
+            Direction::Recv => sums.recv.add(done.times.stage_us[2], steps),
         }
     }
 
-    /// Closes the iterations whose records have all come; `true` if there is a new one.
-    pub(crate) fn settle(&mut self) -> bool {
-        self.choose_marker();
-        let Some(marker) = self.marker else { return false };
-        let Some(seen) = self.signatures.get(&marker.signature) else { return false };
-        let ends = seen.ends.iter().filter(|(number, _)| number % marker.every == 0);
-        let ends: Vec<HostTime> = ends.map(|(_, at)| *at).collect();
-        let mut new = false;
-        for pair in ends.windows(2) {
-            if pair[1] <= self.settled || self.newest < pair[1] + GRACE_NS {
+    /// Closes the iterations whose records have all come. `false`: nothing changed, and nothing will before the next
+    /// completion.
+    pub(crate) fn settle(&mut self, past: &Past) -> bool {
+        let before = (self.marker, self.every);
+        self.choose_marker(past);
+        let mut is_changed = before != (self.marker, self.every);
+        for (start, end) in self.due() {
+            if end <= self.settled {
                 continue;
             }
-            let iteration = self.measure(pair[0], pair[1]);
-            self.list.push_back(iteration);
-            if self.list.len() > ITERATIONS_KEPT {
-                self.list.pop_front();
+            // What operations of long ago cost is forgotten.
+            if start >= self.dropped {
+                if self.list.len() >= ITERATIONS_KEPT {
+                    self.list.pop_front();
+                }
+                make_room(&mut self.list);
+                self.list.push_back(self.measure(past, start, end));
             }
-            self.settled = pair[1];
+            self.settled = end;
             self.total += 1;
-            new = true;
+            is_changed = true;
         }
-        new
+        is_changed
+    }
+
+    /// Begin and end of the iterations that are over and not settled.
+    fn due(&self) -> Vec<(HostTime, HostTime)> {
+        let seen = self.marker.and_then(|marker| Some((marker, self.known(&marker.signature)?)));
+        let Some((marker, seen)) = seen else { return Vec::new() };
+        let ends = seen.numbered().filter(|(number, _)| number % marker.every == 0).map(|(_, at)| at);
+        let is_due = |(_, end): &(HostTime, HostTime)| *end > self.settled && self.newest >= *end + GRACE_NS;
+        ends.clone().zip(ends.skip(1)).filter(is_due).collect()
+    }
+
+    fn known(&self, signature: &Signature) -> Option<&Recurrence> {
+        Some(&self.seen[usize::from(self.signatures.find(signature)?)])
     }
 
     /// The rarest collective that still recurs (`MARKER_MIN` times, less than `ITERATION_MAX_NS` apart). None as long as
     /// a rarer one may still come again: the first iteration must not be cut into its layers.
-    fn choose_marker(&mut self) {
+    fn choose_marker(&mut self, past: &Past) {
         let (oldest, newest) = (self.oldest, self.newest);
         let large = |seen: &&Recurrence| seen.weight == Weight::Large;
-        let unsettled = self.signatures.values().filter(large).any(|seen| may_recur(seen, oldest, newest));
+        let unsettled = self.seen.iter().filter(large).any(|seen| may_recur(seen, oldest, newest));
         let best = self.rarest(Weight::Large);
         let small = self.rarest(Weight::Small);
         // Small ones mark iterations where the others are only layers, or where there are no others.
@@ -268,7 +373,7 @@ impl Iterations {
             (best, small) => best.or(small).or_else(|| self.rarest(Weight::PointToPoint)),
         };
         let Some((best, count)) = best else { return };
-        let current = self.marker.and_then(|marker| self.signatures.get(&marker.signature));
+        let current = self.marker.and_then(|marker| self.known(&marker.signature));
         // Signatures of one iteration differ by one in count while it runs: keep the marker unless clearly rarer.
         let keep = current.is_some_and(|seen| recurs(seen, newest) && seen.count <= count * 2 + 1);
         let young = current.is_none_or(|seen| seen.ends.len() < YOUNG_ENDS);
@@ -280,7 +385,7 @@ impl Iterations {
             _ if unsettled && young => None,
             // A fault makes every rhythm uneven: what was good when all was well stays.
             Some(marker) if marker.signature == signature => Some(marker),
-            _ => self.with_period(signature),
+            _ => self.with_period(past, signature),
         };
         if self.marker == next {
             return;
@@ -294,17 +399,17 @@ impl Iterations {
 
     /// The marker that a signature makes: one that comes several times in each period of the program ends an iteration
     /// only as many times later. None for what comes too often to be more than a layer and has no known period.
-    fn with_period(&mut self, signature: Signature) -> Option<Marker> {
-        let seen = self.signatures.get(&signature)?;
+    fn with_period(&mut self, past: &Past, signature: Signature) -> Option<Marker> {
+        let number = self.signatures.find(&signature)?;
+        let seen = &self.seen[usize::from(number)];
         let known = self.every.is_some_and(|(known, _)| known == signature);
         if seen.weight == Weight::Small || (seen.weight == Weight::Large && !known && is_even(seen)) {
             return Some(Marker { signature, every: 1 });
         }
-        if self.every.is_none_or(|(known, _)| known != signature) {
-            let index = seen.index;
-            self.every = self.period(index).map(|every| (signature, every));
+        if !known {
+            self.every = self.period(past, number).map(|every| (signature, every));
         }
-        let seen = self.signatures.get(&signature)?;
+        let seen = &self.seen[usize::from(number)];
         let alone = seen.weight == Weight::Large && mean_period(seen) >= LAYER_NS_MAX;
         match self.every {
             Some((_, every)) => Some(Marker { signature, every }),
@@ -314,13 +419,13 @@ impl Iterations {
 
     /// How often a signature comes in one period of the program: the shortest after which the sequence of this rank's
     /// operations repeats itself. Runs of the most common operation say nothing, so only the others are compared.
-    fn period(&self, index: u16) -> Option<u64> {
-        type Symbol = (CommId, OpClass, CommRank, u16);
+    fn period(&self, past: &Past, number: u16) -> Option<u64> {
+        type Symbol = (Counter, u16);
         let mut ops: Vec<&Raw> =
-            self.raw.iter().rev().filter(|op| !op.small && op.started_at.is_some()).take(SEQUENCE_KEPT).collect();
+            self.raw.iter().rev().filter(|op| !op.is(SMALL) && op.is(STARTED)).take(SEQUENCE_KEPT).collect();
         // Sends and receives of one group start together, in either order.
-        ops.sort_by_key(|op| (op.started_at.0 / NANOS_PER_MS, op.id));
-        let symbols: Vec<Symbol> = ops.iter().map(|op| (op.id.comm, op.id.class, op.id.peer, op.mark)).collect();
+        ops.sort_by_key(|op| (op.started_at().0 / NANOS_PER_MS, *past.counter(op.counter), op.seq));
+        let symbols: Vec<Symbol> = ops.iter().map(|op| (*past.counter(op.counter), op.mark & NO_MARK)).collect();
         let mut counts: BTreeMap<Symbol, usize> = BTreeMap::new();
         symbols.iter().for_each(|symbol| *counts.entry(*symbol).or_default() += 1);
         let (common, _) = counts.iter().max_by_key(|(symbol, count)| (**count, **symbol))?;
@@ -339,7 +444,7 @@ impl Iterations {
         let most = likeness.iter().map(|(_, percent)| *percent).max().filter(|most| *most >= SEQUENCE_SAME_PERCENT)?;
         let times = |least: usize| -> Option<u64> {
             let (period, _) = likeness.iter().find(|(_, percent)| *percent >= least)?;
-            let times = symbols[symbols.len() - period..].iter().filter(|symbol| symbol.3 == index).count();
+            let times = symbols[symbols.len() - period..].iter().filter(|symbol| symbol.1 == number).count();
             Some(times.max(1) as u64)
         };
         // What comes once in whatever repeats itself needs no better period.
@@ -348,41 +453,53 @@ impl Iterations {
 
     /// The rarest signature of a weight that recurs.
     fn rarest(&self, weight: Weight) -> Option<(Signature, u64)> {
-        self.signatures
-            .iter()
+        let numbered = self.seen.iter().enumerate().map(|(number, seen)| (self.signatures.key(number as u16), seen));
+        numbered
             .filter(|(_, seen)| seen.weight == weight && seen.count >= MARKER_MIN && recurs(seen, self.newest))
             .min_by_key(|(signature, seen)| (seen.count, **signature))
             .map(|(signature, seen)| (*signature, seen.count))
     }
 
-    fn measure(&self, start: HostTime, end: HostTime) -> Iteration {
+    fn measure(&self, past: &Past, start: HostTime, end: HostTime) -> Iteration {
         let mut out = Iteration { start, end, ..Iteration::default() };
-        let mut ops: Vec<&Raw> =
-            self.raw.iter().filter(|op| op.ended_at > start && op.ended_at <= end && op.started_at.is_some()).collect();
-        ops.sort_by_key(|op| (op.started_at, op.ended_at, op.id));
+        let is_inside = |op: &&Raw| op.is(STARTED) && op.ended_at() > start && op.ended_at() <= end;
+        let mut ops: Vec<&Raw> = self.raw.iter().filter(is_inside).collect();
+        ops.sort_by_key(|op| (op.started_at(), op.ended_at(), *past.counter(op.counter), op.seq));
         let mut device_free = start;
+        let mut near = 0;
         // Sends and receives of one group are served one after the other: all but the first wait for their turn.
         let mut group: Option<(HostTime, f64)> = None;
         for op in ops {
-            let ready = device_free.max(op.enqueued_at);
-            let compute = us(op.started_at.since_ns(ready));
+            let (started_at, enqueued_at) = (op.started_at(), op.ended_at() - op.enqueued.ns());
+            let ready = device_free.max(enqueued_at);
+            let compute = us(started_at.since_ns(ready));
             out.compute_us += compute;
             out.compute_max_us = out.compute_max_us.max(compute);
-            out.host_us += us(op.enqueued_at.since_ns(device_free));
-            device_free = device_free.max(op.left_at);
-            let Some(sum) = self.sums.get(&op.id) else { continue };
-            let own_us = copy_us(op.id, sum);
-            if op.id.class == OpClass::Collective {
+            out.host_us += us(enqueued_at.since_ns(device_free));
+            device_free = device_free.max(op.ended_at() - op.left.ns());
+            let Some(sums) = self.sums_of(op, &mut near) else { continue };
+            let class = past.counter(op.counter).1;
+            let own_us = copy_us(class, sums);
+            if class == OpClass::Collective {
                 out.copy_us += own_us;
                 continue;
             }
             match &mut group {
-                Some((start, least)) if op.started_at.since_ns(*start) < GROUP_NS => *least = least.min(own_us),
-                _ => out.copy_us += group.replace((op.started_at, own_us)).map_or(0.0, |(_, least)| least),
+                Some((start, least)) if started_at.since_ns(*start) < GROUP_NS => *least = least.min(own_us),
+                _ => out.copy_us += group.replace((started_at, own_us)).map_or(0.0, |(_, least)| least),
             }
         }
         out.copy_us += group.map_or(0.0, |(_, least)| least);
         out
+    }
+
+    /// The sums of an operation, looked for from `near` on, where those of the operation before were found.
+    fn sums_of(&self, op: &Raw, near: &mut usize) -> Option<&OpSums> {
+        let is_its = |sums: &OpSums| sums.counter == op.counter && sums.seq == op.seq;
+        let ahead = self.sums.iter().skip(*near).position(is_its).map(|at| at + *near);
+        let at = ahead.or_else(|| self.sums.iter().take(*near).position(is_its))?;
+        *near = at;
+        self.sums.get(at)
     }
 
     pub(crate) fn list(&self) -> &VecDeque<Iteration> {
@@ -408,12 +525,19 @@ impl Iterations {
 
 /// The device's own part of a copy: a send slot waits for data that has not come, a received one for a free send slot;
 /// the smaller of the two is free of both. Point-to-point needs no second condition.
-fn copy_us(id: OpId, sum: &FlowSum) -> f64 {
-    match id.class {
-        OpClass::Send => sum.send_gpu_us,
-        OpClass::Recv => sum.recv_gpu_us,
-        OpClass::Collective if sum.sends > 0 && sum.recvs > 0 => sum.send_gpu_us.min(sum.recv_gpu_us),
+fn copy_us(class: OpClass, sums: &OpSums) -> f64 {
+    match class {
+        OpClass::Send => sums.send.us(),
+        OpClass::Recv => sums.recv.us(),
+        OpClass::Collective if sums.send.is_some() && sums.recv.is_some() => sums.send.us().min(sums.recv.us()),
         OpClass::Collective => 0.0,
+    }
+}
+
+/// Room for one more, in small steps: a list that doubles wastes up to half of what 100,000 ranks need.
+pub(super) fn make_room<T>(list: &mut VecDeque<T>) {
+    if list.len() == list.capacity() {
+        list.reserve_exact((list.len() / 4).clamp(4, 64));
     }
 }
 
@@ -425,16 +549,16 @@ fn left_at(done: &OpDone) -> HostTime {
 
 /// Seen once or twice, and not so long ago that it should have come again.
 fn may_recur(seen: &Recurrence, oldest: HostTime, newest: HostTime) -> bool {
-    let (Some((_, first)), Some((_, last))) = (seen.ends.front(), seen.ends.back()) else { return false };
-    let period = last.since_ns(*first).max(first.since_ns(oldest));
-    period <= ITERATION_MAX_NS && seen.count < MARKER_MIN && newest.since_ns(*last) <= 2 * period + NANOS_PER_SEC
+    let (Some(&first), Some(&last)) = (seen.ends.front(), seen.ends.back()) else { return false };
+    let period = last.since_ns(first).max(first.since_ns(oldest));
+    period <= ITERATION_MAX_NS && seen.count < MARKER_MIN && newest.since_ns(last) <= 2 * period + NANOS_PER_SEC
 }
 
 /// Recurs at even intervals: three quarters of them within 0.67 and 1.5 of the median. Layers do not: those of a
 /// backward pass take twice as long, and between two iterations there is more than a layer.
 fn is_even(seen: &Recurrence) -> bool {
-    let ends = seen.ends.iter().map(|(_, at)| *at);
-    let mut ns: Vec<u64> = ends.clone().zip(ends.skip(1)).map(|(a, b)| b.since_ns(a)).collect();
+    let ends = seen.ends.iter();
+    let mut ns: Vec<u64> = ends.clone().zip(ends.skip(1)).map(|(a, b)| b.since_ns(*a)).collect();
     ns.sort_unstable();
     let Some(&median) = ns.get(ns.len() / 2) else { return false };
     let even = ns.iter().filter(|&&ns| 3 * ns >= 2 * median && 2 * ns <= 3 * median).count();
@@ -443,7 +567,7 @@ fn is_even(seen: &Recurrence) -> bool {
 
 fn mean_period(seen: &Recurrence) -> u64 {
     match (seen.ends.front(), seen.ends.back(), seen.ends.len() as u64) {
-        (Some((_, first)), Some((_, last)), n) if n >= 2 => last.since_ns(*first) / (n - 1),
+        (Some(first), Some(last), n) if n >= 2 => last.since_ns(*first) / (n - 1),
         _ => 0,
     }
 }
@@ -454,7 +578,7 @@ fn recurs(seen: &Recurrence, newest: HostTime) -> bool {
         return false;
     }
     let mean = mean_period(seen);
-    mean <= ITERATION_MAX_NS && newest.since_ns(seen.ends[n - 1].1) <= 4 * mean + 2 * NANOS_PER_SEC
+    mean <= ITERATION_MAX_NS && newest.since_ns(seen.ends[n - 1]) <= 4 * mean + 2 * NANOS_PER_SEC
 }
 
 fn us(ns: u64) -> f64 {

@@ -1,38 +1,131 @@
 //! Links: what the wire between two ranks cost, from both ends of each flow; and the hosts' NIC counters.
-use mycroft_record::{
-    ChannelId, CommId, CommRank, Direction, FlowDone, HostName, HostTime, NicState, OpClass, OpId, OpSeq, Rank,
-};
+use mycroft_record::{ChannelId, HostName, HostTime, NANOS_PER_SEC, NicState, OpId, Rank};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use super::iterations::wall_us;
+use super::halves::Half;
+use super::iterations::{make_room, wall_us};
+use super::ranks::{Ranks, Slot};
 
-/// Flow halves that wait for their other end: 32 Ki x 120 B = 4 MiB; at 10,000 ranks about one second of completions.
-const HALVES_KEPT: usize = 32 * 1024;
-/// Samples kept of each link: 1,024 x 24 B = 24 KiB.
+/// Samples kept of each link: 1,024 x 16 B = 16 KiB.
 const SAMPLES_KEPT: usize = 1024;
-/// Links kept (directed rank pairs): 64 Ki.
-const LINKS_KEPT: usize = 64 * 1024;
-/// Pauses kept.
-const PAUSES_KEPT: usize = 4096;
+/// Samples kept of all links that a rank sends on: 4,096 x 16 B = 64 KiB, 640 MiB at 10,240 ranks.
+const SAMPLES_PER_RANK: usize = 4096;
+/// Links kept that a rank sends on: an exchange among 256.
+const LINKS_PER_RANK: usize = 256;
+/// Pauses kept of a job, at least: 4,096 x 112 B = 450 KiB.
+const PAUSES_MIN: usize = 4096;
+/// Pauses kept per rank beyond that: one of a rank stops the flows of all that wait for it.
+const PAUSES_PER_RANK: usize = 8;
 /// NIC samples kept per interface: 600 x 40 B; a minute at ten a second.
 const NIC_KEPT: usize = 600;
+/// Times of a link's samples count from this long before the first, since records of others may be older.
+const BEFORE_FIRST_NS: u64 = 60 * NANOS_PER_SEC;
 
-/// Operation of a link: communicator, collective or not, order number, channel, sender, receiver.
-type JoinKey = (CommId, bool, OpSeq, ChannelId, CommRank, CommRank);
-
+/// What the wire cost one flow, in 16 bytes.
 #[derive(Clone, Copy, Debug)]
-struct Half {
-    rank: Rank,
-    done: FlowDone,
+struct Packed {
+    /// Microseconds after the link's beginning.
+    at_us: u32,
+    blocked_us: u32,
+    bytes_low: u32,
+    bytes_high: u16,
+    steps: u16,
 }
 
 /// What the wire cost one flow.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct LinkSample {
+    /// To the microsecond.
     pub at: HostTime,
     pub wire_us: f64,
     pub bytes: u64,
+}
+
+/// One direction between two ranks.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub from: Rank,
+    pub to: Rank,
+    begin: HostTime,
+    samples: VecDeque<Packed>,
+}
+
+impl Link {
+    fn new(from: Rank, to: Rank, first: HostTime) -> Link {
+        Link { from, to, begin: first - BEFORE_FIRST_NS, samples: VecDeque::new() }
+    }
+
+    fn unpack(&self, packed: &Packed) -> LinkSample {
+        LinkSample {
+            at: self.begin + u64::from(packed.at_us) * 1000,
+            wire_us: wall_us(f64::from(packed.blocked_us), u32::from(packed.steps)),
+            bytes: u64::from(packed.bytes_high) << 32 | u64::from(packed.bytes_low),
+        }
+    }
+
+    fn push(&mut self, at: HostTime, blocked_us: u32, steps: u32, bytes: u64) {
+        let mut us = at.since_ns(self.begin) / 1000;
+        if us > u64::from(u32::MAX) {
+            // After 71 minutes the beginning moves on; samples of before it are at it.
+            let later = us - u64::from(u32::MAX / 2);
+            self.begin = self.begin + later * 1000;
+            let earlier = |sample: &mut Packed| sample.at_us = u64::from(sample.at_us).saturating_sub(later) as u32;
+            self.samples.iter_mut().for_each(earlier);
+            us -= later;
+        }
+        make_room(&mut self.samples);
+        self.samples.push_back(Packed {
+            at_us: us as u32,
+            blocked_us,
+            bytes_low: bytes as u32,
+            bytes_high: u16::try_from(bytes >> 32).unwrap_or(u16::MAX),
+            steps: u16::try_from(steps).unwrap_or(u16::MAX),
+        });
+    }
+
+    pub(crate) fn samples(&self) -> impl Iterator<Item = LinkSample> {
+        self.samples.iter().map(|packed| self.unpack(packed))
+    }
+
+    pub(crate) fn oldest(&self) -> Option<LinkSample> {
+        self.samples.front().map(|packed| self.unpack(packed))
+    }
+
+    pub(crate) fn newest(&self) -> Option<LinkSample> {
+        self.samples.back().map(|packed| self.unpack(packed))
+    }
+}
+
+/// The links that one rank sends on, ascending by receiver.
+#[derive(Clone, Debug, Default)]
+struct Outgoing {
+    links: Vec<Link>,
+    samples: usize,
+}
+
+impl Outgoing {
+    fn add(&mut self, send: &Half, recv: &Half, blocked_us: u32) {
+        let at = match self.links.binary_search_by(|link| link.to.cmp(&recv.rank)) {
+            Ok(at) => at,
+            Err(_) if self.links.len() >= LINKS_PER_RANK => return,
+            Err(at) => {
+                self.links.insert(at, Link::new(send.rank, recv.rank, send.ended_at));
+                at
+            }
+        };
+        if self.links[at].samples.len() >= SAMPLES_KEPT {
+            self.links[at].samples.pop_front();
+            self.samples -= 1;
+        } else if self.samples >= SAMPLES_PER_RANK
+            && let Some(longest) = self.links.iter_mut().max_by_key(|link| link.samples.len())
+        {
+            longest.samples.pop_front();
+            self.samples -= 1;
+        }
+        self.links[at].push(send.ended_at, blocked_us, send.total_chunks, send.bytes);
+        self.samples += 1;
+    }
 }
 
 /// A flow in which one step waited very long, from both ends.
@@ -45,96 +138,91 @@ pub(crate) struct Pause {
     pub channel: ChannelId,
     pub send_max_us: [u32; 3],
     pub recv_max_us: [u32; 3],
-    /// When the sender's proxy began with the flow, and when the receiver's did.
-    pub send_started_at: HostTime,
-    pub recv_started_at: HostTime,
-    pub send_first_ready_at: HostTime,
-    pub recv_first_ready_at: HostTime,
+}
+
+/// An interface at one time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NicSample {
+    pub at: HostTime,
+    pub up: bool,
+    pub speed_bytes_per_sec: u64,
+    pub tx_bytes: u64,
+    pub rx_bytes: u64,
 }
 
 /// Links and interfaces of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
-    halves: BTreeMap<JoinKey, Half>,
-    halves_order: VecDeque<JoinKey>,
-    pub(crate) samples: BTreeMap<(Rank, Rank), VecDeque<LinkSample>>,
+    /// By the sender's slot.
+    outgoing: Vec<Outgoing>,
     pub(crate) pauses: VecDeque<Pause>,
-    pub(crate) nics: BTreeMap<(HostName, Arc<str>), VecDeque<NicState>>,
+    pub(crate) nics: BTreeMap<(HostName, Arc<str>), VecDeque<NicSample>>,
 }
 
 impl Links {
-    pub(crate) fn on_flow(&mut self, rank: Rank, me: CommRank, done: &FlowDone, pause_us: u32) {
-        let flow = done.flow;
-        let (from, to) = match flow.direction {
-            Direction::Send => (me, flow.peer),
-            Direction::Recv => (flow.peer, me),
-        };
-        let key = (flow.op.comm, flow.op.class == OpClass::Collective, flow.op.seq, flow.channel, from, to);
-        let half = Half { rank, done: *done };
-        match self.halves.get(&key) {
-            Some(other) if other.done.flow.direction != flow.direction => {
-                let other = *other;
-                self.halves.remove(&key);
-                let (send, recv) = if flow.direction == Direction::Send { (half, other) } else { (other, half) };
-                self.join(send, recv, pause_us);
-            }
-            _ => {
-                if self.halves.insert(key, half).is_none() {
-                    self.halves_order.push_back(key);
-                }
-                if self.halves_order.len() > HALVES_KEPT
-                    && let Some(oldest) = self.halves_order.pop_front()
-                {
-                    self.halves.remove(&oldest);
-                }
-            }
-        }
+    /// Every link, ascending by sender and receiver.
+    pub(crate) fn all<'a>(&'a self, ranks: &'a Ranks) -> impl Iterator<Item = &'a Link> {
+        ranks.slots().filter_map(|slot| self.outgoing.get(slot as usize)).flat_map(|outgoing| &outgoing.links)
+    }
+
+    /// The links that the rank in a slot sends on.
+    pub(crate) fn of(&self, slot: Slot) -> &[Link] {
+        self.outgoing.get(slot as usize).map(|outgoing| &outgoing.links[..]).unwrap_or_default()
     }
 
     /// Data that is ready waits in the sender's stages 1 and 2; a receiver that is ready waits in its stage 0. Only while
-    /// both wait is it the wire: the smaller of the two needs no comparison of clocks.
-    fn join(&mut self, send: Half, recv: Half, pause_us: u32) {
-        let (s, r) = (&send.done.times, &recv.done.times);
-        let steps = send.done.counters.total_chunks;
-        let blocked = f64::from(s.stage_us[1]) + f64::from(s.stage_us[2]);
-        let wire_us = wall_us(blocked.min(f64::from(r.stage_us[0])), steps);
-        let key = (send.rank, recv.rank);
-        if self.samples.contains_key(&key) || self.samples.len() < LINKS_KEPT {
-            let samples = self.samples.entry(key).or_default();
-            samples.push_back(LinkSample { at: send.done.ended_at, wire_us, bytes: send.done.bytes });
-            if samples.len() > SAMPLES_KEPT {
-                samples.pop_front();
-            }
+    /// both wait is it the wire: the smaller of the two needs no comparison of clocks. `sender` is the sending rank's
+    /// slot, `op` and `channel` what the sender calls the flow.
+    pub(super) fn join(&mut self, sender: Slot, (op, channel): (OpId, ChannelId), ends: (Half, Half), limits: Limits) {
+        let (send, recv) = ends;
+        let blocked = u64::from(send.stage_us[1]) + u64::from(send.stage_us[2]);
+        let blocked_us = blocked.min(u64::from(recv.stage_us[0])) as u32;
+        let needed = sender as usize + 1;
+        if self.outgoing.len() < needed {
+            self.outgoing.resize_with(needed, Outgoing::default);
         }
-        let longest = s.stage_max_us.iter().chain(r.stage_max_us.iter()).max().copied().unwrap_or(0);
-        if longest >= pause_us {
+        self.outgoing[sender as usize].add(&send, &recv, blocked_us);
+        let longest = send.stage_max_us.iter().chain(recv.stage_max_us.iter()).max().copied().unwrap_or(0);
+        if longest >= limits.pause_us {
             self.pauses.push_back(Pause {
-                at: send.done.ended_at,
+                at: send.ended_at,
                 from: send.rank,
                 to: recv.rank,
-                op: send.done.flow.op,
-                channel: send.done.flow.channel,
-                send_max_us: s.stage_max_us,
-                recv_max_us: r.stage_max_us,
-                send_started_at: s.started_at,
-                recv_started_at: r.started_at,
-                send_first_ready_at: s.first_ready_at,
-                recv_first_ready_at: r.first_ready_at,
+                op,
+                channel,
+                send_max_us: send.stage_max_us,
+                recv_max_us: recv.stage_max_us,
             });
-            if self.pauses.len() > PAUSES_KEPT {
+            if self.pauses.len() > PAUSES_MIN.max(PAUSES_PER_RANK * limits.ranks) {
                 self.pauses.pop_front();
             }
         }
     }
 
-    pub(crate) fn on_nic(&mut self, host: &HostName, nic: &NicState) {
+    pub(super) fn on_nic(&mut self, host: &HostName, nic: &NicState) {
         let seen = self.nics.entry((host.clone(), nic.nic.clone())).or_default();
         if seen.back().is_some_and(|last| last.at > nic.at) {
             return;
         }
-        seen.push_back(nic.clone());
-        if seen.len() > NIC_KEPT {
+        if seen.len() >= NIC_KEPT {
             seen.pop_front();
         }
+        make_room(seen);
+        seen.push_back(NicSample {
+            at: nic.at,
+            up: nic.up,
+            speed_bytes_per_sec: nic.speed_bytes_per_sec,
+            tx_bytes: nic.tx_bytes,
+            rx_bytes: nic.rx_bytes,
+        });
     }
+}
+
+/// What bounds the memory of links.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Longest stage of a step that shows a pause.
+    pub pause_us: u32,
+    /// Ranks of the job.
+    pub ranks: usize,
 }

@@ -1,36 +1,37 @@
 //! The timeline: records of all ranks, ordered and joined, in bounded memory. Every other room reads it.
+mod comms;
+mod halves;
 mod iterations;
 mod links;
+mod past;
 mod rank;
+mod ranks;
+mod waits;
 
 use mycroft_record::{
-    Batch, CommId, CommRank, HostName, HostTime, NANOS_PER_SEC, OpClass, OpId, OpMeta, ProcessKey, Rank, Record,
+    Batch, CommId, CommInit, CommRank, FlowDone, HostName, HostTime, NANOS_PER_SEC, OpClass, OpId, OpMeta, ProcessKey,
+    Rank, Record,
 };
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::blame::graph::Graph;
+use comms::Comms;
+use links::Limits;
+use rank::Joined;
+use ranks::{Ranks, Slot};
+use waits::LiveGraph;
 
 pub(crate) use iterations::{Iteration, NO_PEER};
-pub(crate) use links::{LinkSample, Links, Pause};
+pub(crate) use links::{Link, Links, NicSample, Pause};
 pub(crate) use rank::{FlowSlot, LiveFlow, LiveOp, RankState, Stand};
 
 /// First number given to processes whose launcher told no rank; far above any real world size.
 const UNKNOWN_RANK_BASE: u32 = 1 << 30;
-/// Communicators kept per job.
-const COMMS_KEPT: usize = 256 * 1024;
 /// A gap this old no longer makes a rank's past unknown.
 const GAP_FADES_NS: u64 = 10 * NANOS_PER_SEC;
 
 /// The report of how a process ended follows its disappearance within this.
 const EXIT_REPORT_NS: u64 = NANOS_PER_SEC * 3 / 10;
-
-/// A communicator.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Comm {
-    pub name: Arc<str>,
-    pub n_ranks: u32,
-    pub members: BTreeMap<CommRank, Rank>,
-    pub ranks: BTreeMap<Rank, CommRank>,
-}
 
 /// One operation instance, the same for all its members: a collective, or the pair of a send and its receive.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -76,12 +77,17 @@ impl OpNode {
 /// Everything known of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Timeline {
-    pub(crate) ranks: BTreeMap<Rank, RankState>,
-    pub(crate) comms: BTreeMap<CommId, Comm>,
+    pub(crate) ranks: Ranks,
+    pub(crate) comms: Comms,
     pub(crate) links: Links,
     unnamed: BTreeMap<(HostName, ProcessKey), Rank>,
     /// Newest look of any agent.
     pub(crate) newest_sample: HostTime,
+    /// Ranks of which something changed since the last look, in the order in which it did.
+    changed: Vec<Slot>,
+    /// Ranks whose process is gone, or said to be.
+    leaving: BTreeSet<Rank>,
+    graph: LiveGraph,
 }
 
 /// The timeline with what the wait-for graph must know besides.
@@ -106,13 +112,13 @@ impl Timeline {
             }
             return;
         };
-        let rank = self.rank_of(&batch.source.host, process);
+        let slot = self.slot_of(&batch.source.host, process);
         for record in &batch.records {
-            self.on_record(rank, record, pause_us);
+            self.on_record(slot, record, pause_us);
         }
     }
 
-    fn rank_of(&mut self, host: &HostName, process: ProcessKey) -> Rank {
+    fn slot_of(&mut self, host: &HostName, process: ProcessKey) -> Slot {
         let rank = if process.rank == Rank::UNKNOWN {
             let next = Rank(UNKNOWN_RANK_BASE + self.unnamed.len() as u32);
             *self.unnamed.entry((host.clone(), process)).or_insert(next)
@@ -120,19 +126,67 @@ impl Timeline {
             process.rank
         };
         let fresh = || RankState::new(rank, host.clone(), process.pid, process.nonce);
-        let state = self.ranks.entry(rank).or_insert_with(fresh);
+        let slot = self.ranks.slot_or_insert(rank, fresh);
+        let state = self.ranks.at(slot);
         if state.nonce != process.nonce && (state.dead_since.is_some() || state.exit_clean.is_some()) {
-            *state = RankState::new(rank, host.clone(), process.pid, process.nonce); // restarted
+            self.restart(slot, RankState::new(rank, host.clone(), process.pid, process.nonce));
         }
-        rank
+        slot
     }
 
-    fn on_record(&mut self, rank: Rank, record: &Record, pause_us: u32) {
-        let Some(state) = self.ranks.get_mut(&rank) else { return };
+    /// Another process takes the place of one that is gone.
+    fn restart(&mut self, slot: Slot, fresh: RankState) {
+        self.leaving.remove(&fresh.rank);
+        self.touch_all(slot);
+        let state = self.ranks.at_mut(slot);
+        let changed = state.changed;
+        *state = RankState { changed, ..fresh };
+    }
+
+    /// Notes that a rank, and everything it has part in, must be looked at again.
+    fn touch_all(&mut self, slot: Slot) {
+        self.touch_rank(slot);
+        let comms: Vec<CommId> = self.ranks.at(slot).comms.keys().copied().collect();
+        comms.into_iter().for_each(|comm| self.touch_comm(slot, comm));
+    }
+
+    fn touch_rank(&mut self, slot: Slot) {
+        let state = self.ranks.at_mut(slot);
+        if !state.changed {
+            state.changed = true;
+            self.changed.push(slot);
+        }
+    }
+
+    /// Notes that a rank stands elsewhere in a communicator.
+    fn touch_comm(&mut self, slot: Slot, comm: CommId) {
+        let joined = self.ranks.at(slot).comms.get(&comm).and_then(|joined| joined.at);
+        if let Some(at) = joined.or_else(|| self.comms.slot(comm)) {
+            self.comms.touch(at);
+        }
+    }
+
+    /// Notes that a rank stands elsewhere with regard to an operation of a communicator. Where entry is guessed, that
+    /// may change the guess on all its others.
+    fn touch(&mut self, slot: Slot, comm: CommId) {
+        if self.ranks.at(slot).kernel_events {
+            self.touch_rank(slot);
+            self.touch_comm(slot, comm);
+        } else {
+            self.touch_all(slot);
+            self.touch_comm(slot, comm);
+        }
+    }
+
+    fn on_record(&mut self, slot: Slot, record: &Record, pause_us: u32) {
+        let state = self.ranks.at_mut(slot);
         match record {
             Record::Process(info) => {
                 state.world_size = info.world_size;
-                state.kernel_events = info.kernel_events;
+                if state.kernel_events != info.kernel_events {
+                    state.kernel_events = info.kernel_events;
+                    self.touch_all(slot);
+                }
             }
             Record::ProcessExit(exit) => {
                 state.alive = false;
@@ -140,40 +194,45 @@ impl Timeline {
                 if !state.dead_since.is_some() {
                     state.dead_since = exit.noticed_at;
                 }
+                let rank = state.rank;
+                self.leaving.insert(rank);
             }
-            Record::CommInit(init) => {
-                state.comms.insert(init.comm, false);
-                state.progress_at = state.progress_at.max(init.at);
-                if self.comms.len() < COMMS_KEPT || self.comms.contains_key(&init.comm) {
-                    let comm = self.comms.entry(init.comm).or_default();
-                    comm.n_ranks = init.n_ranks;
-                    if comm.name.is_empty() {
-                        comm.name = init.name.clone();
-                    }
-                    comm.members.insert(init.comm_rank, rank);
-                    comm.ranks.insert(rank, init.comm_rank);
-                }
-            }
+            Record::CommInit(init) => self.on_comm_init(slot, init),
             Record::CommEnd(end) => {
-                state.comms.insert(end.comm, true);
+                let none = || Joined { at: None, me: CommRank(0), ended: true };
+                state.comms.entry_or_insert_with(end.comm, none).ended = true;
                 state.progress_at = state.progress_at.max(end.at);
             }
             Record::OpState(op) => {
                 self.newest_sample = self.newest_sample.max(op.sampled_at);
-                state.on_op_state(op);
-            }
-            Record::OpDone(done) => state.on_op_done(done),
-            Record::FlowState(flow) => state.on_flow_state(flow),
-            Record::FlowDone(done) => {
-                state.on_flow_done(done);
-                let me = self.comms.get(&done.flow.op.comm).and_then(|comm| comm.ranks.get(&rank));
-                if let Some(me) = me {
-                    self.links.on_flow(rank, *me, done, pause_us);
+                if state.on_op_state(op) {
+                    self.touch(slot, op.op.id.comm);
                 }
+            }
+            Record::OpDone(done) => {
+                state.on_op_done(done);
+                state.unsettled = true;
+                self.touch(slot, done.op.id.comm);
+            }
+            Record::FlowState(flow) => {
+                if state.on_flow_state(flow) {
+                    self.touch(slot, flow.flow.op.comm);
+                }
+            }
+            Record::FlowDone(done) => {
+                if state.on_flow_done(done) {
+                    self.touch(slot, done.flow.op.comm);
+                }
+                self.on_link(slot, done, pause_us);
             }
             Record::Sampled(sampled) => {
                 self.newest_sample = self.newest_sample.max(sampled.at);
-                state.on_sampled(sampled);
+                let gone = state.on_sampled(sampled);
+                if state.dead_since.is_some() {
+                    let rank = state.rank;
+                    self.leaving.insert(rank);
+                }
+                gone.into_iter().for_each(|comm| self.touch(slot, comm));
             }
             Record::Gap(gap) => {
                 state.lost += gap.lost;
@@ -183,14 +242,78 @@ impl Timeline {
         }
     }
 
-    /// Closes finished iterations and decides which silent processes are gone.
+    fn on_comm_init(&mut self, slot: Slot, init: &CommInit) {
+        let at = self.comms.slot_or_insert(init.comm);
+        let state = self.ranks.at_mut(slot);
+        state.comms.insert(init.comm, Joined { at, me: init.comm_rank, ended: false });
+        state.progress_at = state.progress_at.max(init.at);
+        let rank = state.rank;
+        let Some(at) = at else { return };
+        let comm = self.comms.at_mut(at);
+        comm.n_ranks = init.n_ranks;
+        if comm.name.is_empty() {
+            comm.call(&init.name);
+        }
+        comm.members.insert(init.comm_rank, rank);
+        comm.ranks.insert(rank, init.comm_rank);
+        self.comms.touch(at);
+    }
+
+    /// One end of a flow: the link is known when the other one has come.
+    fn on_link(&mut self, slot: Slot, done: &FlowDone, pause_us: u32) {
+        let state = self.ranks.at(slot);
+        let id = done.flow.op.comm;
+        let joined = state.comms.get(&id).copied().filter(|joined| joined.at.is_some());
+        let Some(at) = joined.and_then(|joined| joined.at).or_else(|| self.comms.slot(id)) else { return };
+        let comm = self.comms.at_mut(at);
+        let Some(me) = joined.map(|joined| joined.me).or_else(|| comm.ranks.get(&state.rank).copied()) else { return };
+        let Some(ends) = comm.halves.meet(state.rank, me, comm.members.len(), done) else { return };
+        let Some(sender) = self.ranks.slot(ends.0.rank) else { return };
+        let op = match (done.flow.op.class, done.flow.direction) {
+            (OpClass::Recv, _) => OpId { class: OpClass::Send, peer: me, ..done.flow.op },
+            (OpClass::Collective | OpClass::Send, _) => done.flow.op,
+        };
+        let limits = Limits { pause_us, ranks: self.ranks.len() };
+        self.links.join(sender, (op, done.flow.channel), ends, limits);
+    }
+
+    /// Closes finished iterations, decides which silent processes are gone, and brings the wait-for graph up to date: of
+    /// all that, what changed since the last time.
     pub(crate) fn settle(&mut self) {
-        for state in self.ranks.values_mut() {
-            state.iterations.settle();
+        let changed = std::mem::take(&mut self.changed);
+        let mut again = Vec::new();
+        for slot in &changed {
+            let state = self.ranks.at_mut(*slot);
+            state.changed = false;
+            if state.unsettled {
+                state.unsettled = state.iterations.settle(&state.past);
+                if state.unsettled {
+                    again.push(*slot);
+                }
+            }
+        }
+        for rank in &self.leaving {
+            let Some(slot) = self.ranks.slot(*rank) else { continue };
+            let state = self.ranks.at_mut(slot);
             if state.dead_since.is_some() && self.newest_sample >= state.dead_since + EXIT_REPORT_NS {
                 state.dead_for_sure = state.exit_clean.is_none();
             }
         }
+        let mut graph = std::mem::take(&mut self.graph);
+        let comms = self.comms.take_changed();
+        graph.update(self, &changed, &comms);
+        self.graph = graph;
+        again.into_iter().for_each(|slot| self.touch_rank(slot));
+    }
+
+    /// The wait-for graph as of the last [`Timeline::settle`].
+    pub(crate) fn graph(&self) -> &Graph<OpNode> {
+        self.graph.graph()
+    }
+
+    /// Ranks whose process is gone, or is said to be.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = &RankState> {
+        self.leaving.iter().filter_map(|rank| self.ranks.get(rank))
     }
 
     pub(crate) fn comm_rank(&self, comm: CommId, rank: Rank) -> Option<CommRank> {
@@ -265,6 +388,6 @@ impl Timeline {
 
     /// Every known rank ended as it should.
     pub(crate) fn ended_well(&self) -> bool {
-        !self.ranks.is_empty() && self.ranks.values().all(RankState::ended_well)
+        !self.ranks.is_empty() && self.ranks.by_slot().iter().all(RankState::ended_well)
     }
 }

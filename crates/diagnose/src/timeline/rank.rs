@@ -1,15 +1,13 @@
 //! One rank: what is in flight, how far each order counter has come, and when anything of it last moved.
 use mycroft_record::{
     ChannelId, CommId, CommRank, Direction, FlowCounters, FlowDone, FlowState, FlowTimes, HostName, HostTime,
-    NANOS_PER_MS, NANOS_PER_SEC, OpClass, OpDone, OpId, OpMeta, OpSeq, OpState, Rank, Sampled,
+    NANOS_PER_MS, NANOS_PER_SEC, OpDone, OpId, OpMeta, OpState, Rank, Sampled,
 };
-use std::collections::{BTreeMap, VecDeque};
 
+use super::comms::{CommSlot, Sorted};
 use super::iterations::Iterations;
+use super::past::{Known, Past};
 
-/// Completed operations remembered per rank: 512 x about 150 B = 75 KiB, 750 MiB at 10,000 ranks. Enough to know that a
-/// peer has left the operation that others still are in.
-pub(crate) const DONE_KEPT: usize = 512;
 /// Operations in flight kept per rank; the probe's live table is smaller.
 pub(crate) const LIVE_MAX: usize = 4096;
 /// Flows kept per operation in flight: 32 channels x 2 directions x 8 peers.
@@ -20,9 +18,15 @@ const LIVE_REPEAT_NS: u64 = NANOS_PER_SEC + 800 * NANOS_PER_MS;
 
 /// A flow's place inside an operation.
 pub(crate) type FlowSlot = (ChannelId, CommRank, Direction);
-/// An order counter: communicator, class, peer.
-pub(crate) type Counter = (CommId, OpClass, CommRank);
 
+/// A rank's part in a communicator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Joined {
+    /// Where the communicator lies; `None` when the job has too many.
+    pub at: Option<CommSlot>,
+    pub me: CommRank,
+    pub ended: bool,
+}
 /// The last known state of a flow of an operation in flight.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LiveFlow {
@@ -39,7 +43,7 @@ pub(crate) struct LiveOp {
     pub seen_at: HostTime,
     pub kernels_started: u8,
     pub kernels_stopped: u8,
-    pub flows: BTreeMap<FlowSlot, LiveFlow>,
+    pub flows: Sorted<FlowSlot, LiveFlow>,
 }
 
 /// Where a rank stands with regard to one operation.
@@ -64,12 +68,10 @@ pub(crate) struct RankState {
     pub nonce: u32,
     pub world_size: u32,
     pub kernel_events: bool,
-    pub comms: BTreeMap<CommId, bool>,
-    pub live: BTreeMap<OpId, LiveOp>,
-    pub done: VecDeque<OpId>,
-    pub frontier: BTreeMap<Counter, OpSeq>,
+    pub comms: Sorted<CommId, Joined>,
+    pub live: Sorted<OpId, LiveOp>,
     /// What the last operations were, to compare what peers call operation n.
-    pub metas: BTreeMap<OpId, OpMeta>,
+    pub past: Past,
     pub sampled_at: HostTime,
     pub ops_in_flight: u32,
     pub alive: bool,
@@ -84,6 +86,10 @@ pub(crate) struct RankState {
     pub lost: u64,
     pub lost_at: HostTime,
     pub iterations: Iterations,
+    /// It is among the ranks that changed since the last look.
+    pub(super) changed: bool,
+    /// Operations were completed since its iterations were settled.
+    pub(super) unsettled: bool,
 }
 
 impl RankState {
@@ -95,11 +101,9 @@ impl RankState {
             nonce,
             world_size: 0,
             kernel_events: true,
-            comms: BTreeMap::new(),
-            live: BTreeMap::new(),
-            done: VecDeque::new(),
-            frontier: BTreeMap::new(),
-            metas: BTreeMap::new(),
+            comms: Sorted::default(),
+            live: Sorted::default(),
+            past: Past::default(),
             sampled_at: HostTime::NONE,
             ops_in_flight: 0,
             alive: true,
@@ -113,12 +117,14 @@ impl RankState {
             lost: 0,
             lost_at: HostTime::NONE,
             iterations: Iterations::default(),
+            changed: false,
+            unsettled: false,
         }
     }
 
     /// Every communicator it joined was finalized, and it joined one.
     pub(crate) fn finalized(&self) -> bool {
-        !self.comms.is_empty() && self.comms.values().all(|ended| *ended)
+        !self.comms.is_empty() && self.comms.values().all(|joined| joined.ended)
     }
 
     /// It ended as a program should, or is about to.
@@ -136,86 +142,88 @@ impl RankState {
         self.progress_at = self.progress_at.max(at);
     }
 
-    fn learn(&mut self, meta: &OpMeta) {
-        let counter = (meta.id.comm, meta.id.class, meta.id.peer);
-        let seq = self.frontier.entry(counter).or_insert(meta.id.seq);
-        *seq = (*seq).max(meta.id.seq);
-        self.metas.insert(meta.id, *meta);
-    }
-
-    pub(crate) fn on_op_state(&mut self, state: &OpState) {
+    /// Takes in a look at an operation; whether the rank now stands elsewhere with regard to it.
+    pub(super) fn on_op_state(&mut self, state: &OpState) -> bool {
         self.moved(state.op.enqueued_at.max(state.op.started_at).max(state.op.started_last_at));
-        if self.metas.contains_key(&state.op.id) && !self.live.contains_key(&state.op.id) {
-            return; // a late sample of a completed operation
+        if !self.live.contains_key(&state.op.id) && self.past.has_done(&state.op.id) {
+            return false; // a late sample of a completed operation
         }
-        self.learn(&state.op);
+        self.past.learn(&state.op.id);
         if self.live.len() >= LIVE_MAX && !self.live.contains_key(&state.op.id) {
-            return;
+            return true;
         }
-        let op = self.live.entry(state.op.id).or_insert_with(|| LiveOp {
-            meta: state.op,
-            seen_at: state.sampled_at,
-            kernels_started: state.kernels_started,
-            kernels_stopped: state.kernels_stopped,
-            flows: BTreeMap::new(),
+        let mut is_new = false;
+        let op = self.live.entry_or_insert_with(state.op.id, || {
+            is_new = true;
+            LiveOp {
+                meta: state.op,
+                seen_at: state.sampled_at,
+                kernels_started: state.kernels_started,
+                kernels_stopped: state.kernels_stopped,
+                flows: Sorted::default(),
+            }
         });
         if state.sampled_at < op.seen_at {
-            return;
+            return is_new;
         }
+        let before = standing(op);
         let newly = state.kernels_started > op.kernels_started || state.kernels_stopped > op.kernels_stopped;
         op.meta = state.op;
         op.seen_at = state.sampled_at;
         op.kernels_started = state.kernels_started;
         op.kernels_stopped = state.kernels_stopped;
+        let is_elsewhere = is_new || before != standing(op);
         if newly && (state.kernels_stopped > 0 || !state.op.started_at.is_some()) {
             self.moved(state.sampled_at);
         }
+        is_elsewhere
     }
 
-    pub(crate) fn on_op_done(&mut self, done: &OpDone) {
+    pub(super) fn on_op_done(&mut self, done: &OpDone) {
         self.moved(done.ended_at);
         self.left_at = self.left_at.max(done.ended_at);
-        self.learn(&done.op);
         self.live.remove(&done.op.id);
-        self.done.push_back(done.op.id);
-        while self.done.len() > DONE_KEPT {
-            if let Some(id) = self.done.pop_front() {
-                self.metas.remove(&id);
-            }
-        }
-        self.iterations.on_op(done);
+        let counter = self.past.finish(&done.op);
+        self.iterations.on_op(counter, done);
     }
 
-    pub(crate) fn on_flow_state(&mut self, state: &FlowState) {
+    /// Takes in a look at a flow; whether it shows that the rank has entered its operation.
+    pub(super) fn on_flow_state(&mut self, state: &FlowState) -> bool {
         self.moved(state.times.last_progress_at.max(state.times.started_at));
-        let Some(op) = self.live.get_mut(&state.flow.op) else { return };
+        let Some(op) = self.live.get_mut(&state.flow.op) else { return false };
         let slot = (state.flow.channel, state.flow.peer, state.flow.direction);
         if op.flows.len() >= LIVE_FLOWS_MAX && !op.flows.contains_key(&slot) {
-            return;
+            return false;
         }
+        let before = standing(op);
         op.seen_at = op.seen_at.max(state.sampled_at);
         let flow = LiveFlow { counters: state.counters, times: state.times, seen_at: state.sampled_at, done: false };
-        let known = op.flows.entry(slot).or_insert(flow);
+        let known = op.flows.entry_or_insert_with(slot, || flow);
         if !known.done && state.sampled_at >= known.seen_at {
             *known = flow;
         }
+        before != standing(op)
     }
 
-    pub(crate) fn on_flow_done(&mut self, done: &FlowDone) {
+    /// Takes in the end of a flow; whether it shows that the rank has entered its operation.
+    pub(super) fn on_flow_done(&mut self, done: &FlowDone) -> bool {
         self.moved(done.ended_at);
-        if let Some(op) = self.live.get_mut(&done.flow.op) {
-            let slot = (done.flow.channel, done.flow.peer, done.flow.direction);
-            let flow = LiveFlow { counters: done.counters, times: done.times, seen_at: done.ended_at, done: true };
-            if op.flows.len() < LIVE_FLOWS_MAX || op.flows.contains_key(&slot) {
-                op.flows.insert(slot, flow);
-            }
+        let counter = self.past.counter_of(&done.flow.op);
+        self.iterations.on_flow(counter, done);
+        let Some(op) = self.live.get_mut(&done.flow.op) else { return false };
+        let before = standing(op);
+        let slot = (done.flow.channel, done.flow.peer, done.flow.direction);
+        let flow = LiveFlow { counters: done.counters, times: done.times, seen_at: done.ended_at, done: true };
+        if op.flows.len() < LIVE_FLOWS_MAX || op.flows.contains_key(&slot) {
+            op.flows.insert(slot, flow);
         }
-        self.iterations.on_flow(done);
+        before != standing(op)
     }
 
-    pub(crate) fn on_sampled(&mut self, sampled: &Sampled) {
+    /// Takes in a look at the process; gives the communicators of operations that it shows to be over.
+    pub(super) fn on_sampled(&mut self, sampled: &Sampled) -> Vec<CommId> {
         if sampled.at < self.sampled_at {
-            return;
+            return Vec::new();
         }
         self.sampled_at = sampled.at;
         self.ops_in_flight = sampled.ops_in_flight;
@@ -229,16 +237,28 @@ impl RankState {
         }
         let oldest = sampled.at - LIVE_REPEAT_NS;
         let none = sampled.ops_in_flight == 0 && sampled.alive;
-        let gone: Vec<OpId> = self
-            .live
-            .iter()
-            .filter(|(_, op)| if none { op.seen_at < sampled.at } else { op.seen_at < oldest })
-            .map(|(id, _)| *id)
-            .collect();
-        for id in gone {
-            self.live.remove(&id);
-            self.metas.remove(&id);
-            self.moved(sampled.at); // it ended at an unknown time: not a stall
+        let mut gone = Vec::new();
+        self.live.retain(|id, op| {
+            let is_over = if none { op.seen_at < sampled.at } else { op.seen_at < oldest };
+            if is_over {
+                gone.push(id.comm);
+            }
+            !is_over
+        });
+        if !gone.is_empty() {
+            self.moved(sampled.at); // they ended at an unknown time: not a stall
+        }
+        gone
+    }
+
+    /// What an operation with this id is or was, as far as it is remembered.
+    pub(crate) fn known(&self, id: &OpId) -> Option<Known> {
+        match self.live.get(id) {
+            Some(op) => Some(Known {
+                shape: (op.meta.kind, op.meta.count, op.meta.datatype),
+                enqueued_at: op.meta.enqueued_at,
+            }),
+            None => self.past.known(id),
         }
     }
 
@@ -246,7 +266,7 @@ impl RankState {
     /// issued one.
     pub(crate) fn current(&self) -> Vec<&LiveOp> {
         let mut ops: Vec<&LiveOp> =
-            self.live.values().filter(|op| self.is_entered(op) && !device_has_left(op)).collect();
+            self.live.values().filter(|op| is_entered(op) && !device_has_left(op)).collect();
         ops.sort_by_key(|op| (op.meta.started_at, op.meta.enqueued_at, op.meta.id));
         if ops.is_empty() && !self.kernel_events {
             ops.extend(self.next_issued());
@@ -256,26 +276,29 @@ impl RankState {
 
     /// The oldest operation that is issued and not started.
     pub(crate) fn next_issued(&self) -> Option<&LiveOp> {
-        self.live.values().filter(|op| !self.is_entered(op)).min_by_key(|op| (op.meta.enqueued_at, op.meta.id))
-    }
-
-    fn is_entered(&self, op: &LiveOp) -> bool {
-        op.meta.started_at.is_some()
-            || op.kernels_started > 0
-            || op.flows.values().any(|flow| flow.counters.done > 0 || flow.done)
+        self.live.values().filter(|op| !is_entered(op)).min_by_key(|op| (op.meta.enqueued_at, op.meta.id))
     }
 
     /// Where it stands with regard to `id`.
     pub(crate) fn stand(&self, id: &OpId) -> Stand {
         if let Some(op) = self.live.get(id) {
             let assumed = !self.kernel_events && self.current().iter().any(|current| current.meta.id == *id);
-            return if self.is_entered(op) || assumed { Stand::Entered } else { Stand::Issued };
+            return if is_entered(op) || assumed { Stand::Entered } else { Stand::Issued };
         }
-        match self.frontier.get(&(id.comm, id.class, id.peer)) {
-            Some(seq) if *seq >= id.seq => Stand::Left,
-            _ => Stand::NotIssued,
-        }
+        if self.past.reached(id) { Stand::Left } else { Stand::NotIssued }
     }
+}
+
+/// The device has begun with it, or its data has moved.
+fn is_entered(op: &LiveOp) -> bool {
+    op.meta.started_at.is_some()
+        || op.kernels_started > 0
+        || op.flows.values().any(|flow| flow.counters.done > 0 || flow.done)
+}
+
+/// What of an operation decides where its rank stands, and which of several it is in first.
+fn standing(op: &LiveOp) -> (bool, bool, HostTime, HostTime) {
+    (is_entered(op), device_has_left(op), op.meta.started_at, op.meta.enqueued_at)
 }
 
 /// The kernel is over on all channels; what remains is on the wire (a send whose data the device has handed over).

@@ -1,0 +1,81 @@
+//! The two ends of a flow come from two agents: the first waits in its communicator for the other.
+use mycroft_record::{ChannelId, CommRank, Direction, FlowDone, HostTime, OpClass, OpSeq, Rank};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Halves that wait in a communicator of any size: 1,024 x 128 B = 128 KiB.
+const HALVES_MIN: usize = 1024;
+/// Halves that wait per member beyond that, most of which find their other half within a second: both directions of
+/// eight channels of four operations.
+const HALVES_PER_MEMBER: usize = 64;
+
+/// Operation of a link within its communicator: collective or not, order number, channel, sender, receiver.
+type JoinKey = (bool, OpSeq, ChannelId, CommRank, CommRank);
+
+/// What one end of a flow tells of the link.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Half {
+    pub rank: Rank,
+    pub direction: Direction,
+    pub total_chunks: u32,
+    pub bytes: u64,
+    pub stage_us: [u32; 3],
+    pub stage_max_us: [u32; 3],
+    pub ended_at: HostTime,
+}
+
+impl Half {
+    fn of(rank: Rank, done: &FlowDone) -> Half {
+        Half {
+            rank,
+            direction: done.flow.direction,
+            total_chunks: done.counters.total_chunks,
+            bytes: done.bytes,
+            stage_us: done.times.stage_us,
+            stage_max_us: done.times.stage_max_us,
+            ended_at: done.ended_at,
+        }
+    }
+}
+
+/// Flows of a communicator of which one end is known.
+#[derive(Debug, Default)]
+pub(crate) struct Halves {
+    waiting: BTreeMap<JoinKey, Half>,
+    order: VecDeque<JoinKey>,
+}
+
+impl Halves {
+    /// Takes in one end of a flow, of the member `me` of `members`; gives both, the sender's first, when the other one
+    /// was there.
+    pub(super) fn meet(&mut self, rank: Rank, me: CommRank, members: usize, done: &FlowDone) -> Option<(Half, Half)> {
+        let flow = done.flow;
+        let (from, to) = match flow.direction {
+            Direction::Send => (me, flow.peer),
+            Direction::Recv => (flow.peer, me),
+        };
+        let key = (flow.op.class == OpClass::Collective, flow.op.seq, flow.channel, from, to);
+        let half = Half::of(rank, done);
+        if self.waiting.get(&key).is_some_and(|other| other.direction != half.direction)
+            && let Some(other) = self.waiting.remove(&key)
+        {
+            return Some(if half.direction == Direction::Send { (half, other) } else { (other, half) });
+        }
+        if self.waiting.insert(key, half).is_none() {
+            self.order.push_back(key);
+        }
+        self.forget(HALVES_MIN.max(HALVES_PER_MEMBER * members));
+        None
+    }
+
+    /// Those that met are in the order still; the oldest of the others go.
+    fn forget(&mut self, most: usize) {
+        while let Some(oldest) = self.order.front() {
+            if self.waiting.len() > most {
+                self.waiting.remove(oldest);
+            } else if self.waiting.contains_key(oldest) && self.order.len() <= 2 * most {
+                break;
+            }
+            self.order.pop_front();
+        }
+    }
+}

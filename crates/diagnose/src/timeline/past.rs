@@ -1,0 +1,141 @@
+//! What a rank has done, in few bytes: its order counters, and what its last operations were.
+use mycroft_record::{CommId, CommRank, Datatype, HostTime, OpClass, OpId, OpKind, OpMeta};
+use std::collections::VecDeque;
+
+/// Completed operations remembered per rank: 512 x 16 B = 8 KiB, 84 MB at 10,240 ranks. Enough to know that a peer has
+/// left the operation that others still are in.
+const DONE_KEPT: usize = 512;
+/// Shapes of operations told apart per rank; those beyond are not compared with the peers'.
+const SHAPES_MAX: usize = 4096;
+/// No shape.
+const NO_SHAPE: u16 = u16::MAX;
+
+/// An order counter: communicator, class, peer.
+pub(crate) type Counter = (CommId, OpClass, CommRank);
+/// What peers must agree on: kind, elements, their type.
+pub(crate) type Shape = (OpKind, u64, Datatype);
+
+/// Keys numbered in the order in which they came; found in a few steps.
+#[derive(Clone, Debug)]
+pub(crate) struct Numbered<K> {
+    keys: Vec<K>,
+    /// Numbers in the order of their keys.
+    order: Vec<u16>,
+}
+
+impl<K> Default for Numbered<K> {
+    fn default() -> Numbered<K> {
+        Numbered { keys: Vec::new(), order: Vec::new() }
+    }
+}
+
+impl<K: Ord + Copy> Numbered<K> {
+    pub(crate) fn find(&self, key: &K) -> Option<u16> {
+        let at = self.order.binary_search_by(|number| self.keys[usize::from(*number)].cmp(key)).ok()?;
+        Some(self.order[at])
+    }
+
+    /// The number of a key, a new one when it has none; `None` when there are `max` already.
+    pub(crate) fn number(&mut self, key: K, max: usize) -> Option<u16> {
+        match self.order.binary_search_by(|number| self.keys[usize::from(*number)].cmp(&key)) {
+            Ok(at) => Some(self.order[at]),
+            Err(at) if self.keys.len() < max => {
+                let number = u16::try_from(self.keys.len()).ok()?;
+                self.keys.push(key);
+                self.order.insert(at, number);
+                Some(number)
+            }
+            Err(_) => None,
+        }
+    }
+
+    pub(crate) fn key(&self, number: u16) -> &K {
+        &self.keys[usize::from(number)]
+    }
+}
+
+/// A completed operation. Its order number is cut to 32 bits: only the last few hundred are told apart.
+#[derive(Clone, Copy, Debug)]
+struct Done {
+    enqueued_at: HostTime,
+    seq: u32,
+    counter: u16,
+    shape: u16,
+}
+
+/// What was known of a completed operation and is still of use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Known {
+    pub shape: Shape,
+    pub enqueued_at: HostTime,
+}
+
+/// How far each order counter of a rank has come, and its last operations.
+#[derive(Debug, Default)]
+pub(crate) struct Past {
+    counters: Numbered<Counter>,
+    /// The order number after the newest of each counter; 0 before the first.
+    frontier: Vec<u64>,
+    shapes: Numbered<Shape>,
+    done: VecDeque<Done>,
+}
+
+impl Past {
+    /// The number of an operation's counter.
+    pub(crate) fn counter_of(&mut self, id: &OpId) -> Option<u16> {
+        let number = self.counters.number((id.comm, id.class, id.peer), usize::from(u16::MAX))?;
+        let needed = usize::from(number) + 1;
+        self.frontier.resize(self.frontier.len().max(needed), 0);
+        Some(number)
+    }
+
+    /// Notes that an operation was issued; gives the number of its counter.
+    pub(crate) fn learn(&mut self, id: &OpId) -> Option<u16> {
+        let number = self.counter_of(id)?;
+        let next = &mut self.frontier[usize::from(number)];
+        *next = (*next).max(id.seq.0.saturating_add(1));
+        Some(number)
+    }
+
+    /// The counter with this number.
+    pub(crate) fn counter(&self, number: u16) -> &Counter {
+        self.counters.key(number)
+    }
+
+    /// Whether an operation with this number or a later one was issued.
+    pub(crate) fn reached(&self, id: &OpId) -> bool {
+        let number = self.counters.find(&(id.comm, id.class, id.peer));
+        number.is_some_and(|number| self.frontier[usize::from(number)] > id.seq.0)
+    }
+
+    /// Notes that an operation is over; gives the number of its counter.
+    pub(crate) fn finish(&mut self, meta: &OpMeta) -> Option<u16> {
+        let counter = self.learn(&meta.id)?;
+        let shape = self.shapes.number((meta.kind, meta.count, meta.datatype), SHAPES_MAX).unwrap_or(NO_SHAPE);
+        self.done.push_back(Done { enqueued_at: meta.enqueued_at, seq: meta.id.seq.0 as u32, counter, shape });
+        if self.done.len() > DONE_KEPT {
+            self.done.pop_front();
+        }
+        Some(counter)
+    }
+
+    fn find(&self, id: &OpId) -> Option<&Done> {
+        let counter = self.counters.find(&(id.comm, id.class, id.peer))?;
+        if id.seq.0 >= self.frontier[usize::from(counter)] {
+            return None;
+        }
+        self.done.iter().rev().find(|done| done.counter == counter && done.seq == id.seq.0 as u32)
+    }
+
+    /// Whether the operation is one of the last that were completed.
+    pub(crate) fn has_done(&self, id: &OpId) -> bool {
+        self.find(id).is_some()
+    }
+
+    /// What a completed operation was, if it was lately.
+    pub(crate) fn known(&self, id: &OpId) -> Option<Known> {
+        let done = self.find(id)?;
+        let shape = if done.shape == NO_SHAPE { return None } else { *self.shapes.key(done.shape) };
+        Some(Known { shape, enqueued_at: done.enqueued_at })
+    }
+}
