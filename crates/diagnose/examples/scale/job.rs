@@ -175,7 +175,8 @@ impl Job {
             }
         }
         let all = base + 5 * MS + SLOTS * (SLOT + slowest) + 20 * MS;
-        let data = |kind, order, start, end| Op { group: Group::Data, kind, peer: 0, seq: 2 * iteration + order, start, end };
+        let data =
+            |kind, order, start, end| Op { group: Group::Data, kind, peer: 0, seq: 2 * iteration + order, start, end };
         out.push(data(OpKind::ReduceScatter, 0, free + MS, all + 40 * MS));
         out.push(data(OpKind::AllGather, 1, all + 41 * MS, all + 80 * MS));
         if let Fault::Stall(culprit) = self.fault {
@@ -204,10 +205,11 @@ impl Job {
             }
             let meta = meta(&op, op.start <= to);
             if op.end <= to {
-                out.extend(flows(&op).into_iter().map(|flow| Proto {
-                    op: Some(op),
-                    record: Record::FlowDone(flow_done(&meta, flow, op.end)),
-                }));
+                out.extend(
+                    flows(&op)
+                        .into_iter()
+                        .map(|flow| Proto { op: Some(op), record: Record::FlowDone(flow_done(&meta, flow, op.end)) }),
+                );
                 let (ended_first_at, ended_at) = (HostTime(T0 + op.end), HostTime(T0 + op.end));
                 let flows = flows(&op).len() as u16;
                 let done = OpDone { op: meta, ended_first_at, ended_at, flows, observed: true };
@@ -222,8 +224,13 @@ impl Job {
             }
         }
         if now != before || to.is_multiple_of(500 * MS) {
-            let sampled =
-                Sampled { at: HostTime(T0 + to), ops_in_flight: now, flows_in_flight: now, alive: true, stopped: false };
+            let sampled = Sampled {
+                at: HostTime(T0 + to),
+                ops_in_flight: now,
+                flows_in_flight: now,
+                alive: true,
+                stopped: false,
+            };
             out.push(Proto { op: None, record: Record::Sampled(sampled) });
         }
         out
@@ -347,10 +354,16 @@ fn stop(ops: &mut Vec<Op>, stage: u32, role: Role, culprit: u32) {
             // Messages that pass over the culprit stop with the third; those before it back up.
             let passed = if stage > culprit { 2 } else { 2 + u64::from(culprit - stage) };
             let stuck = |op: &&Op| {
-                let forward = if stage > culprit { op.kind == OpKind::Recv && op.peer < 0 } else { op.kind == OpKind::Send && op.peer > 0 };
+                let forward = if stage > culprit {
+                    op.kind == OpKind::Recv && op.peer < 0
+                } else {
+                    op.kind == OpKind::Send && op.peer > 0
+                };
                 forward && op.seq % MICRO >= passed.min(MICRO - 1)
             };
-            ops.iter().find(stuck).and_then(|found| ops.iter().position(|op| op.start == found.start && op.kind == found.kind))
+            ops.iter()
+                .find(stuck)
+                .and_then(|found| ops.iter().position(|op| op.start == found.start && op.kind == found.kind))
         }
     };
     let Some(last) = last else { return };

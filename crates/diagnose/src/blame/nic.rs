@@ -4,6 +4,7 @@ use crate::fact::Fact;
 use crate::timeline::{NicSample, Timeline};
 use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// Traffic below this is nobody's fault: 1 MB/s.
 const TRAFFIC_FLOOR_MB_S: f64 = 1.0;
@@ -23,11 +24,7 @@ pub(crate) fn facts(timeline: &Timeline, config: &Config, from: HostTime, to: Ho
     let job = job_bytes(timeline, from, to);
     for ((host, name), seen) in &timeline.links.nics {
         let Some(last) = seen.back() else { continue };
-        let was_up = seen.iter().any(|nic| nic.up);
-        if !last.up && was_up {
-            let at = seen.iter().rev().take_while(|nic| !nic.up).last().map_or(last.at, |nic| nic.at);
-            out.push(Fact::NicDown { host: host.clone(), nic: name.clone(), at });
-        }
+        out.extend(is_down(host, name, seen));
         let before = seen.front().map_or(0, |nic| nic.speed_bytes_per_sec).max(fastest);
         if last.speed_bytes_per_sec > 0 && (last.speed_bytes_per_sec as f64) < before as f64 * SPEED_SHARE {
             out.push(Fact::NicSlow {
@@ -46,6 +43,17 @@ pub(crate) fn facts(timeline: &Timeline, config: &Config, from: HostTime, to: Ho
         }
     }
     out
+}
+
+/// Facts about interfaces that are down now.
+pub(crate) fn down(timeline: &Timeline) -> Vec<Fact> {
+    timeline.links.nics.iter().filter_map(|((host, name), seen)| is_down(host, name, seen)).collect()
+}
+
+fn is_down(host: &HostName, name: &Arc<str>, seen: &VecDeque<NicSample>) -> Option<Fact> {
+    let last = seen.back().filter(|last| !last.up && seen.iter().any(|nic| nic.up))?;
+    let at = seen.iter().rev().take_while(|nic| !nic.up).last().map_or(last.at, |nic| nic.at);
+    Some(Fact::NicDown { host: host.clone(), nic: name.clone(), at })
 }
 
 /// The busier direction in MB/s and the seconds it was measured over.

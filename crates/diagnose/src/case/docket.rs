@@ -425,9 +425,7 @@ fn stalled(bench: &Bench<'_>, stall: &Stall) -> (Verdict, Vec<Fact>, Vec<BlastEn
     let found = hang::blame(bench.timeline, bench.timeline.graph(), bench.config, &stall.waiting);
     let mut facts = vec![bench.watch.stall_fact(bench.timeline, bench.config, stall)];
     facts.extend(found.facts);
-    let from = stall.since - NANOS_PER_SEC;
-    let nics = nic::facts(bench.timeline, bench.config, from, bench.timeline.newest_sample);
-    facts.extend(nics.into_iter().filter(|fact| matches!(fact, Fact::NicDown { .. })));
+    facts.extend(nic::down(bench.timeline));
     let verdict = weigh::hang(bench.timeline, &facts, stall.since);
     let blast = found
         .path

@@ -107,8 +107,7 @@ impl Comm {
     pub(super) fn call(&mut self, name: &Arc<str>) {
         self.name = name.clone();
         let name = name.to_ascii_lowercase();
-        self.data_parallel =
-            name.starts_with("dp") || name.contains("data_parallel") || name.contains("data-parallel");
+        self.data_parallel = name.starts_with("dp") || name.contains("data_parallel") || name.contains("data-parallel");
     }
 }
 

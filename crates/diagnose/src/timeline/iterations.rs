@@ -15,8 +15,6 @@ const RAW_KEPT: usize = 1536;
 const RAW_SETTLED_KEPT: usize = SEQUENCE_KEPT + 40;
 /// Operations whose flows' sums are kept: 512 x 24 B = 12 KiB.
 const FLOW_SUMS_KEPT: usize = 512;
-/// Flows of one operation end close together: with so many operations between them at most.
-const FLOW_SUMS_NEAR: usize = 128;
 /// Signatures kept: distinct collectives of a program.
 const SIGNATURES_KEPT: usize = 256;
 /// Ends kept of each signature: 256 x 8 B = 2 KiB.
@@ -211,6 +209,8 @@ pub(crate) struct Iterations {
     /// An operation was dropped that ended then.
     dropped: HostTime,
     sums: VecDeque<OpSums>,
+    /// By counter: the order number after the newest operation of which a flow has ended.
+    summed: Vec<u32>,
     signatures: Numbered<Signature>,
     /// What is known of each signature, by its number.
     seen: Vec<Recurrence>,
@@ -302,9 +302,15 @@ impl Iterations {
     pub(crate) fn on_flow(&mut self, counter: Option<u16>, done: &FlowDone) {
         let Some(counter) = counter else { return };
         let seq = done.flow.op.seq.0 as u32;
-        let newest = self.sums.iter().rev().take(FLOW_SUMS_NEAR);
-        let at = match newest.enumerate().find(|(_, sums)| sums.counter == counter && sums.seq == seq) {
-            Some((back, _)) => self.sums.len() - 1 - back,
+        let is_its = |sums: &OpSums| sums.counter == counter && sums.seq == seq;
+        let needed = usize::from(counter) + 1;
+        self.summed.resize(self.summed.len().max(needed), 0);
+        let newest = &mut self.summed[usize::from(counter)];
+        let is_first = seq >= *newest;
+        *newest = (*newest).max(seq.saturating_add(1));
+        let known = if is_first { None } else { self.sums.iter().rposition(is_its) };
+        let at = match known {
+            Some(at) => at,
             None => {
                 if self.sums.len() >= FLOW_SUMS_KEPT {
                     self.sums.pop_front();
@@ -534,10 +540,10 @@ fn copy_us(class: OpClass, sums: &OpSums) -> f64 {
     }
 }
 
-/// Room for one more, in small steps: a list that doubles wastes up to half of what 100,000 ranks need.
+/// Room for one more, in steps: a list that doubles wastes up to half of what 100,000 ranks need.
 pub(super) fn make_room<T>(list: &mut VecDeque<T>) {
     if list.len() == list.capacity() {
-        list.reserve_exact((list.len() / 4).clamp(4, 64));
+        list.reserve_exact((list.len() / 2).clamp(8, 128));
     }
 }
 

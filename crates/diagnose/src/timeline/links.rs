@@ -165,11 +165,6 @@ impl Links {
         ranks.slots().filter_map(|slot| self.outgoing.get(slot as usize)).flat_map(|outgoing| &outgoing.links)
     }
 
-    /// The links that the rank in a slot sends on.
-    pub(crate) fn of(&self, slot: Slot) -> &[Link] {
-        self.outgoing.get(slot as usize).map(|outgoing| &outgoing.links[..]).unwrap_or_default()
-    }
-
     /// Data that is ready waits in the sender's stages 1 and 2; a receiver that is ready waits in its stage 0. Only while
     /// both wait is it the wire: the smaller of the two needs no comparison of clocks. `sender` is the sending rank's
     /// slot, `op` and `channel` what the sender calls the flow.

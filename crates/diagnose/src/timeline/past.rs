@@ -21,11 +21,13 @@ pub(crate) struct Numbered<K> {
     keys: Vec<K>,
     /// Numbers in the order of their keys.
     order: Vec<u16>,
+    /// The number that was asked for last: records of one operation come together.
+    last: u16,
 }
 
 impl<K> Default for Numbered<K> {
     fn default() -> Numbered<K> {
-        Numbered { keys: Vec::new(), order: Vec::new() }
+        Numbered { keys: Vec::new(), order: Vec::new(), last: 0 }
     }
 }
 
@@ -37,16 +39,20 @@ impl<K: Ord + Copy> Numbered<K> {
 
     /// The number of a key, a new one when it has none; `None` when there are `max` already.
     pub(crate) fn number(&mut self, key: K, max: usize) -> Option<u16> {
-        match self.order.binary_search_by(|number| self.keys[usize::from(*number)].cmp(&key)) {
-            Ok(at) => Some(self.order[at]),
+        if self.keys.get(usize::from(self.last)) == Some(&key) {
+            return Some(self.last);
+        }
+        self.last = match self.order.binary_search_by(|number| self.keys[usize::from(*number)].cmp(&key)) {
+            Ok(at) => self.order[at],
             Err(at) if self.keys.len() < max => {
                 let number = u16::try_from(self.keys.len()).ok()?;
                 self.keys.push(key);
                 self.order.insert(at, number);
-                Some(number)
+                number
             }
-            Err(_) => None,
-        }
+            Err(_) => return None,
+        };
+        Some(self.last)
     }
 
     pub(crate) fn key(&self, number: u16) -> &K {

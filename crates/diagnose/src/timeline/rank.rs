@@ -254,10 +254,9 @@ impl RankState {
     /// What an operation with this id is or was, as far as it is remembered.
     pub(crate) fn known(&self, id: &OpId) -> Option<Known> {
         match self.live.get(id) {
-            Some(op) => Some(Known {
-                shape: (op.meta.kind, op.meta.count, op.meta.datatype),
-                enqueued_at: op.meta.enqueued_at,
-            }),
+            Some(op) => {
+                Some(Known { shape: (op.meta.kind, op.meta.count, op.meta.datatype), enqueued_at: op.meta.enqueued_at })
+            }
             None => self.past.known(id),
         }
     }
@@ -265,8 +264,7 @@ impl RankState {
     /// Operations its device is in (kernel started and not stopped), oldest first. Without kernel events: the oldest
     /// issued one.
     pub(crate) fn current(&self) -> Vec<&LiveOp> {
-        let mut ops: Vec<&LiveOp> =
-            self.live.values().filter(|op| is_entered(op) && !device_has_left(op)).collect();
+        let mut ops: Vec<&LiveOp> = self.live.values().filter(|op| is_entered(op) && !device_has_left(op)).collect();
         ops.sort_by_key(|op| (op.meta.started_at, op.meta.enqueued_at, op.meta.id));
         if ops.is_empty() && !self.kernel_events {
             ops.extend(self.next_issued());
