@@ -41,7 +41,8 @@ pub(crate) struct HangFacts {
 /// A walk along the wait-for graph, over a live job or a dead one.
 #[derive(Debug)]
 pub(crate) struct Walk<O> {
-    ranks_seen: BTreeSet<Rank>,
+    /// Ranks on the way.
+    pub ranks_seen: BTreeSet<Rank>,
     /// Operations on the way.
     pub nodes_seen: BTreeSet<O>,
     /// Rank waited for that waits for nobody -> operation in which it is waited for, ranks waiting in it.

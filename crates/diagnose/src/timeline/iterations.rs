@@ -593,3 +593,33 @@ fn us(ns: u64) -> f64 {
 
 /// The comm rank of `CommRank(0)` is used for collectives' peer.
 pub(crate) const NO_PEER: CommRank = CommRank(0);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+        /// To the nanosecond up to 2.1 s, to a microsecond up to 36 minutes.
+        #[test]
+        fn spans_keep_what_matters(ns in 0u64..4_000 * NANOS_PER_SEC) {
+            let kept = Span::of(ns).ns();
+            if ns < 1 << 31 {
+                prop_assert_eq!(kept, ns);
+            } else if ns < 1 << 41 {
+                prop_assert!(kept <= ns && ns - kept < 1024);
+            } else {
+                prop_assert!(kept >= (1 << 41) - 1024, "as long as it can be");
+            }
+        }
+    }
+
+    #[test]
+    fn sizes_are_what_the_limits_say() {
+        assert_eq!(size_of::<Raw>(), 28);
+        assert_eq!(size_of::<OpSums>(), 24);
+        assert_eq!(size_of::<Iteration>(), 48);
+    }
+}

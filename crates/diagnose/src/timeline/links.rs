@@ -221,3 +221,60 @@ pub(super) struct Limits {
     /// Ranks of the job.
     pub ranks: usize,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::NANOS_PER_MS;
+
+    #[test]
+    fn samples_keep_their_microsecond_for_days() {
+        let first = HostTime(1_700_000_000 * NANOS_PER_SEC);
+        let mut link = Link::new(Rank(0), Rank(1), first);
+        let mut outgoing: Vec<LinkSample> = Vec::new();
+        for n in 0..5_000u64 {
+            let at = first + n * 97 * NANOS_PER_SEC + n * 1_234_567;
+            link.push(at, 1000 + n as u32, 16, (1 << 33) + n);
+            let wire_us = wall_us(1000.0 + n as f64, 16);
+            outgoing.push(LinkSample { at, wire_us, bytes: (1 << 33) + n });
+        }
+        // 35 minutes are kept apart, which is more than any window looked at.
+        let newest = link.newest().expect("there are samples").at;
+        for (kept, told) in
+            link.samples().zip(&outgoing).filter(|(_, told)| newest.since_ns(told.at) < 35 * 60 * NANOS_PER_SEC)
+        {
+            assert!(told.at.since_ns(kept.at) < 1000 && kept.at <= told.at);
+            assert_eq!((kept.wire_us, kept.bytes), (told.wire_us, told.bytes));
+        }
+        link.push(first, 0, 1, 0);
+        assert!(link.newest().is_some_and(|sample| sample.at > first), "older than the link's beginning is at it");
+        assert_eq!(size_of::<Packed>(), 16);
+        assert!(size_of::<NicSample>() <= 40);
+        assert_eq!(Link::new(Rank(0), Rank(1), first).samples().count(), 0);
+        link.push(newest + NANOS_PER_MS, 1, 1, 1);
+    }
+
+    /// A rank that sends to many keeps the newest of all its links within its bound.
+    #[test]
+    fn links_of_a_rank_share_one_bound() {
+        let half = |rank: u32| Half {
+            rank: Rank(rank),
+            direction: mycroft_record::Direction::Send,
+            total_chunks: 4,
+            bytes: 1,
+            stage_us: [1; 3],
+            stage_max_us: [1; 3],
+            ended_at: HostTime(1_700_000_000 * NANOS_PER_SEC),
+        };
+        let mut outgoing = Outgoing::default();
+        for round in 0..100 {
+            for peer in 1..=300 {
+                outgoing.add(&half(0), &half(peer), round);
+            }
+        }
+        assert_eq!(outgoing.links.len(), LINKS_PER_RANK);
+        let kept: usize = outgoing.links.iter().map(|link| link.samples.len()).sum();
+        assert_eq!((kept, outgoing.samples), (SAMPLES_PER_RANK, SAMPLES_PER_RANK));
+        assert!(outgoing.links.iter().all(|link| link.samples.len() >= SAMPLES_PER_RANK / LINKS_PER_RANK));
+    }
+}

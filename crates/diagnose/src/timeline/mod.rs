@@ -6,6 +6,8 @@ mod links;
 mod past;
 mod rank;
 mod ranks;
+#[cfg(test)]
+mod tests;
 mod waits;
 
 use mycroft_record::{
@@ -138,6 +140,9 @@ impl Timeline {
     fn restart(&mut self, slot: Slot, fresh: RankState) {
         self.leaving.remove(&fresh.rank);
         self.touch_all(slot);
+        // What it has left, its successor has not even issued.
+        let comms: Vec<CommId> = self.ranks.at(slot).past.comms().collect();
+        comms.into_iter().for_each(|comm| self.touch_comm(slot, comm));
         let state = self.ranks.at_mut(slot);
         let changed = state.changed;
         *state = RankState { changed, ..fresh };
@@ -146,7 +151,10 @@ impl Timeline {
     /// Notes that a rank, and everything it has part in, must be looked at again.
     fn touch_all(&mut self, slot: Slot) {
         self.touch_rank(slot);
-        let comms: Vec<CommId> = self.ranks.at(slot).comms.keys().copied().collect();
+        let state = self.ranks.at(slot);
+        // Operations may come before their communicator.
+        let in_flight = state.live.keys().map(|id| id.comm);
+        let comms: Vec<CommId> = state.comms.keys().copied().chain(in_flight).collect();
         comms.into_iter().for_each(|comm| self.touch_comm(slot, comm));
     }
 

@@ -108,6 +108,11 @@ impl Past {
         self.counters.key(number)
     }
 
+    /// The communicators of its operations, some more than once.
+    pub(crate) fn comms(&self) -> impl Iterator<Item = CommId> {
+        self.counters.keys.iter().map(|(comm, _, _)| *comm)
+    }
+
     /// Whether an operation with this number or a later one was issued.
     pub(crate) fn reached(&self, id: &OpId) -> bool {
         let number = self.counters.find(&(id.comm, id.class, id.peer));
