@@ -72,23 +72,28 @@ impl Iteration {
     }
 }
 
-/// A time before another in 32 bits: to the nanosecond up to 2.1 s, to 1,024 ns up to 36 minutes, no longer than that.
+/// A time relative to an operation's end in 32 bits: up to 16 ms after it (a device's clock is known to less than a
+/// millisecond), to the nanosecond up to 2.1 s before it, to 1,024 ns up to 36 minutes, no longer than that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Span(u32);
 
 /// Set where the unit is 1,024 ns.
 const COARSE: u32 = 1 << 31;
+/// How far after the end a time may be, nanoseconds.
+const AFTER_END_NS: u64 = 1 << 24;
 
 impl Span {
-    fn of(ns: u64) -> Span {
+    fn of(end: HostTime, at: HostTime) -> Span {
+        let ns = (end + AFTER_END_NS).since_ns(at);
         match u32::try_from(ns) {
             Ok(ns) if ns < COARSE => Span(ns),
             _ => Span(COARSE | (ns >> 10).min(u64::from(COARSE - 1)) as u32),
         }
     }
 
-    fn ns(self) -> u64 {
-        if self.0 & COARSE == 0 { u64::from(self.0) } else { u64::from(self.0 & !COARSE) << 10 }
+    fn at(self, end: HostTime) -> HostTime {
+        let ns = if self.0 & COARSE == 0 { u64::from(self.0) } else { u64::from(self.0 & !COARSE) << 10 };
+        end + AFTER_END_NS - ns
     }
 }
 
@@ -97,7 +102,7 @@ impl Span {
 struct Raw {
     /// The end, high and low half.
     ended_at: [u32; 2],
-    /// The other times, before the end.
+    /// The other times, relative to the end.
     enqueued: Span,
     started: Span,
     /// When the device left it; the wire may be busy longer.
@@ -121,7 +126,7 @@ impl Raw {
     }
 
     fn started_at(&self) -> HostTime {
-        self.ended_at() - self.started.ns()
+        self.started.at(self.ended_at())
     }
 
     fn is(&self, flag: u16) -> bool {
@@ -255,7 +260,7 @@ impl Iterations {
         mark |= if done.op.started_at.is_some() { STARTED } else { 0 };
         let Some(counter) = counter else { return };
         let ended_at = done.ended_at;
-        let before = |at: HostTime| Span::of(ended_at.since_ns(at));
+        let span = |at: HostTime| Span::of(ended_at, at);
         while let Some(op) = self.raw.front() {
             let is_over = op.ended_at() <= self.settled;
             if self.raw.len() < if is_over { RAW_SETTLED_KEPT } else { RAW_KEPT } {
@@ -267,9 +272,9 @@ impl Iterations {
         make_room(&mut self.raw);
         self.raw.push_back(Raw {
             ended_at: [(ended_at.0 >> 32) as u32, ended_at.0 as u32],
-            enqueued: before(done.op.enqueued_at),
-            started: before(done.op.started_at),
-            left: before(left_at(done)),
+            enqueued: span(done.op.enqueued_at),
+            started: span(done.op.started_at),
+            left: span(left_at(done)),
             seq: done.op.id.seq.0 as u32,
             counter,
             mark,
@@ -476,13 +481,13 @@ impl Iterations {
         // Sends and receives of one group are served one after the other: all but the first wait for their turn.
         let mut group: Option<(HostTime, f64)> = None;
         for op in ops {
-            let (started_at, enqueued_at) = (op.started_at(), op.ended_at() - op.enqueued.ns());
+            let (started_at, enqueued_at) = (op.started_at(), op.enqueued.at(op.ended_at()));
             let ready = device_free.max(enqueued_at);
             let compute = us(started_at.since_ns(ready));
             out.compute_us += compute;
             out.compute_max_us = out.compute_max_us.max(compute);
             out.host_us += us(enqueued_at.since_ns(device_free));
-            device_free = device_free.max(op.ended_at() - op.left.ns());
+            device_free = device_free.max(op.left.at(op.ended_at()));
             let Some(sums) = self.sums_of(op, &mut near) else { continue };
             let class = past.counter(op.counter).1;
             let own_us = copy_us(class, sums);
@@ -602,16 +607,19 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
-        /// To the nanosecond up to 2.1 s, to a microsecond up to 36 minutes.
+        /// To the nanosecond from 16 ms after the end to 2.1 s before it, to a microsecond up to 36 minutes.
         #[test]
-        fn spans_keep_what_matters(ns in 0u64..4_000 * NANOS_PER_SEC) {
-            let kept = Span::of(ns).ns();
-            if ns < 1 << 31 {
-                prop_assert_eq!(kept, ns);
-            } else if ns < 1 << 41 {
-                prop_assert!(kept <= ns && ns - kept < 1024);
+        fn spans_keep_what_matters(before in 0u64..4_000 * NANOS_PER_SEC, after in 0u64..AFTER_END_NS) {
+            let end = HostTime(1_700_000_000 * NANOS_PER_SEC);
+            prop_assert_eq!(Span::of(end, end + after).at(end), end + after);
+            let at = end - before;
+            let kept = Span::of(end, at).at(end);
+            if before < (1 << 31) - AFTER_END_NS {
+                prop_assert_eq!(kept, at);
+            } else if before < (1 << 41) - AFTER_END_NS {
+                prop_assert!(kept >= at && kept.since_ns(at) < 1024);
             } else {
-                prop_assert!(kept >= (1 << 41) - 1024, "as long as it can be");
+                prop_assert!(end.since_ns(kept) >= (1 << 41) - AFTER_END_NS - 1024, "as long ago as it can be");
             }
         }
     }
