@@ -7,9 +7,9 @@ use crate::random::Random;
 use crate::scenario::Scenario;
 
 /// Copy speed that a severity of 1 stands for in `pcie-downgrade`, bytes per second: the testbed's.
-const PCIE_BYTES_PER_SEC: f64 = 64_000_000.0;
+pub(crate) const PCIE_BYTES_PER_SEC: f64 = 64_000_000.0;
 /// What a healthy PCIe link carries, in multiples of what the NIC behind it does: 64 GB/s (gen5 x16) to 50 GB/s (400 Gb/s).
-pub(crate) const PCIE_HEADROOM: f64 = 1.28;
+const PCIE_HEADROOM: f64 = 1.28;
 /// How long the proxy sleeps in `proxy-delay`, nanoseconds (Mycroft section 7.1 #7).
 const PROXY_SLEEP_NS: u64 = 1_000_000_000;
 /// Time slice that a thread waits for another process to use up, nanoseconds (Linux: 3 to 4 ms when two compete).

@@ -47,7 +47,7 @@ pub(crate) fn iteration(scenario: &Scenario, stage: u32, number: u64) -> Vec<Ite
     }
     plan.gradient_step();
     let loss = u64::from(scenario.loss_every);
-    if loss > 0 && number.is_multiple_of(loss) && stage + 1 == scenario.pp && scenario.dp > 1 {
+    if loss > 0 && number.is_multiple_of(loss) && stage + 1 == scenario.pp && replicas(scenario) > 1 {
         plan.items.push(Item::Collective { group: GroupKind::Data, kind: OpKind::AllReduce, count: LOSS_COUNT });
     }
     plan.items
@@ -57,6 +57,11 @@ struct Plan<'a> {
     scenario: &'a Scenario,
     stage: u32,
     items: Vec<Item>,
+}
+
+/// Ranks that hold the same weights and agree on their gradients: data parallel, and context parallel too.
+fn replicas(scenario: &Scenario) -> u64 {
+    u64::from(scenario.layout().size(GroupKind::Data))
 }
 
 /// Elements in `bytes`, at least one.
@@ -103,9 +108,9 @@ impl Plan<'_> {
         let scenario = self.scenario;
         let ms = if forward { scenario.forward_ms } else { scenario.backward_ms };
         let layout = scenario.layout();
-        let shard = elements(scenario.dp_bytes / u64::from(scenario.layers)).div_ceil(u64::from(scenario.dp)).max(2);
+        let shard = elements(scenario.dp_bytes / u64::from(scenario.layers)).div_ceil(replicas(scenario)).max(2);
         for _ in 0..layers {
-            if scenario.dp_mode == DpMode::Fsdp && scenario.dp > 1 {
+            if scenario.dp_mode == DpMode::Fsdp && replicas(scenario) > 1 {
                 self.items.push(Item::Collective { group: GroupKind::Data, kind: OpKind::AllGather, count: shard });
             }
             if scenario.cp > 1 {
@@ -120,7 +125,7 @@ impl Plan<'_> {
                 let count = elements(scenario.tp_bytes);
                 self.items.push(Item::Collective { group: GroupKind::Tensor, kind: OpKind::AllReduce, count });
             }
-            if scenario.dp_mode == DpMode::Fsdp && scenario.dp > 1 && !forward {
+            if scenario.dp_mode == DpMode::Fsdp && replicas(scenario) > 1 && !forward {
                 let kind = OpKind::ReduceScatter;
                 self.items.push(Item::Collective { group: GroupKind::Data, kind, count: shard });
             }
@@ -130,12 +135,12 @@ impl Plan<'_> {
     /// Gradients over the data-parallel group, the optimizer, and (sharded) parameters back.
     fn gradient_step(&mut self) {
         let scenario = self.scenario;
-        let shard = elements(scenario.dp_bytes).div_ceil(u64::from(scenario.dp)).max(2);
-        let whole = shard * u64::from(scenario.dp);
+        let shard = elements(scenario.dp_bytes).div_ceil(replicas(scenario)).max(2);
+        let whole = shard * replicas(scenario);
         let optimizer = Item::Compute { part: Part::Optimizer, ns: nanos(scenario.optimizer_ms) };
         let data = |kind, count| Item::Collective { group: GroupKind::Data, kind, count };
         match scenario.dp_mode {
-            _ if scenario.dp < 2 => self.items.push(optimizer),
+            _ if replicas(scenario) < 2 => self.items.push(optimizer),
             DpMode::AllReduce => self.items.extend([data(OpKind::AllReduce, whole), optimizer]),
             DpMode::ReduceScatter => {
                 self.items.extend([data(OpKind::ReduceScatter, shard), optimizer, data(OpKind::AllGather, shard)]);
@@ -157,7 +162,7 @@ impl Plan<'_> {
                 self.exchange(Exchange { send_next: true, ..Exchange::default() });
             }
         }
-        if last && self.scenario.dp > 1 {
+        if last && replicas(self.scenario) > 1 {
             let kind = OpKind::AllReduce;
             self.items.push(Item::Collective { group: GroupKind::Data, kind, count: LOSS_COUNT });
         }

@@ -136,7 +136,7 @@ pub fn score(truth: &Truth, finding: Option<&Finding>) -> Score {
 }
 
 /// Which of the truth's culprits a place names: indexes into `truth.ranks` or `truth.hosts`.
-fn culprits_named(truth: &Truth, level: FaultLevel, place: &Place) -> Vec<usize> {
+pub(crate) fn culprits_named(truth: &Truth, level: FaultLevel, place: &Place) -> Vec<usize> {
     let host_index = |name: &str| truth.hosts.iter().position(|host| host == name);
     match (level, place) {
         (FaultLevel::Rank, Place::Rank { rank, .. }) => {
@@ -157,36 +157,44 @@ fn culprits_named(truth: &Truth, level: FaultLevel, place: &Place) -> Vec<usize>
     }
 }
 
-fn places(truth: &Truth, level: FaultLevel, finding: &Finding) -> Result<(), String> {
+/// Whether the suspects are exactly the culprit; else why not.
+pub(crate) fn places(truth: &Truth, level: FaultLevel, finding: &Finding) -> Result<(), String> {
+    let Some(least) = least_sure(truth, level, finding) else {
+        return Err(format!("suspects {} miss {}", describe(finding), describe_truth(truth, level)));
+    };
+    let innocent = finding.suspects.iter().find(|suspect| {
+        // The other end of a wire is no innocent, but it may not be surer than the culprit.
+        let needed = if is_other_end(truth, &suspect.place) { least + TIE } else { least };
+        suspect.confidence >= needed && culprits_named(truth, level, &suspect.place).is_empty()
+    });
+    match innocent {
+        Some(suspect) => {
+            let who = describe_place(&suspect.place);
+            Err(format!("innocent {who} is named as surely as {}", describe_truth(truth, level)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// With which confidence the least sure culprit is named; `None`: not all that must be are.
+pub(crate) fn least_sure(truth: &Truth, level: FaultLevel, finding: &Finding) -> Option<f64> {
     let culprits = if level == FaultLevel::Rank { truth.ranks.len() } else { truth.hosts.len() };
     let mut best = vec![f64::NEG_INFINITY; culprits];
-    let mut innocent: Option<(f64, &Place)> = None;
     for suspect in &finding.suspects {
-        let named = culprits_named(truth, level, &suspect.place);
-        for &culprit in &named {
+        for culprit in culprits_named(truth, level, &suspect.place) {
             best[culprit] = best[culprit].max(suspect.confidence);
-        }
-        // The other end of a wire is no innocent, but it may not be surer than the culprit.
-        let other_end =
-            matches!(&suspect.place, Place::Host { host } if truth.either.iter().any(|end| **host == **end));
-        let suspicion = if other_end { suspect.confidence - TIE } else { suspect.confidence };
-        if named.is_empty() && innocent.is_none_or(|(confidence, _)| suspicion > confidence) {
-            innocent = Some((suspicion, &suspect.place));
         }
     }
     // Of many hosts that fail together two are enough to see that it is not one.
     best.sort_by(|a, b| b.total_cmp(a));
     let enough = if level == FaultLevel::Hosts { best.len().min(2) } else { best.len() };
     let least = best.iter().take(enough).copied().fold(f64::INFINITY, f64::min);
-    if !least.is_finite() {
-        return Err(format!("suspects {} miss {}", describe(finding), describe_truth(truth, level)));
-    }
-    match innocent {
-        Some((confidence, place)) if confidence >= least => {
-            Err(format!("innocent {} is named as surely as {}", describe_place(place), describe_truth(truth, level)))
-        }
-        _ => Ok(()),
-    }
+    least.is_finite().then_some(least)
+}
+
+/// Whether a place is a host that nothing tells apart from the culprit.
+pub(crate) fn is_other_end(truth: &Truth, place: &Place) -> bool {
+    matches!(place, Place::Host { host } if truth.either.iter().any(|end| **host == **end))
 }
 
 fn describe_truth(truth: &Truth, level: FaultLevel) -> String {

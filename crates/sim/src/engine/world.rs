@@ -182,18 +182,21 @@ impl World {
         let ns_per_byte = if crosses { own * cluster.oversubscription } else { own };
         let hops = if crosses { 3.0 } else { 1.0 };
         let latency_ns = (cluster.latency_us * 1e3 * hops) as u64;
-        Wire { network: true, ns_per_byte, latency_ns, profile: self.wire_profile(here, there) }
+        Wire { network: true, ns_per_byte, latency_ns, profile: self.wire_profile(from, to) }
     }
 
-    /// What is wrong with the sender's NIC, the way and the receiver's NIC together.
-    fn wire_profile(&self, here: u32, there: u32) -> Option<Profile> {
-        if self.effects.hosts.is_empty() && self.effects.paths.is_empty() {
+    /// What is wrong with the sender, its NIC, the way and the receiver's NIC together: the slowest of them decides.
+    fn wire_profile(&self, from: u32, to: u32) -> Option<Profile> {
+        let effects = &self.effects;
+        if effects.hosts.is_empty() && effects.paths.is_empty() && effects.ranks.is_empty() {
             return None;
         }
-        let sender = self.effects.hosts.get(&here).map(|host| &host.nic_tx);
-        let receiver = self.effects.hosts.get(&there).map(|host| &host.nic_rx);
-        let path = self.effects.paths.get(&(here, there));
-        let profile = [sender, receiver, path]
+        let (here, there) = (self.scenario.host_of(from), self.scenario.host_of(to));
+        let sender = effects.ranks.get(&from).map(|rank| &rank.send);
+        let out = effects.hosts.get(&here).map(|host| &host.nic_tx);
+        let into = effects.hosts.get(&there).map(|host| &host.nic_rx);
+        let path = effects.paths.get(&(here, there));
+        let profile = [sender, out, into, path]
             .into_iter()
             .flatten()
             .filter(|profile| !profile.is_healthy())

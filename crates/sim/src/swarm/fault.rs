@@ -4,7 +4,7 @@ use super::load::{self, Load};
 use super::{Family, baseline_s, between, coin, pick};
 use crate::cluster::Fabric;
 use crate::fault::{Fault, FaultKind, FaultLevel, Nature};
-use crate::inject::{PCIE_HEADROOM, contention, pcie_bytes_per_sec, proxy_ns};
+use crate::inject::{PCIE_BYTES_PER_SEC, contention, pcie_bytes_per_sec, proxy_ns};
 use crate::layout::GroupKind;
 use crate::random::Random;
 use crate::scenario::{Algo, DpMode, Scenario};
@@ -188,7 +188,8 @@ impl Drawer<'_> {
                 let rank = host * per_host + self.chance.below(u64::from(per_host)) as u32;
                 fault.rank = Some(rank);
                 if kind.needs_network() || kind == FaultKind::PcieDowngrade {
-                    self.far_bytes(rank)?;
+                    // What goes from stage to stage alone may be late without anybody waiting.
+                    self.far_kinds(rank).find(|kind| *kind != GroupKind::Pipeline)?;
                 }
             }
             FaultLevel::HostPair if kind == FaultKind::BackgroundTraffic => {
@@ -223,16 +224,19 @@ impl Drawer<'_> {
         best.map(|(_, kind, there)| (kind, there))
     }
 
-    /// Bytes that a rank sends to other hosts in an iteration; `None`: none.
-    fn far_bytes(&self, rank: u32) -> Option<f64> {
-        let scenario = &self.scenario;
-        let far = |kind: &GroupKind| {
+    /// The kinds of groups in which a rank sends to another host.
+    fn far_kinds(&self, rank: u32) -> impl Iterator<Item = GroupKind> {
+        let scenario = &*self.scenario;
+        GroupKind::ALL.into_iter().filter(move |kind| {
             let peers = load::peers(scenario, *kind, rank);
             peers.iter().any(|peer| scenario.host_of(*peer) != scenario.host_of(rank))
-        };
-        let bytes: f64 =
-            GroupKind::ALL.iter().filter(|kind| far(kind)).map(|kind| load::bytes_of_rank(scenario, *kind)).sum();
-        (bytes > 0.0).then_some(bytes)
+        })
+    }
+
+    /// The speed at which one channel's copies of what a rank sends to other hosts take so long; `None`: it sends nothing.
+    fn slow_copy(&self, rank: u32, seconds: f64) -> Option<f64> {
+        let bytes: f64 = self.far_kinds(rank).map(|kind| load::bytes_of_rank(self.scenario, kind)).sum();
+        (bytes > 0.0).then(|| bytes / f64::from(self.scenario.channels) / seconds)
     }
 
     /// Severity, and how it goes on. `None`: this job would not show the fault.
@@ -244,6 +248,8 @@ impl Drawer<'_> {
                 fault.lasts_s = Some(between(self.chance, 3.0, 5.0));
                 fault.every_s = Some(between(self.chance, 9.0, 12.0));
             }
+            // How much hand-overs hide behind each other cannot be told beforehand: an iteration may get much longer.
+            FaultKind::CpuThrottling => self.scenario.duration_s += SHOWN_ITERATIONS * self.iteration_s,
             FaultKind::SwitchReboot => fault.lasts_s = Some(between(self.chance, 10.0, 18.0)),
             FaultKind::AgentOutage | FaultKind::StoreOutage => fault.lasts_s = Some(between(self.chance, 1.0, 6.0)),
             kind if kind.facts().nature == Nature::Gradual && self.chance.below(4) == 0 => {
@@ -267,7 +273,7 @@ impl Drawer<'_> {
         let severity = match fault.kind {
             FaultKind::GpuPower | FaultKind::BackgroundCompute => 1.0 + extra_s / compute_s,
             FaultKind::GpuThrottling => {
-                let most = 700.0 / 1.3 / (1.0 + 0.45 * self.iteration_s / compute_s);
+                let most = 700.0 / 1.3 / (1.0 + GROWTH.0 * self.iteration_s / compute_s);
                 let fits: Vec<f64> = [350.0, 300.0, 250.0, 200.0].into_iter().filter(|watts| *watts <= most).collect();
                 if fits.is_empty() { most } else { *pick(self.chance, &fits) }
             }
@@ -278,23 +284,19 @@ impl Drawer<'_> {
                 let way_s = self.load.network_bytes_of(kind) / scenario.nic_bytes_per_sec as f64;
                 (1.0 - 1.0 / (1.0 + extra_s / way_s)).max(0.5)
             }
-            FaultKind::PcieDowngrade => {
-                let speed = self.far_bytes(fault.rank?)? / f64::from(scenario.channels) / extra_s;
-                64e6 / speed
-            }
+            // Copies go on beside the wire: only what they take longer than it shows.
+            FaultKind::PcieDowngrade => PCIE_BYTES_PER_SEC / self.slow_copy(fault.rank?, extra_s + nic_s)?,
             FaultKind::PcieContention => {
-                let speed = self.far_bytes(fault.rank?)? / f64::from(scenario.channels) / extra_s;
-                (1.0 - speed / pcie_bytes_per_sec(scenario)).max(0.5)
+                (1.0 - self.slow_copy(fault.rank?, extra_s + nic_s)? / pcie_bytes_per_sec(scenario)).max(0.5)
             }
             FaultKind::MemoryAlignment => {
-                let sharing = PCIE_HEADROOM * scenario.nic_bytes_per_sec as f64 / pcie_bytes_per_sec(scenario);
-                let own_s = self.far_bytes(fault.rank?)? * sharing / scenario.nic_bytes_per_sec as f64;
-                1.0 + extra_s / own_s
+                let far: f64 = self.far_kinds(fault.rank?).map(|kind| self.load.network_bytes_of(kind)).sum();
+                1.0 + 1.5 * extra_s * scenario.nic_bytes_per_sec as f64 / far
             }
             FaultKind::ProxyDelay => 100.0 * extra_s.max(0.5) / load::steps(scenario),
             FaultKind::CpuThrottling => {
-                let per_step_s = 2.0 * proxy_ns(scenario, 1.0) / 1e9;
-                extra_s / load::steps(scenario) / per_step_s
+                let look_s = proxy_ns(scenario, 1.0) / 1e9;
+                extra_s / load::hand_overs(scenario) / look_s
             }
             FaultKind::CpuContention => busy_percent(extra_s / load::steps(scenario)),
             FaultKind::DataWait => extra_s * 1e3,

@@ -130,6 +130,22 @@ pub(super) fn steps(scenario: &Scenario) -> f64 {
     GroupKind::ALL.into_iter().map(of).sum()
 }
 
+/// Hand-overs of a proxy thread that an iteration waits for one after the other. Messages do so each by itself; in a ring
+/// only the first of a turn is waited for, the others are on their way meanwhile.
+pub(super) fn hand_overs(scenario: &Scenario) -> f64 {
+    const OF_MESSAGE: f64 = 2.0;
+    const OF_COLLECTIVE: f64 = 6.0;
+    let of = |kind: GroupKind| match kind {
+        _ if sharing(scenario, kind) == 0 => 0.0,
+        GroupKind::Pipeline => OF_MESSAGE * messages(scenario),
+        GroupKind::Expert => OF_MESSAGE * passes(scenario),
+        GroupKind::Tensor | GroupKind::Context => OF_COLLECTIVE * passes(scenario),
+        GroupKind::Data if scenario.dp_mode == DpMode::Fsdp => OF_COLLECTIVE * sharded_calls(scenario),
+        GroupKind::Data => OF_COLLECTIVE * 2.0,
+    };
+    GroupKind::ALL.into_iter().map(of).sum()
+}
+
 /// How much slower the ways that cross leaves are.
 fn slowest_way(scenario: &Scenario) -> f64 {
     match scenario.cluster.fabric {

@@ -1,0 +1,310 @@
+//! Scoring of a whole run: several faults, several cases. Each fault that is there long enough must be named by a case,
+//! and no case may name an innocent. Place and category are counted apart, and so are hosts and ranks.
+use crate::fault::FaultLevel;
+use crate::score::{Truth, culprits_named, expected, is_other_end, least_sure, places};
+use mycroft_record::{Category, Finding, NANOS_PER_MS, Place};
+
+/// A fault that is there for less than this need not be noticed, milliseconds: a case takes some iterations.
+const NOTICED_MS: u64 = 8_000;
+/// A case that begins this long after a fault's end may still be about it, milliseconds.
+const AFTERMATH_MS: u64 = 15_000;
+/// Onsets are estimates: a case's may lie this much before the fault, milliseconds.
+const EARLY_MS: u64 = 3_000;
+
+/// How exactly a case names a culprit.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Closeness {
+    /// Its host, for a fault of a rank.
+    Host,
+    /// Exactly what the fault is of.
+    Exact,
+}
+
+/// What became of one fault of a run.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// Which of the truths.
+    pub fault: usize,
+    /// It was there long enough to be noticed.
+    pub due: bool,
+    /// The case that names it, and how exactly.
+    pub named_by: Option<(usize, Closeness)>,
+    /// The kind of fault that should have been given.
+    pub expected: Category,
+    /// The one that was; `None` if it was not noticed.
+    pub given: Option<Category>,
+    /// What is wrong and the kind of fault are right.
+    pub words_right: bool,
+    /// From the fault to the case, milliseconds.
+    pub detection_ms: Option<u64>,
+    /// From the case to its settled culprit, milliseconds.
+    pub diagnosis_ms: Option<u64>,
+}
+
+/// What became of a run.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Judgement {
+    /// Each fault of the job.
+    pub outcomes: Vec<Outcome>,
+    /// Cases that name an innocent or come without a fault, with the reason in one line.
+    pub false_cases: Vec<(usize, String)>,
+    /// Cases that name a culprit.
+    pub true_cases: usize,
+    /// Cases opened during a fault that name nobody.
+    pub open_questions: usize,
+    /// What is wrong with the run, one line each; empty: nothing.
+    pub wrong: Vec<String>,
+}
+
+impl Judgement {
+    /// Whether every due fault was named with the right words, and nobody else was.
+    pub fn correct(&self) -> bool {
+        self.wrong.is_empty()
+    }
+}
+
+/// Scores the cases of a run, in the order in which they were opened, against what was really done. `end_ms` is when the
+/// job's time was over, milliseconds since the Unix epoch.
+pub fn judge(truths: &[Truth], cases: &[&Finding], end_ms: u64) -> Judgement {
+    let real: Vec<(usize, &Truth)> = truths.iter().enumerate().filter(|(_, truth)| is_of_job(truth)).collect();
+    let mut judgement = Judgement::default();
+    // Which faults each case names.
+    let mut names: Vec<Vec<(usize, Closeness)>> = Vec::new();
+    for (number, finding) in cases.iter().enumerate() {
+        let around: Vec<(usize, &Truth)> = real.iter().copied().filter(|(_, truth)| overlaps(truth, finding)).collect();
+        let active: Vec<&Truth> = around.iter().map(|(_, truth)| *truth).collect();
+        let named: Vec<(usize, Closeness)> =
+            around.iter().filter_map(|(at, truth)| Some((*at, names_it(truth, &active, finding)?))).collect();
+        if !named.is_empty() {
+            judgement.true_cases += 1;
+        } else if finding.suspects.is_empty() && !active.is_empty() {
+            judgement.open_questions += 1;
+        } else {
+            let why = match active.first() {
+                None => format!("case {number}: {} ({}) without a fault", finding.what, finding.category),
+                Some(truth) => format!("case {number}: {}", why_not(truth, finding)),
+            };
+            judgement.false_cases.push((number, why));
+        }
+        names.push(named);
+    }
+    for (at, truth) in &real {
+        judgement.outcomes.push(outcome(*at, truth, truths, cases, &names, end_ms));
+    }
+    judgement.wrong = complaints(&judgement, truths);
+    judgement
+}
+
+fn is_of_job(truth: &Truth) -> bool {
+    truth.fault.as_ref().is_some_and(|fault| fault.kind.is_of_job())
+}
+
+/// Whether a case can be about a fault: it begins before the fault's aftermath is over and is opened after the fault.
+fn overlaps(truth: &Truth, finding: &Finding) -> bool {
+    let (since, opened) = (finding.since.0 / NANOS_PER_MS, finding.detected_at.0 / NANOS_PER_MS);
+    opened >= truth.at_ms
+        && since + EARLY_MS >= truth.at_ms.min(opened)
+        && truth.until_ms.is_none_or(|until| since <= until + AFTERMATH_MS)
+}
+
+/// Whether, and how exactly, a case names a fault without naming an innocent as surely. Culprits of other faults that are
+/// there at the same time are no innocents.
+fn names_it(truth: &Truth, active: &[&Truth], finding: &Finding) -> Option<Closeness> {
+    let level = truth.fault.as_ref()?.kind.level();
+    let level_of = |truth: &Truth| truth.fault.as_ref().map_or(FaultLevel::Nobody, |fault| fault.kind.level());
+    if let Some(least) = least_sure(truth, level, finding) {
+        let known =
+            |place: &Place| active.iter().any(|other| !culprits_named(other, level_of(other), place).is_empty());
+        let mut as_sure = finding.suspects.iter().filter(|suspect| suspect.confidence >= least);
+        if as_sure.all(|suspect| known(&suspect.place) || is_other_end(truth, &suspect.place)) {
+            return Some(Closeness::Exact);
+        }
+    }
+    if level != FaultLevel::Rank {
+        return None;
+    }
+    // Its host, or another rank of it.
+    let is_on = |place: &Place, hosts: &[String]| {
+        let of = hosts_of(place);
+        !of.is_empty() && of.iter().all(|host| hosts.iter().any(|culprit| culprit == host))
+    };
+    let on_host = finding.suspects.iter().filter(|suspect| is_on(&suspect.place, &truth.hosts));
+    let best = on_host.map(|suspect| suspect.confidence).max_by(f64::total_cmp)?;
+    let mut as_sure = finding.suspects.iter().filter(|suspect| suspect.confidence >= best);
+    as_sure.all(|suspect| active.iter().any(|other| is_on(&suspect.place, &other.hosts))).then_some(Closeness::Host)
+}
+
+/// The hosts of a place.
+fn hosts_of(place: &Place) -> Vec<&str> {
+    match place {
+        Place::Rank { host, .. } | Place::Host { host } => vec![host],
+        Place::Link { from, to } => vec![from, to],
+    }
+}
+
+fn why_not(truth: &Truth, finding: &Finding) -> String {
+    match truth.fault.as_ref().map(|fault| places(truth, fault.kind.level(), finding)) {
+        Some(Err(why)) => why,
+        _ => "names somebody else".to_owned(),
+    }
+}
+
+fn outcome(
+    at: usize,
+    truth: &Truth,
+    truths: &[Truth],
+    cases: &[&Finding],
+    names: &[Vec<(usize, Closeness)>],
+    end_ms: u64,
+) -> Outcome {
+    let kind_of = |truth: &Truth| truth.fault.as_ref().map(|fault| fault.kind);
+    let answer = kind_of(truth).map(expected);
+    let right = |finding: &Finding| {
+        answer
+            .is_some_and(|answer| answer.whats.contains(&finding.what) && answer.categories.contains(&finding.category))
+    };
+    // What stopped for good before hides what comes later.
+    let hidden = truths.iter().any(|other| {
+        other.at_ms <= truth.at_ms
+            && other != truth
+            && other.until_ms.is_none_or(|until| until > truth.at_ms)
+            && kind_of(other).is_some_and(|kind| kind.stops_job())
+    });
+    let there_ms = truth.until_ms.unwrap_or(end_ms).min(end_ms).saturating_sub(truth.at_ms);
+    // The case with the right words, else the most exact, else the first.
+    let best = names
+        .iter()
+        .enumerate()
+        .filter_map(|(number, named)| {
+            let (_, precision) = named.iter().find(|(fault, _)| *fault == at)?;
+            Some((right(cases[number]), *precision, std::cmp::Reverse(number)))
+        })
+        .max();
+    let finding = best.map(|(_, _, number)| cases[number.0]);
+    let after = |later: u64, earlier: u64| (later.saturating_sub(earlier)) / NANOS_PER_MS;
+    let settled = finding.filter(|finding| finding.diagnosed_at.0 > 0);
+    Outcome {
+        fault: at,
+        due: there_ms >= NOTICED_MS && !hidden,
+        named_by: best.map(|(_, precision, number)| (number.0, precision)),
+        expected: answer.map_or(Category::Unknown, |answer| answer.categories[0]),
+        given: finding.map(|finding| finding.category),
+        words_right: best.is_some_and(|(right, _, _)| right),
+        detection_ms: finding.map(|finding| after(finding.detected_at.0, truth.at_ms * NANOS_PER_MS)),
+        diagnosis_ms: settled.map(|finding| after(finding.diagnosed_at.0, finding.detected_at.0)),
+    }
+}
+
+fn complaints(judgement: &Judgement, truths: &[Truth]) -> Vec<String> {
+    let mut wrong: Vec<String> = judgement.false_cases.iter().map(|(_, why)| why.clone()).collect();
+    for outcome in &judgement.outcomes {
+        let Some(fault) = &truths[outcome.fault].fault else { continue };
+        let trap = fault.kind.facts().tempting;
+        match outcome.given {
+            None if outcome.due => wrong.push(format!("{fault} was not named (tempting: {trap})")),
+            Some(given) if !outcome.words_right => {
+                wrong.push(format!("{fault}: expected {}, got {given} (tempting: {trap})", outcome.expected));
+            }
+            _ => {}
+        }
+    }
+    wrong
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use mycroft_record::time::HostTime;
+    use mycroft_record::{Rank, Suspect, What};
+
+    const S: u64 = 1_000_000_000;
+
+    /// Truths of faults in the default job, which begins at 0; each text may say `after`.
+    fn truths(faults: &[&str]) -> Vec<Truth> {
+        let faults = faults.iter().map(|text| text.parse().unwrap()).collect();
+        Truth::of_all(&Scenario { faults, ..Scenario::default() }, 0)
+    }
+
+    fn rank(rank: u32, confidence: f64) -> Suspect {
+        let host = format!("host{}", rank / 4).as_str().into();
+        Suspect { place: Place::Rank { rank: Rank(rank), host }, confidence }
+    }
+
+    fn host(host: &str, confidence: f64) -> Suspect {
+        Suspect { place: Place::Host { host: host.into() }, confidence }
+    }
+
+    fn case(at_s: u64, what: What, category: Category, suspects: Vec<Suspect>) -> Finding {
+        let (since, detected_at) = (HostTime(at_s * S), HostTime((at_s + 1) * S));
+        Finding { what, category, suspects, since, detected_at, diagnosed_at: HostTime((at_s + 2) * S) }
+    }
+
+    #[test]
+    fn a_host_is_enough_but_a_rank_is_better() {
+        let truths = truths(&["gpu-power@host1:rank6,after=10"]);
+        let precision = |suspects| {
+            let case = case(12, What::Slowdown, Category::Gpu, suspects);
+            judge(&truths, &[&case], 60_000).outcomes[0].named_by.map(|(_, precision)| precision)
+        };
+        assert_eq!(precision(vec![rank(6, 0.9)]), Some(Closeness::Exact));
+        assert_eq!(precision(vec![host("host1", 0.9), rank(4, 0.5)]), Some(Closeness::Host));
+        assert_eq!(precision(vec![rank(5, 0.9), rank(6, 0.2)]), Some(Closeness::Host));
+        assert_eq!(precision(vec![rank(8, 0.9), rank(6, 0.2)]), None);
+        assert_eq!(precision(vec![]), None);
+    }
+
+    #[test]
+    fn times_are_counted_from_the_fault_and_from_the_case() {
+        let right = case(12, What::Slowdown, Category::Gpu, vec![rank(6, 0.9)]);
+        let judgement = judge(&truths(&["gpu-power@host1:rank6,after=10"]), &[&right], 60_000);
+        assert!(judgement.correct(), "{:?}", judgement.wrong);
+        let outcome = &judgement.outcomes[0];
+        assert_eq!((outcome.detection_ms, outcome.diagnosis_ms), (Some(3_000), Some(1_000)));
+    }
+
+    #[test]
+    fn each_of_several_faults_needs_a_case() {
+        let truths = truths(&["gpu-power@host1:rank6,after=10,lasts=30", "nic-bandwidth@host3,after=20"]);
+        let gpu = case(12, What::Slowdown, Category::Gpu, vec![rank(6, 0.9)]);
+        let nic = case(22, What::Slowdown, Category::NetworkSend, vec![host("host3", 0.9), rank(6, 0.9)]);
+        assert!(judge(&truths, &[&gpu, &nic], 60_000).correct());
+        let missed = judge(&truths, &[&gpu], 60_000);
+        assert!(missed.wrong[0].starts_with("nic-bandwidth@host3 was not named"), "{:?}", missed.wrong);
+        // Too short to be seen, and what comes after a job has stopped.
+        assert!(judge(&truths, &[&gpu], 26_000).correct());
+        let stopped = self::truths(&["gpu-hang@host1:rank6,after=10", "nic-bandwidth@host3,after=20"]);
+        let hang = case(11, What::Hang, Category::Gpu, vec![rank(6, 0.9)]);
+        assert!(judge(&stopped, &[&hang], 60_000).correct());
+    }
+
+    #[test]
+    fn wrong_words_are_not_a_wrong_place() {
+        let wire = case(12, What::Slowdown, Category::NetworkSend, vec![rank(6, 0.9)]);
+        let judgement = judge(&truths(&["gpu-power@host1:rank6,after=10"]), &[&wire], 60_000);
+        assert_eq!((judgement.true_cases, judgement.false_cases.len()), (1, 0));
+        assert!(!judgement.outcomes[0].words_right);
+        assert!(judgement.wrong[0].contains("expected gpu, got network-send (tempting: "), "{:?}", judgement.wrong);
+    }
+
+    #[test]
+    fn cases_without_a_fault_are_false() {
+        let early = case(5, What::Slowdown, Category::Gpu, vec![rank(6, 0.9)]);
+        let truths = truths(&["gpu-power@host1:rank6,after=10,lasts=10"]);
+        assert_eq!(judge(&truths, &[&early], 60_000).false_cases.len(), 1);
+        let late = case(40, What::Slowdown, Category::Gpu, vec![rank(6, 0.9)]);
+        assert_eq!(judge(&truths, &[&late], 60_000).false_cases.len(), 1);
+        let healthy = judge(&[], &[&early], 60_000);
+        assert_eq!(healthy.wrong, ["case 0: slowdown (gpu) without a fault"]);
+        let view = self::truths(&["agent-outage@host1,after=4"]);
+        assert!(!judge(&view, &[&early], 60_000).correct() && judge(&view, &[], 60_000).correct());
+    }
+
+    #[test]
+    fn a_case_that_names_nobody_blames_nobody() {
+        let open = case(12, What::Slowdown, Category::Unknown, vec![]);
+        let judgement = judge(&truths(&["gpu-power@host1:rank6,after=10"]), &[&open], 60_000);
+        assert_eq!((judgement.open_questions, judgement.false_cases.len()), (1, 0));
+        assert!(!judgement.correct());
+    }
+}
