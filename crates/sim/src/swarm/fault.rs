@@ -153,7 +153,14 @@ impl Drawer<'_> {
                 if fault.culprit_hosts(self.scenario).iter().any(|host| taken.contains(host)) {
                     continue;
                 }
-                if self.profile(&mut fault).is_some() && fault.check(self.scenario).is_ok() {
+                if self.profile(&mut fault).is_none() {
+                    continue;
+                }
+                // Milliseconds are enough and read better.
+                for time in [&mut fault.lasts_s, &mut fault.ramp_s, &mut fault.every_s].into_iter().flatten() {
+                    *time = (*time * 1e3).round() / 1e3;
+                }
+                if fault.check(self.scenario).is_ok() {
                     return Some(fault);
                 }
             }
