@@ -35,7 +35,7 @@ pub struct Outcome {
     pub given: Option<Category>,
     /// What is wrong and the kind of fault are right.
     pub words_right: bool,
-    /// From the fault to the case, milliseconds.
+    /// From the fault to the case, milliseconds; `None` too where it joined a case that was open.
     pub detection_ms: Option<u64>,
     /// From the case to its settled culprit, milliseconds.
     pub diagnosis_ms: Option<u64>,
@@ -71,7 +71,11 @@ pub fn judge(truths: &[Truth], cases: &[&Finding], end_ms: u64) -> Judgement {
     // Which faults each case names.
     let mut names: Vec<Vec<(usize, Closeness)>> = Vec::new();
     for (number, finding) in cases.iter().enumerate() {
-        let around: Vec<(usize, &Truth)> = real.iter().copied().filter(|(_, truth)| overlaps(truth, finding)).collect();
+        // A case that a fault opened may come to be about one that joined it later.
+        let rightly = real.iter().any(|(_, truth)| overlaps(truth, finding));
+        let joins = |truth: &Truth| rightly && truth.at_ms > finding.detected_at.0 / NANOS_PER_MS;
+        let about = |truth: &Truth| overlaps(truth, finding) || joins(truth);
+        let around: Vec<(usize, &Truth)> = real.iter().copied().filter(|(_, truth)| about(truth)).collect();
         let active: Vec<&Truth> = around.iter().map(|(_, truth)| *truth).collect();
         let named: Vec<(usize, Closeness)> =
             around.iter().filter_map(|(at, truth)| Some((*at, names_it(truth, &active, finding)?))).collect();
@@ -181,7 +185,7 @@ fn outcome(
         })
         .max();
     let finding = best.map(|(_, _, number)| cases[number.0]);
-    let after = |later: u64, earlier: u64| (later.saturating_sub(earlier)) / NANOS_PER_MS;
+    let after = |later: u64, earlier: u64| later.checked_sub(earlier).map(|ns| ns / NANOS_PER_MS);
     let settled = finding.filter(|finding| finding.diagnosed_at.0 > 0);
     Outcome {
         fault: at,
@@ -190,8 +194,8 @@ fn outcome(
         expected: answer.map_or(Category::Unknown, |answer| answer.categories[0]),
         given: finding.map(|finding| finding.category),
         words_right: best.is_some_and(|(right, _, _)| right),
-        detection_ms: finding.map(|finding| after(finding.detected_at.0, truth.at_ms * NANOS_PER_MS)),
-        diagnosis_ms: settled.map(|finding| after(finding.diagnosed_at.0, finding.detected_at.0)),
+        detection_ms: finding.and_then(|finding| after(finding.detected_at.0, truth.at_ms * NANOS_PER_MS)),
+        diagnosis_ms: settled.and_then(|finding| after(finding.diagnosed_at.0, finding.detected_at.0)),
     }
 }
 
@@ -276,6 +280,19 @@ mod tests {
         let stopped = self::truths(&["gpu-hang@host1:rank6,after=10", "nic-bandwidth@host3,after=20"]);
         let hang = case(11, What::Hang, Category::Gpu, vec![rank(6, 0.9)]);
         assert!(judge(&stopped, &[&hang], 60_000).correct());
+    }
+
+    #[test]
+    fn a_fault_may_join_the_case_of_another() {
+        let truths = truths(&["gpu-power@host1:rank6,after=10", "nic-bandwidth@host3,after=20"]);
+        let both = case(11, What::Slowdown, Category::Gpu, vec![rank(6, 0.9), host("host3", 0.6)]);
+        let judgement = judge(&truths, &[&both], 60_000);
+        let named: Vec<bool> = judgement.outcomes.iter().map(|outcome| outcome.named_by.is_some()).collect();
+        assert_eq!(named, [true, true]);
+        assert_eq!((judgement.outcomes[0].detection_ms, judgement.outcomes[1].detection_ms), (Some(2_000), None));
+        // Before any fault there is nothing to join.
+        let early = case(2, What::Slowdown, Category::Gpu, vec![rank(6, 0.9)]);
+        assert_eq!(judge(&truths, &[&early], 60_000).false_cases.len(), 1);
     }
 
     #[test]

@@ -111,12 +111,12 @@ impl Drawer<'_> {
         let Some(fault) = &mut self.scenario.fault else { return };
         let ramp = between(self.chance, 2.0, 5.0);
         if slowly && fault.ramp_s.is_none() {
-            fault.ramp_s = Some(ramp);
+            fault.ramp_s = Some(to_millis(ramp));
             self.scenario.duration_s += ramp;
         }
         if ends {
             let ramp = fault.ramp_s.unwrap_or(0.0);
-            fault.lasts_s = Some(end - fault.after_s + ramp);
+            fault.lasts_s = Some(to_millis(end - fault.after_s + ramp));
             // Some iterations for the job to recover in.
             self.scenario.duration_s += ramp + 6.0 * self.iteration_s;
         }
@@ -133,7 +133,7 @@ impl Drawer<'_> {
             let overlaps = coin(self.chance);
             let last = index + 1 == count;
             if !last {
-                fault.lasts_s = Some(if overlaps { 2.0 * shown_s } else { shown_s });
+                fault.lasts_s = Some(to_millis(if overlaps { 2.0 * shown_s } else { shown_s }));
             }
             let recovers = 8.0 * self.iteration_s;
             at += if overlaps { shown_s } else { shown_s + recovers };
@@ -156,9 +156,8 @@ impl Drawer<'_> {
                 if self.profile(&mut fault).is_none() {
                     continue;
                 }
-                // Milliseconds are enough and read better.
                 for time in [&mut fault.lasts_s, &mut fault.ramp_s, &mut fault.every_s].into_iter().flatten() {
-                    *time = (*time * 1e3).round() / 1e3;
+                    *time = to_millis(*time);
                 }
                 if fault.check(self.scenario).is_ok() {
                     return Some(fault);
@@ -297,13 +296,14 @@ impl Drawer<'_> {
                 (1.0 - self.slow_copy(fault.rank?, extra_s + nic_s)? / pcie_bytes_per_sec(scenario)).max(0.5)
             }
             FaultKind::MemoryAlignment => {
-                let far: f64 = self.far_kinds(fault.rank?).map(|kind| self.load.network_bytes_of(kind)).sum();
+                let waited_for = self.far_kinds(fault.rank?).filter(|kind| *kind != GroupKind::Pipeline);
+                let far: f64 = waited_for.map(|kind| self.load.network_bytes_of(kind)).sum();
                 1.0 + 1.5 * extra_s * scenario.nic_bytes_per_sec as f64 / far
             }
             FaultKind::ProxyDelay => 100.0 * extra_s.max(0.5) / load::steps(scenario),
             FaultKind::CpuThrottling => {
                 let look_s = proxy_ns(scenario, 1.0) / 1e9;
-                extra_s / load::hand_overs(scenario) / look_s
+                (extra_s / load::hand_overs(scenario) / look_s).max(FaultKind::CpuThrottling.default_severity())
             }
             FaultKind::CpuContention => busy_percent(extra_s / load::steps(scenario)),
             FaultKind::DataWait => extra_s * 1e3,
@@ -316,6 +316,11 @@ impl Drawer<'_> {
         let severity = (severity * 1e4).round() / 1e4;
         (severity <= greatest).then_some(Some(severity.max(least)))
     }
+}
+
+/// Whole milliseconds: they are enough and read better.
+fn to_millis(seconds: f64) -> f64 {
+    (seconds * 1e3).round() / 1e3
 }
 
 /// The percentage of busy processors at which a hand-over is late by so much on average.

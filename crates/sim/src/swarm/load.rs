@@ -133,7 +133,7 @@ pub(super) fn steps(scenario: &Scenario) -> f64 {
 /// Hand-overs of a proxy thread that an iteration waits for one after the other. Messages do so each by itself; in a ring
 /// only the first of a turn is waited for, the others are on their way meanwhile.
 pub(super) fn hand_overs(scenario: &Scenario) -> f64 {
-    const OF_MESSAGE: f64 = 2.0;
+    const OF_MESSAGE: f64 = 1.0;
     const OF_COLLECTIVE: f64 = 6.0;
     let of = |kind: GroupKind| match kind {
         _ if sharing(scenario, kind) == 0 => 0.0,
