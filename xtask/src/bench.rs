@@ -4,6 +4,7 @@ mod callback;
 mod lttng;
 mod ring;
 mod rows;
+mod scale;
 
 use crate::run::run;
 use anyhow::Result;
@@ -34,6 +35,8 @@ enum What {
     Callback,
     /// Dumps of 1,024 ranks to one verdict: time, memory, linearity, beside PyTorch's analyser where it is installed.
     Autopsy,
+    /// The brain on jobs of 1,024 to 102,400 ranks: time from records to verdict, memory a rank.
+    Scale,
     /// Iteration time traced against untraced and an empty plugin, and trace volume.
     Overhead,
 }
@@ -50,6 +53,9 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
     }
     if wanted(What::Autopsy) {
         autopsy::measure(root, rounds)?;
+    }
+    if wanted(What::Scale) {
+        scale::measure(root)?;
     }
     if wanted(What::Overhead) {
         run(root, "cargo", &["build", "--release", "--workspace", "--exclude", "xtask"])?;

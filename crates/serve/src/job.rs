@@ -77,7 +77,8 @@ pub(crate) struct Job {
     /// When its last batch arrived, server clock.
     pub(crate) last_seen: HostTime,
     hosts: BTreeSet<HostName>,
-    processes: BTreeSet<(HostName, ProcessKey)>,
+    /// By process first: numbers are compared faster than names.
+    processes: BTreeSet<(ProcessKey, HostName)>,
     records: u64,
     lost: u64,
     queue_lost: u64,
@@ -129,7 +130,7 @@ impl Job {
         if let Some(process) = batch.source.process
             && self.processes.len() < MEMBERS_MAX
         {
-            self.processes.insert((batch.source.host.clone(), process));
+            self.processes.insert((process, batch.source.host.clone()));
         }
         self.guarded(|brain| brain.observe(batch)).map(|_| ())
     }

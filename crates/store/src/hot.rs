@@ -128,6 +128,14 @@ fn bytes_of(batch: &Batch) -> usize {
     batch.records.len() * (size_of::<Record>() + size_of::<Place>()) + size_of::<Batch>() + 64
 }
 
+/// The communicators that a batch speaks of: a handful, each looked up once.
+fn comms_of(batch: &Batch) -> Vec<Option<CommId>> {
+    let mut comms: Vec<Option<CommId>> = batch.records.iter().map(cells::comm_of).collect();
+    comms.sort_unstable();
+    comms.dedup();
+    comms
+}
+
 fn rank_of(source: &Source) -> Rank {
     source.process.map_or(Rank::UNKNOWN, |p| p.rank)
 }
@@ -149,14 +157,16 @@ impl Hot {
     pub(crate) fn append(&mut self, batch: Arc<Batch>) {
         let number = self.first + self.batches.len() as u64;
         let rank = rank_of(&batch.source);
-        for (index, record) in batch.records.iter().enumerate() {
-            let place = Place { at: cells::time_of(record), batch: number, index: index as u32 };
-            let key = (Arc::clone(&batch.source.job), cells::comm_of(record), rank);
-            let window = self.keys.entry(key).or_default();
-            if window.len() >= self.limits.records_per_key {
-                window.pop_front();
-            }
-            window.push_back(place);
+        for comm in comms_of(&batch) {
+            let window = self.keys.entry((Arc::clone(&batch.source.job), comm, rank)).or_default();
+            let own = batch.records.iter().enumerate().filter(|(_, record)| cells::comm_of(record) == comm);
+            window.extend(own.map(|(index, record)| Place {
+                at: cells::time_of(record),
+                batch: number,
+                index: index as u32,
+            }));
+            let over = window.len().saturating_sub(self.limits.records_per_key);
+            window.drain(..over);
         }
         self.note_last(&batch);
         self.newest = self.newest.max(batch.collected_at);
@@ -213,12 +223,11 @@ impl Hot {
         self.records -= batch.records.len();
         self.bytes -= bytes_of(&batch);
         let rank = rank_of(&batch.source);
-        for record in &batch.records {
-            let key = (Arc::clone(&batch.source.job), cells::comm_of(record), rank);
+        for comm in comms_of(&batch) {
+            let key = (Arc::clone(&batch.source.job), comm, rank);
             let Some(window) = self.keys.get_mut(&key) else { continue };
-            while window.front().is_some_and(|p| p.batch <= self.first) {
-                window.pop_front();
-            }
+            let gone = window.iter().take_while(|place| place.batch <= self.first).count();
+            window.drain(..gone);
             if window.is_empty() {
                 self.keys.remove(&key);
             }

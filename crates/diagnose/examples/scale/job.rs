@@ -116,23 +116,24 @@ impl Job {
         }
     }
 
+    /// The time up to which batches were made.
+    pub(crate) fn now(&self) -> HostTime {
+        HostTime(T0 + self.window * WINDOW)
+    }
+
     /// The batches that the agents ship of the next 100 ms, host by host.
-    pub(crate) fn next_window(&mut self, mut take: impl FnMut(&[Batch])) -> HostTime {
+    pub(crate) fn next_window(&mut self) -> Vec<Batch> {
         let (from, to) = (self.window * WINDOW, (self.window + 1) * WINDOW);
         self.window += 1;
         let roles = [Role::Bystander, Role::Pipeline, Role::Mate, Role::Culprit];
         let protos: Vec<Vec<Vec<Proto>>> =
             (0..STAGES).map(|stage| roles.iter().map(|role| self.protos(stage, *role, from, to)).collect()).collect();
-        for host in 0..self.ranks / TENSOR {
-            let batch = |rank: u32| {
-                let (stage, _, _) = self.place(rank);
-                let role = roles.iter().position(|role| *role == self.role(rank)).unwrap_or(0);
-                self.batch(rank, from, to, &protos[stage as usize][role])
-            };
-            let batches: Vec<Batch> = (host * TENSOR..(host + 1) * TENSOR).map(batch).collect();
-            take(&batches);
-        }
-        HostTime(T0 + to)
+        let batch = |rank: u32| {
+            let (stage, _, _) = self.place(rank);
+            let role = roles.iter().position(|role| *role == self.role(rank)).unwrap_or(0);
+            self.batch(rank, from, to, &protos[stage as usize][role])
+        };
+        (0..self.ranks).map(batch).collect()
     }
 
     fn begin(&self, iteration: u64) -> u64 {

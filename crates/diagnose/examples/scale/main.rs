@@ -1,12 +1,20 @@
 //! What the brain costs at scale: feeds a large job to one engine as a server would and prints what it took, one
 //! `NAME VALUE` a line. `cargo xtask bench scale` runs it; `cargo run --release -p mycroft-diagnose --example scale --
-//! RANKS none|stall|slow SECONDS` runs it alone.
+//! RANKS none|stall|slow SECONDS` runs it alone. Times are processor time of the one thread that there is, which is
+//! wall time where nobody else wants its core; `MYCROFT_SCALE_TEXT=1` prints the report too.
 mod job;
 
 use job::{Fault, Job};
 use mycroft_diagnose::{CaseEvent, Config, Engine, render};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC, Place, Rank};
 use std::time::{Duration, Instant};
+
+/// Processor time that this thread has used, or wall time where the kernel does not tell.
+fn used(since: Instant) -> Duration {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let ns = text.split_whitespace().next().and_then(|ns| ns.parse().ok());
+    ns.map_or_else(|| since.elapsed(), Duration::from_nanos)
+}
 
 /// What was measured.
 #[derive(Default)]
@@ -40,8 +48,9 @@ fn main() {
     let (cost, end) = feed(&mut job, &mut engine, seconds);
     let resident = resident_bytes().saturating_sub(before);
     let begun = Instant::now();
+    let before = used(begun);
     let report = engine.report(end);
-    let report_ms = ms(begun.elapsed());
+    let report_ms = ms(used(begun) - before);
     if std::env::var_os("MYCROFT_SCALE_TEXT").is_some() {
         eprintln!("{}", render(&report).chars().take(6_000).collect::<String>());
     }
@@ -54,13 +63,15 @@ fn feed(job: &mut Job, engine: &mut Engine, seconds: u64) -> (Cost, HostTime) {
     let mut cost = Cost::default();
     let mut next_tick = job::T0 + NANOS_PER_SEC;
     let mut now = HostTime(job::T0);
+    let begun = Instant::now();
     while now.0 < job::T0 + seconds * NANOS_PER_SEC {
-        now = job.next_window(|batches: &[Batch]| {
-            let begun = Instant::now();
-            batches.iter().for_each(|batch| engine.observe(batch));
-            cost.observe += begun.elapsed();
-            cost.records += batches.iter().map(|batch| batch.records.len() as u64).sum::<u64>();
-        });
+        let batches: Vec<Batch> = job.next_window();
+        now = job.now();
+        let before = used(begun);
+        batches.iter().for_each(|batch| engine.observe(batch));
+        cost.observe += used(begun) - before;
+        cost.records += batches.iter().map(|batch| batch.records.len() as u64).sum::<u64>();
+        drop(batches);
         let is_due = engine.next_check(now).is_some_and(|at| at <= now);
         if now.0 < next_tick && !is_due {
             continue;
@@ -68,9 +79,9 @@ fn feed(job: &mut Job, engine: &mut Engine, seconds: u64) -> (Cost, HostTime) {
         if now.0 >= next_tick {
             next_tick += NANOS_PER_SEC;
         }
-        let begun = Instant::now();
+        let before = used(begun);
         let events = engine.tick(now);
-        let spent = begun.elapsed();
+        let spent = used(begun) - before;
         match cost.verdict {
             None if events.iter().any(|event| matches!(event, CaseEvent::Opened(_))) => cost.verdict = Some(spent),
             None => cost.ticks.push(spent),
