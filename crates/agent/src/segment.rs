@@ -350,8 +350,7 @@ impl Segment {
             stopped: life == Life::Stopped,
         };
         let due = |told: &Sampled| at.since_ns(told.at) >= SAMPLED_EVERY.as_nanos() as u64;
-        let same = |told: &Sampled| Sampled { at, ..*told } == sampled;
-        if self.told_sampled.as_ref().is_none_or(|told| due(told) || !same(told)) {
+        if self.told_sampled.as_ref().is_none_or(|told| due(told) || is_turn(told, &sampled)) {
             self.told_sampled = Some(sampled);
             self.records.push(Record::Sampled(sampled));
         }
@@ -366,6 +365,14 @@ fn source(header: &SegmentHeader, host: Option<&HostName>) -> Source {
         None => or(&header.host, "unknown").into(),
     };
     Source { job: or(&header.job, JOB_DEFAULT).into(), host, process: Some(convert::process_key(header)) }
+}
+
+/// Whether a look shows what the one told last does not let one expect: the process comes to life, to a halt or to its
+/// end, or begins or ends to have anything in flight. How much is in flight in between, the records of operations and
+/// flows tell themselves (docs/formats/record.md; `crates/serve/tests/recorded.rs` shows that no report needs more).
+fn is_turn(told: &Sampled, now: &Sampled) -> bool {
+    let what = |s: &Sampled| (s.alive, s.stopped, s.ops_in_flight == 0, s.flows_in_flight == 0);
+    what(told) != what(now)
 }
 
 /// What makes an operation's state news.
@@ -392,4 +399,25 @@ fn flow_fingerprint(flow: &FlowSnapshot) -> u64 {
         flow.first_ready_ticks,
         flow.last_progress_ticks,
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_is_told_at_once_when_it_turns() {
+        let told = Sampled { at: HostTime(1), ops_in_flight: 3, flows_in_flight: 2, alive: true, stopped: false };
+        let later = Sampled { at: HostTime(2), ..told };
+        assert!(!is_turn(&told, &later));
+        assert!(
+            !is_turn(&told, &Sampled { ops_in_flight: 9, flows_in_flight: 1, ..later }),
+            "more or less of the same"
+        );
+        assert!(is_turn(&told, &Sampled { ops_in_flight: 0, ..later }), "what was in flight is over");
+        assert!(is_turn(&told, &Sampled { flows_in_flight: 0, ..later }));
+        assert!(is_turn(&told, &Sampled { stopped: true, ..later }));
+        assert!(is_turn(&told, &Sampled { alive: false, ..later }));
+        assert!(is_turn(&Sampled { ops_in_flight: 0, ..told }, &later), "something is in flight again");
+    }
 }

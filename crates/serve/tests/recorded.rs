@@ -10,7 +10,7 @@
 //! mycroft replay DIR --export NAME.frames
 //! ```
 use mycroft_diagnose::{Case, CaseEvent, CaseId, Report, render};
-use mycroft_record::{Batch, HostTime, JobName, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank};
+use mycroft_record::{Batch, HostTime, JobName, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, Record, Sampled, Source};
 use mycroft_serve::TICK;
 use mycroft_serve::replay::{Player, TAIL, replay};
 use mycroft_sim::{Truth, score};
@@ -111,6 +111,35 @@ fn the_order_in_which_batches_are_given_does_not_show() {
     for (name, seed) in RUNS.into_iter().zip(1..) {
         let batches = batches(name);
         assert_eq!(text(&replay(shuffled(batches.clone(), seed), TICK)), text(&replay(batches, TICK)), "{name}");
+    }
+}
+
+/// The agent tells a look at a process only twice a second, or when it turns (docs/formats/record.md). The runs were
+/// recorded when every change of a count was told: what is told less now changes no report.
+#[test]
+fn looks_told_less_often_change_no_report() {
+    for name in RUNS {
+        let (mut looks, mut told) = (0, 0);
+        let mut last: BTreeMap<Source, Sampled> = BTreeMap::new();
+        let mut thin = batches(name);
+        for batch in &mut thin {
+            let source = batch.source.clone();
+            batch.records.retain(|record| {
+                let Record::Sampled(now) = record else { return true };
+                let what = |s: &Sampled| (s.alive, s.stopped, s.ops_in_flight == 0, s.flows_in_flight == 0);
+                let is_due = |last: &Sampled| now.at.since_ns(last.at) >= 500 * NANOS_PER_MS;
+                let is_told = last.get(&source).is_none_or(|last| what(last) != what(now) || is_due(last));
+                if is_told {
+                    last.insert(source.clone(), *now);
+                }
+                looks += 1;
+                told += usize::from(is_told);
+                is_told
+            });
+        }
+        thin.retain(|batch| !batch.records.is_empty());
+        assert!(told * 5 < looks * 2, "{name}: {told} of {looks} looks are told");
+        assert_eq!(text(&replay(thin, TICK)), text(&replay(batches(name), TICK)), "{name}");
     }
 }
 
