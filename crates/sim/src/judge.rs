@@ -2,7 +2,7 @@
 //! and no case may name an innocent. Place and category are counted apart, and so are hosts and ranks.
 use crate::fault::FaultLevel;
 use crate::score::{Truth, culprits_named, expected, is_other_end, least_sure, places};
-use mycroft_record::{Category, Finding, NANOS_PER_MS, Place};
+use mycroft_record::{Category, Finding, NANOS_PER_MS, Place, What};
 
 /// A fault that is there for less than this need not be noticed, milliseconds: a case takes some iterations.
 const NOTICED_MS: u64 = 8_000;
@@ -33,6 +33,8 @@ pub struct Outcome {
     pub expected: Category,
     /// The one that was; `None` if it was not noticed.
     pub given: Option<Category>,
+    /// What was said to be wrong.
+    pub said: Option<What>,
     /// What is wrong and the kind of fault are right.
     pub words_right: bool,
     /// From the fault to the case, milliseconds; `None` too where it joined a case that was open.
@@ -193,6 +195,7 @@ fn outcome(
         named_by: best.map(|(_, precision, number)| (number.0, precision)),
         expected: answer.map_or(Category::Unknown, |answer| answer.categories[0]),
         given: finding.map(|finding| finding.category),
+        said: finding.map(|finding| finding.what),
         words_right: best.is_some_and(|(right, _, _)| right),
         detection_ms: finding.and_then(|finding| after(finding.detected_at.0, truth.at_ms * NANOS_PER_MS)),
         diagnosis_ms: settled.and_then(|finding| after(finding.diagnosed_at.0, finding.detected_at.0)),
@@ -203,12 +206,14 @@ fn complaints(judgement: &Judgement, truths: &[Truth]) -> Vec<String> {
     let mut wrong: Vec<String> = judgement.false_cases.iter().map(|(_, why)| why.clone()).collect();
     for outcome in &judgement.outcomes {
         let Some(fault) = &truths[outcome.fault].fault else { continue };
-        let trap = fault.kind.facts().tempting;
-        match outcome.given {
-            None if outcome.due => wrong.push(format!("{fault} was not named (tempting: {trap})")),
-            Some(given) if !outcome.words_right => {
-                wrong.push(format!("{fault}: expected {}, got {given} (tempting: {trap})", outcome.expected));
+        let facts = fault.kind.facts();
+        let trap = facts.tempting;
+        match (outcome.said, outcome.given) {
+            (Some(said), Some(given)) if !outcome.words_right => {
+                let (what, expected) = (facts.whats[0], outcome.expected);
+                wrong.push(format!("{fault}: expected {what}, {expected}, got {said}, {given} (tempting: {trap})"));
             }
+            (None, _) if outcome.due => wrong.push(format!("{fault} was not named (tempting: {trap})")),
             _ => {}
         }
     }
@@ -220,7 +225,7 @@ mod tests {
     use super::*;
     use crate::scenario::Scenario;
     use mycroft_record::time::HostTime;
-    use mycroft_record::{Rank, Suspect, What};
+    use mycroft_record::{Rank, Suspect};
 
     const S: u64 = 1_000_000_000;
 
@@ -301,7 +306,11 @@ mod tests {
         let judgement = judge(&truths(&["gpu-power@host1:rank6,after=10"]), &[&wire], 60_000);
         assert_eq!((judgement.true_cases, judgement.false_cases.len()), (1, 0));
         assert!(!judgement.outcomes[0].words_right);
-        assert!(judgement.wrong[0].contains("expected gpu, got network-send (tempting: "), "{:?}", judgement.wrong);
+        assert!(
+            judgement.wrong[0].contains("expected slowdown, gpu, got slowdown, network-send (tempting: "),
+            "{:?}",
+            judgement.wrong
+        );
     }
 
     #[test]

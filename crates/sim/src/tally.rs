@@ -148,6 +148,7 @@ fn spread(durations: &[u64]) -> Spread {
 mod tests {
     use super::*;
     use crate::judge::Outcome;
+    use mycroft_record::What;
 
     fn run(named: Option<Closeness>, words_right: bool, detection_ms: u64) -> Judgement {
         let outcome = Outcome {
@@ -156,6 +157,7 @@ mod tests {
             named_by: named.map(|precision| (0, precision)),
             expected: Category::Gpu,
             given: named.map(|_| if words_right { Category::Gpu } else { Category::Peer }),
+            said: named.map(|_| What::Slowdown),
             words_right,
             detection_ms: named.map(|_| detection_ms),
             diagnosis_ms: named.map(|_| 7),

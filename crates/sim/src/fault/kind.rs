@@ -164,7 +164,7 @@ kinds! {
     /// One way through the network is congested; it carries less, now more, now less.
     NetworkCongestion, "network-congestion", "Pulse Table 4 (50 to 80 %), FALCON Figures 4 to 6", HostPair, Gradual,
         severity: ("share of the way that others take", 0.8, (0.3, 0.99)),
-        right: SLOW, &[Category::NetworkCongestion],
+        right: SLOW, &[Category::NetworkCongestion, Category::NetworkSend, Category::NetworkReceive],
         tempting: "one of the two NICs, although both are fast towards others";
     /// The NICs of a host are bound to the wrong NUMA node: slow and unsteady.
     CrossNuma, "cross-numa", "Pulse Table 4, D.2", Host, Gradual,
@@ -219,7 +219,7 @@ kinds! {
         tempting: "a slow peer: when anybody looks the link is up";
     /// A leaf switch restarts: the hosts under it reach nobody for a while.
     SwitchReboot, "switch-reboot", "Pulse Table 2", Hosts, Switch,
-        severity: ("", 1.0, UNUSED), right: HANG,
+        severity: ("", 1.0, UNUSED), right: &[What::Hang, What::Slowdown],
         &[Category::NetworkCongestion, Category::NetworkSend, Category::NetworkReceive],
         tempting: "the NIC of one of its hosts";
     /// All processes of one host, or of several in a row, are killed; the agents live.
