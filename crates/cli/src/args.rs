@@ -22,6 +22,11 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: TestbedCommand,
     },
+    /// Simulated jobs of any size, with the truth beside the diagnosis.
+    Sim {
+        #[command(subcommand)]
+        command: crate::sim::args::SimCommand,
+    },
     /// Host daemon: reads what the tracer writes and ships it to a server.
     Agent(AgentArgs),
     /// Always-on side: stores, diagnoses, keeps cases, answers over HTTP.
@@ -82,6 +87,15 @@ pub(crate) enum AlgoArg {
     Ring,
     /// Tree.
     Tree,
+}
+
+impl From<AlgoArg> for mycroft_sim::Algo {
+    fn from(arg: AlgoArg) -> mycroft_sim::Algo {
+        match arg {
+            AlgoArg::Ring => mycroft_sim::Algo::Ring,
+            AlgoArg::Tree => mycroft_sim::Algo::Tree,
+        }
+    }
 }
 
 #[derive(clap::Args, Debug)]

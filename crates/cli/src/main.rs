@@ -14,6 +14,7 @@ mod live;
 mod overhead;
 mod progress;
 mod replay;
+mod sim;
 mod stop;
 mod table;
 mod testbed;
@@ -22,6 +23,7 @@ mod whole;
 
 use args::{Args, Command, TestbedCommand};
 use clap::Parser;
+use sim::args::SimCommand;
 use std::process::ExitCode;
 
 /// Exit code: done, and nothing is wrong.
@@ -46,6 +48,11 @@ fn main() -> ExitCode {
             TestbedCommand::Overhead(args) => overhead::overhead(&args),
             TestbedCommand::Clean => testbed::clean(),
             TestbedCommand::Rank(args) => testbed::rank(&args),
+        },
+        Command::Sim { command } => match command {
+            SimCommand::Run(args) => sim::run(&args),
+            SimCommand::Score(args) => sim::score(&args),
+            SimCommand::Corpus(args) => sim::corpus(&args),
         },
         Command::Agent(args) => daemon::agent(&args),
         Command::Serve(args) => daemon::serve(&args),

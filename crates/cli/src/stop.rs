@@ -20,6 +20,12 @@ impl Stop {
         Ok(Stop(flag))
     }
 
+    /// Nobody will ask.
+    #[cfg(test)]
+    pub(crate) fn never() -> Stop {
+        Stop(Arc::default())
+    }
+
     /// Whether somebody asked us to stop.
     pub(crate) fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)

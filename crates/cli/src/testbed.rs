@@ -1,5 +1,5 @@
 //! `mycroft testbed run`, `clean` and the rank processes.
-use crate::args::{AlgoArg, RankArgs, RunArgs, TransportArg};
+use crate::args::{RankArgs, RunArgs, TransportArg};
 use crate::demo::print_outcome;
 use crate::live::{Live, Options, Outcome};
 use crate::stop::Stop;
@@ -44,10 +44,7 @@ fn scenario(args: &RunArgs) -> Result<Scenario> {
         }
     }
     if let Some(algo) = args.algo {
-        scenario.algo = match algo {
-            AlgoArg::Ring => Algo::Ring,
-            AlgoArg::Tree => Algo::Tree,
-        };
+        scenario.algo = Algo::from(algo);
     }
     scenario.moe |= args.moe;
     if let Some(text) = &args.fault {

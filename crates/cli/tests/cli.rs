@@ -10,7 +10,10 @@ use std::path::{Path, PathBuf};
 
 /// Every command and the flags that its help must name.
 const COMMANDS: &[(&[&str], &[&str])] = &[
-    (&[], &["demo", "testbed", "agent", "serve", "cases", "watch", "replay", "doctor", "--version", "Exit codes"]),
+    (
+        &[],
+        &["demo", "testbed", "sim", "agent", "serve", "cases", "watch", "replay", "doctor", "--version", "Exit codes"],
+    ),
     (&["demo"], &["--fault", "--after", "--wait", "--transport", "--seed", "gpu-hang", "rank-stuck"]),
     (&["testbed"], &["run", "table", "overhead", "clean"]),
     (
@@ -39,6 +42,40 @@ const COMMANDS: &[(&[&str], &[&str])] = &[
     ),
     (&["testbed", "overhead"], &["--rounds", "--seconds", "--empty-plugin", "--write"]),
     (&["testbed", "clean"], &["namespaces"]),
+    (&["sim"], &["run", "score", "corpus"]),
+    (
+        &["sim", "run"],
+        &[
+            "SCENARIO",
+            "--swarm",
+            "--family",
+            "--ranks",
+            "--hosts",
+            "--ranks-per-host",
+            "--tp",
+            "--pp",
+            "--dp",
+            "--cp",
+            "--ep",
+            "--moe",
+            "--algo",
+            "--dp-mode",
+            "--schedule",
+            "--virtual-stages",
+            "--fault",
+            "--after",
+            "--duration",
+            "--seed",
+            "--out",
+            "--json",
+            "Examples:",
+        ],
+    ),
+    (
+        &["sim", "score"],
+        &["--seeds", "--family", "--jobs", "--keep", "--json", "--write", "flight-recorder", "Examples:"],
+    ),
+    (&["sim", "corpus"], &["--out", "--seeds", "--family", "--jobs", "Example:"]),
     (
         &["agent"],
         &[

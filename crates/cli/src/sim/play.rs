@@ -1,0 +1,118 @@
+//! One scenario from its beginning to its verdict: simulator, brain and truth meet here only.
+use crate::stop::Stop;
+use anyhow::{Context, Result};
+use mycroft_diagnose::{Case, Report};
+use mycroft_record::{Finding, HostTime, NANOS_PER_MS, NANOS_PER_SEC};
+use mycroft_serve::TICK;
+use mycroft_serve::replay::{Player, TAIL};
+use mycroft_sim::{EPOCH, Judgement, Progress, Scenario, Simulation, Truth, judge};
+use mycroft_store::codec;
+use mycroft_store::recording::RecordingWriter;
+use std::time::{Duration, Instant};
+
+/// What a run shows while it goes on.
+pub(crate) struct Moment {
+    /// Simulated time since the start of the job, seconds.
+    pub(crate) seconds: u64,
+    /// Finished by the slowest rank.
+    pub(crate) iterations: u64,
+}
+
+/// What came of one scenario.
+pub(crate) struct Run {
+    pub(crate) truths: Vec<Truth>,
+    pub(crate) report: Report,
+    pub(crate) judgement: Judgement,
+    pub(crate) progress: Progress,
+    /// Iterations between the first fault and the first case, as the slowest rank counts them.
+    pub(crate) iterations_to_detection: Option<u64>,
+    pub(crate) records: u64,
+    pub(crate) batches: u64,
+    /// Simulated seconds per second of simulation and diagnosis together.
+    pub(crate) speed: f64,
+    /// The longest round of diagnosis.
+    pub(crate) slowest_tick: Duration,
+}
+
+impl Run {
+    /// The first case, which counts as the verdict.
+    pub(crate) fn case(&self) -> Option<&Case> {
+        self.report.cases.first()
+    }
+}
+
+/// Iterations finished at the end of each simulated second.
+#[derive(Default)]
+struct Count(Vec<(u64, u64)>);
+
+impl Count {
+    /// Iterations finished at a time, to the second.
+    fn at(&self, ns: u64) -> u64 {
+        let later = self.0.partition_point(|(until, _)| *until <= ns);
+        self.0.get(later).or(self.0.last()).map_or(0, |(_, iterations)| *iterations)
+    }
+}
+
+/// When the time of a scenario's job is over, milliseconds since 1970.
+pub(crate) fn end_ms(scenario: &Scenario) -> u64 {
+    EPOCH / NANOS_PER_MS + (scenario.duration_s * 1e3) as u64
+}
+
+/// Plays a scenario, which has passed its check; `None` when interrupted.
+pub(crate) fn play(
+    scenario: &Scenario,
+    mut recorder: Option<&mut RecordingWriter>,
+    stop: &Stop,
+    mut show: impl FnMut(&Moment),
+) -> Result<Option<Run>> {
+    let began = Instant::now();
+    let mut simulation = Simulation::new(scenario);
+    let truths = simulation.truth();
+    let mut player = Player::new(TICK).with_stopwatch(Box::new(move || began.elapsed()));
+    let (mut records, mut batches, mut count) = (0, 0, Count::default());
+    while let Some(stretch) = simulation.next_stretch() {
+        if stop.asked() {
+            return Ok(None);
+        }
+        for delivery in stretch {
+            let mut batch = delivery.batch;
+            // A recording keeps neither; its replay is to be the same to the last byte.
+            if batch.records.is_empty() {
+                continue;
+            }
+            codec::round_to_micros(&mut batch);
+            let arrives_at = HostTime(delivery.arrives_at / 1000 * 1000);
+            records += batch.records.len() as u64;
+            batches += 1;
+            player.deliver(arrives_at, &batch);
+            if let Some(recorder) = &mut recorder {
+                recorder.append(arrives_at, batch)?;
+            }
+        }
+        let iterations = simulation.progress().iterations;
+        let until = player.now().0.saturating_sub(EPOCH);
+        count.0.push((until, iterations));
+        show(&Moment { seconds: until / NANOS_PER_SEC, iterations });
+    }
+    let simulated_s = player.now().0.saturating_sub(EPOCH) as f64 / NANOS_PER_SEC as f64;
+    let (_, played) =
+        player.finish(TAIL).pop_first().context("the simulation told nothing: duration_s is too short")?;
+    let since_start = |time: HostTime| time.0.saturating_sub(EPOCH);
+    let first = played.report.cases.first();
+    let fault = truths.iter().map(|truth| HostTime(truth.at_ms * NANOS_PER_MS)).min();
+    let iterations_to_detection = first
+        .zip(fault)
+        .map(|(case, fault)| count.at(since_start(case.opened_at)).saturating_sub(count.at(since_start(fault))));
+    let findings: Vec<&Finding> = played.report.cases.iter().map(|case| &case.finding).collect();
+    Ok(Some(Run {
+        judgement: judge(&truths, &findings, end_ms(scenario)),
+        truths,
+        progress: simulation.progress(),
+        iterations_to_detection,
+        records,
+        batches,
+        speed: simulated_s / began.elapsed().as_secs_f64().max(1e-9),
+        slowest_tick: played.slowest_tick,
+        report: played.report,
+    }))
+}
