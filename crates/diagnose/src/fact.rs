@@ -79,6 +79,10 @@ pub(crate) enum Fact {
     HostExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
     /// A rank's device takes longer to copy into and out of the transport's slots.
     CopyExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
+    /// Its proxy thread passes on late what was delivered.
+    ProxyExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
+    /// One link is slow, and the others between the same hosts are not.
+    RankLink { from: (Rank, HostName), to: (Rank, HostName), now_ms: f64, base_ms: f64, iteration_ms: f64, of: usize },
     /// Ready data takes longer from one host to another.
     WireExcess { from: HostName, to: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64, links: usize, of: usize },
     /// A rank's proxy did not move ready data for a while, on all its flows, and then did.
@@ -181,6 +185,8 @@ impl Fact {
             Fact::ComputeExcess { .. } => "slow.compute",
             Fact::HostExcess { .. } => "slow.host-issue",
             Fact::CopyExcess { .. } => "slow.copy",
+            Fact::ProxyExcess { .. } => "slow.proxy",
+            Fact::RankLink { .. } => "slow.rank-link",
             Fact::WireExcess { .. } => "slow.wire",
             Fact::ProxyPause { .. } => "slow.proxy-pause",
         }
@@ -349,6 +355,20 @@ impl Fact {
             Fact::HostExcess { rank, now_ms, base_ms, iteration_ms, .. } => excess(
                 "lets its device idle",
                 &format!("the host thread of rank {rank}"),
+                *now_ms,
+                *base_ms,
+                *iteration_ms,
+            ),
+            Fact::ProxyExcess { rank, now_ms, base_ms, iteration_ms, .. } => excess(
+                "leaves delivered data lying",
+                &format!("the proxy thread of rank {rank}"),
+                *now_ms,
+                *base_ms,
+                *iteration_ms,
+            ),
+            Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, of } => excess(
+                "holds ready data",
+                &format!("the link rank {} -> rank {}, alone of {of} between {} and {},", from.0, to.0, from.1, to.1),
                 *now_ms,
                 *base_ms,
                 *iteration_ms,

@@ -16,6 +16,8 @@ const SMALL_LINK_MS: f64 = 1.0;
 /// A link that grew by less than this share of the slowest one between the same hosts is slow for another reason: the
 /// wire is the same for all, and what they carry differs less.
 const LINKS_ALIKE: f64 = 0.1;
+/// Ranks from whose idle time it is told what all have in common.
+const IDLE_SAMPLE: usize = 10;
 /// Pauses whose ends lie within this are one pause.
 const PAUSE_MERGE_NS: u64 = 1_500 * NANOS_PER_MS;
 
@@ -43,8 +45,9 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
 /// Facts about components whose own time grew.
 pub(crate) fn blame(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
     let mut facts = Vec::new();
+    let idle = CommonIdle::of(timeline, windows);
     for state in timeline.ranks.values() {
-        facts.extend(of_rank(state.rank, &state.host, state.iterations.list(), config, windows));
+        facts.extend(of_rank(state.rank, &state.host, state.iterations.list(), config, windows, &idle));
     }
     discount_common_host_time(&mut facts, timeline);
     facts.extend(wires(timeline, config, windows));
@@ -52,7 +55,61 @@ pub(crate) fn blame(timeline: &Timeline, config: &Config, windows: &Windows) -> 
     facts
 }
 
-fn of_rank(rank: Rank, host: &HostName, list: &VecDeque<Iteration>, config: &Config, windows: &Windows) -> Vec<Fact> {
+/// How long all ranks' devices idled together in each iteration (checkpoint, evaluation): it accuses nobody.
+#[derive(Debug, Default)]
+struct CommonIdle {
+    /// Begin and end of an iteration, and microseconds.
+    slots: Vec<(HostTime, HostTime, f64)>,
+}
+
+impl CommonIdle {
+    /// From ranks spread over the job; the least of them is what all have in common.
+    fn of(timeline: &Timeline, windows: &Windows) -> CommonIdle {
+        let step = timeline.ranks.len().div_ceil(IDLE_SAMPLE).max(1);
+        let lists: Vec<&VecDeque<Iteration>> = timeline
+            .ranks
+            .values()
+            .step_by(step)
+            .map(|state| state.iterations.list())
+            .filter(|list| list.len() >= 2)
+            .collect();
+        let [first, others @ ..] = lists.as_slice() else { return CommonIdle::default() };
+        if others.is_empty() {
+            return CommonIdle::default();
+        }
+        let least = |it: &Iteration| -> f64 {
+            let of = |list: &&VecDeque<Iteration>| at(list, middle(it)).map(|other| other.host_us);
+            others.iter().filter_map(of).fold(it.host_us, f64::min)
+        };
+        let slots = first.iter().filter(|it| it.end <= windows.until).map(|it| (it.start, it.end, least(it))).collect();
+        CommonIdle { slots }
+    }
+
+    fn us(&self, it: &Iteration) -> f64 {
+        let at = middle(it);
+        let slot = self.slots.partition_point(|(_, end, _)| *end <= at);
+        self.slots.get(slot).filter(|(start, _, _)| *start <= at).map_or(0.0, |(_, _, us)| *us)
+    }
+}
+
+fn middle(it: &Iteration) -> HostTime {
+    it.start + it.ns() / 2
+}
+
+/// The iteration of a rank that contains a moment.
+fn at(list: &VecDeque<Iteration>, at: HostTime) -> Option<&Iteration> {
+    let place = list.partition_point(|it| it.end <= at);
+    list.get(place).filter(|it| it.start <= at)
+}
+
+fn of_rank(
+    rank: Rank,
+    host: &HostName,
+    list: &VecDeque<Iteration>,
+    config: &Config,
+    windows: &Windows,
+    idle: &CommonIdle,
+) -> Vec<Fact> {
     let slack = 5 * NANOS_PER_MS;
     let base: Vec<&Iteration> =
         list.iter().rev().filter(|it| it.end <= windows.onset + slack).take(BASE_ITERATIONS).collect();
@@ -62,20 +119,23 @@ fn of_rank(rank: Rank, host: &HostName, list: &VecDeque<Iteration>, config: &Con
         return Vec::new();
     }
     let iteration_ms = windows.iteration_ms;
-    let compare = |value: fn(&Iteration) -> f64| -> Option<(f64, f64)> {
+    let compare = |value: &dyn Fn(&Iteration) -> f64| -> Option<(f64, f64)> {
         let of = |list: &[&Iteration]| list.iter().map(|it| value(it) / 1e3).collect();
         grown(of(&now), of(&base), config, 0.1 * iteration_ms)
     };
     let host = host.clone();
     let mut out = Vec::new();
-    if let Some((now_ms, base_ms)) = compare(|it| it.compute_us) {
+    if let Some((now_ms, base_ms)) = compare(&|it| it.compute_us) {
         out.push(Fact::ComputeExcess { rank, host: host.clone(), now_ms, base_ms, iteration_ms });
     }
-    if let Some((now_ms, base_ms)) = compare(|it| it.host_us) {
+    if let Some((now_ms, base_ms)) = compare(&|it| (it.host_us - idle.us(it)).max(0.0)) {
         out.push(Fact::HostExcess { rank, host: host.clone(), now_ms, base_ms, iteration_ms });
     }
-    if let Some((now_ms, base_ms)) = compare(|it| it.copy_us) {
-        out.push(Fact::CopyExcess { rank, host, now_ms, base_ms, iteration_ms });
+    if let Some((now_ms, base_ms)) = compare(&|it| it.copy_us) {
+        out.push(Fact::CopyExcess { rank, host: host.clone(), now_ms, base_ms, iteration_ms });
+    }
+    if let Some((now_ms, base_ms)) = compare(&|it| it.proxy_us) {
+        out.push(Fact::ProxyExcess { rank, host, now_ms, base_ms, iteration_ms });
     }
     out
 }
@@ -122,6 +182,8 @@ struct PairOfHosts {
     /// Growth of each that is beyond noise, milliseconds.
     grown: Vec<f64>,
     links: usize,
+    /// Whose link the slowest is.
+    worst: Option<(Rank, Rank)>,
 }
 
 /// Per iteration wire time of each host pair: the slowest of its rank pairs, since they run side by side.
@@ -139,19 +201,23 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
         pair.grown.push(now_ms - base_ms);
         if now_ms - base_ms > pair.now_ms - pair.base_ms {
             (pair.now_ms, pair.base_ms) = (now_ms, base_ms);
+            pair.worst = Some((link.from, link.to));
         }
     }
     let iteration_ms = windows.iteration_ms;
-    pairs
-        .into_iter()
-        .filter(|(_, pair)| !pair.grown.is_empty())
-        .map(|((from, to), pair)| {
-            let least = LINKS_ALIKE * (pair.now_ms - pair.base_ms);
-            let links = pair.grown.iter().filter(|grown| **grown >= least).count();
-            let (now_ms, base_ms, of) = (pair.now_ms, pair.base_ms, pair.links);
-            Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms, links, of }
-        })
-        .collect()
+    let mut facts = Vec::new();
+    for ((from, to), pair) in pairs.into_iter().filter(|(_, pair)| !pair.grown.is_empty()) {
+        let least = LINKS_ALIKE * (pair.now_ms - pair.base_ms);
+        let links = pair.grown.iter().filter(|grown| **grown >= least).count();
+        let (now_ms, base_ms, of) = (pair.now_ms, pair.base_ms, pair.links);
+        let explains = now_ms - base_ms >= config.explains_share * iteration_ms;
+        if let (Some((sender, receiver)), 1, true) = (pair.worst, links, of > 1 && explains) {
+            let (from, to) = ((sender, from.clone()), (receiver, to.clone()));
+            facts.push(Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, of });
+        }
+        facts.push(Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms, links, of });
+    }
+    facts
 }
 
 /// Wire time of a link per iteration of its sender: median now and before, milliseconds.

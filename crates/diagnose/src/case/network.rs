@@ -7,6 +7,8 @@ use crate::timeline::Timeline;
 use mycroft_record::{Category, HostName, Place, Suspect};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Share of the worst link's excess under which another link's is its shadow.
+const SHADOW: f64 = 0.1;
 /// Share of the links' excess that a cover must explain.
 const COVERED: f64 = 0.85;
 
@@ -102,6 +104,8 @@ pub(crate) fn of_slowdown(timeline: &Timeline, facts: &[Fact], config: &Config) 
         }
     }
     let worst = slow.values().map(|(excess, _)| *excess).fold(0.0, f64::max);
+    // Who waits for a slow wire holds data, too.
+    slow.retain(|_, (excess, _)| *excess >= SHADOW * worst);
     if worst <= config.noise_ms {
         return Vec::new();
     }
@@ -179,8 +183,7 @@ fn single_host(
         (sends(host) == 0.0 || out_ok) && (receives(host) == 0.0 || in_ok)
     };
     let open: Vec<&&HostName> = candidates.iter().filter(|host| !cleared(host)).collect();
-    let counted = facts.iter().any(|fact| matches!(fact, Fact::NicSeen { host } if candidates.contains(&host)));
-    if open.is_empty() && candidates.len() > 1 && !counted {
+    if open.is_empty() && candidates.len() > 1 {
         return (Category::NetworkCongestion, candidates.iter().map(|host| host_place(host)).collect());
     }
     let pool: Vec<&HostName> = if open.is_empty() { candidates.to_vec() } else { open.into_iter().copied().collect() };

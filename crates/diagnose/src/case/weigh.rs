@@ -11,8 +11,18 @@ pub(crate) const SUSPECTS_MAX: usize = 8;
 /// A verdict at least this sure is settled at once.
 pub(crate) const DECISIVE: f64 = 0.85;
 
+/// Processes that are noticed to be gone within this went at once: agents look every 100 ms.
+const AT_ONCE_NS: u64 = 250 * NANOS_PER_MS;
 /// Share of an iteration's growth that recurring pauses of one rank explain: a flow shows the longest of several only.
 const PAUSES_EXPLAIN: f64 = 0.8;
+
+/// How often a proxy thread is needed for a slice that a rank passes on: to take it, to send it, to see it arrive. Only the
+/// first of these shows alone.
+const PROXY_LOOKS: f64 = 3.0;
+/// Share of the slow links' excess from which on proxy threads explain it.
+const PROXY_EXPLAINS: f64 = 0.3;
+/// Share of the worst link's excess under which another one-rank link is its shadow.
+const SHADOW: f64 = 0.5;
 
 /// What the facts say together.
 #[derive(Clone, PartialEq, Debug)]
@@ -74,15 +84,30 @@ pub(crate) fn hang(timeline: &Timeline, facts: &[Fact], since: HostTime) -> Verd
 
 type Answer = Option<(What, Category, Vec<Suspect>)>;
 
-/// The first to go is the culprit; those that a launcher kills afterwards are not.
-fn dead(_: &Timeline, facts: &[Fact]) -> Answer {
-    let first = facts
+/// The first to go is the culprit; those that a launcher kills afterwards are not. Where all ranks of a host, or of several,
+/// go at once while others stay, the hosts are.
+fn dead(timeline: &Timeline, facts: &[Fact]) -> Answer {
+    let mut gone: Vec<(HostTime, Rank, &HostName)> = facts
         .iter()
         .filter_map(|fact| match fact {
             Fact::Dead { rank, host, at, .. } => Some((*at, *rank, host)),
             _ => None,
         })
-        .min()?;
+        .collect();
+    gone.sort();
+    let first = *gone.first()?;
+    let mut hosts: BTreeMap<&HostName, usize> = BTreeMap::new();
+    gone.iter().filter(|(at, _, _)| at.since_ns(first.0) <= AT_ONCE_NS).for_each(|(_, _, host)| {
+        *hosts.entry(host).or_default() += 1;
+    });
+    let ranks_of = |host: &HostName| timeline.ranks.values().filter(|state| state.host == *host).count();
+    let whole = hosts.iter().all(|(host, count)| *count > 1 && *count == ranks_of(host));
+    let others_stay = gone.len() < timeline.ranks.len();
+    if whole && others_stay {
+        let places: Vec<Place> = hosts.keys().map(|host| Place::Host { host: (*host).clone() }).collect();
+        let suspects = places.into_iter().take(SUSPECTS_MAX).map(|place| Suspect { place, confidence: 0.95 }).collect();
+        return Some((What::Crash, Category::ProcessExit, suspects));
+    }
     Some((What::Crash, Category::ProcessExit, one(rank_place(first.1, first.2), 0.99)))
 }
 
@@ -269,6 +294,9 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
             Fact::HostExcess { rank, host, now_ms, base_ms, .. } => {
                 (Category::NotStarted, *rank, host, *now_ms, *base_ms)
             }
+            Fact::ProxyExcess { rank, host, now_ms, base_ms, .. } => {
+                (Category::HostThread, *rank, host, PROXY_LOOKS * now_ms, PROXY_LOOKS * base_ms)
+            }
             Fact::ProxyPause { rank, host, pause_ms, .. } => {
                 let entry = pauses.entry(*rank).or_insert_with(|| (host.clone(), 0.0, 0));
                 entry.1 += pause_ms;
@@ -282,9 +310,16 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     for (category, ranks) in by_category {
         out.extend(of_ranks(timeline, config, category, &ranks));
     }
-    let network = network::of_slowdown(timeline, facts, config);
+    let mut network = network::of_slowdown(timeline, facts, config);
+    // What slow proxy threads hold back looks like a slow wire, so they go before it.
+    let proxies = out.iter().filter(|hypothesis| hypothesis.category == Category::HostThread);
+    let held = proxies.map(|hypothesis| hypothesis.excess_ms).fold(0.0, f64::max);
+    network.retain(|hypothesis| held < PROXY_EXPLAINS * hypothesis.excess_ms);
     let wire = network.iter().map(|hypothesis| hypothesis.excess_ms).fold(0.0, f64::max);
     let most = pauses.values().map(|(_, _, count)| *count).max().unwrap_or(0);
+    if pauses.is_empty() && network.is_empty() && held == 0.0 {
+        out.extend(of_links(facts));
+    }
     for (rank, (host, total_ms, count)) in pauses {
         // Pauses on links that are all slow are the wire's. Else two of half a second are beyond any noise.
         if count >= 2 && count == most && wire < 0.5 * iteration_ms {
@@ -295,6 +330,32 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     }
     out.extend(network);
     out
+}
+
+/// One rank's connections are slow and its neighbours' on the same wire are not: its own sends, or its own receives. The
+/// sender is told from the receiver where it is slow towards several, or they from several.
+fn of_links(facts: &[Fact]) -> Vec<Hypothesis> {
+    let links: Vec<_> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::RankLink { from, to, now_ms, base_ms, .. } => {
+                Some((from, to, now_ms - base_ms, now_ms / base_ms.max(1.0)))
+            }
+            _ => None,
+        })
+        .collect();
+    let Some(worst) = links.iter().max_by(|a, b| a.2.total_cmp(&b.2)) else { return Vec::new() };
+    let alike: Vec<_> = links.iter().filter(|link| link.2 >= SHADOW * worst.2).collect();
+    let place = |end: &(Rank, HostName)| rank_place(end.0, &end.1);
+    let sends = alike.iter().all(|link| link.0 == worst.0);
+    let receives = alike.iter().all(|link| link.1 == worst.1);
+    let (category, places, either) = match (sends, receives) {
+        (true, true) => (Category::NetworkSend, vec![place(worst.0), place(worst.1)], true),
+        (true, false) => (Category::NetworkSend, vec![place(worst.0)], false),
+        (false, true) => (Category::NetworkReceive, vec![place(worst.1)], false),
+        (false, false) => return Vec::new(),
+    };
+    vec![Hypothesis { category, places, either, excess_ms: worst.2, ratio: worst.3 }]
 }
 
 /// Ranks with an excess of one kind: those of one host that are all alike are the host's.

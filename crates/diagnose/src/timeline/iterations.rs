@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 const RAW_KEPT: usize = 1536;
 /// Of those whose iteration is over, so many stay: a period is looked for in them. 640 x 28 B = 17.5 KiB a rank.
 const RAW_SETTLED_KEPT: usize = SEQUENCE_KEPT + 40;
-/// Operations whose flows' sums are kept: 512 x 24 B = 12 KiB.
+/// Operations whose flows' sums are kept: 512 x 28 B = 14 KiB.
 const FLOW_SUMS_KEPT: usize = 512;
 /// Signatures kept: distinct collectives of a program.
 const SIGNATURES_KEPT: usize = 256;
@@ -30,7 +30,7 @@ const SEQUENCE_PAIRS_MIN: usize = 4;
 const SEQUENCE_SAME_PERCENT: usize = 85;
 /// Of periods whose likeness differs by no more than this, the shortest is the period.
 const SEQUENCE_AS_GOOD: usize = 1;
-/// Iterations kept with their self times: 128 x 48 B = 6 KiB.
+/// Iterations kept with their self times: 128 x 56 B = 7 KiB.
 const ITERATIONS_KEPT: usize = 128;
 /// Recurrences that make a signature a candidate marker.
 const MARKER_MIN: u64 = 3;
@@ -64,6 +64,8 @@ pub(crate) struct Iteration {
     pub host_us: f64,
     /// Time the device took for copies into and out of the transport's slots.
     pub copy_us: f64,
+    /// Time between the delivery of slices and the moment at which this rank's proxy thread passed them on: its own only.
+    pub proxy_us: f64,
 }
 
 impl Iteration {
@@ -169,6 +171,8 @@ struct OpSums {
     seq: u32,
     send: FlowSum,
     recv: FlowSum,
+    /// The longest of its flows' sums of stage 1 of receives.
+    flush_us: u32,
 }
 
 /// How well a signature marks iterations.
@@ -321,14 +325,18 @@ impl Iterations {
                     self.sums.pop_front();
                 }
                 make_room(&mut self.sums);
-                self.sums.push_back(OpSums { counter, seq, send: FlowSum::default(), recv: FlowSum::default() });
+                let (send, recv) = (FlowSum::default(), FlowSum::default());
+                self.sums.push_back(OpSums { counter, seq, send, recv, flush_us: 0 });
                 self.sums.len() - 1
             }
         };
         let (sums, steps) = (&mut self.sums[at], done.counters.total_chunks);
         match done.flow.direction {
             Direction::Send => sums.send.add(done.times.stage_us[0], steps),
-            Direction::Recv => sums.recv.add(done.times.stage_us[2], steps),
+            Direction::Recv => {
+                sums.recv.add(done.times.stage_us[2], steps);
+                sums.flush_us = sums.flush_us.max(done.times.stage_us[1]);
+            }
         }
     }
 
@@ -489,6 +497,7 @@ impl Iterations {
             out.host_us += us(enqueued_at.since_ns(device_free));
             device_free = device_free.max(op.left.at(op.ended_at()));
             let Some(sums) = self.sums_of(op, &mut near) else { continue };
+            out.proxy_us += f64::from(sums.flush_us);
             let class = past.counter(op.counter).1;
             let own_us = copy_us(class, sums);
             if class == OpClass::Collective {
@@ -627,7 +636,7 @@ mod tests {
     #[test]
     fn sizes_are_what_the_limits_say() {
         assert_eq!(size_of::<Raw>(), 28);
-        assert_eq!(size_of::<OpSums>(), 24);
-        assert_eq!(size_of::<Iteration>(), 48);
+        assert_eq!(size_of::<OpSums>(), 28);
+        assert_eq!(size_of::<Iteration>(), 56);
     }
 }

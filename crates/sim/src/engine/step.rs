@@ -23,8 +23,8 @@ pub(super) const SLOT_BYTES: u64 = 64 << 10;
 pub(super) const LOOPS_MAX: u64 = 2;
 /// Most slices of a message between two ranks.
 pub(super) const PAIR_STEPS_MAX: u64 = 16;
-/// Rings of more members move whole chunks: their slices would double the work and change no time by more than one.
-pub(super) const SLICED_MAX: usize = 16;
+/// Slices of a ring's chunk (`NCCL_STEPS` / 2 in slices of `NCCL_STEPS` / 4).
+pub(super) const SLICES: u64 = 2;
 /// A collective gets one more channel for every so many bytes.
 const CHANNEL_BYTES_MIN: u64 = 4096;
 
@@ -51,7 +51,7 @@ pub(super) fn sizes(kind: OpKind, count: u64, members: usize, channels: u32, tre
         let slice_bytes = part.div_ceil(slots);
         return Sizes { channels, loops: slots, slices: 1, window: STEPS, slice_bytes, steps: slots };
     }
-    let slices = if members <= SLICED_MAX { 2 } else { 1 };
+    let slices = SLICES;
     let chunk = 4 * SLOT_BYTES;
     let loops = part.div_ceil(chunk * n).clamp(1, LOOPS_MAX);
     let slice_bytes = part.div_ceil(loops * n * slices).max(1);
