@@ -232,6 +232,43 @@ proptest! {
     }
 }
 
+/// Completes a collective of one of five sizes; one of them is small, some come rarely.
+fn complete(timeline: &mut Timeline, size: u32, seq: u64, now: u64) {
+    let step = Step { rank: 0, comm: 0, back: 0, told: Told::Left, look: false };
+    let mut op = Teller { now, ..Teller::new() }.meta(&step, true);
+    (op.id.seq, op.count) = (OpSeq(seq), [16, 1 << 10, 1 << 12, 1 << 14, 1 << 20][size as usize]);
+    let at = HostTime(now);
+    let record = Record::OpDone(OpDone { op, ended_first_at: at, ended_at: at, flows: 0, observed: true });
+    let process = ProcessKey { rank: Rank(0), pid: 1, nonce: 1 };
+    let source = Source { job: "job".into(), host: "host".into(), process: Some(process) };
+    timeline.observe(&Batch { source, collected_at: at, records: vec![record] }, 500_000);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+    /// Iterations of ranks that completed nothing need not be looked at, unless the last look changed something.
+    #[test]
+    fn iterations_are_settled_when_needed(
+        steps in proptest::collection::vec((0u32..5, 0u32..8, 20u64..900, 0u32..4), 20..400),
+    ) {
+        let (mut kept, mut whole) = (Timeline::default(), Timeline::default());
+        let (mut now, mut seq) = (T0, 0);
+        for (size, rare, gap_ms, looks) in steps {
+            now += gap_ms * MS;
+            seq += 1;
+            let size = if rare == 0 { size } else { 4 - (seq % 3) as u32 };
+            complete(&mut kept, size, seq, now);
+            complete(&mut whole, size, seq, now);
+            for _ in 0..looks {
+                kept.settle();
+                settle_all(&mut whole);
+                same(&kept, &whole)?;
+            }
+        }
+    }
+}
+
 /// Ranks `0..n` in communicators of `width`, each rank in one.
 fn disjoint(n: u32, width: u32, rank_is_in: impl Fn(u32) -> bool) -> Timeline {
     let mut timeline = Timeline::default();
