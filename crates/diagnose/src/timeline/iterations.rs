@@ -383,7 +383,10 @@ impl Iterations {
     fn choose_marker(&mut self, past: &Past) {
         let (oldest, newest) = (self.oldest, self.newest);
         let large = |seen: &&Recurrence| seen.weight == Weight::Large;
-        let unsettled = self.seen.iter().filter(large).any(|seen| may_recur(seen, oldest, newest));
+        // The host runs ahead: a collective that is issued and was never seen to end may be the one that ends iterations.
+        let ended = |comm: CommId| self.signatures.keys().iter().any(|signature| signature.0 == comm);
+        let coming = newest.since_ns(oldest) <= ITERATION_MAX_NS && past.collectives().any(|comm| !ended(comm));
+        let unsettled = coming || self.seen.iter().filter(large).any(|seen| may_recur(seen, oldest, newest));
         let best = self.rarest(Weight::Large);
         let small = self.rarest(Weight::Small);
         // Small ones mark iterations where the others are only layers, or where there are no others.

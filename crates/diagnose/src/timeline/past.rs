@@ -58,6 +58,11 @@ impl<K: Ord + Copy> Numbered<K> {
     pub(crate) fn key(&self, number: u16) -> &K {
         &self.keys[usize::from(number)]
     }
+
+    /// All keys, in the order in which they came.
+    pub(crate) fn keys(&self) -> &[K] {
+        &self.keys
+    }
 }
 
 /// A completed operation. Its order number is cut to 32 bits: only the last few hundred are told apart.
@@ -82,6 +87,8 @@ pub(crate) struct Past {
     counters: Numbered<Counter>,
     /// The order number after the newest of each counter; 0 before the first.
     frontier: Vec<u64>,
+    /// Counters that are beyond 0.
+    begun: usize,
     shapes: Numbered<Shape>,
     done: VecDeque<Done>,
 }
@@ -99,6 +106,7 @@ impl Past {
     pub(crate) fn learn(&mut self, id: &OpId) -> Option<u16> {
         let number = self.counter_of(id)?;
         let next = &mut self.frontier[usize::from(number)];
+        self.begun += usize::from(*next == 0);
         *next = (*next).max(id.seq.0.saturating_add(1));
         Some(number)
     }
@@ -111,6 +119,19 @@ impl Past {
     /// The communicators of its operations, some more than once.
     pub(crate) fn comms(&self) -> impl Iterator<Item = CommId> {
         self.counters.keys.iter().map(|(comm, _, _)| *comm)
+    }
+
+    /// How many order counters it has begun.
+    pub(crate) fn begun(&self) -> usize {
+        self.begun
+    }
+
+    /// The communicators on which it has issued collectives.
+    pub(crate) fn collectives(&self) -> impl Iterator<Item = CommId> {
+        let counters = self.counters.keys.iter().zip(&self.frontier);
+        counters
+            .filter(|((_, class, _), next)| *class == OpClass::Collective && **next > 0)
+            .map(|((comm, _, _), _)| *comm)
     }
 
     /// Whether an operation with this number or a later one was issued.

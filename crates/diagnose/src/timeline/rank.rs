@@ -148,7 +148,10 @@ impl RankState {
         if !self.live.contains_key(&state.op.id) && self.past.has_done(&state.op.id) {
             return false; // a late sample of a completed operation
         }
+        let begun = self.past.begun();
         self.past.learn(&state.op.id);
+        // A collective on a communicator that was silent so far says something of what makes an iteration.
+        self.unsettled |= self.past.begun() > begun;
         if self.live.len() >= LIVE_MAX && !self.live.contains_key(&state.op.id) {
             return true;
         }
