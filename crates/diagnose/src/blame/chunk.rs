@@ -175,7 +175,9 @@ impl View<'_> {
                 out.push(fact);
             } else if !takes && !strong {
                 let degree = self.wires.keys().filter(|wire| wire.1 == *member || wire.2 == *member).count();
-                weak.push((self.made(*member), degree, fact));
+                // Data lies before it: nobody it receives from is to blame.
+                let made = if direction == Direction::Recv { 0 } else { self.made(*member) };
+                weak.push((made, degree, fact));
             }
         }
         // The least progress (Algorithm 2, CheckMinData), then the fewest connections.
@@ -201,19 +203,23 @@ impl View<'_> {
         let recvs: Vec<(&WireKey, &Wire)> = self.wires.iter().filter(|(key, _)| key.2 == member).collect();
         let open: Vec<&(&WireKey, &Wire)> = sends.iter().filter(|(_, wire)| unfilled(wire.send)).collect();
         let any_held = sends.iter().any(|(_, wire)| held(wire.send));
+        let class = self.node.id_for(member)?.class;
+        let tree = self.op.meta.algorithm == Algorithm::Tree;
         let taken_next = recvs.iter().find(|(_, wire)| untaken(wire.recv));
         if let Some((key, wire)) = taken_next
             && !any_held
             && (!open.is_empty() || sends.iter().all(|(_, wire)| wire.send.is_none_or(|flow| !unfinished(&flow))))
         {
-            return Some((**key, wire.recv?, true));
+            // Whom it passes data on to inside its host has no flow that shows whether there is room.
+            let sees_room = class != OpClass::Collective || !sends.is_empty();
+            // In a tree it may need another neighbour's data besides.
+            let lacks = tree && recvs.iter().any(|(other, wire)| other.1 != key.1 && wants(wire.recv));
+            return Some((**key, wire.recv?, sees_room && !lacks));
         }
         let (key, wire) = open.first()?;
-        let class = self.node.id_for(member)?.class;
         if class == OpClass::Send {
             return Some((**key, wire.send?, true));
         }
-        let tree = self.op.meta.algorithm == Algorithm::Tree;
         let needs = recvs.iter().filter(|(wire, _)| !tree || wire.1 != key.2).any(|(_, wire)| wants(wire.recv));
         if needs || self.fed_inside_host(member) { None } else { Some((**key, wire.send?, false)) }
     }
