@@ -6,6 +6,9 @@ use mycroft_record::{Category, Finding, NANOS_PER_MS, Place, What};
 
 /// A fault that is there for less than this need not be noticed, milliseconds: a case takes some iterations.
 const NOTICED_MS: u64 = 8_000;
+/// A fault that makes iterations take less than this many times as long need not be noticed: what is promised of slowdowns
+/// begins at 1.25, and healthy iterations are not all alike.
+const FELT: f64 = 1.3;
 /// A case that begins this long after a fault's end may still be about it, milliseconds.
 const AFTERMATH_MS: u64 = 15_000;
 /// Onsets are estimates: a case's may lie this much before the fault, milliseconds.
@@ -25,7 +28,7 @@ pub enum Closeness {
 pub struct Outcome {
     /// Which of the truths.
     pub fault: usize,
-    /// It was there long enough to be noticed.
+    /// It was there long enough, and the job felt it enough, to be noticed.
     pub due: bool,
     /// The case that names it, and how exactly.
     pub named_by: Option<(usize, Closeness)>,
@@ -191,7 +194,7 @@ fn outcome(
     let settled = finding.filter(|finding| finding.diagnosed_at.0 > 0);
     Outcome {
         fault: at,
-        due: there_ms >= NOTICED_MS && !hidden,
+        due: there_ms >= NOTICED_MS && !hidden && truth.slowdown.is_none_or(|times| times >= FELT),
         named_by: best.map(|(_, precision, number)| (number.0, precision)),
         expected: answer.map_or(Category::Unknown, |answer| answer.categories[0]),
         given: finding.map(|finding| finding.category),

@@ -42,6 +42,8 @@ pub struct Truth {
     pub at_ms: u64,
     /// When it was over, on the same clock; `None`: never, or it comes back.
     pub until_ms: Option<u64>,
+    /// How many times longer the job's iterations took while it lasted; `None` where nobody measured it.
+    pub slowdown: Option<f64>,
     /// Hosts that nothing tells apart from the culprit: they may be named, but only together with it.
     pub either: Vec<String>,
 }
@@ -68,6 +70,7 @@ impl Truth {
             ranks,
             at_ms,
             until_ms: lasts.map(|lasts| at_ms + ((lasts + fault.ramp_s.unwrap_or(0.0)) * 1e3) as u64),
+            slowdown: None,
             either: names(&other_ends(fault, scenario)),
         }
     }

@@ -67,7 +67,7 @@ pub(crate) fn play(
 ) -> Result<Option<Run>> {
     let began = Instant::now();
     let mut simulation = Simulation::new(scenario);
-    let truths = simulation.truth();
+    let mut truths = simulation.truth();
     let mut player = Player::new(TICK).with_stopwatch(Box::new(move || began.elapsed()));
     let (mut records, mut batches, mut count) = (0, 0, Count::default());
     while let Some(stretch) = simulation.next_stretch() {
@@ -103,6 +103,10 @@ pub(crate) fn play(
     let iterations_to_detection = first
         .zip(fault)
         .map(|(case, fault)| count.at(since_start(case.opened_at)).saturating_sub(count.at(since_start(fault))));
+    for truth in &mut truths {
+        let moment = |ms: u64| (ms * NANOS_PER_MS).saturating_sub(EPOCH);
+        truth.slowdown = simulation.slowdown(moment(truth.at_ms), truth.until_ms.map_or(u64::MAX, moment));
+    }
     let findings: Vec<&Finding> = played.report.cases.iter().map(|case| &case.finding).collect();
     Ok(Some(Run {
         judgement: judge(&truths, &findings, end_ms(scenario)),

@@ -175,9 +175,7 @@ impl View<'_> {
                 out.push(fact);
             } else if !takes && !strong {
                 let degree = self.wires.keys().filter(|wire| wire.1 == *member || wire.2 == *member).count();
-                // Data lies before it: nobody it receives from is to blame.
-                let made = if direction == Direction::Recv { 0 } else { self.made(*member) };
-                weak.push((made, degree, fact));
+                weak.push((self.made(*member, direction), degree, fact));
             }
         }
         // The least progress (Algorithm 2, CheckMinData), then the fewest connections.
@@ -186,15 +184,21 @@ impl View<'_> {
         out
     }
 
-    /// Thousandths of its sends that a member has filled.
-    fn made(&self, member: CommRank) -> u64 {
-        let sends = self.wires.iter().filter(|(key, _)| key.1 == member).filter_map(|(_, wire)| wire.send);
-        let (mut ready, mut total) = (0u64, 0u64);
-        for flow in sends {
-            ready += u64::from(flow.counters.ready);
-            total += u64::from(flow.counters.total_chunks);
+    /// Thousandths of its sends that a member has filled, or of its receives that it has taken.
+    fn made(&self, member: CommRank, direction: Direction) -> u64 {
+        let (mut made, mut total) = (0u64, 0u64);
+        for (key, wire) in &self.wires {
+            let flow = match direction {
+                Direction::Send if key.1 == member => wire.send.map(|flow| (flow.counters.ready, flow)),
+                Direction::Recv if key.2 == member => wire.recv.map(|flow| (flow.counters.done, flow)),
+                _ => None,
+            };
+            if let Some((steps, flow)) = flow {
+                made += u64::from(steps);
+                total += u64::from(flow.counters.total_chunks);
+            }
         }
-        (ready * 1000).checked_div(total).unwrap_or(1000)
+        (made * 1000).checked_div(total).unwrap_or(1000)
     }
 
     /// A flow that shows the member's device idle: (flow, state, whether all it needs is there).
@@ -224,7 +228,7 @@ impl View<'_> {
         if needs || self.fed_inside_host(member) { None } else { Some((**key, wire.send?, false)) }
     }
 
-    /// The member gets its data from a neighbour on its own host, which itself waits for the wire.
+    /// The member gets its data from a neighbour on its own host, which itself waits for the wire or passes nothing on.
     fn fed_inside_host(&self, member: CommRank) -> bool {
         let Some((_, host)) = self.place(member) else { return false };
         let own_recv = self.wires.iter().any(|(key, wire)| key.2 == member && wire.recv.is_some());
@@ -232,7 +236,7 @@ impl View<'_> {
             && self.inside.iter().any(|(other, rank)| {
                 *other != member
                     && self.timeline.host(*rank) == host
-                    && self.wires.iter().any(|(key, wire)| key.2 == *other && wants(wire.recv))
+                    && self.wires.iter().any(|(key, wire)| key.2 == *other && (wants(wire.recv) || untaken(wire.recv)))
             })
     }
 }
