@@ -10,6 +10,8 @@ use crate::watch::{Seen, Slow, Stall, Watch};
 use mycroft_record::{Category, Finding, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, What};
 use std::collections::VecDeque;
 
+/// How much surer of one suspect than of another means anything.
+const SURER: f64 = 0.05;
 /// Cases kept; the oldest closed ones go first.
 const CASES_MAX: usize = 256;
 /// Reasons kept in a case.
@@ -177,10 +179,16 @@ impl Docket {
     fn write(&mut self, bench: &Bench<'_>, verdict: Verdict, facts: &[Fact], blast: Vec<BlastEntry>) -> bool {
         let Some(open) = &mut self.open else { return false };
         let case = &mut self.cases[open.at];
-        let first = |suspects: &[mycroft_record::Suspect]| suspects.first().map(|suspect| suspect.place.clone());
-        let same = case.finding.what == verdict.what
-            && case.finding.category == verdict.category
-            && first(&case.finding.suspects) == first(&verdict.suspects);
+        // Two suspects that are as likely may take turns at the front of the list: that is no other verdict.
+        let leads = |place: &Place| {
+            let suspect = verdict.suspects.iter().find(|suspect| suspect.place == *place);
+            suspect.is_some_and(|suspect| suspect.confidence + SURER >= verdict.confidence())
+        };
+        let still = match case.finding.suspects.first() {
+            Some(before) => leads(&before.place),
+            None => verdict.suspects.is_empty(),
+        };
+        let same = case.finding.what == verdict.what && case.finding.category == verdict.category && still;
         open.stable = if same { open.stable + 1 } else { 1 };
         let known = verdict.category != Category::Unknown && !verdict.suspects.is_empty();
         let settled = known && (open.stable >= 2 || verdict.confidence() >= DECISIVE);
@@ -191,7 +199,7 @@ impl Docket {
             case.finding.diagnosed_at = bench.now;
         }
         let surer =
-            verdict.confidence() > case.finding.suspects.first().map_or(0.0, |suspect| suspect.confidence) + 0.05;
+            verdict.confidence() > case.finding.suspects.first().map_or(0.0, |suspect| suspect.confidence) + SURER;
         case.finding.what = verdict.what;
         case.finding.category = verdict.category;
         case.finding.suspects = verdict.suspects;
