@@ -29,6 +29,8 @@ pub(crate) struct Parts {
     pub(crate) proxy: Profile,
     pub(crate) host: Profile,
     pub(crate) sleeps: Vec<(u64, u64, f64, u64)>,
+    /// From then on its process is gone, and its connections with it.
+    pub(crate) killed: Option<u64>,
 }
 
 impl Parts {
@@ -39,6 +41,7 @@ impl Parts {
             proxy: effects.proxy.clone(),
             host: effects.host.clone(),
             sleeps: effects.proxy_sleeps.clone(),
+            killed: effects.killed_at,
         };
         if let Some(at) = effects.hangs_at {
             parts.compute.stop(at);
@@ -87,8 +90,6 @@ impl Wire {
 pub(crate) struct Seat<'a> {
     /// When its kernel starts; [`NEVER`] if it does not.
     pub(crate) start: u64,
-    /// When its proxy begins with the operation's connections; [`NEVER`] if the host never issues it.
-    pub(crate) posted: u64,
     /// Its parts.
     pub(crate) parts: &'a Parts,
     /// Seed of what chance does to it in this operation.
@@ -107,19 +108,21 @@ impl Seat<'_> {
         self.parts.proxy.finish(at, PROXY_NS)
     }
 
-    /// The proxy sends slice `step` that can be sent at `at`; it may fall asleep over it.
-    fn send(&mut self, at: u64, step: u64) -> u64 {
-        let at = self.proxy(at);
-        if at == NEVER || self.parts.sleeps.is_empty() {
-            return at;
-        }
+    /// The proxy has found at `at` that slice `step` is filled; it may fall asleep over it.
+    fn doze(&mut self, at: u64, step: u64) -> u64 {
         for (from, until, share, ns) in &self.parts.sleeps {
             if at >= *from && at < *until && unit(mix(self.chance, step)) < *share {
-                self.asleep = (at, at + ns);
+                // What could be done while it got to this slice is done after its sleep as well.
+                self.asleep = (at.saturating_sub(PROXY_NS), at + ns);
                 return at + ns;
             }
         }
         at
+    }
+
+    /// A NIC serves no process that is gone: nothing is delivered to it or acknowledged for it any more.
+    fn gone(&self, at: u64) -> bool {
+        self.parts.killed.is_some_and(|killed| at >= killed)
     }
 
     /// The device copies a slice that takes `ns` when healthy.
@@ -157,21 +160,29 @@ pub(crate) fn spread(bits: u64, variation: f64) -> f64 {
 /// | moment | send | receive |
 /// |---|---|---|
 /// | 0 | slot offered to the device | receive posted |
-/// | 1 | device filled it | network delivered |
+/// | 1 | proxy found it filled | proxy found it delivered |
 /// | 2 | proxy gave it to the network | published to the device |
 /// | 3 | delivered and acknowledged | device consumed it |
 #[derive(Debug, Default)]
 pub(crate) struct Moments {
     steps: usize,
     at: Vec<u64>,
+    /// When the proxy begins with each lane; [`NEVER`] if it does not.
+    posted: Vec<u64>,
 }
 
 impl Moments {
-    /// Makes room for `lanes` of `steps`; every moment is [`NEVER`].
-    fn clear(&mut self, lanes: usize, steps: usize) {
+    /// Begins anew: when the proxy begins with each lane.
+    pub(crate) fn post(&mut self, posted: impl Iterator<Item = u64>) {
+        self.posted.clear();
+        self.posted.extend(posted);
+    }
+
+    /// Makes room for `steps` on each lane; every moment is [`NEVER`].
+    fn clear(&mut self, steps: usize) {
         self.steps = steps;
         self.at.clear();
-        self.at.resize(lanes * steps * 4, NEVER);
+        self.at.resize(self.posted.len() * steps * 4, NEVER);
     }
 
     fn get(&self, lane: usize, step: usize, moment: usize) -> u64 {
@@ -213,9 +224,9 @@ impl<'a> Hop<'a> {
         Hop { cut, wire, slice_ns }
     }
 
-    /// When the slot of slice `step` is offered to the sending device.
-    fn offered(&self, moments: &Moments, lane: usize, step: usize, posted: u64) -> u64 {
-        if step < self.cut.window { posted } else { moments.get(lane, step - self.cut.window, 3) }
+    /// When there is a slot for slice `step`: offered to the sending device, posted by the receiver.
+    fn offered(&self, moments: &Moments, lane: usize, step: usize) -> u64 {
+        if step < self.cut.window { moments.posted[lane] } else { moments.get(lane, step - self.cut.window, 3) }
     }
 
     /// Moves slice `step`, which the device has filled, from lane `out` of `from` to lane `into` of `to`.
@@ -228,7 +239,7 @@ impl<'a> Hop<'a> {
         (from, to): (&mut Seat<'_>, &mut Seat<'_>),
         busy: &mut u64,
     ) {
-        let credit = if step < self.cut.window { to.posted } else { moments.get(into, step - self.cut.window, 3) };
+        let credit = self.offered(moments, into, step);
         moments.set(into, step, 0, credit);
         let ready = moments.get(out, step, 1);
         if ready == NEVER {
@@ -242,10 +253,16 @@ impl<'a> Hop<'a> {
             moments.set(into, step, 2, at);
             return;
         }
-        if credit == NEVER {
+        // A proxy serves a connection's slices in order, whatever else keeps it, and looks only at the next one to send:
+        // that is when it finds it filled.
+        let before = |moments: &Moments, lane, moment| if step == 0 { 0 } else { moments.get(lane, step - 1, moment) };
+        let seen = from.proxy(ready.max(before(moments, out, 2)));
+        moments.set(out, step, 1, seen);
+        if seen == NEVER || credit == NEVER {
             return;
         }
-        let sent = from.send(ready.max(credit), step as u64);
+        let awake = from.doze(seen, step as u64);
+        let sent = if credit <= awake { awake } else { from.proxy(credit) };
         moments.set(out, step, 2, sent);
         if sent == NEVER {
             return;
@@ -253,8 +270,14 @@ impl<'a> Hop<'a> {
         let carried = self.wire.finish(sent.max(*busy), self.slice_ns);
         *busy = carried;
         let delivered = carried.saturating_add(self.wire.latency_ns);
-        moments.set(into, step, 1, delivered);
-        moments.set(into, step, 2, to.proxy(delivered));
-        moments.set(out, step, 3, from.proxy(delivered.saturating_add(self.wire.latency_ns)));
+        if from.gone(carried) || to.gone(delivered) {
+            return;
+        }
+        // The receiver's proxy finds it delivered when it looks, and gives it to the device at once.
+        let taken = to.proxy(delivered).max(before(moments, into, 2));
+        moments.set(into, step, 1, taken);
+        moments.set(into, step, 2, taken);
+        let acknowledged = from.proxy(delivered.saturating_add(self.wire.latency_ns));
+        moments.set(out, step, 3, acknowledged.max(before(moments, out, 3)));
     }
 }

@@ -16,11 +16,11 @@ pub(crate) fn run(
     wire: &Wire,
     factor: f64,
 ) -> (u64, u64) {
-    moments.clear(2, steps);
+    moments.clear(steps);
     let hop = Hop::new(cut, wire, factor);
     let (mut filling, mut draining, mut busy) = (from.start, to.start, 0);
     for step in 0..steps {
-        let offered = hop.offered(moments, SEND, step, from.posted);
+        let offered = hop.offered(moments, SEND, step);
         moments.set(SEND, step, 0, offered);
         let at = filling.max(offered);
         filling = if at == NEVER { NEVER } else { from.copy(at, cut.copy_ns) };
@@ -33,12 +33,13 @@ pub(crate) fn run(
     (filling, draining)
 }
 
-/// When the sender's device is done with a message that fits the FIFO, whoever receives it and whenever.
-pub(crate) fn fills_alone(steps: usize, cut: Cut, from: &Seat<'_>) -> Option<u64> {
+/// When the sender's device is done with a message that fits the FIFO, whoever receives it and whenever; its proxy begins
+/// with the connection at `posted`.
+pub(crate) fn fills_alone(steps: usize, cut: Cut, from: &Seat<'_>, posted: u64) -> Option<u64> {
     if steps > cut.window {
         return None;
     }
-    let mut at = from.start.max(from.posted);
+    let mut at = from.start.max(posted);
     for _ in 0..steps {
         at = if at == NEVER { NEVER } else { from.copy(at, cut.copy_ns) };
     }

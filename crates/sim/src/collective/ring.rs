@@ -39,7 +39,7 @@ pub(crate) fn run(
     factors: &[f64],
 ) -> Vec<u64> {
     let n = seats.len();
-    moments.clear(2 * n, plan.steps());
+    moments.clear(plan.steps());
     let hops: Vec<Hop<'_>> = wires.iter().zip(factors).map(|(wire, factor)| Hop::new(cut, wire, *factor)).collect();
     let mut device: Vec<u64> = seats.iter().map(|seat| seat.start).collect();
     let mut busy = vec![0u64; n];
@@ -78,7 +78,7 @@ fn primitive(
         at = at.max(moments.get(send_lane(m) + 1, step, 2));
     }
     if let Some(step) = sent {
-        let offered = hop.offered(moments, send_lane(m), step, seat.posted);
+        let offered = hop.offered(moments, send_lane(m), step);
         moments.set(send_lane(m), step, 0, offered);
         at = at.max(offered);
     }

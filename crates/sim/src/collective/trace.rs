@@ -48,8 +48,6 @@ pub(crate) struct FlowTrace {
     /// Rank in the communicator at the other end.
     pub(crate) peer: u32,
     pub(crate) sends: bool,
-    /// When the proxy began with it.
-    pub(crate) started: u64,
     /// [`NEVER`] if it does not end.
     pub(crate) ended: u64,
     /// What looks saw in between, where something had changed.
@@ -64,7 +62,8 @@ pub(crate) struct Head {
     pub(crate) channel: u8,
     pub(crate) peer: u32,
     pub(crate) sends: bool,
-    pub(crate) started: u64,
+    /// When the proxy begins with it.
+    pub(crate) posted: u64,
     /// When the operation's kernel starts here.
     pub(crate) kernel: u64,
     pub(crate) slice_bytes: u64,
@@ -72,11 +71,11 @@ pub(crate) struct Head {
 
 /// What the tracer and the agent make of a lane.
 pub(crate) fn flow(lane: &[u64], head: Head, looks: Looks) -> FlowTrace {
-    let last_moment = lane.iter().copied().filter(|at| *at != NEVER).max().unwrap_or(head.started).max(head.started);
-    let ended = lane.last().copied().unwrap_or(head.started);
+    let last_moment = lane.iter().copied().filter(|at| *at != NEVER).max().unwrap_or(head.posted).max(head.posted);
+    let ended = lane.last().copied().unwrap_or(head.posted);
     let last = point(lane, &head, last_moment);
     let mut points: Vec<Point> = Vec::new();
-    let mut look = looks.next(head.started);
+    let mut look = if head.posted == NEVER { NEVER } else { looks.next(head.posted) };
     // A kernel that has not started moves nothing: nothing to compare between the posts and the first slice.
     while look < last_moment {
         let seen = point(lane, &head, look);
@@ -85,11 +84,11 @@ pub(crate) fn flow(lane: &[u64], head: Head, looks: Looks) -> FlowTrace {
         }
         look += looks.every;
     }
-    FlowTrace { channel: head.channel, peer: head.peer, sends: head.sends, started: head.started, ended, points, last }
+    FlowTrace { channel: head.channel, peer: head.peer, sends: head.sends, ended, points, last }
 }
 
 fn point(lane: &[u64], head: &Head, at: u64) -> Point {
-    let mut out = Point { at, last_progress: head.started, ..Point::default() };
+    let mut out = Point { at, last_progress: head.posted, ..Point::default() };
     let counters = &mut out.counters;
     counters.total_chunks = (lane.len() / 4) as u32;
     for step in lane.chunks_exact(4) {
@@ -134,7 +133,7 @@ mod tests {
     fn a_flow_that_stops_shows_where() {
         // Two slices; the second is filled and never sent.
         let lane = [10, 20, 30, 40, 10, 50, NEVER, NEVER];
-        let head = Head { channel: 0, peer: 1, sends: true, started: 10, kernel: 15, slice_bytes: 8 };
+        let head = Head { channel: 0, peer: 1, sends: true, posted: 10, kernel: 15, slice_bytes: 8 };
         let flow = flow(&lane, head, Looks { phase: 0, every: 25 });
         assert_eq!(flow.ended, NEVER);
         let FlowCounters { total_chunks, posted, ready, transmitted, done } = flow.last.counters;

@@ -14,7 +14,7 @@ pub(crate) struct Shape {
 }
 
 /// Lanes of a member: sends and receives on the way up and down, for its parent and for each child.
-const LANES: usize = 6;
+pub(crate) const LANES: usize = 6;
 
 impl Shape {
     /// The tree of `channel` among `ranks`.
@@ -94,7 +94,7 @@ pub(crate) fn run(
     branches: &[Branch],
 ) -> Vec<u64> {
     let n = seats.len();
-    moments.clear(n * LANES, steps);
+    moments.clear(steps);
     let mut tree = Tree { moments, shape, cut, branches, up: vec![0; n], down: vec![0; n], busy: vec![[0; 2]; n] };
     for node in 0..n {
         tree.up[node] = seats[shape.member(node)].start;
@@ -146,7 +146,7 @@ impl Tree<'_> {
         let branch = &self.branches[node];
         let hop = Hop::new(self.cut, &branch.up, branch.factor);
         let me = self.shape.member(node);
-        let offered = hop.offered(self.moments, lane(node, UP_OUT), step, seats[me].posted);
+        let offered = hop.offered(self.moments, lane(node, UP_OUT), step);
         self.moments.set(lane(node, UP_OUT), step, 0, offered);
         let at = self.up[node].max(offered).max(self.children_gave(node, step));
         let done = if at == NEVER { NEVER } else { seats[me].copy(at, self.cut.copy_ns) };
@@ -180,7 +180,7 @@ impl Tree<'_> {
         for (i, child) in children.iter().enumerate() {
             let branch = &self.branches[*child];
             let hop = Hop::new(self.cut, &branch.down, branch.factor);
-            let offered = hop.offered(self.moments, lane(node, DOWN_OUT + i), step, seats[me].posted);
+            let offered = hop.offered(self.moments, lane(node, DOWN_OUT + i), step);
             self.moments.set(lane(node, DOWN_OUT + i), step, 0, offered);
             at = at.max(offered);
         }

@@ -315,14 +315,6 @@ fn meta(world: &World, run: &RankRun, op: &OpTrace, at: u64) -> OpMeta {
     }
 }
 
-/// When the proxy begins with the connections of an operation of which nothing else is known yet.
-fn posted(run: &RankRun, op: &OpTrace) -> u64 {
-    match run.lanes.get(&(op.group, op.class, op.peer)) {
-        Some(lane) if lane.front == op.seq && lane.free != NEVER => op.issued.max(lane.free),
-        _ => NEVER,
-    }
-}
-
 /// Operations and flows in flight at a look.
 #[derive(Clone, Copy, Debug, Default)]
 struct InFlight {
@@ -342,23 +334,23 @@ fn tell_states(world: &World, run: &mut RankRun, at: u64, all: bool, records: &m
         }
         count.ops += 1;
         let op = &run.ops[index];
-        let from = if op.flows.is_empty() { posted(run, op) } else { op.posted };
-        let (state, print) = op_state(world, run, op, from, at);
+        let (state, print) = op_state(world, run, op, at);
         let is_news = |told: (u64, u64), print: u64| told.0 != print || at - told.1 >= REPEAT_NS || all;
         if is_news(op.told.op, print) {
             records.push(Record::OpState(state));
             run.ops[index].told.op = (print, at);
         }
-        if from > at {
-            continue;
-        }
         for way in 0..run.ops[index].ways.len() {
             let op = &run.ops[index];
+            let from = op.posts_at(&run.conns, way);
+            if from > at {
+                continue;
+            }
             let Some(point) = seen(op, way, from, at) else { continue };
             count.flows += 1;
             let print = flow_print(&point);
             if is_news(op.told.flows[way], print) {
-                records.push(Record::FlowState(flow_state(world, run, op, (way, from), &point, at)));
+                records.push(Record::FlowState(flow_state(world, run, op, way, &point, at)));
                 run.ops[index].told.flows[way] = (print, at);
             }
         }
@@ -367,9 +359,9 @@ fn tell_states(world: &World, run: &mut RankRun, at: u64, all: bool, records: &m
 }
 
 /// An operation as the live table shows it, and what makes that news.
-fn op_state(world: &World, run: &RankRun, op: &OpTrace, from: u64, at: u64) -> (OpState, u64) {
+fn op_state(world: &World, run: &RankRun, op: &OpTrace, at: u64) -> (OpState, u64) {
     let done = op.flows.iter().filter(|flow| flow.ended <= at).count() as u16;
-    let begun = if from <= at { op.ways.len() as u16 } else { 0 };
+    let begun = (0..op.ways.len()).filter(|way| op.posts_at(&run.conns, *way) <= at).count() as u16;
     let first_left = u8::from(op.left_first <= at && op.channels > 1);
     let stopped = if op.left <= at { op.channels } else { first_left };
     let started = op.started <= at;
@@ -424,10 +416,11 @@ fn key(world: &World, op: &OpTrace, way: usize) -> FlowKey {
     }
 }
 
-fn times(world: &World, run: &RankRun, started: u64, point: &Point) -> FlowTimes {
+/// A flow was appended when its operation was issued, however late the proxy gets to it.
+fn times(world: &World, run: &RankRun, op: &OpTrace, point: &Point) -> FlowTimes {
     let stamp = |moment: u64| if moment == 0 { HostTime::NONE } else { world.host_time(run.host, moment) };
     FlowTimes {
-        started_at: stamp(started),
+        started_at: stamp(op.issued),
         first_ready_at: stamp(point.first_ready),
         last_progress_at: stamp(point.last_progress),
         stage_us: point.stage_us,
@@ -435,20 +428,13 @@ fn times(world: &World, run: &RankRun, started: u64, point: &Point) -> FlowTimes
     }
 }
 
-fn flow_state(
-    world: &World,
-    run: &RankRun,
-    op: &OpTrace,
-    (way, from): (usize, u64),
-    point: &Point,
-    at: u64,
-) -> FlowState {
+fn flow_state(world: &World, run: &RankRun, op: &OpTrace, way: usize, point: &Point, at: u64) -> FlowState {
     FlowState {
         sampled_at: world.host_time(run.host, at),
         flow: key(world, op, way),
         counters: point.counters,
         bytes: point.bytes,
-        times: times(world, run, from, point),
+        times: times(world, run, op, point),
         peer_wait_polls: 0,
         proxied_for_pid: 0,
     }
@@ -527,7 +513,7 @@ fn flow_done(world: &World, run: &RankRun, op: &OpTrace, way: usize, flow: &Flow
         flow: key(world, op, way),
         counters: flow.last.counters,
         bytes: flow.last.bytes,
-        times: times(world, run, flow.started, &flow.last),
+        times: times(world, run, op, &flow.last),
         ended_at: world.host_time(run.host, flow.ended),
         peer_wait_polls: 0,
         proxied_for_pid: 0,

@@ -101,7 +101,7 @@ impl World {
                 };
                 let channel = pair_channel(from, to, n as u32, self.scenario.channels);
                 let sends = call.class == OpClass::Send;
-                ways.push(Way { channel, peer: call.peer, sends, steps: steps as u32, window: STEPS as u32 });
+                ways.push(Way::new(channel, call.peer, sends, steps as u32, STEPS as u32));
             }
             return ways;
         }
@@ -110,7 +110,7 @@ impl World {
             let mut add = |peer: usize, sends: bool| {
                 let (steps, window) = (sizes.steps as u32, sizes.window as u32);
                 if far(peer) {
-                    ways.push(Way { channel: channel as u8, peer: peer as u32, sends, steps, window });
+                    ways.push(Way::new(channel as u8, peer as u32, sends, steps, window));
                 }
             };
             if is_tree {
@@ -240,7 +240,11 @@ impl Simulation {
         let ns = LOCAL_OP_NS + (around as f64 * wire.ns_per_byte * factor) as u64;
         let all_there = meeting.entries.iter().all(Option::is_some);
         let last = meeting.entries.iter().flatten().map(|entry| entry.start).max().unwrap_or(NEVER);
-        let end = if all_there { last + ns } else { NEVER };
+        let end = if all_there && last != NEVER { last + ns } else { NEVER };
+        // A device that stops goes on to the end of such a kernel, as the testbed's; a process that is killed does not.
+        let killed = |rank: &u32| self.world.effects.ranks.get(rank).and_then(|effects| effects.killed_at);
+        let killed = of.members.iter().filter_map(killed).min().unwrap_or(NEVER);
+        let end = if end >= killed { NEVER } else { end };
         for (position, entry) in meeting.entries.iter().enumerate() {
             let Some(entry) = entry else { continue };
             let rank = self.world.groups[group as usize].members[position];
@@ -279,7 +283,11 @@ impl Simulation {
         for channel in 0..sizes.channels {
             let factors: Vec<f64> = (0..n).map(|m| self.factor(call.group, seq, channel, m, &wires[m])).collect();
             let mut moments = std::mem::take(&mut self.moments);
-            let mut seats = self.seats(&members, &numbers, meeting, seq);
+            moments.post((0..n).flat_map(|m| {
+                let posted = |peer, sends| self.posted(members[m], numbers[m], (channel as u8, peer as u32, sends));
+                [posted((m + 1) % n, true), posted((m + n - 1) % n, false)]
+            }));
+            let mut seats = self.seats(&members, meeting, (seq, channel));
             let ends = ring::run(&mut moments, plan, cut, &mut seats, &wires, &factors);
             let asleep: Vec<(u64, u64)> = seats.iter().map(|seat| seat.asleep).collect();
             for m in 0..n {
@@ -319,8 +327,16 @@ impl Simulation {
                     Branch { up, down, factor }
                 })
                 .collect();
+            let mut posted = vec![NEVER; n * tree::LANES];
+            for node in 0..n {
+                let m = shape.member(node);
+                for end in tree::ends(shape, node) {
+                    posted[end.lane] = self.posted(members[m], numbers[m], (channel as u8, end.peer as u32, end.sends));
+                }
+            }
             let mut moments = std::mem::take(&mut self.moments);
-            let mut seats = self.seats(&members, &numbers, meeting, seq);
+            moments.post(posted.into_iter());
+            let mut seats = self.seats(&members, meeting, (seq, channel));
             let ends = tree::run(&mut moments, shape, sizes.steps as usize, cut, &mut seats, &branches);
             let asleep: Vec<(u64, u64)> = seats.iter().map(|seat| seat.asleep).collect();
             for node in 0..n {
@@ -360,7 +376,16 @@ impl Simulation {
         }
     }
 
-    fn seats(&self, members: &[u32], numbers: &[Option<u64>], meeting: &Meeting, seq: u64) -> Vec<Seat<'_>> {
+    /// When a member's proxy begins with one end of a connection in an operation; inside a host nothing is waited for.
+    fn posted(&self, rank: u32, number: Option<u64>, (channel, peer, sends): (u8, u32, bool)) -> u64 {
+        let Some(number) = number else { return NEVER };
+        let run = &self.ranks[rank as usize];
+        let op = &run.ops[(number - run.first_op) as usize];
+        let way = op.ways.iter().find(|way| way.channel == channel && way.peer == peer && way.sends == sends);
+        way.map_or(op.issued, |way| way.posted)
+    }
+
+    fn seats(&self, members: &[u32], meeting: &Meeting, (seq, channel): (u64, u64)) -> Vec<Seat<'_>> {
         members
             .iter()
             .enumerate()
@@ -368,11 +393,10 @@ impl Simulation {
                 let run = &self.ranks[*rank as usize];
                 Seat {
                     start: meeting.entries[m].map_or(NEVER, |entry| entry.start),
-                    posted: numbers[m].map_or(NEVER, |number| run.ops[(number - run.first_op) as usize].posted),
                     parts: self.world.parts(*rank),
                     chance: mix(
                         mix(self.world.scenario.seed, 0x51EE + u64::from(*rank)),
-                        seq ^ (u64::from(meeting.call.0.code()) << 32),
+                        seq ^ u64::from(meeting.call.0.code()) << 32 ^ channel << 48,
                     ),
                     asleep: run.asleep,
                 }
@@ -409,11 +433,9 @@ impl Simulation {
         let looks = self.looks(rank);
         let op = self.ranks[rank as usize].op(number);
         let (channel, peer, sends) = way;
-        let known = op.ways.iter().any(|w| w.channel == channel && w.peer == peer && w.sends == sends);
-        if !known || op.posted == NEVER {
-            return;
-        }
-        let head = Head { channel, peer, sends, started: op.posted, kernel: op.started, slice_bytes };
+        let way = op.ways.iter().find(|w| w.channel == channel && w.peer == peer && w.sends == sends);
+        let Some(posted) = way.map(|way| way.posted) else { return };
+        let head = Head { channel, peer, sends, posted, kernel: op.started, slice_bytes };
         let trace = flow(lane, head, looks);
         op.flows.push(trace);
     }
@@ -437,11 +459,8 @@ impl Simulation {
         op.resolved = true;
         op.ended = op.flows.iter().map(|flow| flow.ended).max().unwrap_or(0).max(op.left);
         sort_flows(op);
-        let (key, seq, ended) = ((op.group, op.class, op.peer), op.seq, op.ended);
         let bytes = op.flows.iter().map(|flow| (flow.sends, flow.ended, flow.last.bytes)).collect::<Vec<_>>();
-        let lane = run.lanes.entry(key).or_default();
-        lane.free = lane.free.max(ended);
-        lane.front = seq + 1;
+        run.free(number);
         let (host, nic) = (run.host, self.world.nic(rank));
         let agent = &mut self.agents[host as usize];
         for (sends, at, bytes) in bytes {
@@ -460,11 +479,47 @@ impl Simulation {
         let run = &mut self.ranks[rank as usize];
         run.kernel = run.kernel.max(left);
         run.waiting -= 1;
-        if run.kernel == NEVER {
-            self.doomed.push(rank);
-        } else if run.waiting == 0 {
+        let (over, for_good) = (run.waiting == 0, run.kernel == NEVER);
+        if over {
             run.device = run.kernel;
+            self.leave_together(rank);
+        }
+        if for_good {
+            self.doomed.push(rank);
+        } else if over {
             self.runnable.push(rank);
+        }
+    }
+
+    /// Messages of one kernel on one channel are one work of the device: whoever is done first waits for the others.
+    fn leave_together(&mut self, rank: u32) {
+        let channels = self.world.scenario.channels;
+        let groups = &self.world.groups;
+        let run = &mut self.ranks[rank as usize];
+        let first = run.op_of[run.at - 1];
+        let end = run.op_of.get(run.at).copied().unwrap_or_else(|| run.next_op());
+        if end - first < 2 {
+            return;
+        }
+        let channel = |op: &OpTrace| {
+            let n = groups[op.group as usize].members.len() as u32;
+            let sends = op.class == OpClass::Send;
+            let (from, to) = if sends { (op.position, op.peer) } else { (op.peer, op.position) };
+            usize::from(pair_channel(from, to, n, channels))
+        };
+        let mut left = vec![0; channels.max(1) as usize];
+        for number in first..end {
+            let op = run.op(number);
+            let left = &mut left[channel(op)];
+            *left = op.left.max(*left);
+        }
+        for number in first..end {
+            let op = run.op(number);
+            let left = left[channel(op)];
+            (op.left_first, op.left) = (left, left);
+            if op.resolved {
+                op.ended = op.ended.max(left);
+            }
         }
     }
 
@@ -510,6 +565,8 @@ impl Simulation {
         let alone = line.sends.is_empty();
         if alone && let Some(left) = self.fills_alone(rank, number, start) {
             half.gone = true;
+            let op = self.ranks[rank as usize].op(number);
+            (op.started, op.left_first, op.left) = (start, left, left);
             self.leave_at(rank, left);
         }
         self.meetings.lines.entry(key).or_default().sends.push_back(half);
@@ -518,11 +575,13 @@ impl Simulation {
 
     /// When the sender's device is done with a message that fits the FIFO: it need not wait for the receiver.
     fn fills_alone(&mut self, rank: u32, number: u64, start: u64) -> Option<u64> {
-        let posted = self.ranks[rank as usize].post(number);
+        self.ranks[rank as usize].post(number);
         let run = &self.ranks[rank as usize];
-        let (steps, slice_bytes) = pair_cut(run.ops[(number - run.first_op) as usize].count);
-        let seat = Seat { start, posted, parts: self.world.parts(rank), chance: 0, asleep: run.asleep };
-        pair::fills_alone(steps as usize, self.cut(STEPS, slice_bytes), &seat)
+        let op = &run.ops[(number - run.first_op) as usize];
+        let (steps, slice_bytes) = pair_cut(op.count);
+        let posted = op.ways.first().map_or(op.issued, |way| way.posted);
+        let seat = Seat { start, parts: self.world.parts(rank), chance: 0, asleep: run.asleep };
+        pair::fills_alone(steps as usize, self.cut(STEPS, slice_bytes), &seat, posted)
     }
 
     /// Works out the messages of a connection that both sides have come to, or one has and the other cannot.
@@ -565,21 +624,25 @@ impl Simulation {
         };
         let numbers = [number(&send, sender, OpClass::Send, to), number(&recv, receiver, OpClass::Recv, from)];
         let starts = [&send, &recv].map(|half| half.map_or(NEVER, |half| half.entry.start));
-        let mut posted = [NEVER; 2];
         for (side, rank) in [sender, receiver].into_iter().enumerate() {
             if let Some(number) = numbers[side] {
-                posted[side] = self.ranks[rank as usize].post(number);
+                self.ranks[rank as usize].post(number);
             }
         }
+        let channel = pair_channel(from, to, n, self.world.scenario.channels);
+        let posted = [
+            self.posted(sender, numbers[0], (channel, to, true)),
+            self.posted(receiver, numbers[1], (channel, from, false)),
+        ];
         let wire = self.world.wire(sender, receiver, kind);
         let (steps, slice_bytes) = pair_cut(count);
         let cut = self.cut(STEPS, slice_bytes);
         let chance = mix(mix(self.world.scenario.seed ^ id, seq), u64::from(from) << 32 | u64::from(to));
         let variation = if wire.network { self.world.scenario.cluster.rdma_spread } else { 0.0 };
         let mut moments = std::mem::take(&mut self.moments);
+        moments.post(posted.into_iter());
         let seat = |side: usize, rank: u32| Seat {
             start: starts[side],
-            posted: posted[side],
             parts: self.world.parts(rank),
             chance: mix(chance, 0x51EE),
             asleep: self.ranks[rank as usize].asleep,
@@ -588,9 +651,9 @@ impl Simulation {
         let ends =
             pair::run(&mut moments, steps as usize, cut, (&mut out, &mut into), &wire, spread(chance, variation));
         let asleep = [out.asleep, into.asleep];
-        let channel = pair_channel(from, to, n, self.world.scenario.channels);
         for (side, rank, half, end) in [(0, sender, &send, ends.0), (1, receiver, &recv, ends.1)] {
-            let entry = half.map(|half| half.entry);
+            // Who is gone has left already.
+            let entry = half.filter(|half| !half.gone).map(|half| half.entry);
             self.take(rank, numbers[side], &entry, 0, end, asleep[side]);
             let way = (channel, if side == 0 { to } else { from }, side == 0);
             self.trace(rank, numbers[side], moments.lane(side), way, slice_bytes);

@@ -9,6 +9,8 @@ mod emit;
 mod meet;
 mod rank;
 mod step;
+#[cfg(test)]
+mod tests;
 mod world;
 
 pub use world::EPOCH;

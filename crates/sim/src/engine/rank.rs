@@ -23,8 +23,6 @@ pub(crate) struct OpTrace {
     pub(crate) channels: u8,
     /// When the host issued it.
     pub(crate) issued: u64,
-    /// When the proxy begins with its connections; [`NEVER`] while an earlier operation holds them.
-    pub(crate) posted: u64,
     /// When the kernel starts; [`NEVER`] while it has not.
     pub(crate) started: u64,
     /// When the first channel's kernel and when the last one's is done.
@@ -35,9 +33,33 @@ pub(crate) struct OpTrace {
     /// What happens in it is known: `started` and later moments are final.
     pub(crate) resolved: bool,
     pub(crate) flows: Vec<FlowTrace>,
-    /// What flows it has before anything is known of them: (channel, peer, sends, steps, window).
+    /// What connections it uses, also before anything is known of their flows.
     pub(crate) ways: Vec<Way>,
     pub(crate) told: Told,
+}
+
+impl Way {
+    /// A way of so many steps, `window` of which may be under way.
+    pub(crate) fn new(channel: u8, peer: u32, sends: bool, steps: u32, window: u32) -> Way {
+        Way { channel, peer, sends, steps, window, before: 0, posted: NEVER }
+    }
+}
+
+impl OpTrace {
+    /// The connection of one of its ways.
+    pub(crate) fn conn(&self, way: &Way) -> ConnKey {
+        (self.group, self.class != OpClass::Collective, way.sends, way.peer, way.channel)
+    }
+
+    /// When the proxy begins with the way at `at`, as far as is known: when nothing before it holds the connection.
+    pub(crate) fn posts_at(&self, conns: &BTreeMap<ConnKey, Conn>, at: usize) -> u64 {
+        let way = &self.ways[at];
+        match conns.get(&self.conn(way)) {
+            _ if way.posted != NEVER => way.posted,
+            Some(conn) if conn.done == way.before && conn.free != NEVER => self.issued.max(conn.free),
+            _ => NEVER,
+        }
+    }
 }
 
 /// A connection that an operation uses.
@@ -48,6 +70,10 @@ pub(crate) struct Way {
     pub(crate) sends: bool,
     pub(crate) steps: u32,
     pub(crate) window: u32,
+    /// How many operations use the connection before this one.
+    pub(crate) before: u64,
+    /// When the proxy begins with it; [`NEVER`] while an earlier operation holds the connection.
+    pub(crate) posted: u64,
 }
 
 /// What the agent has told of an operation.
@@ -61,14 +87,17 @@ pub(crate) struct Told {
     pub(crate) done: bool,
 }
 
-/// An order counter of a rank, and when its connections are free again.
+/// A direction of a connection: group, whether it carries messages or collectives, whether it sends, peer, channel.
+pub(crate) type ConnKey = (u32, bool, bool, u32, u8);
+
+/// A connection's operations: one after the other, each direction on its own.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Lane {
-    /// Order number of the next operation.
-    pub(crate) next: u64,
-    /// Order number of the first operation that is not worked out.
-    pub(crate) front: u64,
-    /// When the one before it has ended.
+pub(crate) struct Conn {
+    /// Operations that were issued.
+    pub(crate) issued: u64,
+    /// Those of them that are worked out.
+    pub(crate) done: u64,
+    /// When the last of these has ended.
     pub(crate) free: u64,
 }
 
@@ -98,7 +127,9 @@ pub(crate) struct RankRun {
     /// The current kernel is busy until then at least.
     pub(crate) kernel: u64,
     pub(crate) asleep: (u64, u64),
-    pub(crate) lanes: BTreeMap<(u32, OpClass, u32), Lane>,
+    /// Order number of the next operation of each counter.
+    pub(crate) seqs: BTreeMap<(u32, OpClass, u32), u64>,
+    pub(crate) conns: BTreeMap<ConnKey, Conn>,
     pub(crate) calls: BTreeMap<(u32, OpKind), u64>,
     pub(crate) ops: VecDeque<OpTrace>,
     /// Number of `ops[0]`.
@@ -125,7 +156,8 @@ impl RankRun {
             waiting: 0,
             kernel: 0,
             asleep: (0, 0),
-            lanes: BTreeMap::new(),
+            seqs: BTreeMap::new(),
+            conns: BTreeMap::new(),
             calls: BTreeMap::new(),
             ops: VecDeque::new(),
             first_op: 0,
@@ -148,14 +180,22 @@ impl RankRun {
         self.ops.iter().position(same).map(|at| self.first_op + at as u64)
     }
 
-    /// The operation `number` is entered: when its proxy begins with the connections.
-    pub(crate) fn post(&mut self, number: u64) -> u64 {
+    /// The proxy begins with those connections of operation `number` that earlier operations have left.
+    pub(crate) fn post(&mut self, number: u64) {
+        let op = &mut self.ops[(number - self.first_op) as usize];
+        for at in 0..op.ways.len() {
+            op.ways[at].posted = op.posts_at(&self.conns, at);
+        }
+    }
+
+    /// Operation `number` is worked out: its connections are the next one's.
+    pub(crate) fn free(&mut self, number: u64) {
         let op = &self.ops[(number - self.first_op) as usize];
-        let (key, issued) = ((op.group, op.class, op.peer), op.issued);
-        let lane = self.lanes.entry(key).or_default();
-        let posted = if lane.free == NEVER { NEVER } else { issued.max(lane.free) };
-        self.op(number).posted = posted;
-        posted
+        for (way, flow) in op.ways.iter().zip(&op.flows) {
+            let conn = self.conns.entry(op.conn(way)).or_default();
+            conn.done += 1;
+            conn.free = conn.free.max(flow.ended);
+        }
     }
 
     /// Forgets operations at the front that are over and told.

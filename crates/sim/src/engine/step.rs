@@ -282,12 +282,18 @@ impl Simulation {
     }
 
     fn push_op(&mut self, rank: u32, call: Call, issued: u64) {
-        let ways = self.ways(&call);
+        let mut ways = self.ways(&call);
         let tree = self.is_tree(&call);
         let run = &mut self.ranks[rank as usize];
-        let lane = run.lanes.entry((call.group, call.class, call.peer)).or_default();
-        let seq = lane.next;
-        lane.next += 1;
+        let next = run.seqs.entry((call.group, call.class, call.peer)).or_insert(0);
+        let seq = *next;
+        *next += 1;
+        for way in &mut ways {
+            let key = (call.group, call.class != OpClass::Collective, way.sends, way.peer, way.channel);
+            let conn = run.conns.entry(key).or_default();
+            way.before = conn.issued;
+            conn.issued += 1;
+        }
         let nccl_seq = if call.class == OpClass::Collective {
             let calls = run.calls.entry((call.group, call.kind)).or_insert(0);
             *calls += 1;
@@ -317,7 +323,6 @@ impl Simulation {
             },
             channels: channels as u8,
             issued,
-            posted: NEVER,
             started: NEVER,
             left_first: NEVER,
             left: NEVER,
@@ -331,10 +336,7 @@ impl Simulation {
 
     /// Trees are for AllReduce only.
     pub(super) fn is_tree(&self, call: &Call) -> bool {
-        call.class == OpClass::Collective
-            && call.kind == OpKind::AllReduce
-            && self.world.scenario.algo == Algo::Tree
-            && self.world.groups[call.group as usize].members.len() > 2
+        call.class == OpClass::Collective && call.kind == OpKind::AllReduce && self.world.scenario.algo == Algo::Tree
     }
 
     /// The connections over the network that a call uses on its rank.
