@@ -42,6 +42,19 @@ pub(crate) fn test(root: &Path, args: &TestArgs) -> Result<()> {
         nextest.push(filter);
     }
     run(root, "cargo", &nextest)?;
+    if args.filter.is_none() {
+        same_bytes_however_built(root)?;
+    }
+    Ok(())
+}
+
+/// The simulator's digests, which the tests have compared as developed, unoptimized and as released. Only the simulator
+/// is built anew.
+fn same_bytes_however_built(root: &Path) -> Result<()> {
+    for profile in ["plain", "release"] {
+        let digest = ["test", "--quiet", "--package", "mycroft-sim", "--test", "digest", "--profile", profile];
+        run(root, "cargo", &digest)?;
+    }
     Ok(())
 }
 
