@@ -1,0 +1,58 @@
+//! The recorded runs of the testbed: what agents shipped, and what the launcher knew.
+use mycroft_record::Batch;
+use mycroft_sim::Truth;
+use mycroft_store::codec;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// Every recorded run; a test holds this list to the directory's content.
+pub(crate) const RUNS: [&str; 12] = [
+    "background-compute",
+    "background-traffic",
+    "gpu-hang",
+    "gpu-power",
+    "healthy-ring",
+    "healthy-tree-moe",
+    "nic-bandwidth",
+    "nic-down",
+    "pcie-downgrade",
+    "proxy-delay",
+    "rank-crash",
+    "rank-stuck",
+];
+
+/// A file of a run.
+pub(crate) fn path(name: &str, extension: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded").join(format!("{name}.{extension}"))
+}
+
+/// The batches of a run, frame behind frame.
+pub(crate) fn batches(name: &str) -> Vec<Batch> {
+    let bytes = std::fs::read(path(name, "frames")).unwrap();
+    let mut batches = Vec::new();
+    let mut rest = bytes.as_slice();
+    while !rest.is_empty() {
+        let (frame, behind) = rest.split_at(codec::header(rest).unwrap().frame_bytes);
+        batches.extend(codec::decode(frame).unwrap().batches);
+        rest = behind;
+    }
+    batches
+}
+
+/// What the launcher said of a run.
+pub(crate) fn said(name: &str) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(path(name, "json")).unwrap()).unwrap()
+}
+
+/// What was really done in a run.
+pub(crate) fn truth(name: &str) -> Truth {
+    let truth = &said(name)["truth"];
+    let list = |field: &str| truth[field].as_array().unwrap().clone();
+    Truth {
+        fault: truth["fault"].as_str().map(|fault| fault.parse().unwrap()),
+        hosts: list("hosts").iter().map(|host| host.as_str().unwrap().to_owned()).collect(),
+        ranks: list("ranks").iter().map(|rank| u32::try_from(rank.as_u64().unwrap()).unwrap()).collect(),
+        at_ms: truth["at_ms"].as_u64().unwrap(),
+        ..Truth::healthy()
+    }
+}
