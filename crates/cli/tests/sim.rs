@@ -122,11 +122,13 @@ fn a_run_tells_what_the_testbed_tells_and_more() {
 /// The text that a verdict against a truth of another kind gives: exit 1, and why.
 #[test]
 fn a_wrong_verdict_is_exit_1_and_says_why() {
-    // A thousandth slower than usual shows nowhere, though it lasts.
-    let faint = ["--fault", "proxy-delay@host0,severity=0.0001", "--duration", "18"];
-    let said = say(&[&["sim", "run"][..], &SHAPE, &faint].concat());
+    // A run that the diagnosis has no answer to yet (docs/results/accuracy.md); when it has, take another from there.
+    let said = say(&["sim", "run", "--swarm", "36"]);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stdout.contains("verdict: WRONG - proxy-delay@host0,severity=0.0001 was not named"), "{said:?}");
+    assert!(said.stdout.contains("verdict: WRONG - pcie-contention@host4:rank39"), "{said:?}");
+    // A fault that the job does not feel is no miss.
+    let faint = ["--fault", "proxy-delay@host0,severity=0.0001", "--duration", "18"];
+    assert_eq!(say(&[&["sim", "run"][..], &SHAPE, &faint].concat()).code, Some(0));
 }
 
 #[test]
