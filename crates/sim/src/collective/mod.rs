@@ -14,8 +14,10 @@ pub(crate) mod tree;
 use crate::effects::RankEffects;
 use crate::profile::{NEVER, Profile};
 
-/// What a proxy thread takes for one look at a connection that has something to do.
-const PROXY_NS: u64 = 3_000;
+/// What a proxy thread takes to find that a slot was filled, or that a request has ended.
+const LOOK_NS: u64 = 1_000;
+/// What it then takes to hand a slice to the NIC, or to the device.
+const HAND_OVER_NS: u64 = 2_000;
 /// Time between a kernel's launch and its first instruction.
 pub(crate) const LAUNCH_NS: u64 = 4_000;
 /// Handing a slot over inside a host.
@@ -99,13 +101,13 @@ pub(crate) struct Seat<'a> {
 }
 
 impl Seat<'_> {
-    /// The proxy gets to something that can be done at `at`.
-    fn proxy(&self, at: u64) -> u64 {
+    /// The proxy gets to something that can be done at `at` and takes `ns`.
+    fn proxy(&self, at: u64, ns: u64) -> u64 {
         if at == NEVER {
             return NEVER;
         }
         let at = if at >= self.asleep.0 && at < self.asleep.1 { self.asleep.1 } else { at };
-        self.parts.proxy.finish(at, PROXY_NS)
+        self.parts.proxy.finish(at, ns)
     }
 
     /// The proxy has found at `at` that slice `step` is filled; it may fall asleep over it.
@@ -113,7 +115,7 @@ impl Seat<'_> {
         for (from, until, share, ns) in &self.parts.sleeps {
             if at >= *from && at < *until && unit(mix(self.chance, step)) < *share {
                 // What could be done while it got to this slice is done after its sleep as well.
-                self.asleep = (at.saturating_sub(PROXY_NS), at + ns);
+                self.asleep = (at.saturating_sub(LOOK_NS), at + ns);
                 return at + ns;
             }
         }
@@ -256,13 +258,13 @@ impl<'a> Hop<'a> {
         // A proxy serves a connection's slices in order, whatever else keeps it, and looks only at the next one to send:
         // that is when it finds it filled.
         let before = |moments: &Moments, lane, moment| if step == 0 { 0 } else { moments.get(lane, step - 1, moment) };
-        let seen = from.proxy(ready.max(before(moments, out, 2)));
+        let seen = from.proxy(ready.max(before(moments, out, 2)), LOOK_NS);
         moments.set(out, step, 1, seen);
         if seen == NEVER || credit == NEVER {
             return;
         }
         let awake = from.doze(seen, step as u64);
-        let sent = if credit <= awake { awake } else { from.proxy(credit) };
+        let sent = from.proxy(awake.max(credit), HAND_OVER_NS);
         moments.set(out, step, 2, sent);
         if sent == NEVER {
             return;
@@ -273,11 +275,11 @@ impl<'a> Hop<'a> {
         if from.gone(carried) || to.gone(delivered) {
             return;
         }
-        // The receiver's proxy finds it delivered when it looks, and gives it to the device at once.
-        let taken = to.proxy(delivered).max(before(moments, into, 2));
-        moments.set(into, step, 1, taken);
-        moments.set(into, step, 2, taken);
-        let acknowledged = from.proxy(delivered.saturating_add(self.wire.latency_ns));
+        // The receiver's proxy finds it delivered when it looks, and gives it to the device.
+        let found = to.proxy(delivered, LOOK_NS).max(before(moments, into, 2));
+        moments.set(into, step, 1, found);
+        moments.set(into, step, 2, to.proxy(found, HAND_OVER_NS));
+        let acknowledged = from.proxy(delivered.saturating_add(self.wire.latency_ns), LOOK_NS);
         moments.set(out, step, 3, acknowledged.max(before(moments, out, 3)));
     }
 }
