@@ -1,5 +1,6 @@
 //! Command line: every flag, its help and its environment variable in one place.
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
+use mycroft_sim::{Algo, Scenario};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -118,10 +119,9 @@ pub(crate) struct DemoArgs {
     pub(crate) seed: u64,
 }
 
-#[derive(clap::Args, Debug, Clone)]
-pub(crate) struct RunArgs {
-    /// Scenario file; flags override its fields.
-    pub(crate) scenario: Option<PathBuf>,
+/// The shape of a job, on real processes and simulated.
+#[derive(clap::Args, Debug, Clone, Default)]
+pub(crate) struct ShapeArgs {
     /// Hosts.
     #[arg(long)]
     pub(crate) hosts: Option<u32>,
@@ -143,6 +143,33 @@ pub(crate) struct RunArgs {
     /// Mixture of experts: all-to-all in every layer.
     #[arg(long)]
     pub(crate) moe: bool,
+}
+
+impl ShapeArgs {
+    /// Lays the flags that were given over a scenario.
+    pub(crate) fn lay_over(&self, scenario: &mut Scenario) {
+        for (flag, field) in [
+            (self.hosts, &mut scenario.hosts),
+            (self.ranks_per_host, &mut scenario.ranks_per_host),
+            (self.tp, &mut scenario.tp),
+            (self.pp, &mut scenario.pp),
+            (self.dp, &mut scenario.dp),
+        ] {
+            *field = flag.unwrap_or(*field);
+        }
+        if let Some(algo) = self.algo {
+            scenario.algo = Algo::from(algo);
+        }
+        scenario.moe |= self.moe;
+    }
+}
+
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct RunArgs {
+    /// Scenario file; flags override its fields.
+    pub(crate) scenario: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) shape: ShapeArgs,
     /// Fault: KIND@hostN[:rankR][,severity=X], or `none`.
     #[arg(long)]
     pub(crate) fault: Option<String>,

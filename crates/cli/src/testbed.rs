@@ -6,7 +6,7 @@ use crate::stop::Stop;
 use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, anyhow};
 use mycroft_record::Place;
-use mycroft_sim::{Algo, Fault, Scenario, Transport};
+use mycroft_sim::{Fault, Scenario, Transport};
 use serde_json::{Value, json};
 
 /// The scenario's transport for a flag.
@@ -32,21 +32,7 @@ fn scenario(args: &RunArgs) -> Result<Scenario> {
         Some(path) => Scenario::load(path)?,
         None => Scenario { name: "command-line".to_owned(), ..Scenario::default() },
     };
-    for (flag, field) in [
-        (args.hosts, &mut scenario.hosts),
-        (args.ranks_per_host, &mut scenario.ranks_per_host),
-        (args.tp, &mut scenario.tp),
-        (args.pp, &mut scenario.pp),
-        (args.dp, &mut scenario.dp),
-    ] {
-        if let Some(value) = flag {
-            *field = value;
-        }
-    }
-    if let Some(algo) = args.algo {
-        scenario.algo = Algo::from(algo);
-    }
-    scenario.moe |= args.moe;
+    args.shape.lay_over(&mut scenario);
     if let Some(text) = &args.fault {
         scenario.fault = parse_fault(text)?;
     }

@@ -69,8 +69,6 @@ pub(crate) enum Fact {
     ForeignTraffic { host: HostName, nic: Arc<str>, nic_mb_s: f64, job_mb_s: f64 },
     /// An interface runs at less than it did, or than its neighbours.
     NicSlow { host: HostName, nic: Arc<str>, now_mb_s: f64, other_mb_s: f64 },
-    /// The counters of a host's interfaces are known in the window looked at.
-    NicSeen { host: HostName },
     /// Iterations take longer (Algorithm 1, straggler trigger).
     SlowIterations { base_ms: f64, now_ms: f64, factor: f64, slow: usize, of: usize, since: HostTime, why: String },
     /// A rank computes longer between operations than it did.
@@ -180,7 +178,6 @@ impl Fact {
             Fact::NicDown { .. } => "nic.down",
             Fact::ForeignTraffic { .. } => "nic.foreign-traffic",
             Fact::NicSlow { .. } => "nic.slow",
-            Fact::NicSeen { .. } => "nic.seen",
             Fact::SlowIterations { .. } => "watch.slow-iterations",
             Fact::ComputeExcess { .. } => "slow.compute",
             Fact::HostExcess { .. } => "slow.host-issue",
@@ -389,9 +386,6 @@ impl Fact {
             ),
             Fact::ForeignTraffic { host, nic, nic_mb_s, job_mb_s } => {
                 format!("{nic} of {host} carries {nic_mb_s:.1} MB/s, of which the job moves {job_mb_s:.1} MB/s")
-            }
-            Fact::NicSeen { host } => {
-                format!("the counters of {host}'s interfaces are known and show no other traffic")
             }
             Fact::NicSlow { host, nic, now_mb_s, other_mb_s } => {
                 format!("{nic} of {host} is rated at {now_mb_s:.1} MB/s, against {other_mb_s:.1} MB/s")

@@ -9,7 +9,7 @@ use mycroft_record::*;
 use mycroft_serve::TICK;
 use mycroft_serve::replay::replay;
 use mycroft_sim::{Algo, Scenario, Simulation, Truth, score};
-use runs::{RUNS, batches, truth};
+use runs::{RUNS, as_told_today, batches, truth};
 use std::collections::{BTreeMap, BTreeSet};
 
 mod runs;
@@ -396,7 +396,7 @@ fn volumes(batches: &[Batch]) -> (BTreeMap<&'static str, f64>, BTreeMap<String, 
 #[test]
 fn healthy_jobs_tell_as_much_and_take_as_long() {
     for name in ["healthy-ring", "healthy-tree-moe"] {
-        let recorded = batches(name);
+        let recorded = as_told_today(batches(name));
         let (real_kinds, real_flows) = volumes(&recorded);
         let real = report(recorded);
         at_phases(name, 1, 10.0, |_, batches, _, report| {

@@ -162,7 +162,8 @@ fn milliseconds(ms: f64) -> String {
 fn draw(runs: &[Run]) -> Result<String> {
     let (width, height, margin) = PICTURE;
     let x = |ranks: u32| margin + (f64::from(ranks).log10() - 3.0) / 2.2 * (width - 2.0 * margin);
-    let y = |ms: f64| height - margin - ms.max(1.0).log10() / 4.0 * (height - 2.0 * margin);
+    // The kernel does not tell less than its clock's tick.
+    let y = |ms: f64| height - margin - ms.max(CLOCK_MS).log10() / 4.0 * (height - 2.0 * margin);
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" \
          font-size=\"12\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"white\"/>\n"
@@ -183,12 +184,18 @@ fn draw(runs: &[Run]) -> Result<String> {
     ];
     for (number, (name, fault, value, colour)) in lines.into_iter().enumerate() {
         let own = runs.iter().filter(|run| run.fault == fault);
-        let points = own.map(|run| Ok(format!("{:.0},{:.0}", x(run.ranks), y(run.of(value)?))));
-        let points = points.collect::<Result<Vec<String>>>()?.join(" ");
+        let points = own.map(|run| Ok((x(run.ranks), y(run.of(value)?)))).collect::<Result<Vec<(f64, f64)>>>()?;
+        for (x, y) in &points {
+            writeln!(out, "<circle cx=\"{x:.0}\" cy=\"{y:.0}\" r=\"3\" fill=\"{colour}\"/>")?;
+        }
+        let points = points.iter().map(|(x, y)| format!("{x:.0},{y:.0}")).collect::<Vec<String>>().join(" ");
         writeln!(out, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>")?;
         let at = 24 + 16 * number;
         writeln!(out, "<text x=\"{:.0}\" y=\"{at}\" fill=\"{colour}\">{name}</text>", margin + 8.0)?;
     }
+    let (at, text) = (y(CLOCK_MS), format!("at most {CLOCK_MS:.0} ms"));
+    writeln!(out, "<path d=\"M{margin} {at:.0}H{:.0}\" stroke=\"#999\" stroke-dasharray=\"3\"/>", width - margin)?;
+    writeln!(out, "<text x=\"{:.0}\" y=\"{:.0}\" fill=\"#666\">{text}</text>", width - margin - 80.0, at - 4.0)?;
     out.push_str("</svg>\n");
     Ok(out)
 }

@@ -1,5 +1,5 @@
 //! Flags of `mycroft sim`.
-use crate::args::AlgoArg;
+use crate::args::ShapeArgs;
 use clap::{Subcommand, value_parser};
 use mycroft_sim::{DpMode, Family, Schedule};
 use std::path::PathBuf;
@@ -86,33 +86,14 @@ pub(crate) struct SimRunArgs {
     /// Ranks in all: hosts of 8, tensor parallel over a host, data parallel over the rest, unless told otherwise.
     #[arg(long, conflicts_with = "hosts")]
     pub(crate) ranks: Option<u32>,
-    /// Hosts.
-    #[arg(long)]
-    pub(crate) hosts: Option<u32>,
-    /// Ranks on each host.
-    #[arg(long)]
-    pub(crate) ranks_per_host: Option<u32>,
-    /// Tensor parallel size.
-    #[arg(long)]
-    pub(crate) tp: Option<u32>,
-    /// Pipeline parallel size.
-    #[arg(long)]
-    pub(crate) pp: Option<u32>,
-    /// Data parallel size.
-    #[arg(long)]
-    pub(crate) dp: Option<u32>,
+    #[command(flatten)]
+    pub(crate) shape: ShapeArgs,
     /// Context parallel size.
     #[arg(long)]
     pub(crate) cp: Option<u32>,
     /// Expert parallel size; with --moe.
     #[arg(long)]
     pub(crate) ep: Option<u32>,
-    /// Mixture of experts: all-to-all in every layer.
-    #[arg(long)]
-    pub(crate) moe: bool,
-    /// Collective algorithm.
-    #[arg(long, value_enum)]
-    pub(crate) algo: Option<AlgoArg>,
     /// How gradients are combined: reduce-scatter, all-reduce or fsdp.
     #[arg(long)]
     pub(crate) dp_mode: Option<DpMode>,

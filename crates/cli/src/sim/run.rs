@@ -12,7 +12,7 @@ use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, anyhow, bail};
 use mycroft_diagnose::render;
 use mycroft_record::{HostTime, NANOS_PER_MS};
-use mycroft_sim::{Algo, Fault, Scenario, Score, Truth, swarm};
+use mycroft_sim::{Fault, Scenario, Score, Truth, swarm};
 use mycroft_store::recording::{RecordingFile, RecordingWriter};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -27,27 +27,13 @@ fn scenario(args: &SimRunArgs) -> Result<Scenario> {
         (None, Some(seed)) => swarm(seed, args.family),
         (None, None) => Scenario { name: "command-line".to_owned(), ..Scenario::default() },
     };
-    for (flag, field) in [
-        (args.hosts, &mut scenario.hosts),
-        (args.ranks_per_host, &mut scenario.ranks_per_host),
-        (args.tp, &mut scenario.tp),
-        (args.pp, &mut scenario.pp),
-        (args.dp, &mut scenario.dp),
-        (args.cp, &mut scenario.cp),
-        (args.ep, &mut scenario.ep),
-        (args.virtual_stages, &mut scenario.virtual_stages),
-    ] {
-        if let Some(value) = flag {
-            *field = value;
-        }
-    }
+    args.shape.lay_over(&mut scenario);
+    scenario.cp = args.cp.unwrap_or(scenario.cp);
+    scenario.ep = args.ep.unwrap_or(scenario.ep);
+    scenario.virtual_stages = args.virtual_stages.unwrap_or(scenario.virtual_stages);
     if let Some(ranks) = args.ranks {
         spread(&mut scenario, args, ranks)?;
     }
-    if let Some(algo) = args.algo {
-        scenario.algo = Algo::from(algo);
-    }
-    scenario.moe |= args.moe;
     scenario.dp_mode = args.dp_mode.unwrap_or(scenario.dp_mode);
     scenario.schedule = args.schedule.unwrap_or(scenario.schedule);
     if !args.fault.is_empty() {
@@ -69,15 +55,15 @@ fn scenario(args: &SimRunArgs) -> Result<Scenario> {
 
 /// Lays `ranks` out: hosts of eight, tensor parallel over a host, data parallel over the rest; what a flag says holds.
 fn spread(scenario: &mut Scenario, args: &SimRunArgs, ranks: u32) -> Result<()> {
-    let per_host = args.ranks_per_host.unwrap_or(RANKS_PER_HOST.min(ranks));
+    let per_host = args.shape.ranks_per_host.unwrap_or(RANKS_PER_HOST.min(ranks));
     if ranks == 0 || per_host == 0 || !ranks.is_multiple_of(per_host) {
         bail!("--ranks {ranks}: expected a multiple of the {per_host} ranks of a host; see --ranks-per-host");
     }
     (scenario.hosts, scenario.ranks_per_host) = (ranks / per_host, per_host);
-    scenario.tp = args.tp.unwrap_or(per_host);
-    scenario.pp = args.pp.unwrap_or(1);
+    scenario.tp = args.shape.tp.unwrap_or(per_host);
+    scenario.pp = args.shape.pp.unwrap_or(1);
     scenario.cp = args.cp.unwrap_or(1);
-    if args.dp.is_none() {
+    if args.shape.dp.is_none() {
         let model = u64::from(scenario.tp) * u64::from(scenario.pp) * u64::from(scenario.cp);
         if model == 0 || !u64::from(ranks).is_multiple_of(model) {
             bail!("--ranks {ranks}: expected a multiple of tp x pp x cp = {model}");

@@ -38,8 +38,6 @@ pub(crate) fn facts(timeline: &Timeline, config: &Config, from: HostTime, to: Ho
         let job_mb_s = job.get(host).copied().unwrap_or(0) as f64 / 1e6 / seconds;
         if nic_mb_s > TRAFFIC_FLOOR_MB_S && nic_mb_s > job_mb_s * config.foreign_traffic_factor {
             out.push(Fact::ForeignTraffic { host: host.clone(), nic: name.clone(), nic_mb_s, job_mb_s });
-        } else {
-            out.push(Fact::NicSeen { host: host.clone() });
         }
     }
     out

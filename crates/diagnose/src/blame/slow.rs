@@ -49,7 +49,6 @@ pub(crate) fn blame(timeline: &Timeline, config: &Config, windows: &Windows) -> 
     for state in timeline.ranks.values() {
         facts.extend(of_rank(state.rank, &state.host, state.iterations.list(), config, windows, &idle));
     }
-    discount_common_host_time(&mut facts, timeline);
     facts.extend(wires(timeline, config, windows));
     facts.extend(nic::facts(timeline, config, windows.onset, windows.until));
     facts
@@ -151,26 +150,6 @@ fn grown(now: Vec<f64>, base: Vec<f64>, config: &Config, least_ms: f64) -> Optio
     let above = now.iter().filter(|value| **value > high).count();
     let least = config.noise_ms.max(least_ms).max(config.component_mads * mad);
     (now_ms - base_ms > least && above * 4 >= now.len() * 3).then_some((now_ms, base_ms))
-}
-
-/// Hosts that are all idle together (checkpoint, evaluation) accuse nobody: only what one is idle beyond the others.
-fn discount_common_host_time(facts: &mut Vec<Fact>, timeline: &Timeline) {
-    let excess: Vec<f64> = facts
-        .iter()
-        .filter_map(|fact| match fact {
-            Fact::HostExcess { now_ms, base_ms, .. } => Some(now_ms - base_ms),
-            _ => None,
-        })
-        .collect();
-    let everybody = timeline.ranks.len();
-    let common = if excess.len() * 2 > everybody { median(excess).unwrap_or(0.0) } else { 0.0 };
-    facts.retain_mut(|fact| match fact {
-        Fact::HostExcess { now_ms, base_ms, .. } => {
-            *now_ms -= common;
-            *now_ms - *base_ms > 0.5 * common.max(1.0)
-        }
-        _ => true,
-    });
 }
 
 /// What the links from one host to another cost together.

@@ -206,7 +206,6 @@ impl Docket {
         case.group = verdict.group.or(case.group);
         case.op = verdict.op.or(case.op);
         let said = |fact: &&Fact| match fact {
-            Fact::NicSeen { .. } => false,
             // A pause leaves marks in the neighbours' flows too: they are not the suspect's.
             Fact::ProxyPause { rank, .. } => case.finding.suspects.iter().any(|suspect| names(&suspect.place, *rank)),
             _ => true,

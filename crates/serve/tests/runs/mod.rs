@@ -1,8 +1,9 @@
 //! The recorded runs of the testbed: what agents shipped, and what the launcher knew.
-use mycroft_record::Batch;
+use mycroft_record::{Batch, NANOS_PER_MS, Record, Sampled, Source};
 use mycroft_sim::Truth;
 use mycroft_store::codec;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Every recorded run; a test holds this list to the directory's content.
@@ -55,4 +56,25 @@ pub(crate) fn truth(name: &str) -> Truth {
         at_ms: truth["at_ms"].as_u64().unwrap(),
         ..Truth::healthy()
     }
+}
+
+/// What today's agent would have shipped: it tells a look at a process twice a second, or when it turns
+/// (docs/formats/record.md). The runs were recorded when every change of a count was told.
+pub(crate) fn as_told_today(mut batches: Vec<Batch>) -> Vec<Batch> {
+    let mut last: BTreeMap<Source, Sampled> = BTreeMap::new();
+    for batch in &mut batches {
+        let source = batch.source.clone();
+        batch.records.retain(|record| {
+            let Record::Sampled(now) = record else { return true };
+            let what = |s: &Sampled| (s.alive, s.stopped, s.ops_in_flight == 0, s.flows_in_flight == 0);
+            let is_due = |last: &Sampled| now.at.since_ns(last.at) >= 500 * NANOS_PER_MS;
+            let is_told = last.get(&source).is_none_or(|last| what(last) != what(now) || is_due(last));
+            if is_told {
+                last.insert(source.clone(), *now);
+            }
+            is_told
+        });
+    }
+    batches.retain(|batch| !batch.records.is_empty());
+    batches
 }

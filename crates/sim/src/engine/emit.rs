@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// The state of something in flight is told again after this (`agent::config::REPEAT_EVERY`).
 const REPEAT_NS: u64 = NANOS_PER_SEC;
-/// That a process was looked at is told at least this often.
+/// That a process was looked at is told this often, and at once when that is a turn (docs/formats/record.md).
 const SAMPLED_NS: u64 = NANOS_PER_SEC / 2;
 /// Interfaces are read this often.
 const NIC_NS: u64 = NANOS_PER_SEC / 2;
@@ -53,6 +53,8 @@ struct ToldRank {
     attached: bool,
     sampled: Option<Sampled>,
     sampled_at: u64,
+    /// The last look, told or not.
+    looked_at: u64,
     gone: bool,
 }
 
@@ -237,14 +239,15 @@ impl Teller<'_> {
             attach(world, run, local, at, records);
         }
         let InFlight { ops, flows } = tell_states(world, run, at, dead, records);
-        let lost = tell_ends(world, run, effects, at, told.sampled_at, records);
+        let lost = tell_ends(world, run, effects, at, std::mem::replace(&mut told.looked_at, at), records);
         if lost > 0 {
             agent.dropped += lost;
             records.push(Record::Gap(Gap { noticed_at: stamp(at), lost, cause: GapCause::RingLapped }));
         }
         let now = Sampled { at: stamp(at), ops_in_flight: ops, flows_in_flight: flows, alive: !dead, stopped };
-        let same = told.sampled.is_some_and(|before| Sampled { at: now.at, ..before } == now);
-        if !same || at >= told.sampled_at + SAMPLED_NS {
+        let what = |s: &Sampled| (s.alive, s.stopped, s.ops_in_flight == 0, s.flows_in_flight == 0);
+        let turns = told.sampled.is_none_or(|before| what(&before) != what(&now));
+        if turns || at >= told.sampled_at + SAMPLED_NS {
             told.sampled = Some(now);
             told.sampled_at = at;
             records.push(Record::Sampled(now));

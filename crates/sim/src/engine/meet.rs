@@ -9,7 +9,7 @@ use crate::collective::{Cut, Seat, Wire, mix, pair, ring, spread, tree};
 use crate::profile::NEVER;
 use crate::program::ELEMENT_BYTES;
 use mycroft_record::{OpClass, OpKind};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// What a collective inside a host takes at least.
 const LOCAL_OP_NS: u64 = 15_000;
@@ -59,7 +59,7 @@ pub(super) struct Meetings {
     /// Of each group: the number of the first open collective, and the open ones.
     open: Vec<(u64, VecDeque<Meeting>)>,
     /// Groups with an open collective.
-    busy: BTreeMap<u32, ()>,
+    busy: BTreeSet<u32>,
     /// Connections with a message that is not worked out.
     lines: BTreeMap<LineKey, Line>,
     /// Positions of members that will not come to anything more, by group.
@@ -70,7 +70,7 @@ impl Meetings {
     pub(super) fn new(groups: usize) -> Meetings {
         Meetings {
             open: (0..groups).map(|_| (0, VecDeque::new())).collect(),
-            busy: BTreeMap::new(),
+            busy: BTreeSet::new(),
             lines: BTreeMap::new(),
             absent: BTreeMap::new(),
         }
@@ -78,7 +78,7 @@ impl Meetings {
 
     /// The earliest kernel of an operation that is not worked out.
     pub(super) fn first_entry(&self) -> u64 {
-        let collectives = self.busy.keys().flat_map(|group| &self.open[*group as usize].1).map(|open| open.first);
+        let collectives = self.busy.iter().flat_map(|group| &self.open[*group as usize].1).map(|open| open.first);
         let halves = self.lines.values().flat_map(|line| line.sends.front().into_iter().chain(line.recvs.front()));
         collectives.chain(halves.map(|half| half.entry.start)).min().unwrap_or(NEVER)
     }
@@ -162,7 +162,7 @@ impl Simulation {
         meeting.entries[position] = Some(Entry { number, start });
         meeting.counted += 1;
         let full = meeting.counted == members;
-        self.meetings.busy.insert(group, ());
+        self.meetings.busy.insert(group);
         if full {
             self.resolve_open(group);
         }
