@@ -3,16 +3,12 @@
 //! A change in any report shows here as a diff. `MYCROFT_UPDATE_GOLDEN=1` rewrites the files; read what changed.
 mod common;
 
+use common::diff::diff;
 use common::say;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Unchanged lines shown around a change.
-const CONTEXT: usize = 2;
-/// Lines of a text that are compared; reports of the scenarios have a tenth of it.
-const LINES_MAX: usize = 1000;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")
@@ -29,39 +25,6 @@ fn names(folder: &Path, extension: &str) -> BTreeSet<String> {
 fn told(stdout: &str) -> String {
     let lines = stdout.lines().filter(|line| !line.starts_with("simulated "));
     format!("{}\n", lines.collect::<Vec<_>>().join("\n").trim())
-}
-
-/// What changed from `want` to `got`, line by line: `-` is gone, `+` is new; the longest common sequence stays.
-fn diff(want: &str, got: &str) -> String {
-    let lines = |text: &str| text.lines().take(LINES_MAX).map(str::to_owned).collect::<Vec<String>>();
-    let (want, got) = (lines(want), lines(got));
-    let mut common = vec![vec![0_usize; got.len() + 1]; want.len() + 1];
-    for (i, old) in want.iter().enumerate().rev() {
-        for (j, new) in got.iter().enumerate().rev() {
-            common[i][j] = if old == new { common[i + 1][j + 1] + 1 } else { common[i + 1][j].max(common[i][j + 1]) };
-        }
-    }
-    let (mut i, mut j, mut all) = (0, 0, Vec::new());
-    while i < want.len() || j < got.len() {
-        if i < want.len() && j < got.len() && want[i] == got[j] {
-            all.push((' ', &want[i]));
-            (i, j) = (i + 1, j + 1);
-        } else if j == got.len() || (i < want.len() && common[i + 1][j] >= common[i][j + 1]) {
-            all.push(('-', &want[i]));
-            i += 1;
-        } else {
-            all.push(('+', &got[j]));
-            j += 1;
-        }
-    }
-    let mut out = String::new();
-    for (at, (mark, line)) in all.iter().enumerate() {
-        let near = &all[at.saturating_sub(CONTEXT)..(at + CONTEXT + 1).min(all.len())];
-        if near.iter().any(|(mark, _)| *mark != ' ') {
-            let _ = writeln!(out, "{mark} {line}");
-        }
-    }
-    out
 }
 
 #[test]

@@ -83,6 +83,8 @@ pub(crate) enum Fact {
     RankLink { from: (Rank, HostName), to: (Rank, HostName), now_ms: f64, base_ms: f64, iteration_ms: f64, of: usize },
     /// Ready data takes longer from one host to another.
     WireExcess { from: HostName, to: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64, links: usize, of: usize },
+    /// What all links of a host pair cost together that are not slow beyond noise; one of the hosts has others that are.
+    WireOther { from: HostName, to: HostName, now_ms: f64, base_ms: f64 },
     /// A rank's proxy did not move ready data for a while, on all its flows, and then did.
     ProxyPause {
         rank: Rank,
@@ -185,6 +187,7 @@ impl Fact {
             Fact::ProxyExcess { .. } => "slow.proxy",
             Fact::RankLink { .. } => "slow.rank-link",
             Fact::WireExcess { .. } => "slow.wire",
+            Fact::WireOther { .. } => "slow.wire-other",
             Fact::ProxyPause { .. } => "slow.proxy-pause",
         }
     }
@@ -380,6 +383,9 @@ impl Fact {
                 *base_ms,
                 *iteration_ms,
             ),
+            Fact::WireOther { from, to, now_ms, base_ms } => {
+                format!("links {from} -> {to} hold ready data {now_ms:.1} ms per iteration, {base_ms:.1} ms before")
+            }
             Fact::ProxyPause { rank, pause_ms, flows, inbound, .. } => format!(
                 "{flows} flows of rank {rank} stood still for {pause_ms:.0} ms at once, {}, then went on",
                 if *inbound { "peers' ready data was not taken" } else { "its own data was not sent" }

@@ -1,6 +1,8 @@
 //! The built command as a child process: run to its end, or kept and stopped.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
+pub(crate) mod diff;
+
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::fact::Fact;
 use crate::timeline::{Iteration, Link, Pause, Timeline};
 use mycroft_record::{HostName, HostTime, NANOS_PER_MS, Rank};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Baseline iterations used, newest first.
 const BASE_ITERATIONS: usize = 16;
@@ -16,6 +16,8 @@ const SMALL_LINK_MS: f64 = 1.0;
 /// A link that grew by less than this share of the slowest one between the same hosts is slow for another reason: the
 /// wire is the same for all, and what they carry differs less.
 const LINKS_ALIKE: f64 = 0.1;
+/// Links between the same hosts that carry less than one part in so many of what the busiest does are not counted.
+const CARRY_ALIKE: u64 = 4;
 /// Ranks from whose idle time it is told what all have in common.
 const IDLE_SAMPLE: usize = 10;
 /// Pauses whose ends lie within this are one pause.
@@ -152,50 +154,83 @@ fn grown(now: Vec<f64>, base: Vec<f64>, config: &Config, least_ms: f64) -> Optio
     (now_ms - base_ms > least && above * 4 >= now.len() * 3).then_some((now_ms, base_ms))
 }
 
-/// What the links from one host to another cost together.
-#[derive(Debug, Default)]
-struct PairOfHosts {
-    /// The slowest of them.
+/// What one link costs per iteration.
+#[derive(Clone, Copy, Debug)]
+struct LinkCost {
+    from: Rank,
+    to: Rank,
+    /// Milliseconds of wire time.
     now_ms: f64,
     base_ms: f64,
-    /// Growth of each that is beyond noise, milliseconds.
-    grown: Vec<f64>,
-    links: usize,
-    /// Whose link the slowest is.
-    worst: Option<(Rank, Rank)>,
+    /// Bytes of the samples that are remembered.
+    bytes: u64,
+}
+
+impl LinkCost {
+    fn excess_ms(&self) -> f64 {
+        self.now_ms - self.base_ms
+    }
+
+    /// Beyond noise. A link that carries little shows the same fault in few milliseconds.
+    fn grown(&self, config: &Config) -> bool {
+        let small = self.now_ms > SMALL_LINK_RATIO * self.base_ms && self.excess_ms() > SMALL_LINK_MS;
+        self.excess_ms() > config.noise_ms || small
+    }
 }
 
 /// Per iteration wire time of each host pair: the slowest of its rank pairs, since they run side by side.
 fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
-    let mut pairs: BTreeMap<(HostName, HostName), PairOfHosts> = BTreeMap::new();
+    let mut pairs: BTreeMap<(HostName, HostName), Vec<LinkCost>> = BTreeMap::new();
     for link in timeline.links.all(&timeline.ranks) {
         let Some((now_ms, base_ms)) = wire_of(timeline, link, windows) else { continue };
-        let pair = pairs.entry((timeline.host(link.from), timeline.host(link.to))).or_default();
-        pair.links += 1;
-        // A link that carries little shows the same fault in few milliseconds.
-        let small = now_ms > SMALL_LINK_RATIO * base_ms && now_ms - base_ms > SMALL_LINK_MS;
-        if now_ms - base_ms <= config.noise_ms && !small {
-            continue;
-        }
-        pair.grown.push(now_ms - base_ms);
-        if now_ms - base_ms > pair.now_ms - pair.base_ms {
-            (pair.now_ms, pair.base_ms) = (now_ms, base_ms);
-            pair.worst = Some((link.from, link.to));
-        }
+        let bytes = link.samples().map(|sample| sample.bytes).sum();
+        let cost = LinkCost { from: link.from, to: link.to, now_ms, base_ms, bytes };
+        pairs.entry((timeline.host(link.from), timeline.host(link.to))).or_default().push(cost);
     }
-    let iteration_ms = windows.iteration_ms;
     let mut facts = Vec::new();
-    for ((from, to), pair) in pairs.into_iter().filter(|(_, pair)| !pair.grown.is_empty()) {
-        let least = LINKS_ALIKE * (pair.now_ms - pair.base_ms);
-        let links = pair.grown.iter().filter(|grown| **grown >= least).count();
-        let (now_ms, base_ms, of) = (pair.now_ms, pair.base_ms, pair.links);
-        let explains = now_ms - base_ms >= config.explains_share * iteration_ms;
-        if let (Some((sender, receiver)), 1, true) = (pair.worst, links, of > 1 && explains) {
-            let (from, to) = ((sender, from.clone()), (receiver, to.clone()));
-            facts.push(Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, of });
+    let mut touched: BTreeSet<HostName> = BTreeSet::new();
+    for (hosts, links) in &pairs {
+        let found = of_pair(hosts, links, config, windows.iteration_ms);
+        if !found.is_empty() {
+            touched.extend([hosts.0.clone(), hosts.1.clone()]);
         }
-        facts.push(Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms, links, of });
+        facts.extend(found);
     }
+    let steady = pairs.iter().filter(|((from, to), links)| {
+        (touched.contains(from) || touched.contains(to)) && !links.iter().any(|link| link.grown(config))
+    });
+    facts.extend(steady.map(|((from, to), links)| {
+        let sum = |of: &dyn Fn(&LinkCost) -> f64| links.iter().map(of).sum();
+        let (now_ms, base_ms) = (sum(&|link| link.now_ms), sum(&|link| link.base_ms));
+        Fact::WireOther { from: from.clone(), to: to.clone(), now_ms, base_ms }
+    }));
+    facts
+}
+
+/// Facts about slow links from one host to another. Those that carry much less than the others say nothing about the wire:
+/// they are not counted.
+fn of_pair((from, to): &(HostName, HostName), links: &[LinkCost], config: &Config, iteration_ms: f64) -> Vec<Fact> {
+    let most = links.iter().map(|link| link.bytes).max().unwrap_or(0);
+    let slow: Vec<&LinkCost> = links.iter().filter(|link| link.grown(config)).collect();
+    let Some(worst) = slow.iter().max_by(|a, b| a.excess_ms().total_cmp(&b.excess_ms())) else { return Vec::new() };
+    let counts = |link: &LinkCost| link.bytes * CARRY_ALIKE >= most || link.excess_ms() >= worst.excess_ms();
+    let alike = |link: &&&LinkCost| link.excess_ms() >= LINKS_ALIKE * worst.excess_ms() && counts(link);
+    let (count, of) = (slow.iter().filter(alike).count(), links.iter().filter(|link| counts(link)).count());
+    let (now_ms, base_ms) = (worst.now_ms, worst.base_ms);
+    let mut facts = Vec::new();
+    if count == 1 && of > 1 && worst.excess_ms() >= config.explains_share * iteration_ms {
+        let (from, to) = ((worst.from, from.clone()), (worst.to, to.clone()));
+        facts.push(Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, of });
+    }
+    facts.push(Fact::WireExcess {
+        from: from.clone(),
+        to: to.clone(),
+        now_ms,
+        base_ms,
+        iteration_ms,
+        links: count,
+        of,
+    });
     facts
 }
 

@@ -208,6 +208,14 @@ impl Docket {
         let said = |fact: &&Fact| match fact {
             // A pause leaves marks in the neighbours' flows too: they are not the suspect's.
             Fact::ProxyPause { rank, .. } => case.finding.suspects.iter().any(|suspect| names(&suspect.place, *rank)),
+            // What is as fast as before tells a suspect from those it exchanges data with.
+            Fact::WireOther { from, to, .. } => case.finding.suspects.iter().any(|suspect| {
+                matches!(&suspect.place, Place::Host { host } if host == from || host == to)
+                    && matches!(
+                        verdict.category,
+                        Category::NetworkSend | Category::NetworkReceive | Category::NetworkCongestion
+                    )
+            }),
             _ => true,
         };
         let mut because: Vec<_> = facts.iter().filter(said).map(Fact::reason).collect();

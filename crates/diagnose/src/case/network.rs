@@ -3,14 +3,27 @@
 use crate::case::weigh::Hypothesis;
 use crate::config::Config;
 use crate::fact::Fact;
-use crate::timeline::Timeline;
 use mycroft_record::{Category, HostName, Place, Suspect};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Share of the worst link's excess under which another link's is its shadow.
+/// Share of the worst way's excess under which the hosts of another are not asked about: it waits behind.
 const SHADOW: f64 = 0.1;
-/// Share of the links' excess that a cover must explain.
-const COVERED: f64 = 0.85;
+/// Wire time under which a way's factor is noise, milliseconds per iteration: some chunks' latencies.
+const LEAST_MS: f64 = 0.2;
+/// Wire time from which on a way is full evidence, milliseconds per iteration: ten times that.
+const WEIGHS_MS: f64 = 2.0;
+/// Half a contradiction: NICs degrade in both directions more often than in one, or than a way between them.
+const RARER: f64 = 0.3;
+/// A second NIC must explain about a way more than the first does.
+const SECOND: f64 = 0.9;
+/// What an interface that says itself that it is slower than it was counts for.
+const RATED: f64 = 0.5;
+/// Causes whose costs differ by less are not told apart.
+const TIE: f64 = 0.15;
+/// Share of the slow ways that a cause may leave unexplained.
+const UNEXPLAINED: f64 = 0.4;
+/// Hosts with slow ways beyond which pairs of them are not asked about: 32 x 31 / 2 = 496 pairs.
+const ENDS_MAX: usize = 32;
 
 fn host_place(host: &HostName) -> Place {
     Place::Host { host: host.clone() }
@@ -91,84 +104,145 @@ fn score(host: &HostName, links: &[Stuck]) -> f64 {
     base * 0.8 + if sends > 0 { 0.2 * held as f64 / sends as f64 + 0.02 } else { 0.0 }
 }
 
-/// Who is to blame for slow links.
-pub(crate) fn of_slowdown(timeline: &Timeline, facts: &[Fact], config: &Config) -> Vec<Hypothesis> {
-    let mut slow: BTreeMap<(HostName, HostName), (f64, f64)> = BTreeMap::new();
-    for fact in facts {
-        // Few of many links between the same hosts: not the wire, something at one rank.
-        if let Fact::WireExcess { from, to, now_ms, base_ms, links, of, .. } = fact
-            && from != to
-            && links * 2 >= *of
-        {
-            slow.insert((from.clone(), to.clone()), (now_ms - base_ms, now_ms / base_ms.max(1.0)));
-        }
-    }
-    let worst = slow.values().map(|(excess, _)| *excess).fold(0.0, f64::max);
-    // Who waits for a slow wire holds data, too.
-    slow.retain(|_, (excess, _)| *excess >= SHADOW * worst);
-    if worst <= config.noise_ms {
-        return Vec::new();
-    }
-    let ratio = slow.values().map(|(_, ratio)| *ratio).fold(0.0, f64::max);
-    let known: BTreeSet<(HostName, HostName)> = timeline
-        .links
-        .all(&timeline.ranks)
-        .map(|link| (timeline.host(link.from), timeline.host(link.to)))
-        .filter(|(a, b)| a != b)
-        .collect();
-    let healthy: BTreeSet<(HostName, HostName)> = known.into_iter().filter(|pair| !slow.contains_key(pair)).collect();
-    let (category, places) = cover(&slow, &healthy, facts);
-    if places.is_empty() {
-        return Vec::new();
-    }
-    let either = category != Category::NetworkCongestion && places.len() > 1;
-    vec![Hypothesis { category, places, either, excess_ms: worst, ratio }]
+/// One direction between two hosts in a slowdown.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    /// Milliseconds per iteration of the slowest link now, over before.
+    ratio: f64,
+    excess_ms: f64,
+    /// How much it counts as evidence: a way that carries next to nothing shows little.
+    weight: f64,
 }
 
-type Excess = BTreeMap<(HostName, HostName), (f64, f64)>;
+type Ways<'a> = BTreeMap<(&'a HostName, &'a HostName), Way>;
 
-fn cover(slow: &Excess, healthy: &BTreeSet<(HostName, HostName)>, facts: &[Fact]) -> (Category, Vec<Place>) {
-    let touched: BTreeSet<HostName> = slow.keys().flat_map(|(a, b)| [a.clone(), b.clone()]).collect();
+/// What of the network may be slow: each says of every way whether it must be.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Cause<'a> {
+    /// The NIC of a host, in both directions.
+    Nic(&'a HostName),
+    /// What a host sends.
+    Sends(&'a HostName),
+    /// What a host receives.
+    Receives(&'a HostName),
+    /// The way between two hosts, whose NICs serve others as before.
+    Between(&'a HostName, &'a HostName),
+    /// The NICs of two hosts: other traffic between them shares both.
+    Both(&'a HostName, &'a HostName),
+}
+
+impl Cause<'_> {
+    fn slows(&self, from: &HostName, to: &HostName) -> bool {
+        match self {
+            Cause::Nic(host) => from == *host || to == *host,
+            Cause::Sends(host) => from == *host,
+            Cause::Receives(host) => to == *host,
+            Cause::Between(a, b) => (from == *a && to == *b) || (from == *b && to == *a),
+            Cause::Both(a, b) => [from, to].iter().any(|host| host == a || host == b),
+        }
+    }
+
+    /// What it costs to believe it, in ways that contradict: the rarer and the more it can explain, the more.
+    fn price(&self, rated: &BTreeSet<&HostName>) -> f64 {
+        match self {
+            Cause::Nic(host) if rated.contains(host) => -RATED,
+            Cause::Sends(host) | Cause::Receives(host) if rated.contains(host) => RARER - RATED,
+            Cause::Nic(_) => 0.0,
+            Cause::Sends(_) | Cause::Receives(_) | Cause::Between(..) => RARER,
+            Cause::Both(..) => SECOND,
+        }
+    }
+}
+
+/// Who is to blame for slow links: the cause that fits what is slow and what is not. A fault slows all that it touches by
+/// about the same factor, however little that carries; who only waits behind it is slowed by less.
+pub(crate) fn of_slowdown(facts: &[Fact], config: &Config) -> Vec<Hypothesis> {
+    let ways = ways(facts);
+    // Few of many links between the same hosts: not the wire, something at one rank.
+    let worst = ways.values().max_by(|a, b| a.excess_ms.total_cmp(&b.excess_ms)).copied();
+    let Some(worst) = worst.filter(|worst| worst.excess_ms > config.noise_ms && worst.ratio > 1.0) else {
+        return Vec::new();
+    };
+    let slow: BTreeSet<&HostName> = ways
+        .iter()
+        .filter(|(_, way)| way.excess_ms >= SHADOW * worst.excess_ms && slowness(way, &worst) > 0.5)
+        .flat_map(|((from, to), _)| [*from, *to])
+        .collect();
+    let touched: BTreeSet<HostName> = slow.iter().map(|host| (*host).clone()).collect();
+    let found = |category, places: Vec<Place>, either| {
+        vec![Hypothesis { category, places, either, excess_ms: worst.excess_ms, ratio: worst.ratio }]
+    };
     let foreign: Vec<HostName> = foreign(facts).into_iter().filter(|host| touched.contains(host)).collect();
     if foreign.len() >= 2 {
-        return (Category::NetworkCongestion, foreign.iter().take(2).map(host_place).collect());
+        return found(Category::NetworkCongestion, foreign.iter().take(2).map(host_place).collect(), false);
     }
-    let total: f64 = slow.values().map(|(excess, _)| excess).sum();
-    let covers = |hosts: &[&HostName]| -> f64 {
-        slow.iter()
-            .filter(|((a, b), _)| hosts.contains(&a) || hosts.contains(&b))
-            .map(|(_, (excess, _))| excess)
-            .sum::<f64>()
-            / total
+    let Some(best) = fitting(&ways, &worst, &slow, facts) else { return Vec::new() };
+    let sends = |host: &HostName| -> f64 {
+        ways.iter().filter(|((from, _), _)| *from == host).map(|(_, way)| way.excess_ms).sum()
     };
-    let single: Vec<&HostName> = touched.iter().filter(|host| covers(&[host]) >= COVERED).collect();
-    if !single.is_empty() {
-        return single_host(slow, healthy, facts, &single);
-    }
-    let mut best: Option<(f64, &HostName, &HostName)> = None;
-    for a in &touched {
-        for b in touched.iter().filter(|b| *b > a) {
-            let share = covers(&[a, b]);
-            if share >= COVERED && best.as_ref().is_none_or(|(most, _, _)| share > *most + 1e-9) {
-                best = Some((share, a, b));
+    let receives =
+        |host: &HostName| -> f64 { ways.iter().filter(|((_, to), _)| *to == host).map(|(_, way)| way.excess_ms).sum() };
+    let mut ends: BTreeSet<&HostName> = BTreeSet::new();
+    let mut between = false;
+    for cause in &best {
+        match cause {
+            Cause::Nic(host) | Cause::Sends(host) | Cause::Receives(host) => {
+                ends.insert(host);
+            }
+            Cause::Between(a, b) | Cause::Both(a, b) => {
+                between = true;
+                ends.extend([*a, *b]);
             }
         }
     }
-    match best {
-        Some((_, a, b)) => (Category::NetworkCongestion, vec![host_place(a), host_place(b)]),
-        None => (Category::NetworkCongestion, Vec::new()),
+    let places: Vec<Place> = ends.iter().map(|host| host_place(host)).collect();
+    match (between, ends.len()) {
+        (true, 2) => found(Category::NetworkCongestion, places, false),
+        (false, 1 | 2) => {
+            let sending = ends.iter().any(|host| sends(host) >= 0.5 * receives(host));
+            let category = if sending { Category::NetworkSend } else { Category::NetworkReceive };
+            let either = places.len() > 1;
+            found(category, places, either)
+        }
+        _ => Vec::new(),
     }
 }
 
-/// One host would do; with a single pair of hosts two would.
-fn single_host(
-    slow: &Excess,
-    healthy: &BTreeSet<(HostName, HostName)>,
-    facts: &[Fact],
-    candidates: &[&HostName],
-) -> (Category, Vec<Place>) {
-    let sends = |host: &HostName| -> f64 { slow.iter().filter(|((a, _), _)| a == host).map(|(_, (e, _))| e).sum() };
-    let receives = |host: &HostName| -> f64 { slow.iter().filter(|((_, b), _)| b == host).map(|(_, (e, _))| e).sum() };
+/// Every way between two hosts that anything is known of.
+fn ways(facts: &[Fact]) -> Ways<'_> {
+    let mut ways = Ways::new();
+    for fact in facts {
+        let (from, to, now_ms, base_ms) = match fact {
+            Fact::WireExcess { from, to, now_ms, base_ms, links, of, .. } if links * 2 >= *of => {
+                (from, to, *now_ms, *base_ms)
+            }
+            // Few of many links between the same hosts: not the wire, something at one rank.
+            Fact::WireExcess { from, to, base_ms, .. } => (from, to, *base_ms, *base_ms),
+            Fact::WireOther { from, to, now_ms, base_ms } => (from, to, *now_ms, *base_ms),
+            _ => continue,
+        };
+        if from == to {
+            continue;
+        }
+        let ratio = (now_ms.max(LEAST_MS) / base_ms.max(LEAST_MS)).max(1.0);
+        let weight = (now_ms.max(base_ms) / WEIGHS_MS).min(1.0);
+        ways.insert((from, to), Way { ratio, excess_ms: now_ms - base_ms, weight });
+    }
+    ways
+}
+
+/// 1: as slow as the worst; 0: as fast as before. Factors are compared by their logarithms.
+fn slowness(way: &Way, worst: &Way) -> f64 {
+    (way.ratio.ln() / worst.ratio.ln()).clamp(0.0, 1.0)
+}
+
+/// The causes that fit best; several, if nothing tells them apart. None, if they leave most of what is slow unexplained.
+fn fitting<'a>(
+    ways: &Ways<'a>,
+    worst: &Way,
+    slow: &BTreeSet<&'a HostName>,
+    facts: &'a [Fact],
+) -> Option<Vec<Cause<'a>>> {
     let rated: BTreeSet<&HostName> = facts
         .iter()
         .filter_map(|fact| match fact {
@@ -176,32 +250,40 @@ fn single_host(
             _ => None,
         })
         .collect();
-    // A port that carries other data as before is not the one.
-    let cleared = |host: &HostName| -> bool {
-        let out_ok = healthy.iter().any(|(a, _)| a == host);
-        let in_ok = healthy.iter().any(|(_, b)| b == host);
-        (sends(host) == 0.0 || out_ok) && (receives(host) == 0.0 || in_ok)
+    let mut causes: Vec<Cause<'a>> = Vec::new();
+    for host in slow {
+        causes.extend([Cause::Nic(host), Cause::Sends(host), Cause::Receives(host)]);
+        let others = slow.iter().filter(|other| *other > host).take(if slow.len() > ENDS_MAX { 0 } else { ENDS_MAX });
+        causes.extend(others.clone().map(|other| Cause::Both(host, other)));
+        let joined =
+            others.filter(|other| ways.contains_key(&(*host, **other)) || ways.contains_key(&(**other, *host)));
+        causes.extend(joined.map(|other| Cause::Between(host, other)));
+    }
+    // A way is half as slow as the worst: no evidence. Beyond, it speaks for or against with its weight.
+    let against = |cause: &Cause<'_>| -> (f64, f64) {
+        let (mut missed, mut denied) = (0.0, 0.0);
+        for ((from, to), way) in ways {
+            let lean = (2.0 * slowness(way, worst) - 1.0) * way.weight;
+            if cause.slows(from, to) {
+                denied += (-lean).max(0.0);
+            } else {
+                missed += lean.max(0.0);
+            }
+        }
+        (missed, denied)
     };
-    let open: Vec<&&HostName> = candidates.iter().filter(|host| !cleared(host)).collect();
-    if open.is_empty() && candidates.len() > 1 {
-        return (Category::NetworkCongestion, candidates.iter().map(|host| host_place(host)).collect());
-    }
-    let pool: Vec<&HostName> = if open.is_empty() { candidates.to_vec() } else { open.into_iter().copied().collect() };
-    let links = |host: &HostName| slow.keys().filter(|(from, to)| from == host || to == host).count();
-    let key = |host: &HostName| (rated.contains(host), links(host));
-    if let [one, other] = pool[..]
-        && key(one) == key(other)
-        && sends(one) > 0.0
-        && sends(other) > 0.0
-    {
-        // Both directions between two hosts that talk to nobody else: nothing tells the two ends apart.
-        return (Category::NetworkSend, pool.into_iter().map(host_place).collect());
-    }
-    let best =
-        pool.iter().max_by(|a, b| key(a).cmp(&key(b)).then(sends(a).total_cmp(&sends(b))).then_with(|| b.cmp(a)));
-    let Some(best) = best else { return (Category::NetworkCongestion, Vec::new()) };
-    let category = if sends(best) >= 0.5 * receives(best) { Category::NetworkSend } else { Category::NetworkReceive };
-    (category, vec![host_place(best)])
+    let mut all: Vec<(f64, f64, Cause<'a>)> = causes
+        .into_iter()
+        .map(|cause| {
+            let (missed, denied) = against(&cause);
+            (missed + denied + cause.price(&rated), missed, cause)
+        })
+        .collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.2.cmp(&b.2)));
+    let least = all.first()?.0;
+    let slow_in_all: f64 = ways.values().map(|way| ((2.0 * slowness(way, worst) - 1.0) * way.weight).max(0.0)).sum();
+    all.retain(|(cost, missed, _)| *cost <= least + TIE && *missed <= UNEXPLAINED * slow_in_all);
+    if all.is_empty() { None } else { Some(all.into_iter().map(|(_, _, cause)| cause).collect()) }
 }
 
 fn foreign(facts: &[Fact]) -> Vec<HostName> {
@@ -215,4 +297,118 @@ fn foreign(facts: &[Fact]) -> Vec<HostName> {
     let mut out: Vec<(f64, HostName)> = loads.into_iter().map(|(host, load)| (load, host)).collect();
     out.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
     out.into_iter().map(|(_, host)| host).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Milliseconds per iteration now and before, from one host to another.
+    fn facts(list: &[(&str, &str, f64, f64)]) -> Vec<Fact> {
+        let one = |&(from, to, now_ms, base_ms): &(&str, &str, f64, f64)| {
+            let (from, to) = (HostName::from(from), HostName::from(to));
+            if now_ms - base_ms > 5.0 {
+                Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms: 500.0, links: 4, of: 4 }
+            } else {
+                Fact::WireOther { from, to, now_ms, base_ms }
+            }
+        };
+        list.iter().map(one).collect()
+    }
+
+    fn said(facts: &[Fact]) -> Option<(Category, Vec<String>, bool)> {
+        let found = of_slowdown(facts, &Config::default()).pop()?;
+        let hosts = found.places.iter().map(|place| match place {
+            Place::Host { host } => host.to_string(),
+            other => format!("{other:?}"),
+        });
+        Some((found.category, hosts.collect(), found.either))
+    }
+
+    fn hosts(list: &[&str]) -> Vec<String> {
+        list.iter().map(ToString::to_string).collect()
+    }
+
+    /// b's NIC: both directions of the ring, and what little it exchanges with d.
+    const NIC: [(&str, &str, f64, f64); 6] = [
+        ("a", "b", 600.0, 150.0),
+        ("b", "c", 580.0, 150.0),
+        ("c", "d", 160.0, 150.0),
+        ("d", "a", 158.0, 150.0),
+        ("b", "d", 6.0, 2.0),
+        ("d", "b", 5.0, 2.0),
+    ];
+
+    #[test]
+    fn a_nic_is_slow_towards_all() {
+        assert_eq!(said(&facts(&NIC)), Some((Category::NetworkSend, hosts(&["b"]), false)));
+    }
+
+    #[test]
+    fn a_way_is_slow_and_both_of_its_ends_serve_others() {
+        let way = [
+            ("a", "b", 120.0, 60.0), // waits behind
+            ("b", "c", 900.0, 70.0),
+            ("c", "d", 100.0, 170.0),
+            ("d", "a", 150.0, 150.0),
+        ];
+        assert_eq!(said(&facts(&way)), Some((Category::NetworkCongestion, hosts(&["b", "c"]), false)));
+    }
+
+    #[test]
+    fn traffic_between_two_hosts_slows_both_towards_all() {
+        let both = [
+            ("a", "b", 800.0, 200.0),
+            ("b", "a", 810.0, 200.0),
+            ("c", "d", 790.0, 200.0),
+            ("d", "c", 820.0, 200.0),
+            ("b", "d", 16.0, 4.0),
+            ("b", "e", 15.0, 4.0),
+            ("e", "d", 14.0, 4.0),
+            ("a", "c", 4.1, 4.0),
+        ];
+        assert_eq!(said(&facts(&both)), Some((Category::NetworkCongestion, hosts(&["b", "d"]), false)));
+    }
+
+    /// The one way that two hosts have in both directions: what else they carry tells, else nothing does.
+    #[test]
+    fn two_ends_are_told_apart_by_the_little_that_they_carry_elsewhere() {
+        let pair = [("a", "b", 640.0, 150.0), ("b", "a", 650.0, 150.0)];
+        assert_eq!(said(&facts(&pair)), Some((Category::NetworkSend, hosts(&["a", "b"]), true)));
+        let told = [&pair[..], &[("b", "c", 7.0, 2.0), ("c", "b", 6.5, 2.0), ("a", "d", 2.1, 2.0)]].concat();
+        assert_eq!(said(&facts(&told)), Some((Category::NetworkSend, hosts(&["b"]), false)));
+        let little = [&pair[..], &[("b", "c", 0.1, 0.02), ("a", "d", 0.02, 0.02)]].concat();
+        assert_eq!(said(&facts(&little)), Some((Category::NetworkSend, hosts(&["a", "b"]), true)), "that is noise");
+    }
+
+    #[test]
+    fn what_no_cause_explains_names_nobody() {
+        let all = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        let ring: Vec<(&str, &str, f64, f64)> =
+            (0..all.len()).map(|at| (all[at], all[(at + 1) % all.len()], 400.0, 100.0)).collect();
+        assert_eq!(said(&facts(&ring)), None);
+    }
+
+    /// Few of the links that carry alike: one rank's, not the wire's; and such a way does not clear its ends either.
+    #[test]
+    fn few_links_of_many_are_not_the_wire() {
+        let few = |from: &str, to: &str| Fact::WireExcess {
+            from: HostName::from(from),
+            to: HostName::from(to),
+            now_ms: 600.0,
+            base_ms: 150.0,
+            iteration_ms: 500.0,
+            links: 1,
+            of: 8,
+        };
+        assert_eq!(said(&[few("a", "b"), few("a", "c")]), None);
+    }
+
+    #[test]
+    fn an_interface_that_says_that_it_is_slower_breaks_a_tie() {
+        let mut facts = facts(&[("a", "b", 640.0, 150.0), ("b", "a", 650.0, 150.0)]);
+        let nic = std::sync::Arc::from("eth0");
+        facts.push(Fact::NicSlow { host: HostName::from("b"), nic, now_mb_s: 10.0, other_mb_s: 100.0 });
+        assert_eq!(said(&facts), Some((Category::NetworkSend, hosts(&["b"]), false)));
+    }
 }

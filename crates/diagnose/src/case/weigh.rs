@@ -310,7 +310,7 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     for (category, ranks) in by_category {
         out.extend(of_ranks(timeline, config, category, &ranks));
     }
-    let mut network = network::of_slowdown(timeline, facts, config);
+    let mut network = network::of_slowdown(facts, config);
     // What slow proxy threads hold back looks like a slow wire, so they go before it.
     let proxies = out.iter().filter(|hypothesis| hypothesis.category == Category::HostThread);
     let held = proxies.map(|hypothesis| hypothesis.excess_ms).fold(0.0, f64::max);
