@@ -6,6 +6,7 @@
 //! time that its part takes. Within an operation these needs never go in a circle, so they are computed in one pass
 //! without an event queue; what a part cannot do before it ends up in [`NEVER`], and everything that needs it as well.
 //! That is all there is to a stall: nobody decrees who stops.
+pub(crate) mod healthy;
 pub(crate) mod pair;
 pub(crate) mod ring;
 pub(crate) mod trace;
@@ -79,6 +80,11 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
+    /// It crosses hosts, and nothing is wrong with it.
+    pub(crate) fn is_healthy(&self) -> bool {
+        self.network && self.profile.is_none()
+    }
+
     fn finish(&self, start: u64, work: u64) -> u64 {
         match &self.profile {
             None => start.saturating_add(work),

@@ -1,9 +1,9 @@
 //! What the agent of each host tells: it looks every 100 ms and ships what is news (`crates/agent/src/segment.rs` is the
 //! original: what is repeated when, and in which order).
-use super::rank::{OpTrace, RankRun};
+use super::rank::{Conn, OpTrace, Quiet, RankRun, Way};
 use super::world::{EPOCH, World};
 use super::{Delivery, Looks, Simulation};
-use crate::collective::trace::{FlowTrace, Point};
+use crate::collective::trace::Point;
 use crate::collective::{mix, unit};
 use crate::effects::HostEffects;
 use crate::profile::NEVER;
@@ -56,6 +56,14 @@ struct ToldRank {
     /// The last look, told or not.
     looked_at: u64,
     gone: bool,
+}
+
+/// A look at a rank, the one before, and what is wrong with its host.
+#[derive(Clone, Copy)]
+struct Look<'a> {
+    at: u64,
+    before: u64,
+    effects: Option<&'a HostEffects>,
 }
 
 /// Counters of an interface.
@@ -119,8 +127,10 @@ impl Simulation {
 /// What the agents of some hosts, with their ranks, tell up to `until`.
 fn tell_all(world: &World, agents: &mut [Agent], ranks: &mut [RankRun], until: u64) -> Vec<Delivery> {
     let mut out = Vec::new();
+    let mut records = Vec::new();
     for (agent, ranks) in agents.iter_mut().zip(ranks.chunks_mut(world.scenario.ranks_per_host as usize)) {
-        let mut teller = Teller { world, ranks, out: &mut out };
+        ranks.iter_mut().for_each(RankRun::learn);
+        let mut teller = Teller { world, ranks, records: &mut records, out: &mut out };
         while agent.next <= until {
             let at = agent.next;
             agent.next += agent.looks.every;
@@ -134,6 +144,8 @@ fn tell_all(world: &World, agents: &mut [Agent], ranks: &mut [RankRun], until: u
 struct Teller<'a> {
     world: &'a World,
     ranks: &'a mut [RankRun],
+    /// Of the batch that is being made.
+    records: &'a mut Vec<Record>,
     out: &'a mut Vec<Delivery>,
 }
 
@@ -148,17 +160,17 @@ impl Teller<'_> {
         self.look_at_host(agent, effects, at);
         for local in 0..per_host {
             let rank = agent.host * per_host + local;
-            let mut records = Vec::new();
-            self.look_at_rank(agent, effects, (rank, local), at, &mut records);
-            if !records.is_empty() {
+            self.look_at_rank(agent, effects, (rank, local), at);
+            if !self.records.is_empty() {
                 let nonce = mix(self.world.scenario.seed, 0x9001 + u64::from(rank)) as u32 | 1;
-                let process = ProcessKey { rank: Rank(rank), pid: 1000 + rank, nonce };
-                self.ship(agent.host, Some(process), at, records);
+                self.ship(agent.host, Some(ProcessKey { rank: Rank(rank), pid: 1000 + rank, nonce }), at);
             }
         }
     }
 
-    fn ship(&mut self, host: u32, process: Option<ProcessKey>, at: u64, records: Vec<Record>) {
+    /// Ships the records that were made.
+    fn ship(&mut self, host: u32, process: Option<ProcessKey>, at: u64) {
+        let records = self.records.drain(..).collect();
         let source = Source { job: self.world.job.clone(), host: self.world.host_name(host).clone(), process };
         let collected_at = self.world.host_time(host, at + NANOS_PER_MS);
         let out = &self.world.effects.store_out;
@@ -169,26 +181,25 @@ impl Teller<'_> {
     }
 
     fn look_at_host(&mut self, agent: &mut Agent, effects: Option<&HostEffects>, at: u64) {
-        let mut records = Vec::new();
         if at >= agent.nics_at {
             agent.nics_at = at + NIC_NS;
-            self.read_nics(agent, effects, at, &mut records);
+            self.read_nics(agent, effects, at);
         }
         if at >= agent.vitals_at {
             agent.vitals_at = at + VITALS_NS;
-            records.push(Record::HostVitals(HostVitals {
+            self.records.push(Record::HostVitals(HostVitals {
                 at: self.world.host_time(agent.host, at),
                 cpu_busy_milli: CPU_BUSY_MILLI,
                 memory_available_bytes: MEMORY_BYTES,
                 agent_dropped: agent.dropped,
             }));
         }
-        if !records.is_empty() {
-            self.ship(agent.host, None, at, records);
+        if !self.records.is_empty() {
+            self.ship(agent.host, None, at);
         }
     }
 
-    fn read_nics(&self, agent: &mut Agent, effects: Option<&HostEffects>, at: u64, records: &mut Vec<Record>) {
+    fn read_nics(&mut self, agent: &mut Agent, effects: Option<&HostEffects>, at: u64) {
         let nics = agent.nics.len() as u64;
         for nic in &mut agent.nics {
             nic.coming.retain(|(when, sent, bytes)| {
@@ -203,7 +214,7 @@ impl Teller<'_> {
             let down = effects.map_or(&[][..], |host| &host.link_down);
             let up = !down.iter().any(|(from, until)| at >= *from && at < *until);
             let changes = down.iter().flat_map(|(from, until)| [*from, *until]).filter(|change| *change <= at).count();
-            records.push(Record::NicState(NicState {
+            self.records.push(Record::NicState(NicState {
                 at: self.world.host_time(agent.host, at),
                 nic: nic.name.clone(),
                 up,
@@ -216,15 +227,8 @@ impl Teller<'_> {
         }
     }
 
-    fn look_at_rank(
-        &mut self,
-        agent: &mut Agent,
-        effects: Option<&HostEffects>,
-        (rank, local): (u32, u32),
-        at: u64,
-        records: &mut Vec<Record>,
-    ) {
-        let world = self.world;
+    fn look_at_rank(&mut self, agent: &mut Agent, effects: Option<&HostEffects>, (rank, local): (u32, u32), at: u64) {
+        let (world, records) = (self.world, &mut *self.records);
         let run = &mut self.ranks[local as usize];
         let told = &mut agent.ranks[local as usize];
         if told.gone || at < super::START_NS {
@@ -238,8 +242,8 @@ impl Teller<'_> {
             told.attached = true;
             attach(world, run, local, at, records);
         }
-        let InFlight { ops, flows } = tell_states(world, run, at, dead, records);
-        let lost = tell_ends(world, run, effects, at, std::mem::replace(&mut told.looked_at, at), records);
+        let look = Look { at, before: std::mem::replace(&mut told.looked_at, at), effects };
+        let (Quiet { ops, flows, .. }, lost) = tell_ops(world, run, look, dead, records);
         if lost > 0 {
             agent.dropped += lost;
             records.push(Record::Gap(Gap { noticed_at: stamp(at), lost, cause: GapCause::RingLapped }));
@@ -299,8 +303,8 @@ fn id(world: &World, op: &OpTrace) -> OpId {
 }
 
 /// What is known of an operation at `at`.
-fn meta(world: &World, run: &RankRun, op: &OpTrace, at: u64) -> OpMeta {
-    let started = if op.started <= at { world.host_time(run.host, op.started) } else { HostTime::NONE };
+fn meta(world: &World, host: u32, op: &OpTrace, at: u64) -> OpMeta {
+    let started = if op.started <= at { world.host_time(host, op.started) } else { HostTime::NONE };
     OpMeta {
         id: id(world, op),
         kind: op.kind,
@@ -312,72 +316,125 @@ fn meta(world: &World, run: &RankRun, op: &OpTrace, at: u64) -> OpMeta {
         algorithm: op.algorithm,
         protocol: if op.class == OpClass::Collective { Protocol::Simple } else { Protocol::Unknown },
         n_channels: op.channels,
-        enqueued_at: world.host_time(run.host, op.issued),
+        enqueued_at: world.host_time(host, op.issued),
         started_at: started,
         started_last_at: started,
     }
 }
 
-/// Operations and flows in flight at a look.
-#[derive(Clone, Copy, Debug, Default)]
-struct InFlight {
-    ops: u32,
-    flows: u32,
+/// Tells the state of everything in flight that is news, and what has ended; gives what is in flight, and how many
+/// completions were lost. `all`: whether it is news or not.
+fn tell_ops(world: &World, run: &mut RankRun, look: Look<'_>, all: bool, records: &mut Vec<Record>) -> (Quiet, u64) {
+    if look.at < run.all_quiet.until && !all {
+        return (run.all_quiet, 0);
+    }
+    let mut sum = Quiet { until: NEVER, ..Quiet::default() };
+    let mut has_ended = false;
+    for index in 0..run.ops.len() {
+        let quiet = run.quiet[index];
+        let quiet = if look.at < quiet.until && !all {
+            quiet
+        } else {
+            let op = &run.ops[index];
+            if op.issued > look.at {
+                sum.until = sum.until.min(op.issued);
+                break;
+            }
+            has_ended |= op.ended <= look.at || op.ways.iter().any(|way| way.ended() <= look.at);
+            if op.ended > look.at {
+                tell_state(world, run, index, look.at, all, records);
+            }
+            run.quiet[index] = quiet_after(run, &run.ops[index], look.at);
+            run.quiet[index]
+        };
+        sum = Quiet { until: sum.until.min(quiet.until), ops: sum.ops + quiet.ops, flows: sum.flows + quiet.flows };
+    }
+    run.all_quiet = sum;
+    (sum, if has_ended { tell_ends(world, run, look, records) } else { 0 })
 }
 
-/// Tells the state of everything in flight that is news, and counts it. `all`: whether it is news or not.
-fn tell_states(world: &World, run: &mut RankRun, at: u64, all: bool, records: &mut Vec<Record>) -> InFlight {
-    let mut count = InFlight::default();
-    for index in 0..run.ops.len() {
-        if run.ops[index].issued > at {
-            break;
-        }
-        if run.ops[index].ended <= at {
+/// When something of an operation next moves or is due to be told again, and what of it is in flight until then.
+fn quiet_after(run: &RankRun, op: &OpTrace, at: u64) -> Quiet {
+    let mut out = Quiet { until: NEVER, ..Quiet::default() };
+    if op.ended <= at {
+        return out;
+    }
+    let mut next = |moment: u64| out.until = if moment > at { out.until.min(moment) } else { out.until };
+    [op.started, op.left_first, op.left, op.ended, op.told.op.1 + REPEAT_NS].into_iter().for_each(&mut next);
+    let mut flows = 0;
+    for way in &op.ways {
+        let from = op.posts_at(&run.conns, way);
+        if from > at {
+            next(from);
             continue;
         }
-        count.ops += 1;
-        let op = &run.ops[index];
-        let (state, print) = op_state(world, run, op, at);
-        let is_news = |told: (u64, u64), print: u64| told.0 != print || at - told.1 >= REPEAT_NS || all;
-        if is_news(op.told.op, print) {
-            records.push(Record::OpState(state));
-            run.ops[index].told.op = (print, at);
-        }
-        for way in 0..run.ops[index].ways.len() {
-            let op = &run.ops[index];
-            let from = op.posts_at(&run.conns, way);
-            if from > at {
+        if let Some(flow) = &way.flow {
+            if flow.ended <= at {
                 continue;
             }
-            let Some(point) = seen(op, way, from, at) else { continue };
-            count.flows += 1;
-            let print = flow_print(&point);
-            if is_news(op.told.flows[way], print) {
-                records.push(Record::FlowState(flow_state(world, run, op, way, &point, at)));
-                run.ops[index].told.flows[way] = (print, at);
-            }
+            next(flow.ended);
+            next(flow.last.at);
+            let before = flow.points.partition_point(|point| point.at <= at);
+            flow.points.get(before).into_iter().for_each(|point| next(point.at));
+        }
+        next(way.told.1 + REPEAT_NS);
+        flows += 1;
+    }
+    (out.ops, out.flows) = (1, flows);
+    out
+}
+
+/// Tells the state of an operation in flight and of its flows, where that is news.
+fn tell_state(world: &World, run: &mut RankRun, index: usize, at: u64, all: bool, records: &mut Vec<Record>) {
+    let (host, conns) = (run.host, &run.conns);
+    let op = &mut run.ops[index];
+    let is_news = |told: (u64, u64), print: u64| told.0 != print || at - told.1 >= REPEAT_NS || all;
+    let (counts, print) = op_print(conns, op, at);
+    if is_news(op.told.op, print) {
+        records.push(Record::OpState(op_state(world, host, op, counts, at)));
+        op.told.op = (print, at);
+    }
+    for way in 0..op.ways.len() {
+        let from = op.posts_at(conns, &op.ways[way]);
+        if from > at {
+            continue;
+        }
+        let Some(point) = seen(&op.ways[way], from, at) else { continue };
+        let print = flow_print(&point);
+        if is_news(op.ways[way].told, print) {
+            records.push(Record::FlowState(flow_state(world, host, op, &op.ways[way], &point, at)));
+            op.ways[way].told = (print, at);
         }
     }
-    count
+}
+
+/// What the live table counts of an operation.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    stopped: u8,
+    begun: u16,
+    done: u16,
 }
 
 /// An operation as the live table shows it, and what makes that news.
-fn op_state(world: &World, run: &RankRun, op: &OpTrace, at: u64) -> (OpState, u64) {
-    let done = op.flows.iter().filter(|flow| flow.ended <= at).count() as u16;
-    let begun = (0..op.ways.len()).filter(|way| op.posts_at(&run.conns, *way) <= at).count() as u16;
+fn op_print(conns: &[Conn], op: &OpTrace, at: u64) -> (Counts, u64) {
+    let done = op.ways.iter().filter(|way| way.ended() <= at).count() as u16;
+    let begun = op.ways.iter().filter(|way| op.posts_at(conns, way) <= at).count() as u16;
     let first_left = u8::from(op.left_first <= at && op.channels > 1);
     let stopped = if op.left <= at { op.channels } else { first_left };
-    let started = op.started <= at;
     let counts = u64::from(stopped) << 8 | u64::from(begun) << 16 | u64::from(done) << 32;
-    let state = OpState {
-        sampled_at: world.host_time(run.host, at),
-        op: meta(world, run, op, at),
-        kernels_started: if started { op.channels } else { 0 },
-        kernels_stopped: stopped,
-        flows_started: begun,
-        flows_done: done,
-    };
-    (state, 1 | u64::from(started) << 1 | counts)
+    (Counts { stopped, begun, done }, 1 | u64::from(op.started <= at) << 1 | counts)
+}
+
+fn op_state(world: &World, host: u32, op: &OpTrace, counts: Counts, at: u64) -> OpState {
+    OpState {
+        sampled_at: world.host_time(host, at),
+        op: meta(world, host, op, at),
+        kernels_started: if op.started <= at { op.channels } else { 0 },
+        kernels_stopped: counts.stopped,
+        flows_started: counts.begun,
+        flows_done: counts.done,
+    }
 }
 
 /// What makes the state of a flow news.
@@ -386,31 +443,27 @@ fn flow_print(point: &Point) -> u64 {
     (1 + point.last_progress) ^ moved
 }
 
-/// A flow of an operation as it stands at `at`; `None`: it has ended.
-fn seen(op: &OpTrace, way: usize, from: u64, at: u64) -> Option<Point> {
-    if let Some(flow) = op.flows.get(way) {
-        if flow.ended <= at {
-            return None;
-        }
-        let before = flow.points.partition_point(|point| point.at <= at);
-        if flow.last.at <= at {
-            return Some(flow.last);
-        }
-        return Some(before.checked_sub(1).map_or_else(|| first_point(op, way, from), |last| flow.points[last]));
+/// A flow as it stands at `at`, which the proxy began with at `from`; `None`: it has ended.
+fn seen(way: &Way, from: u64, at: u64) -> Option<Point> {
+    let Some(flow) = &way.flow else { return Some(first_point(way, from)) };
+    if flow.ended <= at {
+        return None;
     }
-    Some(first_point(op, way, from))
+    if flow.last.at <= at {
+        return Some(flow.last);
+    }
+    let before = flow.points.partition_point(|point| point.at <= at);
+    Some(before.checked_sub(1).map_or_else(|| first_point(way, from), |last| flow.points[last]))
 }
 
 /// Slots are offered or receives posted, and nothing has moved.
-fn first_point(op: &OpTrace, way: usize, from: u64) -> Point {
-    let way = op.ways[way];
+fn first_point(way: &Way, from: u64) -> Point {
     let counters =
         FlowCounters { total_chunks: way.steps, posted: way.steps.min(way.window), ..FlowCounters::default() };
     Point { at: from, counters, last_progress: from, ..Point::default() }
 }
 
-fn key(world: &World, op: &OpTrace, way: usize) -> FlowKey {
-    let way = op.ways[way];
+fn key(world: &World, op: &OpTrace, way: &Way) -> FlowKey {
     FlowKey {
         op: id(world, op),
         channel: ChannelId(way.channel),
@@ -420,8 +473,8 @@ fn key(world: &World, op: &OpTrace, way: usize) -> FlowKey {
 }
 
 /// A flow was appended when its operation was issued, however late the proxy gets to it.
-fn times(world: &World, run: &RankRun, op: &OpTrace, point: &Point) -> FlowTimes {
-    let stamp = |moment: u64| if moment == 0 { HostTime::NONE } else { world.host_time(run.host, moment) };
+fn times(world: &World, host: u32, op: &OpTrace, point: &Point) -> FlowTimes {
+    let stamp = |moment: u64| if moment == 0 { HostTime::NONE } else { world.host_time(host, moment) };
     FlowTimes {
         started_at: stamp(op.issued),
         first_ready_at: stamp(point.first_ready),
@@ -431,27 +484,21 @@ fn times(world: &World, run: &RankRun, op: &OpTrace, point: &Point) -> FlowTimes
     }
 }
 
-fn flow_state(world: &World, run: &RankRun, op: &OpTrace, way: usize, point: &Point, at: u64) -> FlowState {
+fn flow_state(world: &World, host: u32, op: &OpTrace, way: &Way, point: &Point, at: u64) -> FlowState {
     FlowState {
-        sampled_at: world.host_time(run.host, at),
+        sampled_at: world.host_time(host, at),
         flow: key(world, op, way),
         counters: point.counters,
         bytes: point.bytes,
-        times: times(world, run, op, point),
+        times: times(world, host, op, point),
         peer_wait_polls: 0,
         proxied_for_pid: 0,
     }
 }
 
 /// Tells what has ended since the last look, in the order of the ends; gives how many completions were lost.
-fn tell_ends(
-    world: &World,
-    run: &mut RankRun,
-    effects: Option<&HostEffects>,
-    at: u64,
-    looked: u64,
-    records: &mut Vec<Record>,
-) -> u64 {
+fn tell_ends(world: &World, run: &mut RankRun, look: Look<'_>, records: &mut Vec<Record>) -> u64 {
+    let at = look.at;
     let mut ends: Vec<(u64, bool, usize, usize)> = Vec::new();
     for (index, op) in run.ops.iter().enumerate() {
         if op.issued > at {
@@ -460,8 +507,8 @@ fn tell_ends(
         if op.told.done {
             continue;
         }
-        for (way, flow) in op.flows.iter().enumerate().filter(|(way, flow)| flow.ended <= at && !flow_told(op, *way)) {
-            ends.push((flow.ended, false, index, way));
+        for (way, of) in op.ways.iter().enumerate().filter(|(_, way)| way.ended() <= at && way.told.0 != TOLD_END) {
+            ends.push((of.ended(), false, index, way));
         }
         if op.resolved && op.ended <= at {
             ends.push((op.ended, true, index, 0));
@@ -469,26 +516,27 @@ fn tell_ends(
     }
     ends.sort_unstable();
     // While nobody looks the ring keeps what it can.
-    let lapped = if at > looked + REPEAT_NS { ends.len().saturating_sub(RING_KEEPS) } else { 0 };
+    let lapped = if at > look.before + REPEAT_NS { ends.len().saturating_sub(RING_KEEPS) } else { 0 };
     let share = |moment: u64| {
-        let lost = effects.map_or(&[][..], |host| &host.lost);
+        let lost = look.effects.map_or(&[][..], |host| &host.lost);
         lost.iter().find(|(from, until, _)| moment >= *from && moment < *until).map_or(0.0, |(_, _, share)| *share)
     };
     let mut lost = 0;
     for (place, (ended, is_op, index, way)) in ends.into_iter().enumerate() {
-        let chance = mix(mix(world.scenario.seed ^ 0x1057, u64::from(run.rank)), ended ^ (way as u64) << 56);
+        let chance = || unit(mix(mix(world.scenario.seed ^ 0x1057, u64::from(run.rank)), ended ^ (way as u64) << 56));
         let share = share(ended);
-        let keep = place >= lapped && (share <= 0.0 || unit(chance) >= share);
+        let keep = place >= lapped && (share <= 0.0 || chance() >= share);
         lost += u64::from(!keep);
-        let op = &run.ops[index];
-        if keep {
-            records.push(if is_op { op_done(world, run, op) } else { flow_done(world, run, op, way, &op.flows[way]) });
+        let op = &mut run.ops[index];
+        if keep && is_op {
+            records.push(op_done(world, run.host, op));
+        } else if keep {
+            records.extend(flow_done(world, run.host, op, &op.ways[way]));
         }
-        let told = &mut run.ops[index].told;
         if is_op {
-            told.done = true;
+            op.told.done = true;
         } else {
-            told.flows[way].0 = TOLD_END;
+            op.ways[way].told.0 = TOLD_END;
         }
     }
     lost
@@ -497,28 +545,25 @@ fn tell_ends(
 /// In place of a fingerprint: the flow's end was told.
 const TOLD_END: u64 = u64::MAX;
 
-fn flow_told(op: &OpTrace, way: usize) -> bool {
-    op.told.flows.get(way).is_some_and(|told| told.0 == TOLD_END)
-}
-
-fn op_done(world: &World, run: &RankRun, op: &OpTrace) -> Record {
+fn op_done(world: &World, host: u32, op: &OpTrace) -> Record {
     Record::OpDone(OpDone {
-        op: meta(world, run, op, op.ended),
-        ended_first_at: world.host_time(run.host, op.left_first),
-        ended_at: world.host_time(run.host, op.ended),
-        flows: op.flows.len() as u16,
+        op: meta(world, host, op, op.ended),
+        ended_first_at: world.host_time(host, op.left_first),
+        ended_at: world.host_time(host, op.ended),
+        flows: op.ways.iter().filter(|way| way.flow.is_some()).count() as u16,
         observed: true,
     })
 }
 
-fn flow_done(world: &World, run: &RankRun, op: &OpTrace, way: usize, flow: &FlowTrace) -> Record {
-    Record::FlowDone(FlowDone {
+fn flow_done(world: &World, host: u32, op: &OpTrace, way: &Way) -> Option<Record> {
+    let flow = way.flow.as_ref()?;
+    Some(Record::FlowDone(FlowDone {
         flow: key(world, op, way),
         counters: flow.last.counters,
         bytes: flow.last.bytes,
-        times: times(world, run, op, &flow.last),
-        ended_at: world.host_time(run.host, flow.ended),
+        times: times(world, host, op, &flow.last),
+        ended_at: world.host_time(host, flow.ended),
         peer_wait_polls: 0,
         proxied_for_pid: 0,
-    })
+    }))
 }

@@ -3,7 +3,8 @@ use super::rank::{OpTrace, Way};
 use super::step::{Call, PAIR_STEPS_MAX, SLOT_BYTES, STEPS, sizes};
 use super::world::World;
 use super::{Looks, Simulation};
-use crate::collective::trace::{Head, flow};
+use crate::collective::healthy::{Member, Rows};
+use crate::collective::trace::{Head, Lane, flow};
 use crate::collective::tree::{Branch, Shape};
 use crate::collective::{Cut, Seat, Wire, mix, pair, ring, spread, tree};
 use crate::profile::NEVER;
@@ -50,8 +51,8 @@ struct Line {
     recvs: VecDeque<Half>,
 }
 
-/// Group, sender's and receiver's position.
-type LineKey = (u32, u32, u32);
+/// Sender's and receiver's position in their group.
+type PairKey = (u32, u32);
 
 /// All operations that somebody waits in.
 #[derive(Debug)]
@@ -60,8 +61,8 @@ pub(super) struct Meetings {
     open: Vec<(u64, VecDeque<Meeting>)>,
     /// Groups with an open collective.
     busy: BTreeSet<u32>,
-    /// Connections with a message that is not worked out.
-    lines: BTreeMap<LineKey, Line>,
+    /// Of each group: its connections that carried messages, ascending.
+    lines: Vec<Vec<(PairKey, Line)>>,
     /// Positions of members that will not come to anything more, by group.
     absent: BTreeMap<u32, Vec<u32>>,
 }
@@ -71,7 +72,7 @@ impl Meetings {
         Meetings {
             open: (0..groups).map(|_| (0, VecDeque::new())).collect(),
             busy: BTreeSet::new(),
-            lines: BTreeMap::new(),
+            lines: (0..groups).map(|_| Vec::new()).collect(),
             absent: BTreeMap::new(),
         }
     }
@@ -79,8 +80,41 @@ impl Meetings {
     /// The earliest kernel of an operation that is not worked out.
     pub(super) fn first_entry(&self) -> u64 {
         let collectives = self.busy.iter().flat_map(|group| &self.open[*group as usize].1).map(|open| open.first);
-        let halves = self.lines.values().flat_map(|line| line.sends.front().into_iter().chain(line.recvs.front()));
+        let lines = self.lines.iter().flatten();
+        let halves = lines.flat_map(|(_, line)| line.sends.front().into_iter().chain(line.recvs.front()));
         collectives.chain(halves.map(|half| half.entry.start)).min().unwrap_or(NEVER)
+    }
+
+    /// A connection's messages, made when first asked for.
+    fn line(&mut self, group: u32, key: PairKey) -> &mut Line {
+        let lines = &mut self.lines[group as usize];
+        let at = lines.binary_search_by(|(known, _)| known.cmp(&key)).unwrap_or_else(|at| {
+            lines.insert(at, (key, Line::default()));
+            at
+        });
+        &mut lines[at].1
+    }
+}
+
+/// One channel of a collective in a ring.
+struct Ring<'a> {
+    members: &'a [u32],
+    numbers: &'a [Option<u64>],
+    meeting: &'a Meeting,
+    channel: u64,
+    slice_bytes: u64,
+}
+
+impl Ring<'_> {
+    /// The members, who have all come; `posted` is of each its sends and its receives.
+    fn all(&self, posted: &[u64], factors: &[f64]) -> Vec<Member> {
+        let n = self.members.len();
+        let member = |m: usize| Member {
+            start: self.meeting.entries[m].map_or(NEVER, |entry| entry.start),
+            posted: [posted[ring::send_lane(m)], posted[ring::send_lane((m + 1) % n) + 1]],
+            factor: factors[m],
+        };
+        (0..n).map(member).collect()
     }
 }
 
@@ -91,20 +125,20 @@ impl World {
         let n = group.members.len();
         let me = call.position as usize;
         let far = |peer: usize| self.scenario.host_of(group.members[me]) != self.scenario.host_of(group.members[peer]);
-        let mut ways = Vec::new();
         if call.class != OpClass::Collective {
-            if far(call.peer as usize) {
-                let (steps, _) = pair_cut(call.count);
-                let (from, to) = match call.class {
-                    OpClass::Send => (call.position, call.peer),
-                    _ => (call.peer, call.position),
-                };
-                let channel = pair_channel(from, to, n as u32, self.scenario.channels);
-                let sends = call.class == OpClass::Send;
-                ways.push(Way::new(channel, call.peer, sends, steps as u32, STEPS as u32));
+            if !far(call.peer as usize) {
+                return Vec::new();
             }
-            return ways;
+            let (steps, _) = pair_cut(call.count);
+            let (from, to) = match call.class {
+                OpClass::Send => (call.position, call.peer),
+                _ => (call.peer, call.position),
+            };
+            let channel = pair_channel(from, to, n as u32, self.scenario.channels);
+            let sends = call.class == OpClass::Send;
+            return vec![Way::new(channel, call.peer, sends, steps as u32, STEPS as u32)];
         }
+        let mut ways = Vec::new();
         let sizes = sizes(call.kind, call.count, n, self.scenario.channels, is_tree);
         for channel in 0..sizes.channels {
             let mut add = |peer: usize, sends: bool| {
@@ -280,13 +314,28 @@ impl Simulation {
         let members = self.world.groups[call.group as usize].members.clone();
         let kind = self.world.groups[call.group as usize].kind;
         let wires: Vec<Wire> = (0..n).map(|m| self.world.wire(members[m], members[(m + 1) % n], kind)).collect();
+        let healthy = wires.iter().all(Wire::is_healthy)
+            && meeting.entries.iter().all(Option::is_some)
+            && members.iter().all(|rank| self.world.is_healthy(*rank));
         for channel in 0..sizes.channels {
             let factors: Vec<f64> = (0..n).map(|m| self.factor(call.group, seq, channel, m, &wires[m])).collect();
+            let posted = |m: usize, peer: usize, sends: bool| {
+                self.posted(members[m], numbers[m], (channel as u8, peer as u32, sends))
+            };
+            let ends = |m: usize| [posted(m, (m + 1) % n, true), posted(m, (m + n - 1) % n, false)];
+            let posted: Vec<u64> = (0..n).flat_map(ends).collect();
+            let ring = Ring { members: &members, numbers: &numbers, meeting, channel, slice_bytes: cut.slice_bytes };
+            let mut rows = std::mem::take(&mut self.rows);
+            let is_done = healthy && rows.run(plan, cut, &ring.all(&posted, &factors), &wires);
+            if is_done {
+                self.take_rows(&rows, &ring);
+            }
+            self.rows = rows;
+            if is_done {
+                continue;
+            }
             let mut moments = std::mem::take(&mut self.moments);
-            moments.post((0..n).flat_map(|m| {
-                let posted = |peer, sends| self.posted(members[m], numbers[m], (channel as u8, peer as u32, sends));
-                [posted((m + 1) % n, true), posted((m + n - 1) % n, false)]
-            }));
+            moments.post(posted.into_iter());
             let mut seats = self.seats(&members, meeting, (seq, channel));
             let ends = ring::run(&mut moments, plan, cut, &mut seats, &wires, &factors);
             let asleep: Vec<(u64, u64)> = seats.iter().map(|seat| seat.asleep).collect();
@@ -294,18 +343,26 @@ impl Simulation {
                 let lanes = [(ring::send_lane(m), (m + 1) % n, true), (ring::send_lane(m) + 1, (m + n - 1) % n, false)];
                 self.take(members[m], numbers[m], &meeting.entries[m], channel as u8, ends[m], asleep[m]);
                 for (lane, peer, sends) in lanes {
-                    self.trace(
-                        members[m],
-                        numbers[m],
-                        moments.lane(lane),
-                        (channel as u8, peer as u32, sends),
-                        cut.slice_bytes,
-                    );
+                    let way = (channel as u8, peer as u32, sends);
+                    self.trace(members[m], numbers[m], &moments.lane(lane), way, cut.slice_bytes);
                 }
             }
             self.moments = moments;
         }
         self.close(&members, &numbers);
+    }
+
+    /// A channel of a healthy ring is worked out.
+    fn take_rows(&mut self, rows: &Rows, ring: &Ring<'_>) {
+        let n = ring.members.len();
+        for (m, (rank, number)) in ring.members.iter().zip(ring.numbers).enumerate() {
+            let (next, last) = ((m + 1) % n, (m + n - 1) % n);
+            self.take(*rank, *number, &ring.meeting.entries[m], ring.channel as u8, rows.end(m), (0, 0));
+            for (hop, peer, sends) in [(m, next, true), (last, last, false)] {
+                let way = (ring.channel as u8, peer as u32, sends);
+                self.trace(*rank, *number, &rows.lane(hop, sends), way, ring.slice_bytes);
+            }
+        }
     }
 
     fn resolve_tree(&mut self, call: &Call, seq: u64, meeting: &Meeting) {
@@ -344,7 +401,7 @@ impl Simulation {
                 self.take(members[m], numbers[m], &meeting.entries[m], channel as u8, ends[m], asleep[m]);
                 for end in tree::ends(shape, node) {
                     let way = (channel as u8, end.peer as u32, end.sends);
-                    self.trace(members[m], numbers[m], moments.lane(end.lane), way, cut.slice_bytes);
+                    self.trace(members[m], numbers[m], &moments.lane(end.lane), way, cut.slice_bytes);
                 }
             }
             self.moments = moments;
@@ -381,8 +438,7 @@ impl Simulation {
         let Some(number) = number else { return NEVER };
         let run = &self.ranks[rank as usize];
         let op = &run.ops[(number - run.first_op) as usize];
-        let way = op.ways.iter().find(|way| way.channel == channel && way.peer == peer && way.sends == sends);
-        way.map_or(op.issued, |way| way.posted)
+        op.way(channel, peer, sends).map_or(op.issued, |way| op.ways[way].posted)
     }
 
     fn seats(&self, members: &[u32], meeting: &Meeting, (seq, channel): (u64, u64)) -> Vec<Seat<'_>> {
@@ -428,16 +484,14 @@ impl Simulation {
     }
 
     /// A lane's moments become the flow that the tracer tells of, if the operation has it.
-    fn trace(&mut self, rank: u32, number: Option<u64>, lane: &[u64], way: (u8, u32, bool), slice_bytes: u64) {
+    fn trace(&mut self, rank: u32, number: Option<u64>, lane: &impl Lane, way: (u8, u32, bool), slice_bytes: u64) {
         let Some(number) = number else { return };
         let looks = self.looks(rank);
         let op = self.ranks[rank as usize].op(number);
         let (channel, peer, sends) = way;
-        let way = op.ways.iter().find(|w| w.channel == channel && w.peer == peer && w.sends == sends);
-        let Some(posted) = way.map(|way| way.posted) else { return };
-        let head = Head { channel, peer, sends, posted, kernel: op.started, slice_bytes };
-        let trace = flow(lane, head, looks);
-        op.flows.push(trace);
+        let Some(way) = op.way(channel, peer, sends) else { return };
+        let head = Head { sends, posted: op.ways[way].posted, kernel: op.started, slice_bytes };
+        op.ways[way].flow = Some(flow(lane, head, looks));
     }
 
     fn looks(&self, rank: u32) -> Looks {
@@ -455,17 +509,17 @@ impl Simulation {
 
     fn close_op(&mut self, rank: u32, number: u64) {
         let run = &mut self.ranks[rank as usize];
+        let (host, nic) = (run.host, self.world.nic(rank));
         let op = run.op(number);
         op.resolved = true;
-        op.ended = op.flows.iter().map(|flow| flow.ended).max().unwrap_or(0).max(op.left);
-        sort_flows(op);
-        let bytes = op.flows.iter().map(|flow| (flow.sends, flow.ended, flow.last.bytes)).collect::<Vec<_>>();
-        run.free(number);
-        let (host, nic) = (run.host, self.world.nic(rank));
         let agent = &mut self.agents[host as usize];
-        for (sends, at, bytes) in bytes {
-            agent.count(nic, sends, at, bytes);
+        op.ended = op.left;
+        for way in &op.ways {
+            let Some(flow) = &way.flow else { continue };
+            op.ended = op.ended.max(flow.ended);
+            agent.count(nic, way.sends, flow.ended, flow.last.bytes);
         }
+        run.free(number);
     }
 
     /// The kernel that this operation is part of may be over.
@@ -539,14 +593,9 @@ impl Simulation {
                 }
             }
             self.resolve_open(group);
-            let lines: Vec<LineKey> = self
-                .meetings
-                .lines
-                .range((group, 0, 0)..(group + 1, 0, 0))
-                .map(|(key, _)| *key)
-                .filter(|(_, from, to)| *from == position || *to == position)
-                .collect();
-            lines.into_iter().for_each(|key| self.resolve_line(key));
+            let lines = self.meetings.lines[group as usize].iter().map(|(key, _)| *key);
+            let own: Vec<PairKey> = lines.filter(|(from, to)| *from == position || *to == position).collect();
+            own.into_iter().for_each(|key| self.resolve_line(group, key));
         }
     }
 
@@ -555,12 +604,12 @@ impl Simulation {
         let op = self.ranks[rank as usize].op(number);
         let (group, position, peer) = (op.group, op.position, op.peer);
         let sends = op.class == OpClass::Send;
-        let key = if sends { (group, position, peer) } else { (group, peer, position) };
+        let key = if sends { (position, peer) } else { (peer, position) };
         let mut half = Half { rank, entry: Entry { number, start }, gone: false };
-        let line = self.meetings.lines.entry(key).or_default();
+        let line = self.meetings.line(group, key);
         if !sends {
             line.recvs.push_back(half);
-            return self.resolve_line(key);
+            return self.resolve_line(group, key);
         }
         let alone = line.sends.is_empty();
         if alone && let Some(left) = self.fills_alone(rank, number, start) {
@@ -569,8 +618,8 @@ impl Simulation {
             (op.started, op.left_first, op.left) = (start, left, left);
             self.leave_at(rank, left);
         }
-        self.meetings.lines.entry(key).or_default().sends.push_back(half);
-        self.resolve_line(key);
+        self.meetings.line(group, key).sends.push_back(half);
+        self.resolve_line(group, key);
     }
 
     /// When the sender's device is done with a message that fits the FIFO: it need not wait for the receiver.
@@ -585,30 +634,27 @@ impl Simulation {
     }
 
     /// Works out the messages of a connection that both sides have come to, or one has and the other cannot.
-    fn resolve_line(&mut self, key: LineKey) {
-        let (group, from, to) = key;
+    fn resolve_line(&mut self, group: u32, key: PairKey) {
+        let (from, to) = key;
         let absent = |at: u32| self.meetings.absent.get(&group).is_some_and(|absent| absent.contains(&at));
         let (no_sender, no_receiver) = (absent(from), absent(to));
         loop {
-            let Some(line) = self.meetings.lines.get_mut(&key) else { return };
+            let line = self.meetings.line(group, key);
             let ready = match (line.sends.is_empty(), line.recvs.is_empty()) {
                 (false, false) => true,
                 (false, true) => no_receiver,
                 (true, false) => no_sender,
-                (true, true) => {
-                    self.meetings.lines.remove(&key);
-                    return;
-                }
+                (true, true) => false,
             };
             if !ready {
                 return;
             }
             let (send, recv) = (line.sends.pop_front(), line.recvs.pop_front());
-            self.resolve_pair(key, send, recv);
+            self.resolve_pair(group, key, send, recv);
         }
     }
 
-    fn resolve_pair(&mut self, (group, from, to): LineKey, send: Option<Half>, recv: Option<Half>) {
+    fn resolve_pair(&mut self, group: u32, (from, to): PairKey, send: Option<Half>, recv: Option<Half>) {
         let of = &self.world.groups[group as usize];
         let (sender, receiver) = (of.members[from as usize], of.members[to as usize]);
         let (kind, n, id) = (of.kind, of.members.len() as u32, of.id.0);
@@ -656,7 +702,7 @@ impl Simulation {
             let entry = half.filter(|half| !half.gone).map(|half| half.entry);
             self.take(rank, numbers[side], &entry, 0, end, asleep[side]);
             let way = (channel, if side == 0 { to } else { from }, side == 0);
-            self.trace(rank, numbers[side], moments.lane(side), way, slice_bytes);
+            self.trace(rank, numbers[side], &moments.lane(side), way, slice_bytes);
             if let Some(number) = numbers[side] {
                 self.close_op(rank, number);
             }
@@ -666,12 +712,4 @@ impl Simulation {
             self.leave(half.rank, half.entry.number);
         }
     }
-}
-
-/// Flows in the order of the operation's ways, so that what was told of each stays with it.
-fn sort_flows(op: &mut OpTrace) {
-    let ways = &op.ways;
-    op.flows.sort_by_key(|flow| {
-        ways.iter().position(|way| way.channel == flow.channel && way.peer == flow.peer && way.sends == flow.sends)
-    });
 }

@@ -15,6 +15,7 @@ mod world;
 
 pub use world::EPOCH;
 
+use crate::collective::healthy::Rows;
 use crate::collective::trace::Looks;
 use crate::collective::{Moments, mix};
 use crate::profile::NEVER;
@@ -64,6 +65,7 @@ pub struct Simulation {
     meetings: Meetings,
     agents: Vec<Agent>,
     moments: Moments,
+    rows: Rows,
     /// Ranks that may go on.
     runnable: Vec<u32>,
     /// Ranks that turned out to be in something that does not end.
@@ -108,6 +110,7 @@ impl Simulation {
             doomed: Vec::new(),
             parked: Vec::new(),
             moments: Moments::default(),
+            rows: Rows::default(),
             horizon: 0,
             told: 0,
             until: (scenario.duration_s * 1e9) as u64,

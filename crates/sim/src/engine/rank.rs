@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// An operation from its issue to its end.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct OpTrace {
     pub(crate) group: u32,
     /// Position of this rank in the group.
@@ -32,7 +32,6 @@ pub(crate) struct OpTrace {
     pub(crate) ended: u64,
     /// What happens in it is known: `started` and later moments are final.
     pub(crate) resolved: bool,
-    pub(crate) flows: Vec<FlowTrace>,
     /// What connections it uses, also before anything is known of their flows.
     pub(crate) ways: Vec<Way>,
     pub(crate) told: Told,
@@ -41,50 +40,70 @@ pub(crate) struct OpTrace {
 impl Way {
     /// A way of so many steps, `window` of which may be under way.
     pub(crate) fn new(channel: u8, peer: u32, sends: bool, steps: u32, window: u32) -> Way {
-        Way { channel, peer, sends, steps, window, before: 0, posted: NEVER }
+        let (conn, before, posted) = (0, 0, NEVER);
+        Way { channel, peer, sends, steps, window, conn, before, posted, flow: None, told: (0, 0) }
+    }
+}
+
+impl Way {
+    /// When its flow ends, as far as is known.
+    pub(crate) fn ended(&self) -> u64 {
+        self.flow.as_ref().map_or(NEVER, |flow| flow.ended)
     }
 }
 
 impl OpTrace {
-    /// The connection of one of its ways.
-    pub(crate) fn conn(&self, way: &Way) -> ConnKey {
-        (self.group, self.class != OpClass::Collective, way.sends, way.peer, way.channel)
+    /// When the proxy begins with a way of it, as far as is known: when nothing before it holds the connection.
+    pub(crate) fn posts_at(&self, conns: &[Conn], way: &Way) -> u64 {
+        if way.posted != NEVER {
+            return way.posted;
+        }
+        let conn = &conns[way.conn as usize];
+        if conn.done == way.before && conn.free != NEVER { self.issued.max(conn.free) } else { NEVER }
     }
 
-    /// When the proxy begins with the way at `at`, as far as is known: when nothing before it holds the connection.
-    pub(crate) fn posts_at(&self, conns: &BTreeMap<ConnKey, Conn>, at: usize) -> u64 {
-        let way = &self.ways[at];
-        match conns.get(&self.conn(way)) {
-            _ if way.posted != NEVER => way.posted,
-            Some(conn) if conn.done == way.before && conn.free != NEVER => self.issued.max(conn.free),
-            _ => NEVER,
-        }
+    /// Which of its ways this is.
+    pub(crate) fn way(&self, channel: u8, peer: u32, sends: bool) -> Option<usize> {
+        self.ways.iter().position(|way| way.channel == channel && way.peer == peer && way.sends == sends)
     }
 }
 
-/// A connection that an operation uses.
-#[derive(Clone, Copy, Debug)]
+/// A connection that an operation uses, and the flow that it makes of it.
+#[derive(Debug)]
 pub(crate) struct Way {
     pub(crate) channel: u8,
     pub(crate) peer: u32,
     pub(crate) sends: bool,
     pub(crate) steps: u32,
     pub(crate) window: u32,
+    /// Number of the connection among the rank's.
+    pub(crate) conn: u32,
     /// How many operations use the connection before this one.
     pub(crate) before: u64,
     /// When the proxy begins with it; [`NEVER`] while an earlier operation holds the connection.
     pub(crate) posted: u64,
+    /// What happens on it, once the operation is worked out.
+    pub(crate) flow: Option<FlowTrace>,
+    /// What the agent told of it last and when, as of an operation.
+    pub(crate) told: (u64, u64),
 }
 
 /// What the agent has told of an operation.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Told {
     /// State told last and when; time 0: nothing was told.
     pub(crate) op: (u64, u64),
-    /// The same of each flow.
-    pub(crate) flows: Vec<(u64, u64)>,
     /// Its end was told.
     pub(crate) done: bool,
+}
+
+/// How long there is nothing new to tell, and what is in flight until then. The mechanics may know more after each
+/// stretch that is told: it holds within one only.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Quiet {
+    pub(crate) until: u64,
+    pub(crate) ops: u32,
+    pub(crate) flows: u32,
 }
 
 /// A direction of a connection: group, whether it carries messages or collectives, whether it sends, peer, channel.
@@ -129,9 +148,15 @@ pub(crate) struct RankRun {
     pub(crate) asleep: (u64, u64),
     /// Order number of the next operation of each counter.
     pub(crate) seqs: BTreeMap<(u32, OpClass, u32), u64>,
-    pub(crate) conns: BTreeMap<ConnKey, Conn>,
+    /// Number of each connection.
+    conn_numbers: BTreeMap<ConnKey, u32>,
+    pub(crate) conns: Vec<Conn>,
     pub(crate) calls: BTreeMap<(u32, OpKind), u64>,
     pub(crate) ops: VecDeque<OpTrace>,
+    /// Of each of these: before when there is nothing new to tell of it.
+    pub(crate) quiet: VecDeque<Quiet>,
+    /// The same of all together.
+    pub(crate) all_quiet: Quiet,
     /// Number of `ops[0]`.
     pub(crate) first_op: u64,
     /// The wrong call was made.
@@ -157,9 +182,12 @@ impl RankRun {
             kernel: 0,
             asleep: (0, 0),
             seqs: BTreeMap::new(),
-            conns: BTreeMap::new(),
+            conn_numbers: BTreeMap::new(),
+            conns: Vec::new(),
             calls: BTreeMap::new(),
             ops: VecDeque::new(),
+            quiet: VecDeque::new(),
+            all_quiet: Quiet::default(),
             first_op: 0,
             strayed: false,
         }
@@ -184,24 +212,50 @@ impl RankRun {
     pub(crate) fn post(&mut self, number: u64) {
         let op = &mut self.ops[(number - self.first_op) as usize];
         for at in 0..op.ways.len() {
-            op.ways[at].posted = op.posts_at(&self.conns, at);
+            op.ways[at].posted = op.posts_at(&self.conns, &op.ways[at]);
         }
+    }
+
+    /// Puts an operation in the stream: its ways are the last on their connections.
+    pub(crate) fn push(&mut self, mut op: OpTrace) {
+        let messages = op.class != OpClass::Collective;
+        for way in &mut op.ways {
+            let next = self.conns.len() as u32;
+            let key = (op.group, messages, way.sends, way.peer, way.channel);
+            way.conn = *self.conn_numbers.entry(key).or_insert(next);
+            if way.conn == next {
+                self.conns.push(Conn::default());
+            }
+            let conn = &mut self.conns[way.conn as usize];
+            way.before = conn.issued;
+            conn.issued += 1;
+        }
+        self.ops.push_back(op);
+        self.quiet.push_back(Quiet::default());
     }
 
     /// Operation `number` is worked out: its connections are the next one's.
     pub(crate) fn free(&mut self, number: u64) {
         let op = &self.ops[(number - self.first_op) as usize];
-        for (way, flow) in op.ways.iter().zip(&op.flows) {
-            let conn = self.conns.entry(op.conn(way)).or_default();
+        for way in &op.ways {
+            let Some(flow) = &way.flow else { continue };
+            let conn = &mut self.conns[way.conn as usize];
             conn.done += 1;
             conn.free = conn.free.max(flow.ended);
         }
+    }
+
+    /// More is known than when it was told of last.
+    pub(crate) fn learn(&mut self) {
+        self.all_quiet = Quiet::default();
+        self.quiet.iter_mut().for_each(|quiet| *quiet = Quiet::default());
     }
 
     /// Forgets operations at the front that are over and told.
     pub(crate) fn forget_told(&mut self) {
         while self.ops.front().is_some_and(|op| op.told.done) {
             self.ops.pop_front();
+            self.quiet.pop_front();
             self.first_op += 1;
         }
     }

@@ -282,18 +282,12 @@ impl Simulation {
     }
 
     fn push_op(&mut self, rank: u32, call: Call, issued: u64) {
-        let mut ways = self.ways(&call);
+        let ways = self.ways(&call);
         let tree = self.is_tree(&call);
         let run = &mut self.ranks[rank as usize];
         let next = run.seqs.entry((call.group, call.class, call.peer)).or_insert(0);
         let seq = *next;
         *next += 1;
-        for way in &mut ways {
-            let key = (call.group, call.class != OpClass::Collective, way.sends, way.peer, way.channel);
-            let conn = run.conns.entry(key).or_default();
-            way.before = conn.issued;
-            conn.issued += 1;
-        }
         let nccl_seq = if call.class == OpClass::Collective {
             let calls = run.calls.entry((call.group, call.kind)).or_insert(0);
             *calls += 1;
@@ -306,8 +300,7 @@ impl Simulation {
             OpClass::Collective => sizes(call.kind, call.count, members, self.world.scenario.channels, tree).channels,
             _ => 1,
         };
-        let told = Told { flows: vec![(0, 0); ways.len()], ..Told::default() };
-        run.ops.push_back(OpTrace {
+        run.push(OpTrace {
             group: call.group,
             position: call.position,
             class: call.class,
@@ -328,9 +321,8 @@ impl Simulation {
             left: NEVER,
             ended: NEVER,
             resolved: false,
-            flows: Vec::new(),
             ways,
-            told,
+            told: Told::default(),
         });
     }
 

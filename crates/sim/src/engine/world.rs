@@ -159,6 +159,11 @@ impl World {
         self.parts.get(&rank).unwrap_or(&self.healthy)
     }
 
+    /// Nothing is ever wrong with any part of a rank.
+    pub(crate) fn is_healthy(&self, rank: u32) -> bool {
+        !self.parts.contains_key(&rank)
+    }
+
     pub(crate) fn host_effects(&self, host: u32) -> Option<&HostEffects> {
         self.effects.hosts.get(&host)
     }
