@@ -41,8 +41,9 @@ pub(crate) enum Fact {
     StuckInside { op: OpRef, members: Vec<(Rank, HostName, HostTime)> },
     /// A rank that others wait for has not been seen lately: unknown.
     NoData { rank: Rank, host: HostName, waiting: Vec<Rank>, last_seen: HostTime, gap: bool },
-    /// A cycle of waiting.
-    Cycle { edges: Vec<(Rank, OpRef, Rank)>, hosts: Vec<HostName> },
+    /// A cycle of waiting. `left`: those whose past shows that they left their order; `left_out`: and went on without what
+    /// was their turn.
+    Cycle { edges: Vec<(Rank, OpRef, Rank)>, hosts: Vec<HostName>, left: Vec<(Rank, HostName)>, left_out: bool },
     /// Ranks disagree on what operation number n is.
     Mismatch { op: OpRef, camps: Vec<(String, Vec<(Rank, HostName)>)>, kinds_differ: bool },
     /// A rank that others wait for left no usable dump.

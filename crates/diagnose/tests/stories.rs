@@ -104,14 +104,7 @@ fn a_slowdown_that_ends_is_closed() {
 
 struct Hand {
     engine: Engine,
-}
-
-fn process(rank: u32) -> Source {
-    Source {
-        job: "hand".into(),
-        host: "host0".into(),
-        process: Some(ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 }),
-    }
+    ranks_per_host: u32,
 }
 
 fn meta(comm: u64, seq: u64, me: u32, started: bool) -> OpMeta {
@@ -133,24 +126,66 @@ fn meta(comm: u64, seq: u64, me: u32, started: bool) -> OpMeta {
 }
 
 impl Hand {
-    /// Ranks 0..n, all in communicators A (1) and B (2).
+    /// Ranks 0..n of one host, all in communicators A (1) and B (2).
     fn new(n: u32) -> Hand {
-        let mut engine = Engine::new("hand".into(), Config::default());
-        for rank in 0..n {
-            let init = |comm: u64, name: &str| {
-                Record::CommInit(CommInit {
+        let all: Vec<u32> = (0..n).collect();
+        Hand::of(n, &[(1, "A", &all), (2, "B", &all)])
+    }
+
+    /// So many ranks a host, with these communicators.
+    fn of(ranks_per_host: u32, comms: &[(u64, &str, &[u32])]) -> Hand {
+        let mut hand = Hand { engine: Engine::new("hand".into(), Config::default()), ranks_per_host };
+        for (comm, name, members) in comms {
+            for (me, rank) in members.iter().enumerate() {
+                let init = Record::CommInit(CommInit {
                     at: HostTime(T0),
-                    comm: CommId(comm),
-                    n_ranks: n,
+                    comm: CommId(*comm),
+                    n_ranks: members.len() as u32,
                     n_nodes: 1,
-                    comm_rank: CommRank(rank),
-                    name: name.into(),
-                })
-            };
-            let records = vec![init(1, "A"), init(2, "B")];
-            engine.observe(&Batch { source: process(rank), collected_at: HostTime(T0), records });
+                    comm_rank: CommRank(me as u32),
+                    name: (*name).into(),
+                });
+                hand.tell(*rank, HostTime(T0), vec![init]);
+            }
         }
-        Hand { engine }
+        hand
+    }
+
+    fn tell(&mut self, rank: u32, at: HostTime, records: Vec<Record>) {
+        let source = Source {
+            job: "hand".into(),
+            host: format!("host{}", rank / self.ranks_per_host).into(),
+            process: Some(ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 }),
+        };
+        self.engine.observe(&Batch { source, collected_at: at, records });
+    }
+
+    fn tick(&mut self, at_ms: u64) {
+        self.engine.tick(HostTime(T0 + at_ms * MS));
+    }
+
+    fn text(&self, at_ms: u64) -> String {
+        render(&self.engine.report(HostTime(T0 + at_ms * MS)))
+    }
+
+    /// The process is gone with what it had in flight.
+    fn gone(&mut self, rank: u32, at_ms: u64) {
+        let at = HostTime(T0 + at_ms * MS);
+        let looked = Sampled { at, ops_in_flight: 0, flows_in_flight: 0, alive: false, stopped: false };
+        self.tell(rank, at, vec![Record::Sampled(looked)]);
+    }
+
+    /// The most likely suspects, by name.
+    fn suspects(&self) -> Vec<String> {
+        let suspects = &self.engine.cases()[0].finding.suspects;
+        let most = suspects.first().map_or(0.0, |suspect| suspect.confidence);
+        let first = suspects.iter().filter(|suspect| suspect.confidence == most);
+        let name = |place: &Place| match place {
+            Place::Rank { rank, .. } => format!("rank {rank}"),
+            Place::Host { host } => host.to_string(),
+            Place::Link { .. } => String::new(),
+        };
+        first.map(|suspect| name(&suspect.place)).collect()
     }
 
     fn look(&mut self, rank: u32, at_ms: u64, ops: &[OpMeta], extra: Vec<Record>) {
@@ -171,7 +206,7 @@ impl Hand {
         let ops_in_flight = ops.len() as u32;
         records.push(Record::Sampled(Sampled { at, ops_in_flight, flows_in_flight: 0, alive: true, stopped: false }));
         records.extend(extra);
-        self.engine.observe(&Batch { source: process(rank), collected_at: at, records });
+        self.tell(rank, at, records);
     }
 }
 
@@ -224,4 +259,135 @@ fn a_stall_is_followed_across_communicators() {
     let finding = &hand.engine.cases()[0].finding;
     assert_eq!(finding.category, Category::NotStarted, "{text}");
     assert!(matches!(&finding.suspects[0].place, Place::Rank { rank: Rank(3), .. }), "{text}");
+}
+
+/// Four ranks that issued A, B and C in turn for six iterations and then these lines; each is in its first and no further.
+/// `grid`: A of ranks that lie side by side, B of those one below the other; else all of everybody.
+fn after_six_iterations(grid: bool, then: [&[u64]; 4]) -> Hand {
+    let all: &[u32] = &[0, 1, 2, 3];
+    let mut hand = match grid {
+        true => Hand::of(
+            2,
+            &[(10, "A_0", &[0, 1]), (11, "A_1", &[2, 3]), (20, "B_0", &[0, 2]), (21, "B_1", &[1, 3]), (30, "C", all)],
+        ),
+        false => Hand::of(2, &[(10, "A", all), (20, "B", all), (30, "C", all)]),
+    };
+    let op = |rank: u32, line: u64, seq: u64, at_ms: u64, started: bool| {
+        let (group, me) = match line {
+            1 if grid => (rank / 2, rank % 2),
+            2 if grid => (rank % 2, rank / 2),
+            _ => (0, rank),
+        };
+        let at = HostTime(T0 + at_ms * MS);
+        let started_at = if started { at } else { HostTime::NONE };
+        OpMeta { enqueued_at: at, started_at, ..meta(10 * line + u64::from(group), seq, me, started) }
+    };
+    for (iteration, at) in (1_000u64..).step_by(600).enumerate().take(6) {
+        for (rank, line) in (0..4).flat_map(|rank| [1, 2, 3].map(|line| (rank, line))) {
+            let op = op(rank, line, iteration as u64, at + 200 * line, true);
+            let ended_at = op.started_at + 50 * MS;
+            let done = OpDone { op, ended_first_at: ended_at, ended_at, flows: 0, observed: true };
+            hand.tell(rank, ended_at, vec![Record::OpDone(done)]);
+        }
+    }
+    for at in (5_000..17_000).step_by(100) {
+        for rank in 0..4 {
+            let lines = then[rank as usize];
+            let seq = |n: usize| 6 + lines[..n].iter().filter(|line| **line == lines[n]).count() as u64;
+            let issued = (0..lines.len()).map(|n| op(rank, lines[n], seq(n), 4_800 + n as u64, n == 0));
+            hand.look(rank, at, &issued.collect::<Vec<_>>(), vec![]);
+        }
+        hand.tick(at);
+    }
+    hand
+}
+
+/// Its peers keep to the order and wait: they are not as likely as the one that left it.
+#[test]
+fn of_a_cycle_those_that_left_their_order_are_named() {
+    let due: &[u64] = &[1, 2, 3];
+    for (grid, then, suspects, what) in [
+        (false, [&[2, 1, 3], due, due, due], vec!["rank 0"], What::Deadlock),
+        (false, [due, due, &[2, 1, 3], due], vec!["rank 2"], What::Deadlock),
+        (true, [&[2, 1, 3], due, due, &[2, 1, 3]], vec!["rank 0", "rank 3"], What::Deadlock),
+        // It goes on with the next iteration, in which it is one behind.
+        (false, [&[2, 3, 1, 2, 3], due, due, due], vec!["rank 0"], What::Desync),
+        (false, [due, due, due, &[2, 3, 1, 2, 3]], vec!["rank 3"], What::Desync),
+    ] {
+        let hand = after_six_iterations(grid, then);
+        let (text, finding) = (hand.text(17_000), &hand.engine.cases()[0].finding);
+        assert_eq!((finding.what, finding.category), (what, Category::CodeDivergence), "{then:?}\n{text}");
+        assert_eq!(hand.suspects(), suspects, "{then:?}\n{text}");
+        assert!(text.contains("where it always issued AllReduce A"), "{text}");
+    }
+}
+
+/// Hosts 1 and 2 vanish with their agents. The last that was heard of them is that rank 2 had left what rank 0 still is in,
+/// alone.
+#[test]
+fn hosts_that_vanish_are_named_and_not_who_waits_for_them() {
+    let mut hand = Hand::of(2, &[(1, "A", &[0, 1, 2, 3, 4, 5]), (2, "B", &[0, 2])]);
+    for rank in 2..6 {
+        hand.look(rank, 1_100, &[], vec![]);
+    }
+    let left = meta(2, 0, 1, true);
+    let ended = HostTime(T0 + 1_050 * MS);
+    let done = OpDone { op: left, ended_first_at: ended, ended_at: ended, flows: 0, observed: true };
+    hand.look(2, 1_100, &[], vec![Record::OpDone(done)]);
+    for at in (1_100..13_000).step_by(100) {
+        hand.look(0, at, &[meta(2, 0, 0, true)], vec![]);
+        hand.look(1, at, &[meta(1, 0, 1, true)], vec![]);
+        hand.tick(at);
+    }
+    let text = hand.text(13_000);
+    assert_eq!(hand.suspects(), ["host1", "host2"], "{text}");
+    assert_eq!(hand.engine.cases()[0].finding.category, Category::Unknown, "{text}");
+}
+
+/// Host 1 and, as no operation shows, host 2 lose all processes at once; rank 0 waits, and rank 1 waits for it later.
+#[test]
+fn hosts_whose_processes_die_at_once_are_named_with_all_who_wait() {
+    let mut hand = Hand::of(2, &[(1, "A", &[0, 2, 3]), (2, "B", &[0, 1]), (3, "C", &[4, 5])]);
+    let a = |me: u32, started: bool| meta(1, 0, me, started);
+    for at in (1_100..5_000).step_by(100) {
+        hand.look(0, at, &[a(0, true), meta(2, 0, 0, false)], vec![]);
+        let late = [meta(2, 0, 1, true)];
+        hand.look(1, at, if at < 3_500 { &[] } else { &late }, vec![]);
+        if at < 2_000 {
+            hand.look(2, at, &[a(1, true)], vec![]);
+            hand.look(3, at, &[a(2, false)], vec![]);
+            hand.look(4, at, &[], vec![]);
+            hand.look(5, at, &[], vec![]);
+        } else {
+            (2..6).for_each(|rank| hand.gone(rank, 2_000 + u64::from(rank)));
+        }
+        hand.tick(at);
+        if at == 3_000 {
+            assert_eq!(hand.engine.cases()[0].blast_radius.len(), 1, "{}", hand.text(at));
+        }
+    }
+    let (text, case) = (hand.text(5_000), &hand.engine.cases()[0]);
+    assert_eq!(case.finding.what, What::Crash, "{text}");
+    assert_eq!(hand.suspects(), ["host1", "host2"], "{text}");
+    let waits: Vec<&str> = case.blast_radius.iter().map(|entry| entry.text.as_str()).collect();
+    let expected = ["rank 0 waits in AllReduce A #0 for rank 3", "rank 1 waits in AllReduce B #0 for rank 0"];
+    assert_eq!(waits, expected, "{text}");
+}
+
+/// One of a host's two processes is gone, or the whole job is: that is no host.
+#[test]
+fn a_host_is_not_named_for_a_part_of_it_or_for_the_whole_job() {
+    for dying in [vec![2, 4], vec![0, 1, 2, 3, 4, 5]] {
+        let mut hand = Hand::of(2, &[(1, "A", &[0, 1, 2, 3, 4, 5])]);
+        for at in (1_100..5_000).step_by(100) {
+            for rank in (0..6).filter(|rank| at < 2_000 || !dying.contains(rank)) {
+                hand.look(rank, at, &[meta(1, 0, rank, true)], vec![]);
+            }
+            if at >= 2_000 {
+                dying.iter().for_each(|rank| hand.gone(*rank, at + u64::from(*rank)));
+            }
+            hand.tick(at);
+        }
+        assert_eq!(hand.suspects(), [format!("rank {}", dying[0])], "{}", hand.text(5_000));
+    }
 }

@@ -130,6 +130,10 @@ mod tests {
         other.stop(250);
         assert_eq!(profile.slower(&other).rate_at(150), 0.5);
         assert_eq!(profile.slower(&other).rate_at(260), 0.0);
+        let mut third = Profile::default();
+        third.scale(0, NEVER, 0.4);
+        assert_eq!(profile.slower(&third).rate_at(150), 0.4);
+        assert_eq!(profile.slower(&third).rate_at(250), 0.25);
         // 100 ns at a quarter do 25 ns of work, the rest is done at half the rate.
         assert_eq!(profile.finish(200, 50), 350);
     }

@@ -1,7 +1,6 @@
 //! Inside an operation that all members have entered: the chunk state of each flow (Table 4), compared between its two
 //! ends (section 5.3, spatial comparison).
 use crate::case::Evidence;
-use crate::config::Config;
 use crate::fact::{Fact, OpRef};
 use crate::timeline::{FlowSlot, LiveFlow, OpNode, Timeline};
 use mycroft_record::{Algorithm, ChannelId, CommRank, Direction, HostTime, NANOS_PER_MS, OpClass, Rank};
@@ -54,14 +53,19 @@ fn held(send: Option<LiveFlow>) -> bool {
     send.is_some_and(|flow| unfinished(&flow) && flow.counters.ready > flow.counters.done)
 }
 
+/// Facts about data that does not arrive in `node`: all that can be said where nothing is known of one of its members.
+pub(crate) fn undelivered(timeline: &Timeline, node: &OpNode) -> Vec<Fact> {
+    View::of(timeline, node).map_or_else(Vec::new, |view| view.undelivered())
+}
+
 /// Facts about the flows of `node`.
-pub(crate) fn blame(timeline: &Timeline, node: &OpNode, config: &Config) -> Vec<Fact> {
+pub(crate) fn blame(timeline: &Timeline, node: &OpNode) -> Vec<Fact> {
     let Some(view) = View::of(timeline, node) else { return Vec::new() };
     if view.wires.is_empty() {
         let members = view.members();
         return vec![Fact::StuckInside { op: view.op, members }];
     }
-    let mut facts = view.undelivered(config);
+    let mut facts = view.undelivered();
     let strong = view.gpu(true);
     if !strong.is_empty() {
         facts.extend(strong);
@@ -114,7 +118,7 @@ impl View<'_> {
 
     //= mycroft 5.3
     /// Wires with ready data at one end and a waiting receiver at the other.
-    fn undelivered(&self, _config: &Config) -> Vec<Fact> {
+    fn undelivered(&self) -> Vec<Fact> {
         let mut out = Vec::new();
         let mut seen: BTreeSet<(CommRank, CommRank)> = BTreeSet::new();
         for (key, wire) in &self.wires {
@@ -238,5 +242,111 @@ impl View<'_> {
                     && self.timeline.host(*rank) == host
                     && self.wires.iter().any(|(key, wire)| key.2 == *other && (wants(wire.recv) || untaken(wire.recv)))
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::*;
+
+    const AT: HostTime = HostTime(1_700_000_000_000_000_000);
+
+    /// What a flow has posted, made ready, transmitted and done, of 16.
+    type Counts = [u32; 4];
+
+    /// What is said of an AllReduce in which all of `ranks` ranks are, two on each host: a connection is sender,
+    /// receiver, and what each of the two ends shows.
+    fn said(algorithm: Algorithm, ranks: u32, wires: &[(u32, u32, Counts, Counts)]) -> Vec<(u32, bool)> {
+        let mut timeline = Timeline::default();
+        let id = OpId { comm: CommId(1), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(0) };
+        for rank in 0..ranks {
+            let comm_rank = CommRank(rank);
+            let init = CommInit { at: AT, comm: id.comm, n_ranks: ranks, n_nodes: 1, comm_rank, name: "A".into() };
+            let op = OpMeta {
+                id,
+                kind: OpKind::AllReduce,
+                comm_rank,
+                algorithm,
+                n_channels: 1,
+                enqueued_at: AT,
+                started_at: AT,
+                ..crate::blame::hang::NO_META
+            };
+            let mut records = vec![
+                Record::CommInit(init),
+                Record::OpState(OpState {
+                    sampled_at: AT,
+                    op,
+                    kernels_started: 1,
+                    kernels_stopped: 0,
+                    flows_started: 0,
+                    flows_done: 0,
+                }),
+            ];
+            let mut flow = |peer: u32, direction, [posted, ready, transmitted, done]: Counts| {
+                records.push(Record::FlowState(FlowState {
+                    sampled_at: AT,
+                    flow: FlowKey { op: id, channel: ChannelId(0), peer: CommRank(peer), direction },
+                    counters: FlowCounters { total_chunks: 16, posted, ready, transmitted, done },
+                    bytes: 0,
+                    times: FlowTimes { started_at: AT, last_progress_at: AT, ..FlowTimes::default() },
+                    peer_wait_polls: 0,
+                    proxied_for_pid: 0,
+                }));
+            };
+            for (from, to, send, recv) in wires {
+                if *from == rank {
+                    flow(*to, Direction::Send, *send);
+                }
+                if *to == rank {
+                    flow(*from, Direction::Recv, *recv);
+                }
+            }
+            let process = ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 };
+            let host = format!("host{}", rank / 2).as_str().into();
+            let source = Source { job: "job".into(), host, process: Some(process) };
+            timeline.observe(&Batch { source, collected_at: AT, records }, u32::MAX);
+        }
+        timeline.settle();
+        let facts = blame(&timeline, &OpNode::Collective { comm: id.comm, seq: 0 });
+        let of = |fact: &Fact| match fact {
+            Fact::GpuNotReady { rank, strong, .. } => Some((rank.0, *strong)),
+            _ => None,
+        };
+        facts.iter().filter_map(of).collect()
+    }
+
+    /// Room is offered and nothing is filled; data has come and is not taken; room is offered and nothing comes.
+    const UNFILLED: Counts = [8, 2, 2, 2];
+    const UNTAKEN: Counts = [10, 6, 6, 2];
+    /// Data has come in all slots, and none is taken.
+    const FULL: Counts = [10, 10, 10, 2];
+    const WANTING: Counts = [10, 2, 2, 2];
+
+    /// A device that sends and receives over the wire has all it needs.
+    #[test]
+    fn a_device_with_data_and_room_is_the_one() {
+        let wires = [(0, 2, UNFILLED, UNTAKEN), (2, 4, UNFILLED, WANTING), (4, 0, UNFILLED, WANTING)];
+        assert_eq!(said(Algorithm::Ring, 6, &wires), [(2, true)]);
+    }
+
+    /// Rank 2 passes data on to rank 3 inside their host, where no flow shows whether there is room: perhaps rank 3 does
+    /// not take it. Rank 3, a chunk behind, gets nothing but through rank 2, and is not blamed for having nothing to send.
+    #[test]
+    fn a_device_that_passes_on_inside_its_host_may_wait_for_room() {
+        let wires =
+            [(1, 2, [10, 10, 10, 10], FULL), (3, 4, [7, 1, 1, 1], [10, 1, 1, 1]), (5, 0, [7, 1, 1, 1], [10, 1, 1, 1])];
+        assert_eq!(said(Algorithm::Ring, 6, &wires), [(2, false)]);
+    }
+
+    /// In a tree a device adds up what two children send: with one child's data it can do nothing.
+    #[test]
+    fn a_device_in_a_tree_may_wait_for_its_other_child() {
+        let wires = [(2, 0, UNFILLED, UNTAKEN), (4, 0, UNFILLED, WANTING), (0, 6, UNFILLED, WANTING)];
+        let found = said(Algorithm::Tree, 8, &wires);
+        assert!(!found.contains(&(0, true)), "{found:?}");
+        let both = [(2, 0, UNFILLED, FULL), (4, 0, UNFILLED, FULL), (0, 6, UNFILLED, WANTING)];
+        assert_eq!(said(Algorithm::Tree, 8, &both), [(0, true)]);
     }
 }

@@ -128,7 +128,7 @@ impl Waits {
     }
 
     /// Whom it waits for: those who are missing, else all inside.
-    fn targets(&self) -> impl Iterator<Item = Rank> {
+    pub(crate) fn targets(&self) -> impl Iterator<Item = Rank> {
         let inside = if self.missing.is_empty() { &self.inside[..] } else { &[] };
         self.missing.iter().map(|(rank, _)| *rank).chain(inside.iter().copied())
     }

@@ -2,6 +2,7 @@
 //! (Algorithm 2, `AnalyzeFailureRootCause`, across communicators).
 use crate::blame::chunk;
 use crate::blame::graph::{Graph, Scene, Turn};
+use crate::blame::order::{self, Departure};
 use crate::config::Config;
 use crate::fact::{Fact, OpRef};
 use crate::timeline::{LiveScene, OpNode, RankState, Stand, Timeline};
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const CHUNK_OPS_MAX: usize = 256;
 
 /// An operation of which nothing is known.
-const NO_META: OpMeta = OpMeta {
+pub(super) const NO_META: OpMeta = OpMeta {
     id: OpId { comm: CommId(0), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(0) },
     kind: OpKind::Unknown,
     nccl_seq: 0,
@@ -34,8 +35,18 @@ const NO_META: OpMeta = OpMeta {
 #[derive(Debug, Default)]
 pub(crate) struct HangFacts {
     pub facts: Vec<Fact>,
-    /// Operations on the way, each with who waits in it and for whom.
-    pub path: Vec<(OpRef, Vec<Rank>, Vec<Rank>)>,
+    /// Operations on the way.
+    pub path: Vec<Held>,
+}
+
+/// An operation that is waited in.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub op: OpRef,
+    /// Its members that are in it.
+    pub waiting: Vec<Rank>,
+    /// For whom.
+    pub waits_for: Vec<Rank>,
 }
 
 /// A walk along the wait-for graph, over a live job or a dead one.
@@ -141,6 +152,23 @@ impl<O: Copy + Ord + std::fmt::Debug> Walk<O> {
         }
         None
     }
+
+    /// Ranks on a cycle of entries, or on a way between two: what remains when ranks that nobody waits for and ranks that
+    /// wait for nobody are taken away again and again.
+    pub(crate) fn in_cycles(&self) -> Vec<Rank> {
+        let mut left: BTreeSet<Rank> = self.entry_edges.keys().copied().collect();
+        loop {
+            let waits = |rank: &Rank| self.entry_edges[rank].iter().any(|(_, to)| left.contains(to));
+            let targets: BTreeSet<Rank> =
+                left.iter().flat_map(|rank| &self.entry_edges[rank]).map(|(_, to)| *to).collect();
+            let next: BTreeSet<Rank> =
+                left.iter().copied().filter(|rank| waits(rank) && targets.contains(rank)).collect();
+            if next.len() == left.len() {
+                return next.into_iter().collect();
+            }
+            left = next;
+        }
+    }
 }
 
 /// Follows every stalled rank to its sinks and says what is wrong there.
@@ -150,18 +178,61 @@ pub(crate) fn blame(timeline: &Timeline, graph: &Graph<OpNode>, config: &Config,
     let live = Live { timeline, config };
     let mut out = HangFacts::default();
     for (rank, node) in &walk.path {
-        let Some((op, waits)) = live.op_ref(*rank, node).zip(graph.nodes.get(node)) else { continue };
-        out.path.push((op, waits.inside.clone(), waits.missing.iter().map(|(rank, _)| *rank).collect()));
+        let Some((op, waits)) = timeline.op_ref(*rank, node).zip(graph.nodes.get(node)) else { continue };
+        let (waiting, waits_for) = (waits.inside.clone(), waits.missing.iter().map(|(rank, _)| *rank).collect());
+        out.path.push(Held { op, waiting, waits_for });
     }
     live.mismatches(&walk, &mut out.facts);
     for (rank, (via, waiting)) in &walk.sinks {
         let state = timeline.ranks.get(rank);
         out.facts.extend(state.and_then(|state| live.name_sink(state, *via, waiting.clone())));
     }
+    let mut named: BTreeSet<Rank> = BTreeSet::new();
     for node in walk.inside.iter().take(CHUNK_OPS_MAX) {
-        out.facts.extend(chunk::blame(timeline, node, config));
+        let silent = live.silent(node);
+        if silent.is_empty() {
+            out.facts.extend(chunk::blame(timeline, node));
+            continue;
+        }
+        // Whoever stopped, one of whom nothing is known may be the one: devices that idle say nothing.
+        out.facts.extend(chunk::undelivered(timeline, node));
+        let waiting = &graph.nodes[node].inside;
+        let silent =
+            silent.into_iter().filter(|state| !walk.sinks.contains_key(&state.rank) && named.insert(state.rank));
+        out.facts.extend(silent.map(|state| live.no_data(state, waiting.clone(), false)));
     }
-    out.facts.extend(live.cycle(&walk, &out.facts));
+    let cycle = live.cycle(&walk, &out.facts);
+    out.facts.extend(cycle);
+    out
+}
+
+/// Operations that cannot go on without the ranks in `gone`, the nearest first: those that wait for one of them, those
+/// that wait for whoever waits in these, and so on.
+pub(crate) fn behind(timeline: &Timeline, gone: &[Rank]) -> Vec<Held> {
+    let graph = timeline.graph();
+    let mut waited_in: BTreeMap<Rank, Vec<OpNode>> = BTreeMap::new();
+    for (node, waits) in &graph.nodes {
+        waits.targets().for_each(|rank| waited_in.entry(rank).or_default().push(*node));
+    }
+    let gone: BTreeSet<Rank> = gone.iter().copied().collect();
+    let is_gone = |rank: &Rank| gone.contains(rank);
+    let mut held: Vec<Rank> = gone.iter().copied().collect();
+    let (mut out, mut seen, mut taken) = (Vec::new(), gone.clone(), BTreeSet::new());
+    while !held.is_empty() {
+        let nodes: BTreeSet<OpNode> = held.iter().filter_map(|rank| waited_in.get(rank)).flatten().copied().collect();
+        held.clear();
+        for node in nodes.into_iter().filter(|node| taken.insert(*node)) {
+            let waits = &graph.nodes[&node];
+            let waiting: Vec<Rank> = waits.inside.iter().copied().filter(|rank| !is_gone(rank)).collect();
+            let mut waits_for: Vec<Rank> = waits.missing.iter().map(|(rank, _)| *rank).collect();
+            if waits_for.is_empty() {
+                waits_for = waits.inside.iter().copied().filter(is_gone).collect();
+            }
+            held.extend(waiting.iter().copied().filter(|rank| seen.insert(*rank)));
+            let op = waiting.iter().find_map(|rank| timeline.op_ref(*rank, &node));
+            out.extend(op.map(|op| Held { op, waiting, waits_for }));
+        }
+    }
     out
 }
 
@@ -172,11 +243,6 @@ struct Live<'a> {
 }
 
 impl Live<'_> {
-    fn op_ref(&self, rank: Rank, node: &OpNode) -> Option<OpRef> {
-        let meta = self.timeline.live(rank, node)?.meta;
-        Some(OpRef { meta, label: self.timeline.label(&meta) })
-    }
-
     fn name_sink(&self, state: &RankState, via: Option<OpNode>, waiting: Vec<Rank>) -> Option<Fact> {
         let (rank, host) = (state.rank, state.host.clone());
         if state.dead() {
@@ -187,7 +253,7 @@ impl Live<'_> {
         }
         let gap = self.timeline.has_fresh_gap(state);
         if self.timeline.no_data(state, self.config.no_data_after_ns) || (gap && state.live.is_empty()) {
-            return Some(Fact::NoData { rank, host, waiting, last_seen: state.sampled_at, gap });
+            return Some(self.no_data(state, waiting, gap));
         }
         // The graph is at rest: what is issued and not started has a device that does not run it.
         if let Some(op) = state.next_issued() {
@@ -196,9 +262,21 @@ impl Live<'_> {
             return Some(Fact::NeverRan { rank, host, op, waiting, issued_at });
         }
         let node = via?;
-        let op = waiting.iter().find_map(|waiter| self.op_ref(*waiter, &node))?;
+        let op = waiting.iter().find_map(|waiter| self.timeline.op_ref(*waiter, &node))?;
         let finalized = state.finalized();
         Some(Fact::NeverIssued { rank, host, op, waiting, idle_since: state.left_at, finalized })
+    }
+
+    fn no_data(&self, state: &RankState, waiting: Vec<Rank>, gap: bool) -> Fact {
+        let (rank, host, last_seen) = (state.rank, state.host.clone(), state.sampled_at);
+        Fact::NoData { rank, host, waiting, last_seen, gap }
+    }
+
+    /// Members of an operation of whom nothing is known.
+    fn silent(&self, node: &OpNode) -> Vec<&RankState> {
+        let members = self.timeline.members(node).into_iter();
+        let states = members.filter_map(|rank| self.timeline.ranks.get(&rank));
+        states.filter(|state| self.timeline.no_data(state, self.config.no_data_after_ns)).collect()
     }
 
     /// Ranks that are in operation number n of a communicator, or next in line for it, must mean the same operation.
@@ -236,21 +314,28 @@ impl Live<'_> {
         }
     }
 
-    /// A cycle, where nothing else accuses anybody.
-    fn cycle(&self, walk: &Walk<OpNode>, facts: &[Fact]) -> Option<Fact> {
+    /// A cycle, where nothing else accuses anybody, and who of it left the order.
+    fn cycle(&self, walk: &Walk<OpNode>, facts: &[Fact]) -> Vec<Fact> {
         let accused = facts
             .iter()
             .any(|fact| !matches!(fact, Fact::Mismatch { .. } | Fact::NoData { .. } | Fact::StuckInside { .. }));
-        if accused {
-            return None;
-        }
-        let edges: Vec<(Rank, OpRef, Rank)> = walk
-            .cycle()?
+        let Some(cycle) = walk.cycle().filter(|_| !accused) else { return Vec::new() };
+        let edges: Vec<(Rank, OpRef, Rank)> = cycle
             .into_iter()
-            .filter_map(|(from, node, to)| Some((from, self.op_ref(from, &node)?, to)))
+            .filter_map(|(from, node, to)| Some((from, self.timeline.op_ref(from, &node)?, to)))
             .collect();
-        let hosts = edges.iter().map(|(rank, _, _)| self.timeline.host(*rank)).collect();
-        Some(Fact::Cycle { edges, hosts })
+        let ranks: Vec<Rank> = edges.iter().map(|(rank, _, _)| *rank).collect();
+        let hosts = ranks.iter().map(|rank| self.timeline.host(*rank)).collect();
+        let departures = order::departures(self.timeline, walk, &ranks);
+        let left_out = !departures.is_empty() && departures.iter().all(|departure| departure.left_out);
+        let left = departures.iter().map(|departure| (departure.rank, self.timeline.host(departure.rank))).collect();
+        let mut out = vec![Fact::Cycle { edges, hosts, left, left_out }];
+        out.extend(departures.into_iter().map(|Departure { rank, op, instead_of, .. }| Fact::BreaksPast {
+            rank,
+            op,
+            instead_of,
+        }));
+        out
     }
 }
 

@@ -1,6 +1,8 @@
-//! Blame: who started it? Stalls along the wait-for graph (`graph`, `hang`, `chunk`), slowdowns by self time (`slow`).
+//! Blame: who started it? Stalls along the wait-for graph (`graph`, `hang`, `order`, `chunk`), slowdowns by self time (`slow`).
 pub(crate) mod chunk;
 pub(crate) mod graph;
 pub(crate) mod hang;
+pub(crate) mod history;
 pub(crate) mod nic;
+mod order;
 pub(crate) mod slow;

@@ -1,11 +1,12 @@
 //! The docket: one fault, one case, from its first sign to its end.
-use crate::blame::{hang, nic, slow};
+use crate::blame::hang::{self, Held};
+use crate::blame::{nic, slow};
 use crate::case::advice;
 use crate::case::weigh::{self, DECISIVE, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
 use crate::config::Config;
 use crate::fact::{Fact, these, these_do};
-use crate::timeline::Timeline;
+use crate::timeline::{RankState, Timeline};
 use crate::watch::{Seen, Slow, Stall, Watch};
 use mycroft_record::{Category, Finding, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, What};
 use std::collections::VecDeque;
@@ -97,9 +98,9 @@ impl Docket {
     }
 
     fn open_something(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
-        if let Some((verdict, facts)) = crash(bench) {
+        if let Some((verdict, facts, blast)) = crash(bench) {
             let since = verdict.since;
-            return Some(self.open_case(bench, verdict, &facts, Vec::new(), since));
+            return Some(self.open_case(bench, verdict, &facts, blast, since));
         }
         if bench.timeline.ended_well() {
             return None;
@@ -240,10 +241,10 @@ impl Docket {
         if what == What::Crash {
             return self.follow_crash(bench, &open, id);
         }
-        if let Some((verdict, facts)) = crash(bench)
+        if let Some((verdict, facts, blast)) = crash(bench)
             && !case.finding.diagnosed_at.is_some()
         {
-            return self.write(bench, verdict, &facts, Vec::new()).then_some(CaseEvent::Strengthened(id));
+            return self.write(bench, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
         }
         if what == What::Slowdown { self.follow_slow(bench, &open, id) } else { self.follow_stall(bench, &open, id) }
     }
@@ -251,14 +252,27 @@ impl Docket {
     fn follow_crash(&mut self, bench: &Bench<'_>, open: &Open, id: CaseId) -> Option<CaseEvent> {
         let opened_at = self.cases[open.at].opened_at;
         if bench.now.since_ns(opened_at) <= FIRST_DEATH_NS {
-            let (verdict, facts) = crash(bench)?;
-            return self.write(bench, verdict, &facts, Vec::new()).then_some(CaseEvent::Strengthened(id));
+            let (verdict, facts, blast) = crash(bench)?;
+            return self.write(bench, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
         }
+        self.widen(bench, open);
         let anybody_dead = bench.timeline.leaving().any(|state| state.dead());
         if !anybody_dead && bench.seen.healthy_streak >= bench.config.recover_iterations {
             return Some(self.finish(bench, "the job runs again"));
         }
         None
+    }
+
+    /// Whoever waits for a dead rank comes to its wait when its own work is done: the radius grows until all stand still,
+    /// and does not shrink when a launcher ends those who wait.
+    fn widen(&mut self, bench: &Bench<'_>, open: &Open) {
+        let gone: Vec<Rank> = bench.timeline.leaving().filter(|state| state.dead()).map(|state| state.rank).collect();
+        let blast = blast_radius(hang::behind(bench.timeline, &gone));
+        let waiting = |blast: &[BlastEntry]| blast.iter().map(|entry| entry.waiting.len()).sum::<usize>();
+        let case = &mut self.cases[open.at];
+        if waiting(&blast) > waiting(&case.blast_radius) {
+            case.blast_radius = blast;
+        }
     }
 
     fn follow_stall(&mut self, bench: &Bench<'_>, open: &Open, id: CaseId) -> Option<CaseEvent> {
@@ -400,7 +414,7 @@ impl Docket {
 }
 
 /// A process is gone that had operations in flight, or that others wait for.
-fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>)> {
+fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>, Vec<BlastEntry>)> {
     let waited_for = |rank: Rank| {
         bench.timeline.graph().nodes.values().any(|waits| {
             let concerns = waits.inside.contains(&rank) || waits.missing.iter().any(|(missing, _)| *missing == rank);
@@ -413,10 +427,14 @@ fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>)> {
     let all = bench.timeline.ranks.by_slot();
     let others_stay = all.iter().filter(|state| state.alive).count() * 2 > all.len();
     let alone = |since: HostTime| others_stay && bench.timeline.newest_sample.since_ns(since) >= ALONE_NS;
-    let facts: Vec<Fact> = bench
-        .timeline
-        .leaving()
-        .filter(|state| state.dead() && (!state.live.is_empty() || waited_for(state.rank) || alone(state.dead_since)))
+    let gone: Vec<&RankState> = bench.timeline.leaving().filter(|state| state.dead()).collect();
+    // Where one of them leaves others in the lurch, those that went with it did not end well either.
+    let felt = |state: &&RankState| !state.live.is_empty() || waited_for(state.rank) || alone(state.dead_since);
+    if !gone.iter().any(felt) {
+        return None;
+    }
+    let facts: Vec<Fact> = gone
+        .iter()
         .map(|state| Fact::Dead {
             rank: state.rank,
             host: state.host.clone(),
@@ -424,15 +442,11 @@ fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>)> {
             in_flight: state.live.len() as u32,
         })
         .collect();
-    let since = facts
-        .iter()
-        .filter_map(|fact| match fact {
-            Fact::Dead { at, .. } => Some(*at),
-            _ => None,
-        })
-        .min()?;
+    let since = gone.iter().map(|state| state.dead_since).min()?;
     let verdict = weigh::hang(bench.timeline, &facts, since);
-    Some((verdict, facts))
+    let gone: Vec<Rank> = gone.iter().map(|state| state.rank).collect();
+    let blast = blast_radius(hang::behind(bench.timeline, &gone));
+    Some((verdict, facts, blast))
 }
 
 //= mycroft 5.2
@@ -442,11 +456,14 @@ fn stalled(bench: &Bench<'_>, stall: &Stall) -> (Verdict, Vec<Fact>, Vec<BlastEn
     facts.extend(found.facts);
     facts.extend(nic::down(bench.timeline));
     let verdict = weigh::hang(bench.timeline, &facts, stall.since);
-    let blast = found
-        .path
-        .into_iter()
+    (verdict, facts, blast_radius(found.path))
+}
+
+/// Operations that are waited in, as entries of a case.
+fn blast_radius(path: Vec<Held>) -> Vec<BlastEntry> {
+    path.into_iter()
         .take(BLAST_MAX)
-        .map(|(op, waiting, waits_for)| {
+        .map(|Held { op, waiting, waits_for }| {
             let text = if waits_for.is_empty() {
                 format!("{} in {}", these_do(&waiting, "is", "are"), op.label)
             } else {
@@ -454,8 +471,7 @@ fn stalled(bench: &Bench<'_>, stall: &Stall) -> (Verdict, Vec<Fact>, Vec<BlastEn
             };
             BlastEntry { waiting, waits_for, op: Some(op.meta.id), kind: Some(op.meta.kind), text }
         })
-        .collect();
-    (verdict, facts, blast)
+        .collect()
 }
 
 /// Whether a place is this rank.

@@ -2,6 +2,7 @@
 pub(crate) mod advice;
 pub(crate) mod docket;
 pub(crate) mod network;
+pub(crate) mod stuck;
 pub(crate) mod weigh;
 
 use mycroft_record::{ChannelId, CommId, CommRank, Direction, Finding, HostTime, OpId, OpKind, Rank};

@@ -1,9 +1,9 @@
-//! The network's part of a verdict: the smallest set of hosts that covers the slow or stuck links, with the links that
+//! The network's part of a verdict on a slowdown: the smallest set of hosts that covers the slow links, with the links that
 //! carried data meanwhile and the hosts' NIC counters to break ties.
 use crate::case::weigh::Hypothesis;
 use crate::config::Config;
 use crate::fact::Fact;
-use mycroft_record::{Category, HostName, Place, Suspect};
+use mycroft_record::{Category, HostName, Place};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Share of the worst way's excess under which the hosts of another are not asked about: it waits behind.
@@ -25,83 +25,8 @@ const UNEXPLAINED: f64 = 0.4;
 /// Hosts with slow ways beyond which pairs of them are not asked about: 32 x 31 / 2 = 496 pairs.
 const ENDS_MAX: usize = 32;
 
-fn host_place(host: &HostName) -> Place {
+pub(super) fn host_place(host: &HostName) -> Place {
     Place::Host { host: host.clone() }
-}
-
-fn down(facts: &[Fact]) -> BTreeSet<HostName> {
-    facts
-        .iter()
-        .filter_map(|fact| match fact {
-            Fact::NicDown { host, .. } => Some(host.clone()),
-            _ => None,
-        })
-        .collect()
-}
-
-struct Stuck {
-    from: HostName,
-    to: HostName,
-    /// Ready data was not even accepted by the sender's transport (Table 4: not transmitted).
-    untransmitted: bool,
-}
-
-/// Who is to blame for data that does not arrive.
-pub(crate) fn of_stall(facts: &[Fact]) -> Option<(Category, Vec<Suspect>)> {
-    let mut links = Vec::new();
-    let mut served = Vec::new();
-    for fact in facts {
-        let Fact::NotDelivered { from, to, send, served_meanwhile, .. } = fact else { continue };
-        if *served_meanwhile {
-            served.push((from, to, send.ready > send.transmitted));
-        } else {
-            let untransmitted = send.ready > send.transmitted;
-            links.push(Stuck { from: from.1.clone(), to: to.1.clone(), untransmitted });
-        }
-    }
-    if links.is_empty() {
-        // The wire serves others: the proxy thread at the end that does not move.
-        let (from, to, untransmitted) = served.first()?;
-        let (first, second) = if *untransmitted { (from, to) } else { (to, from) };
-        let place = |end: &(mycroft_record::Rank, HostName)| Place::Rank { rank: end.0, host: end.1.clone() };
-        let suspects =
-            vec![Suspect { place: place(first), confidence: 0.7 }, Suspect { place: place(second), confidence: 0.25 }];
-        return Some((Category::HostThread, suspects));
-    }
-    let down = down(facts);
-    let hosts: BTreeSet<HostName> = links.iter().flat_map(|link| [link.from.clone(), link.to.clone()]).collect();
-    if let Some(host) = hosts.iter().find(|host| down.contains(*host)) {
-        return Some((Category::NetworkSend, vec![Suspect { place: host_place(host), confidence: 0.97 }]));
-    }
-    let mut scored: Vec<(f64, HostName)> = hosts.iter().map(|host| (score(host, &links), host.clone())).collect();
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    let best = scored.first()?.clone();
-    let second = scored.get(1).map_or(0.0, |other| other.0);
-    let confidence = (0.5 + (best.0 - second)).clamp(0.3, 0.95);
-    let sends = links.iter().any(|link| link.from == best.1);
-    let category = if sends { Category::NetworkSend } else { Category::NetworkReceive };
-    let suspects = scored
-        .iter()
-        .take(4)
-        .map(|(score, host)| Suspect {
-            place: host_place(host),
-            confidence: if *host == best.1 { confidence } else { (1.0 - confidence) * score.clamp(0.1, 1.0) },
-        })
-        .collect();
-    Some((category, suspects))
-}
-
-/// Share of the stuck links that touch the host; its own untransmitted data counts against it (Table 4, local cause).
-fn score(host: &HostName, links: &[Stuck]) -> f64 {
-    let touch = links.iter().filter(|link| link.from == *host || link.to == *host).count();
-    let own = links.iter().filter(|link| link.from == *host);
-    let (mut sends, mut held) = (0usize, 0usize);
-    for link in own {
-        sends += 1;
-        held += usize::from(link.untransmitted);
-    }
-    let base = touch as f64 / links.len() as f64;
-    base * 0.8 + if sends > 0 { 0.2 * held as f64 / sends as f64 + 0.02 } else { 0.0 }
 }
 
 /// One direction between two hosts in a slowdown.

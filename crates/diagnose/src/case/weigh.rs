@@ -1,5 +1,5 @@
 //! Weighing: facts of all rooms into one verdict. Nothing else accuses anybody (design invariant 6).
-use crate::case::network;
+use crate::case::{network, stuck};
 use crate::config::Config;
 use crate::fact::Fact;
 use crate::timeline::Timeline;
@@ -13,6 +13,8 @@ pub(crate) const DECISIVE: f64 = 0.85;
 
 /// Processes that are noticed to be gone within this went at once: agents look every 100 ms.
 const AT_ONCE_NS: u64 = 250 * NANOS_PER_MS;
+/// How sure it is that hosts of which nothing comes any more are those that stopped: an agent alone does not stop a job.
+const SILENT_HOST: f64 = 0.6;
 /// Share of an iteration's growth that recurring pauses of one rank explain: a flow shows the longest of several only.
 const PAUSES_EXPLAIN: f64 = 0.8;
 
@@ -72,7 +74,7 @@ pub(crate) fn hang(timeline: &Timeline, facts: &[Fact], since: HostTime) -> Verd
             verdict.op = verdict.op.or(Some(op.meta.id));
         }
     }
-    let answers = [dead, mismatch, cycle, stopped, sink, undelivered, weak_gpu, no_data];
+    let answers = [dead, mismatch, cycle, stopped, sink, undelivered, no_data, weak_gpu];
     for answer in answers {
         if let Some((what, category, suspects)) = answer(timeline, facts) {
             (verdict.what, verdict.category, verdict.suspects) = (what, category, suspects);
@@ -131,13 +133,19 @@ fn mismatch(_: &Timeline, facts: &[Fact]) -> Answer {
     Some((What::Desync, category, suspects))
 }
 
+/// Those of a cycle that left their order; all of it where the past does not tell. What was left out is not waited for in
+/// turn: ranks are apart by an operation, and nothing is merely in the wrong order.
 fn cycle(_: &Timeline, facts: &[Fact]) -> Answer {
-    let (edges, hosts) = facts.iter().find_map(|fact| match fact {
-        Fact::Cycle { edges, hosts } => Some((edges, hosts)),
+    let (edges, hosts, left, left_out) = facts.iter().find_map(|fact| match fact {
+        Fact::Cycle { edges, hosts, left, left_out } => Some((edges, hosts, left, *left_out)),
         _ => None,
     })?;
-    let places = edges.iter().zip(hosts).map(|((rank, _, _), host)| rank_place(*rank, host)).collect();
-    Some((What::Deadlock, Category::CodeDivergence, shared(places, 0.95)))
+    let what = if left_out { What::Desync } else { What::Deadlock };
+    let places: Vec<Place> = match &left[..] {
+        [] => edges.iter().zip(hosts).map(|((rank, _, _), host)| rank_place(*rank, host)).collect(),
+        left => left.iter().map(|(rank, host)| rank_place(*rank, host)).collect(),
+    };
+    Some((what, Category::CodeDivergence, shared(places, 0.95)))
 }
 
 fn stopped(_: &Timeline, facts: &[Fact]) -> Answer {
@@ -183,7 +191,7 @@ fn sink(timeline: &Timeline, facts: &[Fact]) -> Answer {
 }
 
 fn undelivered(_: &Timeline, facts: &[Fact]) -> Answer {
-    let (category, suspects) = network::of_stall(facts)?;
+    let (category, suspects) = stuck::undelivered(facts)?;
     Some((What::Hang, category, suspects))
 }
 
@@ -224,15 +232,32 @@ fn longest_inside(members: &[(Rank, HostName, HostTime)]) -> Vec<Suspect> {
     out
 }
 
-fn no_data(_: &Timeline, facts: &[Fact]) -> Answer {
-    let places: Vec<Place> = facts
-        .iter()
-        .filter_map(|fact| match fact {
-            Fact::NoData { rank, host, .. } => Some(rank_place(*rank, host)),
-            _ => None,
-        })
-        .collect();
-    if places.is_empty() { None } else { Some((What::Hang, Category::Unknown, shared(places, 0.4))) }
+/// Those of whom nothing is known may be the ones who stopped; what idle devices let guess of others comes after. A host
+/// that is silent as a whole is named as one: it has vanished with its agent.
+fn no_data(timeline: &Timeline, facts: &[Fact]) -> Answer {
+    let mut hosts: BTreeMap<&HostName, Vec<Rank>> = BTreeMap::new();
+    for fact in facts {
+        if let Fact::NoData { rank, host, .. } = fact {
+            hosts.entry(host).or_default().push(*rank);
+        }
+    }
+    let ranks_of = |host: &HostName| timeline.ranks.values().filter(|state| state.host == *host).count();
+    let whole = hosts.iter().all(|(host, silent)| silent.len() > 1 && silent.len() == ranks_of(host));
+    let suspects = match hosts.len() {
+        0 => return None,
+        _ if whole => hosts
+            .keys()
+            .take(SUSPECTS_MAX)
+            .map(|host| Suspect { place: Place::Host { host: (*host).clone() }, confidence: SILENT_HOST })
+            .collect(),
+        _ => {
+            let of = |(host, silent): (&&HostName, &Vec<Rank>)| -> Vec<Place> {
+                silent.iter().map(|rank| rank_place(*rank, host)).collect()
+            };
+            shared(hosts.iter().flat_map(of).collect(), 0.4)
+        }
+    };
+    Some((What::Hang, Category::Unknown, suspects))
 }
 
 /// A possible explanation of a slowdown.

@@ -9,7 +9,6 @@ mod caveat;
 mod doing;
 mod frames;
 mod grid;
-mod history;
 mod index;
 mod judge;
 mod late;

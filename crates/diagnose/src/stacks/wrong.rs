@@ -3,10 +3,10 @@
 //!
 //! Disagreement is looked for in two steps. Numbers are compared first, lane by lane against one reference (sequential
 //! memory, linear). Only columns that differ anywhere are looked at closely.
-use super::history;
 use super::index::{Group, Index, Lane, Slot};
 use super::tables::{Family, NONE, Tables};
 use super::verdict::Cause;
+use crate::blame::history;
 use mycroft_record::{OpKind, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -414,7 +414,7 @@ impl<'b> Scan<'b, '_> {
         let end = slots.partition_point(|slot| slot.seq < seq);
         let symbol = |slot: &Slot| (slot.op, slot.shape, slot.stack);
         let past: Vec<(u32, u32, u32)> = slots[end.saturating_sub(HISTORY)..end].iter().map(symbol).collect();
-        history::deviates(&past, symbol(slot))
+        history::deviates(&past, history::NEARBY, symbol(slot))
     }
 
     /// Types or sizes that the lane never used with this operation, although it used the operation before.

@@ -17,6 +17,7 @@ use mycroft_record::{
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::blame::graph::Graph;
+use crate::fact::OpRef;
 use comms::Comms;
 use links::Limits;
 use rank::Joined;
@@ -25,6 +26,7 @@ use waits::LiveGraph;
 
 pub(crate) use iterations::{Iteration, NO_PEER};
 pub(crate) use links::{Link, Links, NicSample, Pause};
+pub(crate) use past::Issued;
 pub(crate) use rank::{FlowSlot, LiveFlow, LiveOp, RankState, Stand};
 
 /// First number given to processes whose launcher told no rank; far above any real world size.
@@ -360,6 +362,12 @@ impl Timeline {
     pub(crate) fn live(&self, rank: Rank, node: &OpNode) -> Option<&LiveOp> {
         let id = node.id_for(self.comm_rank(node.comm(), rank)?)?;
         self.ranks.get(&rank)?.live.get(&id)
+    }
+
+    /// The operation as `rank`, which is in it, knows it.
+    pub(crate) fn op_ref(&self, rank: Rank, node: &OpNode) -> Option<OpRef> {
+        let meta = self.live(rank, node)?.meta;
+        Some(OpRef { meta, label: self.label(&meta) })
     }
 
     /// The name people know a communicator by.

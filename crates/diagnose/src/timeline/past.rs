@@ -1,5 +1,5 @@
 //! What a rank has done, in few bytes: its order counters, and what its last operations were.
-use mycroft_record::{CommId, CommRank, Datatype, HostTime, OpClass, OpId, OpKind, OpMeta};
+use mycroft_record::{CommId, CommRank, Datatype, HostTime, OpClass, OpId, OpKind, OpMeta, OpSeq};
 use std::collections::VecDeque;
 
 /// Completed operations remembered per rank: 512 x 16 B = 8 KiB, 84 MB at 10,240 ranks. Enough to know that a peer has
@@ -81,6 +81,14 @@ pub(crate) struct Known {
     pub enqueued_at: HostTime,
 }
 
+/// An operation in the order of a rank's program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Issued {
+    pub id: OpId,
+    pub kind: OpKind,
+    pub enqueued_at: HostTime,
+}
+
 /// How far each order counter of a rank has come, and its last operations.
 #[derive(Debug, Default)]
 pub(crate) struct Past {
@@ -149,6 +157,16 @@ impl Past {
             self.done.pop_front();
         }
         Some(counter)
+    }
+
+    /// The last operations that were completed, in the order in which they were.
+    pub(crate) fn done(&self) -> impl Iterator<Item = Issued> {
+        self.done.iter().map(|done| {
+            let (comm, class, peer) = *self.counters.key(done.counter);
+            let id = OpId { comm, class, peer, seq: OpSeq(u64::from(done.seq)) };
+            let kind = if done.shape == NO_SHAPE { OpKind::Unknown } else { self.shapes.key(done.shape).0 };
+            Issued { id, kind, enqueued_at: done.enqueued_at }
+        })
     }
 
     fn find(&self, id: &OpId) -> Option<&Done> {

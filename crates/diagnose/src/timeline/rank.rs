@@ -6,7 +6,7 @@ use mycroft_record::{
 
 use super::comms::{CommSlot, Sorted};
 use super::iterations::Iterations;
-use super::past::{Known, Past};
+use super::past::{Issued, Known, Past};
 
 /// Operations in flight kept per rank; the probe's live table is smaller.
 pub(crate) const LIVE_MAX: usize = 4096;
@@ -262,6 +262,19 @@ impl RankState {
             }
             None => self.past.known(id),
         }
+    }
+
+    /// What its host issued, as far as it is remembered, in that order; what was issued in one group in the order of its
+    /// counters.
+    pub(crate) fn issued(&self) -> Vec<Issued> {
+        let live = self.live.values().map(|op| Issued {
+            id: op.meta.id,
+            kind: op.meta.kind,
+            enqueued_at: op.meta.enqueued_at,
+        });
+        let mut out: Vec<Issued> = self.past.done().chain(live).collect();
+        out.sort_by_key(|op| (op.enqueued_at, op.id));
+        out
     }
 
     /// Operations its device is in (kernel started and not stopped), oldest first. Without kernel events: the oldest

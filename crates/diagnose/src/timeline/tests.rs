@@ -369,3 +369,36 @@ fn halves_of_a_large_job_meet() {
     assert_eq!(links.len(), members as usize);
     assert!(links.iter().all(|samples| *samples == 4));
 }
+
+/// The host runs ahead: while the collective that ends the first iteration is issued and has never ended, whatever recurs
+/// is a layer of that iteration.
+#[test]
+fn layers_of_a_first_iteration_are_no_iterations() {
+    let mut teller = Teller::new();
+    let mut timeline = Timeline::default();
+    let step = |comm, told| Step { rank: 0, comm, back: 0, told, look: false };
+    let tell = |teller: &mut Teller, timeline: &mut Timeline, step: Step| {
+        let records = teller.records(&step);
+        timeline.observe(&Batch { source: teller.source(0), collected_at: HostTime(teller.now), records }, u32::MAX);
+        timeline.settle();
+    };
+    for comm in [0, 1] {
+        tell(&mut teller, &mut timeline, step(comm, Told::Joins));
+    }
+    let count = |timeline: &Timeline| timeline.ranks.get(&Rank(0)).map(|state| state.iterations.total());
+    for end in [false, true, true, true, true, true] {
+        for _ in 0..8 {
+            teller.now += 100 * MS;
+            tell(&mut teller, &mut timeline, step(0, Told::Issued));
+            tell(&mut teller, &mut timeline, step(1, Told::Left));
+        }
+        if !end {
+            assert_eq!(count(&timeline), Some(0), "layers only");
+        }
+        teller.now += 100 * MS;
+        tell(&mut teller, &mut timeline, step(0, Told::Left));
+    }
+    teller.now += 500 * MS;
+    tell(&mut teller, &mut timeline, step(1, Told::Left));
+    assert_eq!(count(&timeline), Some(5));
+}

@@ -1,11 +1,10 @@
 //! Cycles: operations of several groups in another order.
 use super::{Doubt, Judge, Ruling, Sink, fault, ruling};
+use crate::blame::history;
 use crate::fact::{Fact, OpRef};
-use crate::stacks::history;
 use crate::stacks::scene::DumpOp;
 use crate::stacks::verdict::{Cause, Outcome, Role};
 use mycroft_record::{Category, Rank, What};
-use std::collections::BTreeSet;
 
 impl Judge<'_, '_> {
     /// Everybody waits for somebody, round and round: operations of several groups in another order.
@@ -20,7 +19,7 @@ impl Judge<'_, '_> {
             return None;
         }
         let Some(edges) = self.walk.cycle() else { return self.perhaps_cycle(gone) };
-        let mut ring = self.in_cycles();
+        let mut ring = self.walk.in_cycles();
         if ring.is_empty() {
             ring = edges.iter().map(|(rank, _, _)| *rank).collect();
         }
@@ -31,7 +30,7 @@ impl Judge<'_, '_> {
         let hosts = edges.iter().map(|(rank, _, _)| self.host(*rank)).collect();
         let edges: Vec<(Rank, OpRef, Rank)> =
             edges.iter().map(|(from, op, to)| (*from, self.scene.op_ref(*from, op), *to)).collect();
-        ruling.facts.push(Fact::Cycle { edges, hosts });
+        ruling.facts.push(Fact::Cycle { edges, hosts, left: Vec::new(), left_out: false });
         if breakers.is_empty() {
             for rank in &ring {
                 ruling.suspects.push(self.blame(*rank, 0.95 / ring.len() as f64, Role::InCycle));
@@ -72,23 +71,6 @@ impl Judge<'_, '_> {
         Some(ruling)
     }
 
-    /// Ranks on a cycle of entries, or on a way between two: what remains when ranks that nobody waits for and ranks that
-    /// wait for nobody are taken away again and again.
-    pub(super) fn in_cycles(&self) -> Vec<Rank> {
-        let mut left: BTreeSet<Rank> = self.walk.entry_edges.keys().copied().collect();
-        loop {
-            let waits = |rank: &Rank| self.walk.entry_edges[rank].iter().any(|(_, to)| left.contains(to));
-            let targets: BTreeSet<Rank> =
-                left.iter().flat_map(|rank| &self.walk.entry_edges[rank]).map(|(_, to)| *to).collect();
-            let next: BTreeSet<Rank> =
-                left.iter().copied().filter(|rank| waits(rank) && targets.contains(rank)).collect();
-            if next.len() == left.len() {
-                return next.into_iter().collect();
-            }
-            left = next;
-        }
-    }
-
     /// Ranks that wait in one group although, going by their own past, it was the turn of another in which a peer waits
     /// for them: rank, what it is in, what it left out.
     pub(super) fn order_breakers(&self) -> Vec<(Rank, DumpOp, DumpOp)> {
@@ -125,6 +107,6 @@ impl Judge<'_, '_> {
         past.retain(|(at, _)| *at < entry);
         past.sort_unstable();
         let past: Vec<u32> = past.into_iter().map(|(_, group)| group).collect();
-        (history::expected(&past) == Some(other)).then_some(skipped)
+        (history::expected(&past, history::NEARBY) == Some(other)).then_some(skipped)
     }
 }

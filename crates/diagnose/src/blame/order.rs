@@ -1,0 +1,88 @@
+//! Who of a cycle of waiting left the order in which it always issues its operations. Its peers keep to theirs and wait;
+//! from the cycle alone neither side can be told from the other (Flight Recorder: reordered and left out collectives).
+use super::hang::{NO_META, Walk};
+use super::history;
+use crate::fact::OpRef;
+use crate::timeline::{Issued, OpNode, Timeline};
+use mycroft_record::{CommId, CommRank, OpClass, OpId, OpKind, OpMeta, Rank};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Operations up to the one that a rank waits in whose places in the order are looked at: parts of a group that were
+/// completed, and what it could do without those who wait for it.
+const WINDOW: usize = 16;
+/// Operations of context that decide what comes next: more than layers have that are alike.
+const CONTEXT: usize = 64;
+/// Ranks looked at per analysis: 1,024 x 16 places x 512 operations of the past.
+const RANKS_MAX: usize = 1024;
+/// An operation that does not follow within so many is left out, and not only late.
+const LATE_MAX: usize = 8;
+
+/// A line of the program: order counter and kind. Sizes may change from iteration to iteration.
+type Line = (CommId, OpClass, CommRank, OpKind);
+
+fn line(id: &OpId, kind: OpKind) -> Line {
+    (id.comm, id.class, id.peer, kind)
+}
+
+/// A rank that left its order.
+#[derive(Debug)]
+pub(crate) struct Departure {
+    pub rank: Rank,
+    /// What it issued.
+    pub op: OpRef,
+    /// What it always issued there before, and peers wait for.
+    pub instead_of: String,
+    /// It went on without that: left out, and not only late.
+    pub left_out: bool,
+}
+
+/// The ranks of the cycles of `walk`, of which `cycle` is one, that left their order; none where the past does not tell.
+pub(crate) fn departures(timeline: &Timeline, walk: &Walk<OpNode>, cycle: &[Rank]) -> Vec<Departure> {
+    // Rank -> the operations in which it is waited for, each with one who waits.
+    let mut awaited: BTreeMap<Rank, BTreeMap<OpNode, Rank>> = BTreeMap::new();
+    for (waiter, edges) in &walk.entry_edges {
+        for (node, missing) in edges {
+            awaited.entry(*missing).or_default().insert(*node, *waiter);
+        }
+    }
+    let others = walk.in_cycles().into_iter().filter(|rank| !cycle.contains(rank));
+    let ranks: BTreeSet<Rank> = cycle.iter().copied().chain(others).take(RANKS_MAX).collect();
+    let of = |rank: Rank| departure(timeline, rank, walk.entry_edges.get(&rank)?, awaited.get(&rank)?);
+    ranks.into_iter().filter_map(of).collect()
+}
+
+/// Whether `rank`, which waits in the operations of `entered`, went past one of those in which it is `awaited`.
+fn departure(
+    timeline: &Timeline,
+    rank: Rank,
+    entered: &[(OpNode, Rank)],
+    awaited: &BTreeMap<OpNode, Rank>,
+) -> Option<Departure> {
+    let issued = timeline.ranks.get(&rank)?.issued();
+    let id_of = |node: &OpNode| node.id_for(timeline.comm_rank(node.comm(), rank)?);
+    let last = issued.iter().position(|op| entered.iter().any(|(node, _)| id_of(node) == Some(op.id)))?;
+    let lines: Vec<Line> = issued.iter().map(|op| line(&op.id, op.kind)).collect();
+    for at in last.saturating_sub(WINDOW)..=last {
+        let Some(wanted) = history::expected(&lines[..at], CONTEXT).filter(|wanted| *wanted != lines[at]) else {
+            continue;
+        };
+        let is_wanted = |node: &OpNode| id_of(node).is_some_and(|id| line(&id, wanted.3) == wanted);
+        let Some((node, waiter)) = awaited.iter().find(|(node, _)| is_wanted(node)) else { continue };
+        let Issued { id, kind, enqueued_at } = issued[at];
+        let meta = OpMeta { id, kind, enqueued_at, ..NO_META };
+        let op = OpRef { meta, label: timeline.label(&meta) };
+        let instead_of = timeline.op_ref(*waiter, node)?.label;
+        return Some(Departure { rank, op, instead_of, left_out: is_left_out(&lines, at, wanted) });
+    }
+    None
+}
+
+/// Whether a rank that issued something else than `wanted` at `at` went on as if it had done that: where the same line
+/// comes next it is its next turn, or it does not come soon. One that is only late comes out of its turn.
+fn is_left_out(lines: &[Line], at: usize, wanted: Line) -> bool {
+    let Some(next) = lines[at..].iter().position(|line| *line == wanted) else {
+        return lines.len() - at > LATE_MAX;
+    };
+    let done: Vec<Line> = lines[..at].iter().chain([&wanted]).chain(&lines[at..at + next]).copied().collect();
+    history::expected(&done, CONTEXT) == Some(wanted)
+}

@@ -1,0 +1,151 @@
+//! The network's part of a verdict on a stall: the hosts that have part in all links on which ready data does not arrive.
+use crate::case::network::host_place;
+use crate::case::weigh::SUSPECTS_MAX;
+use crate::fact::Fact;
+use mycroft_record::{Category, HostName, Place, Suspect};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How sure it is that hosts that are cut off together are.
+const CUT_OFF: f64 = 0.9;
+
+fn down(facts: &[Fact]) -> BTreeSet<HostName> {
+    facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::NicDown { host, .. } => Some(host.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+struct Stuck {
+    from: HostName,
+    to: HostName,
+    /// Ready data was not even accepted by the sender's transport (Table 4: not transmitted).
+    untransmitted: bool,
+}
+
+/// Who is to blame for data that does not arrive.
+pub(crate) fn undelivered(facts: &[Fact]) -> Option<(Category, Vec<Suspect>)> {
+    let mut links = Vec::new();
+    let mut served = Vec::new();
+    for fact in facts {
+        let Fact::NotDelivered { from, to, send, served_meanwhile, .. } = fact else { continue };
+        if *served_meanwhile {
+            served.push((from, to, send.ready > send.transmitted));
+        } else {
+            let untransmitted = send.ready > send.transmitted;
+            links.push(Stuck { from: from.1.clone(), to: to.1.clone(), untransmitted });
+        }
+    }
+    if links.is_empty() {
+        // The wire serves others: the proxy thread at the end that does not move.
+        let (from, to, untransmitted) = served.first()?;
+        let (first, second) = if *untransmitted { (from, to) } else { (to, from) };
+        let place = |end: &(mycroft_record::Rank, HostName)| Place::Rank { rank: end.0, host: end.1.clone() };
+        let suspects =
+            vec![Suspect { place: place(first), confidence: 0.7 }, Suspect { place: place(second), confidence: 0.25 }];
+        return Some((Category::HostThread, suspects));
+    }
+    let down = down(facts);
+    let hosts: BTreeSet<HostName> = links.iter().flat_map(|link| [link.from.clone(), link.to.clone()]).collect();
+    if let Some(host) = hosts.iter().find(|host| down.contains(*host)) {
+        return Some((Category::NetworkSend, vec![Suspect { place: host_place(host), confidence: 0.97 }]));
+    }
+    if let Some(hosts) = cut_off(&links) {
+        let each = |host: HostName| Suspect { place: host_place(&host), confidence: CUT_OFF };
+        return Some((Category::NetworkCongestion, hosts.into_iter().take(SUSPECTS_MAX).map(each).collect()));
+    }
+    let mut scored: Vec<(f64, HostName)> = hosts.iter().map(|host| (score(host, &links), host.clone())).collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let best = scored.first()?.clone();
+    let second = scored.get(1).map_or(0.0, |other| other.0);
+    let confidence = (0.5 + (best.0 - second)).clamp(0.3, 0.95);
+    let sends = links.iter().any(|link| link.from == best.1);
+    let category = if sends { Category::NetworkSend } else { Category::NetworkReceive };
+    let suspects = scored
+        .iter()
+        .take(4)
+        .map(|(score, host)| Suspect {
+            place: host_place(host),
+            confidence: if *host == best.1 { confidence } else { (1.0 - confidence) * score.clamp(0.1, 1.0) },
+        })
+        .collect();
+    Some((category, suspects))
+}
+
+/// Hosts that are cut off from all others together, as under a switch that restarts: every stuck link leads from one side
+/// to the other and none lies within a side, and no single host has part in all of them. The smaller side is the one that
+/// is cut off; between equal ones nothing decides.
+fn cut_off(links: &[Stuck]) -> Option<BTreeSet<HostName>> {
+    let mut peers: BTreeMap<&HostName, BTreeSet<&HostName>> = BTreeMap::new();
+    for link in links {
+        peers.entry(&link.from).or_default().insert(&link.to);
+        peers.entry(&link.to).or_default().insert(&link.from);
+    }
+    let mut side: BTreeMap<&HostName, bool> = BTreeMap::new();
+    let mut open = vec![(*peers.keys().next()?, false)];
+    while let Some((host, which)) = open.pop() {
+        match side.insert(host, which) {
+            None => open.extend(peers[host].iter().map(|peer| (*peer, !which))),
+            Some(before) if before != which => return None,
+            Some(_) => {}
+        }
+    }
+    if side.len() < peers.len() {
+        return None;
+    }
+    let of = |wanted: bool| -> BTreeSet<HostName> {
+        side.iter().filter(|(_, which)| **which == wanted).map(|(host, _)| (*host).clone()).collect()
+    };
+    let (one, other) = (of(false), of(true));
+    let (smaller, larger) = if one.len() <= other.len() { (one, other) } else { (other, one) };
+    (smaller.len() >= 2 && smaller.len() < larger.len()).then_some(smaller)
+}
+
+/// Share of the stuck links that touch the host; its own untransmitted data counts against it (Table 4, local cause).
+fn score(host: &HostName, links: &[Stuck]) -> f64 {
+    let touch = links.iter().filter(|link| link.from == *host || link.to == *host).count();
+    let own = links.iter().filter(|link| link.from == *host);
+    let (mut sends, mut held) = (0usize, 0usize);
+    for link in own {
+        sends += 1;
+        held += usize::from(link.untransmitted);
+    }
+    let base = touch as f64 / links.len() as f64;
+    base * 0.8 + if sends > 0 { 0.2 * held as f64 / sends as f64 + 0.02 } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who is named when these links are stuck, each a letter and a letter.
+    fn cut(links: &[&str]) -> Option<String> {
+        let host = |name: char| HostName::from(name.to_string().as_str());
+        let stuck = |link: &&str| {
+            let mut ends = link.chars();
+            Some(Stuck { from: host(ends.next()?), to: host(ends.next()?), untransmitted: false })
+        };
+        let links: Vec<Stuck> = links.iter().filter_map(stuck).collect();
+        Some(cut_off(&links)?.iter().map(|host| host.to_string()).collect())
+    }
+
+    #[test]
+    fn hosts_that_no_other_reaches_are_cut_off() {
+        assert_eq!(cut(&["xa", "xb", "yb", "ax", "by", "cy"]), Some("xy".to_owned()));
+        assert_eq!(cut(&["ax", "ay", "bx", "by", "cx", "cy"]), Some("xy".to_owned()));
+    }
+
+    #[test]
+    fn what_one_host_explains_or_nothing_does_is_no_cut() {
+        // One host, whichever way.
+        assert_eq!(cut(&["xa", "bx", "cx"]), None);
+        // As many on either side.
+        assert_eq!(cut(&["ax", "ay", "bx", "by"]), None);
+        // Within a side, too.
+        assert_eq!(cut(&["xa", "xb", "ya", "yc", "xy"]), None);
+        // Two places that have nothing to do with each other.
+        assert_eq!(cut(&["xa", "xb", "yc", "yd"]), None);
+    }
+}
