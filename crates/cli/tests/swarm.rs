@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 16] = [
+const MENDED: [(&str, &str, &str); 15] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -18,7 +18,6 @@ const MENDED: [(&str, &str, &str); 16] = [
     ("74", "", "hosts under a switch that restarts were two others"),
     ("131", "", "hosts that vanished were the device of one that waited for them"),
     ("169", "", "of three hosts whose processes were killed one was named"),
-    ("358", "", "a collective left out before an exchange of experts was a deadlock of two"),
     ("24", "healthy", "layers of a long pipeline's first iteration were slow iterations"),
     ("107", "healthy", "the same in an interleaved pipeline"),
     ("9", "", "nothing: an agent that was out, as an example of silence"),
