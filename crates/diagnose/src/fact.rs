@@ -80,6 +80,8 @@ pub(crate) enum Fact {
     CopyExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
     /// Its proxy thread passes on late what was delivered.
     ProxyExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
+    /// Its proxy thread hands data over late that is ready, and for which the receiver has given credit.
+    HandoverExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
     /// One link is slow, and the others between the same hosts are not.
     RankLink { from: (Rank, HostName), to: (Rank, HostName), now_ms: f64, base_ms: f64, iteration_ms: f64, of: usize },
     /// Ready data takes longer from one host to another.
@@ -186,6 +188,7 @@ impl Fact {
             Fact::HostExcess { .. } => "slow.host-issue",
             Fact::CopyExcess { .. } => "slow.copy",
             Fact::ProxyExcess { .. } => "slow.proxy",
+            Fact::HandoverExcess { .. } => "slow.handover",
             Fact::RankLink { .. } => "slow.rank-link",
             Fact::WireExcess { .. } => "slow.wire",
             Fact::WireOther { .. } => "slow.wire-other",
@@ -362,6 +365,13 @@ impl Fact {
             ),
             Fact::ProxyExcess { rank, now_ms, base_ms, iteration_ms, .. } => excess(
                 "leaves delivered data lying",
+                &format!("the proxy thread of rank {rank}"),
+                *now_ms,
+                *base_ms,
+                *iteration_ms,
+            ),
+            Fact::HandoverExcess { rank, now_ms, base_ms, iteration_ms, .. } => excess(
+                "holds ready data that the receiver has room for",
                 &format!("the proxy thread of rank {rank}"),
                 *now_ms,
                 *base_ms,

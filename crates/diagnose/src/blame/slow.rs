@@ -18,6 +18,11 @@ const SMALL_LINK_MS: f64 = 1.0;
 const LINKS_ALIKE: f64 = 0.1;
 /// Links between the same hosts that carry less than one part in so many of what the busiest does are not counted.
 const CARRY_ALIKE: u64 = 4;
+/// A transport that takes one slice at a time makes the others of a full FIFO wait before it: 0 + 1 + .. + 7 times what
+/// each takes itself, 28 to 8. Held for longer than that, data waits for the proxy thread.
+const SERIAL_WIRE: f64 = 3.5;
+/// How many times longer than before a proxy holds data when its thread is late.
+const HELD_RATIO: f64 = 3.0;
 /// Ranks from whose idle time it is told what all have in common.
 const IDLE_SAMPLE: usize = 10;
 /// Pauses whose ends lie within this are one pause.
@@ -178,19 +183,37 @@ impl LinkCost {
     }
 }
 
-/// Per iteration wire time of each host pair: the slowest of its rank pairs, since they run side by side.
+/// Per iteration wire time of each host pair: the slowest of its rank pairs, since they run side by side. What a sender's
+/// proxy has held of it is no wire's (Pulse 7.2.2: longer operations, transmission rates as before).
 fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
     let mut pairs: BTreeMap<(HostName, HostName), Vec<LinkCost>> = BTreeMap::new();
+    let mut held: BTreeMap<Rank, (f64, f64)> = BTreeMap::new();
     for link in timeline.links.all(&timeline.ranks) {
-        let Some((now_ms, base_ms)) = wire_of(timeline, link, windows) else { continue };
+        let Some(time) = wire_of(timeline, link, windows) else { continue };
+        let (mut now_ms, base_ms) = (time.now_ms, time.base_ms);
+        if time.is_held(config) {
+            let worst = held.entry(link.from).or_insert((time.held_now_ms, time.held_base_ms));
+            if time.held_ms() > worst.0 - worst.1 {
+                *worst = (time.held_now_ms, time.held_base_ms);
+            }
+            now_ms -= time.held_ms();
+        }
         let bytes = link.samples().map(|sample| sample.bytes).sum();
         let cost = LinkCost { from: link.from, to: link.to, now_ms, base_ms, bytes };
         pairs.entry((timeline.host(link.from), timeline.host(link.to))).or_default().push(cost);
     }
-    let mut facts = Vec::new();
+    let iteration_ms = windows.iteration_ms;
+    let handover = |(rank, (now_ms, base_ms))| Fact::HandoverExcess {
+        rank,
+        host: timeline.host(rank),
+        now_ms,
+        base_ms,
+        iteration_ms,
+    };
+    let mut facts: Vec<Fact> = held.into_iter().map(handover).collect();
     let mut touched: BTreeSet<HostName> = BTreeSet::new();
     for (hosts, links) in &pairs {
-        let found = of_pair(hosts, links, config, windows.iteration_ms);
+        let found = of_pair(hosts, links, config, iteration_ms);
         if !found.is_empty() {
             touched.extend([hosts.0.clone(), hosts.1.clone()]);
         }
@@ -234,8 +257,32 @@ fn of_pair((from, to): &(HostName, HostName), links: &[LinkCost], config: &Confi
     facts
 }
 
-/// Wire time of a link per iteration of its sender: median now and before, milliseconds.
-fn wire_of(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<(f64, f64)> {
+/// What a link cost per iteration of its sender, medians in milliseconds.
+#[derive(Clone, Copy, Debug)]
+struct WireTime {
+    now_ms: f64,
+    base_ms: f64,
+    /// Of it, what the sender's proxy held.
+    held_now_ms: f64,
+    held_base_ms: f64,
+}
+
+impl WireTime {
+    /// How much longer the sender's proxy held data.
+    fn held_ms(&self) -> f64 {
+        self.held_now_ms - self.held_base_ms
+    }
+
+    /// Whether it grew because the sender's proxy held data for which the receiver had given credit, while what was handed
+    /// over arrived as fast as before.
+    fn is_held(&self, config: &Config) -> bool {
+        let held = self.held_ms();
+        let sent = (self.now_ms - self.base_ms) - held;
+        held > config.noise_ms && held > SERIAL_WIRE * sent && self.held_now_ms > HELD_RATIO * self.held_base_ms
+    }
+}
+
+fn wire_of(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<WireTime> {
     let list = timeline.ranks.get(&link.from)?.iterations.list();
     let oldest = link.oldest()?.at;
     let slack = 5 * NANOS_PER_MS;
@@ -244,21 +291,25 @@ fn wire_of(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<(f64, 
     base.reverse();
     let is_now = |it: &&Iteration| it.start + slack >= windows.onset && it.end <= windows.until;
     let now: Vec<&Iteration> = list.iter().filter(is_now).collect();
-    Some((median(per_iteration(link, &now))? / 1e3, median(per_iteration(link, &base))? / 1e3))
+    let ((now, held_now), (base, held_base)) = (per_iteration(link, &now), per_iteration(link, &base));
+    let ms = |us: Vec<f64>| Some(median(us)? / 1e3);
+    Some(WireTime { now_ms: ms(now)?, base_ms: ms(base)?, held_now_ms: ms(held_now)?, held_base_ms: ms(held_base)? })
 }
 
-/// Microseconds of wire time in each iteration; these are in order and do not overlap.
-fn per_iteration(link: &Link, list: &[&Iteration]) -> Vec<f64> {
-    let mut sums = vec![0.0; list.len()];
-    let (Some(first), Some(last)) = (list.first(), list.last()) else { return sums };
+/// Microseconds of wire time in each iteration, and the part that the sender's proxy held; iterations are in order and
+/// do not overlap.
+fn per_iteration(link: &Link, list: &[&Iteration]) -> (Vec<f64>, Vec<f64>) {
+    let (mut sums, mut held) = (vec![0.0; list.len()], vec![0.0; list.len()]);
+    let (Some(first), Some(last)) = (list.first(), list.last()) else { return (sums, held) };
     let (start, end) = (first.start, last.end);
     for sample in link.samples().filter(|sample| sample.at > start && sample.at <= end) {
         let at = list.partition_point(|it| it.end < sample.at);
         if list.get(at).is_some_and(|it| sample.at > it.start) {
             sums[at] += sample.wire_us;
+            held[at] += sample.held_us;
         }
     }
-    sums
+    (sums, held)
 }
 
 /// A proxy thread that stopped for a while, from the pauses it left in its flows.

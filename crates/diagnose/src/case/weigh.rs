@@ -21,7 +21,7 @@ const PAUSES_EXPLAIN: f64 = 0.8;
 /// How often a proxy thread is needed for a slice that a rank passes on: to take it, to send it, to see it arrive. Only the
 /// first of these shows alone.
 const PROXY_LOOKS: f64 = 3.0;
-/// Share of the slow links' excess from which on proxy threads explain it.
+/// Share of an excess of links or copies from which on proxy threads explain it.
 const PROXY_EXPLAINS: f64 = 0.3;
 /// Share of the worst link's excess under which another one-rank link is its shadow.
 const SHADOW: f64 = 0.5;
@@ -285,7 +285,8 @@ pub(crate) fn slowdown(
     list.sort_by(|a, b| b.excess_ms.total_cmp(&a.excess_ms).then_with(|| a.places.cmp(&b.places)));
     let mut verdict = Verdict::unknown(What::Slowdown, since);
     let Some(best) = list.first() else { return verdict };
-    let second = list.get(1).map_or(0.0, |other| other.excess_ms);
+    // The same suspect for another reason speaks for it.
+    let second = list.iter().find(|other| other.places != best.places).map_or(0.0, |other| other.excess_ms);
     let share = (best.excess_ms / iteration_ms.max(1.0)).min(1.0);
     let margin = 1.0 - (second / best.excess_ms.max(1e-9)).clamp(0.0, 1.0);
     let stands_out = best.ratio >= 1.5 && second * 3.0 <= best.excess_ms && best.excess_ms >= config.noise_ms;
@@ -310,7 +311,7 @@ pub(crate) fn slowdown(
 
 fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms: f64) -> Vec<Hypothesis> {
     let mut out = Vec::new();
-    let mut by_category: BTreeMap<Category, Vec<(Rank, HostName, f64, f64)>> = BTreeMap::new();
+    let mut by_category: BTreeMap<Category, BTreeMap<Rank, (HostName, f64, f64)>> = BTreeMap::new();
     let mut pauses: BTreeMap<Rank, (HostName, f64, usize)> = BTreeMap::new();
     for fact in facts {
         let (category, rank, host, now, base) = match fact {
@@ -322,6 +323,9 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
             Fact::ProxyExcess { rank, host, now_ms, base_ms, .. } => {
                 (Category::HostThread, *rank, host, PROXY_LOOKS * now_ms, PROXY_LOOKS * base_ms)
             }
+            Fact::HandoverExcess { rank, host, now_ms, base_ms, .. } => {
+                (Category::HostThread, *rank, host, *now_ms, *base_ms)
+            }
             Fact::ProxyPause { rank, host, pause_ms, .. } => {
                 let entry = pauses.entry(*rank).or_insert_with(|| (host.clone(), 0.0, 0));
                 entry.1 += pause_ms;
@@ -330,16 +334,24 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
             }
             _ => continue,
         };
-        by_category.entry(category).or_default().push((rank, host.clone(), now - base, now / base.max(1.0)));
+        // What one thread takes too long for shows in several places.
+        let ranks = by_category.entry(category).or_default();
+        let (_, excess, ratio) = ranks.entry(rank).or_insert_with(|| (host.clone(), 0.0, 0.0));
+        (*excess, *ratio) = (excess.max(now - base), ratio.max(now / base.max(1.0)));
     }
     for (category, ranks) in by_category {
+        let ranks: Vec<_> =
+            ranks.into_iter().map(|(rank, (host, excess, ratio))| (rank, host, excess, ratio)).collect();
         out.extend(of_ranks(timeline, config, category, &ranks));
     }
     let mut network = network::of_slowdown(facts, config);
-    // What slow proxy threads hold back looks like a slow wire, so they go before it.
+    // Data that a proxy thread has and does not pass on is late for no other reason. Those that wait for it look like slow
+    // wires, those that send to it wait for room and those behind it for data, which looks like slow copies.
     let proxies = out.iter().filter(|hypothesis| hypothesis.category == Category::HostThread);
     let held = proxies.map(|hypothesis| hypothesis.excess_ms).fold(0.0, f64::max);
-    network.retain(|hypothesis| held < PROXY_EXPLAINS * hypothesis.excess_ms);
+    let shadow = |hypothesis: &Hypothesis| held >= PROXY_EXPLAINS * hypothesis.excess_ms;
+    out.retain(|hypothesis| hypothesis.category != Category::GpuCopy || !shadow(hypothesis));
+    network.retain(|hypothesis| !shadow(hypothesis));
     let wire = network.iter().map(|hypothesis| hypothesis.excess_ms).fold(0.0, f64::max);
     let most = pauses.values().map(|(_, _, count)| *count).max().unwrap_or(0);
     if pauses.is_empty() && network.is_empty() && held == 0.0 {
@@ -401,8 +413,12 @@ fn of_ranks(
     all.sort_by(f64::total_cmp);
     let usual = all[(all.len() - 1) / 2];
     let mut out = Vec::new();
+    let senders = if category == Category::HostThread { senders(timeline) } else { BTreeMap::new() };
     for (host, entries) in hosts {
-        let on_host = timeline.ranks.by_slot().iter().filter(|state| state.host == host).count();
+        let on_host = match category {
+            Category::HostThread => senders.get(&host).copied().unwrap_or(0),
+            _ => timeline.ranks.by_slot().iter().filter(|state| state.host == host).count(),
+        };
         let alike: Vec<_> = entries.iter().filter(|entry| entry.2 >= 0.4 * worst).collect();
         let whole = alike.len() >= 2 && alike.len() as f64 >= config.host_share * on_host as f64;
         if whole && category != Category::NotStarted {
@@ -427,4 +443,13 @@ fn of_ranks(
         }));
     }
     out
+}
+
+/// How many ranks of each host send over links: of no others anything is known of their proxy threads.
+fn senders(timeline: &Timeline) -> BTreeMap<HostName, usize> {
+    let mut ranks: Vec<Rank> = timeline.links.all(&timeline.ranks).map(|link| link.from).collect();
+    ranks.dedup();
+    let mut hosts = BTreeMap::new();
+    ranks.into_iter().for_each(|rank| *hosts.entry(timeline.host(rank)).or_default() += 1);
+    hosts
 }

@@ -22,23 +22,48 @@ const NIC_KEPT: usize = 600;
 /// Times of a link's samples count from this long before the first, since records of others may be older.
 const BEFORE_FIRST_NS: u64 = 60 * NANOS_PER_SEC;
 
-/// What the wire cost one flow, in 16 bytes.
+/// A number as so many leading bits and a power of two: `DIGITS` bits of it are kept.
+#[derive(Clone, Copy, Debug)]
+struct Rounded<const DIGITS: u32>;
+
+impl<const DIGITS: u32> Rounded<DIGITS> {
+    fn pack(value: u64) -> u32 {
+        let drop = (u64::BITS - value.leading_zeros()).saturating_sub(DIGITS);
+        drop << DIGITS | (value >> drop) as u32
+    }
+
+    fn unpack(packed: u32) -> u64 {
+        u64::from(packed & ((1 << DIGITS) - 1)) << (packed >> DIGITS)
+    }
+}
+
+/// Bytes of a flow: exact up to 64 MiB, to one in 33 million beyond.
+type Bytes = Rounded<26>;
+/// Microseconds: exact up to 2 ms, to one in 1,024 beyond.
+type Micros = Rounded<11>;
+
+/// What the way from one proxy to the other cost a flow, in 16 bytes.
 #[derive(Clone, Copy, Debug)]
 struct Packed {
     /// Microseconds after the link's beginning.
     at_us: u32,
     blocked_us: u32,
-    bytes_low: u32,
-    bytes_high: u16,
+    /// [`Bytes`].
+    bytes: u32,
+    /// [`Micros`]: of `blocked_us`, the part after the sender's proxy had handed the data over.
+    sent_us: u16,
     steps: u16,
 }
 
-/// What the wire cost one flow.
+/// What the way from one proxy to the other cost one flow.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct LinkSample {
     /// To the microsecond.
     pub at: HostTime,
+    /// Ready data was awaited.
     pub wire_us: f64,
+    /// The part of it before the sender's proxy had handed the data over: the receiver's credit was there.
+    pub held_us: f64,
     pub bytes: u64,
 }
 
@@ -57,14 +82,17 @@ impl Link {
     }
 
     fn unpack(&self, packed: &Packed) -> LinkSample {
+        let held = u64::from(packed.blocked_us).saturating_sub(Micros::unpack(u32::from(packed.sent_us)));
+        let steps = u32::from(packed.steps);
         LinkSample {
             at: self.begin + u64::from(packed.at_us) * 1000,
-            wire_us: wall_us(f64::from(packed.blocked_us), u32::from(packed.steps)),
-            bytes: u64::from(packed.bytes_high) << 32 | u64::from(packed.bytes_low),
+            wire_us: wall_us(f64::from(packed.blocked_us), steps),
+            held_us: wall_us(held as f64, steps),
+            bytes: Bytes::unpack(packed.bytes),
         }
     }
 
-    fn push(&mut self, at: HostTime, blocked_us: u32, steps: u32, bytes: u64) {
+    fn push(&mut self, at: HostTime, (blocked_us, sent_us): (u32, u32), steps: u32, bytes: u64) {
         let mut us = at.since_ns(self.begin) / 1000;
         if us > u64::from(u32::MAX) {
             // After 71 minutes the beginning moves on; samples of before it are at it.
@@ -78,8 +106,8 @@ impl Link {
         self.samples.push_back(Packed {
             at_us: us as u32,
             blocked_us,
-            bytes_low: bytes as u32,
-            bytes_high: u16::try_from(bytes >> 32).unwrap_or(u16::MAX),
+            bytes: Bytes::pack(bytes),
+            sent_us: Micros::pack(u64::from(sent_us)) as u16,
             steps: u16::try_from(steps).unwrap_or(u16::MAX),
         });
     }
@@ -105,7 +133,7 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    fn add(&mut self, send: &Half, recv: &Half, blocked_us: u32) {
+    fn add(&mut self, send: &Half, recv: &Half, blocked_us: (u32, u32)) {
         let at = match self.links.binary_search_by(|link| link.to.cmp(&recv.rank)) {
             Ok(at) => at,
             Err(_) if self.links.len() >= LINKS_PER_RANK => return,
@@ -166,17 +194,19 @@ impl Links {
     }
 
     /// Data that is ready waits in the sender's stages 1 and 2; a receiver that is ready waits in its stage 0. Only while
-    /// both wait is it the wire: the smaller of the two needs no comparison of clocks. `sender` is the sending rank's
-    /// slot, `op` and `channel` what the sender calls the flow.
+    /// both wait is it the way between them: the smaller of the two needs no comparison of clocks. What of it is not in
+    /// stage 2 the sender's proxy has held, or a wire that takes one slice at a time. `sender` is the sending rank's slot,
+    /// `op` and `channel` what the sender calls the flow.
     pub(super) fn join(&mut self, sender: Slot, (op, channel): (OpId, ChannelId), ends: (Half, Half), limits: Limits) {
         let (send, recv) = ends;
         let blocked = u64::from(send.stage_us[1]) + u64::from(send.stage_us[2]);
         let blocked_us = blocked.min(u64::from(recv.stage_us[0])) as u32;
+        let sent_us = send.stage_us[2].min(blocked_us);
         let needed = sender as usize + 1;
         if self.outgoing.len() < needed {
             self.outgoing.resize_with(needed, Outgoing::default);
         }
-        self.outgoing[sender as usize].add(&send, &recv, blocked_us);
+        self.outgoing[sender as usize].add(&send, &recv, (blocked_us, sent_us));
         let longest = send.stage_max_us.iter().chain(recv.stage_max_us.iter()).max().copied().unwrap_or(0);
         if longest >= limits.pause_us {
             self.pauses.push_back(Pause {
@@ -234,9 +264,10 @@ mod tests {
         let mut outgoing: Vec<LinkSample> = Vec::new();
         for n in 0..5_000u64 {
             let at = first + n * 97 * NANOS_PER_SEC + n * 1_234_567;
-            link.push(at, 1000 + n as u32, 16, (1 << 33) + n);
-            let wire_us = wall_us(1000.0 + n as f64, 16);
-            outgoing.push(LinkSample { at, wire_us, bytes: (1 << 33) + n });
+            let (blocked_us, bytes) = (1000 + n as u32, (1 << 33) + (n << 8));
+            link.push(at, (blocked_us, blocked_us - 900), 16, bytes);
+            let (wire_us, held_us) = (wall_us(1000.0 + n as f64, 16), wall_us(900.0, 16));
+            outgoing.push(LinkSample { at, wire_us, held_us, bytes });
         }
         // 35 minutes are kept apart, which is more than any window looked at.
         let newest = link.newest().expect("there are samples").at;
@@ -245,13 +276,14 @@ mod tests {
         {
             assert!(told.at.since_ns(kept.at) < 1000 && kept.at <= told.at);
             assert_eq!((kept.wire_us, kept.bytes), (told.wire_us, told.bytes));
+            assert!((kept.held_us - told.held_us).abs() <= told.wire_us / 1024.0, "{kept:?} {told:?}");
         }
-        link.push(first, 0, 1, 0);
+        link.push(first, (0, 0), 1, 0);
         assert!(link.newest().is_some_and(|sample| sample.at > first), "older than the link's beginning is at it");
         assert_eq!(size_of::<Packed>(), 16);
         assert!(size_of::<NicSample>() <= 40);
         assert_eq!(Link::new(Rank(0), Rank(1), first).samples().count(), 0);
-        link.push(newest + NANOS_PER_MS, 1, 1, 1);
+        link.push(newest + NANOS_PER_MS, (1, 1), 1, 1);
     }
 
     /// A rank that sends to many keeps the newest of all its links within its bound.
@@ -269,7 +301,7 @@ mod tests {
         let mut outgoing = Outgoing::default();
         for round in 0..100 {
             for peer in 1..=300 {
-                outgoing.add(&half(0), &half(peer), round);
+                outgoing.add(&half(0), &half(peer), (round, 0));
             }
         }
         assert_eq!(outgoing.links.len(), LINKS_PER_RANK);
