@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Baseline iterations used, newest first.
 const BASE_ITERATIONS: usize = 16;
+/// A rank's part whose time grew by less than this share of the iteration's growth explains none of it.
+const LEAST_SHARE: f64 = 0.1;
 /// A link whose wire time grew this many times is slow although it carries little.
 const SMALL_LINK_RATIO: f64 = 3.0;
 /// Least growth of such a link, milliseconds per iteration.
@@ -127,7 +129,7 @@ fn of_rank(
     let iteration_ms = windows.iteration_ms;
     let compare = |value: &dyn Fn(&Iteration) -> f64| -> Option<(f64, f64)> {
         let of = |list: &[&Iteration]| list.iter().map(|it| value(it) / 1e3).collect();
-        grown(of(&now), of(&base), config, 0.1 * iteration_ms)
+        grown(of(&now), of(&base), config, LEAST_SHARE * iteration_ms)
     };
     let host = host.clone();
     let mut out = Vec::new();
@@ -191,7 +193,7 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
     for link in timeline.links.all(&timeline.ranks) {
         let Some(time) = wire_of(timeline, link, windows) else { continue };
         let (mut now_ms, base_ms) = (time.now_ms, time.base_ms);
-        if time.is_held(config) {
+        if time.is_held(config, windows.iteration_ms) {
             let worst = held.entry(link.from).or_insert((time.held_now_ms, time.held_base_ms));
             if time.held_ms() > worst.0 - worst.1 {
                 *worst = (time.held_now_ms, time.held_base_ms);
@@ -275,10 +277,12 @@ impl WireTime {
 
     /// Whether it grew because the sender's proxy held data for which the receiver had given credit, while what was handed
     /// over arrived as fast as before.
-    fn is_held(&self, config: &Config) -> bool {
+    fn is_held(&self, config: &Config, iteration_ms: f64) -> bool {
         let held = self.held_ms();
         let sent = (self.now_ms - self.base_ms) - held;
-        held > config.noise_ms && held > SERIAL_WIRE * sent && self.held_now_ms > HELD_RATIO * self.held_base_ms
+        held > config.noise_ms.max(LEAST_SHARE * iteration_ms)
+            && held > SERIAL_WIRE * sent
+            && self.held_now_ms > HELD_RATIO * self.held_base_ms
     }
 }
 

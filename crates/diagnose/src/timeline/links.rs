@@ -50,7 +50,7 @@ struct Packed {
     blocked_us: u32,
     /// [`Bytes`].
     bytes: u32,
-    /// [`Micros`]: of `blocked_us`, the part after the sender's proxy had handed the data over.
+    /// [`Micros`]: of `blocked_us`, the part that is not its sender's proxy's own.
     sent_us: u16,
     steps: u16,
 }
@@ -62,7 +62,7 @@ pub(crate) struct LinkSample {
     pub at: HostTime,
     /// Ready data was awaited.
     pub wire_us: f64,
-    /// The part of it before the sender's proxy had handed the data over: the receiver's credit was there.
+    /// The part of it that the sender's proxy had not handed over although there was credit.
     pub held_us: f64,
     pub bytes: u64,
 }
@@ -194,14 +194,17 @@ impl Links {
     }
 
     /// Data that is ready waits in the sender's stages 1 and 2; a receiver that is ready waits in its stage 0. Only while
-    /// both wait is it the way between them: the smaller of the two needs no comparison of clocks. What of it is not in
-    /// stage 2 the sender's proxy has held, or a wire that takes one slice at a time. `sender` is the sending rank's slot,
-    /// `op` and `channel` what the sender calls the flow.
+    /// both wait is it the way between them: the smaller of the two needs no comparison of clocks. `sender` is the sending
+    /// rank's slot, `op` and `channel` what the sender calls the flow.
+    ///
+    /// What of it is not in stage 2, the sender's proxy has not handed over. But it may have waited for credit while other
+    /// slices waited for data: there is none while the receiver's slots are full of what its device has not taken, which is
+    /// its stage 2. Only what is longer than that is the sender's proxy's own.
     pub(super) fn join(&mut self, sender: Slot, (op, channel): (OpId, ChannelId), ends: (Half, Half), limits: Limits) {
         let (send, recv) = ends;
         let blocked = u64::from(send.stage_us[1]) + u64::from(send.stage_us[2]);
         let blocked_us = blocked.min(u64::from(recv.stage_us[0])) as u32;
-        let sent_us = send.stage_us[2].min(blocked_us);
+        let sent_us = send.stage_us[2].saturating_add(recv.stage_us[2]).min(blocked_us);
         let needed = sender as usize + 1;
         if self.outgoing.len() < needed {
             self.outgoing.resize_with(needed, Outgoing::default);
