@@ -156,6 +156,20 @@ impl Outgoing {
     }
 }
 
+/// For how long data was ready and awaited, and how much of that is not the sender's proxy's own, microseconds.
+///
+/// Data that is ready waits in the sender's stages 1 and 2; a receiver that is ready waits in its stage 0. Only while both
+/// wait is it the way between them: the smaller of the two needs no comparison of clocks.
+///
+/// What of it is not in stage 2, the sender's proxy has not handed over. But it may have waited for credit while other
+/// slices waited for data: there is none while the receiver's slots are full of what its device has not taken, which is its
+/// stage 2. Only what is longer than that is the sender's proxy's own.
+fn blocked(send: &Half, recv: &Half) -> (u32, u32) {
+    let ready = u64::from(send.stage_us[1]) + u64::from(send.stage_us[2]);
+    let blocked_us = ready.min(u64::from(recv.stage_us[0])) as u32;
+    (blocked_us, send.stage_us[2].saturating_add(recv.stage_us[2]).min(blocked_us))
+}
+
 /// A flow in which one step waited very long, from both ends.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Pause {
@@ -193,23 +207,14 @@ impl Links {
         ranks.slots().filter_map(|slot| self.outgoing.get(slot as usize)).flat_map(|outgoing| &outgoing.links)
     }
 
-    /// Data that is ready waits in the sender's stages 1 and 2; a receiver that is ready waits in its stage 0. Only while
-    /// both wait is it the way between them: the smaller of the two needs no comparison of clocks. `sender` is the sending
-    /// rank's slot, `op` and `channel` what the sender calls the flow.
-    ///
-    /// What of it is not in stage 2, the sender's proxy has not handed over. But it may have waited for credit while other
-    /// slices waited for data: there is none while the receiver's slots are full of what its device has not taken, which is
-    /// its stage 2. Only what is longer than that is the sender's proxy's own.
+    /// Takes in both ends of a flow. `sender` is the sending rank's slot, `op` and `channel` what the sender calls the flow.
     pub(super) fn join(&mut self, sender: Slot, (op, channel): (OpId, ChannelId), ends: (Half, Half), limits: Limits) {
         let (send, recv) = ends;
-        let blocked = u64::from(send.stage_us[1]) + u64::from(send.stage_us[2]);
-        let blocked_us = blocked.min(u64::from(recv.stage_us[0])) as u32;
-        let sent_us = send.stage_us[2].saturating_add(recv.stage_us[2]).min(blocked_us);
         let needed = sender as usize + 1;
         if self.outgoing.len() < needed {
             self.outgoing.resize_with(needed, Outgoing::default);
         }
-        self.outgoing[sender as usize].add(&send, &recv, (blocked_us, sent_us));
+        self.outgoing[sender as usize].add(&send, &recv, blocked(&send, &recv));
         let longest = send.stage_max_us.iter().chain(recv.stage_max_us.iter()).max().copied().unwrap_or(0);
         if longest >= limits.pause_us {
             self.pauses.push_back(Pause {
@@ -287,6 +292,45 @@ mod tests {
         assert!(size_of::<NicSample>() <= 40);
         assert_eq!(Link::new(Rank(0), Rank(1), first).samples().count(), 0);
         link.push(newest + NANOS_PER_MS, (1, 1), 1, 1);
+    }
+
+    /// Stages of a flow's two ends, from recorded runs and simulated ones, in microseconds.
+    #[test]
+    fn what_a_proxy_holds_is_told_from_what_waits_for_the_wire_or_for_credit() {
+        let half = |direction, stage_us| Half {
+            rank: Rank(0),
+            direction,
+            total_chunks: 8,
+            bytes: 1,
+            stage_us,
+            stage_max_us: [0; 3],
+            ended_at: HostTime(NANOS_PER_SEC),
+        };
+        let own = |send, recv| {
+            let ends = (half(mycroft_record::Direction::Send, send), half(mycroft_record::Direction::Recv, recv));
+            let (blocked_us, other_us) = blocked(&ends.0, &ends.1);
+            (blocked_us, blocked_us - other_us)
+        };
+        // The processors of the sender's host are busy: its data waits for its thread, and the receiver has room.
+        assert_eq!(own([43_895, 20_849, 177], [38_336, 1, 0]), (21_026, 20_849));
+        // A slow wire.
+        assert_eq!(own([30, 40, 99_000], [105_000, 1, 0]), (99_040, 40));
+        // Behind a slow proxy: the receiver has data that it cannot pass on, and now and then waits for some.
+        assert_eq!(own([36_362, 10_861, 1_226], [3_376, 2, 43_806]).1, 0);
+        // Nobody waits for data that comes when it is wanted.
+        assert_eq!(own([10, 50_000, 100], [90, 1, 80_000]), (90, 0));
+    }
+
+    proptest::proptest! {
+        /// What is packed is at most one part in 1,024 (times) or 33 million (bytes) less.
+        #[test]
+        fn rounded_numbers_are_near(us in 0u32.., bytes in 0u64..1 << 50) {
+            let us = u64::from(us);
+            let (near_us, near) = (Micros::unpack(Micros::pack(us)), Bytes::unpack(Bytes::pack(bytes)));
+            proptest::prop_assert!(near_us <= us && us - near_us <= us >> 10, "{us} {near_us}");
+            proptest::prop_assert!(near <= bytes && bytes - near <= bytes >> 25, "{bytes} {near}");
+            proptest::prop_assert!(u16::try_from(Micros::pack(us)).is_ok());
+        }
     }
 
     /// A rank that sends to many keeps the newest of all its links within its bound.
