@@ -90,7 +90,7 @@ impl Watch {
         self.sample(timeline, config);
         let mut seen = Seen::default();
         self.iterations(timeline, config, &mut seen);
-        seen.slow = self.slow(config);
+        seen.slow = self.slow(timeline, config);
         seen.healthy_streak = self.healthy_streak();
         self.suspicious = seen.slow.is_some() || self.recently_slow();
         let still = timeline.graph().stillness(timeline, config.no_data_after_ns);
@@ -99,14 +99,18 @@ impl Watch {
     }
 
     //= mycroft 4.3
-    /// At most ten ranks, at least one per data-parallel group when the groups are known, else spread over the job.
+    /// At most ten ranks, at least one per data-parallel group when the groups are known, else spread over the job. Of a
+    /// group one whose records are whole, if there is one.
     fn sample(&mut self, timeline: &Timeline, config: &Config) {
         let alive = |rank: &Rank| timeline.ranks.get(rank).is_some_and(|state| !state.dead_since.is_some());
         let mut picks: Vec<Rank> = timeline
             .comms
             .values()
             .filter(|comm| comm.data_parallel)
-            .filter_map(|comm| comm.ranks.keys().copied().find(|rank| alive(rank)))
+            .filter_map(|comm| {
+                let mut whole = comm.ranks.keys().copied().filter(|rank| alive(rank) && !lossy(timeline, *rank));
+                whole.next().or_else(|| comm.ranks.keys().copied().find(|rank| alive(rank)))
+            })
             .collect();
         if picks.is_empty() {
             picks = timeline.ranks.keys().filter(|rank| alive(rank)).collect();
@@ -158,9 +162,11 @@ impl Watch {
 
     //= mycroft 4.3
     /// The paper's rule is a doubled interval; the job's own spread tightens it, the job's own spread may loosen it.
-    fn slow(&self, config: &Config) -> Option<Slow> {
-        let ready: Vec<&Track> =
-            self.tracks.values().filter(|track| track.healthy.len() >= config.baseline_min).collect();
+    /// A rank that lost the end of an iteration seems to have taken two for one: it says nothing.
+    fn slow(&self, timeline: &Timeline, config: &Config) -> Option<Slow> {
+        let ready =
+            |(rank, track): &(&Rank, &Track)| track.healthy.len() >= config.baseline_min && !lossy(timeline, **rank);
+        let ready: Vec<&Track> = self.tracks.iter().filter(ready).map(|(_, track)| track).collect();
         let slow: Vec<Slow> = ready.iter().filter_map(|track| track.slow(config)).collect();
         if slow.is_empty() || slow.len() * 2 < ready.len() {
             return None;
@@ -303,6 +309,11 @@ impl Watch {
     pub(crate) fn beyond_doubt(config: &Config, slow: &Slow) -> bool {
         slow.now_ms > config.paper_slow_factor * slow.base_ms && slow.streak >= 2 * config.slow_window
     }
+}
+
+/// Records of the rank were lost lately.
+fn lossy(timeline: &Timeline, rank: Rank) -> bool {
+    timeline.ranks.get(&rank).is_some_and(|state| timeline.has_fresh_gap(state))
 }
 
 impl Track {

@@ -1,7 +1,8 @@
 //! Silence on healthy jobs of many shapes, and on lost data.
 mod cluster;
 
-use cluster::{Cluster, Fault, MS, Outcome, Plan, Prng, drive, run};
+use cluster::{Cluster, Fault, MS, Outcome, Plan, Prng, T0, drive, run};
+use mycroft_record::{Batch, Gap, GapCause, HostTime, Place, Rank, Record};
 
 fn silent(plan: Plan) {
     let about = format!("{:?} seed {} tp {} pp {} dp {}", plan.fault, plan.seed, plan.tp, plan.pp, plan.dp);
@@ -69,6 +70,41 @@ fn an_agent_that_falls_silent_is_unknown_not_a_stall() {
     let outcome = run(plan);
     assert!(outcome.engine.cases().is_empty(), "{}", outcome.text());
     assert!(outcome.text().contains("caveat no-data: ranks 8-11"), "{}", outcome.text());
+}
+
+/// Of three completions of ranks 0 to 3, which stand first in their groups, two are lost: their iterations seem longer.
+fn lossy(plan: &Plan) -> Vec<Batch> {
+    let mut batches = Cluster::new(plan.clone()).batches();
+    let mut ended = 0;
+    for batch in &mut batches {
+        let of_first_host = batch.source.process.is_some_and(|process| process.rank.0 < 4);
+        if !of_first_host || batch.collected_at < HostTime(T0 + plan.fault_at) {
+            continue;
+        }
+        for record in &mut batch.records {
+            if let Record::OpDone(done) = record {
+                ended += 1;
+                if ended % 3 > 0 {
+                    let noticed_at = done.ended_at;
+                    *record = Record::Gap(Gap { noticed_at, lost: 1, cause: GapCause::RingLapped });
+                }
+            }
+        }
+    }
+    batches
+}
+
+#[test]
+fn lost_records_of_one_host_are_no_slow_iterations() {
+    let mut plan = Plan::new(4, 4, 4, 1, 4);
+    plan.until = 25_000 * MS;
+    let outcome = drive(&lossy(&plan), plan.until, |_| 0);
+    assert!(outcome.engine.cases().is_empty(), "{}", outcome.text());
+    // Those whose records are whole are watched instead.
+    let slow = plan.fault(Fault::GpuPower(9));
+    let outcome = drive(&lossy(&slow), slow.until, |_| 0);
+    let suspect = &outcome.case().finding.suspects[0];
+    assert!(matches!(&suspect.place, Place::Rank { rank: Rank(9), .. }), "{}", outcome.text());
 }
 
 #[test]

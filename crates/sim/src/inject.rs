@@ -109,13 +109,12 @@ impl Injection<'_> {
     fn apply_to_host(&self, effects: &mut Effects, host: u32) {
         let severity = self.fault.severity();
         match self.fault.kind {
-            FaultKind::NicDown | FaultKind::LinkFlap => {
+            // A switch that restarts holds no link: the ports of its hosts lose their carrier like one whose cable is out.
+            FaultKind::NicDown | FaultKind::LinkFlap | FaultKind::SwitchReboot => {
                 self.nic(effects, host, 0.0);
                 let down = self.stretches.iter().map(|stretch| (stretch.from, stretch.until));
                 effects.host(host).link_down.extend(down);
             }
-            // The host's own port stays up: it is the switch that forwards nothing.
-            FaultKind::SwitchReboot => self.nic(effects, host, 0.0),
             FaultKind::NicBandwidth => self.nic(effects, host, 1.0 / severity),
             FaultKind::CrossNuma => {
                 let mut chance = Random::stream(self.scenario.seed, 0x0C05_0000 + u64::from(host));

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const CHUNK_OPS_MAX: usize = 256;
 
 /// An operation of which nothing is known.
-pub(super) const NO_META: OpMeta = OpMeta {
+pub(crate) const NO_META: OpMeta = OpMeta {
     id: OpId { comm: CommId(0), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(0) },
     kind: OpKind::Unknown,
     nccl_seq: 0,

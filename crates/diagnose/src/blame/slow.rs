@@ -55,7 +55,8 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
 pub(crate) fn blame(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
     let mut facts = Vec::new();
     let idle = CommonIdle::of(timeline, windows);
-    for state in timeline.ranks.values() {
+    // An operation whose end was lost looks like time of the rank's own.
+    for state in timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state)) {
         facts.extend(of_rank(state.rank, &state.host, state.iterations.list(), config, windows, &idle));
     }
     facts.extend(wires(timeline, config, windows));

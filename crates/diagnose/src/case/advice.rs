@@ -22,7 +22,7 @@ pub(crate) fn steps(what: What, category: Category, suspects: &[Suspect]) -> Vec
     let equal = suspects.get(1).filter(|second| second.confidence == first.confidence);
     let alike = suspects.iter().take_while(|other| other.confidence == first.confidence).take(ALIKE_MAX);
     let who = match equal {
-        Some(second) if category == Category::NetworkSend => {
+        Some(second) if category == Category::NetworkSend && what == What::Slowdown => {
             format!(
                 "{} and {} (they talk to each other only: nothing tells the two ends apart)",
                 who(place),
@@ -81,7 +81,9 @@ pub(crate) fn steps(what: What, category: Category, suspects: &[Suspect]) -> Vec
             vec![format!("look at {who} first: stacks, device and link state; switch on kernel events if they are off")]
         }
     };
+    let together = equal.is_some() && what == What::Hang && category == Category::NetworkSend;
+    let switch = together.then(|| "they went together: look at the switch that they have in common".to_string());
     let restart = matches!(what, What::Hang | What::Deadlock | What::Desync);
     let tail = restart.then(|| "the job will not go on by itself: save the evidence, then restart it".to_string());
-    lines.into_iter().chain(tail).collect()
+    lines.into_iter().chain(switch).chain(tail).collect()
 }

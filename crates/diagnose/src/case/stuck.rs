@@ -2,20 +2,36 @@
 use crate::case::network::host_place;
 use crate::case::weigh::SUSPECTS_MAX;
 use crate::fact::Fact;
-use mycroft_record::{Category, HostName, Place, Suspect};
+use mycroft_record::{Category, HostName, HostTime, NANOS_PER_SEC, Place, Rank, Suspect};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How sure it is that hosts that are cut off together are.
 const CUT_OFF: f64 = 0.9;
+/// Interfaces that are seen to be down within this went together: they are read once a second, by clocks that agree.
+const TOGETHER_NS: u64 = 3 * NANOS_PER_SEC / 2;
 
-fn down(facts: &[Fact]) -> BTreeSet<HostName> {
-    facts
+/// Hosts with an interface that is down, with the time at which it went.
+fn down(facts: &[Fact]) -> BTreeMap<&HostName, HostTime> {
+    let down = facts.iter().filter_map(|fact| match fact {
+        Fact::NicDown { host, at, .. } => Some((host, *at)),
+        _ => None,
+    });
+    down.collect()
+}
+
+/// Whether each of these links has an end of which nothing is known any more: that the rank is gone explains them all.
+fn lead_to_silence(facts: &[Fact]) -> bool {
+    let silent: BTreeSet<Rank> = facts
         .iter()
         .filter_map(|fact| match fact {
-            Fact::NicDown { host, .. } => Some(host.clone()),
+            Fact::NoData { rank, .. } => Some(*rank),
             _ => None,
         })
-        .collect()
+        .collect();
+    facts.iter().all(|fact| match fact {
+        Fact::NotDelivered { from, to, .. } => silent.contains(&from.0) || silent.contains(&to.0),
+        _ => true,
+    })
 }
 
 struct Stuck {
@@ -27,6 +43,9 @@ struct Stuck {
 
 /// Who is to blame for data that does not arrive.
 pub(crate) fn undelivered(facts: &[Fact]) -> Option<(Category, Vec<Suspect>)> {
+    if lead_to_silence(facts) {
+        return None;
+    }
     let mut links = Vec::new();
     let mut served = Vec::new();
     for fact in facts {
@@ -49,12 +68,15 @@ pub(crate) fn undelivered(facts: &[Fact]) -> Option<(Category, Vec<Suspect>)> {
     }
     let down = down(facts);
     let hosts: BTreeSet<HostName> = links.iter().flat_map(|link| [link.from.clone(), link.to.clone()]).collect();
-    if let Some(host) = hosts.iter().find(|host| down.contains(*host)) {
-        return Some((Category::NetworkSend, vec![Suspect { place: host_place(host), confidence: 0.97 }]));
+    if let Some(first) = hosts.iter().filter_map(|host| down.get(host)).min() {
+        // Those that went with it hang on the same switch.
+        let together = down.iter().filter(|(_, at)| at.since_ns(*first).max(first.since_ns(**at)) <= TOGETHER_NS);
+        let each = |(host, _): (&&HostName, &HostTime)| Suspect { place: host_place(host), confidence: 0.97 };
+        return Some((Category::NetworkSend, together.take(SUSPECTS_MAX).map(each).collect()));
     }
     if let Some(hosts) = cut_off(&links) {
         let each = |host: HostName| Suspect { place: host_place(&host), confidence: CUT_OFF };
-        return Some((Category::NetworkCongestion, hosts.into_iter().take(SUSPECTS_MAX).map(each).collect()));
+        return Some((Category::NetworkSend, hosts.into_iter().take(SUSPECTS_MAX).map(each).collect()));
     }
     let mut scored: Vec<(f64, HostName)> = hosts.iter().map(|host| (score(host, &links), host.clone())).collect();
     scored.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
@@ -119,6 +141,10 @@ fn score(host: &HostName, links: &[Stuck]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blame::hang::NO_META;
+    use crate::case::Evidence;
+    use crate::fact::OpRef;
+    use mycroft_record::{FlowCounters, NANOS_PER_MS};
 
     /// Who is named when these links are stuck, each a letter and a letter.
     fn cut(links: &[&str]) -> Option<String> {
@@ -129,6 +155,69 @@ mod tests {
         };
         let links: Vec<Stuck> = links.iter().filter_map(stuck).collect();
         Some(cut_off(&links)?.iter().map(|host| host.to_string()).collect())
+    }
+
+    fn host(name: &str) -> HostName {
+        HostName::from(name)
+    }
+
+    /// Data that does not arrive: from the first rank to the second, two ranks a host.
+    fn not_delivered(from: u32, to: u32) -> Fact {
+        let end = |rank: u32| (Rank(rank), host(&format!("host{}", rank / 2)));
+        let op = OpRef { meta: NO_META, label: "AllReduce A #0".to_owned() };
+        let evidence = Evidence { rank: None, op: None, flow: None, at: HostTime(1) };
+        let send = FlowCounters::default();
+        Fact::NotDelivered {
+            from: end(from),
+            to: end(to),
+            op,
+            evidence,
+            send,
+            since: HostTime(1),
+            served_meanwhile: false,
+        }
+    }
+
+    fn is_down(name: &str, at_ms: u64) -> Fact {
+        Fact::NicDown { host: host(name), nic: "eth0".into(), at: HostTime(NANOS_PER_SEC + at_ms * NANOS_PER_MS) }
+    }
+
+    fn most_likely(facts: &[Fact]) -> Option<Vec<String>> {
+        let (_, suspects) = undelivered(facts)?;
+        let first = suspects.iter().filter(|suspect| suspect.confidence == suspects[0].confidence);
+        let name = |place: &Place| match place {
+            Place::Host { host } => host.to_string(),
+            _ => String::new(),
+        };
+        Some(first.map(|suspect| name(&suspect.place)).collect())
+    }
+
+    /// Neither end of two pairs would be told from the other, but for their links.
+    #[test]
+    fn hosts_whose_links_went_down_together_are_named_together() {
+        let mut facts = vec![not_delivered(0, 4), not_delivered(4, 0), not_delivered(2, 6), not_delivered(6, 2)];
+        facts.extend([is_down("host2", 200), is_down("host3", 900)]);
+        assert_eq!(most_likely(&facts), Some(vec!["host2".to_owned(), "host3".to_owned()]));
+        // One that went long before is another matter.
+        facts[4] = is_down("host2", 9_000);
+        assert_eq!(most_likely(&facts), Some(vec!["host3".to_owned()]));
+    }
+
+    /// The wire does not accuse a rank of which nothing is known, nor who sends to it.
+    #[test]
+    fn data_that_does_not_reach_who_is_gone_accuses_nobody() {
+        let silent = Fact::NoData {
+            rank: Rank(4),
+            host: host("host2"),
+            waiting: vec![Rank(0)],
+            last_seen: HostTime(1),
+            gap: false,
+        };
+        let to_it = [not_delivered(0, 4), not_delivered(4, 0), silent];
+        assert_eq!(most_likely(&to_it), None);
+        // What is stuck elsewhere is not explained by that.
+        let others = [&to_it[..], &[not_delivered(6, 3), not_delivered(3, 6)]].concat();
+        assert!(most_likely(&others).is_some());
     }
 
     #[test]

@@ -217,7 +217,7 @@ kinds! {
     LinkFlap, "link-flap", "Flight Recorder, category 4", Host, Switch,
         severity: ("", 1.0, UNUSED), right: &[What::Hang, What::Slowdown], NETWORK,
         tempting: "a slow peer: when anybody looks the link is up";
-    /// A leaf switch restarts: the hosts under it reach nobody for a while.
+    /// A leaf switch restarts: the hosts under it have no link and reach nobody for a while.
     SwitchReboot, "switch-reboot", "Pulse Table 2", Hosts, Switch,
         severity: ("", 1.0, UNUSED), right: &[What::Hang, What::Slowdown],
         &[Category::NetworkCongestion, Category::NetworkSend, Category::NetworkReceive],
