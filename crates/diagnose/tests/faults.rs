@@ -138,6 +138,16 @@ fn a_proxy_that_sleeps_now_and_then_is_named() {
     }
 }
 
+/// Each wait is a stall that goes away by itself; the iterations that it makes long are seen in the same look.
+#[test]
+fn a_rank_that_waits_for_input_again_and_again_is_named() {
+    for (shape, rank) in [(Plan::new(4, 4, 4, 1, 4), 6), (Plan::new(4, 4, 2, 2, 4), 3)] {
+        let mut plan = shape.fault(Fault::DataWait(rank));
+        plan.until = 25_000 * MS;
+        check(plan.clone(), What::Slowdown, Category::NotStarted, &rank_place(rank, &plan));
+    }
+}
+
 #[test]
 fn another_operation_is_a_desync_of_the_one() {
     let plan = Plan::new(4, 4, 4, 1, 4).fault(Fault::Desync(6));

@@ -80,7 +80,13 @@ impl Docket {
         }
         match self.open.clone() {
             None => events.extend(self.open_something(bench)),
-            Some(open) => events.extend(self.follow(bench, open)),
+            Some(open) => {
+                events.extend(self.follow(bench, open));
+                // The iteration that a pause ends is seen in the same look: nothing else may say again that it was slow.
+                if let Some(CaseEvent::Withdrawn(_)) = events.last() {
+                    events.extend(self.open_something(bench));
+                }
+            }
         }
         events
     }

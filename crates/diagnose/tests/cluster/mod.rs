@@ -54,6 +54,8 @@ pub enum Fault {
     /// One pause of 1 s of everything that needs a rank.
     OnePause(u32),
     Frozen(u32),
+    /// The host waits for its input for 1.1 s before each iteration.
+    DataWait(u32),
     /// One rank issues another operation.
     Desync(u32),
     /// Like `Desync`, with another count.
@@ -251,7 +253,8 @@ impl Cluster {
         {
             out.push(Kind::Idle(3_000 * MS));
         }
-        out.push(Kind::Idle(MS));
+        let waits = plan.fault == Fault::DataWait(rank) && self.active(self.runs[rank as usize].clock);
+        out.push(Kind::Idle(if waits { 1_100 * MS } else { MS }));
         let stride = plan.tp * plan.dp;
         let micro = 3;
         for _ in 0..micro {
