@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 18] = [
+const MENDED: [(&str, &str, &str); 20] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -18,6 +18,8 @@ const MENDED: [(&str, &str, &str); 18] = [
     ("74", "", "hosts under a switch that restarts were two others"),
     ("131", "", "hosts that vanished were the device of one that waited for them"),
     ("169", "", "of three hosts whose processes were killed one was named"),
+    ("10", "", "processors so slow that no iteration of a long ring ended any more: a severity that nothing has"),
+    ("68", "", "main threads on busy processors, late to issue, were a hang of one rank"),
     ("112", "", "busy processors of a host were its NIC"),
     ("142", "", "the same in a small job were the way between two hosts"),
     ("225", "", "the same in a ring were slow copies of those that wait behind it"),

@@ -27,6 +27,8 @@ const FIRST_DEATH_NS: u64 = 500 * NANOS_PER_MS;
 const RESUMED_DOUBT: f64 = 0.5;
 /// A rank that is gone this long while most others stay did not end with them.
 const ALONE_NS: u64 = NANOS_PER_SEC;
+/// A main thread that gets a tenth of a processor takes so long for a checkpoint of three seconds: no hang yet.
+const STARVED_NS: u64 = 30 * NANOS_PER_SEC;
 /// A pause leaves its marks in records that end this much around it.
 const PAUSE_MARGIN_NS: u64 = NANOS_PER_SEC;
 
@@ -352,6 +354,9 @@ impl Docket {
             && stall.waited_ns >= bench.config.transient_ns
         {
             let (verdict, facts, blast) = stalled(bench, stall);
+            if stall.waited_ns < STARVED_NS && is_starved(&self.cases[open.at].finding, &verdict) {
+                return None;
+            }
             if let Some(open) = &mut self.open {
                 open.stalled_since = stall.since;
             }
@@ -478,6 +483,18 @@ fn blast_radius(path: Vec<Held>) -> Vec<BlastEntry> {
             BlastEntry { waiting, waits_for, op: Some(op.meta.id), kind: Some(op.meta.kind), text }
         })
         .collect()
+}
+
+/// Whether a stall is more of what the case says: the threads of a whole host get the processor seldom, and now its ranks
+/// are late to issue as well.
+fn is_starved(finding: &Finding, stall: &Verdict) -> bool {
+    let is_named = |host| finding.suspects.iter().any(|named| named.place == Place::Host { host });
+    finding.category == Category::HostThread
+        && stall.category == Category::NotStarted
+        && stall.suspects.iter().all(|suspect| match &suspect.place {
+            Place::Rank { host, .. } | Place::Host { host } => is_named(host.clone()),
+            Place::Link { .. } => false,
+        })
 }
 
 /// Whether a place is this rank.

@@ -303,7 +303,10 @@ impl Drawer<'_> {
             FaultKind::ProxyDelay => 100.0 * extra_s.max(0.5) / load::steps(scenario),
             FaultKind::CpuThrottling => {
                 let look_s = proxy_ns(scenario, 1.0) / 1e9;
-                (extra_s / load::hand_overs(scenario) / look_s).max(FaultKind::CpuThrottling.default_severity())
+                // A long ring waits for every slice once a proxy takes longer for one than the wire does.
+                let one_by_one = (extra_s + nic_s) / (load::SLICES_OF_STEP * load::steps(scenario));
+                let late_s = (extra_s / load::hand_overs(scenario)).min(one_by_one);
+                (late_s / look_s).max(FaultKind::CpuThrottling.default_severity())
             }
             FaultKind::CpuContention => busy_percent(extra_s / load::steps(scenario)),
             FaultKind::DataWait => extra_s * 1e3,

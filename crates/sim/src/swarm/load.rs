@@ -112,7 +112,10 @@ pub(super) fn peers(scenario: &Scenario, kind: GroupKind, rank: u32) -> Vec<u32>
     }
 }
 
-/// Slices that a rank sends to other hosts in an iteration, one after the other.
+/// Slices of a step in a ring: the engine's.
+pub(super) const SLICES_OF_STEP: f64 = 2.0;
+
+/// Steps that a rank sends to other hosts in an iteration, one after the other.
 pub(super) fn steps(scenario: &Scenario) -> f64 {
     let layout = scenario.layout();
     let of = |kind: GroupKind| {
