@@ -8,7 +8,7 @@ use crate::config::Config;
 use crate::fact::{Fact, these, these_do};
 use crate::timeline::{RankState, Timeline};
 use crate::watch::{Seen, Slow, Stall, Watch};
-use mycroft_record::{Category, Finding, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, What};
+use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, What};
 use std::collections::VecDeque;
 
 /// How much surer of one suspect than of another means anything.
@@ -488,11 +488,13 @@ fn blast_radius(path: Vec<Held>) -> Vec<BlastEntry> {
 /// Whether a stall is more of what the case says: the threads of a whole host get the processor seldom, and now its ranks
 /// are late to issue as well.
 fn is_starved(finding: &Finding, stall: &Verdict) -> bool {
-    let is_named = |host| finding.suspects.iter().any(|named| named.place == Place::Host { host });
+    let is_named = |host: &HostName| {
+        finding.suspects.iter().any(|named| matches!(&named.place, Place::Host { host: other } if other == host))
+    };
     finding.category == Category::HostThread
         && stall.category == Category::NotStarted
         && stall.suspects.iter().all(|suspect| match &suspect.place {
-            Place::Rank { host, .. } | Place::Host { host } => is_named(host.clone()),
+            Place::Rank { host, .. } | Place::Host { host } => is_named(host),
             Place::Link { .. } => false,
         })
 }
