@@ -5,9 +5,11 @@ use mycroft_diagnose::{Case, Report};
 use mycroft_record::{Finding, HostTime, NANOS_PER_MS, NANOS_PER_SEC};
 use mycroft_serve::TICK;
 use mycroft_serve::replay::{Player, TAIL};
-use mycroft_sim::{EPOCH, Judgement, Progress, Scenario, Simulation, Truth, judge};
+use mycroft_sim::{Delivery, EPOCH, Judgement, Progress, Scenario, Simulation, Truth, judge};
 use mycroft_store::codec;
 use mycroft_store::recording::RecordingWriter;
+use std::panic::resume_unwind;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// What a run shows while it goes on.
@@ -58,19 +60,60 @@ pub(crate) fn end_ms(scenario: &Scenario) -> u64 {
     EPOCH / NANOS_PER_MS + (scenario.duration_s * 1e3) as u64
 }
 
-/// Plays a scenario, which has passed its check; `None` when interrupted.
+/// Seconds of the job that the simulation may be ahead of the diagnosis: enough for both to have work.
+const AHEAD: usize = 1;
+
+/// A second of the job, and the iterations that the slowest rank has finished by then.
+type Second = (Vec<Delivery>, u64);
+
+/// Simulates the job to its end, or until nobody wants more.
+fn simulate(scenario: &Scenario, give: &SyncSender<Second>) -> Simulation {
+    let mut simulation = Simulation::new(scenario);
+    while let Some(stretch) = simulation.next_stretch() {
+        if give.send((stretch, simulation.progress().iterations)).is_err() {
+            break;
+        }
+    }
+    simulation
+}
+
+/// Plays a scenario, which has passed its check; `None` when interrupted. Simulation and diagnosis go on side by side:
+/// what comes of it does not depend on that, since deliveries go one way.
 pub(crate) fn play(
     scenario: &Scenario,
+    recorder: Option<&mut RecordingWriter>,
+    stop: &Stop,
+    show: impl FnMut(&Moment),
+) -> Result<Option<Run>> {
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let (give, take) = sync_channel(AHEAD);
+        let simulating = scope.spawn(move || simulate(scenario, &give));
+        let diagnosed = diagnose(take, began, recorder, stop, show)?;
+        let simulation = simulating.join().unwrap_or_else(|panic| resume_unwind(panic));
+        diagnosed.map(|diagnosed| conclude(scenario, &simulation, began, diagnosed)).transpose()
+    })
+}
+
+/// What the diagnosis has made of the deliveries.
+struct Diagnosed {
+    player: Player,
+    count: Count,
+    records: u64,
+    batches: u64,
+}
+
+/// Takes in all deliveries; `None` when interrupted.
+fn diagnose(
+    seconds: Receiver<Second>,
+    began: Instant,
     mut recorder: Option<&mut RecordingWriter>,
     stop: &Stop,
     mut show: impl FnMut(&Moment),
-) -> Result<Option<Run>> {
-    let began = Instant::now();
-    let mut simulation = Simulation::new(scenario);
-    let mut truths = simulation.truth();
+) -> Result<Option<Diagnosed>> {
     let mut player = Player::new(TICK).with_stopwatch(Box::new(move || began.elapsed()));
     let (mut records, mut batches, mut count) = (0, 0, Count::default());
-    while let Some(stretch) = simulation.next_stretch() {
+    for (stretch, iterations) in seconds {
         if stop.asked() {
             return Ok(None);
         }
@@ -89,11 +132,17 @@ pub(crate) fn play(
                 recorder.append(arrives_at, batch)?;
             }
         }
-        let iterations = simulation.progress().iterations;
         let until = player.now().0.saturating_sub(EPOCH);
         count.0.push((until, iterations));
         show(&Moment { seconds: until / NANOS_PER_SEC, iterations });
     }
+    Ok(Some(Diagnosed { player, count, records, batches }))
+}
+
+/// The verdict on a simulation that has ended.
+fn conclude(scenario: &Scenario, simulation: &Simulation, began: Instant, diagnosed: Diagnosed) -> Result<Run> {
+    let Diagnosed { player, count, records, batches } = diagnosed;
+    let mut truths = simulation.truth();
     let simulated_s = player.now().0.saturating_sub(EPOCH) as f64 / NANOS_PER_SEC as f64;
     let (_, played) =
         player.finish(TAIL).pop_first().context("the simulation told nothing: duration_s is too short")?;
@@ -108,7 +157,7 @@ pub(crate) fn play(
         truth.slowdown = simulation.slowdown(moment(truth.at_ms), truth.until_ms.map_or(u64::MAX, moment));
     }
     let findings: Vec<&Finding> = played.report.cases.iter().map(|case| &case.finding).collect();
-    Ok(Some(Run {
+    Ok(Run {
         judgement: judge(&truths, &findings, end_ms(scenario)),
         truths,
         progress: simulation.progress(),
@@ -118,5 +167,5 @@ pub(crate) fn play(
         speed: simulated_s / began.elapsed().as_secs_f64().max(1e-9),
         slowest_tick: played.slowest_tick,
         report: played.report,
-    }))
+    })
 }
