@@ -78,7 +78,7 @@ fn deliveries(path: &Path) -> Result<Deliveries> {
         (None, recording::read(path)?)
     } else if entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() == "meta.sqlite")) {
         // A replay has no use for the hot window.
-        let hot = HotLimits { records: 0, bytes: 0, records_per_key: 0, age: Duration::ZERO };
+        let hot = HotLimits { records: 0, bytes: 0, age: Duration::ZERO };
         let store = Store::open(path, StoreConfig { hot, ..StoreConfig::default() })?;
         let found = store.deliveries()?;
         (Some(store), found)

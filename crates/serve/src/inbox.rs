@@ -145,6 +145,23 @@ impl Inbox {
         }
     }
 
+    /// Batches that wait behind one that was just handed out, in order of arrival: at most so many, and no more than so
+    /// many records.
+    pub(crate) fn more(&self, mut batches: usize, mut records: usize) -> Vec<Arc<Batch>> {
+        let mut out = Vec::new();
+        let mut state = lock(&self.state);
+        while let Some(need) = state.batches.front().map(|batch| weight(batch)).filter(|need| *need <= records)
+            && batches > 0
+        {
+            out.extend(state.batches.pop_front());
+            (batches, records) = (batches - 1, records - need);
+            state.records -= need;
+        }
+        drop(state);
+        self.drained.notify_all();
+        out
+    }
+
     /// Takes no more; what waits is still handed out, then `Closed`.
     pub(crate) fn close(&self) {
         lock(&self.state).open = false;
@@ -218,6 +235,18 @@ mod tests {
         inbox.push(batch("a", 1), Duration::ZERO);
         assert!(matches!(inbox.next(Instant::now()), Event::Due));
         assert!(matches!(inbox.next(far()), Event::Batch(..)));
+    }
+
+    #[test]
+    fn what_waits_is_handed_out_together_within_a_limit() {
+        let inbox = Inbox::new(100);
+        ["a", "b", "c", "d", "e"].into_iter().for_each(|host| assert!(inbox.push(batch(host, 3), Duration::ZERO)));
+        let hosts = |batches: Vec<Arc<Batch>>| batches.iter().map(|b| b.source.host.to_string()).collect::<Vec<_>>();
+        assert_eq!(hosts(inbox.more(2, 100)), ["a", "b"]);
+        assert_eq!(hosts(inbox.more(10, 7)), ["c", "d"], "a third does not fit");
+        assert_eq!(inbox.fill(), Fill { batches: 1, records: 3, dropped: 0 });
+        assert_eq!(hosts(inbox.more(10, 7)), ["e"]);
+        assert!(inbox.more(10, 7).is_empty());
     }
 
     #[test]

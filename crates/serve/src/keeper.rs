@@ -5,13 +5,18 @@ use crate::brain::Clock;
 use crate::config::LogSink;
 use crate::inbox::{Event, Inbox};
 use crate::stats::{Stats, add};
-use mycroft_record::HostTime;
+use mycroft_record::{Batch, HostTime};
 use mycroft_store::{Store, StoreError, meta::CaseRow};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often segments are written and old ones deleted.
 const MAINTAIN_EVERY: Duration = Duration::from_secs(1);
+
+/// Most batches, and records behind the first, that become one entry of the log: half of what a frame may hold, and a
+/// hundredth of a second of the largest job that is caught up with.
+const TOGETHER_BATCHES: usize = 512;
+const TOGETHER_RECORDS: usize = 1 << 15;
 
 /// The writer's state.
 pub(crate) struct Keeper {
@@ -29,13 +34,7 @@ impl Keeper {
         let mut deadline = Instant::now(); // Cases of an earlier run may have become stale at the start.
         loop {
             match self.inbox.next(deadline) {
-                Event::Batch(batch) => {
-                    let outcome = self.store.append(&batch);
-                    if outcome.is_err() {
-                        add(&self.stats.dropped_store, batch.records.len() as u64);
-                    }
-                    self.note("store.append", outcome);
-                }
+                Event::Batch(batch) => self.append(batch),
                 Event::Command(_) => self.write_cases(),
                 Event::Lost(..) => {} // Counted where it was refused.
                 Event::Due => {
@@ -48,6 +47,23 @@ impl Keeper {
         }
         self.write_cases();
         self.note("store.flush", self.store.flush());
+    }
+
+    /// Appends a batch together with those that wait behind it: for the log they are one.
+    fn append(&self, batch: Arc<Batch>) {
+        let mut batches = vec![batch];
+        batches.extend(self.inbox.more(TOGETHER_BATCHES - 1, TOGETHER_RECORDS));
+        if batches.len() > 1 && self.store.append_all(&batches).is_ok() {
+            return self.note("store.append", Ok(()));
+        }
+        // One that cannot be kept must not cost the others.
+        for batch in batches {
+            let outcome = self.store.append(&batch);
+            if outcome.is_err() {
+                add(&self.stats.dropped_store, batch.records.len() as u64);
+            }
+            self.note("store.append", outcome);
+        }
     }
 
     fn write_cases(&self) {

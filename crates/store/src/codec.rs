@@ -5,6 +5,7 @@
 use crate::bytes::{Reader, put_bits, put_varint, unzigzag, zigzag};
 use crate::cells::{self, CellType, Column, Interner, Kind};
 use mycroft_record::{Batch, HostTime, ProcessKey, Rank, Record, Source};
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 pub use crate::cells::round_to_micros;
@@ -138,13 +139,13 @@ pub struct Decoded {
 ///
 /// # Errors
 /// `TooMany` when a limit of the format is exceeded; nothing else in practice.
-pub fn encode(batches: &[Batch]) -> Result<Vec<u8>, EncodeError> {
-    let records: usize = batches.iter().map(|b| b.records.len()).sum();
+pub fn encode<B: Borrow<Batch>>(batches: &[B]) -> Result<Vec<u8>, EncodeError> {
+    let records: usize = batches.iter().map(|b| b.borrow().records.len()).sum();
     limit("records", records, MAX_RECORDS)?;
     limit("batches", batches.len(), MAX_BATCHES)?;
     let mut strings = Interner::default();
     let mut tables = vec![Vec::new(); Kind::ALL.len()];
-    for record in batches.iter().flat_map(|b| &b.records) {
+    for record in batches.iter().flat_map(|b| &b.borrow().records) {
         cells::put(record, &mut strings, &mut tables[Kind::of(record) as usize - 1]);
     }
     let mut sources = Vec::new();
@@ -188,9 +189,9 @@ fn put_strings(raw: &mut Vec<u8>, strings: &Interner) -> Result<(), EncodeError>
     Ok(())
 }
 
-fn put_sources(raw: &mut Vec<u8>, batches: &[Batch], strings: &mut Interner) {
+fn put_sources<B: Borrow<Batch>>(raw: &mut Vec<u8>, batches: &[B], strings: &mut Interner) {
     put_varint(raw, batches.len() as u64);
-    for batch in batches {
+    for batch in batches.iter().map(B::borrow) {
         put_varint(raw, strings.intern(&batch.source.job));
         put_varint(raw, strings.intern(&batch.source.host));
         match &batch.source.process {
@@ -208,9 +209,9 @@ fn put_sources(raw: &mut Vec<u8>, batches: &[Batch], strings: &mut Interner) {
 }
 
 /// Runs of equal kinds over the records of all batches.
-fn put_order(raw: &mut Vec<u8>, batches: &[Batch]) {
+fn put_order<B: Borrow<Batch>>(raw: &mut Vec<u8>, batches: &[B]) {
     let mut runs: Vec<(Kind, u64)> = Vec::new();
-    for record in batches.iter().flat_map(|b| &b.records) {
+    for record in batches.iter().flat_map(|b| &b.borrow().records) {
         match runs.last_mut() {
             Some((kind, length)) if *kind == Kind::of(record) => *length += 1,
             _ => runs.push((Kind::of(record), 1)),

@@ -9,6 +9,7 @@ use crate::facade::StoreError;
 use crate::log::{ENTRY_HEAD_BYTES, LogFile, create_private_dir, numbered_files, read_entry, sync_dir};
 use crate::segment::{self, Arrived};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -168,8 +169,8 @@ impl Disk {
     }
 
     /// Appends batches as one entry, after sealing the log when they would make it too long.
-    pub(crate) fn append(&mut self, batches: &[Batch]) -> Result<(), StoreError> {
-        let count: usize = batches.iter().map(|b| b.records.len()).sum();
+    pub(crate) fn append<B: Borrow<Batch>>(&mut self, batches: &[B]) -> Result<(), StoreError> {
+        let count: usize = batches.iter().map(|b| b.borrow().records.len()).sum();
         if self.records > 0 && self.records + count > MAX_LOG_RECORDS {
             self.seal()?;
         }
@@ -177,7 +178,7 @@ impl Disk {
         self.log.append(&frame).map_err(io_error("appending to", &log_path(&self.dir, self.number)))?;
         self.records += count;
         if let Some(first) = batches.first() {
-            self.began = self.began.some().unwrap_or(first.collected_at);
+            self.began = self.began.some().unwrap_or(first.borrow().collected_at);
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use crate::disk::{self, Disk, Replay};
 use crate::hot::{Cursor, Hit, Hot, HotLimits, LastState, Query, Tail};
 use crate::meta::{CaseRow, JobRow, Meta, MetaError};
 use mycroft_record::{Batch, HostTime, JobName, Rank};
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -145,12 +146,24 @@ impl Store {
     /// # Errors
     /// When the log cannot be written; the batch is then not kept.
     pub fn append(&self, batch: &Batch) -> Result<(), StoreError> {
-        let batch = disk::rounded(batch);
+        self.append_all(&[batch])
+    }
+
+    /// As `append`, several batches as one entry of the log: that costs little more than one batch. They fit together
+    /// into a frame (`codec`).
+    ///
+    /// # Errors
+    /// As `append`; none of them is kept then.
+    pub fn append_all<B: Borrow<Batch>>(&self, batches: &[B]) -> Result<(), StoreError> {
+        let batches: Vec<Arc<Batch>> = batches.iter().map(|batch| disk::rounded(batch.borrow())).collect();
         if let Some(disk) = &self.disk {
-            lock(disk).append(std::slice::from_ref(&batch))?;
+            lock(disk).append(&batches)?;
         }
-        note_job(&mut lock(&self.jobs), &batch);
-        lock(&self.hot).append(batch);
+        let (mut jobs, mut hot) = (lock(&self.jobs), lock(&self.hot));
+        for batch in batches {
+            note_job(&mut jobs, &batch);
+            hot.append(batch);
+        }
         Ok(())
     }
 

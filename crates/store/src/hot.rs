@@ -1,4 +1,5 @@
-//! The hot window: recent records in memory, found by (job, communicator, rank) without touching a disk.
+//! The hot window: recent records in memory, found by (job, rank) without touching a disk. A batch is noted once, however
+//! many records it has; whoever looks for some passes over those of the rank.
 use crate::cells;
 use mycroft_record::{Batch, CommId, HostName, HostTime, JobName, OpId, Rank, Record, Sampled, Source};
 use std::collections::{BTreeMap, VecDeque};
@@ -12,18 +13,15 @@ pub struct HotLimits {
     pub records: usize,
     /// Their bytes in memory, about.
     pub bytes: usize,
-    /// Records of one (job, communicator, rank).
-    pub records_per_key: usize,
     /// Batches collected longer before the newest than this leave.
     pub age: Duration,
 }
 
 impl Default for HotLimits {
     /// 2 Mi records or 1 GiB (half of a 4 GB server with room for the brain): at 10,000 ranks x 140 records a
-    /// second 1.5 s, at 1,000 ranks 15 s, at 32 ranks the full ten minutes. 4,096 records of one rank in one
-    /// communicator are a hundred iterations.
+    /// second 1.5 s, at 1,000 ranks 15 s, at 32 ranks the full ten minutes.
     fn default() -> HotLimits {
-        HotLimits { records: 2 << 20, bytes: 1 << 30, records_per_key: 4096, age: Duration::from_secs(600) }
+        HotLimits { records: 2 << 20, bytes: 1 << 30, age: Duration::from_secs(600) }
     }
 }
 
@@ -100,15 +98,6 @@ pub struct Tail {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Cursor(pub u64);
 
-type Key = (JobName, Option<CommId>, Rank);
-
-#[derive(Clone, Copy, Debug)]
-struct Place {
-    at: HostTime,
-    batch: u64,
-    index: u32,
-}
-
 /// The window.
 #[derive(Debug)]
 pub(crate) struct Hot {
@@ -119,25 +108,31 @@ pub(crate) struct Hot {
     records: usize,
     bytes: usize,
     newest: HostTime,
-    keys: BTreeMap<Key, VecDeque<Place>>,
+    /// Numbers of the batches of each rank.
+    ranks: BTreeMap<JobName, BTreeMap<Rank, VecDeque<u64>>>,
     last: BTreeMap<(JobName, Rank), LastState>,
 }
 
 fn bytes_of(batch: &Batch) -> usize {
-    // A place in a key's window and the record itself; the batch with its names.
-    batch.records.len() * (size_of::<Record>() + size_of::<Place>()) + size_of::<Batch>() + 64
-}
-
-/// The communicators that a batch speaks of: a handful, each looked up once.
-fn comms_of(batch: &Batch) -> Vec<Option<CommId>> {
-    let mut comms: Vec<Option<CommId>> = batch.records.iter().map(cells::comm_of).collect();
-    comms.sort_unstable();
-    comms.dedup();
-    comms
+    // The batch with its names, and its number among its rank's.
+    batch.records.len() * size_of::<Record>() + size_of::<Batch>() + size_of::<u64>() + 64
 }
 
 fn rank_of(source: &Source) -> Rank {
     source.process.map_or(Rank::UNKNOWN, |p| p.rank)
+}
+
+/// The records of a batch that a query wants.
+fn hits_in<'a>(batch: &'a Arc<Batch>, query: &'a Query) -> impl Iterator<Item = Hit> + 'a {
+    let comm = query.comm.or(query.op.map(|op| op.comm));
+    batch.records.iter().enumerate().filter_map(move |(index, record)| {
+        let at = cells::time_of(record);
+        let early = query.from.is_some_and(|from| at < from);
+        let late = query.until.is_some_and(|until| at >= until);
+        let other = comm.is_some_and(|comm| cells::comm_of(record) != Some(comm))
+            || query.op.is_some_and(|op| cells::op_of(record) != Some(op));
+        (!early && !late && !other).then(|| Hit { at, batch: Arc::clone(batch), index: index as u32 })
+    })
 }
 
 impl Hot {
@@ -149,31 +144,27 @@ impl Hot {
             records: 0,
             bytes: 0,
             newest: HostTime::NONE,
-            keys: BTreeMap::new(),
+            ranks: BTreeMap::new(),
             last: BTreeMap::new(),
         }
     }
 
     pub(crate) fn append(&mut self, batch: Arc<Batch>) {
         let number = self.first + self.batches.len() as u64;
-        let rank = rank_of(&batch.source);
-        for comm in comms_of(&batch) {
-            let window = self.keys.entry((Arc::clone(&batch.source.job), comm, rank)).or_default();
-            let own = batch.records.iter().enumerate().filter(|(_, record)| cells::comm_of(record) == comm);
-            window.extend(own.map(|(index, record)| Place {
-                at: cells::time_of(record),
-                batch: number,
-                index: index as u32,
-            }));
-            let over = window.len().saturating_sub(self.limits.records_per_key);
-            window.drain(..over);
-        }
+        self.ranks_of(&batch.source.job).entry(rank_of(&batch.source)).or_default().push_back(number);
         self.note_last(&batch);
         self.newest = self.newest.max(batch.collected_at);
         self.records += batch.records.len();
         self.bytes += bytes_of(&batch);
         self.batches.push_back(batch);
         self.trim(HostTime::NONE);
+    }
+
+    fn ranks_of(&mut self, job: &JobName) -> &mut BTreeMap<Rank, VecDeque<u64>> {
+        if !self.ranks.contains_key(job) {
+            self.ranks.insert(Arc::clone(job), BTreeMap::new());
+        }
+        self.ranks.get_mut(job).expect("it is there or was just inserted")
     }
 
     fn note_last(&mut self, batch: &Batch) {
@@ -223,14 +214,16 @@ impl Hot {
         self.records -= batch.records.len();
         self.bytes -= bytes_of(&batch);
         let rank = rank_of(&batch.source);
-        for comm in comms_of(&batch) {
-            let key = (Arc::clone(&batch.source.job), comm, rank);
-            let Some(window) = self.keys.get_mut(&key) else { continue };
-            let gone = window.iter().take_while(|place| place.batch <= self.first).count();
-            window.drain(..gone);
-            if window.is_empty() {
-                self.keys.remove(&key);
-            }
+        let ranks = self.ranks_of(&batch.source.job);
+        let is_last = ranks.get_mut(&rank).is_some_and(|own| {
+            own.pop_front();
+            own.is_empty()
+        });
+        if is_last {
+            ranks.remove(&rank);
+        }
+        if ranks.is_empty() {
+            self.ranks.remove(&batch.source.job);
         }
         self.first += 1;
     }
@@ -244,39 +237,18 @@ impl Hot {
     }
 
     pub(crate) fn query(&self, query: &Query) -> Vec<Hit> {
-        let comm = query.comm.or(query.op.map(|op| op.comm));
-        let mut hits = Vec::new();
-        let begin = query.job.as_ref().map(|job| (Arc::clone(job), None, Rank(0)));
-        let keys = match &begin {
-            Some(key) => self.keys.range(key..),
-            None => self.keys.range::<Key, _>(..),
-        };
-        for ((job, key_comm, rank), window) in keys {
-            if query.job.as_ref().is_some_and(|j| j != job) {
-                break;
-            }
-            if comm.is_some_and(|c| Some(c) != *key_comm) || query.rank.is_some_and(|r| r != *rank) {
-                continue;
-            }
-            hits.extend(window.iter().filter_map(|place| self.hit(place, query)));
-        }
+        let wanted = |job: &JobName| query.job.as_ref().is_none_or(|wanted| wanted == job);
+        let ranks = self.ranks.iter().filter(|(job, _)| wanted(job)).flat_map(|(_, ranks)| ranks);
+        let own = ranks.filter(|(rank, _)| query.rank.is_none_or(|wanted| wanted == **rank));
+        let batches = own
+            .flat_map(|(_, numbers)| numbers)
+            .filter_map(|number| self.batches.get(usize::try_from(number.checked_sub(self.first)?).ok()?));
+        let mut hits: Vec<Hit> = batches.flat_map(|batch| hits_in(batch, query)).collect();
         hits.sort_by_key(|hit| hit.at);
         if query.limit > 0 && hits.len() > query.limit {
             hits.drain(..hits.len() - query.limit);
         }
         hits
-    }
-
-    fn hit(&self, place: &Place, query: &Query) -> Option<Hit> {
-        if query.from.is_some_and(|t| place.at < t) || query.until.is_some_and(|t| place.at >= t) {
-            return None;
-        }
-        let batch = self.batches.get(usize::try_from(place.batch.checked_sub(self.first)?).ok()?)?;
-        let record = batch.records.get(place.index as usize)?;
-        if query.op.is_some_and(|op| cells::op_of(record) != Some(op)) {
-            return None;
-        }
-        Some(Hit { at: place.at, batch: Arc::clone(batch), index: place.index })
     }
 
     pub(crate) fn last_states(&self, job: &str) -> Vec<(Rank, LastState)> {
