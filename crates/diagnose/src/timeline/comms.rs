@@ -8,31 +8,35 @@ use super::halves::Halves;
 /// Communicators kept per job.
 const COMMS_KEPT: usize = 256 * 1024;
 
-/// A map of few or many small entries that mostly come in ascending order: a sorted list.
+/// A map of few or many entries that mostly come in ascending order: sorted keys, and values beside them, so that
+/// looking for one passes over keys only.
 #[derive(Clone, Debug)]
-pub(crate) struct Sorted<K, V>(Vec<(K, V)>);
+pub(crate) struct Sorted<K, V> {
+    keys: Vec<K>,
+    values: Vec<V>,
+}
 
 impl<K, V> Default for Sorted<K, V> {
     fn default() -> Sorted<K, V> {
-        Sorted(Vec::new())
+        Sorted { keys: Vec::new(), values: Vec::new() }
     }
 }
 
 impl<K: Ord + Copy, V> Sorted<K, V> {
     fn find(&self, key: &K) -> Result<usize, usize> {
-        match self.0.last() {
-            Some((last, _)) if last < key => Err(self.0.len()),
+        match self.keys.last() {
+            Some(last) if last < key => Err(self.keys.len()),
             None => Err(0),
-            Some(_) => self.0.binary_search_by(|(known, _)| known.cmp(key)),
+            Some(_) => self.keys.binary_search(key),
         }
     }
 
     pub(crate) fn get(&self, key: &K) -> Option<&V> {
-        self.find(key).ok().map(|at| &self.0[at].1)
+        self.find(key).ok().map(|at| &self.values[at])
     }
 
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.find(key).ok().map(|at| &mut self.0[at].1)
+        self.find(key).ok().map(|at| &mut self.values[at])
     }
 
     pub(crate) fn contains_key(&self, key: &K) -> bool {
@@ -42,9 +46,10 @@ impl<K: Ord + Copy, V> Sorted<K, V> {
     /// Gives the value that was there.
     pub(crate) fn insert(&mut self, key: K, value: V) -> Option<V> {
         match self.find(&key) {
-            Ok(at) => Some(std::mem::replace(&mut self.0[at].1, value)),
+            Ok(at) => Some(std::mem::replace(&mut self.values[at], value)),
             Err(at) => {
-                self.0.insert(at, (key, value));
+                self.keys.insert(at, key);
+                self.values.insert(at, value);
                 None
             }
         }
@@ -52,38 +57,52 @@ impl<K: Ord + Copy, V> Sorted<K, V> {
 
     pub(crate) fn entry_or_insert_with(&mut self, key: K, fresh: impl FnOnce() -> V) -> &mut V {
         let at = self.find(&key).unwrap_or_else(|at| {
-            self.0.insert(at, (key, fresh()));
+            self.keys.insert(at, key);
+            self.values.insert(at, fresh());
             at
         });
-        &mut self.0[at].1
+        &mut self.values[at]
     }
 
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
-        self.find(key).ok().map(|at| self.0.remove(at).1)
+        let at = self.find(key).ok()?;
+        self.keys.remove(at);
+        Some(self.values.remove(at))
     }
 
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool) {
-        self.0.retain(|(key, value)| keep(key, value));
+        let mut kept = 0;
+        for at in 0..self.keys.len() {
+            if keep(&self.keys[at], &self.values[at]) {
+                if kept < at {
+                    self.keys.swap(kept, at);
+                    self.values.swap(kept, at);
+                }
+                kept += 1;
+            }
+        }
+        self.keys.truncate(kept);
+        self.values.truncate(kept);
     }
 
     pub(crate) fn keys(&self) -> impl DoubleEndedIterator<Item = &K> {
-        self.0.iter().map(|(key, _)| key)
+        self.keys.iter()
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &V> {
-        self.0.iter().map(|(_, value)| value)
+        self.values.iter()
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.0.iter().map(|(key, value)| (key, value))
+        self.keys.iter().zip(&self.values)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.len()
+        self.keys.len()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.keys.is_empty()
     }
 }
 
