@@ -22,6 +22,9 @@ pub(crate) struct BenchArgs {
     /// Rounds of the ring, callback and autopsy measurements; medians over them are reported. At least 3.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
+    /// Leave larger jobs out of the scale measurement, and print its page only.
+    #[arg(long, default_value_t = u32::MAX)]
+    ranks_max: u32,
 }
 
 /// The measurements.
@@ -35,7 +38,7 @@ enum What {
     Callback,
     /// Dumps of 1,024 ranks to one verdict: time, memory, linearity, beside PyTorch's analyser where it is installed.
     Autopsy,
-    /// The brain on jobs of 1,024 to 102,400 ranks: time from records to verdict, memory a rank.
+    /// Brain, backend and simulator on jobs of 1,024 to 102,400 ranks: some ten minutes, two cores, 16 GB.
     Scale,
     /// Iteration time traced against untraced and an empty plugin, and trace volume.
     Overhead,
@@ -55,7 +58,7 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
         autopsy::measure(root, rounds)?;
     }
     if wanted(What::Scale) {
-        scale::measure(root)?;
+        scale::measure(root, args.ranks_max)?;
     }
     if wanted(What::Overhead) {
         run(root, "cargo", &["build", "--release", "--workspace", "--exclude", "xtask"])?;

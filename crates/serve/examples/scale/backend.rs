@@ -1,0 +1,226 @@
+//! What a server does with records, as a process of its own: it takes frames off its socket, keeps the hot window and
+//! feeds the brain, with no disk. Records of a simulated job come several times as fast as they were made, as when agents
+//! send what they held while the server was away; its memory is looked at meanwhile.
+//!
+//! The job is simulated before, and what its agents would send lies in a file: the machine's two cores are the server's.
+use crate::job::{self, Fault};
+use crate::used;
+use mycroft_record::{Batch, HostName};
+use mycroft_serve::TICK;
+use mycroft_serve::replay::Player;
+use mycroft_sim::{Delivery, Simulation};
+use mycroft_store::wire::{Client, ClientConfig, Endpoint, Listener, ServerConfig};
+use mycroft_store::{Store, StoreConfig, codec};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+/// The word that makes this program the server.
+pub(crate) const SERVE: &str = "serve";
+/// Connections that stand for those of all agents.
+const CONNECTIONS: usize = 4;
+/// How often memory is looked at, seconds of the job.
+const LOOK_S: u64 = 10;
+/// Longest that the server may take for what it was sent.
+const DRAIN: Duration = Duration::from_secs(60);
+/// Batches that may wait for the brain, and for the hot window: of ten records each, some 100 MB.
+const WAITING: usize = 1 << 16;
+/// Batches that enter the hot window together.
+const TOGETHER: usize = 512;
+
+/// The server: until its standard input ends, and everything that came before has been weighed.
+pub(crate) fn serve(folder: &Path) {
+    let endpoint = Endpoint::Unix(folder.join("socket"));
+    let listener = Listener::bind(&endpoint, ServerConfig::default()).expect("the socket can be made");
+    std::thread::scope(|scope| {
+        let (to_brain, for_brain) = sync_channel::<Arc<Batch>>(WAITING);
+        let (to_window, for_window) = sync_channel::<Arc<Batch>>(WAITING);
+        let brain = scope.spawn(move || weigh(&for_brain));
+        let window = scope.spawn(move || keep(&for_window));
+        let handle = listener.serve(Arc::new(move |batch| {
+            let batch = Arc::new(batch);
+            // Refused only when one of the two has failed, which says so itself.
+            let _ = to_window.send(Arc::clone(&batch));
+            let _ = to_brain.send(batch);
+        }));
+        println!("ready");
+        let _ = std::io::stdin().read(&mut [0]);
+        drop(handle);
+        let cases = brain.join().expect("the brain does not fail");
+        let kept = window.join().expect("the window does not fail");
+        println!("cases {cases}\nhot_records {kept}");
+    });
+}
+
+/// Feeds the brain, whose clock is that of the records; gives the number of cases.
+fn weigh(batches: &Receiver<Arc<Batch>>) -> usize {
+    let mut player = Player::new(TICK);
+    for batch in batches {
+        player.deliver(batch.collected_at, &batch);
+    }
+    player.finish(Duration::ZERO).values().map(|played| played.report.cases.len()).sum()
+}
+
+/// Keeps the hot window; gives the number of records in it at the end.
+fn keep(batches: &Receiver<Arc<Batch>>) -> usize {
+    let store = Store::memory_only(StoreConfig::default());
+    while let Ok(first) = batches.recv() {
+        let together: Vec<Arc<Batch>> = std::iter::once(first).chain(batches.try_iter().take(TOGETHER - 1)).collect();
+        store.append_all(&together).expect("there is no disk to fail");
+    }
+    store.stats().hot_records
+}
+
+/// Frames of one second of the job, as the agents of all hosts would send them.
+type Frames = Vec<Vec<u8>>;
+
+pub(crate) fn measure(ranks: u32, seconds: u32, times: f64, folder: &Path) {
+    std::fs::create_dir_all(folder).expect("the folder can be made");
+    let file = folder.join("frames");
+    let records = simulate(ranks, seconds, &file);
+    let mut server = start(folder);
+    let sent = play(&mut server, folder, &file, times);
+    finish(server, records, ranks, seconds, &sent);
+}
+
+/// Simulates the job into a file: of each second the number of frames, and of each frame its
+/// length and bytes. Gives the number of records.
+fn simulate(ranks: u32, seconds: u32, file: &Path) -> u64 {
+    let (give, take) = sync_channel::<Vec<Delivery>>(1);
+    let writer = File::create(file).expect("the file can be made");
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let scenario = job::scenario(ranks, Fault::None, seconds);
+            let mut simulation = Simulation::new(&scenario);
+            while let Some(stretch) = simulation.next_stretch() {
+                if give.send(stretch).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut writer = BufWriter::new(writer);
+        let mut put = |bytes: &[u8]| writer.write_all(bytes).expect("there is room on the disk");
+        let mut records = 0;
+        for stretch in take {
+            let (frames, count) = encode(stretch);
+            records += count;
+            put(&(frames.len() as u32).to_le_bytes());
+            for frame in frames {
+                put(&(frame.len() as u32).to_le_bytes());
+                put(&frame);
+            }
+        }
+        records
+    })
+}
+
+/// What an agent holds for a second goes into one frame.
+fn encode(stretch: Vec<Delivery>) -> (Frames, u64) {
+    let mut by_host: BTreeMap<HostName, Vec<Batch>> = BTreeMap::new();
+    let mut records = 0;
+    for Delivery { batch, .. } in stretch {
+        records += batch.records.len() as u64;
+        by_host.entry(batch.source.host.clone()).or_default().push(batch);
+    }
+    let encoded = by_host.values().map(|batches| codec::encode(batches).expect("within the format's limits"));
+    (encoded.collect(), records)
+}
+
+/// The process that is measured.
+struct Backend {
+    process: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Backend {
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).expect("the server says something");
+        line.trim().to_owned()
+    }
+}
+
+fn start(folder: &Path) -> Backend {
+    let program = std::env::current_exe().expect("this program has a path");
+    let mut process = Command::new(program)
+        .args([SERVE.as_ref(), folder.as_os_str()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the server can be started");
+    let output = BufReader::new(process.stdout.take().expect("it is piped"));
+    let mut server = Backend { process, output };
+    assert_eq!(server.line(), "ready");
+    server
+}
+
+/// Memory of the server at a time of the job.
+struct Looked {
+    second: u64,
+    bytes: u64,
+}
+
+/// What became of sending.
+struct Sent {
+    took: Duration,
+    /// Of the server.
+    processor: Duration,
+    looks: Vec<Looked>,
+}
+
+/// Sends everything, `times` as fast as it was made, or as fast as the server takes it.
+fn play(server: &mut Backend, folder: &Path, file: &Path, times: f64) -> Sent {
+    let endpoint = Endpoint::Unix(folder.join("socket"));
+    let config = ClientConfig { send_timeout: DRAIN, ..ClientConfig::default() };
+    let mut clients: Vec<Client> =
+        (0..CONNECTIONS).map(|_| Client::connect(&endpoint, &config).expect("the server listens")).collect();
+    let pid = server.process.id().to_string();
+    let mut reader = BufReader::with_capacity(1 << 20, File::open(file).expect("the file was written"));
+    let begun = Instant::now();
+    let mut looks = Vec::new();
+    let mut second = 0;
+    while let Some(count) = read_number(&mut reader) {
+        for number in 0..count {
+            let due = begun + Duration::from_secs_f64((second as f64 + f64::from(number) / f64::from(count)) / times);
+            std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            let mut frame = vec![0; read_number(&mut reader).expect("the file is whole") as usize];
+            reader.read_exact(&mut frame).expect("the file is whole");
+            clients[number as usize % CONNECTIONS].send_frame(&frame).expect("the server takes it");
+        }
+        second += 1;
+        if second % LOOK_S == 0 {
+            looks.push(Looked { second, bytes: used::memory_of(&pid) });
+        }
+    }
+    clients.iter_mut().for_each(|client| client.flush(DRAIN).expect("the server acknowledges"));
+    Sent { took: begun.elapsed(), processor: used::of_process(&pid), looks }
+}
+
+fn read_number(reader: &mut impl Read) -> Option<u32> {
+    let mut bytes = [0; 4];
+    reader.read_exact(&mut bytes).ok()?;
+    Some(u32::from_le_bytes(bytes))
+}
+
+/// Stops the server when it has weighed everything.
+fn finish(mut server: Backend, records: u64, ranks: u32, seconds: u32, sent: &Sent) {
+    let begun = Instant::now();
+    drop(server.process.stdin.take());
+    let (cases, hot) = (server.line(), server.line());
+    let behind = begun.elapsed();
+    assert_eq!(cases, "cases 0", "the job is healthy");
+    assert!(server.process.wait().expect("the server ends").success(), "the server failed");
+    println!("records_per_rank_second {:.1}", records as f64 / f64::from(ranks) / f64::from(seconds));
+    println!("times_real {:.2}", f64::from(seconds) / (sent.took + behind).as_secs_f64());
+    println!("processor_ns_per_record {:.0}", sent.processor.as_nanos() as f64 / records.max(1) as f64);
+    println!("records {records}\n{hot}");
+    for look in &sent.looks {
+        println!("memory_at_{} {}", look.second, look.bytes);
+    }
+    println!("resident_bytes_max {}", sent.looks.iter().map(|look| look.bytes).max().unwrap_or(0));
+}
