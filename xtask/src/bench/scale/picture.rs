@@ -4,7 +4,7 @@ use anyhow::Result;
 use std::fmt::Write as _;
 
 /// Width and height of one of the two panels, and its margin.
-const PANEL: (f64, f64, f64) = (520.0, 380.0, 60.0);
+const PANEL: (f64, f64, f64) = (540.0, 380.0, 72.0);
 /// Powers of ten of milliseconds that the first panel shows.
 const DECADES: i32 = 4;
 
@@ -40,7 +40,7 @@ impl Panel {
 
     fn title(&self, out: &mut String, text: &str) {
         let (at, top) = self.at(0.0, 1.0);
-        let _ = writeln!(out, "<text x=\"{at:.0}\" y=\"{:.0}\" font-weight=\"bold\">{text}</text>", top - 34.0);
+        let _ = writeln!(out, "<text x=\"{at:.0}\" y=\"{:.0}\" font-weight=\"bold\">{text}</text>", top - 16.0);
     }
 
     /// A line through places given as shares, named in the `number`-th row of the legend.
@@ -53,7 +53,7 @@ impl Panel {
         let points = points.join(" ");
         let _ = writeln!(out, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>");
         let (left, top) = self.at(0.0, 1.0);
-        let at = top - 12.0 + 16.0 * number as f64;
+        let at = top + 18.0 + 16.0 * number as f64;
         let _ = writeln!(out, "<text x=\"{:.0}\" y=\"{at:.0}\" fill=\"{colour}\">{name}</text>", left + 8.0);
     }
 }
