@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 20] = [
+const MENDED: [(&str, &str, &str); 23] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -25,6 +25,9 @@ const MENDED: [(&str, &str, &str); 20] = [
     ("225", "", "the same in a ring were slow copies of those that wait behind it"),
     ("24", "healthy", "layers of a long pipeline's first iteration were slow iterations"),
     ("107", "healthy", "the same in an interleaved pipeline"),
+    ("23", "", "a rank whose sends are slow was as likely its neighbour"),
+    ("36", "", "nobody was named for a slow copy of the last of a host's ranks in a ring"),
+    ("73", "", "a slow copy was congestion between the hosts before and after it"),
     ("9", "", "nothing: an agent that was out, as an example of silence"),
 ];
 

@@ -12,6 +12,15 @@ pub(crate) struct OpRef {
     pub(crate) label: String,
 }
 
+/// The other links of one end of a slow one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct OtherLinks {
+    /// Those that became slower in proportion.
+    pub(crate) slow: usize,
+    /// Those that did not, although they carry enough to show it.
+    pub(crate) fast: usize,
+}
+
 /// Seen by `watch` or `blame`.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Fact {
@@ -78,12 +87,24 @@ pub(crate) enum Fact {
     HostExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
     /// A rank's device takes longer to copy into and out of the transport's slots.
     CopyExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
+    /// What a ring brings into a host waits, and so do the slots in which it leaves the host: a copy in between is slow.
+    PassageExcess { host: HostName, entry: Rank, exit: Rank, now_ms: f64, base_ms: f64, iteration_ms: f64 },
     /// Its proxy thread passes on late what was delivered.
     ProxyExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
     /// Its proxy thread hands data over late that is ready, and for which the receiver has given credit.
     HandoverExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
-    /// One link is slow, and the others between the same hosts are not.
-    RankLink { from: (Rank, HostName), to: (Rank, HostName), now_ms: f64, base_ms: f64, iteration_ms: f64, of: usize },
+    /// One link is slow, and the others between the same hosts are not. `sends`: what else its sender sends; `receives`:
+    /// what else its receiver receives.
+    RankLink {
+        from: (Rank, HostName),
+        to: (Rank, HostName),
+        now_ms: f64,
+        base_ms: f64,
+        iteration_ms: f64,
+        of: usize,
+        sends: OtherLinks,
+        receives: OtherLinks,
+    },
     /// Ready data takes longer from one host to another.
     WireExcess { from: HostName, to: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64, links: usize, of: usize },
     /// What all links of a host pair cost together that are not slow beyond noise; one of the hosts has others that are.
@@ -187,6 +208,7 @@ impl Fact {
             Fact::ComputeExcess { .. } => "slow.compute",
             Fact::HostExcess { .. } => "slow.host-issue",
             Fact::CopyExcess { .. } => "slow.copy",
+            Fact::PassageExcess { .. } => "slow.passage",
             Fact::ProxyExcess { .. } => "slow.proxy",
             Fact::HandoverExcess { .. } => "slow.handover",
             Fact::RankLink { .. } => "slow.rank-link",
@@ -377,9 +399,22 @@ impl Fact {
                 *base_ms,
                 *iteration_ms,
             ),
-            Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, of } => excess(
-                "holds ready data",
-                &format!("the link rank {} -> rank {}, alone of {of} between {} and {},", from.0, to.0, from.1, to.1),
+            Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, of, sends, receives } => {
+                let who = format!(
+                    "the link rank {} -> rank {}, alone of {of} between {} and {},",
+                    from.0, to.0, from.1, to.1
+                );
+                let text = excess("holds ready data", &who, *now_ms, *base_ms, *iteration_ms);
+                let others = |others: &OtherLinks, what: &str| match (others.slow, others.fast) {
+                    (0, 0) => String::new(),
+                    (slow, fast) => format!("; of {} other links {what} {slow} are slower alike", slow + fast),
+                };
+                let sends = others(sends, &format!("from rank {}", from.0));
+                format!("{text}{sends}{}", others(receives, &format!("to rank {}", to.0)))
+            }
+            Fact::PassageExcess { host, entry, exit, now_ms, base_ms, iteration_ms } => excess(
+                "wait for each other",
+                &format!("data that comes to rank {entry} and slots in which rank {exit} sends it on from {host}"),
                 *now_ms,
                 *base_ms,
                 *iteration_ms,

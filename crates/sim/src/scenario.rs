@@ -318,6 +318,23 @@ impl Scenario {
         hosts
     }
 
+    /// Ranks of other hosts that a rank sends to: next in its rings, neighbour stages, other experts. Trees are left out.
+    pub fn sends_to(&self, rank: u32) -> BTreeSet<u32> {
+        let layout = self.layout();
+        let mut ranks = BTreeSet::new();
+        for kind in GroupKind::ALL.into_iter().filter(|kind| layout.size(*kind) > 1) {
+            let members = layout.group(kind, rank).ranks;
+            let (size, at) = (members.len(), layout.place(kind, rank).1 as usize);
+            match kind {
+                GroupKind::Expert => ranks.extend(members),
+                GroupKind::Pipeline => ranks.extend(&members[at.saturating_sub(1)..=(at + 1).min(size - 1)]),
+                _ => drop(ranks.insert(members[(at + 1) % size])),
+            }
+        }
+        ranks.retain(|other| self.host_of(*other) != self.host_of(rank));
+        ranks
+    }
+
     /// Every fault, the first one first.
     pub fn all_faults(&self) -> impl Iterator<Item = &Fault> {
         self.fault.iter().chain(&self.faults)
@@ -414,6 +431,18 @@ mod tests {
         assert_eq!(ring.neighbours(0).into_iter().collect::<Vec<u32>>(), vec![1, 7]);
         let experts = Scenario { moe: true, ..ring };
         assert_eq!(experts.neighbours(0).len(), 7);
+    }
+
+    #[test]
+    fn ranks_send_to_the_next_in_their_rings() {
+        let sends_to = |scenario: &Scenario, rank| scenario.sends_to(rank).into_iter().collect::<Vec<u32>>();
+        // TP 4 inside a host, two replicas in each of eight.
+        let ring = Scenario { hosts: 8, ranks_per_host: 8, dp: 16, tp: 4, pp: 1, ..Scenario::default() };
+        assert_eq!((sends_to(&ring, 3), sends_to(&ring, 7), sends_to(&ring, 61)), (vec![], vec![11], vec![1]));
+        let stages = Scenario { dp: 8, pp: 2, ..ring.clone() };
+        assert_eq!(sends_to(&stages, 7), vec![11, 39]);
+        let experts = Scenario { moe: true, ep: 4, ..ring };
+        assert_eq!(sends_to(&experts, 7), vec![11, 15]);
     }
 
     #[test]

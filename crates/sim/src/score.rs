@@ -1,7 +1,8 @@
 //! What the right answer to each fault is, and whether a verdict is it.
 use crate::fault::{Fault, FaultKind, FaultLevel};
-use crate::scenario::Scenario;
+use crate::scenario::{Algo, DpMode, Scenario};
 use mycroft_record::{Category, Finding, Place, What};
+use std::collections::BTreeSet;
 
 /// Which verdicts are right for a kind of fault. The first of each list is the best word; the others are accepted
 /// because nothing that can be seen tells them apart.
@@ -46,6 +47,8 @@ pub struct Truth {
     pub slowdown: Option<f64>,
     /// Hosts that nothing tells apart from the culprit: they may be named, but only together with it.
     pub either: Vec<String>,
+    /// The same of ranks.
+    pub either_ranks: Vec<u32>,
 }
 
 impl Truth {
@@ -72,6 +75,7 @@ impl Truth {
             until_ms: lasts.map(|lasts| at_ms + ((lasts + fault.ramp_s.unwrap_or(0.0)) * 1e3) as u64),
             slowdown: None,
             either: names(&other_ends(fault, scenario)),
+            either_ranks: other_rank(fault, scenario).into_iter().collect(),
         }
     }
 
@@ -92,6 +96,20 @@ fn other_ends(fault: &Fault, scenario: &Scenario) -> Vec<u32> {
         [peer] if scenario.neighbours(peer).len() == 1 => vec![peer],
         _ => Vec::new(),
     }
+}
+
+/// A rank that sends to one other only, which receives from nobody else: whose end of the wire is slow cannot be seen. In
+/// trees every rank but the leaves has several.
+fn other_rank(fault: &Fault, scenario: &Scenario) -> Option<u32> {
+    let is_ring = scenario.algo == Algo::Ring || scenario.dp_mode != DpMode::AllReduce;
+    if fault.kind != FaultKind::MemoryAlignment || !is_ring {
+        return None;
+    }
+    let only = |ranks: BTreeSet<u32>| ranks.first().copied().filter(|_| ranks.len() == 1);
+    let rank = only(fault.culprit_ranks(scenario).into_iter().collect())?;
+    let peer = only(scenario.sends_to(rank))?;
+    let senders = (0..scenario.world()).filter(|other| scenario.sends_to(*other).contains(&peer));
+    (senders.count() == 1).then_some(peer)
 }
 
 /// Whether a verdict is right, and why.
@@ -195,9 +213,13 @@ pub(crate) fn least_sure(truth: &Truth, level: FaultLevel, finding: &Finding) ->
     least.is_finite().then_some(least)
 }
 
-/// Whether a place is a host that nothing tells apart from the culprit.
+/// Whether a place is a host or a rank that nothing tells apart from the culprit.
 pub(crate) fn is_other_end(truth: &Truth, place: &Place) -> bool {
-    matches!(place, Place::Host { host } if truth.either.iter().any(|end| **host == **end))
+    match place {
+        Place::Host { host } => truth.either.iter().any(|end| **host == **end),
+        Place::Rank { rank, .. } => truth.either_ranks.contains(&rank.0),
+        Place::Link { .. } => false,
+    }
 }
 
 fn describe_truth(truth: &Truth, level: FaultLevel) -> String {
@@ -309,6 +331,25 @@ mod tests {
         assert!(!right(vec![host("host0", 0.9)]));
         // Four hosts in two dimensions: each has a second neighbour that clears it.
         assert!(Truth::of(&Fault::new(FaultKind::NicBandwidth, 1), &Scenario::default(), 1).either.is_empty());
+    }
+
+    #[test]
+    fn the_only_receiver_of_a_slow_sender_may_be_named_too() {
+        let ring = Scenario { hosts: 8, ranks_per_host: 8, dp: 16, tp: 4, pp: 1, ..Scenario::default() };
+        let fault: Fault = "memory-alignment@host0:rank7".parse().unwrap();
+        let truth = Truth::of(&fault, &ring, 1);
+        assert_eq!(truth.either_ranks, vec![11]);
+        let right = |suspects| score(&truth, Some(&finding(What::Slowdown, Category::NetworkSend, suspects))).correct;
+        assert!(right(vec![rank(7, 0.45), rank(11, 0.45)]));
+        assert!(!right(vec![rank(11, 0.9), rank(7, 0.45)]));
+        assert!(!right(vec![rank(11, 0.9)]));
+        // What it sends to the other stage tells which end it is, and so does a tree.
+        for other in [
+            Scenario { dp: 8, pp: 2, ..ring.clone() },
+            Scenario { algo: Algo::Tree, dp_mode: DpMode::AllReduce, ..ring },
+        ] {
+            assert!(Truth::of(&fault, &other, 1).either_ranks.is_empty());
+        }
     }
 
     #[test]

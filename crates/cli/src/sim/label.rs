@@ -52,6 +52,7 @@ fn fault(truth: &Truth, due: bool) -> Option<Value> {
         "hosts": truth.hosts,
         "ranks": truth.ranks,
         "indistinguishable_hosts": truth.either,
+        "indistinguishable_ranks": truth.either_ranks,
         "from": time(truth.at_ms),
         "until": truth.until_ms.map(time),
         "right": {

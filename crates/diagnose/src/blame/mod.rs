@@ -5,4 +5,5 @@ pub(crate) mod hang;
 pub(crate) mod history;
 pub(crate) mod nic;
 mod order;
+mod passage;
 pub(crate) mod slow;

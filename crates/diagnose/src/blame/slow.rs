@@ -1,8 +1,8 @@
 //! Who started a slowdown: each component's own time now, against its own time before, in milliseconds of the iteration
 //! (Algorithm 2, `AnalyzeStragglerRootCause`; Table 3: "each component should finish within expected execution time").
-use crate::blame::nic;
+use crate::blame::{nic, passage};
 use crate::config::Config;
-use crate::fact::Fact;
+use crate::fact::{Fact, OtherLinks};
 use crate::timeline::{Iteration, Link, Pause, Timeline};
 use mycroft_record::{HostName, HostTime, NANOS_PER_MS, Rank};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -13,8 +13,10 @@ const BASE_ITERATIONS: usize = 16;
 const LEAST_SHARE: f64 = 0.1;
 /// A link whose wire time grew this many times is slow although it carries little.
 const SMALL_LINK_RATIO: f64 = 3.0;
-/// Least growth of such a link, milliseconds per iteration.
+/// Least growth of such a link, milliseconds per iteration, and as a share of what the iteration grew.
 const SMALL_LINK_MS: f64 = 1.0;
+/// See [`SMALL_LINK_MS`].
+const SMALL_LINK_SHARE: f64 = 0.02;
 /// A link that grew by less than this share of the slowest one between the same hosts is slow for another reason: the
 /// wire is the same for all, and what they carry differs less.
 const LINKS_ALIKE: f64 = 0.1;
@@ -25,6 +27,11 @@ const CARRY_ALIKE: u64 = 4;
 const SERIAL_WIRE: f64 = 3.5;
 /// How many times longer than before a proxy holds data when its thread is late.
 const HELD_RATIO: f64 = 3.0;
+/// Another link of the same rank is slower in proportion when it grew by this share of the slow one's factor: short
+/// messages take their latency as before.
+const SLOWER_ALIKE: f64 = 0.3;
+/// One that is not slower says so only when it carries this share of what the slow one did.
+const ENOUGH_TO_SHOW: f64 = 0.1;
 /// Ranks from whose idle time it is told what all have in common.
 const IDLE_SAMPLE: usize = 10;
 /// Pauses whose ends lie within this are one pause.
@@ -59,6 +66,7 @@ pub(crate) fn blame(timeline: &Timeline, config: &Config, windows: &Windows) -> 
     for state in timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state)) {
         facts.extend(of_rank(state.rank, &state.host, state.iterations.list(), config, windows, &idle));
     }
+    facts.extend(passage::facts(timeline, config, windows));
     facts.extend(wires(timeline, config, windows));
     facts.extend(nic::facts(timeline, config, windows.onset, windows.until));
     facts
@@ -101,14 +109,25 @@ impl CommonIdle {
     }
 }
 
-fn middle(it: &Iteration) -> HostTime {
+pub(super) fn middle(it: &Iteration) -> HostTime {
     it.start + it.ns() / 2
 }
 
 /// The iteration of a rank that contains a moment.
-fn at(list: &VecDeque<Iteration>, at: HostTime) -> Option<&Iteration> {
+pub(super) fn at(list: &VecDeque<Iteration>, at: HostTime) -> Option<&Iteration> {
     let place = list.partition_point(|it| it.end <= at);
     list.get(place).filter(|it| it.start <= at)
+}
+
+/// The iterations before the slowdown, newest first, and those since.
+pub(super) fn compared<'a>(
+    list: &'a VecDeque<Iteration>,
+    windows: &Windows,
+) -> (Vec<&'a Iteration>, Vec<&'a Iteration>) {
+    let slack = 5 * NANOS_PER_MS;
+    let is_base = |it: &&Iteration| it.end <= windows.onset + slack;
+    let is_now = |it: &&Iteration| it.start + slack >= windows.onset && it.end <= windows.until;
+    (list.iter().rev().filter(is_base).take(BASE_ITERATIONS).collect(), list.iter().filter(is_now).collect())
 }
 
 fn of_rank(
@@ -119,11 +138,7 @@ fn of_rank(
     windows: &Windows,
     idle: &CommonIdle,
 ) -> Vec<Fact> {
-    let slack = 5 * NANOS_PER_MS;
-    let base: Vec<&Iteration> =
-        list.iter().rev().filter(|it| it.end <= windows.onset + slack).take(BASE_ITERATIONS).collect();
-    let now: Vec<&Iteration> =
-        list.iter().filter(|it| it.start + slack >= windows.onset && it.end <= windows.until).collect();
+    let (base, now) = compared(list, windows);
     if base.len() < 2 || now.is_empty() {
         return Vec::new();
     }
@@ -151,7 +166,7 @@ fn of_rank(
 
 /// Medians now and before, if the growth is beyond the component's own restlessness: most of the iterations that were
 /// picked because they are slow must be above nearly all before, or chance would find somebody every time.
-fn grown(now: Vec<f64>, base: Vec<f64>, config: &Config, least_ms: f64) -> Option<(f64, f64)> {
+pub(super) fn grown(now: Vec<f64>, base: Vec<f64>, config: &Config, least_ms: f64) -> Option<(f64, f64)> {
     let (now_ms, base_ms) = (median(now.clone())?, median(base.clone())?);
     let mad = median(base.iter().map(|value| (value - base_ms).abs()).collect())?;
     let mut sorted = base;
@@ -180,16 +195,37 @@ impl LinkCost {
     }
 
     /// Beyond noise. A link that carries little shows the same fault in few milliseconds.
-    fn grown(&self, config: &Config) -> bool {
-        let small = self.now_ms > SMALL_LINK_RATIO * self.base_ms && self.excess_ms() > SMALL_LINK_MS;
+    fn grown(&self, config: &Config, iteration_ms: f64) -> bool {
+        let least_ms = SMALL_LINK_MS.max(SMALL_LINK_SHARE * iteration_ms);
+        let small = self.now_ms > SMALL_LINK_RATIO * self.base_ms && self.excess_ms() > least_ms;
         self.excess_ms() > config.noise_ms || small
     }
+
+    fn factor(&self) -> f64 {
+        self.now_ms / self.base_ms.max(1e-3)
+    }
+
+    /// How the other links of one of its ends compare.
+    fn others<'a>(&self, links: impl Iterator<Item = &'a LinkCost>) -> OtherLinks {
+        let mut others = OtherLinks::default();
+        for link in links {
+            if link.factor() - 1.0 >= SLOWER_ALIKE * (self.factor() - 1.0) && link.excess_ms() > SMALL_LINK_MS {
+                others.slow += 1;
+            } else if link.base_ms >= ENOUGH_TO_SHOW * self.base_ms {
+                others.fast += 1;
+            }
+        }
+        others
+    }
 }
+
+/// Links by the hosts that they lead from and to.
+type Pairs = BTreeMap<(HostName, HostName), Vec<LinkCost>>;
 
 /// Per iteration wire time of each host pair: the slowest of its rank pairs, since they run side by side. What a sender's
 /// proxy has held of it is no wire's (Pulse 7.2.2: longer operations, transmission rates as before).
 fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
-    let mut pairs: BTreeMap<(HostName, HostName), Vec<LinkCost>> = BTreeMap::new();
+    let mut pairs = Pairs::new();
     let mut held: BTreeMap<Rank, (f64, f64)> = BTreeMap::new();
     for link in timeline.links.all(&timeline.ranks) {
         let Some(time) = wire_of(timeline, link, windows) else { continue };
@@ -216,14 +252,15 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
     let mut facts: Vec<Fact> = held.into_iter().map(handover).collect();
     let mut touched: BTreeSet<HostName> = BTreeSet::new();
     for (hosts, links) in &pairs {
-        let found = of_pair(hosts, links, config, iteration_ms);
+        let found = of_pair(hosts, links, &pairs, config, iteration_ms);
         if !found.is_empty() {
             touched.extend([hosts.0.clone(), hosts.1.clone()]);
         }
         facts.extend(found);
     }
     let steady = pairs.iter().filter(|((from, to), links)| {
-        (touched.contains(from) || touched.contains(to)) && !links.iter().any(|link| link.grown(config))
+        (touched.contains(from) || touched.contains(to))
+            && !links.iter().any(|link| link.grown(config, windows.iteration_ms))
     });
     facts.extend(steady.map(|((from, to), links)| {
         let sum = |of: &dyn Fn(&LinkCost) -> f64| links.iter().map(of).sum();
@@ -235,9 +272,15 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
 
 /// Facts about slow links from one host to another. Those that carry much less than the others say nothing about the wire:
 /// they are not counted.
-fn of_pair((from, to): &(HostName, HostName), links: &[LinkCost], config: &Config, iteration_ms: f64) -> Vec<Fact> {
+fn of_pair(
+    (from, to): &(HostName, HostName),
+    links: &[LinkCost],
+    all: &Pairs,
+    config: &Config,
+    iteration_ms: f64,
+) -> Vec<Fact> {
     let most = links.iter().map(|link| link.bytes).max().unwrap_or(0);
-    let slow: Vec<&LinkCost> = links.iter().filter(|link| link.grown(config)).collect();
+    let slow: Vec<&LinkCost> = links.iter().filter(|link| link.grown(config, iteration_ms)).collect();
     let Some(worst) = slow.iter().max_by(|a, b| a.excess_ms().total_cmp(&b.excess_ms())) else { return Vec::new() };
     let counts = |link: &LinkCost| link.bytes * CARRY_ALIKE >= most || link.excess_ms() >= worst.excess_ms();
     let alike = |link: &&&LinkCost| link.excess_ms() >= LINKS_ALIKE * worst.excess_ms() && counts(link);
@@ -246,7 +289,10 @@ fn of_pair((from, to): &(HostName, HostName), links: &[LinkCost], config: &Confi
     let mut facts = Vec::new();
     if count == 1 && of > 1 && worst.excess_ms() >= config.explains_share * iteration_ms {
         let (from, to) = ((worst.from, from.clone()), (worst.to, to.clone()));
-        facts.push(Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, of });
+        let others = |of: &dyn Fn(&LinkCost) -> bool| worst.others(all.values().flatten().filter(|link| of(link)));
+        let sends = others(&|link| link.from == worst.from && link.to != worst.to);
+        let receives = others(&|link| link.to == worst.to && link.from != worst.from);
+        facts.push(Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, of, sends, receives });
     }
     facts.push(Fact::WireExcess {
         from: from.clone(),

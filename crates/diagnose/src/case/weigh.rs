@@ -1,10 +1,11 @@
 //! Weighing: facts of all rooms into one verdict. Nothing else accuses anybody (design invariant 6).
 use crate::case::{network, stuck};
 use crate::config::Config;
-use crate::fact::Fact;
+use crate::fact::{Fact, OtherLinks};
 use crate::timeline::Timeline;
-use mycroft_record::{Category, CommId, HostName, HostTime, NANOS_PER_MS, OpId, Place, Rank, Suspect, What};
-use std::collections::BTreeMap;
+use mycroft_record::{Category, CommId, Direction, HostName, HostTime, NANOS_PER_MS, OpId, Place, Rank, Suspect, What};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Suspects kept in a verdict.
 pub(crate) const SUSPECTS_MAX: usize = 8;
@@ -15,6 +16,8 @@ pub(crate) const DECISIVE: f64 = 0.85;
 const AT_ONCE_NS: u64 = 250 * NANOS_PER_MS;
 /// How sure it is that hosts of which nothing comes any more are those that stopped: an agent alone does not stop a job.
 const SILENT_HOST: f64 = 0.6;
+/// Pauses of one rank that are beyond any noise: two of half a second.
+const PAUSES_MIN: usize = 2;
 /// Share of an iteration's growth that recurring pauses of one rank explain: a flow shows the longest of several only.
 const PAUSES_EXPLAIN: f64 = 0.8;
 
@@ -326,6 +329,12 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
             Fact::HandoverExcess { rank, host, now_ms, base_ms, .. } => {
                 (Category::HostThread, *rank, host, *now_ms, *base_ms)
             }
+            Fact::PassageExcess { host, now_ms, base_ms, .. } => {
+                let places = vec![Place::Host { host: host.clone() }];
+                let (excess_ms, ratio) = (now_ms - base_ms, now_ms / base_ms.max(1.0));
+                out.push(Hypothesis { category: Category::GpuCopy, places, either: false, excess_ms, ratio });
+                continue;
+            }
             Fact::ProxyPause { rank, host, pause_ms, .. } => {
                 let entry = pauses.entry(*rank).or_insert_with(|| (host.clone(), 0.0, 0));
                 entry.1 += pause_ms;
@@ -344,7 +353,9 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
             ranks.into_iter().map(|(rank, (host, excess, ratio))| (rank, host, excess, ratio)).collect();
         out.extend(of_ranks(timeline, config, category, &ranks));
     }
-    let mut network = network::of_slowdown(facts, config);
+    let most = pauses.values().map(|(_, _, count)| *count).max().unwrap_or(0);
+    pauses.retain(|_, (_, _, count)| *count >= PAUSES_MIN && *count == most);
+    let mut network = network::of_slowdown(&without_paused(facts, &pauses), config);
     // Data that a proxy thread has and does not pass on is late for no other reason. Those that wait for it look like slow
     // wires, those that send to it wait for room and those behind it for data, which looks like slow copies.
     let proxies = out.iter().filter(|hypothesis| hypothesis.category == Category::HostThread);
@@ -353,13 +364,16 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     out.retain(|hypothesis| hypothesis.category != Category::GpuCopy || !shadow(hypothesis));
     network.retain(|hypothesis| !shadow(hypothesis));
     let wire = network.iter().map(|hypothesis| hypothesis.excess_ms).fold(0.0, f64::max);
-    let most = pauses.values().map(|(_, _, count)| *count).max().unwrap_or(0);
-    if pauses.is_empty() && network.is_empty() && held == 0.0 {
-        out.extend(of_links(facts));
+    if pauses.is_empty() && held == 0.0 {
+        let links = of_links(facts);
+        // What waits behind the one slow link is its shadow.
+        let worst = links.iter().map(|hypothesis| hypothesis.excess_ms).fold(0.0, f64::max);
+        network.retain(|hypothesis| hypothesis.excess_ms >= SHADOW * worst);
+        out.extend(links);
     }
     for (rank, (host, total_ms, count)) in pauses {
-        // Pauses on links that are all slow are the wire's. Else two of half a second are beyond any noise.
-        if count >= 2 && count == most && wire < 0.5 * iteration_ms {
+        // Pauses on links that are all slow are the wire's.
+        if wire < 0.5 * iteration_ms {
             let places = vec![rank_place(rank, &host)];
             let excess_ms = (total_ms / count as f64).max(PAUSES_EXPLAIN * iteration_ms);
             out.push(Hypothesis { category: Category::HostThread, places, either: false, excess_ms, ratio: 10.0 });
@@ -369,30 +383,85 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     out
 }
 
+/// Facts without slow links that are one rank's alone, whose proxy thread pauses: they hold what it did not move.
+fn without_paused<'a, T>(facts: &'a [Fact], paused: &BTreeMap<Rank, T>) -> Cow<'a, [Fact]> {
+    let touches = |rank: &Rank| paused.contains_key(rank);
+    let of_paused: BTreeSet<(&HostName, &HostName)> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::RankLink { from, to, .. } if touches(&from.0) || touches(&to.0) => Some((&from.1, &to.1)),
+            _ => None,
+        })
+        .collect();
+    let is_theirs = |fact: &&Fact| matches!(fact, Fact::WireExcess { from, to, .. } if of_paused.contains(&(from, to)));
+    if of_paused.is_empty() {
+        return Cow::Borrowed(facts);
+    }
+    Cow::Owned(facts.iter().filter(|fact| !is_theirs(fact)).cloned().collect())
+}
+
+/// One link that is slow alone.
+struct SlowLink<'a> {
+    from: &'a (Rank, HostName),
+    to: &'a (Rank, HostName),
+    excess_ms: f64,
+    ratio: f64,
+    sends: &'a OtherLinks,
+    receives: &'a OtherLinks,
+}
+
+impl SlowLink<'_> {
+    /// Which end is slow, if its other links tell: it is slow in them too, or the other end is fast in its own.
+    fn slow_end(&self) -> Option<Direction> {
+        match (self.sends.slow > 0, self.receives.slow > 0) {
+            (true, false) => Some(Direction::Send),
+            (false, true) => Some(Direction::Recv),
+            (true, true) => None,
+            (false, false) => match (self.sends.fast > 0, self.receives.fast > 0) {
+                (true, false) => Some(Direction::Recv),
+                (false, true) => Some(Direction::Send),
+                _ => None,
+            },
+        }
+    }
+}
+
 /// One rank's connections are slow and its neighbours' on the same wire are not: its own sends, or its own receives. The
-/// sender is told from the receiver where it is slow towards several, or they from several.
+/// sender is told from the receiver by what else they send and receive: the one that is slow is slow in that too.
 fn of_links(facts: &[Fact]) -> Vec<Hypothesis> {
     let links: Vec<_> = facts
         .iter()
         .filter_map(|fact| match fact {
-            Fact::RankLink { from, to, now_ms, base_ms, .. } => {
-                Some((from, to, now_ms - base_ms, now_ms / base_ms.max(1.0)))
-            }
+            Fact::RankLink { from, to, now_ms, base_ms, sends, receives, .. } => Some(SlowLink {
+                from,
+                to,
+                excess_ms: now_ms - base_ms,
+                ratio: now_ms / base_ms.max(1.0),
+                sends,
+                receives,
+            }),
             _ => None,
         })
         .collect();
-    let Some(worst) = links.iter().max_by(|a, b| a.2.total_cmp(&b.2)) else { return Vec::new() };
-    let alike: Vec<_> = links.iter().filter(|link| link.2 >= SHADOW * worst.2).collect();
+    let Some(worst) = links.iter().max_by(|a, b| a.excess_ms.total_cmp(&b.excess_ms)) else { return Vec::new() };
+    let alike: Vec<&SlowLink<'_>> = links.iter().filter(|link| link.excess_ms >= SHADOW * worst.excess_ms).collect();
     let place = |end: &(Rank, HostName)| rank_place(end.0, &end.1);
-    let sends = alike.iter().all(|link| link.0 == worst.0);
-    let receives = alike.iter().all(|link| link.1 == worst.1);
+    let sends = alike.iter().all(|link| link.from == worst.from);
+    let receives = alike.iter().all(|link| link.to == worst.to);
+    let sender = (Category::NetworkSend, vec![place(worst.from)], false);
+    let receiver = (Category::NetworkReceive, vec![place(worst.to)], false);
     let (category, places, either) = match (sends, receives) {
-        (true, true) => (Category::NetworkSend, vec![place(worst.0), place(worst.1)], true),
-        (true, false) => (Category::NetworkSend, vec![place(worst.0)], false),
-        (false, true) => (Category::NetworkReceive, vec![place(worst.1)], false),
+        (true, true) => match worst.slow_end() {
+            Some(Direction::Send) => sender,
+            Some(Direction::Recv) => receiver,
+            None => (Category::NetworkSend, vec![place(worst.from), place(worst.to)], true),
+        },
+        (true, false) => sender,
+        (false, true) => receiver,
         (false, false) => return Vec::new(),
     };
-    vec![Hypothesis { category, places, either, excess_ms: worst.2, ratio: worst.3 }]
+    let (excess_ms, ratio) = (worst.excess_ms, worst.ratio);
+    vec![Hypothesis { category, places, either, excess_ms, ratio }]
 }
 
 /// Ranks with an excess of one kind: those of one host that are all alike are the host's.

@@ -4,8 +4,8 @@
 //! The self times are free of waiting for others, so that they compare a rank with its own past and with its peers.
 use super::past::{Counter, Numbered, Past};
 use mycroft_record::{
-    CommId, CommRank, Datatype, Direction, FlowDone, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpClass, OpDone, OpKind,
-    OpSeq,
+    Algorithm, CommId, CommRank, Datatype, Direction, FlowDone, FlowTimes, HostTime, NANOS_PER_MS, NANOS_PER_SEC,
+    OpClass, OpDone, OpKind, OpSeq,
 };
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 const RAW_KEPT: usize = 1536;
 /// Of those whose iteration is over, so many stay: a period is looked for in them. 640 x 28 B = 17.5 KiB a rank.
 const RAW_SETTLED_KEPT: usize = SEQUENCE_KEPT + 40;
-/// Operations whose flows' sums are kept: 512 x 28 B = 14 KiB.
+/// Operations whose flows' sums are kept: 512 x 36 B = 18 KiB.
 const FLOW_SUMS_KEPT: usize = 512;
 /// Signatures kept: distinct collectives of a program.
 const SIGNATURES_KEPT: usize = 256;
@@ -30,7 +30,7 @@ const SEQUENCE_PAIRS_MIN: usize = 4;
 const SEQUENCE_SAME_PERCENT: usize = 85;
 /// Of periods whose likeness differs by no more than this, the shortest is the period.
 const SEQUENCE_AS_GOOD: usize = 1;
-/// Iterations kept with their self times: 128 x 56 B = 7 KiB.
+/// Iterations kept with their self times: 128 x 80 B = 10 KiB.
 const ITERATIONS_KEPT: usize = 128;
 /// Recurrences that make a signature a candidate marker.
 const MARKER_MIN: u64 = 3;
@@ -45,7 +45,17 @@ const GRACE_NS: u64 = 120 * NANOS_PER_MS;
 /// Point-to-point operations that start within this are one group.
 const GROUP_NS: u64 = NANOS_PER_MS;
 /// FIFO slots of a connection: how many steps wait side by side in a stage (NCCL_STEPS).
-const FIFO_SLOTS: f64 = 8.0;
+pub(super) const FIFO_SLOTS: u32 = 8;
+/// Slices of a ring are two steps each (NCCL_STEPS / 4), so half as many wait side by side.
+const RING_SLOTS: u32 = FIFO_SLOTS / 2;
+/// Unit of `FlowSum::max_64us`, microseconds.
+const MAX_UNIT_US: u32 = 64;
+/// A moment in units of 16.4 us that wraps after 1.07 s.
+const fn coarse(at: HostTime) -> u16 {
+    (at.0 >> 14) as u16
+}
+/// Unit of [`coarse`], microseconds.
+const COARSE_US: f64 = 16.384;
 
 /// What makes two operations the same line of the program: communicator, kind, size (point-to-point: peer), type.
 pub(crate) type Signature = (CommId, OpKind, u64, Datatype);
@@ -64,8 +74,24 @@ pub(crate) struct Iteration {
     pub host_us: f64,
     /// Time the device took for copies into and out of the transport's slots.
     pub copy_us: f64,
+    /// Of collectives that this rank sends out of its host and another one receives: how long slots waited for data.
+    pub out: HalfCopy,
+    /// Of collectives that this rank receives from another host and another one sends on: how long data waited.
+    pub into: HalfCopy,
     /// Time between the delivery of slices and the moment at which this rank's proxy thread passed them on: its own only.
     pub proxy_us: f64,
+}
+
+/// One end of the way that a ring takes through a host. Whether the slots wait for the device or for the host's other ranks,
+/// and whether the data does, shows only at both ends together.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct HalfCopy {
+    /// The communicator's order counter: of several the one with most.
+    pub counter: u16,
+    /// Time of all slices, as if the device filled or drained one after the other; without what waited for a late rank.
+    pub us: f32,
+    /// The same by the first slice of each operation, which is the rank's own data and waits for its own device only.
+    pub first_us: f32,
 }
 
 impl Iteration {
@@ -116,7 +142,9 @@ struct Raw {
 }
 
 /// Bits of `Raw::mark` that tell the signature; all of them: none.
-const NO_MARK: u16 = 0x3fff;
+const NO_MARK: u16 = 0x1fff;
+/// It goes around a ring.
+const RING: u16 = 1 << 13;
 /// See `Weight::Small`.
 const SMALL: u16 = 1 << 15;
 /// The time of its start is known.
@@ -143,18 +171,44 @@ impl Raw {
 struct FlowSum {
     /// Sum over its steps.
     stage_us: u32,
+    /// Sum over its steps of the wait for the receiver. A proxy looks at the next slice to send only: what is filled
+    /// behind it counts as being filled still.
+    behind_us: u32,
     /// No flow: 0.
-    steps: u32,
+    steps: u16,
+    /// The longest of its steps, less the longest wait for the receiver.
+    max_64us: u16,
 }
 
 impl FlowSum {
-    fn us(self) -> f64 {
-        wall_us(f64::from(self.stage_us), self.steps)
+    /// Of a flow that sends, or receives.
+    fn of(times: &FlowTimes, direction: Direction, steps: u32) -> FlowSum {
+        let (stage, behind) = match direction {
+            Direction::Send => (0, Some(1)),
+            Direction::Recv => (2, None),
+        };
+        let of = |sums: &[u32; 3]| (sums[stage], behind.map_or(0, |stage: usize| sums[stage]));
+        let ((stage_us, behind_us), (max_us, behind_max_us)) = (of(&times.stage_us), of(&times.stage_max_us));
+        FlowSum {
+            stage_us,
+            behind_us,
+            steps: u16::try_from(steps.max(1)).unwrap_or(u16::MAX),
+            max_64us: u16::try_from(max_us.saturating_sub(behind_max_us) / MAX_UNIT_US).unwrap_or(u16::MAX),
+        }
     }
 
-    fn add(&mut self, stage_us: u32, steps: u32) {
-        let flow = FlowSum { stage_us, steps: steps.max(1) };
-        if !self.is_some() || flow.us() < self.us() {
+    /// The sum over the steps without what they waited behind another.
+    fn sum_us(self, slots: u32) -> f64 {
+        f64::from(self.stage_us.saturating_sub((slots - 1).saturating_mul(self.behind_us)))
+    }
+
+    fn us(self, slots: u32) -> f64 {
+        wall_us(self.sum_us(slots), u32::from(self.steps), slots)
+    }
+
+    /// Takes in another flow of the operation.
+    fn add(&mut self, flow: FlowSum) {
+        if !self.is_some() || flow.us(RING_SLOTS) < self.us(RING_SLOTS) {
             *self = flow;
         }
     }
@@ -162,12 +216,25 @@ impl FlowSum {
     fn is_some(self) -> bool {
         self.steps > 0
     }
+
+    /// What a device took that served the steps in turn, when all slots have waited once for somebody who came late: no
+    /// longer than the longest step each. Of n steps served in t each the slots wait t(1 + .. + slots) at first and then
+    /// slots x t; nothing is left to tell of fewer steps than that and the wait together.
+    fn punctual_us(self, slots: u32) -> f64 {
+        let sum_us = self.sum_us(slots);
+        let (n, slots) = (f64::from(self.steps), f64::from(slots));
+        let late_us = slots * f64::from(self.max_64us) * f64::from(MAX_UNIT_US);
+        let waits = slots * n - slots * (slots - 1.0) / 2.0 - slots * slots;
+        if waits < 1.0 { 0.0 } else { n * (sum_us - late_us).max(0.0) / waits }
+    }
 }
 
 /// The sums of one operation.
 #[derive(Clone, Copy, Debug)]
 struct OpSums {
     counter: u16,
+    /// When the device had filled the first slot of any of its flows.
+    first_ready: u16,
     seq: u32,
     send: FlowSum,
     recv: FlowSum,
@@ -235,12 +302,11 @@ pub(crate) struct Iterations {
     total: u64,
 }
 
-/// Sum over steps of a stage -> wall time: up to eight steps wait side by side, the first eight ramp up.
+/// Sum over steps of a stage -> wall time: as many steps as there are slots wait side by side, the first of them ramp up.
 /// For n <= 8 posted at once and served in turn the sum is t(1 + .. + n) for a wall time of nt.
-pub(crate) fn wall_us(sum_us: f64, steps: u32) -> f64 {
-    let n = f64::from(steps.max(1));
-    let side_by_side =
-        if n <= FIFO_SLOTS { (n + 1.0) / 2.0 } else { FIFO_SLOTS - FIFO_SLOTS * (FIFO_SLOTS - 1.0) / 2.0 / n };
+pub(super) fn wall_us(sum_us: f64, steps: u32, slots: u32) -> f64 {
+    let (n, slots) = (f64::from(steps.max(1)), f64::from(slots));
+    let side_by_side = if n <= slots { (n + 1.0) / 2.0 } else { slots - slots * (slots - 1.0) / 2.0 / n };
     sum_us / side_by_side
 }
 
@@ -262,6 +328,7 @@ impl Iterations {
         let mut mark = self.recur(done, weight);
         mark |= if weight == Weight::Small { SMALL } else { 0 };
         mark |= if done.op.started_at.is_some() { STARTED } else { 0 };
+        mark |= if done.op.algorithm == Algorithm::Ring { RING } else { 0 };
         let Some(counter) = counter else { return };
         let ended_at = done.ended_at;
         let span = |at: HostTime| Span::of(ended_at, at);
@@ -326,16 +393,20 @@ impl Iterations {
                 }
                 make_room(&mut self.sums);
                 let (send, recv) = (FlowSum::default(), FlowSum::default());
-                self.sums.push_back(OpSums { counter, seq, send, recv, flush_us: 0 });
+                self.sums.push_back(OpSums { counter, first_ready: 0, seq, send, recv, flush_us: 0 });
                 self.sums.len() - 1
             }
         };
-        let (sums, steps) = (&mut self.sums[at], done.counters.total_chunks);
+        let (sums, times) = (&mut self.sums[at], &done.times);
+        let flow = FlowSum::of(times, done.flow.direction, done.counters.total_chunks);
         match done.flow.direction {
-            Direction::Send => sums.send.add(done.times.stage_us[0], steps),
+            Direction::Send => {
+                sums.send.add(flow);
+                sums.first_ready = coarse(times.first_ready_at);
+            }
             Direction::Recv => {
-                sums.recv.add(done.times.stage_us[2], steps);
-                sums.flush_us = sums.flush_us.max(done.times.stage_us[1]);
+                sums.recv.add(flow);
+                sums.flush_us = sums.flush_us.max(times.stage_us[1]);
             }
         }
     }
@@ -491,6 +562,7 @@ impl Iterations {
         let mut near = 0;
         // Sends and receives of one group are served one after the other: all but the first wait for their turn.
         let mut group: Option<(HostTime, f64)> = None;
+        let mut halves: BTreeMap<(bool, u16), HalfCopy> = BTreeMap::new();
         for op in ops {
             let (started_at, enqueued_at) = (op.started_at(), op.enqueued.at(op.ended_at()));
             let ready = device_free.max(enqueued_at);
@@ -502,9 +574,12 @@ impl Iterations {
             let Some(sums) = self.sums_of(op, &mut near) else { continue };
             out.proxy_us += f64::from(sums.flush_us);
             let class = past.counter(op.counter).1;
-            let own_us = copy_us(class, sums);
+            let own_us = copy_us(class, op, sums);
             if class == OpClass::Collective {
                 out.copy_us += own_us;
+                if op.is(RING) && sums.send.is_some() != sums.recv.is_some() {
+                    halves.entry((sums.send.is_some(), op.counter)).or_default().add(op, sums);
+                }
                 continue;
             }
             match &mut group {
@@ -513,6 +588,12 @@ impl Iterations {
             }
         }
         out.copy_us += group.map_or(0.0, |(_, least)| least);
+        for ((sends, counter), half) in halves {
+            let most = if sends { &mut out.out } else { &mut out.into };
+            if half.us > most.us {
+                *most = HalfCopy { counter, ..half };
+            }
+        }
         out
     }
 
@@ -548,12 +629,31 @@ impl Iterations {
 
 /// The device's own part of a copy: a send slot waits for data that has not come, a received one for a free send slot;
 /// the smaller of the two is free of both. Point-to-point needs no second condition.
-fn copy_us(class: OpClass, sums: &OpSums) -> f64 {
+///
+/// In a ring a slow device finds all slots waiting all the time. In a tree what it has sent up comes down again as slowly
+/// as it went up, each slice by itself: of its connections the one that waits least shows the device alone.
+fn copy_us(class: OpClass, op: &Raw, sums: &OpSums) -> f64 {
     match class {
-        OpClass::Send => sums.send.us(),
-        OpClass::Recv => sums.recv.us(),
-        OpClass::Collective if sums.send.is_some() && sums.recv.is_some() => sums.send.us().min(sums.recv.us()),
-        OpClass::Collective => 0.0,
+        OpClass::Send => sums.send.us(FIFO_SLOTS),
+        OpClass::Recv => sums.recv.us(FIFO_SLOTS),
+        OpClass::Collective if !(sums.send.is_some() && sums.recv.is_some()) => 0.0,
+        OpClass::Collective if op.is(RING) => sums.send.us(RING_SLOTS).min(sums.recv.us(RING_SLOTS)),
+        OpClass::Collective => {
+            let lasted_us = us(op.left.at(op.ended_at()).since_ns(op.started_at()));
+            sums.send.sum_us(FIFO_SLOTS).min(sums.recv.sum_us(FIFO_SLOTS)).min(lasted_us)
+        }
+    }
+}
+
+impl HalfCopy {
+    fn add(&mut self, op: &Raw, sums: &OpSums) {
+        let flow = if sums.send.is_some() { sums.send } else { sums.recv };
+        self.us += flow.punctual_us(RING_SLOTS) as f32;
+        // Unknown clocks may put it before the start.
+        let after = sums.first_ready.wrapping_sub(coarse(op.started_at()));
+        if sums.send.is_some() && after <= u16::MAX / 2 {
+            self.first_us += (f64::from(after) * COARSE_US * f64::from(flow.steps)) as f32;
+        }
     }
 }
 
@@ -636,10 +736,42 @@ mod tests {
         }
     }
 
+    /// What a device that takes `us` for each of n slices leaves in a flow, when all slots wait for it in turn.
+    fn served(n: u32, us: u32) -> FlowSum {
+        let slots = RING_SLOTS;
+        let stage_us = us * (slots * n - slots * (slots - 1) / 2);
+        FlowSum { stage_us, behind_us: 0, steps: n as u16, max_64us: (slots * us / MAX_UNIT_US) as u16 }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+        /// Slots that wait for the device show what it takes, however many slices there are, and whoever was late.
+        #[test]
+        fn a_slow_device_takes_what_its_slots_wait(n in 6u32..200, us in 64u32..5_000, late_us in 0u32..100_000) {
+            let (us, late_us) = (us / 64 * 64, late_us / 64 * 64);
+            let (flow, taken) = (served(n, us), f64::from(n * us));
+            prop_assert!((flow.us(RING_SLOTS) - taken).abs() < 1e-6 * taken);
+            prop_assert!((flow.punctual_us(RING_SLOTS) - taken).abs() < 1e-6 * taken);
+            let late = FlowSum { stage_us: RING_SLOTS * late_us, max_64us: (late_us / 64) as u16, ..served(n, 0) };
+            prop_assert_eq!(late.punctual_us(RING_SLOTS), 0.0);
+        }
+
+        /// While the receiver takes nothing, the proxy sees one filled slot, and three that seem to be filled still.
+        #[test]
+        fn a_sender_that_waits_for_its_receiver_is_not_slow(n in 1u32..200, us in 1u32..5_000) {
+            let wait = |times: u32| times * us * n;
+            let times = FlowTimes { stage_us: [wait(RING_SLOTS - 1), wait(1), 0], ..FlowTimes::default() };
+            prop_assert_eq!(FlowSum::of(&times, Direction::Send, n).us(RING_SLOTS), 0.0);
+            let received = FlowTimes { stage_us: [0, 0, wait(1)], ..times };
+            prop_assert!(FlowSum::of(&received, Direction::Recv, n).us(RING_SLOTS) > 0.0);
+        }
+    }
+
     #[test]
     fn sizes_are_what_the_limits_say() {
         assert_eq!(size_of::<Raw>(), 28);
-        assert_eq!(size_of::<OpSums>(), 28);
-        assert_eq!(size_of::<Iteration>(), 56);
+        assert_eq!(size_of::<OpSums>(), 36);
+        assert_eq!(size_of::<Iteration>(), 80);
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use super::halves::Half;
-use super::iterations::{make_room, wall_us};
+use super::iterations::{FIFO_SLOTS, make_room, wall_us};
 use super::ranks::{Ranks, Slot};
 
 /// Samples kept of each link: 1,024 x 16 B = 16 KiB.
@@ -17,6 +17,9 @@ const LINKS_PER_RANK: usize = 256;
 const PAUSES_MIN: usize = 4096;
 /// Pauses kept per rank beyond that: one of a rank stops the flows of all that wait for it.
 const PAUSES_PER_RANK: usize = 8;
+/// A flow whose steps wait as long as so many of the longest do is slow all the time and did not pause: one pause is seen by
+/// the eight steps at most that are under way.
+const STEADY_STEPS: f64 = 10.0;
 /// NIC samples kept per interface: 600 x 40 B; a minute at ten a second.
 const NIC_KEPT: usize = 600;
 /// Times of a link's samples count from this long before the first, since records of others may be older.
@@ -86,8 +89,8 @@ impl Link {
         let steps = u32::from(packed.steps);
         LinkSample {
             at: self.begin + u64::from(packed.at_us) * 1000,
-            wire_us: wall_us(f64::from(packed.blocked_us), steps),
-            held_us: wall_us(held as f64, steps),
+            wire_us: wall_us(f64::from(packed.blocked_us), steps, FIFO_SLOTS),
+            held_us: wall_us(held as f64, steps, FIFO_SLOTS),
             bytes: Bytes::unpack(packed.bytes),
         }
     }
@@ -216,7 +219,11 @@ impl Links {
         }
         self.outgoing[sender as usize].add(&send, &recv, blocked(&send, &recv));
         let longest = send.stage_max_us.iter().chain(recv.stage_max_us.iter()).max().copied().unwrap_or(0);
-        if longest >= limits.pause_us {
+        let steady = |stage: usize| {
+            send.stage_max_us[stage] >= limits.pause_us
+                && f64::from(send.stage_us[stage]) >= STEADY_STEPS * f64::from(send.stage_max_us[stage])
+        };
+        if longest >= limits.pause_us && !steady(1) && !steady(2) {
             self.pauses.push_back(Pause {
                 at: send.ended_at,
                 from: send.rank,
@@ -274,7 +281,7 @@ mod tests {
             let at = first + n * 97 * NANOS_PER_SEC + n * 1_234_567;
             let (blocked_us, bytes) = (1000 + n as u32, (1 << 33) + (n << 8));
             link.push(at, (blocked_us, blocked_us - 900), 16, bytes);
-            let (wire_us, held_us) = (wall_us(1000.0 + n as f64, 16), wall_us(900.0, 16));
+            let (wire_us, held_us) = (wall_us(1000.0 + n as f64, 16, FIFO_SLOTS), wall_us(900.0, 16, FIFO_SLOTS));
             outgoing.push(LinkSample { at, wire_us, held_us, bytes });
         }
         // 35 minutes are kept apart, which is more than any window looked at.
