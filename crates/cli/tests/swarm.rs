@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 23] = [
+const MENDED: [(&str, &str, &str); 24] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -23,6 +23,7 @@ const MENDED: [(&str, &str, &str); 23] = [
     ("112", "", "busy processors of a host were its NIC"),
     ("142", "", "the same in a small job were the way between two hosts"),
     ("225", "", "the same in a ring were slow copies of those that wait behind it"),
+    ("115", "", "a rank that waits for input again and again was a row of pauses that went away"),
     ("24", "healthy", "layers of a long pipeline's first iteration were slow iterations"),
     ("107", "healthy", "the same in an interleaved pipeline"),
     ("23", "", "a rank whose sends are slow was as likely its neighbour"),
