@@ -630,18 +630,14 @@ impl Iterations {
 /// The device's own part of a copy: a send slot waits for data that has not come, a received one for a free send slot;
 /// the smaller of the two is free of both. Point-to-point needs no second condition.
 ///
-/// In a ring a slow device finds all slots waiting all the time. In a tree what it has sent up comes down again as slowly
-/// as it went up, each slice by itself: of its connections the one that waits least shows the device alone.
+/// In a tree a rank's other neighbours may be in its own host, unseen: of what waits, less is surely its own.
 fn copy_us(class: OpClass, op: &Raw, sums: &OpSums) -> f64 {
     match class {
         OpClass::Send => sums.send.us(FIFO_SLOTS),
         OpClass::Recv => sums.recv.us(FIFO_SLOTS),
         OpClass::Collective if !(sums.send.is_some() && sums.recv.is_some()) => 0.0,
         OpClass::Collective if op.is(RING) => sums.send.us(RING_SLOTS).min(sums.recv.us(RING_SLOTS)),
-        OpClass::Collective => {
-            let lasted_us = us(op.left.at(op.ended_at()).since_ns(op.started_at()));
-            sums.send.sum_us(FIFO_SLOTS).min(sums.recv.sum_us(FIFO_SLOTS)).min(lasted_us)
-        }
+        OpClass::Collective => sums.send.us(FIFO_SLOTS).min(sums.recv.us(FIFO_SLOTS)),
     }
 }
 
