@@ -53,7 +53,7 @@ impl Engine {
     pub fn tick(&mut self, now: HostTime) -> Vec<CaseEvent> {
         self.timeline.settle();
         let open = self.docket.has_open();
-        let seen = self.watch.look(&self.timeline, &self.config, open, now);
+        let seen = self.watch.look(&self.timeline, &self.config, open, self.docket.raised_at(), now);
         let bench = Bench { timeline: &self.timeline, config: &self.config, watch: &self.watch, seen: &seen, now };
         self.docket.step(&bench)
     }

@@ -2,7 +2,7 @@
 //!
 //! It says that and since when, never who: that is `blame`'s question.
 use crate::blame::graph::Stillness;
-use crate::blame::slow::median;
+use crate::blame::slow::{Windows, median};
 use crate::config::Config;
 use crate::fact::Fact;
 use crate::report::Threshold;
@@ -10,8 +10,8 @@ use crate::timeline::{Iteration, RankState, Timeline};
 use mycroft_record::{HostTime, NANOS_PER_MS, Rank};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Healthy iterations a baseline is made of.
-const HEALTHY_KEPT: usize = 32;
+/// Iterations that a level is made of: the healthy ones, and those of a slowdown that has its case.
+const LEVEL_KEPT: usize = 32;
 /// Flags of the last iterations kept per sampled rank.
 const RECENT_KEPT: usize = 32;
 /// Healthy waits kept; the second longest counts, so that one hiccup does not blunt the trigger.
@@ -20,22 +20,48 @@ const WAITS_KEPT: usize = 64;
 const SPREAD_MIN: usize = 6;
 /// The spread of n values is taken (1 + 4/n) times.
 const YOUNG_SPREAD: f64 = 4.0;
+/// One in so many iterations may be longer than the others without a reason.
+const FEW: usize = 10;
 /// Slow is at least this much while the spread is not known.
 const SLOW_FACTOR_YOUNG: f64 = 1.4;
 /// A stall could be declared this long after it is due, when the samples have come.
 const ARRIVAL_NS: u64 = 100 * NANOS_PER_MS;
 /// Shortest time between two checks.
 const RECHECK_NS: u64 = 50 * NANOS_PER_MS;
+/// An iteration that begins this much before a level does still belongs to it: ranks end iterations at about the same time.
+const SLACK_NS: u64 = 50 * NANOS_PER_MS;
 /// Time between checks while something looks wrong.
 const SUSPICIOUS_RECHECK_NS: u64 = 200 * NANOS_PER_MS;
+
+/// One iteration of a sampled rank.
+#[derive(Clone, Copy, Debug)]
+struct Lap {
+    start: HostTime,
+    end: HostTime,
+    /// Without what all ranks idled together, milliseconds.
+    ms: f64,
+    /// Longer than healthy ones.
+    slow: bool,
+    /// Longer than the level that the open cases account for.
+    above: bool,
+}
+
+/// How long iterations take while nothing changes, milliseconds.
+#[derive(Clone, Debug, Default)]
+struct Level(VecDeque<f64>);
 
 /// One sampled rank's recent past.
 #[derive(Debug, Default)]
 struct Track {
     generation: u64,
     seen: HostTime,
-    healthy: VecDeque<f64>,
-    recent: VecDeque<(Iteration, f64, bool)>,
+    healthy: Level,
+    /// What iterations take because of the faults that have their cases.
+    raised: Level,
+    /// Where `raised` was asked to begin, and where it does since some of it has gone again.
+    raised_at: HostTime,
+    raised_from: HostTime,
+    recent: VecDeque<Lap>,
     skipped_first: bool,
 }
 
@@ -50,6 +76,10 @@ pub(crate) struct Stall {
 /// Iterations take longer.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Slow {
+    /// The level that it is compared with held from here ..
+    pub base_from: HostTime,
+    /// .. to here.
+    pub base_until: HostTime,
     pub onset: HostTime,
     pub until: HostTime,
     pub base_ms: f64,
@@ -62,11 +92,34 @@ pub(crate) struct Slow {
     pub why: String,
 }
 
+impl Slow {
+    /// What is compared with what.
+    pub(crate) fn windows(&self) -> Windows {
+        let iteration_ms = self.now_ms - self.base_ms;
+        let (base_from, base_until) = (self.base_from, self.base_until);
+        Windows { base_from, base_until, onset: self.onset, until: self.until, iteration_ms }
+    }
+
+    pub(crate) fn fact(&self) -> Fact {
+        Fact::SlowIterations {
+            base_ms: self.base_ms,
+            now_ms: self.now_ms,
+            factor: self.factor,
+            slow: self.slow,
+            of: self.of,
+            since: self.onset,
+            why: self.why.clone(),
+        }
+    }
+}
+
 /// What a look found.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub stall: Option<Stall>,
     pub slow: Option<Slow>,
+    /// Iterations take longer than the open cases account for.
+    pub step: Option<Slow>,
     /// Single long iterations among the new ones.
     pub long: Vec<(HostTime, HostTime, f64)>,
     /// New iterations were looked at.
@@ -86,11 +139,21 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    pub(crate) fn look(&mut self, timeline: &Timeline, config: &Config, case_open: bool, now: HostTime) -> Seen {
+    /// `raised_at`: slowdowns have their cases, and iterations from here on show what they account for.
+    pub(crate) fn look(
+        &mut self,
+        timeline: &Timeline,
+        config: &Config,
+        case_open: bool,
+        raised_at: Option<HostTime>,
+        now: HostTime,
+    ) -> Seen {
         self.sample(timeline, config);
         let mut seen = Seen::default();
+        self.tracks.values_mut().for_each(|track| track.raise(config, raised_at));
         self.iterations(timeline, config, &mut seen);
-        seen.slow = self.slow(timeline, config);
+        seen.slow = self.slow(timeline, config, Track::slow);
+        seen.step = self.slow(timeline, config, Track::step);
         seen.healthy_streak = self.healthy_streak();
         self.suspicious = seen.slow.is_some() || self.recently_slow();
         let still = timeline.graph().stillness(timeline, config.no_data_after_ns);
@@ -143,10 +206,11 @@ impl Watch {
             let Some(list) = lists.get(rank) else { continue };
             let generation = timeline.ranks.get(rank).map_or(0, |state| state.iterations.generation());
             if track.generation != generation {
-                *track = Track { generation, ..Track::default() }; // another marker was chosen
+                let raised_at = track.raised_at;
+                *track = Track { generation, raised_at, raised_from: raised_at, ..Track::default() }; // another marker
             }
             let seen_up_to = track.seen;
-            for iteration in list.iter().filter(|it| it.end > seen_up_to && it.end <= settled + 50 * NANOS_PER_MS) {
+            for iteration in list.iter().filter(|it| it.end > seen_up_to && it.end <= settled + SLACK_NS) {
                 let idle_ms = common_idle_ms(&lists, iteration);
                 let ms = (iteration.ns() as f64 / 1e6 - idle_ms).max(0.0);
                 if let Some(over_ms) = track.take(config, *iteration, ms) {
@@ -155,7 +219,7 @@ impl Watch {
                 seen.fresh = true;
             }
             if let Some(last) = track.recent.back() {
-                track.seen = track.seen.max(last.0.end);
+                track.seen = track.seen.max(last.end);
             }
         }
     }
@@ -163,11 +227,10 @@ impl Watch {
     //= mycroft 4.3
     /// The paper's rule is a doubled interval; the job's own spread tightens it, the job's own spread may loosen it.
     /// A rank that lost the end of an iteration seems to have taken two for one: it says nothing.
-    fn slow(&self, timeline: &Timeline, config: &Config) -> Option<Slow> {
-        let ready =
-            |(rank, track): &(&Rank, &Track)| track.healthy.len() >= config.baseline_min && !lossy(timeline, **rank);
+    fn slow(&self, timeline: &Timeline, config: &Config, of: impl Fn(&Track, &Config) -> Option<Slow>) -> Option<Slow> {
+        let ready = |(rank, track): &(&Rank, &Track)| track.healthy.is_ready(config) && !lossy(timeline, **rank);
         let ready: Vec<&Track> = self.tracks.iter().filter(ready).map(|(_, track)| track).collect();
-        let slow: Vec<Slow> = ready.iter().filter_map(|track| track.slow(config)).collect();
+        let slow: Vec<Slow> = ready.iter().filter_map(|track| of(track, config)).collect();
         if slow.is_empty() || slow.len() * 2 < ready.len() {
             return None;
         }
@@ -175,16 +238,16 @@ impl Watch {
     }
 
     fn recently_slow(&self) -> bool {
-        self.tracks.values().any(|track| track.recent.iter().rev().take(3).any(|(_, _, slow)| *slow))
+        self.tracks.values().any(|track| track.recent.iter().rev().take(3).any(|lap| lap.slow))
     }
 
     fn healthy_streak(&self) -> usize {
-        let streak = |track: &Track| track.recent.iter().rev().take_while(|(_, _, slow)| !slow).count();
+        let streak = |track: &Track| track.recent.iter().rev().take_while(|lap| !lap.slow).count();
         self.tracks.values().filter(|track| !track.recent.is_empty()).map(streak).min().unwrap_or(0)
     }
 
     fn has_baseline(&self, config: &Config) -> bool {
-        let ready = self.tracks.values().filter(|track| track.healthy.len() >= config.baseline_min).count();
+        let ready = self.tracks.values().filter(|track| track.healthy.is_ready(config)).count();
         ready > 0 && ready * 2 >= self.tracks.len()
     }
 
@@ -291,8 +354,8 @@ impl Watch {
         let widest = self
             .tracks
             .values()
-            .filter(|track| track.healthy.len() >= config.baseline_min)
-            .map(|track| track.factor(config))
+            .filter(|track| track.healthy.is_ready(config))
+            .map(|track| track.healthy.factor(config))
             .max_by(|a, b| a.0.total_cmp(&b.0));
         if let Some((value, why)) = widest {
             out.push(Threshold { name: "slow-iteration", value, unit: "x", why });
@@ -302,7 +365,38 @@ impl Watch {
 
     /// Median healthy iteration of the sampled ranks, milliseconds.
     pub(crate) fn iteration_ms(&self) -> Option<f64> {
-        median(self.tracks.values().filter_map(|track| median(track.healthy.iter().copied().collect())).collect())
+        median(self.tracks.values().filter_map(|track| track.healthy.ms()).collect())
+    }
+
+    /// Where the level begins that the open slowdowns account for, by the rank that has it last.
+    pub(crate) fn raised_from(&self) -> HostTime {
+        self.tracks.values().map(|track| track.raised_from).max().unwrap_or_default()
+    }
+
+    /// How many iterations lie between two moments, by the rank that has most of them; those of long ago are not counted.
+    fn laps_between(&self, from: HostTime, until: HostTime) -> usize {
+        let inside = |lap: &&Lap| lap.start + SLACK_NS >= from && lap.end <= until + SLACK_NS;
+        self.tracks.values().map(|track| track.recent.iter().filter(inside).count()).max().unwrap_or(0)
+    }
+
+    /// Whether an onset is so long ago that nothing is remembered of what was before it.
+    fn is_long_ago(&self, onset: HostTime) -> bool {
+        self.tracks.values().any(|track| track.recent.front().is_some_and(|lap| lap.start > onset + SLACK_NS))
+    }
+
+    /// Whether enough iterations lie between two moments to know how long they took then.
+    pub(crate) fn is_level(&self, from: HostTime, until: HostTime) -> bool {
+        self.is_long_ago(from) || self.laps_between(from, until) >= SPREAD_MIN
+    }
+
+    /// Whether a slowdown has been there for so many iterations that its suspect must have shown.
+    pub(crate) fn is_old(&self, config: &Config, onset: HostTime) -> bool {
+        self.is_long_ago(onset) || self.laps_between(onset, HostTime(u64::MAX)) >= 2 * config.slow_window
+    }
+
+    /// When the last so many iterations began, by the rank that is furthest.
+    pub(crate) fn laps_ago(&self, count: usize) -> Option<HostTime> {
+        self.tracks.values().filter_map(|track| Some(track.recent.iter().rev().take(count).last()?.start)).max()
     }
 
     /// Whether a job this slow for this long is a case although nobody can be named.
@@ -311,9 +405,50 @@ impl Watch {
     }
 }
 
-/// Records of the rank were lost lately.
-fn lossy(timeline: &Timeline, rank: Rank) -> bool {
-    timeline.ranks.get(&rank).is_some_and(|state| timeline.has_fresh_gap(state))
+impl Level {
+    fn take(&mut self, ms: f64) {
+        self.0.push_back(ms);
+        if self.0.len() > LEVEL_KEPT {
+            self.0.pop_front();
+        }
+    }
+
+    fn is_ready(&self, config: &Config) -> bool {
+        self.0.len() >= config.baseline_min
+    }
+
+    fn ms(&self) -> Option<f64> {
+        median(self.0.iter().copied().collect())
+    }
+
+    /// How many times as long is slow, and why.
+    fn factor(&self, config: &Config) -> (f64, String) {
+        let Some(mid) = self.ms() else {
+            return (config.paper_slow_factor, "the paper's value".to_string());
+        };
+        let mad = median(self.0.iter().map(|value| (value - mid).abs()).collect()).unwrap_or(0.0);
+        // Few values underestimate their spread.
+        let few = 1.0 + YOUNG_SPREAD / self.0.len() as f64;
+        let spread = 1.0 + config.slow_mads * mad * few / mid.max(1e-9);
+        let floor = if self.0.len() < SPREAD_MIN { SLOW_FACTOR_YOUNG } else { config.slow_factor_floor };
+        let why = format!("usual {mid:.0} ms, spread {mad:.1} ms over {} iterations", self.0.len());
+        (spread.max(floor), why)
+    }
+
+    /// Milliseconds beyond which faults that are known do not explain an iteration: it took as much more as is slow in a
+    /// `healthy` job, and more than nearly all since they began. These are few and restless, and the first are cut by the
+    /// onset, so their spread says little.
+    fn limit_ms(&self, config: &Config, healthy: &Level) -> Option<f64> {
+        let (mid, least_ms) = (self.ms()?, (config.slow_factor_floor - 1.0) * healthy.ms()?);
+        let mut sorted: Vec<f64> = self.0.iter().copied().collect();
+        sorted.sort_by(f64::total_cmp);
+        let high = sorted[sorted.len() - 1 - sorted.len() / FEW];
+        (sorted.len() >= SPREAD_MIN).then_some(high.max(mid + least_ms))
+    }
+
+    fn is_below(&self, config: &Config, ms: f64) -> bool {
+        self.is_ready(config) && self.ms().is_some_and(|mid| ms > mid * self.factor(config).0)
+    }
 }
 
 impl Track {
@@ -324,63 +459,105 @@ impl Track {
             self.seen = iteration.end;
             return None;
         }
-        let base = median(self.healthy.iter().copied().collect());
-        let ready = self.healthy.len() >= config.baseline_min;
-        let slow = ready && base.is_some_and(|base| ms > base * self.factor(config).0);
+        let base = self.healthy.ms();
+        let ready = self.healthy.is_ready(config);
+        let slow = self.healthy.is_below(config, ms);
         if !slow {
-            self.healthy.push_back(ms);
-            if self.healthy.len() > HEALTHY_KEPT {
-                self.healthy.pop_front();
-            }
+            self.healthy.take(ms);
         }
-        self.recent.push_back((iteration, ms, slow));
+        self.recent.push_back(Lap { start: iteration.start, end: iteration.end, ms, slow, above: false });
         if self.recent.len() > RECENT_KEPT {
             self.recent.pop_front();
         }
+        self.compare(config, self.recent.len() - 1);
+        self.fall(config);
         let over = ms - base.unwrap_or(ms);
         (ready && over >= config.pause_ns as f64 / 1e6).then_some(over)
     }
 
-    fn factor(&self, config: &Config) -> (f64, String) {
-        let values: Vec<f64> = self.healthy.iter().copied().collect();
-        let Some(mid) = median(values.clone()) else {
-            return (config.paper_slow_factor, "the paper's value".to_string());
-        };
-        let mad = median(values.iter().map(|value| (value - mid).abs()).collect()).unwrap_or(0.0);
-        // Few values underestimate their spread.
-        let few = 1.0 + YOUNG_SPREAD / values.len() as f64;
-        let spread = 1.0 + config.slow_mads * mad * few / mid.max(1e-9);
-        let floor = if values.len() < SPREAD_MIN { SLOW_FACTOR_YOUNG } else { config.slow_factor_floor };
-        let why = format!("usual {mid:.0} ms, spread {mad:.1} ms over {} iterations", values.len());
-        (spread.max(floor), why)
+    /// The level that cases account for begins at `at`; `None`: there are none.
+    fn raise(&mut self, config: &Config, at: Option<HostTime>) {
+        let at = at.unwrap_or_default();
+        if self.raised_at != at {
+            self.raised_at = at;
+            self.raise_from(config, at);
+        }
+    }
+
+    fn raise_from(&mut self, config: &Config, from: HostTime) {
+        self.raised_from = from;
+        self.raised = Level::default();
+        (0..self.recent.len()).for_each(|lap| self.compare(config, lap));
+    }
+
+    /// Compares an iteration with the level that cases account for.
+    fn compare(&mut self, config: &Config, at: usize) {
+        let lap = &mut self.recent[at];
+        let counts = self.raised_from.is_some() && lap.start + SLACK_NS >= self.raised_from;
+        lap.above = counts && self.raised.limit_ms(config, &self.healthy).is_some_and(|limit| lap.ms > limit);
+        if counts && !lap.above {
+            self.raised.take(lap.ms);
+        }
+    }
+
+    /// A cause that has gone leaves a lower level, with which what comes next is compared.
+    fn fall(&mut self, config: &Config) {
+        let (Some(mid), Some(usual)) = (self.raised.ms(), self.healthy.ms()) else { return };
+        let last = self.recent.iter().rev().take(config.slow_window);
+        let Some(first) = last.clone().last().map(|lap| lap.start) else { return };
+        let low_ms = mid - (config.slow_factor_floor - 1.0) * usual;
+        if first >= self.raised_from && last.clone().all(|lap| lap.ms < low_ms) {
+            self.raise_from(config, first);
+        }
     }
 
     fn slow(&self, config: &Config) -> Option<Slow> {
-        let window: Vec<&(Iteration, f64, bool)> = self.recent.iter().rev().take(config.slow_window).collect();
-        let slow = window.iter().filter(|(_, _, slow)| *slow).count();
+        self.since(config, &self.healthy, self.healthy.factor(config), HostTime::NONE, |lap| lap.slow)
+    }
+
+    fn step(&self, config: &Config) -> Option<Slow> {
+        let (limit, mid) = (self.raised.limit_ms(config, &self.healthy)?, self.raised.ms()?);
+        let why = format!("{mid:.0} ms with the faults that are known, for {} iterations", self.raised.0.len());
+        self.since(config, &self.raised, (limit / mid, why), self.raised_from, |lap| lap.above)
+    }
+
+    /// Since when most iterations are beyond a level that began at `base_from`.
+    fn since(
+        &self,
+        config: &Config,
+        level: &Level,
+        (factor, why): (f64, String),
+        base_from: HostTime,
+        beyond: impl Fn(&Lap) -> bool,
+    ) -> Option<Slow> {
+        let window: Vec<&Lap> = self.recent.iter().rev().take(config.slow_window).collect();
+        let slow = window.iter().filter(|lap| beyond(lap)).count();
         if slow < config.slow_needed {
             return None;
         }
         // The onset: back over slow iterations, single healthy ones between them included.
-        let mut onset = window[0].0.start;
-        let mut healthy_run = 0;
-        for (iteration, _, slow) in self.recent.iter().rev() {
-            healthy_run = if *slow { 0 } else { healthy_run + 1 };
-            if healthy_run >= 2 {
+        let mut onset = window[0].start;
+        let mut within = 0;
+        for lap in self.recent.iter().rev() {
+            within = if beyond(lap) { 0 } else { within + 1 };
+            if within >= 2 {
                 break;
             }
-            if *slow {
-                onset = iteration.start;
+            if beyond(lap) {
+                onset = lap.start;
             }
         }
-        let base_ms = median(self.healthy.iter().copied().collect())?;
-        let slow_ms =
-            self.recent.iter().filter(|(it, _, slow)| *slow && it.start >= onset).map(|(_, ms, _)| *ms).collect();
-        let (factor, why) = self.factor(config);
-        let streak = self.recent.iter().rev().take_while(|(_, _, slow)| *slow).count();
-        let until = self.recent.back()?.0.end;
-        Some(Slow { onset, until, base_ms, now_ms: median(slow_ms)?, factor, slow, of: window.len(), streak, why })
+        let base_ms = level.ms()?;
+        let slow_ms = self.recent.iter().filter(|lap| beyond(lap) && lap.start >= onset).map(|lap| lap.ms).collect();
+        let streak = self.recent.iter().rev().take_while(|lap| beyond(lap)).count();
+        let (until, now_ms, of) = (self.recent.back()?.end, median(slow_ms)?, window.len());
+        Some(Slow { base_from, base_until: onset, onset, until, base_ms, now_ms, factor, slow, of, streak, why })
     }
+}
+
+/// Records of the rank were lost lately.
+fn lossy(timeline: &Timeline, rank: Rank) -> bool {
+    timeline.ranks.get(&rank).is_some_and(|state| timeline.has_fresh_gap(state))
 }
 
 /// How long all sampled ranks had nothing issued in about this iteration (checkpoint, evaluation): nobody's fault.
@@ -402,6 +579,6 @@ fn common_idle_ms(lists: &BTreeMap<Rank, &VecDeque<Iteration>>, iteration: &Iter
 
 /// Median over the recent iterations of the longest piece of computation in each.
 fn usual_longest_compute(state: &RankState) -> Option<u64> {
-    let pieces = state.iterations.list().iter().rev().take(HEALTHY_KEPT).map(|it| it.compute_max_us).collect();
+    let pieces = state.iterations.list().iter().rev().take(LEVEL_KEPT).map(|it| it.compute_max_us).collect();
     median(pieces).map(|us| (us * 1e3) as u64)
 }

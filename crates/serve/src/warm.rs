@@ -74,8 +74,15 @@ impl Orphans {
     /// closed one is looked for among the closed ones first.
     pub(crate) fn adopt(&mut self, job: &JobName, case: &Case) -> Option<u64> {
         let new = CaseJson::of(0, job, case);
-        let find = |open: bool| self.cases.iter().rposition(|old| (old.state == OPEN) == open && is_same(old, &new));
-        let index = find(new.state == OPEN).or_else(|| find(true))?;
+        let find = |open: bool, is_same: fn(&CaseJson, &CaseJson) -> bool| {
+            let fits = |old: &CaseJson| old.job == new.job && (old.state == OPEN) == open && is_same(old, &new);
+            self.cases.iter().rposition(fits)
+        };
+        // A closed one ended in records that the earlier run had taken but not weighed yet, or ended before it stopped.
+        let index = match new.state == OPEN {
+            true => find(true, began_together).or_else(|| find(true, say_the_same)),
+            false => find(false, began_together).or_else(|| find(true, began_together)),
+        }?;
         let number = self.cases.remove(index).id;
         self.adopted.insert(number);
         Some(number)
@@ -95,21 +102,18 @@ impl Orphans {
     }
 }
 
-/// Whether `old`, of an earlier run, and `new` are about the same fault. A job has one open case at a time, so an open
-/// one is the same unless what it says speaks against it; a closed one must have begun at the same time.
-fn is_same(old: &CaseJson, new: &CaseJson) -> bool {
+/// Whether `old`, of an earlier run, and `new` are about the same fault because they began at the same time: of several
+/// open cases of a job each has its own onset.
+fn began_together(old: &CaseJson, new: &CaseJson) -> bool {
     let ns = |case: &CaseJson| case.since.as_ref().map_or(0, |time| time.ns);
-    let together = ns(old).abs_diff(ns(new)) <= SAME_ONSET_NS;
+    ns(old).abs_diff(ns(new)) <= SAME_ONSET_NS
+}
+
+/// The same because nothing that they say speaks against it.
+fn say_the_same(old: &CaseJson, new: &CaseJson) -> bool {
     let who = |case: &CaseJson| case.suspects.first().map(|s| (s.rank, s.host.clone(), s.link.clone()));
     let agree = who(old).is_none() || who(new).is_none() || who(old) == who(new);
-    let alike = together || (old.what == new.what && agree);
-    old.job == new.job
-        && match (old.state == OPEN, new.state == OPEN) {
-            (true, true) => alike,
-            // It ended in records that the earlier run had taken but not weighed yet, or ended before it stopped.
-            (_, false) => together,
-            (false, true) => false,
-        }
+    old.what == new.what && agree
 }
 
 /// Keeps of an adopted case what its first run knew better: when it was found, and when it began.

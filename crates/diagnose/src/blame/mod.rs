@@ -1,9 +1,11 @@
-//! Blame: who started it? Stalls along the wait-for graph (`graph`, `hang`, `order`, `chunk`), slowdowns by self time (`slow`).
+//! Blame: who started it? Stalls along the wait-for graph (`graph`, `hang`, `order`, `chunk`), slowdowns by self time (`slow`),
+//! and whether they are over (`own`).
 pub(crate) mod chunk;
 pub(crate) mod graph;
 pub(crate) mod hang;
 pub(crate) mod history;
 pub(crate) mod nic;
 mod order;
+pub(crate) mod own;
 mod passage;
 pub(crate) mod slow;

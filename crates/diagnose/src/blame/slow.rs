@@ -3,7 +3,7 @@
 use crate::blame::{nic, passage};
 use crate::config::Config;
 use crate::fact::{Fact, OtherLinks};
-use crate::timeline::{Iteration, Link, Pause, Timeline};
+use crate::timeline::{Iteration, Link, Pause, RankState, Timeline};
 use mycroft_record::{HostName, HostTime, NANOS_PER_MS, Rank};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -40,12 +40,29 @@ const PAUSE_MERGE_NS: u64 = 1_500 * NANOS_PER_MS;
 /// Which iterations are compared.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Windows {
-    /// The slowdown's first iteration began here; what ended before is the baseline.
+    /// The baseline is what began after this ..
+    pub base_from: HostTime,
+    /// .. and ended before this.
+    pub base_until: HostTime,
+    /// The slowdown's first iteration began here.
     pub onset: HostTime,
     /// Last time looked at.
     pub until: HostTime,
     /// How much the iteration grew, milliseconds.
     pub iteration_ms: f64,
+}
+
+/// Iterations of several ranks that end together may be this far apart.
+const SLACK_NS: u64 = 5 * NANOS_PER_MS;
+
+impl Windows {
+    fn is_base(&self, it: &Iteration) -> bool {
+        it.start + SLACK_NS >= self.base_from && it.end <= self.base_until + SLACK_NS
+    }
+
+    fn is_now(&self, it: &Iteration) -> bool {
+        it.start + SLACK_NS >= self.onset && it.end <= self.until
+    }
 }
 
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
@@ -60,28 +77,31 @@ pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
 //= mycroft 5.2
 /// Facts about components whose own time grew.
 pub(crate) fn blame(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
-    let mut facts = Vec::new();
-    let idle = CommonIdle::of(timeline, windows);
-    // An operation whose end was lost looks like time of the rank's own.
-    for state in timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state)) {
-        facts.extend(of_rank(state.rank, &state.host, state.iterations.list(), config, windows, &idle));
-    }
+    let mut facts = of_ranks(timeline, config, windows);
     facts.extend(passage::facts(timeline, config, windows));
     facts.extend(wires(timeline, config, windows));
     facts.extend(nic::facts(timeline, config, windows.onset, windows.until));
     facts
 }
 
+/// What happens on ranks, without what happens between them.
+pub(crate) fn of_ranks(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
+    let idle = CommonIdle::of(timeline, windows.until);
+    let of = |state: &RankState| of_rank(state.rank, &state.host, state.iterations.list(), config, windows, &idle);
+    // An operation whose end was lost looks like time of the rank's own.
+    timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state)).flat_map(of).collect()
+}
+
 /// How long all ranks' devices idled together in each iteration (checkpoint, evaluation): it accuses nobody.
 #[derive(Debug, Default)]
-struct CommonIdle {
+pub(super) struct CommonIdle {
     /// Begin and end of an iteration, and microseconds.
     slots: Vec<(HostTime, HostTime, f64)>,
 }
 
 impl CommonIdle {
     /// From ranks spread over the job; the least of them is what all have in common.
-    fn of(timeline: &Timeline, windows: &Windows) -> CommonIdle {
+    pub(super) fn of(timeline: &Timeline, until: HostTime) -> CommonIdle {
         let step = timeline.ranks.len().div_ceil(IDLE_SAMPLE).max(1);
         let lists: Vec<&VecDeque<Iteration>> = timeline
             .ranks
@@ -98,11 +118,11 @@ impl CommonIdle {
             let of = |list: &&VecDeque<Iteration>| at(list, middle(it)).map(|other| other.host_us);
             others.iter().filter_map(of).fold(it.host_us, f64::min)
         };
-        let slots = first.iter().filter(|it| it.end <= windows.until).map(|it| (it.start, it.end, least(it))).collect();
+        let slots = first.iter().filter(|it| it.end <= until).map(|it| (it.start, it.end, least(it))).collect();
         CommonIdle { slots }
     }
 
-    fn us(&self, it: &Iteration) -> f64 {
+    pub(super) fn us(&self, it: &Iteration) -> f64 {
         let at = middle(it);
         let slot = self.slots.partition_point(|(_, end, _)| *end <= at);
         self.slots.get(slot).filter(|(start, _, _)| *start <= at).map_or(0.0, |(_, _, us)| *us)
@@ -124,10 +144,8 @@ pub(super) fn compared<'a>(
     list: &'a VecDeque<Iteration>,
     windows: &Windows,
 ) -> (Vec<&'a Iteration>, Vec<&'a Iteration>) {
-    let slack = 5 * NANOS_PER_MS;
-    let is_base = |it: &&Iteration| it.end <= windows.onset + slack;
-    let is_now = |it: &&Iteration| it.start + slack >= windows.onset && it.end <= windows.until;
-    (list.iter().rev().filter(is_base).take(BASE_ITERATIONS).collect(), list.iter().filter(is_now).collect())
+    let base = list.iter().rev().filter(|it| windows.is_base(it)).take(BASE_ITERATIONS);
+    (base.collect(), list.iter().filter(|it| windows.is_now(it)).collect())
 }
 
 fn of_rank(
@@ -336,12 +354,10 @@ impl WireTime {
 fn wire_of(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<WireTime> {
     let list = timeline.ranks.get(&link.from)?.iterations.list();
     let oldest = link.oldest()?.at;
-    let slack = 5 * NANOS_PER_MS;
-    let is_base = |it: &&Iteration| it.end <= windows.onset + slack && it.start >= oldest;
+    let is_base = |it: &&Iteration| windows.is_base(it) && it.start >= oldest;
     let mut base: Vec<&Iteration> = list.iter().rev().filter(is_base).take(BASE_ITERATIONS).collect();
     base.reverse();
-    let is_now = |it: &&Iteration| it.start + slack >= windows.onset && it.end <= windows.until;
-    let now: Vec<&Iteration> = list.iter().filter(is_now).collect();
+    let now: Vec<&Iteration> = list.iter().filter(|it| windows.is_now(it)).collect();
     let ((now, held_now), (base, held_base)) = (per_iteration(link, &now), per_iteration(link, &base));
     let ms = |us: Vec<f64>| Some(median(us)? / 1e3);
     Some(WireTime { now_ms: ms(now)?, base_ms: ms(base)?, held_now_ms: ms(held_now)?, held_base_ms: ms(held_base)? })
@@ -349,7 +365,7 @@ fn wire_of(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<WireTi
 
 /// Microseconds of wire time in each iteration, and the part that the sender's proxy held; iterations are in order and
 /// do not overlap.
-fn per_iteration(link: &Link, list: &[&Iteration]) -> (Vec<f64>, Vec<f64>) {
+pub(super) fn per_iteration(link: &Link, list: &[&Iteration]) -> (Vec<f64>, Vec<f64>) {
     let (mut sums, mut held) = (vec![0.0; list.len()], vec![0.0; list.len()]);
     let (Some(first), Some(last)) = (list.first(), list.last()) else { return (sums, held) };
     let (start, end) = (first.start, last.end);

@@ -1,8 +1,9 @@
 //! The docket: one fault, one case, from its first sign to its end.
 use crate::blame::hang::{self, Held};
+use crate::blame::own::{self, Own};
 use crate::blame::{nic, slow};
 use crate::case::advice;
-use crate::case::weigh::{self, DECISIVE, Verdict};
+use crate::case::weigh::{self, DECISIVE, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
 use crate::config::Config;
 use crate::fact::{Fact, these, these_do};
@@ -11,8 +12,10 @@ use crate::watch::{Seen, Slow, Stall, Watch};
 use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, What};
 use std::collections::VecDeque;
 
-/// How much surer of one suspect than of another means anything.
-const SURER: f64 = 0.05;
+/// Share of a step that a fault must account for to have a case besides others: the rest may be theirs, so most of it.
+const STEP_SHARE: f64 = 0.5;
+/// How sure the first suspects must be together: more than half, since the known faults disturb what others show.
+const STEP_SURE: f64 = 0.6;
 /// Cases kept; the oldest closed ones go first.
 const CASES_MAX: usize = 256;
 /// Reasons kept in a case.
@@ -39,16 +42,22 @@ struct PauseSeen {
     until: HostTime,
 }
 
+/// What is known of a case while it is open.
 #[derive(Clone, Debug)]
 struct Open {
-    at: usize,
+    id: CaseId,
     /// Progress stopped at this time, in the records' clock; `NONE` for slowdowns.
     stalled_since: HostTime,
     onset: HostTime,
-    /// Answer of the last check and how often it was the same.
+    /// The growth of iterations that it accounts for, where others had slowed the job before: they are in what it is
+    /// compared with. `None`: it is compared with a healthy job.
+    step: Option<Slow>,
+    /// Another fault has slowed the job since, so what is seen now is not this one's alone.
+    joined: bool,
+    /// The parts that carry it.
+    own: Vec<Own>,
+    /// How often the last checks gave the same answer.
     stable: usize,
-    /// The usual iteration, for the growth of pauses.
-    base_ms: f64,
 }
 
 /// All cases of a job.
@@ -57,8 +66,24 @@ pub(crate) struct Docket {
     pub(crate) cases: Vec<Case>,
     pub(crate) transients: Vec<Case>,
     next_id: u64,
-    open: Option<Open>,
+    /// Open cases, oldest first; one at most is about a job that stopped.
+    open: Vec<Open>,
+    /// Iterations from here on show what the open slowdowns account for.
+    raised_at: Option<HostTime>,
+    /// Whom the last look would have given a case besides the open ones: it takes two looks that agree.
+    rumour: Option<(Category, Place)>,
     pauses: VecDeque<PauseSeen>,
+}
+
+/// Who made a slow job slower.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Joined {
+    /// Nobody, or the suspect of an open case.
+    Nobody,
+    /// Nothing shows who.
+    Somebody,
+    /// A fault that has its case now.
+    Another(CaseEvent),
 }
 
 /// What a step may look at.
@@ -72,25 +97,52 @@ pub(crate) struct Bench<'a> {
 
 impl Docket {
     pub(crate) fn has_open(&self) -> bool {
-        self.open.is_some()
+        !self.open.is_empty()
+    }
+
+    /// From when on iterations show what the open slowdowns account for.
+    pub(crate) fn raised_at(&self) -> Option<HostTime> {
+        self.raised_at
     }
 
     pub(crate) fn step(&mut self, bench: &Bench<'_>) -> Vec<CaseEvent> {
-        let mut events = Vec::new();
         for (from, until, _) in &bench.seen.long {
             self.note_pause(*from, *until);
         }
-        match self.open.clone() {
-            None => events.extend(self.open_something(bench)),
-            Some(open) => {
-                events.extend(self.follow(bench, open));
-                // The iteration that a pause ends is seen in the same look: nothing else may say again that it was slow.
-                if let Some(CaseEvent::Withdrawn(_)) = events.last() {
-                    events.extend(self.open_something(bench));
-                }
-            }
+        let mut events = self.react(bench);
+        // The iteration that a pause ends is seen in the same look: nothing else may say again that it was slow.
+        if let Some(CaseEvent::Withdrawn(_)) = events.last() {
+            events.extend(self.react(bench));
+        }
+        if !self.has_open() {
+            self.raised_at = None;
         }
         events
+    }
+
+    fn react(&mut self, bench: &Bench<'_>) -> Vec<CaseEvent> {
+        if self.has_open() && bench.timeline.ended_well() {
+            let all: Vec<CaseId> = self.open.iter().map(|open| open.id).collect();
+            return all.into_iter().map(|id| self.finish(bench, id, "the job ended in good order")).collect();
+        }
+        match self.open.iter().find(|open| self.case(open.id).finding.what != What::Slowdown) {
+            Some(stop) => self.follow_stop(bench, &stop.clone()).into_iter().collect(),
+            None => match self.stopped(bench) {
+                Some(event) => vec![event],
+                None if bench.timeline.ended_well() || !bench.seen.fresh => Vec::new(),
+                None if self.has_open() => self.follow_slow(bench),
+                None => self.open_slow(bench).into_iter().collect(),
+            },
+        }
+    }
+
+    fn case(&self, id: CaseId) -> &Case {
+        &self.cases[self.place_of(id)]
+    }
+
+    /// Cases are in the order of their numbers.
+    fn place_of(&self, id: CaseId) -> usize {
+        self.cases.partition_point(|case| case.id < id)
     }
 
     fn note_pause(&mut self, from: HostTime, until: HostTime) {
@@ -105,7 +157,8 @@ impl Docket {
         }
     }
 
-    fn open_something(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
+    /// A process that is gone, or a stall.
+    fn stopped(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
         if let Some((verdict, facts, blast)) = crash(bench) {
             let since = verdict.since;
             return Some(self.open_case(bench, verdict, &facts, blast, since));
@@ -113,33 +166,42 @@ impl Docket {
         if bench.timeline.ended_well() {
             return None;
         }
-        if let Some(stall) = &bench.seen.stall {
-            let (verdict, facts, blast) = stalled(bench, stall);
-            return Some(self.open_case(bench, verdict, &facts, blast, stall.since));
-        }
-        if !bench.seen.fresh {
+        let stall = bench.seen.stall.as_ref()?;
+        if self.has_open() && stall.waited_ns < bench.config.transient_ns {
             return None;
         }
+        let (verdict, facts, blast) = stalled(bench, stall);
+        let starved = |open: &Open| is_starved(&self.case(open.id).finding, &verdict);
+        if stall.waited_ns < STARVED_NS && self.open.iter().any(starved) {
+            return None;
+        }
+        if let Some(id) = self.same_place(&verdict, |_| true) {
+            let open = self.open.iter_mut().find(|open| open.id == id)?;
+            open.stalled_since = stall.since;
+            return self.write(bench, id, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
+        }
+        Some(self.open_case(bench, verdict, &facts, blast, stall.since))
+    }
+
+    fn open_slow(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
         if let Some(slow) = &bench.seen.slow {
-            let (verdict, facts) = self.slowed(bench, slow, slow.onset);
+            let (verdict, facts) = self.slowed(bench, slow);
             if verdict.category != Category::Unknown || Watch::beyond_doubt(bench.config, slow) {
-                let event = self.open_case(bench, verdict, &facts, Vec::new(), HostTime::NONE);
-                self.remember_base(slow.onset, slow.base_ms);
-                return Some(event);
+                return Some(self.open_slowdown(bench, verdict, &facts, None));
             }
         }
         let (verdict, facts) = self.paused(bench)?;
-        let onset = verdict.since;
-        let event = self.open_case(bench, verdict, &facts, Vec::new(), HostTime::NONE);
-        self.remember_base(onset, bench.watch.iteration_ms().unwrap_or(0.0));
-        Some(event)
+        Some(self.open_slowdown(bench, verdict, &facts, None))
     }
 
-    fn remember_base(&mut self, onset: HostTime, base_ms: f64) {
-        if let Some(open) = &mut self.open {
-            open.onset = onset;
-            open.base_ms = base_ms;
+    fn open_slowdown(&mut self, bench: &Bench<'_>, verdict: Verdict, facts: &[Fact], step: Option<Slow>) -> CaseEvent {
+        self.raised_at = Some(verdict.since);
+        self.open.iter_mut().for_each(|open| open.joined = true);
+        let event = self.open_case(bench, verdict, facts, Vec::new(), HostTime::NONE);
+        if let Some(open) = self.open.last_mut() {
+            open.step = step;
         }
+        event
     }
 
     fn open_case(
@@ -152,8 +214,10 @@ impl Docket {
     ) -> CaseEvent {
         self.next_id += 1;
         let id = CaseId(self.next_id);
-        if self.cases.len() >= CASES_MAX {
-            self.cases.remove(0);
+        if self.cases.len() >= CASES_MAX
+            && let Some(at) = self.cases.iter().position(|case| case.state == CaseState::Closed)
+        {
+            self.cases.remove(at);
         }
         let finding = Finding {
             what: verdict.what,
@@ -177,24 +241,27 @@ impl Docket {
             closed_at: HostTime::NONE,
             closed_because: String::new(),
         });
-        let at = self.cases.len() - 1;
         let onset = verdict.since;
-        self.open = Some(Open { at, stalled_since, onset, stable: 0, base_ms: 0.0 });
-        self.write(bench, verdict, facts, blast);
+        self.open.push(Open { id, stalled_since, onset, step: None, joined: false, own: Vec::new(), stable: 0 });
+        self.write(bench, id, verdict, facts, blast);
         CaseEvent::Opened(id)
     }
 
-    /// Writes a verdict into the open case; `true` if it changed.
-    fn write(&mut self, bench: &Bench<'_>, verdict: Verdict, facts: &[Fact], blast: Vec<BlastEntry>) -> bool {
-        let Some(open) = &mut self.open else { return false };
-        let case = &mut self.cases[open.at];
+    /// Writes a verdict into an open case; `true` if it changed.
+    fn write(
+        &mut self,
+        bench: &Bench<'_>,
+        id: CaseId,
+        verdict: Verdict,
+        facts: &[Fact],
+        blast: Vec<BlastEntry>,
+    ) -> bool {
+        let at = self.place_of(id);
+        let Some(open) = self.open.iter_mut().find(|open| open.id == id) else { return false };
+        let case = &mut self.cases[at];
         // Two suspects that are as likely may take turns at the front of the list: that is no other verdict.
-        let leads = |place: &Place| {
-            let suspect = verdict.suspects.iter().find(|suspect| suspect.place == *place);
-            suspect.is_some_and(|suspect| suspect.confidence + SURER >= verdict.confidence())
-        };
         let still = match case.finding.suspects.first() {
-            Some(before) => leads(&before.place),
+            Some(before) => verdict.leads().any(|place| *place == before.place),
             None => verdict.suspects.is_empty(),
         };
         let same = case.finding.what == verdict.what && case.finding.category == verdict.category && still;
@@ -209,6 +276,11 @@ impl Docket {
         }
         let surer =
             verdict.confidence() > case.finding.suspects.first().map_or(0.0, |suspect| suspect.confidence) + SURER;
+        let leads: Vec<Place> = verdict.leads().cloned().collect();
+        let own = own::of(facts, &leads);
+        if !own.is_empty() {
+            open.own = own; // a stall says nothing of rates
+        }
         case.finding.what = verdict.what;
         case.finding.category = verdict.category;
         case.finding.suspects = verdict.suspects;
@@ -240,93 +312,92 @@ impl Docket {
         !same || surer
     }
 
-    fn follow(&mut self, bench: &Bench<'_>, open: Open) -> Option<CaseEvent> {
-        let case = &self.cases[open.at];
-        let (id, what) = (case.id, case.finding.what);
-        if bench.timeline.ended_well() {
-            return Some(self.finish(bench, "the job ended in good order"));
-        }
-        if what == What::Crash {
-            return self.follow_crash(bench, &open, id);
+    /// Follows the case of a job that stopped.
+    fn follow_stop(&mut self, bench: &Bench<'_>, open: &Open) -> Option<CaseEvent> {
+        let (id, case) = (open.id, self.case(open.id));
+        if case.finding.what == What::Crash {
+            return self.follow_crash(bench, id);
         }
         if let Some((verdict, facts, blast)) = crash(bench)
             && !case.finding.diagnosed_at.is_some()
         {
-            return self.write(bench, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
+            return self.write(bench, id, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
         }
-        if what == What::Slowdown { self.follow_slow(bench, &open, id) } else { self.follow_stall(bench, &open, id) }
+        self.follow_stall(bench, open)
     }
 
-    fn follow_crash(&mut self, bench: &Bench<'_>, open: &Open, id: CaseId) -> Option<CaseEvent> {
-        let opened_at = self.cases[open.at].opened_at;
-        if bench.now.since_ns(opened_at) <= FIRST_DEATH_NS {
+    fn follow_crash(&mut self, bench: &Bench<'_>, id: CaseId) -> Option<CaseEvent> {
+        if bench.now.since_ns(self.case(id).opened_at) <= FIRST_DEATH_NS {
             let (verdict, facts, blast) = crash(bench)?;
-            return self.write(bench, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
+            return self.write(bench, id, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
         }
-        self.widen(bench, open);
+        self.widen(bench, id);
         let anybody_dead = bench.timeline.leaving().any(|state| state.dead());
         if !anybody_dead && bench.seen.healthy_streak >= bench.config.recover_iterations {
-            return Some(self.finish(bench, "the job runs again"));
+            return Some(self.finish(bench, id, "the job runs again"));
         }
         None
     }
 
     /// Whoever waits for a dead rank comes to its wait when its own work is done: the radius grows until all stand still,
     /// and does not shrink when a launcher ends those who wait.
-    fn widen(&mut self, bench: &Bench<'_>, open: &Open) {
+    fn widen(&mut self, bench: &Bench<'_>, id: CaseId) {
         let gone: Vec<Rank> = bench.timeline.leaving().filter(|state| state.dead()).map(|state| state.rank).collect();
         let blast = blast_radius(hang::behind(bench.timeline, &gone));
         let waiting = |blast: &[BlastEntry]| blast.iter().map(|entry| entry.waiting.len()).sum::<usize>();
-        let case = &mut self.cases[open.at];
+        let at = self.place_of(id);
+        let case = &mut self.cases[at];
         if waiting(&blast) > waiting(&case.blast_radius) {
             case.blast_radius = blast;
         }
     }
 
-    fn follow_stall(&mut self, bench: &Bench<'_>, open: &Open, id: CaseId) -> Option<CaseEvent> {
+    fn follow_stall(&mut self, bench: &Bench<'_>, open: &Open) -> Option<CaseEvent> {
         let anybody_dying = bench.timeline.leaving().any(|state| state.dead_since.is_some());
         if anybody_dying {
             return None; // whoever ends the job now is not what stopped it
         }
         if let Some(stall) = &bench.seen.stall {
             let (verdict, facts, blast) = stalled(bench, stall);
-            let settled = self.cases[open.at].finding.diagnosed_at.is_some();
-            let weaker =
-                verdict.confidence() < self.cases[open.at].finding.suspects.first().map_or(0.0, |s| s.confidence);
-            if settled && weaker {
+            let finding = &self.case(open.id).finding;
+            let weaker = verdict.confidence() < finding.suspects.first().map_or(0.0, |s| s.confidence);
+            if finding.diagnosed_at.is_some() && weaker {
                 return None;
             }
-            return self.write(bench, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
+            return self.write(bench, open.id, verdict, &facts, blast).then_some(CaseEvent::Strengthened(open.id));
         }
         let moved = bench.timeline.ranks.by_slot().iter().map(|state| state.progress_at).max().unwrap_or_default();
         if moved <= open.stalled_since {
             return None; // no samples at the moment: unknown, neither better nor worse
         }
-        Some(self.resumed(bench, open, id, moved))
+        Some(self.resumed(bench, open, moved))
     }
 
     /// What looked like a stall went on.
-    fn resumed(&mut self, bench: &Bench<'_>, open: &Open, id: CaseId, moved: HostTime) -> CaseEvent {
+    fn resumed(&mut self, bench: &Bench<'_>, open: &Open, moved: HostTime) -> CaseEvent {
         let length = moved.since_ns(open.stalled_since);
         self.note_pause(open.stalled_since, moved);
         if let Some((verdict, facts)) = self.paused(bench) {
-            self.write(bench, verdict, &facts, Vec::new());
+            self.write(bench, open.id, verdict, &facts, Vec::new());
         } else if length < bench.config.transient_ns {
-            return self.withdraw(bench, open, id);
+            return self.withdraw(bench, open.id);
         } else {
             // What explained a stop may not explain why it goes on slowly: let better evidence take over.
-            let finding = &mut self.cases[open.at].finding;
+            let at = self.place_of(open.id);
+            let finding = &mut self.cases[at].finding;
             finding.what = What::Slowdown;
             finding.suspects.iter_mut().for_each(|suspect| suspect.confidence *= RESUMED_DOUBT);
-            self.cases[open.at].updated_at = bench.now;
+            self.cases[at].updated_at = bench.now;
         }
-        let base_ms = bench.watch.iteration_ms().unwrap_or(0.0);
-        self.remember_base(open.stalled_since, base_ms);
-        CaseEvent::Strengthened(id)
+        self.raised_at.get_or_insert(open.stalled_since);
+        if let Some(of) = self.open.iter_mut().find(|of| of.id == open.id) {
+            of.onset = open.stalled_since;
+        }
+        CaseEvent::Strengthened(open.id)
     }
 
-    fn withdraw(&mut self, bench: &Bench<'_>, open: &Open, id: CaseId) -> CaseEvent {
-        let mut case = self.cases.remove(open.at);
+    fn withdraw(&mut self, bench: &Bench<'_>, id: CaseId) -> CaseEvent {
+        let mut case = self.cases.remove(self.place_of(id));
         case.state = CaseState::Closed;
         case.closed_at = bench.now;
         case.updated_at = bench.now;
@@ -335,70 +406,197 @@ impl Docket {
         if self.transients.len() > CASES_MAX {
             self.transients.remove(0);
         }
-        self.open = None;
+        self.open.retain(|open| open.id != id);
         CaseEvent::Withdrawn(id)
     }
 
-    fn finish(&mut self, bench: &Bench<'_>, why: &str) -> CaseEvent {
-        let at = self.open.take().map_or(self.cases.len() - 1, |open| open.at);
+    fn finish(&mut self, bench: &Bench<'_>, id: CaseId, why: &str) -> CaseEvent {
+        self.open.retain(|open| open.id != id);
+        let at = self.place_of(id);
         let case = &mut self.cases[at];
         case.state = CaseState::Closed;
         case.closed_at = bench.now;
         case.updated_at = bench.now;
         case.closed_because = why.to_string();
-        CaseEvent::Closed(case.id)
+        CaseEvent::Closed(id)
     }
 
-    fn follow_slow(&mut self, bench: &Bench<'_>, open: &Open, id: CaseId) -> Option<CaseEvent> {
-        if let Some(stall) = &bench.seen.stall
-            && stall.waited_ns >= bench.config.transient_ns
-        {
-            let (verdict, facts, blast) = stalled(bench, stall);
-            if stall.waited_ns < STARVED_NS && is_starved(&self.cases[open.at].finding, &verdict) {
-                return None;
-            }
-            if let Some(open) = &mut self.open {
-                open.stalled_since = stall.since;
-            }
-            return self.write(bench, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
+    /// Slowdowns are open: which of them are over, what the newest is, and whether there is another.
+    fn follow_slow(&mut self, bench: &Bench<'_>) -> Vec<CaseEvent> {
+        let mut events = Vec::new();
+        for open in self.open.clone() {
+            events.extend(self.recovered(bench, &open));
         }
-        if !bench.seen.fresh {
-            return None;
-        }
-        let last_pause = self.pauses.back().map_or(HostTime::NONE, |pause| pause.until);
-        let pausing = self.cases[open.at].finding.category == Category::HostThread
-            && bench.timeline.newest_sample.since_ns(last_pause) < bench.config.pause_window_ns / 2;
-        if bench.seen.healthy_streak >= bench.config.recover_iterations && !pausing {
-            return Some(self.finish(bench, "iterations are as fast as before"));
-        }
-        let (verdict, facts) = match &bench.seen.slow {
-            Some(slow) => self.slowed(bench, slow, open.onset.min(slow.onset)),
-            None => self.paused(bench)?,
+        let step = bench.seen.step.as_ref().filter(|_| self.has_open());
+        let joined = match step {
+            Some(step) => self.join(bench, step),
+            None => self.hidden(bench).map_or(Joined::Nobody, Joined::Another),
         };
-        let weaker =
-            verdict.confidence() + 0.05 < self.cases[open.at].finding.suspects.first().map_or(0.0, |s| s.confidence);
-        if verdict.category == Category::Unknown || (weaker && self.cases[open.at].finding.diagnosed_at.is_some()) {
-            return None;
+        if let Joined::Another(event) = joined {
+            events.push(event);
+        } else if let Some(newest) = self.open.last().cloned().filter(|open| !open.joined) {
+            let until = step.filter(|_| joined == Joined::Somebody).map(|step| step.onset);
+            events.extend(self.refresh(bench, &newest, until));
         }
-        self.write(bench, verdict, &facts, Vec::new()).then_some(CaseEvent::Strengthened(id))
+        events
     }
 
-    fn slowed(&self, bench: &Bench<'_>, slow: &Slow, onset: HostTime) -> (Verdict, Vec<Fact>) {
-        let iteration_ms = slow.now_ms - slow.base_ms;
-        let windows = slow::Windows { onset, until: slow.until, iteration_ms };
-        let mut facts = vec![Fact::SlowIterations {
-            base_ms: slow.base_ms,
-            now_ms: slow.now_ms,
-            factor: slow.factor,
-            slow: slow.slow,
-            of: slow.of,
-            since: onset,
-            why: slow.why.clone(),
-        }];
-        facts.extend(slow::blame(bench.timeline, bench.config, &windows));
+    /// Closes a slowdown that is over: the job is as fast as before, or its own parts are and another fault keeps the job
+    /// slow.
+    fn recovered(&mut self, bench: &Bench<'_>, open: &Open) -> Vec<CaseEvent> {
+        let last_pause = self.pauses.back().map_or(HostTime::NONE, |pause| pause.until);
+        let pausing = self.case(open.id).finding.category == Category::HostThread
+            && bench.timeline.newest_sample.since_ns(last_pause) < bench.config.pause_window_ns / 2;
+        let needed = bench.config.recover_iterations;
+        if bench.seen.healthy_streak >= needed && !pausing {
+            return vec![self.finish(bench, open.id, "iterations are as fast as before")];
+        }
+        if open.own.is_empty() || !self.case(open.id).finding.diagnosed_at.is_some() {
+            return Vec::new();
+        }
+        let Some(since) = own::over_since(bench.timeline, &open.own, needed, open.onset) else { return Vec::new() };
+        const OVER: &str = "its suspect is as fast as before; what keeps the job slow is another case";
+        if self.open.len() > 1 {
+            return vec![self.finish(bench, open.id, OVER)];
+        }
+        // Something else must be why the job is slow still: who shows now is compared with the job as it was before both.
+        let Some(slow) = &bench.seen.slow else { return Vec::new() };
+        let rest = Slow { base_from: HostTime::NONE, base_until: open.onset, onset: since, ..slow.clone() };
+        let (verdict, facts) = self.slowed(bench, &rest);
+        if !stands_out(&verdict) || self.same_fault(&verdict).is_some() {
+            return Vec::new();
+        }
+        if !bench.watch.is_level(open.onset, since) {
+            // Whoever was slow for so few iterations only did not begin this.
+            let verdict = Verdict { since: open.onset, ..verdict };
+            let changed = self.write(bench, open.id, verdict, &facts, Vec::new());
+            return changed.then_some(CaseEvent::Strengthened(open.id)).into_iter().collect();
+        }
+        let opened = self.open_slowdown(bench, verdict, &facts, Some(rest));
+        vec![opened, self.finish(bench, open.id, OVER)]
+    }
+
+    /// Looks again at a slowdown with what has come since, up to where it may be another's.
+    fn refresh(&mut self, bench: &Bench<'_>, open: &Open, until: Option<HostTime>) -> Option<CaseEvent> {
+        let until = |slow: &Slow| until.map_or(slow.until, |until| until.min(slow.until));
+        let (verdict, facts) = match (&bench.seen.slow, &open.step) {
+            (Some(slow), None) => {
+                let onset = open.onset.min(slow.onset);
+                self.slowed(bench, &Slow { base_until: onset, onset, until: until(slow), ..slow.clone() })
+            }
+            (Some(slow), Some(step)) => self.slowed(bench, &Slow { until: until(slow), ..step.clone() }),
+            (None, _) => self.paused(bench)?,
+        };
+        let finding = &self.case(open.id).finding;
+        let weaker = verdict.confidence() + SURER < finding.suspects.first().map_or(0.0, |s| s.confidence);
+        if verdict.category == Category::Unknown || (weaker && finding.diagnosed_at.is_some()) {
+            return None;
+        }
+        let same = self.same_fault(&verdict);
+        let kept = finding.diagnosed_at.is_some() && bench.watch.is_old(bench.config, open.onset);
+        if same.is_some_and(|other| other != open.id) || (kept && same.is_none()) {
+            return None; // it is another's, or of a fault that began since
+        }
+        self.write(bench, open.id, verdict, &facts, Vec::new()).then_some(CaseEvent::Strengthened(open.id))
+    }
+
+    //= falcon 3.4
+    /// Iterations became longer than the open cases account for: one of their faults got worse, or another has begun. What
+    /// the suspects of open cases make others wait was there before, so it is in what the others are compared with.
+    fn join(&mut self, bench: &Bench<'_>, step: &Slow) -> Joined {
+        let (verdict, facts) = self.slowed(bench, step);
+        if !stands_out(&verdict) {
+            return Joined::Somebody;
+        }
+        if self.same_fault(&verdict).is_some() {
+            self.raised_at = Some(step.onset);
+            return Joined::Nobody;
+        }
+        if !self.is_told_again(&verdict) {
+            return Joined::Somebody;
+        }
+        Joined::Another(self.open_slowdown(bench, verdict, &facts, Some(step.clone())))
+    }
+
+    /// Ranks that work side by side hide each other: the job waits for the slowest. One whose device or main thread became
+    /// so much slower that the job would be slow without the open cases too is a fault of its own.
+    fn hidden(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
+        let slow = bench.seen.slow.as_ref()?;
+        let (needed, base_from) = (bench.config.recover_iterations, bench.watch.raised_from());
+        let onset = bench
+            .watch
+            .laps_ago(needed)
+            .filter(|onset| base_from.is_some() && bench.watch.is_level(base_from, *onset))?;
+        let hidden = Slow { base_from, base_until: onset, onset, ..slow.clone() };
+        let windows = hidden.windows();
+        let alone_ms = (bench.config.slow_factor_floor - 1.0) * slow.base_ms;
+        let mut facts = slow::of_ranks(bench.timeline, bench.config, &windows);
+        facts.retain(|fact| match fact {
+            Fact::ComputeExcess { now_ms, base_ms, .. } | Fact::HostExcess { now_ms, base_ms, .. } => {
+                now_ms - base_ms > alone_ms
+            }
+            _ => false,
+        });
+        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, windows.iteration_ms);
+        if !stands_out(&verdict) || self.same_fault(&verdict).is_some() || !self.is_told_again(&verdict) {
+            return None;
+        }
+        let leads: Vec<Place> = verdict.leads().cloned().collect();
+        let own = own::of(&facts, &leads);
+        let onset = own::began(bench.timeline, &own, needed, windows.until).unwrap_or(onset);
+        let verdict = Verdict { since: onset, ..verdict };
+        let hidden = Slow { base_until: onset, onset, ..hidden };
+        facts.insert(0, hidden.fact());
+        Some(self.open_slowdown(bench, verdict, &facts, Some(hidden)))
+    }
+
+    /// Whether the look before would have opened the same case.
+    fn is_told_again(&mut self, verdict: &Verdict) -> bool {
+        let told = verdict.suspects.first().map(|suspect| (verdict.category, suspect.place.clone()));
+        let again = told == self.rumour;
+        self.rumour = told;
+        again
+    }
+
+    /// The open case that a verdict is about, if there is one: the same place, and parts of it that hang together.
+    fn same_fault(&self, verdict: &Verdict) -> Option<CaseId> {
+        self.same_place(verdict, |category| hangs_together(category, verdict.category))
+    }
+
+    /// The first open case of a category that `fits` whose surest suspects are some of a verdict's.
+    fn same_place(&self, verdict: &Verdict, fits: impl Fn(Category) -> bool) -> Option<CaseId> {
+        let about = |case: &&Case| {
+            let surest = case.finding.suspects.first().map_or(0.0, |suspect| suspect.confidence);
+            let mut suspects = case.finding.suspects.iter().filter(|suspect| suspect.confidence + SURER >= surest);
+            suspects.any(|suspect| verdict.leads().any(|place| meets(place, &suspect.place)))
+        };
+        let mut open = self.open.iter().map(|open| self.case(open.id));
+        open.find(|case| fits(case.finding.category) && about(case)).map(|case| case.id)
+    }
+
+    /// Whether a rank that is known to come late explains a link: its peers wait with ready data until it comes, and what it
+    /// waits for then is another's. Of both together the link makes one wait.
+    fn explains(&self, fact: &Fact) -> bool {
+        let to = match fact {
+            Fact::WireExcess { to, .. } | Fact::RankLink { to: (_, to), .. } => Place::Host { host: to.clone() },
+            _ => return false,
+        };
+        let finding = |open: &Open| &self.case(open.id).finding;
+        let late = self.open.iter().map(finding).filter(|finding| {
+            finding.what == What::Slowdown && matches!(finding.category, Category::Gpu | Category::NotStarted)
+        });
+        late.filter_map(|finding| finding.suspects.first()).any(|suspect| meets(&suspect.place, &to))
+    }
+
+    /// Who made iterations longer from `slow.onset` on.
+    fn slowed(&self, bench: &Bench<'_>, slow: &Slow) -> (Verdict, Vec<Fact>) {
+        let (onset, windows) = (slow.onset, slow.windows());
+        let mut facts = vec![slow.fact()];
+        let found = slow::blame(bench.timeline, bench.config, &windows);
+        facts.extend(found.into_iter().filter(|fact| slow.base_from == HostTime::NONE || !self.explains(fact)));
         let from = onset - PAUSE_MARGIN_NS;
         facts.extend(slow::pauses(bench.timeline, bench.config, from, bench.timeline.newest_sample));
-        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, iteration_ms);
+        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, windows.iteration_ms);
         (verdict, facts)
     }
 
@@ -502,4 +700,38 @@ fn is_starved(finding: &Finding, stall: &Verdict) -> bool {
 /// Whether a place is this rank.
 fn names(place: &Place, wanted: Rank) -> bool {
     matches!(place, Place::Rank { rank, .. } if *rank == wanted)
+}
+
+/// Whether a verdict is good enough for a case besides others.
+fn stands_out(verdict: &Verdict) -> bool {
+    verdict.share >= STEP_SHARE && verdict.confidence() * verdict.leads().count() as f64 >= STEP_SURE
+}
+
+/// Whether two places may be one: the same rank, the same host, a host and a rank on it.
+fn meets(a: &Place, b: &Place) -> bool {
+    let hosts = |place: &Place| match place {
+        Place::Rank { host, .. } | Place::Host { host } => vec![host.clone()],
+        Place::Link { from, to } => vec![from.clone(), to.clone()],
+    };
+    match (a, b) {
+        (Place::Rank { rank: a, .. }, Place::Rank { rank: b, .. }) => a == b,
+        _ => hosts(a).iter().any(|host| hosts(b).contains(host)),
+    }
+}
+
+/// Whether a fault of one kind may show as the other. Slices go from the device through slots, a proxy thread and a NIC:
+/// what is slow on this way makes the next part look slow.
+fn hangs_together(a: Category, b: Category) -> bool {
+    let on_the_way = |category: Category| {
+        matches!(
+            category,
+            Category::GpuCopy
+                | Category::HostThread
+                | Category::NetworkSend
+                | Category::NetworkReceive
+                | Category::NetworkCongestion
+        )
+    };
+    let unknown = a == Category::Unknown || b == Category::Unknown;
+    a == b || unknown || (on_the_way(a) && on_the_way(b))
 }

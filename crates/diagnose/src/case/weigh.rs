@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Suspects kept in a verdict.
 pub(crate) const SUSPECTS_MAX: usize = 8;
+/// How much surer of one suspect than of another means anything.
+pub(crate) const SURER: f64 = 0.05;
 /// A verdict at least this sure is settled at once.
 pub(crate) const DECISIVE: f64 = 0.85;
 
@@ -36,17 +38,25 @@ pub(crate) struct Verdict {
     pub category: Category,
     pub suspects: Vec<Suspect>,
     pub since: HostTime,
+    /// Share of an iteration's growth that the first suspects account for; 0 where nothing grew.
+    pub share: f64,
     pub group: Option<CommId>,
     pub op: Option<OpId>,
 }
 
 impl Verdict {
     pub(crate) fn unknown(what: What, since: HostTime) -> Verdict {
-        Verdict { what, category: Category::Unknown, suspects: Vec::new(), since, group: None, op: None }
+        Verdict { what, category: Category::Unknown, suspects: Vec::new(), since, share: 0.0, group: None, op: None }
     }
 
     pub(crate) fn confidence(&self) -> f64 {
         self.suspects.first().map_or(0.0, |suspect| suspect.confidence)
+    }
+
+    /// The suspects that are as likely as the first.
+    pub(crate) fn leads(&self) -> impl Iterator<Item = &Place> {
+        let least = self.confidence() - SURER;
+        self.suspects.iter().filter(move |suspect| suspect.confidence >= least).map(|suspect| &suspect.place)
     }
 }
 
@@ -299,6 +309,7 @@ pub(crate) fn slowdown(
     let sure = (0.35 + 0.35 * share + 0.29 * margin).clamp(0.05, 0.99);
     let confidence = if best.either { sure / best.places.len() as f64 } else { sure };
     verdict.category = best.category;
+    verdict.share = share;
     verdict.suspects =
         best.places.iter().take(SUSPECTS_MAX).map(|place| Suspect { place: place.clone(), confidence }).collect();
     for other in list.iter().skip(1).take(3) {

@@ -82,6 +82,8 @@ pub struct Plan {
     /// The agent of this host falls silent at `fault_at`.
     pub mute_host: Option<u32>,
     pub fault_ends: u64,
+    /// Other slow devices and NICs, from .. until.
+    pub more: Vec<(Fault, u64, u64)>,
     /// Jitter of each piece of computation, nanoseconds; one in a hundred takes ten times that.
     pub noise: u64,
 }
@@ -106,12 +108,18 @@ impl Plan {
             moe: false,
             mute_host: None,
             fault_ends: u64::MAX,
+            more: Vec::new(),
             noise: 4 * MS,
         }
     }
 
     pub fn fault(mut self, fault: Fault) -> Plan {
         self.fault = fault;
+        self
+    }
+
+    pub fn and(mut self, fault: Fault, from: u64, until: u64) -> Plan {
+        self.more.push((fault, from, until));
         self
     }
 
@@ -294,12 +302,20 @@ impl Cluster {
         clock >= self.plan.fault_at && clock < self.plan.fault_ends
     }
 
+    /// The faults that are there now.
+    fn faults(&self, clock: u64) -> Vec<Fault> {
+        let more = self.plan.more.iter().filter(|(_, from, until)| clock >= *from && clock < *until);
+        let first = self.active(clock).then_some(self.plan.fault);
+        first.into_iter().chain(more.map(|(fault, _, _)| *fault)).collect()
+    }
+
     fn compute_scale(&self, rank: u32, clock: u64) -> u64 {
-        match self.plan.fault {
-            Fault::GpuPower(r) if r == rank && self.active(clock) => 4,
-            Fault::BackgroundCompute(h) if h == self.plan.host_of(rank) && self.active(clock) => 4,
-            _ => 1,
-        }
+        let slow = |fault: &Fault| match fault {
+            Fault::GpuPower(r) => *r == rank,
+            Fault::BackgroundCompute(h) => *h == self.plan.host_of(rank),
+            _ => false,
+        };
+        if self.faults(clock).iter().any(slow) { 4 } else { 1 }
     }
 
     /// Runs every rank to the end.
@@ -487,16 +503,18 @@ impl Cluster {
             Self::edges(&members, kind).into_iter().filter(|(a, b)| host(*a) != host(*b)).collect();
         let mut wire: Vec<u64> = edges.iter().map(|_| 3_000 + self.prng.below(1_000)).collect();
         let (mut copy, mut sleep, mut hung) = (None, None, None);
-        if self.active(last) {
+        for fault in self.faults(last) {
             for (slot, (a, b)) in wire.iter_mut().zip(&edges) {
                 let touch = |h: u32| host(*a) == h || host(*b) == h;
-                match self.plan.fault {
+                match fault {
                     Fault::NicBandwidth(h) if touch(h) => *slot *= 50,
                     Fault::BackgroundTraffic(x, y) if touch(x) || touch(y) => *slot *= 50,
                     Fault::NicDown(h) if touch(h) => hung = Some(h),
                     _ => {}
                 }
             }
+        }
+        if self.active(last) {
             let among = |r: u32| members.iter().position(|(rank, _)| *rank == r).filter(|_| !edges.is_empty());
             match self.plan.fault {
                 Fault::Pcie(r) => copy = among(r),

@@ -1,0 +1,148 @@
+//! What a suspect's own parts cost: before its fault, at its worst, and lately. A fault is gone when its own parts are as
+//! fast as before, whatever others keep the job slow.
+use crate::blame::slow::{CommonIdle, per_iteration};
+use crate::fact::Fact;
+use crate::timeline::{Iteration, Timeline};
+use mycroft_record::{HostName, HostTime, Place, Rank};
+
+/// Of a suspect's parts, those that grew by this share of the one that grew most carry its fault.
+const CARRIES: f64 = 0.5;
+/// What may be left of a part's growth when its fault is gone: the same as what no fault explains
+/// (`Config::explains_share`).
+const LEFT: f64 = 0.3;
+
+/// Something whose time is its own, free of waiting for others.
+#[derive(Clone, PartialEq, Debug)]
+enum Part {
+    Compute(Rank),
+    Host(Rank),
+    Copy(Rank),
+    Proxy(Rank),
+    /// The most that its proxy thread held on one link.
+    Handover(Rank),
+    /// The slowest link from one host to another.
+    Wire(HostName, HostName),
+    Link(Rank, Rank),
+}
+
+/// A part that carries a fault.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Own {
+    part: Part,
+    base_ms: f64,
+    worst_ms: f64,
+}
+
+/// The parts of the suspects at `places` that the facts say have grown.
+pub(crate) fn of(facts: &[Fact], places: &[Place]) -> Vec<Own> {
+    let on = |rank: Rank, host: &HostName| {
+        places.iter().any(|place| match place {
+            Place::Rank { rank: suspect, .. } => *suspect == rank,
+            Place::Host { host: suspect } => suspect == host,
+            Place::Link { .. } => false,
+        })
+    };
+    let touches = |host: &HostName| places.iter().any(|place| matches!(place, Place::Host { host: of } if of == host));
+    let mut out: Vec<Own> = facts
+        .iter()
+        .filter_map(|fact| {
+            let (part, base_ms, worst_ms) = match fact {
+                Fact::ComputeExcess { rank, host, now_ms, base_ms, .. } if on(*rank, host) => {
+                    (Part::Compute(*rank), *base_ms, *now_ms)
+                }
+                Fact::HostExcess { rank, host, now_ms, base_ms, .. } if on(*rank, host) => {
+                    (Part::Host(*rank), *base_ms, *now_ms)
+                }
+                Fact::CopyExcess { rank, host, now_ms, base_ms, .. } if on(*rank, host) => {
+                    (Part::Copy(*rank), *base_ms, *now_ms)
+                }
+                Fact::ProxyExcess { rank, host, now_ms, base_ms, .. } if on(*rank, host) => {
+                    (Part::Proxy(*rank), *base_ms, *now_ms)
+                }
+                Fact::HandoverExcess { rank, host, now_ms, base_ms, .. } if on(*rank, host) => {
+                    (Part::Handover(*rank), *base_ms, *now_ms)
+                }
+                Fact::RankLink { from, to, now_ms, base_ms, .. } if on(from.0, &from.1) || on(to.0, &to.1) => {
+                    (Part::Link(from.0, to.0), *base_ms, *now_ms)
+                }
+                Fact::WireExcess { from, to, now_ms, base_ms, .. } if touches(from) || touches(to) => {
+                    (Part::Wire(from.clone(), to.clone()), *base_ms, *now_ms)
+                }
+                _ => return None,
+            };
+            Some(Own { part, base_ms, worst_ms })
+        })
+        .collect();
+    let most = out.iter().map(Own::grew_ms).fold(0.0, f64::max);
+    out.retain(|own| own.grew_ms() >= CARRIES * most);
+    out
+}
+
+impl Own {
+    fn grew_ms(&self) -> f64 {
+        self.worst_ms - self.base_ms
+    }
+
+    fn is_over(&self, ms: &[f64]) -> bool {
+        ms.iter().all(|ms| *ms <= self.base_ms + LEFT * self.grew_ms())
+    }
+}
+
+/// Since when all of these parts have been as fast as before in each of at least `needed` iterations, the newest
+/// included; `None`: they are not, or nobody knows.
+pub(crate) fn over_since(timeline: &Timeline, own: &[Own], needed: usize, onset: HostTime) -> Option<HostTime> {
+    let newest = timeline.ranks.values().filter_map(|state| Some(state.iterations.list().back()?.end)).max()?;
+    let idle = CommonIdle::of(timeline, newest);
+    let since = own.iter().map(|own| {
+        let (laps, ms) = lately(timeline, &own.part, needed, &idle)?;
+        let first = laps.first().filter(|first| laps.len() >= needed && first.start >= onset)?;
+        own.is_over(&ms).then_some(first.start)
+    });
+    since.collect::<Option<Vec<HostTime>>>()?.into_iter().max()
+}
+
+/// In which of the last `count` iterations one of these parts became slow and stayed so.
+pub(crate) fn began(timeline: &Timeline, own: &[Own], count: usize, until: HostTime) -> Option<HostTime> {
+    let idle = CommonIdle::of(timeline, until);
+    let of = |own: &Own| {
+        let (laps, ms) = lately(timeline, &own.part, count, &idle)?;
+        let is_slow = |ms: &f64| *ms > own.base_ms + CARRIES * own.grew_ms();
+        let as_before = ms.iter().rposition(|ms| !is_slow(ms)).map_or(0, |at| at + 1);
+        laps.get(as_before).map(|lap| lap.start)
+    };
+    own.iter().filter_map(of).min()
+}
+
+/// The last iterations of the part's rank, and what the part took in each, milliseconds.
+fn lately(timeline: &Timeline, part: &Part, count: usize, idle: &CommonIdle) -> Option<(Vec<Iteration>, Vec<f64>)> {
+    let laps = |rank: Rank| -> Option<Vec<Iteration>> {
+        let list = timeline.ranks.get(&rank)?.iterations.list();
+        Some(list.iter().skip(list.len().saturating_sub(count)).copied().collect())
+    };
+    let of_rank = |rank: Rank, us: &dyn Fn(&Iteration) -> f64| {
+        let laps = laps(rank)?;
+        let ms = laps.iter().map(|it| us(it) / 1e3).collect();
+        Some((laps, ms))
+    };
+    let of_links = |wanted: &dyn Fn(Rank, Rank) -> bool, held: bool| {
+        let mut all: Option<(Vec<Iteration>, Vec<f64>)> = None;
+        for link in timeline.links.all(&timeline.ranks).filter(|link| wanted(link.from, link.to)) {
+            let laps = laps(link.from)?;
+            let refs: Vec<&Iteration> = laps.iter().collect();
+            let (wire, of_proxy) = per_iteration(link, &refs);
+            let ms: Vec<f64> = if held { of_proxy } else { wire }.iter().map(|us| us / 1e3).collect();
+            let (_, slowest) = all.get_or_insert_with(|| (laps, vec![0.0; ms.len()]));
+            slowest.iter_mut().zip(&ms).for_each(|(slowest, ms)| *slowest = slowest.max(*ms));
+        }
+        all
+    };
+    match part {
+        Part::Compute(rank) => of_rank(*rank, &|it| it.compute_us),
+        Part::Host(rank) => of_rank(*rank, &|it| (it.host_us - idle.us(it)).max(0.0)),
+        Part::Copy(rank) => of_rank(*rank, &|it| it.copy_us),
+        Part::Proxy(rank) => of_rank(*rank, &|it| it.proxy_us),
+        Part::Handover(rank) => of_links(&|a, _| a == *rank, true),
+        Part::Link(from, to) => of_links(&|a, b| a == *from && b == *to, false),
+        Part::Wire(from, to) => of_links(&|a, b| timeline.host(a) == *from && timeline.host(b) == *to, false),
+    }
+}
