@@ -1,6 +1,6 @@
 //! What a suspect's own parts cost: before its fault, at its worst, and lately. A fault is gone when its own parts are as
 //! fast as before, whatever others keep the job slow.
-use crate::blame::slow::{CommonIdle, per_iteration};
+use crate::blame::slow::{CommonIdle, median, per_iteration};
 use crate::fact::Fact;
 use crate::timeline::{Iteration, Timeline};
 use mycroft_record::{HostName, HostTime, Place, Rank};
@@ -99,6 +99,15 @@ pub(crate) fn over_since(timeline: &Timeline, own: &[Own], needed: usize, onset:
         own.is_over(&ms).then_some(first.start)
     });
     since.collect::<Option<Vec<HostTime>>>()?.into_iter().max()
+}
+
+/// Whether one of these parts was slow in most of the last `count` iterations.
+pub(crate) fn is_slow(timeline: &Timeline, own: &[Own], count: usize, until: HostTime) -> bool {
+    let idle = CommonIdle::of(timeline, until);
+    own.iter().any(|own| {
+        let ms = lately(timeline, &own.part, count, &idle).map_or(Vec::new(), |(_, ms)| ms);
+        median(ms).is_some_and(|ms| ms > own.base_ms + CARRIES * own.grew_ms())
+    })
 }
 
 /// In which of the last `count` iterations one of these parts became slow and stayed so.

@@ -493,9 +493,18 @@ impl Docket {
             return None;
         }
         let same = self.same_fault(&verdict);
-        let kept = finding.diagnosed_at.is_some() && bench.watch.is_old(bench.config, open.onset);
-        if same.is_some_and(|other| other != open.id) || (kept && same.is_none()) {
-            return None; // it is another's, or of a fault that began since
+        let is_another = match same {
+            Some(other) => other != open.id,
+            // Its suspect is as slow as it was: who shows besides began later.
+            None => {
+                let (count, newest) = (bench.config.recover_iterations, bench.timeline.newest_sample);
+                finding.diagnosed_at.is_some()
+                    && bench.watch.is_old(bench.config, open.onset)
+                    && own::is_slow(bench.timeline, &open.own, count, newest)
+            }
+        };
+        if is_another {
+            return None;
         }
         self.write(bench, open.id, verdict, &facts, Vec::new()).then_some(CaseEvent::Strengthened(open.id))
     }
