@@ -585,16 +585,21 @@ impl Docket {
 
     /// Whether a rank that is known to come late explains a link: its peers wait with ready data until it comes, and what it
     /// waits for then is another's. Of both together the link makes one wait.
-    fn explains(&self, fact: &Fact) -> bool {
-        let to = match fact {
-            Fact::WireExcess { to, .. } | Fact::RankLink { to: (_, to), .. } => Place::Host { host: to.clone() },
+    fn explains(&self, bench: &Bench<'_>, fact: &Fact) -> bool {
+        let to: Vec<HostName> = match fact {
+            Fact::WireExcess { to, .. } | Fact::RankLink { to: (_, to), .. } => vec![to.clone()],
+            Fact::HandoverExcess { rank, .. } => {
+                let links = bench.timeline.links.all(&bench.timeline.ranks).filter(|link| link.from == *rank);
+                links.map(|link| bench.timeline.host(link.to)).collect()
+            }
             _ => return false,
         };
         let finding = |open: &Open| &self.case(open.id).finding;
         let late = self.open.iter().map(finding).filter(|finding| {
             finding.what == What::Slowdown && matches!(finding.category, Category::Gpu | Category::NotStarted)
         });
-        late.filter_map(|finding| finding.suspects.first()).any(|suspect| meets(&suspect.place, &to))
+        let mut late = late.filter_map(|finding| finding.suspects.first());
+        late.any(|suspect| to.iter().any(|host| meets(&suspect.place, &Place::Host { host: host.clone() })))
     }
 
     /// Who made iterations longer from `slow.onset` on.
@@ -602,7 +607,7 @@ impl Docket {
         let (onset, windows) = (slow.onset, slow.windows());
         let mut facts = vec![slow.fact()];
         let found = slow::blame(bench.timeline, bench.config, &windows);
-        facts.extend(found.into_iter().filter(|fact| slow.base_from == HostTime::NONE || !self.explains(fact)));
+        facts.extend(found.into_iter().filter(|fact| slow.base_from == HostTime::NONE || !self.explains(bench, fact)));
         let from = onset - PAUSE_MARGIN_NS;
         facts.extend(slow::pauses(bench.timeline, bench.config, from, bench.timeline.newest_sample));
         let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, windows.iteration_ms);
