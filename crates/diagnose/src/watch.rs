@@ -396,7 +396,10 @@ impl Watch {
 
     /// When the last so many iterations began, by the rank that is furthest.
     pub(crate) fn laps_ago(&self, count: usize) -> Option<HostTime> {
-        self.tracks.values().filter_map(|track| Some(track.recent.iter().rev().take(count).last()?.start)).max()
+        self.tracks
+            .values()
+            .filter_map(|track| Some(track.recent.get(track.recent.len().saturating_sub(count))?.start))
+            .max()
     }
 
     /// Whether a job this slow for this long is a case although nobody can be named.
@@ -503,8 +506,8 @@ impl Track {
     /// A cause that has gone leaves a lower level, with which what comes next is compared.
     fn fall(&mut self, config: &Config) {
         let (Some(mid), Some(usual)) = (self.raised.ms(), self.healthy.ms()) else { return };
-        let last = self.recent.iter().rev().take(config.slow_window);
-        let Some(first) = last.clone().last().map(|lap| lap.start) else { return };
+        let last = self.recent.iter().skip(self.recent.len().saturating_sub(config.slow_window));
+        let Some(first) = last.clone().next().map(|lap| lap.start) else { return };
         let low_ms = mid - (config.slow_factor_floor - 1.0) * usual;
         if first >= self.raised_from && last.clone().all(|lap| lap.ms < low_ms) {
             self.raise_from(config, first);

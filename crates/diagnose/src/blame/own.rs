@@ -16,7 +16,6 @@ const LEFT: f64 = 0.3;
 enum Part {
     Compute(Rank),
     Host(Rank),
-    Copy(Rank),
     Proxy(Rank),
     /// The most that its proxy thread held on one link.
     Handover(Rank),
@@ -33,7 +32,8 @@ pub(crate) struct Own {
     worst_ms: f64,
 }
 
-/// The parts of the suspects at `places` that the facts say have grown.
+/// The parts of the suspects at `places` that the facts say have grown. None where copies have: several ranks show them
+/// together, and one alone does not say when they are fast again.
 pub(crate) fn of(facts: &[Fact], places: &[Place]) -> Vec<Own> {
     let on = |rank: Rank, host: &HostName| {
         places.iter().any(|place| match place {
@@ -42,6 +42,10 @@ pub(crate) fn of(facts: &[Fact], places: &[Place]) -> Vec<Own> {
             Place::Link { .. } => false,
         })
     };
+    let copies = |fact: &Fact| matches!(fact, Fact::CopyExcess { rank, host, .. } if on(*rank, host));
+    if facts.iter().any(copies) {
+        return Vec::new();
+    }
     let touches = |host: &HostName| places.iter().any(|place| matches!(place, Place::Host { host: of } if of == host));
     let mut out: Vec<Own> = facts
         .iter()
@@ -52,9 +56,6 @@ pub(crate) fn of(facts: &[Fact], places: &[Place]) -> Vec<Own> {
                 }
                 Fact::HostExcess { rank, host, now_ms, base_ms, .. } if on(*rank, host) => {
                     (Part::Host(*rank), *base_ms, *now_ms)
-                }
-                Fact::CopyExcess { rank, host, now_ms, base_ms, .. } if on(*rank, host) => {
-                    (Part::Copy(*rank), *base_ms, *now_ms)
                 }
                 Fact::ProxyExcess { rank, host, now_ms, base_ms, .. } if on(*rank, host) => {
                     (Part::Proxy(*rank), *base_ms, *now_ms)
@@ -148,7 +149,6 @@ fn lately(timeline: &Timeline, part: &Part, count: usize, idle: &CommonIdle) -> 
     match part {
         Part::Compute(rank) => of_rank(*rank, &|it| it.compute_us),
         Part::Host(rank) => of_rank(*rank, &|it| (it.host_us - idle.us(it)).max(0.0)),
-        Part::Copy(rank) => of_rank(*rank, &|it| it.copy_us),
         Part::Proxy(rank) => of_rank(*rank, &|it| it.proxy_us),
         Part::Handover(rank) => of_links(&|a, _| a == *rank, true),
         Part::Link(from, to) => of_links(&|a, b| a == *from && b == *to, false),
