@@ -122,10 +122,14 @@ fn a_run_tells_what_the_testbed_tells_and_more() {
 /// The text that a verdict against a truth of another kind gives: exit 1, and why.
 #[test]
 fn a_wrong_verdict_is_exit_1_and_says_why() {
-    // A run that the diagnosis has no answer to yet (docs/results/accuracy.md); when it has, take another from there.
-    let said = say(&["sim", "run", "--swarm", "36"]);
+    // No agent looks at anything while it happens, so no diagnosis can name it.
+    let outages: Vec<String> = (0..4).map(|host| format!("agent-outage@host{host},after=6,lasts=60")).collect();
+    let unseen = outages.iter().flat_map(|outage| ["--fault", outage.as_str()]);
+    let hang = ["--fault", "gpu-hang@host2:rank5,after=8", "--duration", "20"];
+    let args: Vec<&str> = ["sim", "run"].into_iter().chain(SHAPE).chain(unseen).chain(hang).collect();
+    let said = say(&args);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stdout.contains("verdict: WRONG - pcie-contention@host4:rank39"), "{said:?}");
+    assert!(said.stdout.contains("verdict: WRONG - gpu-hang@host2:rank5 was not named"), "{said:?}");
     // A fault that the job does not feel is no miss.
     let faint = ["--fault", "proxy-delay@host0,severity=0.0001", "--duration", "18"];
     assert_eq!(say(&[&["sim", "run"][..], &SHAPE, &faint].concat()).code, Some(0));
