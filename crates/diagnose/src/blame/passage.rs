@@ -2,7 +2,7 @@
 //! host, unseen, to the rank that sends to the next one. A copy in between is slow when both ends wait for it at the same
 //! time: data lies before the entry, and slots at the exit stay empty. Upstream of it slots are full, downstream no data
 //! comes.
-use crate::blame::slow::{Windows, at, compared, grown, median, middle};
+use crate::blame::slow::{LEAST_SHARE, Windows, at, compared, grown, median, middle};
 use crate::config::Config;
 use crate::fact::Fact;
 use crate::timeline::{Iteration, RankState, Timeline};
@@ -63,5 +63,5 @@ fn cost(entry: &RankState, exit: &RankState, config: &Config, windows: &Windows)
         Some(f64::from(it.out.us.min(other.into.us)) / 1e3)
     };
     let of = |list: &[&Iteration]| -> Vec<f64> { list.iter().filter_map(both).collect() };
-    grown(of(&now), of(&base), config, 0.1 * windows.iteration_ms)
+    grown(of(&now), of(&base), config, LEAST_SHARE * windows.iteration_ms)
 }

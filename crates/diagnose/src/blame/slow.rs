@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// Baseline iterations used, newest first.
 const BASE_ITERATIONS: usize = 16;
 /// A rank's part whose time grew by less than this share of the iteration's growth explains none of it.
-const LEAST_SHARE: f64 = 0.1;
+pub(super) const LEAST_SHARE: f64 = 0.1;
 /// A link whose wire time grew this many times is slow although it carries little.
 const SMALL_LINK_RATIO: f64 = 3.0;
 /// Least growth of such a link, milliseconds per iteration, and as a share of what the iteration grew.

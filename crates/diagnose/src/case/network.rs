@@ -1,5 +1,5 @@
-//! The network's part of a verdict on a slowdown: the smallest set of hosts that covers the slow links, with the links that
-//! carried data meanwhile and the hosts' NIC counters to break ties.
+//! The network's part of a verdict on a slowdown: the cause that fits which ways between hosts are slow and which are not,
+//! with the hosts' NIC counters to break ties.
 use crate::case::weigh::Hypothesis;
 use crate::config::Config;
 use crate::fact::Fact;
@@ -83,7 +83,6 @@ impl Cause<'_> {
 /// about the same factor, however little that carries; who only waits behind it is slowed by less.
 pub(crate) fn of_slowdown(facts: &[Fact], config: &Config) -> Vec<Hypothesis> {
     let ways = ways(facts);
-    // Few of many links between the same hosts: not the wire, something at one rank.
     let worst = ways.values().max_by(|a, b| a.excess_ms.total_cmp(&b.excess_ms)).copied();
     let Some(worst) = worst.filter(|worst| worst.excess_ms > config.noise_ms && worst.ratio > 1.0) else {
         return Vec::new();
@@ -161,6 +160,11 @@ fn slowness(way: &Way, worst: &Way) -> f64 {
     (way.ratio.ln() / worst.ratio.ln()).clamp(0.0, 1.0)
 }
 
+/// What a way says with its weight: that it is slow, or below zero that it is not. Half as slow as the worst says nothing.
+fn lean(way: &Way, worst: &Way) -> f64 {
+    (2.0 * slowness(way, worst) - 1.0) * way.weight
+}
+
 /// The causes that fit best; several, if nothing tells them apart. None, if they leave most of what is slow unexplained.
 fn fitting<'a>(
     ways: &Ways<'a>,
@@ -184,11 +188,10 @@ fn fitting<'a>(
             others.filter(|other| ways.contains_key(&(*host, **other)) || ways.contains_key(&(**other, *host)));
         causes.extend(joined.map(|other| Cause::Between(host, other)));
     }
-    // A way is half as slow as the worst: no evidence. Beyond, it speaks for or against with its weight.
     let against = |cause: &Cause<'_>| -> (f64, f64) {
         let (mut missed, mut denied) = (0.0, 0.0);
         for ((from, to), way) in ways {
-            let lean = (2.0 * slowness(way, worst) - 1.0) * way.weight;
+            let lean = lean(way, worst);
             if cause.slows(from, to) {
                 denied += (-lean).max(0.0);
             } else {
@@ -206,7 +209,7 @@ fn fitting<'a>(
         .collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.2.cmp(&b.2)));
     let least = all.first()?.0;
-    let slow_in_all: f64 = ways.values().map(|way| ((2.0 * slowness(way, worst) - 1.0) * way.weight).max(0.0)).sum();
+    let slow_in_all: f64 = ways.values().map(|way| lean(way, worst).max(0.0)).sum();
     all.retain(|(cost, missed, _)| *cost <= least + TIE && *missed <= UNEXPLAINED * slow_in_all);
     if all.is_empty() { None } else { Some(all.into_iter().map(|(_, _, cause)| cause).collect()) }
 }
@@ -228,15 +231,21 @@ fn foreign(facts: &[Fact]) -> Vec<HostName> {
 mod tests {
     use super::*;
 
-    /// Milliseconds per iteration now and before, from one host to another.
-    fn facts(list: &[(&str, &str, f64, f64)]) -> Vec<Fact> {
-        let one = |&(from, to, now_ms, base_ms): &(&str, &str, f64, f64)| {
-            let (from, to) = (HostName::from(from), HostName::from(to));
+    /// From one host to another: milliseconds per iteration now and before.
+    type Told<'a> = (&'a str, &'a str, f64, f64);
+
+    /// So many of the links that carry alike are slow.
+    fn excess((from, to, now_ms, base_ms): Told<'_>, links: usize, of: usize) -> Fact {
+        let (from, to) = (HostName::from(from), HostName::from(to));
+        Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms: 500.0, links, of }
+    }
+
+    fn facts(list: &[Told<'_>]) -> Vec<Fact> {
+        let one = |&(from, to, now_ms, base_ms): &Told<'_>| {
             if now_ms - base_ms > 5.0 {
-                Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms: 500.0, links: 4, of: 4 }
-            } else {
-                Fact::WireOther { from, to, now_ms, base_ms }
+                return excess((from, to, now_ms, base_ms), 4, 4);
             }
+            Fact::WireOther { from: HostName::from(from), to: HostName::from(to), now_ms, base_ms }
         };
         list.iter().map(one).collect()
     }
@@ -255,7 +264,7 @@ mod tests {
     }
 
     /// b's NIC: both directions of the ring, and what little it exchanges with d.
-    const NIC: [(&str, &str, f64, f64); 6] = [
+    const NIC: [Told<'_>; 6] = [
         ("a", "b", 600.0, 150.0),
         ("b", "c", 580.0, 150.0),
         ("c", "d", 160.0, 150.0),
@@ -309,24 +318,17 @@ mod tests {
     #[test]
     fn what_no_cause_explains_names_nobody() {
         let all = ["a", "b", "c", "d", "e", "f", "g", "h"];
-        let ring: Vec<(&str, &str, f64, f64)> =
-            (0..all.len()).map(|at| (all[at], all[(at + 1) % all.len()], 400.0, 100.0)).collect();
+        let ring: Vec<Told<'_>> = (0..all.len()).map(|at| (all[at], all[(at + 1) % all.len()], 400.0, 100.0)).collect();
         assert_eq!(said(&facts(&ring)), None);
     }
 
-    /// Few of the links that carry alike: one rank's, not the wire's; and such a way does not clear its ends either.
+    /// Few of the links that carry alike are one rank's, not the wire's: the others show that it is as fast as before.
     #[test]
     fn few_links_of_many_are_not_the_wire() {
-        let few = |from: &str, to: &str| Fact::WireExcess {
-            from: HostName::from(from),
-            to: HostName::from(to),
-            now_ms: 600.0,
-            base_ms: 150.0,
-            iteration_ms: 500.0,
-            links: 1,
-            of: 8,
-        };
-        assert_eq!(said(&[few("a", "b"), few("a", "c")]), None);
+        let few = |to| excess(("a", to, 600.0, 150.0), 1, 8);
+        assert_eq!(said(&[few("b"), few("c")]), None);
+        let one = [few("b"), excess(("c", "a", 600.0, 150.0), 8, 8)];
+        assert_eq!(said(&one), Some((Category::NetworkSend, hosts(&["c"]), false)), "a's NIC sends as before");
     }
 
     #[test]
