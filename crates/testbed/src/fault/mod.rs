@@ -10,7 +10,7 @@ mod pcie_downgrade;
 mod proxy_delay;
 mod rank_crash;
 mod rank_stuck;
-mod traffic;
+pub(crate) mod traffic;
 
 use crate::error::TestbedError;
 use crate::hosts::Hosts;

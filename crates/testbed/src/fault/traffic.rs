@@ -72,8 +72,13 @@ impl Drop for Traffic {
     }
 }
 
-/// Both ends of each connection.
-fn connect_pairs(from: &File, to: &File, to_address: Ipv4Addr, count: u32) -> std::io::Result<Vec<TcpStream>> {
+/// Both ends of each connection. Leaves the calling thread in the namespace `from`.
+pub(crate) fn connect_pairs(
+    from: &File,
+    to: &File,
+    to_address: Ipv4Addr,
+    count: u32,
+) -> std::io::Result<Vec<TcpStream>> {
     enter(to)?;
     let listener = TcpListener::bind((to_address, 0))?;
     let target = SocketAddr::from((to_address, listener.local_addr()?.port()));

@@ -9,8 +9,11 @@ use std::net::Ipv4Addr;
 
 /// How long a token bucket's queue may hold a packet before it drops.
 const QUEUE_LATENCY: &str = "50ms";
-/// Least burst of a token bucket: one segmentation-offload packet of 64 KB.
+/// Least burst of a token bucket.
 const BURST_BYTES_MIN: u64 = 64 << 10;
+/// Longest packet before the card cuts it. One that was queued before the bucket became smaller than it would never be
+/// sent, and nothing behind it either: with the headers of its parts it must fit into the least burst.
+const OFFLOAD_BYTES_MAX: u64 = BURST_BYTES_MIN / 2;
 /// A bucket must hold what arrives between two timer ticks: a hundredth of a second at the slowest kernel setting.
 const TICKS_PER_SEC: u64 = 100;
 
@@ -44,7 +47,10 @@ impl Netns {
         }
         tool("ip", &["-n", &bridge, "-batch", "-"], &ports)?;
         for index in 0..netns.hosts {
-            let setup = format!("link set lo up\naddr add {}/16 dev {NIC}\nlink set {NIC} up\n", address(index));
+            let setup = format!(
+                "link set lo up\naddr add {}/16 dev {NIC}\nlink set {NIC} gso_max_size {OFFLOAD_BYTES_MAX} up\n",
+                address(index)
+            );
             tool("ip", &["-n", &netns.host(index), "-batch", "-"], &setup)?;
             netns.limit(index, netns.nic_bytes_per_sec)?;
         }
@@ -118,6 +124,12 @@ pub fn list(prefix: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fault::traffic::connect_pairs;
+    use std::io::{Read, Write};
+    use std::net::{Shutdown, TcpStream};
+    use std::sync::mpsc;
+    use std::thread::JoinHandle;
+    use std::time::Duration;
 
     #[test]
     fn addresses_are_distinct_hosts_of_one_subnet() {
@@ -125,5 +137,52 @@ mod tests {
         assert!(all.iter().all(|a| a.octets()[0..2] == [10, 77] && a.octets()[3] > 0 && a.octets()[3] < 255));
         all.dedup();
         assert_eq!(all.len(), 1000);
+    }
+
+    /// Sends 64 KiB and waits for the answer, again and again; tells each time.
+    fn exchange(mut client: TcpStream, mut server: TcpStream, told: mpsc::Sender<()>) -> [JoinHandle<()>; 2] {
+        let serve = move || {
+            let mut message = vec![0; 1 << 16];
+            while server.read_exact(&mut message).and_then(|()| server.write_all(&[1])).is_ok() {}
+        };
+        let ask = move || {
+            let (message, mut answer) = (vec![7; 1 << 16], [0]);
+            while client.write_all(&message).and_then(|()| client.read_exact(&mut answer)).is_ok() {
+                if told.send(()).is_err() {
+                    return;
+                }
+            }
+        };
+        [std::thread::spawn(serve), std::thread::spawn(ask)]
+    }
+
+    /// A packet longer than the bucket that was queued before the bucket became so small stayed at the head of the queue
+    /// for good.
+    #[test]
+    fn a_limit_that_falls_while_packets_wait_does_not_stop_the_link() {
+        const FAST: u64 = 20_000_000;
+        const SLOW: u64 = 2_500_000;
+        let scenario = Scenario { hosts: 2, nic_bytes_per_sec: FAST, ..Scenario::default() };
+        let Ok(netns) = Netns::create(&format!("mtb-test-{}", std::process::id()), &scenario) else {
+            eprintln!("skipped: no right to make network namespaces here");
+            return;
+        };
+        let ends = (netns.open(0).unwrap(), netns.open(1).unwrap());
+        let mut sockets = connect_pairs(&ends.0, &ends.1, address(1), 8).unwrap().into_iter();
+        let handles: Vec<TcpStream> = sockets.as_slice().iter().map(|socket| socket.try_clone().unwrap()).collect();
+        let (told, done) = mpsc::channel();
+        let mut threads = Vec::new();
+        while let (Some(client), Some(server)) = (sockets.next(), sockets.next()) {
+            threads.extend(exchange(client, server, told.clone()));
+        }
+        let mut went_on = true;
+        for speed in [FAST, SLOW, FAST, SLOW, FAST, SLOW] {
+            netns.limit(0, speed).unwrap();
+            went_on &= (0..100).all(|_| done.recv_timeout(Duration::from_secs(10)).is_ok());
+        }
+        handles.iter().for_each(|socket| socket.shutdown(Shutdown::Both).unwrap_or_default());
+        drop((done, netns));
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(went_on, "nothing came any more after the limit fell");
     }
 }
