@@ -38,6 +38,7 @@ mod ship;
 mod smallfile;
 mod stats;
 mod vitals;
+mod waits;
 
 pub use agent::{Agent, AgentHandle};
 pub use capture::spy::main as spy;

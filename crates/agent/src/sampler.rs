@@ -15,7 +15,8 @@ use crate::segment::{Context, Over, Refused, Segment};
 use crate::smallfile::SmallBuffer;
 use crate::stats::{Shared, add};
 use crate::vitals::VitalsSampler;
-use mycroft_record::{Batch, HostName, NicState, Record, Source};
+use crate::waits::WaitSampler;
+use mycroft_record::{Batch, HostName, HostVitals, NicState, Record, Source};
 use mycroft_ring::SUFFIX;
 use mycroft_ring::segment::collect_dead;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,6 +73,7 @@ pub(crate) struct Sampler {
     nics: NicSampler,
     nic_states: Vec<NicState>,
     vitals: VitalsSampler,
+    waits: WaitSampler,
     buffer: SmallBuffer,
     outbox: Arc<Outbox>,
     shared: Arc<Shared>,
@@ -114,6 +116,7 @@ impl Sampler {
             nics: NicSampler::new(nic_root, &config.nics),
             nic_states: Vec::new(),
             vitals: VitalsSampler::new(Path::new("/proc")),
+            waits: WaitSampler::new(Path::new("/proc")),
             buffer: SmallBuffer::new(),
             outbox,
             shared,
@@ -269,20 +272,25 @@ impl Sampler {
         self.nic_states.clear();
         self.nics.sample(wall_now(), &mut self.nic_states);
         let records: Vec<Record> = self.nic_states.iter().cloned().map(Record::NicState).collect();
-        self.tell_hosts(&records);
+        for host in self.hosts() {
+            self.host_records.entry(host).or_default().extend_from_slice(&records);
+        }
     }
 
     fn sample_vitals(&mut self) {
         let vitals = self.vitals.sample(wall_now(), self.shared.dropped.load(Ordering::Relaxed));
-        self.tell_hosts(&[Record::HostVitals(vitals)]);
+        for host in self.hosts() {
+            let of_job = self.segments.values().filter(|segment| is_about(&host, segment)).flat_map(Segment::threads);
+            let cpu_wait_milli = self.waits.milli(of_job, &mut self.buffer);
+            let record = Record::HostVitals(HostVitals { cpu_wait_milli, ..vitals });
+            self.host_records.entry(host).or_default().push(record);
+        }
+        self.waits.next_round();
     }
 
-    fn tell_hosts(&mut self, records: &[Record]) {
-        let hosts: BTreeSet<Source> =
-            self.segments.values().map(|s| Source { process: None, ..s.source().clone() }).collect();
-        for host in hosts {
-            self.host_records.entry(host).or_default().extend_from_slice(records);
-        }
+    /// Each job on this host, as a source of records about the host.
+    fn hosts(&self) -> BTreeSet<Source> {
+        self.segments.values().map(|s| Source { process: None, ..s.source().clone() }).collect()
     }
 
     fn ship(&mut self) {
@@ -293,4 +301,10 @@ impl Sampler {
         let dropped = self.outbox.push(hosts.chain(processes));
         add(&self.shared.dropped, dropped);
     }
+}
+
+/// Whether the records of a segment's process are of the job that these records about the host are for.
+fn is_about(host: &Source, segment: &Segment) -> bool {
+    let source = segment.source();
+    (&source.job, &source.host) == (&host.job, &host.host)
 }

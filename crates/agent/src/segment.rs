@@ -139,6 +139,12 @@ impl Segment {
         })
     }
 
+    /// Its process and those of its threads that write the rings, main and proxies, where they can be looked at.
+    pub(crate) fn threads(&self) -> impl Iterator<Item = (u32, u32)> {
+        let pid = self.source.process.filter(|_| self.watch.is_some() && !self.other_boot).map(|process| process.pid);
+        pid.into_iter().flat_map(|pid| self.reader.writers().map(move |tid| (pid, tid)))
+    }
+
     /// Position in each ring: everything before was read.
     pub(crate) fn positions(&self) -> &[u64] {
         self.reader.positions()

@@ -29,15 +29,15 @@ impl VitalsSampler {
         }
     }
 
-    /// The vitals now. The busy share is of the time since the last call, of the time since boot on the first; what
-    /// cannot be read is 0.
+    /// The vitals now, without what is a job's. The busy share is of the time since the last call, of the time since boot
+    /// on the first; what cannot be read is 0.
     pub(crate) fn sample(&mut self, now: HostTime, agent_dropped: u64) -> HostVitals {
         let ticks = self.buffer.read_path(&self.stat).and_then(parse_cpu);
         let since = self.last.unwrap_or(CpuTicks { busy: 0, total: 0 });
         let cpu_busy_milli = ticks.map_or(0, |t| busy_milli(since, t));
         self.last = ticks.or(self.last);
         let memory_available_bytes = self.buffer.read_path(&self.meminfo).map_or(0, parse_available_bytes);
-        HostVitals { at: now, cpu_busy_milli, memory_available_bytes, agent_dropped }
+        HostVitals { at: now, cpu_busy_milli, memory_available_bytes, agent_dropped, cpu_wait_milli: 0 }
     }
 }
 

@@ -5,6 +5,9 @@ use common::child::{COMM, Job, Traced};
 use common::{PATIENCE, Rig, only, steps, threads_named, wait_for, wait_until};
 use mycroft_agent::{Agent, AgentConfig, AgentError};
 use mycroft_record::{GapCause, HostTime, NANOS_PER_MS, Rank, Record};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The child's entry; see `common::child`.
@@ -302,4 +305,45 @@ fn eight_ranks_cost_little() {
     assert!(share < 0.10, "{:.1} % of a core", share * 100.0);
     drop(agent);
     wait_until("no thread is left", || threads_named("mycroft-agent") == 0);
+}
+
+/// The thread that calls, as the kernel numbers it.
+fn thread_id() -> String {
+    let link = std::fs::read_link("/proc/thread-self").expect("this thread");
+    link.file_name().expect("PID/task/TID").to_str().expect("a number").to_owned()
+}
+
+/// Three threads share one core; one of them writes a ring.
+#[test]
+fn how_long_threads_wait_for_a_processor_is_told() {
+    if !std::path::Path::new("/proc/self/schedstat").exists() {
+        eprintln!("skipped: this kernel does not count how long threads wait");
+        return;
+    }
+    let rig = Rig::new();
+    let _server = rig.serve();
+    let _agent = rig.agent();
+    let until = Arc::new(AtomicBool::new(false));
+    let (tell, told) = mpsc::channel();
+    let threads: Vec<_> = (0..3)
+        .map(|n| {
+            let (until, tell, dir) = (Arc::clone(&until), tell.clone(), rig.segment_dir());
+            std::thread::spawn(move || {
+                let job = (n == 0).then(|| Job::start(&dir, "crowd", 0));
+                tell.send(thread_id()).expect("the test listens");
+                while !until.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+                drop(job);
+            })
+        })
+        .collect();
+    for thread in told.iter().take(threads.len()) {
+        let status = Command::new("taskset").args(["-cp", "0", &thread]).stdout(Stdio::null()).status();
+        assert!(status.expect("taskset of util-linux").success());
+    }
+    let crowded = |record: &Record| matches!(record, Record::HostVitals(vitals) if vitals.cpu_wait_milli >= 300);
+    wait_until("threads that wait", || rig.of_hosts().iter().any(|(_, record)| crowded(record)));
+    until.store(true, Ordering::Relaxed);
+    threads.into_iter().for_each(|thread| thread.join().expect("it spins"));
 }

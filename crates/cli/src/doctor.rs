@@ -39,6 +39,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
     checks.extend(shared_memory(&dir));
     checks.extend(segments(&dir));
     checks.push(clock_source());
+    checks.push(processor_waits());
     checks.push(ptrace());
     if let Some(pid) = args.pid {
         checks.extend(process(pid));
@@ -245,6 +246,16 @@ fn clock_source() -> Check {
             warn(what, name.trim().to_owned(), "timestamps cost more than with an invariant TSC; no action needed")
         }
         Err(_) => warn(what, "unknown", "timestamps fall back to CLOCK_MONOTONIC"),
+    }
+}
+
+fn processor_waits() -> Check {
+    let what = "waits for processors";
+    if Path::new("/proc/self/schedstat").exists() {
+        ok(what, "counted by this kernel")
+    } else {
+        let fix = "a kernel with CONFIG_SCHED_INFO; without, a crowded host is told by its effects only";
+        warn(what, "not counted by this kernel (no /proc/PID/schedstat)", fix)
     }
 }
 

@@ -79,6 +79,9 @@ pub(crate) enum Fact {
     ForeignTraffic { host: HostName, nic: Arc<str>, nic_mb_s: f64, job_mb_s: f64 },
     /// An interface runs at less than it did, or than its neighbours.
     NicSlow { host: HostName, nic: Arc<str>, now_mb_s: f64, other_mb_s: f64 },
+    /// The job's threads on a host wait longer for a processor, in thousandths of the time in which they are ready to run.
+    /// `busy_milli`: thousandths of its cores that are busy.
+    CpuWait { host: HostName, now_milli: f64, base_milli: f64, busy_milli: f64 },
     /// Iterations take longer (Algorithm 1, straggler trigger).
     SlowIterations { base_ms: f64, now_ms: f64, factor: f64, slow: usize, of: usize, since: HostTime, why: String },
     /// A rank computes longer between operations than it did.
@@ -178,6 +181,14 @@ fn excess(what: &str, who: &str, now: f64, base: f64, iteration: f64) -> String 
 }
 
 impl Fact {
+    /// The host whose processors the job's threads wait for, if that is what it says.
+    pub(crate) fn crowded(&self) -> Option<&HostName> {
+        match self {
+            Fact::CpuWait { host, .. } => Some(host),
+            _ => None,
+        }
+    }
+
     /// The rule's stable name.
     pub(crate) fn rule(&self) -> &'static str {
         match self {
@@ -204,6 +215,7 @@ impl Fact {
             Fact::NicDown { .. } => "nic.down",
             Fact::ForeignTraffic { .. } => "nic.foreign-traffic",
             Fact::NicSlow { .. } => "nic.slow",
+            Fact::CpuWait { .. } => "host.cpu-wait",
             Fact::SlowIterations { .. } => "watch.slow-iterations",
             Fact::ComputeExcess { .. } => "slow.compute",
             Fact::HostExcess { .. } => "slow.host-issue",
@@ -439,6 +451,13 @@ impl Fact {
             Fact::ForeignTraffic { host, nic, nic_mb_s, job_mb_s } => {
                 format!("{nic} of {host} carries {nic_mb_s:.1} MB/s, of which the job moves {job_mb_s:.1} MB/s")
             }
+            Fact::CpuWait { host, now_milli, base_milli, busy_milli } => format!(
+                "the job's threads on {host} wait for a processor {:.0} % of the time that they could run, {:.0} % before; its \
+                 cores are {:.0} % busy",
+                now_milli / 10.0,
+                base_milli / 10.0,
+                busy_milli / 10.0
+            ),
             Fact::NicSlow { host, nic, now_mb_s, other_mb_s } => {
                 format!("{nic} of {host} is rated at {now_mb_s:.1} MB/s, against {other_mb_s:.1} MB/s")
             }

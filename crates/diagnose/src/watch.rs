@@ -389,9 +389,9 @@ impl Watch {
         self.is_long_ago(from) || self.laps_between(from, until) >= SPREAD_MIN
     }
 
-    /// Whether a slowdown has been there for so many iterations that its suspect must have shown.
-    pub(crate) fn is_old(&self, config: &Config, onset: HostTime) -> bool {
-        self.is_long_ago(onset) || self.laps_between(onset, HostTime(u64::MAX)) >= 2 * config.slow_window
+    /// Whether a slowdown has been there for so many iterations.
+    pub(crate) fn has_lasted(&self, onset: HostTime, laps: usize) -> bool {
+        self.is_long_ago(onset) || self.laps_between(onset, HostTime(u64::MAX)) >= laps
     }
 
     /// When the last so many iterations began, by the rank that is furthest.

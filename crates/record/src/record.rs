@@ -326,6 +326,9 @@ pub struct HostVitals {
     pub memory_available_bytes: u64,
     /// Records the agent dropped since it started.
     pub agent_dropped: u64,
+    /// How long the threads of the job that the probe knows waited for a processor since the last vitals, in thousandths
+    /// of the time in which they were ready to run; 0 if not known.
+    pub cpu_wait_milli: u32,
 }
 
 /// The training loop passed a mark (C ABI `mycroft_step`, optional).

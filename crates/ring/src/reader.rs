@@ -163,6 +163,12 @@ impl<S: Source> Reader<S> {
         Ok(stats)
     }
 
+    /// Threads that wrote the rings at the last [`Reader::drain`]: the kernel's numbers as the process sees them.
+    pub fn writers(&self) -> impl Iterator<Item = u32> {
+        let owners = self.heads.chunks_exact(RING_HEADER_WORDS).map(|header| header[ring::OWNER]);
+        owners.filter_map(|owner| u32::try_from(owner).ok()).filter(|owner| *owner != 0)
+    }
+
     fn drain_ring(
         &mut self,
         ring_index: usize,

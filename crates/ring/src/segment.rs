@@ -166,6 +166,11 @@ impl SegmentReader {
         self.reader.drain(max, out)
     }
 
+    /// Threads that wrote the rings at the last [`SegmentReader::drain`]: the kernel's numbers as the process sees them.
+    pub fn writers(&self) -> impl Iterator<Item = u32> {
+        self.reader.writers()
+    }
+
     /// Position in each ring, to go on from after a restart of the agent.
     pub fn positions(&self) -> &[u64] {
         self.reader.positions()

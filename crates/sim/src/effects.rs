@@ -45,6 +45,19 @@ pub enum WrongCall {
     OtherOrder,
 }
 
+/// What other processes take of a host's processors for a while.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CpuTaken {
+    /// From, nanoseconds.
+    pub from: u64,
+    /// Until, nanoseconds.
+    pub until: u64,
+    /// How much they ask for, as a share of all cores; more than 1 is more than there is.
+    pub asked: f64,
+    /// How much of the time in which the job's threads are ready to run they wait for a core.
+    pub waits: f64,
+}
+
 /// The parts of one host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostEffects {
@@ -56,6 +69,10 @@ pub struct HostEffects {
     pub link_down: Vec<(u64, u64)>,
     /// Bytes per second of other traffic that its interface counts while a fault lasts: (from, until, bytes/s).
     pub other_traffic: Vec<(u64, u64, u64)>,
+    /// What other processes take of its processors.
+    pub cpu_taken: Vec<CpuTaken>,
+    /// How many times longer its processors take for the job's own work: (from, until, times).
+    pub cpu_slower: Vec<(u64, u64, f64)>,
     /// The agent looks at nothing from .. until; completions that the rings do not hold that long are lost.
     pub agent_out: Vec<(u64, u64)>,
     /// Completion records lost from .. until, as a share: the ring was lapped.

@@ -1,6 +1,6 @@
 //! What each kind of fault does to the parts of a cluster. The testbed does the same with real processes
 //! (`crates/testbed/src/fault`), so that one scenario file means one thing.
-use crate::effects::{Effects, RankEffects, WrongCall};
+use crate::effects::{CpuTaken, Effects, RankEffects, WrongCall};
 use crate::fault::{Fault, FaultKind, FaultLevel, Stretch};
 use crate::profile::{NEVER, Profile};
 use crate::random::Random;
@@ -134,16 +134,25 @@ impl Injection<'_> {
             FaultKind::BackgroundCompute => {
                 self.each_rank(effects, host, |parts| self.scale(&mut parts.compute, 1.0 / severity));
             }
-            FaultKind::CpuThrottling => self.each_rank(effects, host, |parts| {
-                self.scale(&mut parts.host, 1.0 / severity);
-                self.scale(&mut parts.proxy, self.proxy_rate(severity));
-            }),
+            FaultKind::CpuThrottling => {
+                self.each_rank(effects, host, |parts| {
+                    self.scale(&mut parts.host, 1.0 / severity);
+                    self.scale(&mut parts.proxy, self.proxy_rate(severity));
+                });
+                let of = |stretch: &Stretch| (stretch.from, stretch.until, 1.0 + (severity - 1.0) * stretch.strength);
+                effects.host(host).cpu_slower.extend(self.stretches.iter().map(of));
+            }
             FaultKind::CpuContention => {
                 let (waits, slice_ns) = contention(severity);
                 self.each_rank(effects, host, |parts| {
                     self.scale(&mut parts.host, 1.0 - waits);
                     self.sleeps(parts, waits, slice_ns);
                 });
+                let of = |&Stretch { from, until, strength }: &Stretch| {
+                    let (asked, waits) = (severity / 100.0 * strength, waits * strength);
+                    CpuTaken { from, until, asked, waits }
+                };
+                effects.host(host).cpu_taken.extend(self.stretches.iter().map(of));
             }
             FaultKind::HostCrash => {
                 self.each_rank(effects, host, |parts| earliest(&mut parts.killed_at, self.begin()));

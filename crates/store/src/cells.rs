@@ -84,7 +84,7 @@ kinds! {
     /// `Record::NicState`.
     NicState = 11, nic_state, NicState { at: T0, nic: Arc::from(""), up: false, link_changes: 0, speed_bytes_per_sec: 0, tx_bytes: 0, rx_bytes: 0, errors: 0 };
     /// `Record::HostVitals`.
-    HostVitals = 12, host_vitals, HostVitals { at: T0, cpu_busy_milli: 0, memory_available_bytes: 0, agent_dropped: 0 };
+    HostVitals = 12, host_vitals, HostVitals { at: T0, cpu_busy_milli: 0, memory_available_bytes: 0, agent_dropped: 0, cpu_wait_milli: 0 };
     /// `Record::StepMark`.
     StepMark = 13, step_mark, StepMark { at: T0, step: 0 };
 }
@@ -317,6 +317,7 @@ fn host_vitals<V: Visit>(v: &mut V, r: &mut HostVitals) {
     v.u32("cpu_busy_milli", &mut r.cpu_busy_milli);
     v.u64("memory_available_bytes", &mut r.memory_available_bytes);
     v.u64("agent_dropped", &mut r.agent_dropped);
+    v.u32("cpu_wait_milli", &mut r.cpu_wait_milli);
 }
 
 fn step_mark<V: Visit>(v: &mut V, r: &mut StepMark) {

@@ -1,6 +1,6 @@
 //! Who started a slowdown: each component's own time now, against its own time before, in milliseconds of the iteration
 //! (Algorithm 2, `AnalyzeStragglerRootCause`; Table 3: "each component should finish within expected execution time").
-use crate::blame::{nic, passage};
+use crate::blame::{load, nic, passage};
 use crate::config::Config;
 use crate::fact::{Fact, OtherLinks};
 use crate::timeline::{Iteration, Link, Pause, RankState, Timeline};
@@ -9,10 +9,13 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Baseline iterations used, newest first.
 const BASE_ITERATIONS: usize = 16;
-/// A rank's part whose time grew by less than this share of the iteration's growth explains none of it.
-pub(super) const LEAST_SHARE: f64 = 0.1;
+/// What grew by less than this share of the iteration's growth explains none of it, however alone it stands.
+pub(crate) const LEAST_SHARE: f64 = 0.1;
 /// A link whose wire time grew this many times is slow although it carries little.
 const SMALL_LINK_RATIO: f64 = 3.0;
+/// A way that makes no iteration longer is slow from so many times its time on: who waits elsewhere now holds data longer,
+/// but not so much longer.
+const HIDDEN_RATIO: f64 = 3.0;
 /// Least growth of such a link, milliseconds per iteration, and as a share of what the iteration grew.
 const SMALL_LINK_MS: f64 = 1.0;
 /// See [`SMALL_LINK_MS`].
@@ -81,6 +84,7 @@ pub(crate) fn blame(timeline: &Timeline, config: &Config, windows: &Windows) -> 
     facts.extend(passage::facts(timeline, config, windows));
     facts.extend(wires(timeline, config, windows));
     facts.extend(nic::facts(timeline, config, windows.onset, windows.until));
+    facts.extend(load::facts(timeline, windows));
     facts
 }
 
@@ -90,6 +94,27 @@ pub(crate) fn of_ranks(timeline: &Timeline, config: &Config, windows: &Windows) 
     let of = |state: &RankState| of_rank(state.rank, &state.host, state.iterations.list(), config, windows, &idle);
     // An operation whose end was lost looks like time of the rank's own.
     timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state)).flat_map(of).collect()
+}
+
+/// What grew by more than `least_ms` although it may make no iteration longer: computing and issuing, ways between hosts
+/// with those beside them, and on hosts where threads wait for a processor whatever these are late with.
+pub(crate) fn hidden(timeline: &Timeline, config: &Config, windows: &Windows, least_ms: f64) -> Vec<Fact> {
+    let crowds = load::facts(timeline, windows);
+    let is_crowded = |host: &HostName| crowds.iter().any(|fact| fact.crowded() == Some(host));
+    let wires = wires(timeline, config, windows);
+    let is_slow = |fact: &Fact| matches!(fact, Fact::WireExcess { now_ms, base_ms, .. } if now_ms - base_ms > least_ms && *now_ms > HIDDEN_RATIO * base_ms);
+    let any_slow = wires.iter().any(is_slow);
+    let counts = |fact: &Fact| match fact {
+        Fact::ComputeExcess { now_ms, base_ms, .. } | Fact::HostExcess { now_ms, base_ms, .. } => {
+            now_ms - base_ms > least_ms
+        }
+        Fact::ProxyExcess { host, .. } | Fact::HandoverExcess { host, .. } => is_crowded(host),
+        Fact::WireExcess { .. } | Fact::WireOther { .. } => any_slow,
+        _ => false,
+    };
+    let mut facts: Vec<Fact> = of_ranks(timeline, config, windows).into_iter().chain(wires).filter(counts).collect();
+    facts.extend(crowds);
+    facts
 }
 
 /// How long all ranks' devices idled together in each iteration (checkpoint, evaluation): it accuses nobody.

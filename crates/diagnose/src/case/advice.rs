@@ -45,6 +45,13 @@ pub(crate) fn steps(what: What, category: Category, suspects: &[Suspect]) -> Vec
             format!("on {who}: lspci -vv (LnkSta speed and width) and nvidia-smi -q -d PCIE against a healthy rank"),
             "reseat or replace the device if the link is downgraded".to_string(),
         ],
+        Category::HostThread if matches!(place, Place::Host { .. }) => vec![
+            format!(
+                "on {who}: find what else runs on its processors (top, systemd-cgtop) and whether they are throttled \
+                 (cpupower frequency-info, cpu.stat of the job's cgroup)"
+            ),
+            "keep it off the job's cores; compare CPU pinning with a healthy host".to_string(),
+        ],
         Category::HostThread => vec![
             format!("on {who}: look for a stopped or starved proxy thread (state, CPU affinity, cgroup throttling)"),
             "compare its NCCL proxy settings and CPU pinning with a healthy rank".to_string(),

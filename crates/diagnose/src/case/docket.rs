@@ -1,9 +1,9 @@
 //! The docket: one fault, one case, from its first sign to its end.
 use crate::blame::hang::{self, Held};
 use crate::blame::own::{self, Own};
-use crate::blame::{nic, slow};
+use crate::blame::{load, nic, slow};
 use crate::case::advice;
-use crate::case::weigh::{self, DECISIVE, SURER, Verdict};
+use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
 use crate::config::Config;
 use crate::fact::{Fact, these, these_do};
@@ -16,6 +16,8 @@ use std::collections::VecDeque;
 const STEP_SHARE: f64 = 0.5;
 /// How sure the first suspects must be together: more than half, since the known faults disturb what others show.
 const STEP_SURE: f64 = 0.6;
+/// The same for what makes no iteration longer: it must stand alone, since there is no step that it explains.
+const HIDDEN_SURE: f64 = 0.8;
 /// Cases kept; the oldest closed ones go first.
 const CASES_MAX: usize = 256;
 /// Reasons kept in a case.
@@ -26,12 +28,12 @@ const BLAST_MAX: usize = 32;
 const PAUSES_MAX: usize = 64;
 /// Deaths noticed this much later may still be the first: agents look every 100 ms and ship every 100 ms.
 const FIRST_DEATH_NS: u64 = 500 * NANOS_PER_MS;
+/// [`Fact::StuckInside`] as a reason.
+const STUCK_INSIDE: &str = "hang.stuck-inside";
 /// Confidence left in a stall's suspects once the stall has resolved itself.
 const RESUMED_DOUBT: f64 = 0.5;
 /// A rank that is gone this long while most others stay did not end with them.
 const ALONE_NS: u64 = NANOS_PER_SEC;
-/// A main thread that gets a tenth of a processor takes so long for a checkpoint of three seconds: no hang yet.
-const STARVED_NS: u64 = 30 * NANOS_PER_SEC;
 /// A pause leaves its marks in records that end this much around it.
 const PAUSE_MARGIN_NS: u64 = NANOS_PER_SEC;
 
@@ -179,6 +181,9 @@ impl Docket {
             let open = self.open.iter_mut().find(|open| open.id == id)?;
             open.stalled_since = stall.since;
             return self.write(bench, id, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
+        }
+        if verdict.what == What::Slowdown {
+            self.raised_at.get_or_insert(stall.since);
         }
         Some(self.open_case(bench, verdict, &facts, blast, stall.since))
     }
@@ -382,12 +387,18 @@ impl Docket {
         } else if length < bench.config.transient_ns {
             return self.withdraw(bench, open.id);
         } else {
-            // What explained a stop may not explain why it goes on slowly: let better evidence take over.
+            // What explained a stop may not explain why it goes on slowly: let better evidence take over. Who was named only
+            // for being inside and not moving does move.
             let at = self.place_of(open.id);
-            let finding = &mut self.cases[at].finding;
-            finding.what = What::Slowdown;
-            finding.suspects.iter_mut().for_each(|suspect| suspect.confidence *= RESUMED_DOUBT);
-            self.cases[at].updated_at = bench.now;
+            let case = &mut self.cases[at];
+            case.finding.what = What::Slowdown;
+            case.finding.suspects.iter_mut().for_each(|suspect| suspect.confidence *= RESUMED_DOUBT);
+            if case.finding.category == Category::Gpu && case.because.iter().any(|reason| reason.rule == STUCK_INSIDE) {
+                case.finding.suspects.clear();
+                case.finding.category = Category::Unknown;
+                case.finding.diagnosed_at = HostTime::NONE;
+            }
+            case.updated_at = bench.now;
         }
         self.raised_at.get_or_insert(open.stalled_since);
         if let Some(of) = self.open.iter_mut().find(|of| of.id == open.id) {
@@ -448,7 +459,7 @@ impl Docket {
         let pausing = self.case(open.id).finding.category == Category::HostThread
             && bench.timeline.newest_sample.since_ns(last_pause) < bench.config.pause_window_ns / 2;
         let needed = bench.config.recover_iterations;
-        if bench.seen.healthy_streak >= needed && !pausing {
+        if bench.seen.healthy_streak >= needed && !pausing && bench.watch.has_lasted(open.onset, needed) {
             return vec![self.finish(bench, open.id, "iterations are as fast as before")];
         }
         if open.own.is_empty() || !self.case(open.id).finding.diagnosed_at.is_some() {
@@ -499,7 +510,7 @@ impl Docket {
             None => {
                 let (count, newest) = (bench.config.recover_iterations, bench.timeline.newest_sample);
                 finding.diagnosed_at.is_some()
-                    && bench.watch.is_old(bench.config, open.onset)
+                    && bench.watch.has_lasted(open.onset, 2 * bench.config.slow_window)
                     && own::is_slow(bench.timeline, &open.own, count, newest)
             }
         };
@@ -527,8 +538,8 @@ impl Docket {
         Joined::Another(self.open_slowdown(bench, verdict, &facts, Some(step.clone())))
     }
 
-    /// Ranks that work side by side hide each other: the job waits for the slowest. One whose device or main thread became
-    /// so much slower that the job would be slow without the open cases too is a fault of its own.
+    /// What works side by side hides each other: the job waits for the slowest device, and a ring for its slowest part. What
+    /// became so much slower that the job would be slow without the open cases too is a fault of its own.
     fn hidden(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
         let slow = bench.seen.slow.as_ref()?;
         let (needed, base_from) = (bench.config.recover_iterations, bench.watch.raised_from());
@@ -539,15 +550,10 @@ impl Docket {
         let hidden = Slow { base_from, base_until: onset, onset, ..slow.clone() };
         let windows = hidden.windows();
         let alone_ms = (bench.config.slow_factor_floor - 1.0) * slow.base_ms;
-        let mut facts = slow::of_ranks(bench.timeline, bench.config, &windows);
-        facts.retain(|fact| match fact {
-            Fact::ComputeExcess { now_ms, base_ms, .. } | Fact::HostExcess { now_ms, base_ms, .. } => {
-                now_ms - base_ms > alone_ms
-            }
-            _ => false,
-        });
-        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, windows.iteration_ms);
-        if !stands_out(&verdict) || self.same_fault(&verdict).is_some() || !self.is_told_again(&verdict) {
+        let mut facts = slow::hidden(bench.timeline, bench.config, &windows, alone_ms);
+        facts.retain(|fact| !self.explains(bench, fact));
+        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, alone_ms);
+        if !is_sure(&verdict, HIDDEN_SURE) || self.same_fault(&verdict).is_some() || !self.is_told_again(&verdict) {
             return None;
         }
         let leads: Vec<Place> = verdict.leads().cloned().collect();
@@ -678,6 +684,7 @@ fn stalled(bench: &Bench<'_>, stall: &Stall) -> (Verdict, Vec<Fact>, Vec<BlastEn
     let mut facts = vec![bench.watch.stall_fact(bench.timeline, bench.config, stall)];
     facts.extend(found.facts);
     facts.extend(nic::down(bench.timeline));
+    facts.extend(load::at_stall(bench.timeline, stall.since));
     let verdict = weigh::hang(bench.timeline, &facts, stall.since);
     (verdict, facts, blast_radius(found.path))
 }
@@ -718,7 +725,12 @@ fn names(place: &Place, wanted: Rank) -> bool {
 
 /// Whether a verdict is good enough for a case besides others.
 fn stands_out(verdict: &Verdict) -> bool {
-    verdict.share >= STEP_SHARE && verdict.confidence() * verdict.leads().count() as f64 >= STEP_SURE
+    verdict.share >= STEP_SHARE && is_sure(verdict, STEP_SURE)
+}
+
+/// Whether its first suspects are at least so sure together.
+fn is_sure(verdict: &Verdict, least: f64) -> bool {
+    verdict.confidence() * verdict.leads().count() as f64 >= least
 }
 
 /// Whether two places may be one: the same rank, the same host, a host and a rank on it.

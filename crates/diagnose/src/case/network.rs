@@ -214,7 +214,8 @@ fn fitting<'a>(
     if all.is_empty() { None } else { Some(all.into_iter().map(|(_, _, cause)| cause).collect()) }
 }
 
-fn foreign(facts: &[Fact]) -> Vec<HostName> {
+/// Hosts whose interfaces carry far more than the job sends over them, the busiest first.
+pub(super) fn foreign(facts: &[Fact]) -> Vec<HostName> {
     let mut loads: BTreeMap<HostName, f64> = BTreeMap::new();
     for fact in facts {
         if let Fact::ForeignTraffic { host, nic_mb_s, job_mb_s, .. } = fact {

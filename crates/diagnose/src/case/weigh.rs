@@ -1,9 +1,12 @@
 //! Weighing: facts of all rooms into one verdict. Nothing else accuses anybody (design invariant 6).
-use crate::case::{network, stuck};
+use crate::blame::slow;
+use crate::case::{crowd, network, stuck};
 use crate::config::Config;
 use crate::fact::{Fact, OtherLinks};
 use crate::timeline::Timeline;
-use mycroft_record::{Category, CommId, Direction, HostName, HostTime, NANOS_PER_MS, OpId, Place, Rank, Suspect, What};
+use mycroft_record::{
+    Category, CommId, Direction, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpId, Place, Rank, Suspect, What,
+};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +21,14 @@ pub(crate) const DECISIVE: f64 = 0.85;
 const AT_ONCE_NS: u64 = 250 * NANOS_PER_MS;
 /// How sure it is that hosts of which nothing comes any more are those that stopped: an agent alone does not stop a job.
 const SILENT_HOST: f64 = 0.6;
+/// How sure it is that a device stopped of those that are inside an operation.
+const INSIDE: f64 = 0.9;
+/// One of more than six that are equally likely is nobody.
+const INSIDE_LEAST: f64 = 0.15;
+/// How sure it is that threads which wait for a processor are why data does not move: it may be for another reason too.
+const CROWDED: f64 = 0.7;
+/// A main thread that gets a tenth of a processor takes so long for a checkpoint of three seconds: no hang yet.
+pub(crate) const STARVED_NS: u64 = 30 * NANOS_PER_SEC;
 /// Pauses of one rank that are beyond any noise: two of half a second.
 const PAUSES_MIN: usize = 2;
 /// Share of an iteration's growth that recurring pauses of one rank explain: a flow shows the longest of several only.
@@ -25,7 +36,7 @@ const PAUSES_EXPLAIN: f64 = 0.8;
 
 /// How often a proxy thread is needed for a slice that a rank passes on: to take it, to send it, to see it arrive. Only the
 /// first of these shows alone.
-const PROXY_LOOKS: f64 = 3.0;
+pub(super) const PROXY_LOOKS: f64 = 3.0;
 /// Share of an excess of links or copies from which on proxy threads explain it.
 const PROXY_EXPLAINS: f64 = 0.3;
 /// Share of the worst link's excess under which another one-rank link is its shadow.
@@ -87,7 +98,7 @@ pub(crate) fn hang(timeline: &Timeline, facts: &[Fact], since: HostTime) -> Verd
             verdict.op = verdict.op.or(Some(op.meta.id));
         }
     }
-    let answers = [dead, mismatch, cycle, stopped, sink, undelivered, no_data, weak_gpu];
+    let answers = [dead, mismatch, cycle, stopped, crowded, sink, undelivered, no_data, weak_gpu];
     for answer in answers {
         if let Some((what, category, suspects)) = answer(timeline, facts) {
             (verdict.what, verdict.category, verdict.suspects) = (what, category, suspects);
@@ -203,6 +214,14 @@ fn sink(timeline: &Timeline, facts: &[Fact]) -> Answer {
     Some((What::Hang, category, suspects))
 }
 
+/// Threads that get a processor seldom come in the end: that is no hang yet.
+fn crowded(_: &Timeline, facts: &[Fact]) -> Answer {
+    let places: Vec<Place> = crowd::of_stall(facts).into_iter().map(network::host_place).collect();
+    let for_long = |fact: &Fact| matches!(fact, Fact::Stalled { waited_ns, .. } if *waited_ns >= STARVED_NS);
+    let what = if facts.iter().any(for_long) { What::Hang } else { What::Slowdown };
+    (!places.is_empty()).then(|| (what, Category::HostThread, shared(places, CROWDED)))
+}
+
 fn undelivered(_: &Timeline, facts: &[Fact]) -> Answer {
     let (category, suspects) = stuck::undelivered(facts)?;
     Some((What::Hang, category, suspects))
@@ -214,32 +233,42 @@ fn weak_gpu(_: &Timeline, facts: &[Fact]) -> Answer {
         _ => None,
     });
     let inside = || {
-        facts.iter().find_map(|fact| match fact {
-            Fact::StuckInside { members, .. } => Some(longest_inside(members)),
+        let ops = facts.iter().filter_map(|fact| match fact {
+            Fact::StuckInside { members, .. } => Some(&members[..]),
             _ => None,
-        })
+        });
+        longest_inside(&ops.collect::<Vec<_>>())
     };
-    Some((What::Hang, Category::Gpu, weak.or_else(inside)?))
+    let suspects = weak.unwrap_or_else(inside);
+    (!suspects.is_empty()).then_some((What::Hang, Category::Gpu, suspects))
 }
 
 /// All are inside and nothing shows who stopped. It stopped while it was inside, and the operation would have been over
-/// soon after the last one came: so the chance is as the time each had spent inside by then. One host of them all is the
-/// only thing that is sure.
-fn longest_inside(members: &[(Rank, HostName, HostTime)]) -> Vec<Suspect> {
-    let last = members.iter().map(|(_, _, started)| *started).max().unwrap_or_default();
-    let spent = |started: HostTime| last.since_ns(started) as f64 + NANOS_PER_MS as f64;
-    let total: f64 = members.iter().map(|(_, _, started)| spent(*started)).sum();
-    let mut out: Vec<Suspect> = members
-        .iter()
-        .map(|(rank, host, started)| Suspect {
-            place: rank_place(*rank, host),
-            confidence: 0.9 * spent(*started) / total,
-        })
-        .collect();
+/// soon after the last one came: so the chance is as the time each had spent inside by then. Of several operations in which
+/// somebody is, one is as likely as the other. Where all are on one host, that is the only thing that is sure; where there
+/// are many, nothing is.
+fn longest_inside(ops: &[&[(Rank, HostName, HostTime)]]) -> Vec<Suspect> {
+    let mut chances: BTreeMap<(Rank, &HostName), f64> = BTreeMap::new();
+    for members in ops {
+        let last = members.iter().map(|(_, _, started)| *started).max().unwrap_or_default();
+        let spent = |started: HostTime| last.since_ns(started) as f64 + NANOS_PER_MS as f64;
+        let total: f64 = members.iter().map(|(_, _, started)| spent(*started)).sum();
+        for (rank, host, started) in *members {
+            *chances.entry((*rank, host)).or_default() += spent(*started) / total / ops.len() as f64;
+        }
+    }
+    let suspect = |((rank, host), chance): (&(Rank, &HostName), &f64)| Suspect {
+        place: rank_place(*rank, host),
+        confidence: INSIDE * chance,
+    };
+    let mut out: Vec<Suspect> = chances.iter().map(suspect).collect();
     out.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then_with(|| a.place.cmp(&b.place)));
-    if let Some((_, host, _)) = members.first().filter(|(_, first, _)| members.iter().all(|(_, host, _)| host == first))
-    {
-        out.insert(0, Suspect { place: Place::Host { host: host.clone() }, confidence: 0.9 });
+    let mut hosts = chances.keys().map(|(_, host)| *host);
+    if let Some(host) = hosts.next().filter(|host| chances.len() > 1 && hosts.all(|other| other == *host)) {
+        out.insert(0, Suspect { place: Place::Host { host: host.clone() }, confidence: INSIDE });
+    }
+    if out.first().is_some_and(|first| first.confidence < INSIDE_LEAST) {
+        return Vec::new();
     }
     out.truncate(SUSPECTS_MAX);
     out
@@ -303,6 +332,7 @@ pub(crate) fn slowdown(
     let share = (best.excess_ms / iteration_ms.max(1.0)).min(1.0);
     let margin = 1.0 - (second / best.excess_ms.max(1e-9)).clamp(0.0, 1.0);
     let stands_out = best.ratio >= 1.5 && second * 3.0 <= best.excess_ms && best.excess_ms >= config.noise_ms;
+    let stands_out = stands_out && share >= slow::LEAST_SHARE;
     if share < config.explains_share && !stands_out {
         return verdict;
     }
@@ -366,6 +396,10 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     }
     let most = pauses.values().map(|(_, _, count)| *count).max().unwrap_or(0);
     pauses.retain(|_, (_, _, count)| *count >= PAUSES_MIN && *count == most);
+    // Whom the paused thread does not serve seems to pause with it, on the one link that they share.
+    let on_links: BTreeMap<Rank, f64> = pauses.keys().map(|rank| (*rank, on_links_ms(facts, *rank))).collect();
+    let worst = on_links.values().copied().fold(0.0, f64::max);
+    pauses.retain(|rank, _| on_links.get(rank).is_some_and(|ms| *ms >= SHADOW * worst));
     let mut network = network::of_slowdown(&without_paused(facts, &pauses), config);
     // Data that a proxy thread has and does not pass on is late for no other reason. Those that wait for it look like slow
     // wires, those that send to it wait for room and those behind it for data, which looks like slow copies.
@@ -382,16 +416,27 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
         network.retain(|hypothesis| hypothesis.excess_ms >= SHADOW * worst);
         out.extend(links);
     }
+    let busy = if wire > 0.0 { network::foreign(facts) } else { Vec::new() };
     for (rank, (host, total_ms, count)) in pauses {
-        // Pauses on links that are all slow are the wire's.
-        if wire < 0.5 * iteration_ms {
+        // Pauses on links that are all slow are the wire's, and so are those where others keep it busy.
+        if wire < 0.5 * iteration_ms && !busy.contains(&host) {
             let places = vec![rank_place(rank, &host)];
             let excess_ms = (total_ms / count as f64).max(PAUSES_EXPLAIN * iteration_ms);
             out.push(Hypothesis { category: Category::HostThread, places, either: false, excess_ms, ratio: 10.0 });
         }
     }
     out.extend(network);
+    out.extend(crowd::of_slowdown(facts, config, iteration_ms));
     out
+}
+
+/// By how much the links grew that are slow alone and lead from or to a rank, milliseconds per iteration.
+fn on_links_ms(facts: &[Fact], rank: Rank) -> f64 {
+    let of = |fact: &Fact| match fact {
+        Fact::RankLink { from, to, now_ms, base_ms, .. } if from.0 == rank || to.0 == rank => now_ms - base_ms,
+        _ => 0.0,
+    };
+    facts.iter().map(of).sum()
 }
 
 /// Facts without slow links that are one rank's alone, whose proxy thread pauses: they hold what it did not move.
@@ -532,4 +577,117 @@ fn senders(timeline: &Timeline) -> BTreeMap<HostName, usize> {
     let mut hosts = BTreeMap::new();
     ranks.into_iter().for_each(|rank| *hosts.entry(timeline.host(rank)).or_default() += 1);
     hosts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inside(ops: &[&[(u32, &str, u64)]]) -> Vec<(String, f64)> {
+        let of = |members: &&[(u32, &str, u64)]| -> Vec<(Rank, HostName, HostTime)> {
+            let member =
+                |(rank, host, ms): &(u32, &str, u64)| (Rank(*rank), HostName::from(*host), HostTime(ms * NANOS_PER_MS));
+            members.iter().map(member).collect()
+        };
+        let ops: Vec<_> = ops.iter().map(of).collect();
+        let suspects = longest_inside(&ops.iter().map(Vec::as_slice).collect::<Vec<_>>());
+        let name = |place: &Place| match place {
+            Place::Rank { rank, .. } => rank.to_string(),
+            Place::Host { host } => host.to_string(),
+            Place::Link { .. } => String::new(),
+        };
+        suspects.iter().map(|suspect| (name(&suspect.place), (suspect.confidence * 100.0).round())).collect()
+    }
+
+    fn pairs(list: &[(&str, f64)]) -> Vec<(String, f64)> {
+        list.iter().map(|(name, percent)| ((*name).to_owned(), *percent)).collect()
+    }
+
+    #[test]
+    fn a_host_is_named_for_several_of_its_ranks_inside_and_not_for_one() {
+        assert_eq!(inside(&[&[(10, "c", 1)]]), pairs(&[("10", 90.0)]));
+        assert_eq!(inside(&[&[(10, "c", 1), (11, "c", 1)]]), pairs(&[("c", 90.0), ("10", 45.0), ("11", 45.0)]));
+        assert_eq!(inside(&[&[(10, "c", 1), (14, "d", 1)]]), pairs(&[("10", 45.0), ("14", 45.0)]));
+        assert_eq!(inside(&[&[(10, "c", 1), (14, "d", 9)]]), pairs(&[("10", 81.0), ("14", 9.0)]), "who waited longest");
+    }
+
+    #[test]
+    fn of_many_that_are_inside_nobody_is_named() {
+        let alone: Vec<[(u32, &str, u64); 1]> = (0..8).map(|rank| [(rank, ["a", "b"][rank as usize / 4], 1)]).collect();
+        let ops: Vec<&[_]> = alone.iter().map(|members| &members[..]).collect();
+        assert_eq!(inside(&ops), []);
+        assert_eq!(inside(&ops[3..5]), pairs(&[("3", 45.0), ("4", 45.0)]));
+        assert_eq!(inside(&ops[..4])[0], ("a".to_owned(), 90.0), "all on one host");
+        assert_eq!(inside(&[]), []);
+    }
+
+    /// Of a run in which slow copies had not shown yet: one link of many was a little slower than before.
+    #[test]
+    fn what_stands_alone_and_explains_next_to_nothing_accuses_nobody() {
+        let said = |now_ms: f64| {
+            let (from, to) = (HostName::from("d"), HostName::from("c"));
+            let fact = Fact::WireExcess { from, to, now_ms, base_ms: 36.0, iteration_ms: 553.0, links: 4, of: 4 };
+            slowdown(&Timeline::default(), &[fact], &Config::default(), HostTime(1), 553.0).category
+        };
+        assert_eq!(said(56.0), Category::Unknown);
+        assert_ne!(said(136.0), Category::Unknown);
+    }
+
+    /// A link that others fill lets flows stand still for as long as a proxy thread that sleeps.
+    #[test]
+    fn pauses_at_an_interface_that_others_keep_busy_are_no_proxy_threads() {
+        let host = |name: &str| HostName::from(name);
+        let pause = |name: &str| Fact::ProxyPause {
+            rank: Rank(1),
+            host: host(name),
+            at: HostTime(1),
+            pause_ms: 3_000.0,
+            flows: 6,
+            inbound: false,
+            op: None,
+        };
+        let wire = |from: &str, to: &str| {
+            let (from, to) = (host(from), host(to));
+            Fact::WireExcess { from, to, now_ms: 1_090.0, base_ms: 26.0, iteration_ms: 2_783.0, links: 8, of: 8 }
+        };
+        let foreign = |name: &str| {
+            let (nic_mb_s, job_mb_s) = (47.0, 1.6);
+            Fact::ForeignTraffic { host: host(name), nic: "eth0".into(), nic_mb_s, job_mb_s }
+        };
+        let said =
+            |facts: &[Fact]| slowdown(&Timeline::default(), facts, &Config::default(), HostTime(1), 2_783.0).category;
+        let slow = [pause("a"), pause("a"), wire("a", "b"), wire("c", "a"), wire("c", "d"), foreign("a"), foreign("c")];
+        assert_eq!(said(&slow), Category::NetworkCongestion);
+        assert_eq!(said(&slow[..5]), Category::HostThread);
+        let elsewhere = [&[pause("d"), pause("d")], &slow[2..]].concat();
+        assert_eq!(said(&elsewhere), Category::HostThread);
+    }
+
+    #[test]
+    fn of_two_ranks_that_seem_to_pause_the_one_with_the_slow_links_does() {
+        let end = |rank: u32| (Rank(rank), HostName::from(format!("host{}", rank / 4).as_str()));
+        let link = |from: u32, to: u32, grew_ms: f64| Fact::RankLink {
+            from: end(from),
+            to: end(to),
+            now_ms: 300.0 + grew_ms,
+            base_ms: 300.0,
+            iteration_ms: 2_000.0,
+            of: 4,
+            sends: OtherLinks::default(),
+            receives: OtherLinks::default(),
+        };
+        let pause = |rank: u32| {
+            let (at, pause_ms, flows, inbound, op) = (HostTime(1), 1_000.0, 2, true, None);
+            Fact::ProxyPause { rank: Rank(rank), host: end(rank).1, at, pause_ms, flows, inbound, op }
+        };
+        let mut facts = vec![pause(4), pause(4), pause(8), pause(8), link(4, 8, 1_100.0), link(8, 12, 2_100.0)];
+        let said = |facts: &[Fact]| {
+            let verdict = slowdown(&Timeline::default(), facts, &Config::default(), HostTime(1), 2_000.0);
+            assert_eq!(verdict.category, Category::HostThread);
+            verdict.suspects[0].place.clone()
+        };
+        assert_eq!(said(&facts), rank_place(Rank(8), &end(8).1));
+        facts[5] = link(0, 4, 2_100.0);
+        assert_eq!(said(&facts), rank_place(Rank(4), &end(4).1));
+    }
 }

@@ -3,6 +3,7 @@ mod comms;
 mod halves;
 mod iterations;
 mod links;
+mod loads;
 mod past;
 mod rank;
 mod ranks;
@@ -20,12 +21,14 @@ use crate::blame::graph::Graph;
 use crate::fact::OpRef;
 use comms::Comms;
 use links::Limits;
+use loads::Loads;
 use rank::Joined;
 use ranks::{Ranks, Slot};
 use waits::LiveGraph;
 
 pub(crate) use iterations::{Iteration, NO_PEER};
 pub(crate) use links::{Link, Links, NicSample, Pause};
+pub(crate) use loads::Usual;
 pub(crate) use past::Issued;
 pub(crate) use rank::{FlowSlot, LiveFlow, LiveOp, RankState, Stand};
 
@@ -84,6 +87,7 @@ pub(crate) struct Timeline {
     pub(crate) ranks: Ranks,
     pub(crate) comms: Comms,
     pub(crate) links: Links,
+    pub(crate) loads: Loads,
     unnamed: BTreeMap<(HostName, ProcessKey), Rank>,
     /// Newest look of any agent.
     pub(crate) newest_sample: HostTime,
@@ -110,8 +114,10 @@ impl Timeline {
     pub(crate) fn observe(&mut self, batch: &Batch, pause_us: u32) {
         let Some(process) = batch.source.process else {
             for record in &batch.records {
-                if let Record::NicState(nic) = record {
-                    self.links.on_nic(&batch.source.host, nic);
+                match record {
+                    Record::NicState(nic) => self.links.on_nic(&batch.source.host, nic),
+                    Record::HostVitals(vitals) => self.loads.take(&batch.source.host, vitals),
+                    _ => {}
                 }
             }
             return;

@@ -1,5 +1,6 @@
 //! What the agent of each host tells: it looks every 100 ms and ships what is news (`crates/agent/src/segment.rs` is the
 //! original: what is repeated when, and in which order).
+use super::load;
 use super::rank::{Conn, OpTrace, Quiet, RankRun, Way};
 use super::world::{EPOCH, World};
 use super::{Delivery, Looks, Simulation};
@@ -26,9 +27,8 @@ const RING_KEEPS: usize = 512;
 const TELLERS_MAX: usize = 8;
 /// Hosts for which a thread of their own is worth its start.
 const HOSTS_PER_TELLER: usize = 16;
-/// What an idle host's memory and load look like.
+/// What an idle host's memory looks like.
 const MEMORY_BYTES: u64 = 512 << 30;
-const CPU_BUSY_MILLI: u32 = 180;
 /// Version that the tracer tells (`ncclGetVersion`).
 const NCCL_VERSION: u32 = 23_007;
 const PROFILER_ABI: u32 = 6;
@@ -187,11 +187,13 @@ impl Teller<'_> {
         }
         if at >= agent.vitals_at {
             agent.vitals_at = at + VITALS_NS;
+            let load = load::at(&self.world.scenario, agent.host, effects, at);
             self.records.push(Record::HostVitals(HostVitals {
                 at: self.world.host_time(agent.host, at),
-                cpu_busy_milli: CPU_BUSY_MILLI,
+                cpu_busy_milli: load.busy_milli,
                 memory_available_bytes: MEMORY_BYTES,
                 agent_dropped: agent.dropped,
+                cpu_wait_milli: load.wait_milli,
             }));
         }
         if !self.records.is_empty() {

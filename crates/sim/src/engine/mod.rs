@@ -6,6 +6,7 @@
 //! rank that can never go on is blocked, with everybody who waits for it. Records are told up to the moment before which
 //! nothing can change any more (`watermark`).
 mod emit;
+mod load;
 mod meet;
 mod rank;
 mod step;

@@ -1,0 +1,103 @@
+//! On whose host the job's threads wait for a processor since the job is slow: other processes ask for the cores, and the
+//! job is satisfied with what is left (FALCON 3.2, Figure 2). It accuses nobody alone.
+use crate::blame::slow::{Windows, median};
+use crate::fact::Fact;
+use crate::timeline::{Timeline, Usual};
+use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
+
+/// A host is compared with what was told of it for so long before.
+const BASE_NS: u64 = 60 * NANOS_PER_SEC;
+/// What is told in this time from a slowdown's onset on says whether it began with it.
+const SINCE_NS: u64 = 5 * NANOS_PER_SEC;
+/// A look at a host tells of the second before.
+const LOOK_NS: u64 = NANOS_PER_SEC;
+/// Looks at a host before without which nothing is said.
+const LOOKS_MIN: usize = 2;
+/// Waiting for so many thousandths longer than before, and than on most hosts, is much: where a core is free it is some
+/// 40 at most, and 125 where others ask for 85 % of them.
+const MUCH_MILLI: f64 = 75.0;
+/// And so many times as long as before: on a host that is always crowded it goes up and down.
+const TIMES: f64 = 2.0;
+
+//= falcon 3.2
+/// Hosts on which threads wait longer since `windows.onset` than before.
+pub(crate) fn facts(timeline: &Timeline, windows: &Windows) -> Vec<Fact> {
+    let from = windows.base_from.max(windows.base_until - BASE_NS);
+    let since = (windows.onset, windows.until.min(windows.onset + SINCE_NS) + LOOK_NS);
+    longer(timeline, (from, windows.base_until), since)
+}
+
+/// The same for a job that has not moved since `since`.
+pub(crate) fn at_stall(timeline: &Timeline, since: HostTime) -> Vec<Fact> {
+    longer(timeline, (since - BASE_NS, since), (since, HostTime(u64::MAX)))
+}
+
+fn longer(timeline: &Timeline, base: (HostTime, HostTime), since: (HostTime, HostTime)) -> Vec<Fact> {
+    let of = |host: &HostName| {
+        let before = timeline.loads.usual(host, base.0, base.1).filter(|usual| usual.looks >= LOOKS_MIN)?;
+        Some((host.clone(), timeline.loads.usual(host, since.0, since.1)?, before))
+    };
+    let all: Vec<(HostName, Usual, Usual)> = timeline.loads.hosts().filter_map(of).collect();
+    let grew = |(_, now, before): &(HostName, Usual, Usual)| now.wait_milli - before.wait_milli;
+    let usual = median(all.iter().map(grew).collect()).unwrap_or(0.0).max(0.0);
+    let much = |entry: &(HostName, Usual, Usual)| {
+        grew(entry) - usual >= MUCH_MILLI && entry.1.wait_milli >= TIMES * entry.2.wait_milli
+    };
+    let fact = |(host, now, before): (HostName, Usual, Usual)| Fact::CpuWait {
+        host,
+        now_milli: now.wait_milli,
+        base_milli: before.wait_milli,
+        busy_milli: now.busy_milli,
+    };
+    all.into_iter().filter(much).map(fact).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::{Batch, HostVitals, Record, Source};
+
+    const S: u64 = NANOS_PER_SEC;
+
+    /// A minute of looks at each host, and the job slow from second 30 on: who waits longer then.
+    fn found(wait_milli: &[&dyn Fn(u64) -> u32]) -> Vec<String> {
+        let mut timeline = Timeline::default();
+        for second in 0..60 {
+            for (host, wait_milli) in wait_milli.iter().enumerate() {
+                let cpu_wait_milli = wait_milli(second);
+                let at = HostTime((1000 + second) * S);
+                let (cpu_busy_milli, memory_available_bytes, agent_dropped) = (1000, 0, 0);
+                let vitals = HostVitals { at, cpu_busy_milli, memory_available_bytes, agent_dropped, cpu_wait_milli };
+                let source = Source { job: "job".into(), host: format!("host{host}").as_str().into(), process: None };
+                let records = vec![Record::HostVitals(vitals)];
+                timeline.observe(&Batch { source, collected_at: at, records }, 0);
+            }
+        }
+        let onset = HostTime(1030 * S);
+        let until = HostTime(1040 * S);
+        let windows = Windows { base_from: HostTime::NONE, base_until: onset, onset, until, iteration_ms: 300.0 };
+        let told = facts(&timeline, &windows).into_iter();
+        told.filter_map(|fact| Some(fact.crowded()?.to_string())).collect()
+    }
+
+    #[test]
+    fn threads_that_wait_since_the_job_is_slow_are_told() {
+        let quiet = |second: u64| 10 + 20 * (second % 2) as u32;
+        let from = |begin: u64, milli: u32| move |second: u64| if second >= begin { milli } else { quiet(second) };
+        assert_eq!(found(&[&quiet, &from(30, 150), &quiet]), ["host1"]);
+        assert_eq!(found(&[&quiet, &from(28, 900), &quiet]), ["host1"]);
+        assert_eq!(found(&[&quiet, &from(30, 80), &quiet]), [""; 0], "as long as where a core is free");
+        assert_eq!(found(&[&quiet, &from(10, 500), &quiet]), [""; 0], "it waited as long when the job was fast");
+        assert_eq!(found(&[&quiet, &from(38, 500), &quiet]), [""; 0], "the job was slow before");
+        let moment = |second: u64| if (31..33).contains(&second) { 700 } else { quiet(second) };
+        assert_eq!(found(&[&quiet, &moment, &quiet]), [""; 0], "for two seconds");
+        assert_eq!(found(&[&from(30, 500), &from(30, 520), &from(30, 480)]), [""; 0], "so does everybody");
+    }
+
+    #[test]
+    fn a_host_that_is_always_crowded_is_not_news() {
+        let quiet = |_: u64| 10;
+        let crowded = |second: u64| if second >= 30 { 700 } else { 550 };
+        assert_eq!(found(&[&quiet, &crowded, &quiet]), [""; 0]);
+    }
+}

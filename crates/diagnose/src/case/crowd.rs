@@ -1,0 +1,157 @@
+//! Hosts on which the job's threads wait for a processor: the cause of whatever those threads should have done in time.
+use crate::blame::slow;
+use crate::case::network::host_place;
+use crate::case::weigh::{Hypothesis, PROXY_LOOKS};
+use crate::config::Config;
+use crate::fact::Fact;
+use mycroft_record::{Category, HostName};
+
+/// Share of an iteration's growth that a crowded host explains whose own parts grew: what its threads do late shows at
+/// itself only in part, and at all who wait for it.
+const EXPLAINS: f64 = 0.8;
+/// Now over before, where shares of time are compared: beyond any doubt that it is no noise.
+const RATIO: f64 = 10.0;
+
+//= falcon 3.2
+/// Crowded hosts of which a part became slower that their threads, or who waits for them, are in.
+pub(crate) fn of_slowdown(facts: &[Fact], config: &Config, iteration_ms: f64) -> Vec<Hypothesis> {
+    let of = |host: &HostName| {
+        let grew_ms = facts.iter().filter_map(|fact| late_ms(fact, host, iteration_ms)).fold(0.0, f64::max);
+        (grew_ms >= config.noise_ms.max(slow::LEAST_SHARE * iteration_ms)).then(|| Hypothesis {
+            category: Category::HostThread,
+            places: vec![host_place(host)],
+            either: false,
+            excess_ms: grew_ms.max(EXPLAINS * iteration_ms),
+            ratio: RATIO,
+        })
+    };
+    facts.iter().filter_map(Fact::crowded).filter_map(of).collect()
+}
+
+/// By how much something grew that threads on this host may be late with, milliseconds per iteration.
+fn late_ms(fact: &Fact, wanted: &HostName, iteration_ms: f64) -> Option<f64> {
+    match fact {
+        Fact::HostExcess { host, now_ms, base_ms, .. }
+        | Fact::HandoverExcess { host, now_ms, base_ms, .. }
+        | Fact::CopyExcess { host, now_ms, base_ms, .. }
+        | Fact::PassageExcess { host, now_ms, base_ms, .. }
+            if host == wanted =>
+        {
+            Some(now_ms - base_ms)
+        }
+        Fact::ProxyExcess { host, now_ms, base_ms, .. } if host == wanted => Some(PROXY_LOOKS * (now_ms - base_ms)),
+        Fact::ProxyPause { host, .. } if host == wanted => Some(EXPLAINS * iteration_ms),
+        Fact::WireExcess { from, to, now_ms, base_ms, .. } if from == wanted || to == wanted => Some(now_ms - base_ms),
+        Fact::RankLink { from, to, now_ms, base_ms, .. } if from.1 == *wanted || to.1 == *wanted => {
+            Some(now_ms - base_ms)
+        }
+        _ => None,
+    }
+}
+
+/// Crowded hosts that a stall may be due to: they are the ends of what does not move, or all that do not come are theirs,
+/// or nothing shows who does not.
+pub(crate) fn of_stall(facts: &[Fact]) -> Vec<&HostName> {
+    if facts.iter().any(|fact| matches!(fact, Fact::NicDown { .. } | Fact::NeverRan { .. })) {
+        return Vec::new();
+    }
+    let crowded = || facts.iter().filter_map(Fact::crowded);
+    let absent: Vec<&HostName> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::NeverIssued { host, .. } | Fact::GpuNotReady { host, strong: true, .. } => Some(host),
+            _ => None,
+        })
+        .collect();
+    if !absent.is_empty() {
+        let theirs = crowded().filter(|host| absent.contains(host)).collect();
+        return if absent.iter().all(|host| crowded().any(|crowded| crowded == *host)) { theirs } else { Vec::new() };
+    }
+    let ends: Vec<&HostName> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::NotDelivered { from, to, .. } => Some([&from.1, &to.1]),
+            _ => None,
+        })
+        .flatten()
+        .collect();
+    let inside = facts.iter().any(|fact| matches!(fact, Fact::StuckInside { .. } | Fact::GpuNotReady { .. }));
+    crowded().filter(|host| if ends.is_empty() { inside } else { ends.contains(host) }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blame::hang::NO_META;
+    use crate::case::Evidence;
+    use crate::fact::OpRef;
+    use mycroft_record::{FlowCounters, HostTime, Rank};
+
+    fn host(name: &str) -> HostName {
+        HostName::from(name)
+    }
+
+    fn crowded(name: &str) -> Fact {
+        Fact::CpuWait { host: host(name), now_milli: 500.0, base_milli: 20.0, busy_milli: 1000.0 }
+    }
+
+    fn wire(from: &str, to: &str, grew_ms: f64) -> Fact {
+        let (from, to) = (host(from), host(to));
+        Fact::WireExcess { from, to, now_ms: 100.0 + grew_ms, base_ms: 100.0, iteration_ms: 400.0, links: 8, of: 8 }
+    }
+
+    fn op() -> OpRef {
+        OpRef { meta: NO_META, label: "AllReduce A #0".to_owned() }
+    }
+
+    fn slowed(facts: &[Fact]) -> Vec<(Vec<mycroft_record::Place>, f64)> {
+        let found = of_slowdown(facts, &Config::default(), 400.0).into_iter();
+        found.map(|hypothesis| (hypothesis.places, hypothesis.excess_ms)).collect()
+    }
+
+    #[test]
+    fn a_crowded_host_explains_what_grew_at_it_and_who_waits_for_that() {
+        assert_eq!(slowed(&[wire("a", "b", 60.0), crowded("b")]), [(vec![host_place(&host("b"))], 320.0)]);
+        assert_eq!(slowed(&[wire("b", "a", 390.0), crowded("b")]), [(vec![host_place(&host("b"))], 390.0)]);
+    }
+
+    #[test]
+    fn a_crowded_host_at_which_nothing_grew_is_nobodys_fault() {
+        assert_eq!(slowed(&[crowded("b")]), []);
+        assert_eq!(slowed(&[wire("a", "c", 390.0), crowded("b")]), []);
+        assert_eq!(slowed(&[wire("a", "b", 30.0), crowded("b")]), [], "a thirteenth of what the iteration grew");
+        assert_eq!(slowed(&[wire("a", "b", 390.0)]), []);
+    }
+
+    fn stalled(facts: &[Fact]) -> Vec<&str> {
+        of_stall(facts).into_iter().map(|host| &**host).collect()
+    }
+
+    fn never_issued(rank: u32, name: &str) -> Fact {
+        let (waiting, idle_since) = (vec![Rank(9)], HostTime(1));
+        Fact::NeverIssued { rank: Rank(rank), host: host(name), op: op(), waiting, idle_since, finalized: false }
+    }
+
+    #[test]
+    fn of_a_stall_it_explains_what_its_own_threads_do_not_do() {
+        let evidence = Evidence { rank: None, op: None, flow: None, at: HostTime(1) };
+        let lost = Fact::NotDelivered {
+            from: (Rank(0), host("a")),
+            to: (Rank(1), host("b")),
+            op: op(),
+            evidence,
+            send: FlowCounters::default(),
+            since: HostTime(1),
+            served_meanwhile: false,
+        };
+        assert_eq!(stalled(&[lost.clone(), crowded("b")]), ["b"]);
+        assert_eq!(stalled(&[lost.clone(), crowded("c")]), [""; 0], "data is stuck elsewhere");
+        let down = Fact::NicDown { host: host("a"), nic: "eth0".into(), at: HostTime(1) };
+        assert_eq!(stalled(&[lost, crowded("b"), down]), [""; 0], "a link that is down is reason enough");
+        let inside = Fact::StuckInside { op: op(), members: vec![(Rank(0), host("a"), HostTime(1))] };
+        assert_eq!(stalled(&[inside, crowded("c")]), ["c"], "nobody else is known to be late");
+        assert_eq!(stalled(&[never_issued(2, "b"), never_issued(3, "b"), crowded("b")]), ["b"]);
+        assert_eq!(stalled(&[never_issued(2, "a"), crowded("b")]), [""; 0]);
+        assert_eq!(stalled(&[never_issued(2, "a"), never_issued(3, "b"), crowded("b")]), [""; 0]);
+    }
+}
