@@ -48,7 +48,7 @@ impl WaitSampler {
         }
         let ready = u128::from(ran) + u128::from(waited);
         // At most 1000, since waited <= ready.
-        if ready == 0 { 0 } else { (u128::from(waited) * 1000 / ready) as u32 }
+        (u128::from(waited) * 1000).checked_div(ready).unwrap_or(0) as u32
     }
 
     /// Ends a round: threads that were not looked at in it are forgotten.
