@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 24] = [
+const MENDED: [(&str, &str, &str); 29] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -29,6 +29,11 @@ const MENDED: [(&str, &str, &str); 24] = [
     ("23", "", "a rank whose sends are slow was as likely its neighbour"),
     ("36", "", "nobody was named for a slow copy of the last of a host's ranks in a ring"),
     ("73", "", "a slow copy was congestion between the hosts before and after it"),
+    ("113", "", "threads that wait for a processor were the device of one that waits for them"),
+    ("2043", "", "nobody was named for a crowded host behind a slow NIC"),
+    ("2191", "", "a crowded host whose ranks do not come for seconds was a hang of one of them"),
+    ("4015", "", "nobody was named for a congested way behind a crowded host"),
+    ("7076", "", "of three hosts that were killed the one was named whose agent looked first"),
     ("9", "", "nothing: an agent that was out, as an example of silence"),
 ];
 

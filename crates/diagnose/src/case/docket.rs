@@ -26,8 +26,10 @@ const REASONS_MAX: usize = 24;
 const BLAST_MAX: usize = 32;
 /// Pauses remembered.
 const PAUSES_MAX: usize = 64;
-/// Deaths noticed this much later may still be the first: agents look every 100 ms and ship every 100 ms.
+/// Whoever is gone this much later than the first may have gone with it: agents look every 100 ms and ship every 100 ms.
 const FIRST_DEATH_NS: u64 = 500 * NANOS_PER_MS;
+/// So long after a crash case was opened it is asked who went with the first: two looks.
+const FIRST_DEATH_LOOKS_NS: u64 = 2 * NANOS_PER_SEC;
 /// [`Fact::StuckInside`] as a reason.
 const STUCK_INSIDE: &str = "hang.stuck-inside";
 /// Confidence left in a stall's suspects once the stall has resolved itself.
@@ -332,7 +334,7 @@ impl Docket {
     }
 
     fn follow_crash(&mut self, bench: &Bench<'_>, id: CaseId) -> Option<CaseEvent> {
-        if bench.now.since_ns(self.case(id).opened_at) <= FIRST_DEATH_NS {
+        if bench.now.since_ns(self.case(id).opened_at) <= FIRST_DEATH_LOOKS_NS {
             let (verdict, facts, blast) = crash(bench)?;
             return self.write(bench, id, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
         }
@@ -656,12 +658,15 @@ fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>, Vec<BlastEntry>)> {
     let all = bench.timeline.ranks.by_slot();
     let others_stay = all.iter().filter(|state| state.alive).count() * 2 > all.len();
     let alone = |since: HostTime| others_stay && bench.timeline.newest_sample.since_ns(since) >= ALONE_NS;
-    let gone: Vec<&RankState> = bench.timeline.leaving().filter(|state| state.dead()).collect();
+    let mut gone: Vec<&RankState> = bench.timeline.leaving().filter(|state| state.dead()).collect();
     // Where one of them leaves others in the lurch, those that went with it did not end well either.
     let felt = |state: &&RankState| !state.live.is_empty() || waited_for(state.rank) || alone(state.dead_since);
     if !gone.iter().any(felt) {
         return None;
     }
+    // A launcher ends the others some time later.
+    let first = gone.iter().map(|state| state.dead_since).min()?;
+    gone.retain(|state| state.dead_since.since_ns(first) <= FIRST_DEATH_NS);
     let facts: Vec<Fact> = gone
         .iter()
         .map(|state| Fact::Dead {
@@ -671,8 +676,7 @@ fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>, Vec<BlastEntry>)> {
             in_flight: state.live.len() as u32,
         })
         .collect();
-    let since = gone.iter().map(|state| state.dead_since).min()?;
-    let verdict = weigh::hang(bench.timeline, &facts, since);
+    let verdict = weigh::hang(bench.timeline, &facts, first);
     let gone: Vec<Rank> = gone.iter().map(|state| state.rank).collect();
     let blast = blast_radius(hang::behind(bench.timeline, &gone));
     Some((verdict, facts, blast))
