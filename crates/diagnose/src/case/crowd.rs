@@ -9,6 +9,11 @@ use mycroft_record::{Category, HostName};
 /// Share of an iteration's growth that a crowded host explains whose own parts grew: what its threads do late shows at
 /// itself only in part, and at all who wait for it.
 const EXPLAINS: f64 = 0.8;
+/// Nothing moves for a second because of threads that wait at least so long, thousandths of the time in which they could run:
+/// what takes a little less than a core for a moment stops nothing.
+const STALLS_MILLI: f64 = 250.0;
+/// And a main thread does not come for so long because of this.
+const LATE_MILLI: f64 = 500.0;
 /// Now over before, where shares of time are compared: beyond any doubt that it is no noise.
 const RATIO: f64 = 10.0;
 
@@ -55,7 +60,12 @@ pub(crate) fn of_stall(facts: &[Fact]) -> Vec<&HostName> {
     if facts.iter().any(|fact| matches!(fact, Fact::NicDown { .. } | Fact::NeverRan { .. })) {
         return Vec::new();
     }
-    let crowded = || facts.iter().filter_map(Fact::crowded);
+    let crowded = |least_milli: f64| {
+        facts.iter().filter_map(move |fact| match fact {
+            Fact::CpuWait { host, now_milli, .. } if *now_milli >= least_milli => Some(host),
+            _ => None,
+        })
+    };
     let absent: Vec<&HostName> = facts
         .iter()
         .filter_map(|fact| match fact {
@@ -64,8 +74,8 @@ pub(crate) fn of_stall(facts: &[Fact]) -> Vec<&HostName> {
         })
         .collect();
     if !absent.is_empty() {
-        let theirs = crowded().filter(|host| absent.contains(host)).collect();
-        return if absent.iter().all(|host| crowded().any(|crowded| crowded == *host)) { theirs } else { Vec::new() };
+        let theirs: Vec<&HostName> = crowded(LATE_MILLI).filter(|host| absent.contains(host)).collect();
+        return if absent.iter().all(|host| theirs.contains(host)) { theirs } else { Vec::new() };
     }
     let ends: Vec<&HostName> = facts
         .iter()
@@ -76,7 +86,7 @@ pub(crate) fn of_stall(facts: &[Fact]) -> Vec<&HostName> {
         .flatten()
         .collect();
     let inside = facts.iter().any(|fact| matches!(fact, Fact::StuckInside { .. } | Fact::GpuNotReady { .. }));
-    crowded().filter(|host| if ends.is_empty() { inside } else { ends.contains(host) }).collect()
+    crowded(STALLS_MILLI).filter(|host| if ends.is_empty() { inside } else { ends.contains(host) }).collect()
 }
 
 #[cfg(test)]
@@ -92,7 +102,11 @@ mod tests {
     }
 
     fn crowded(name: &str) -> Fact {
-        Fact::CpuWait { host: host(name), now_milli: 500.0, base_milli: 20.0, busy_milli: 1000.0 }
+        waits(name, 500.0)
+    }
+
+    fn waits(name: &str, now_milli: f64) -> Fact {
+        Fact::CpuWait { host: host(name), now_milli, base_milli: 20.0, busy_milli: 1000.0 }
     }
 
     fn wire(from: &str, to: &str, grew_ms: f64) -> Fact {
@@ -149,7 +163,13 @@ mod tests {
         let down = Fact::NicDown { host: host("a"), nic: "eth0".into(), at: HostTime(1) };
         assert_eq!(stalled(&[lost, crowded("b"), down]), [""; 0], "a link that is down is reason enough");
         let inside = Fact::StuckInside { op: op(), members: vec![(Rank(0), host("a"), HostTime(1))] };
-        assert_eq!(stalled(&[inside, crowded("c")]), ["c"], "nobody else is known to be late");
+        assert_eq!(stalled(&[inside.clone(), crowded("c")]), ["c"], "nobody else is known to be late");
+        assert_eq!(stalled(&[inside, waits("c", 240.0)]), [""; 0], "a chore stops nothing");
+        assert_eq!(
+            stalled(&[never_issued(2, "b"), waits("b", 300.0)]),
+            [""; 0],
+            "nor makes it a thread late for a second"
+        );
         assert_eq!(stalled(&[never_issued(2, "b"), never_issued(3, "b"), crowded("b")]), ["b"]);
         assert_eq!(stalled(&[never_issued(2, "a"), crowded("b")]), [""; 0]);
         assert_eq!(stalled(&[never_issued(2, "a"), never_issued(3, "b"), crowded("b")]), [""; 0]);

@@ -185,6 +185,9 @@ fn stopped(_: &Timeline, facts: &[Fact]) -> Answer {
 
 /// A rank that waits for nobody. Of several, the one that stopped first: the others are its shadow.
 fn sink(timeline: &Timeline, facts: &[Fact]) -> Answer {
+    if is_cut(facts) {
+        return None; // whoever does not move is behind that
+    }
     let mut sinks: Vec<(HostTime, Rank, HostName, Category)> = facts
         .iter()
         .filter_map(|fact| {
@@ -212,6 +215,12 @@ fn sink(timeline: &Timeline, facts: &[Fact]) -> Answer {
             .map(|(_, rank, host, _)| Suspect { place: rank_place(*rank, host), confidence: 0.3 / rest }),
     );
     Some((What::Hang, category, suspects))
+}
+
+/// A link is down, and data does not get over it.
+fn is_cut(facts: &[Fact]) -> bool {
+    let down = |host: &HostName| facts.iter().any(|fact| matches!(fact, Fact::NicDown { host: of, .. } if of == host));
+    facts.iter().any(|fact| matches!(fact, Fact::NotDelivered { from, to, .. } if down(&from.1) || down(&to.1)))
 }
 
 /// Threads that get a processor seldom come in the end: that is no hang yet.
