@@ -3,6 +3,9 @@ use crate::case::{Evidence, Reason};
 use mycroft_record::{FlowCounters, HostName, HostTime, NANOS_PER_MS, OpId, OpMeta, Rank};
 use std::sync::Arc;
 
+/// The rule of [`Fact::StuckInside`].
+pub(crate) const STUCK_INSIDE: &str = "hang.stuck-inside";
+
 /// An operation and what people call it.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct OpRef {
@@ -199,7 +202,7 @@ impl Fact {
             Fact::NeverRan { .. } => "hang.never-ran",
             Fact::GpuNotReady { .. } => "chunk.gpu-not-ready",
             Fact::NotDelivered { .. } => "chunk.not-delivered",
-            Fact::StuckInside { .. } => "hang.stuck-inside",
+            Fact::StuckInside { .. } => STUCK_INSIDE,
             Fact::NoData { .. } => "unknown.no-data",
             Fact::Cycle { .. } => "graph.cycle",
             Fact::Mismatch { .. } => "graph.mismatch",

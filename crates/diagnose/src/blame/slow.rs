@@ -13,13 +13,13 @@ const BASE_ITERATIONS: usize = 16;
 pub(crate) const LEAST_SHARE: f64 = 0.1;
 /// A link whose wire time grew this many times is slow although it carries little.
 const SMALL_LINK_RATIO: f64 = 3.0;
-/// A way that makes no iteration longer is slow from so many times its time on: who waits elsewhere now holds data longer,
-/// but not so much longer.
-const HIDDEN_RATIO: f64 = 3.0;
 /// Least growth of such a link, milliseconds per iteration, and as a share of what the iteration grew.
 const SMALL_LINK_MS: f64 = 1.0;
 /// See [`SMALL_LINK_MS`].
 const SMALL_LINK_SHARE: f64 = 0.02;
+/// A way that makes no iteration longer is slow from so many times its time on: who waits elsewhere now holds data longer,
+/// but not so much longer.
+const HIDDEN_RATIO: f64 = 3.0;
 /// A link that grew by less than this share of the slowest one between the same hosts is slow for another reason: the
 /// wire is the same for all, and what they carry differs less.
 const LINKS_ALIKE: f64 = 0.1;
@@ -102,8 +102,10 @@ pub(crate) fn hidden(timeline: &Timeline, config: &Config, windows: &Windows, le
     let crowds = load::facts(timeline, windows);
     let is_crowded = |host: &HostName| crowds.iter().any(|fact| fact.crowded() == Some(host));
     let wires = wires(timeline, config, windows);
-    let is_slow = |fact: &Fact| matches!(fact, Fact::WireExcess { now_ms, base_ms, .. } if now_ms - base_ms > least_ms && *now_ms > HIDDEN_RATIO * base_ms);
-    let any_slow = wires.iter().any(is_slow);
+    let any_slow = wires.iter().any(|fact| match fact {
+        Fact::WireExcess { now_ms, base_ms, .. } => now_ms - base_ms > least_ms && *now_ms > HIDDEN_RATIO * base_ms,
+        _ => false,
+    });
     let counts = |fact: &Fact| match fact {
         Fact::ComputeExcess { now_ms, base_ms, .. } | Fact::HostExcess { now_ms, base_ms, .. } => {
             now_ms - base_ms > least_ms

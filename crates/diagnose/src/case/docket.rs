@@ -6,7 +6,7 @@ use crate::case::advice;
 use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
 use crate::config::Config;
-use crate::fact::{Fact, these, these_do};
+use crate::fact::{Fact, STUCK_INSIDE, these, these_do};
 use crate::timeline::{RankState, Timeline};
 use crate::watch::{Seen, Slow, Stall, Watch};
 use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, What};
@@ -30,8 +30,6 @@ const PAUSES_MAX: usize = 64;
 const FIRST_DEATH_NS: u64 = 500 * NANOS_PER_MS;
 /// So long after a crash case was opened it is asked who went with the first: two looks.
 const FIRST_DEATH_LOOKS_NS: u64 = 2 * NANOS_PER_SEC;
-/// [`Fact::StuckInside`] as a reason.
-const STUCK_INSIDE: &str = "hang.stuck-inside";
 /// Confidence left in a stall's suspects once the stall has resolved itself.
 const RESUMED_DOUBT: f64 = 0.5;
 /// A rank that is gone this long while most others stay did not end with them.
