@@ -133,11 +133,12 @@ fn render(arms: &[Arm], rounds: &[Round], volume: &[f64], args: &OverheadArgs) -
     let mut out = String::from("# Overhead\n\n");
     let _ = writeln!(
         out,
-        "Made by `mycroft testbed overhead --rounds {} --seconds {} --ranks-per-host {}` (version {}, {} build): {} ranks on 4 \
+        "Made by `mycroft testbed overhead --rounds {} --seconds {} --ranks-per-host {}{}` (version {}, {} build): {} ranks on 4 \
          hosts (TP {}, PP 2, DP 2), loopback, agents and server running in every run.\n",
         args.rounds,
         args.seconds,
         args.ranks_per_host,
+        if args.empty_plugin.is_some() { " --empty-plugin LIBRARY" } else { "" },
         env!("CARGO_PKG_VERSION"),
         if cfg!(debug_assertions) { "dev" } else { "release" },
         4 * args.ranks_per_host,

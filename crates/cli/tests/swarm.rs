@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 29] = [
+const MENDED: [(&str, &str, &str); 32] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -34,6 +34,9 @@ const MENDED: [(&str, &str, &str); 29] = [
     ("2191", "", "a crowded host whose ranks do not come for seconds was a hang of one of them"),
     ("4015", "", "nobody was named for a congested way behind a crowded host"),
     ("7076", "", "of three hosts that were killed the one was named whose agent looked first"),
+    ("5132", "", "who waits behind two faults was a slow NIC"),
+    ("7421", "", "behind a link that flaps a device was named that waits for data"),
+    ("7741", "", "a rank that never came, on a host with a chore to do, was a crowded host"),
     ("9", "", "nothing: an agent that was out, as an example of silence"),
 ];
 

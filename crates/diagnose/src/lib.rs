@@ -12,6 +12,7 @@ mod blame;
 pub mod case;
 pub mod config;
 mod fact;
+mod median;
 pub mod render;
 pub mod report;
 pub mod stacks;

@@ -2,9 +2,10 @@
 //!
 //! It says that and since when, never who: that is `blame`'s question.
 use crate::blame::graph::Stillness;
-use crate::blame::slow::{Windows, median};
+use crate::blame::slow::Windows;
 use crate::config::Config;
 use crate::fact::Fact;
+use crate::median::median;
 use crate::report::Threshold;
 use crate::timeline::{Iteration, RankState, Timeline};
 use mycroft_record::{HostTime, NANOS_PER_MS, Rank};

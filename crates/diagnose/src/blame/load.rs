@@ -1,7 +1,8 @@
 //! On whose host the job's threads wait for a processor since the job is slow: other processes ask for the cores, and the
 //! job is satisfied with what is left (FALCON 3.2, Figure 2). It accuses nobody alone.
-use crate::blame::slow::{Windows, median};
+use crate::blame::slow::Windows;
 use crate::fact::Fact;
+use crate::median::median;
 use crate::timeline::{Timeline, Usual};
 use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
 

@@ -1,7 +1,8 @@
 //! What a suspect's own parts cost: before its fault, at its worst, and lately. A fault is gone when its own parts are as
 //! fast as before, whatever others keep the job slow.
-use crate::blame::slow::{CommonIdle, median, per_iteration};
+use crate::blame::slow::{CommonIdle, per_iteration};
 use crate::fact::Fact;
+use crate::median::median;
 use crate::timeline::{Iteration, Timeline};
 use mycroft_record::{HostName, HostTime, Place, Rank};
 

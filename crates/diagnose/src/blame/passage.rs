@@ -2,9 +2,10 @@
 //! host, unseen, to the rank that sends to the next one. A copy in between is slow when both ends wait for it at the same
 //! time: data lies before the entry, and slots at the exit stay empty. Upstream of it slots are full, downstream no data
 //! comes.
-use crate::blame::slow::{LEAST_SHARE, Windows, at, compared, grown, median, middle};
+use crate::blame::slow::{LEAST_SHARE, Windows, at, compared, grown, middle};
 use crate::config::Config;
 use crate::fact::Fact;
+use crate::median::median;
 use crate::timeline::{Iteration, RankState, Timeline};
 use mycroft_record::{CommId, HostName};
 use std::collections::BTreeMap;

@@ -3,6 +3,7 @@
 use crate::blame::{load, nic, passage};
 use crate::config::Config;
 use crate::fact::{Fact, OtherLinks};
+use crate::median::median;
 use crate::timeline::{Iteration, Link, Pause, RankState, Timeline};
 use mycroft_record::{HostName, HostTime, NANOS_PER_MS, Rank};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -66,15 +67,6 @@ impl Windows {
     fn is_now(&self, it: &Iteration) -> bool {
         it.start + SLACK_NS >= self.onset && it.end <= self.until
     }
-}
-
-pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
-    if values.is_empty() {
-        return None;
-    }
-    values.sort_by(f64::total_cmp);
-    let mid = values.len() / 2;
-    Some(if values.len() % 2 == 1 { values[mid] } else { (values[mid - 1] + values[mid]) / 2.0 })
 }
 
 //= mycroft 5.2

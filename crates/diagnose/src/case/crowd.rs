@@ -55,9 +55,12 @@ fn late_ms(fact: &Fact, wanted: &HostName, iteration_ms: f64) -> Option<f64> {
 }
 
 /// Crowded hosts that a stall may be due to: they are the ends of what does not move, or all that do not come are theirs,
-/// or nothing shows who does not.
+/// or nothing shows who does not. A link that is down, or a device that has all it needs, is reason enough.
 pub(crate) fn of_stall(facts: &[Fact]) -> Vec<&HostName> {
-    if facts.iter().any(|fact| matches!(fact, Fact::NicDown { .. } | Fact::NeverRan { .. })) {
+    let others = |fact: &Fact| {
+        matches!(fact, Fact::NicDown { .. } | Fact::NeverRan { .. } | Fact::GpuNotReady { strong: true, .. })
+    };
+    if facts.iter().any(others) {
         return Vec::new();
     }
     let crowded = |least_milli: f64| {
@@ -69,7 +72,7 @@ pub(crate) fn of_stall(facts: &[Fact]) -> Vec<&HostName> {
     let absent: Vec<&HostName> = facts
         .iter()
         .filter_map(|fact| match fact {
-            Fact::NeverIssued { host, .. } | Fact::GpuNotReady { host, strong: true, .. } => Some(host),
+            Fact::NeverIssued { host, .. } => Some(host),
             _ => None,
         })
         .collect();
@@ -161,7 +164,16 @@ mod tests {
         assert_eq!(stalled(&[lost.clone(), crowded("b")]), ["b"]);
         assert_eq!(stalled(&[lost.clone(), crowded("c")]), [""; 0], "data is stuck elsewhere");
         let down = Fact::NicDown { host: host("a"), nic: "eth0".into(), at: HostTime(1) };
-        assert_eq!(stalled(&[lost, crowded("b"), down]), [""; 0], "a link that is down is reason enough");
+        assert_eq!(stalled(&[lost.clone(), crowded("b"), down]), [""; 0], "a link that is down is reason enough");
+        let idle = Fact::GpuNotReady {
+            rank: Rank(1),
+            host: host("b"),
+            op: op(),
+            evidence,
+            counters: FlowCounters::default(),
+            strong: true,
+        };
+        assert_eq!(stalled(&[lost, crowded("b"), idle]), [""; 0], "and so is a device that has all it needs");
         let inside = Fact::StuckInside { op: op(), members: vec![(Rank(0), host("a"), HostTime(1))] };
         assert_eq!(stalled(&[inside.clone(), crowded("c")]), ["c"], "nobody else is known to be late");
         assert_eq!(stalled(&[inside, waits("c", 240.0)]), [""; 0], "a chore stops nothing");

@@ -340,8 +340,10 @@ pub(crate) fn slowdown(
     let second = list.iter().find(|other| other.places != best.places).map_or(0.0, |other| other.excess_ms);
     let share = (best.excess_ms / iteration_ms.max(1.0)).min(1.0);
     let margin = 1.0 - (second / best.excess_ms.max(1e-9)).clamp(0.0, 1.0);
-    let stands_out = best.ratio >= 1.5 && second * 3.0 <= best.excess_ms && best.excess_ms >= config.noise_ms;
-    let stands_out = stands_out && share >= slow::LEAST_SHARE;
+    let stands_out = best.ratio >= 1.5
+        && second * 3.0 <= best.excess_ms
+        && best.excess_ms >= config.noise_ms
+        && share >= slow::LEAST_SHARE;
     if share < config.explains_share && !stands_out {
         return verdict;
     }
@@ -591,6 +593,10 @@ fn senders(timeline: &Timeline) -> BTreeMap<HostName, usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blame::hang::NO_META;
+    use crate::case::Evidence;
+    use crate::fact::OpRef;
+    use mycroft_record::FlowCounters;
 
     fn inside(ops: &[&[(u32, &str, u64)]]) -> Vec<(String, f64)> {
         let of = |members: &&[(u32, &str, u64)]| -> Vec<(Rank, HostName, HostTime)> {
@@ -698,5 +704,40 @@ mod tests {
         assert_eq!(said(&facts), rank_place(Rank(8), &end(8).1));
         facts[5] = link(0, 4, 2_100.0);
         assert_eq!(said(&facts), rank_place(Rank(4), &end(4).1));
+    }
+
+    /// Of a link that flaps: a device behind it had slots to fill and nothing came.
+    #[test]
+    fn who_does_not_move_behind_a_link_that_is_down_is_not_why() {
+        let op = OpRef { meta: NO_META, label: "AllReduce A #0".to_owned() };
+        let evidence = Evidence { rank: None, op: None, flow: None, at: HostTime(1) };
+        let end = |rank: u32, host: &str| (Rank(rank), HostName::from(host));
+        let lost = |from, to| Fact::NotDelivered {
+            from,
+            to,
+            op: op.clone(),
+            evidence,
+            send: FlowCounters::default(),
+            since: HostTime(1),
+            served_meanwhile: false,
+        };
+        let idle = Fact::GpuNotReady {
+            rank: Rank(0),
+            host: "a".into(),
+            op: op.clone(),
+            evidence,
+            counters: FlowCounters::default(),
+            strong: true,
+        };
+        let down = |host: &str| Fact::NicDown { host: host.into(), nic: "eth0".into(), at: HostTime(1) };
+        let both = [idle, lost(end(3, "d"), end(5, "e")), lost(end(5, "e"), end(3, "d"))];
+        let said = |more: Option<Fact>| {
+            let facts: Vec<Fact> = both.iter().cloned().chain(more).collect();
+            let verdict = hang(&Timeline::default(), &facts, HostTime(1));
+            (verdict.category, verdict.suspects[0].place.clone())
+        };
+        assert_eq!(said(None), (Category::Gpu, rank_place(Rank(0), &"a".into())));
+        assert_eq!(said(Some(down("e"))).1, Place::Host { host: "e".into() });
+        assert_eq!(said(Some(down("f"))).0, Category::Gpu, "nothing is lost at that one");
     }
 }

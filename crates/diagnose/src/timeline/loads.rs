@@ -1,5 +1,5 @@
 //! What was told of the processors of each host lately.
-use crate::blame::slow::median;
+use crate::median::median;
 use mycroft_record::{HostName, HostTime, HostVitals};
 use std::collections::{BTreeMap, VecDeque};
 
