@@ -235,6 +235,10 @@ pub(crate) struct OverheadArgs {
     /// having a plugin from the tracer's (`cargo build -p mycroft-testbed-nccl --example empty`).
     #[arg(long)]
     pub(crate) empty_plugin: Option<PathBuf>,
+    /// Compare within a job instead: so many iterations with profiler events, so many without, and so on, in one run a
+    /// round. Tells differences that are much smaller than those between two runs of the same job.
+    #[arg(long, value_name = "ITERATIONS")]
+    pub(crate) switch_every: Option<u64>,
     /// Write the result here too (Markdown).
     #[arg(long)]
     pub(crate) write: Option<PathBuf>,

@@ -1,5 +1,6 @@
 //! One live run: server, agents, a testbed job, its fault and the verdict. The testbed and the brain meet here only.
 use crate::stop::Stop;
+use crate::switched::{self, Block};
 use anyhow::{Context, Result, bail};
 use mycroft_diagnose::{Case, render};
 use mycroft_record::{Finding, HostTime, NANOS_PER_MS};
@@ -30,6 +31,8 @@ pub(crate) struct Options {
     pub(crate) record: Option<PathBuf>,
     /// What the job's NCCL loads.
     pub(crate) tracer: Tracer,
+    /// Length in iterations of blocks with and without profiler events; 0: always with.
+    pub(crate) switch_every: u64,
 }
 
 /// What a run shows while it goes on.
@@ -71,6 +74,8 @@ pub(crate) struct Load {
     pub(crate) iteration_ms_median: f64,
     /// Bytes on the wire after warm-up.
     pub(crate) bytes_per_iteration_and_host: f64,
+    /// Blocks with and without profiler events, where the job had them.
+    pub(crate) blocks: Vec<Block>,
 }
 
 /// A run in progress. Dropping it stops everything it started.
@@ -115,6 +120,7 @@ impl Live {
         let mut launch = LaunchConfig::new(scenario.clone(), rank_command);
         launch.agent_command = Some(Box::new(move |host| agent_argv(&own, &server_name, host)));
         launch.tracer = options.tracer;
+        launch.switch_every = options.switch_every;
         let running = Testbed::launch(launch)?;
         if let Some(note) = running.transport_note() {
             eprintln!("mycroft: {note}");
@@ -203,6 +209,7 @@ impl Live {
     /// Runs a healthy job for the scenario's duration after warm-up and says what it cost; `None` when interrupted.
     pub(crate) fn load(mut self, stop: &Stop) -> Result<Option<Load>> {
         self.running.wait_warmed_up(START_LIMIT)?;
+        let warm_up = u64::from(self.scenario.warm_up_iterations);
         let (bytes, iterations, begun) = (self.server.wire_bytes(), self.slowest(), Instant::now());
         while begun.elapsed() < Duration::from_secs_f64(self.scenario.duration_s) {
             if stop.asked() {
@@ -215,10 +222,12 @@ impl Live {
         let iterations = self.slowest().saturating_sub(iterations).max(1);
         let median = self.running.progress().iteration_ms_median.context("no iteration was finished")?;
         let hosts = f64::from(self.scenario.hosts);
+        let laps = self.running.iterations_ms().into_iter().filter(|(i, _)| *i >= warm_up);
+        let blocks = switched::blocks(laps, |iteration| self.running.switch(iteration));
         self.running.stop();
         self.server.stop();
         let bytes_per_iteration_and_host = bytes as f64 / iterations as f64 / hosts;
-        Ok(Some(Load { iteration_ms_median: median, bytes_per_iteration_and_host }))
+        Ok(Some(Load { iteration_ms_median: median, bytes_per_iteration_and_host, blocks }))
     }
 
     /// Iterations that the slowest rank has finished.

@@ -16,6 +16,7 @@ mod progress;
 mod replay;
 mod sim;
 mod stop;
+mod switched;
 mod table;
 mod testbed;
 mod watch;

@@ -2,6 +2,7 @@
 use crate::args::OverheadArgs;
 use crate::live::{Live, Load, Options};
 use crate::stop::Stop;
+use crate::switched::{Block, PAIRS_MIN, changes, interval};
 use crate::{EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use mycroft_sim::{Scenario, Transport};
@@ -41,6 +42,13 @@ profiler plugin. The empty plugin asks for the same events and does nothing with
 library's own share out. The promise of SPEC.md is about the job alone, on a host whose cores are not all taken.
 ";
 
+/// The same of blocks within a job.
+const WHAT_SWITCHING_CONTAINS: &str = "
+Of each pair of neighbouring blocks one has profiler events and one has none, by turns the first; the first iteration of a
+block is left out. The plugin is loaded and attached in both: what is compared is what events cost, from the collective
+library's calls to the agents and the server that share the machine's cores.
+";
+
 /// What the job's NCCL loads in one run of a round.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Arm {
@@ -64,7 +72,7 @@ type Round = Vec<f64>;
 
 /// Measures and prints; with `--write` also as Markdown.
 pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
-    if args.rounds < 2 {
+    if args.rounds < 2 && args.switch_every.is_none() {
         bail!("--rounds {}: a confidence interval needs at least 2", args.rounds);
     }
     if !(1.0..=86_400.0).contains(&args.seconds) {
@@ -78,12 +86,18 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
     {
         bail!("--empty-plugin {}: no such file", path.display());
     }
+    if args.switch_every.is_some_and(|every| !(2..=1000).contains(&every)) {
+        bail!("--switch-every: expected 2 to 1000 iterations, of which the first is left out");
+    }
     let stop = Stop::on_signals()?;
-    let mut arms = vec![Arm::Untraced, Arm::Traced];
+    let mut arms = vec![Arm::Traced];
+    arms.extend(args.switch_every.is_none().then_some(Arm::Untraced));
     arms.extend(args.empty_plugin.is_some().then_some(Arm::Empty));
     arms.sort_unstable();
     let mut rounds: Vec<Round> = Vec::new();
     let mut volume = Vec::new();
+    let mut blocks: Vec<Vec<Block>> = vec![Vec::new(); arms.len()];
+    let mut pairs: Vec<Vec<f64>> = vec![Vec::new(); arms.len()];
     for round in 0..args.rounds {
         let mut medians = vec![0.0; arms.len()];
         // The order turns from round to round, so that a drift of the machine favours no arm.
@@ -94,11 +108,13 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
                 (Arm::Empty, Some(path)) => Tracer::At(path.clone()),
                 _ => Tracer::Off,
             };
-            let options = Options { tracer, ..Options::default() };
+            let options = Options { tracer, switch_every: args.switch_every.unwrap_or(0), ..Options::default() };
             let live = Live::start(scenario(u64::from(round) + 1, args), options)?;
             let Some(load) = live.load(&stop)? else { return Ok(EXIT_INTERRUPTED) };
-            let Load { iteration_ms_median, bytes_per_iteration_and_host } = load;
+            let Load { iteration_ms_median, bytes_per_iteration_and_host, blocks: found } = load;
             medians[index] = iteration_ms_median;
+            pairs[index].extend(changes(&found));
+            blocks[index].extend(found);
             if arms[index] == Arm::Traced {
                 volume.push(bytes_per_iteration_and_host);
             }
@@ -108,7 +124,10 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
         eprintln!("[{}/{}] {}", round + 1, args.rounds, shown.join(", "));
         rounds.push(medians);
     }
-    let text = render(&arms, &rounds, &volume, args);
+    let text = match args.switch_every {
+        Some(every) => render_switched(&arms, &blocks, pairs, every, args)?,
+        None => render(&arms, &rounds, &volume, args),
+    };
     print!("{text}");
     if let Some(path) = &args.write {
         std::fs::write(path, &text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -129,20 +148,68 @@ fn change(ratios: &[f64]) -> [f64; 3] {
     [average, average - half, average + half].map(|ratio| (ratio - 1.0) * 100.0)
 }
 
-fn render(arms: &[Arm], rounds: &[Round], volume: &[f64], args: &OverheadArgs) -> String {
-    let mut out = String::from("# Overhead\n\n");
-    let _ = writeln!(
-        out,
-        "Made by `mycroft testbed overhead --rounds {} --seconds {} --ranks-per-host {}{}` (version {}, {} build): {} ranks on 4 \
-         hosts (TP {}, PP 2, DP 2), loopback, agents and server running in every run.\n",
-        args.rounds,
-        args.seconds,
-        args.ranks_per_host,
-        if args.empty_plugin.is_some() { " --empty-plugin LIBRARY" } else { "" },
+/// What was measured, for a table's head.
+fn job_of(args: &OverheadArgs) -> String {
+    format!(
+        "(version {}, {} build): {} ranks on 4 hosts (TP {}, PP 2, DP 2), loopback, agents and server running in every run.\n",
         env!("CARGO_PKG_VERSION"),
         if cfg!(debug_assertions) { "dev" } else { "release" },
         4 * args.ranks_per_host,
         args.ranks_per_host,
+    )
+}
+
+fn render_switched(
+    arms: &[Arm],
+    blocks: &[Vec<Block>],
+    pairs: Vec<Vec<f64>>,
+    every: u64,
+    args: &OverheadArgs,
+) -> Result<String> {
+    let mut out = String::from("# Overhead within a job\n\n");
+    let _ = writeln!(
+        out,
+        "Made by `mycroft testbed overhead --switch-every {every} --rounds {} --seconds {} --ranks-per-host {}{}` {}",
+        args.rounds,
+        args.seconds,
+        args.ranks_per_host,
+        if args.empty_plugin.is_some() { " --empty-plugin LIBRARY" } else { "" },
+        job_of(args),
+    );
+    out.push_str("| plugin | pairs of blocks | with events ms | without ms | change, median | 95 % interval |\n");
+    out.push_str("|---|---|---|---|---|---|\n");
+    for ((arm, blocks), pairs) in arms.iter().zip(blocks).zip(pairs) {
+        let of = |events: bool| {
+            let mut ms: Vec<f64> = blocks.iter().filter(|block| block.events == events).map(|block| block.ms).collect();
+            ms.sort_by(f64::total_cmp);
+            ms.get(ms.len() / 2).copied().unwrap_or(f64::NAN)
+        };
+        let (count, on, off) = (pairs.len(), of(true), of(false));
+        let Some([middle, low, high]) = interval(pairs).map(|found| found.map(|change| change * 100.0)) else {
+            bail!(
+                "{count} pairs of blocks are too few for an interval: give at least {PAIRS_MIN}, with more --seconds"
+            );
+        };
+        let _ = writeln!(
+            out,
+            "| {} | {count} | {on:.3} | {off:.3} | {middle:+.3} % | {low:+.3} % to {high:+.3} % |",
+            arm.as_str(),
+        );
+    }
+    out.push_str(WHAT_SWITCHING_CONTAINS);
+    Ok(out)
+}
+
+fn render(arms: &[Arm], rounds: &[Round], volume: &[f64], args: &OverheadArgs) -> String {
+    let mut out = String::from("# Overhead\n\n");
+    let _ = writeln!(
+        out,
+        "Made by `mycroft testbed overhead --rounds {} --seconds {} --ranks-per-host {}{}` {}",
+        args.rounds,
+        args.seconds,
+        args.ranks_per_host,
+        if args.empty_plugin.is_some() { " --empty-plugin LIBRARY" } else { "" },
+        job_of(args),
     );
     let names: Vec<String> = arms.iter().map(|arm| format!("{} ms", arm.as_str())).collect();
     let _ = writeln!(out, "| round | {} |\n|---|{}", names.join(" | "), "---|".repeat(arms.len()));

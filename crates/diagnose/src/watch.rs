@@ -137,6 +137,7 @@ pub(crate) struct Watch {
     candidate: Option<(HostTime, u64)>,
     due: Option<HostTime>,
     suspicious: bool,
+    looked_at: HostTime,
 }
 
 impl Watch {
@@ -149,6 +150,7 @@ impl Watch {
         raised_at: Option<HostTime>,
         now: HostTime,
     ) -> Seen {
+        self.looked_at = now;
         self.sample(timeline, config);
         let mut seen = Seen::default();
         self.tracks.values_mut().for_each(|track| track.raise(config, raised_at));
@@ -293,9 +295,7 @@ impl Watch {
         let (_, worst) = stillest?;
         self.learn_wait(worst, threshold, case_open);
         if worst.ns() < threshold {
-            if worst.ns() * 3 > threshold {
-                self.due = Some((worst.since + threshold + ARRIVAL_NS).max(now + RECHECK_NS));
-            }
+            self.due = Some((worst.since + threshold + ARRIVAL_NS).max(now + RECHECK_NS));
             return None;
         }
         self.due = Some(now + SUSPICIOUS_RECHECK_NS); // to settle the verdict, or to see it go on
@@ -329,7 +329,8 @@ impl Watch {
     }
 
     pub(crate) fn next_check(&self, now: HostTime) -> Option<HostTime> {
-        let suspicious = self.suspicious.then(|| now + SUSPICIOUS_RECHECK_NS);
+        // From the last look on, not from now: whoever asks with every batch would put it off for ever.
+        let suspicious = self.suspicious.then(|| (self.looked_at + SUSPICIOUS_RECHECK_NS).max(now));
         let due = self.due.map(|at| at.max(now));
         match (due, suspicious) {
             (Some(a), Some(b)) => Some(a.min(b)),

@@ -180,3 +180,34 @@ fn faults_are_named_on_a_restless_machine_too() {
         check(restless(Fault::BackgroundCompute(host)), What::Slowdown, Category::Gpu, &host_place(host));
     }
 }
+
+/// A server asks with every batch when to look again, and batches come more often than looks are due.
+#[test]
+fn asking_again_does_not_put_a_look_off() {
+    let mut plan = Plan::new(4, 4, 4, 1, 4).fault(Fault::GpuPower(6));
+    plan.until = plan.fault_at + 1_500 * MS;
+    let outcome = run(plan);
+    assert!(outcome.engine.cases().is_empty(), "too early for a case\n{}", outcome.text());
+    let due = outcome.engine.next_check(outcome.end).unwrap();
+    assert!(due <= outcome.end + 200 * MS, "an iteration was long: the next look is soon");
+    assert_eq!(outcome.engine.next_check(due), Some(due), "at its time it is due");
+}
+
+/// However the stall lies to the regular looks.
+#[test]
+fn a_stall_is_looked_at_when_it_is_due() {
+    for offset in 0..10 {
+        let mut plan = Plan::new(4, 4, 4, 1, 4).fault(Fault::Stuck(6));
+        plan.fault_at += offset * 100 * MS;
+        let outcome = run(plan);
+        let (finding, report) = (&outcome.case().finding, outcome.engine.report(outcome.end));
+        let threshold = report.thresholds.iter().find(|threshold| threshold.name == "stall").unwrap();
+        let waited = finding.detected_at.since_ns(finding.since) / MS;
+        assert!(
+            waited as f64 <= threshold.value + 350.0,
+            "{waited} ms, due after {}\n{}",
+            threshold.value,
+            outcome.text()
+        );
+    }
+}

@@ -6,16 +6,17 @@
 //! |---|---|
 //! | 0 | `stop_at`: iterations with this number and later are not begun; `u64::MAX` = go on |
 //! | 8 | number of ranks |
-//! | 16 | per rank: 8 bytes iterations finished, then [`KEPT`] durations of 4 bytes, microseconds |
+//! | 16 | `switch_every`: length of a block of iterations with or without profiler events; 0 = always with |
+//! | 24 | per rank: 8 bytes iterations finished, then [`KEPT`] durations of 4 bytes, microseconds |
 use crate::error::TestbedError;
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Durations kept per rank: at four iterations a second the last 17 minutes.
-pub const KEPT: usize = 4096;
-const HEAD_BYTES: usize = 16;
+/// Durations kept per rank: at four iterations a second the last 34 minutes.
+pub const KEPT: usize = 8192;
+const HEAD_BYTES: usize = 24;
 const RANK_BYTES: usize = 8 + 4 * KEPT;
 /// Greatest number of ranks a file may claim; the scenario's own limit is lower.
 const RANKS_MAX: usize = 16_384;
@@ -121,6 +122,21 @@ impl Board {
         self.word(0).store(iteration, Ordering::Release);
     }
 
+    /// From now on profiler events are given in blocks of `iterations` iterations only; 0: always.
+    pub fn switch_every(&self, iterations: u64) {
+        self.word(16).store(iterations, Ordering::Release);
+    }
+
+    /// Whether profiler events of an iteration are to be given, and how many iterations of its block came before it;
+    /// `None` if they always are.
+    ///
+    /// Of four blocks the first and the last have them, so that of each pair of neighbours the order turns and a drift of
+    /// the machine favours neither.
+    pub fn switch(&self, iteration: u64) -> Option<(bool, u64)> {
+        let every = self.word(16).load(Ordering::Acquire);
+        (every > 0).then(|| (matches!(iteration / every % 4, 0 | 3), iteration % every))
+    }
+
     /// Whether every rank has finished what it may begin, so that nobody needs its peers any more.
     pub fn all_stopped(&self) -> bool {
         (0..self.ranks).all(|rank| self.is_stopped(self.iterations(rank)))
@@ -170,6 +186,11 @@ mod tests {
             rank.finish(1, 1);
         }
         assert!(rank.all_stopped());
+        assert_eq!(rank.switch(5), None);
+        launcher.switch_every(3);
+        let with: Vec<bool> = (0..15).map(|i| rank.switch(i).unwrap().0).collect();
+        let blocks = [true, false, false, true, true].map(|on| [on; 3]).concat();
+        assert_eq!((with, rank.switch(7)), (blocks, Some((false, 1))));
         std::fs::write(&path, [0u8; 40]).unwrap();
         assert!(Board::open(&path).is_err());
     }

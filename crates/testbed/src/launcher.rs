@@ -1,5 +1,5 @@
 //! The launcher: hosts, agents, ranks, the fault, the truth about it, and the cleaning up.
-use crate::board::Board;
+use crate::board::{Board, KEPT};
 use crate::error::TestbedError;
 use crate::fault::{self, Guard, Site};
 use crate::hosts::{Host, Hosts, make_private_dir};
@@ -57,6 +57,8 @@ pub struct LaunchConfig {
     pub job: String,
     /// Bytes of each rank's segment.
     pub segment_bytes: u64,
+    /// Length in iterations of blocks with and without profiler events ([`Board::switch`]); 0: always with.
+    pub switch_every: u64,
     /// More environment for ranks.
     pub rank_env: Vec<(OsString, OsString)>,
 }
@@ -73,6 +75,7 @@ impl LaunchConfig {
             library: None,
             job: String::new(),
             segment_bytes: SEGMENT_BYTES,
+            switch_every: 0,
             rank_env: Vec::new(),
         }
     }
@@ -141,6 +144,7 @@ impl Testbed {
         let world = scenario.world() as usize;
         let control = make_control(&dirs.run.join(CONTROL_FILE), &scenario)?;
         let board = Board::create(&dirs.run.join(BOARD_FILE), world)?;
+        board.switch_every(config.switch_every);
         write_plan(&dirs.run.join(PLAN_FILE), &scenario)?;
         let link = dirs.run.join(NCCL_SONAME);
         std::os::unix::fs::symlink(&library, &link).map_err(|source| TestbedError::file("link", link, source))?;
@@ -330,6 +334,26 @@ impl Running {
             faulty_iteration_ms_median: median(after),
             ranks_alive: self.ranks.iter_mut().filter_map(|rank| rank.status().is_none().then_some(())).count(),
         }
+    }
+
+    /// What became of each iteration that all ranks have finished and whose durations are kept, oldest first: its number
+    /// and the mean of the ranks' durations, milliseconds.
+    pub fn iterations_ms(&self) -> Vec<(u64, f64)> {
+        let ranks = self.board.ranks();
+        let done = (0..ranks).map(|rank| self.board.iterations(rank)).min().unwrap_or(0);
+        // Some ranks are ahead, and overwrite what is oldest.
+        let from = done.saturating_sub(KEPT as u64 / 2);
+        let mut sums = vec![0.0; (done - from) as usize];
+        for rank in 0..ranks {
+            let durations = self.board.durations_ms(rank, from);
+            sums.iter_mut().zip(durations).for_each(|(sum, ms)| *sum += ms);
+        }
+        (from..done).zip(sums.into_iter().map(|sum| sum / ranks as f64)).collect()
+    }
+
+    /// See [`Board::switch`].
+    pub fn switch(&self, iteration: u64) -> Option<(bool, u64)> {
+        self.board.switch(iteration)
     }
 
     /// Waits until every rank has finished `iteration` iterations. Fails when a rank ends before, or after `limit`.

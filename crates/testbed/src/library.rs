@@ -94,6 +94,7 @@ pub struct Nccl {
     stream_create: unsafe extern "C" fn(*mut Handle) -> c_int,
     stream_synchronize: unsafe extern "C" fn(Handle) -> c_int,
     launch_compute: unsafe extern "C" fn(Handle, u64) -> c_int,
+    profiler_events: unsafe extern "C" fn(c_int),
 }
 
 impl Nccl {
@@ -126,6 +127,7 @@ impl Nccl {
                 stream_create: symbol(library, path, c"mtbStreamCreate")?,
                 stream_synchronize: symbol(library, path, c"mtbStreamSynchronize")?,
                 launch_compute: symbol(library, path, c"mtbLaunchCompute")?,
+                profiler_events: symbol(library, path, c"mtbProfilerEvents")?,
             }
         })
     }
@@ -209,6 +211,12 @@ impl Nccl {
         // SAFETY: the stream is never destroyed.
         let code = unsafe { (self.stream_synchronize)(stream.0) };
         self.check(code, "mtbStreamSynchronize", None)
+    }
+
+    /// Whether the profiler plugin is given events of what is issued from now on.
+    pub fn give_events(&self, give: bool) {
+        // SAFETY: any value may be passed.
+        unsafe { (self.profiler_events)(c_int::from(give)) }
     }
 
     /// Enqueues a compute kernel of a nominal duration.

@@ -558,6 +558,13 @@ pub unsafe extern "C" fn mtbLaunchCompute(stream: Handle, ns: u64) -> c_int {
     })
 }
 
+/// Gives the profiler plugin no events of what this process issues from now on (0), or gives them again: what a plugin
+/// costs can be told within one job.
+#[unsafe(no_mangle)]
+pub extern "C" fn mtbProfilerEvents(give: c_int) {
+    crate::profiler::give_events(give != 0);
+}
+
 /// Waits until everything enqueued so far is done.
 ///
 /// # Safety

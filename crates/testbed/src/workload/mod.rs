@@ -92,6 +92,9 @@ fn run(args: &RankArgs) -> Result<(), TestbedError> {
     let rank = args.rank as usize;
     let mut iteration = 0u64;
     while !board.is_stopped(iteration) {
+        if let Some((on, _)) = board.switch(iteration) {
+            nccl.give_events(on);
+        }
         let begun = Instant::now();
         let outcome = job.iteration(iteration).and_then(|()| groups.healthy(&nccl));
         if let Err(error) = outcome {

@@ -248,9 +248,17 @@ const _: () = {
 /// The one mask of the process; plugins keep its address.
 static MASK: AtomicI32 = AtomicI32::new(0);
 
+/// Over the plugin's mask: all bits, or none while the application wants no events.
+static GATE: AtomicI32 = AtomicI32::new(!0);
+
 /// The mask as it is now.
 pub fn mask_now() -> i32 {
-    MASK.load(Ordering::Relaxed)
+    MASK.load(Ordering::Relaxed) & GATE.load(Ordering::Relaxed)
+}
+
+/// Gives the plugin no events of operations that are issued from now on, or gives them again.
+pub(crate) fn give_events(give: bool) {
+    GATE.store(if give { !0 } else { 0 }, Ordering::Relaxed);
 }
 
 /// A plugin that is loaded.

@@ -1,0 +1,114 @@
+//! What profiler events cost, told within one job: blocks of iterations with them beside blocks without.
+//!
+//! Both halves of a pair lie a second apart in the same processes, so that neither the machine's mood nor the layout of
+//! a process's memory, which differ from run to run by more than a tracer costs, come between them.
+
+/// Fewer pairs than this have no interval.
+pub(crate) const PAIRS_MIN: usize = 20;
+/// Of a normal distribution, two-sided 95 %.
+const Z_95: f64 = 1.96;
+
+/// Consecutive iterations that all had profiler events, or that all had none.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Block {
+    pub(crate) events: bool,
+    /// Median iteration, the first left out: what the block before had issued ends in it. Milliseconds.
+    pub(crate) ms: f64,
+}
+
+/// Cuts iterations (number, milliseconds) into whole blocks. `switch` says whether an iteration has events and how many
+/// of its block came before it.
+pub(crate) fn blocks(
+    laps: impl Iterator<Item = (u64, f64)>,
+    switch: impl Fn(u64) -> Option<(bool, u64)>,
+) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let mut open: Option<(bool, Vec<f64>)> = None;
+    for (iteration, ms) in laps {
+        let Some((events, before)) = switch(iteration) else { return Vec::new() };
+        if before == 0 {
+            blocks.extend(open.take().and_then(close));
+            open = Some((events, Vec::new()));
+        } else if let Some((_, inside)) = &mut open {
+            inside.push(ms);
+        }
+    }
+    blocks // the last may not be whole
+}
+
+fn close((events, mut inside): (bool, Vec<f64>)) -> Option<Block> {
+    inside.sort_by(f64::total_cmp);
+    let ms = inside.get(inside.len() / 2).copied()?;
+    Some(Block { events, ms })
+}
+
+/// How much longer, as a share, each block with events was than its neighbour without: first and second, third and fourth,
+/// and so on.
+pub(crate) fn changes(blocks: &[Block]) -> Vec<f64> {
+    let of = |pair: &[Block]| match pair {
+        [on, off] if on.events && !off.events => Some(on.ms / off.ms - 1.0),
+        [off, on] if on.events && !off.events => Some(on.ms / off.ms - 1.0),
+        _ => None,
+    };
+    // A pair of one kind lies across the turn of the order: the pairs begin one block later.
+    let skip = usize::from(matches!(blocks, [a, b, ..] if a.events == b.events));
+    blocks[skip.min(blocks.len())..].chunks_exact(2).filter_map(of).collect()
+}
+
+/// The median with the bounds of its 95 % confidence interval, from ranks alone: whatever the distribution, a disturbed
+/// pair counts no more than another. `None` with too few.
+pub(crate) fn interval(mut changes: Vec<f64>) -> Option<[f64; 3]> {
+    if changes.len() < PAIRS_MIN {
+        return None;
+    }
+    changes.sort_by(f64::total_cmp);
+    let (n, half) = (changes.len() as f64, Z_95 / 2.0 * (changes.len() as f64).sqrt());
+    let at = |place: f64| changes[(place.max(0.0) as usize).min(changes.len() - 1)];
+    Some([at((n - 1.0) / 2.0), at((n / 2.0 - half).floor() - 1.0), at((n / 2.0 + half).ceil())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switch(iteration: u64) -> Option<(bool, u64)> {
+        Some((matches!(iteration / 3 % 4, 0 | 3), iteration % 3))
+    }
+
+    #[test]
+    fn blocks_are_whole_and_leave_their_first_iteration_out() {
+        // The blocks begin at 3, 6, 9 and 12; that of iteration 2 and that of 12 are not whole.
+        let laps = (2..14).map(|i| (i, if i % 3 == 0 { 99.0 } else { i as f64 }));
+        let blocks = blocks(laps, switch);
+        let expected = [(false, 5.0), (false, 8.0), (true, 11.0)].map(|(events, ms)| Block { events, ms }).to_vec();
+        assert_eq!(blocks, expected);
+    }
+
+    #[test]
+    fn neighbours_are_compared_whichever_comes_first() {
+        let block = |(events, ms): (bool, f64)| Block { events, ms };
+        let blocks: Vec<Block> =
+            [(true, 11.0), (false, 10.0), (false, 20.0), (true, 21.0), (true, 1.0)].map(block).to_vec();
+        let about = |found: Vec<f64>| found.iter().map(|c| (c * 100.0).round()).collect::<Vec<_>>();
+        assert_eq!(about(changes(&blocks)), [10.0, 5.0]);
+        let later = [(false, 1.0), (false, 10.0), (true, 12.0), (true, 11.0), (false, 10.0)].map(block);
+        assert_eq!(about(changes(&later)), [20.0, 10.0]);
+    }
+
+    #[test]
+    fn an_interval_holds_the_median_nineteen_times_in_twenty() {
+        assert_eq!(interval(vec![0.0; PAIRS_MIN - 1]), None);
+        let mut state = 7u64;
+        let mut random = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        let mut held = 0;
+        for _ in 0..1000 {
+            let [middle, low, high] = interval((0..50).map(|_| random()).collect()).unwrap();
+            assert!(low < middle && middle < high);
+            held += usize::from(low <= 0.5 && 0.5 <= high);
+        }
+        assert!((945..=990).contains(&held), "{held} of 1000");
+    }
+}
