@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 32] = [
+const MENDED: [(&str, &str, &str); 37] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -37,6 +37,11 @@ const MENDED: [(&str, &str, &str); 32] = [
     ("5132", "", "who waits behind two faults was a slow NIC"),
     ("7421", "", "behind a link that flaps a device was named that waits for data"),
     ("7741", "", "a rank that never came, on a host with a chore to do, was a crowded host"),
+    ("2034", "", "a rank whose sends are slow, alone on its way to the next, was congestion"),
+    ("8091", "", "who received from a rank whose sends are slow was a proxy thread that pauses"),
+    ("7142", "", "processors so slow that none of a host's ranks came were a hang of one of them"),
+    ("7333", "", "devices that were slow for an iteration each began a slow NIC before it was slow"),
+    ("8122", "", "of three hosts that vanished only the one that others waited for was named"),
     ("9", "", "nothing: an agent that was out, as an example of silence"),
 ];
 

@@ -85,6 +85,8 @@ pub(crate) enum Fact {
     /// The job's threads on a host wait longer for a processor, in thousandths of the time in which they are ready to run.
     /// `busy_milli`: thousandths of its cores that are busy.
     CpuWait { host: HostName, now_milli: f64, base_milli: f64, busy_milli: f64 },
+    /// All cores of a host are busy since the job stands still, thousandths: its threads get them, but come no further.
+    CpuFull { host: HostName, now_milli: f64, base_milli: f64 },
     /// Iterations take longer (Algorithm 1, straggler trigger).
     SlowIterations { base_ms: f64, now_ms: f64, factor: f64, slow: usize, of: usize, since: HostTime, why: String },
     /// A rank computes longer between operations than it did.
@@ -219,6 +221,7 @@ impl Fact {
             Fact::ForeignTraffic { .. } => "nic.foreign-traffic",
             Fact::NicSlow { .. } => "nic.slow",
             Fact::CpuWait { .. } => "host.cpu-wait",
+            Fact::CpuFull { .. } => "host.cpu-full",
             Fact::SlowIterations { .. } => "watch.slow-iterations",
             Fact::ComputeExcess { .. } => "slow.compute",
             Fact::HostExcess { .. } => "slow.host-issue",
@@ -415,10 +418,9 @@ impl Fact {
                 *iteration_ms,
             ),
             Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, of, sends, receives } => {
-                let who = format!(
-                    "the link rank {} -> rank {}, alone of {of} between {} and {},",
-                    from.0, to.0, from.1, to.1
-                );
+                let alone = if *of > 1 { format!("alone of {of}") } else { "the only one".to_owned() };
+                let who =
+                    format!("the link rank {} -> rank {}, {alone} between {} and {},", from.0, to.0, from.1, to.1);
                 let text = excess("holds ready data", &who, *now_ms, *base_ms, *iteration_ms);
                 let others = |others: &OtherLinks, what: &str| match (others.slow, others.fast) {
                     (0, 0) => String::new(),
@@ -461,6 +463,9 @@ impl Fact {
                 base_milli / 10.0,
                 busy_milli / 10.0
             ),
+            Fact::CpuFull { host, now_milli, base_milli } => {
+                format!("the cores of {host} are {:.0} % busy, {:.0} % before", now_milli / 10.0, base_milli / 10.0)
+            }
             Fact::NicSlow { host, nic, now_mb_s, other_mb_s } => {
                 format!("{nic} of {host} is rated at {now_mb_s:.1} MB/s, against {other_mb_s:.1} MB/s")
             }

@@ -2,6 +2,7 @@
 //!
 //! It says that and since when, never who: that is `blame`'s question.
 use crate::blame::graph::Stillness;
+use crate::blame::moments::{self, Long};
 use crate::blame::slow::Windows;
 use crate::config::Config;
 use crate::fact::Fact;
@@ -90,6 +91,10 @@ pub(crate) struct Slow {
     pub of: usize,
     /// Slow iterations in a row, the newest included.
     pub streak: usize,
+    /// The slow iterations since the onset, oldest first.
+    pub long: Vec<Long>,
+    /// The window of the trigger begins here.
+    pub window_from: HostTime,
     pub why: String,
 }
 
@@ -99,6 +104,28 @@ impl Slow {
         let iteration_ms = self.now_ms - self.base_ms;
         let (base_from, base_until) = (self.base_from, self.base_until);
         Windows { base_from, base_until, onset: self.onset, until: self.until, iteration_ms }
+    }
+
+    /// Without iterations that were long because of a moment: what is left of it, if that is slow still. `is_known`: the
+    /// job is slow for sure, and only since when is the question.
+    fn lasting(mut self, timeline: &Timeline, config: &Config, is_known: bool) -> Option<Slow> {
+        let moments = moments::are_moments(timeline, &self.long, self.onset);
+        if !moments.contains(&true) {
+            return Some(self);
+        }
+        let lasting: Vec<Long> =
+            self.long.iter().zip(&moments).filter(|(_, is_moment)| !**is_moment).map(|(long, _)| *long).collect();
+        let slow = lasting.iter().filter(|long| long.start >= self.window_from).count();
+        if slow < config.slow_needed {
+            return is_known.then_some(self);
+        }
+        let after = moments.iter().rev().take_while(|is_moment| !**is_moment).count();
+        self.onset = lasting[0].start;
+        self.base_until = self.onset;
+        self.now_ms = self.base_ms + median(lasting.iter().map(|long| long.over_ms).collect())?;
+        (self.slow, self.streak) = (slow, self.streak.min(after));
+        self.long = lasting;
+        Some(self)
     }
 
     pub(crate) fn fact(&self) -> Fact {
@@ -155,7 +182,7 @@ impl Watch {
         let mut seen = Seen::default();
         self.tracks.values_mut().for_each(|track| track.raise(config, raised_at));
         self.iterations(timeline, config, &mut seen);
-        seen.slow = self.slow(timeline, config, Track::slow);
+        seen.slow = self.slow(timeline, config, Track::slow).and_then(|slow| slow.lasting(timeline, config, case_open));
         seen.step = self.slow(timeline, config, Track::step);
         seen.healthy_streak = self.healthy_streak();
         self.suspicious = seen.slow.is_some() || self.recently_slow();
@@ -553,10 +580,27 @@ impl Track {
             }
         }
         let base_ms = level.ms()?;
-        let slow_ms = self.recent.iter().filter(|lap| beyond(lap) && lap.start >= onset).map(|lap| lap.ms).collect();
+        let long = |lap: &Lap| Long { start: lap.start, end: lap.end, over_ms: lap.ms - base_ms };
+        let long: Vec<Long> = self.recent.iter().filter(|lap| beyond(lap) && lap.start >= onset).map(long).collect();
+        let slow_ms = long.iter().map(|long| base_ms + long.over_ms).collect();
+        let window_from = window.last()?.start;
         let streak = self.recent.iter().rev().take_while(|lap| beyond(lap)).count();
         let (until, now_ms, of) = (self.recent.back()?.end, median(slow_ms)?, window.len());
-        Some(Slow { base_from, base_until: onset, onset, until, base_ms, now_ms, factor, slow, of, streak, why })
+        Some(Slow {
+            base_from,
+            base_until: onset,
+            onset,
+            until,
+            base_ms,
+            now_ms,
+            factor,
+            slow,
+            of,
+            streak,
+            long,
+            window_from,
+            why,
+        })
     }
 }
 

@@ -7,12 +7,14 @@ use crate::config::Config;
 use crate::fact::{Fact, OpRef};
 use crate::timeline::{LiveScene, OpNode, RankState, Stand, Timeline};
 use mycroft_record::{
-    Algorithm, CommId, CommRank, Datatype, HostTime, OpClass, OpId, OpKind, OpMeta, OpSeq, Protocol, Rank,
+    Algorithm, CommId, CommRank, Datatype, HostTime, NANOS_PER_MS, OpClass, OpId, OpKind, OpMeta, OpSeq, Protocol, Rank,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Operations whose chunk state is looked into per analysis; a stall has a handful.
 const CHUNK_OPS_MAX: usize = 256;
+/// Hosts that vanish together are last seen by agents that look every 100 ms and ship every 100 ms.
+const SILENT_TOGETHER_NS: u64 = 500 * NANOS_PER_MS;
 
 /// An operation of which nothing is known.
 pub(crate) const NO_META: OpMeta = OpMeta {
@@ -188,6 +190,10 @@ pub(crate) fn blame(timeline: &Timeline, graph: &Graph<OpNode>, config: &Config,
         out.facts.extend(state.and_then(|state| live.name_sink(state, *via, waiting.clone())));
     }
     let mut named: BTreeSet<Rank> = BTreeSet::new();
+    for (state, waiting) in live.silent_too(&walk, graph) {
+        named.insert(state.rank);
+        out.facts.push(live.no_data(state, waiting, false));
+    }
     for node in walk.inside.iter().take(CHUNK_OPS_MAX) {
         let silent = live.silent(node);
         if silent.is_empty() {
@@ -270,6 +276,29 @@ impl Live<'_> {
     fn no_data(&self, state: &RankState, waiting: Vec<Rank>, gap: bool) -> Fact {
         let (rank, host, last_seen) = (state.rank, state.host.clone(), state.sampled_at);
         Fact::NoData { rank, host, waiting, last_seen, gap }
+    }
+
+    /// Ranks of whom nothing is known since about the time of those that are waited for: they were in operations with
+    /// others when they were last seen, but that is as long ago, and what took the ones may have taken them as well.
+    fn silent_too(&self, walk: &Walk<OpNode>, graph: &Graph<OpNode>) -> Vec<(&RankState, Vec<Rank>)> {
+        let state = |rank: &Rank| self.timeline.ranks.get(rank);
+        let is_silent = |state: &&RankState| {
+            !state.dead() && !state.stopped && self.timeline.no_data(state, self.config.no_data_after_ns)
+        };
+        let last_seen: Vec<HostTime> =
+            walk.sinks.keys().filter_map(state).filter(is_silent).map(|state| state.sampled_at).collect();
+        let together = |state: &&RankState| {
+            let apart = |seen: &HostTime| seen.since_ns(state.sampled_at).max(state.sampled_at.since_ns(*seen));
+            last_seen.iter().any(|seen| apart(seen) <= SILENT_TOGETHER_NS)
+        };
+        let mut found: BTreeMap<Rank, (&RankState, Vec<Rank>)> = BTreeMap::new();
+        for waits in walk.nodes_seen.iter().filter_map(|node| graph.nodes.get(node)) {
+            let others = waits.inside.iter().filter(|rank| !walk.sinks.contains_key(rank)).filter_map(state);
+            for state in others.filter(is_silent).filter(together) {
+                found.entry(state.rank).or_insert_with(|| (state, waits.inside.clone()));
+            }
+        }
+        found.into_values().collect()
     }
 
     /// Members of an operation of whom nothing is known.

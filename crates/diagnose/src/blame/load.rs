@@ -19,6 +19,10 @@ const LOOKS_MIN: usize = 2;
 const MUCH_MILLI: f64 = 75.0;
 /// And so many times as long as before: on a host that is always crowded it goes up and down.
 const TIMES: f64 = 2.0;
+/// Cores are full when so many thousandths of them are busy, ..
+const FULL_MILLI: f64 = 950.0;
+/// .. and that is news where at most so many were before.
+const ROOM_MILLI: f64 = 600.0;
 
 //= falcon 3.2
 /// Hosts on which threads wait longer since `windows.onset` than before.
@@ -28,9 +32,17 @@ pub(crate) fn facts(timeline: &Timeline, windows: &Windows) -> Vec<Fact> {
     longer(timeline, (from, windows.base_until), since)
 }
 
-/// The same for a job that has not moved since `since`.
+/// The same for a job that has not moved since `since`; and hosts whose cores have been full since then.
 pub(crate) fn at_stall(timeline: &Timeline, since: HostTime) -> Vec<Fact> {
-    longer(timeline, (since - BASE_NS, since), (since, HostTime(u64::MAX)))
+    let (base, now) = ((since - BASE_NS, since), (since, HostTime(u64::MAX)));
+    let mut facts = longer(timeline, base, now);
+    facts.extend(timeline.loads.hosts().filter_map(|host| {
+        let before = timeline.loads.usual(host, base.0, base.1).filter(|usual| usual.looks >= LOOKS_MIN)?;
+        let (now_milli, base_milli) = (timeline.loads.usual(host, now.0, now.1)?.busy_milli, before.busy_milli);
+        let is_full = now_milli >= FULL_MILLI && base_milli <= ROOM_MILLI;
+        is_full.then(|| Fact::CpuFull { host: host.clone(), now_milli, base_milli })
+    }));
+    facts
 }
 
 fn longer(timeline: &Timeline, base: (HostTime, HostTime), since: (HostTime, HostTime)) -> Vec<Fact> {
@@ -93,6 +105,26 @@ mod tests {
         let moment = |second: u64| if (31..33).contains(&second) { 700 } else { quiet(second) };
         assert_eq!(found(&[&quiet, &moment, &quiet]), [""; 0], "for two seconds");
         assert_eq!(found(&[&from(30, 500), &from(30, 520), &from(30, 480)]), [""; 0], "so does everybody");
+    }
+
+    #[test]
+    fn cores_that_are_full_since_a_stall_are_told() {
+        let told = |before: u32, since: u32| {
+            let mut timeline = Timeline::default();
+            for second in 0..20 {
+                let cpu_busy_milli = if second >= 10 { since } else { before };
+                let (at, memory_available_bytes, agent_dropped, cpu_wait_milli) =
+                    (HostTime((1000 + second) * S), 0, 0, 0);
+                let vitals = HostVitals { at, cpu_busy_milli, memory_available_bytes, agent_dropped, cpu_wait_milli };
+                let source = Source { job: "job".into(), host: "a".into(), process: None };
+                let records = vec![Record::HostVitals(vitals)];
+                timeline.observe(&Batch { source, collected_at: at, records }, 0);
+            }
+            at_stall(&timeline, HostTime(1009 * S + 1)).iter().any(|fact| matches!(fact, Fact::CpuFull { .. }))
+        };
+        assert!(told(200, 1000));
+        assert!(!told(200, 900), "there is room left");
+        assert!(!told(700, 1000), "they were nearly full before");
     }
 
     #[test]

@@ -242,11 +242,29 @@ impl LinkCost {
         self.now_ms / self.base_ms.max(1e-3)
     }
 
+    /// Whether another link became slower in proportion.
+    fn is_alike(&self, link: &LinkCost) -> bool {
+        link.factor() - 1.0 >= SLOWER_ALIKE * (self.factor() - 1.0) && link.excess_ms() > SMALL_LINK_MS
+    }
+
+    /// Whether its sender has another link that is slower alike while those of its host's other ranks beside it, which do
+    /// as much, are not: so it is not the host's.
+    fn is_the_senders(&self, host: &HostName, all: &Pairs) -> bool {
+        let beside = |links: &[LinkCost]| {
+            let Some(mine) = links.iter().find(|link| link.from == self.from && self.is_alike(link)) else {
+                return false;
+            };
+            let mut others = links.iter().filter(|link| link.from != self.from).peekable();
+            others.peek().is_some() && others.all(|link| !self.is_alike(link) && link.bytes * CARRY_ALIKE >= mine.bytes)
+        };
+        all.iter().any(|((from, _), links)| from == host && beside(links))
+    }
+
     /// How the other links of one of its ends compare.
     fn others<'a>(&self, links: impl Iterator<Item = &'a LinkCost>) -> OtherLinks {
         let mut others = OtherLinks::default();
         for link in links {
-            if link.factor() - 1.0 >= SLOWER_ALIKE * (self.factor() - 1.0) && link.excess_ms() > SMALL_LINK_MS {
+            if self.is_alike(link) {
                 others.slow += 1;
             } else if link.base_ms >= ENOUGH_TO_SHOW * self.base_ms {
                 others.fast += 1;
@@ -324,12 +342,17 @@ fn of_pair(
     let (count, of) = (slow.iter().filter(alike).count(), links.iter().filter(|link| counts(link)).count());
     let (now_ms, base_ms) = (worst.now_ms, worst.base_ms);
     let mut facts = Vec::new();
-    if count == 1 && of > 1 && worst.excess_ms() >= config.explains_share * iteration_ms {
+    let is_alone = count == 1 && of > 1;
+    let is_the_senders = of == 1 && worst.is_the_senders(from, all);
+    if (is_alone || is_the_senders) && worst.excess_ms() >= config.explains_share * iteration_ms {
         let (from, to) = ((worst.from, from.clone()), (worst.to, to.clone()));
         let others = |of: &dyn Fn(&LinkCost) -> bool| worst.others(all.values().flatten().filter(|link| of(link)));
         let sends = others(&|link| link.from == worst.from && link.to != worst.to);
         let receives = others(&|link| link.to == worst.to && link.from != worst.from);
         facts.push(Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, of, sends, receives });
+        if is_the_senders {
+            return facts; // it says nothing of the way that it is alone on
+        }
     }
     facts.push(Fact::WireExcess {
         from: from.clone(),
@@ -458,4 +481,37 @@ fn paused_rank(timeline: &Timeline, config: &Config, event: &[&Pause]) -> Option
         inbound,
         op: Some(event[0].op),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ranks 0 to 3 are on host a, 4 to 7 on b, 8 to 11 on c. Rank 0 alone sends to b; beside it others send to c.
+    fn links(beside: &[(u32, f64)]) -> Vec<Fact> {
+        let of = |from: u32, to: u32, base_ms: f64, now_ms: f64| LinkCost {
+            from: Rank(from),
+            to: Rank(to),
+            now_ms,
+            base_ms,
+            bytes: 1_000,
+        };
+        let (a, b, c) = (HostName::from("a"), HostName::from("b"), HostName::from("c"));
+        let mut pairs = Pairs::new();
+        pairs.insert((a.clone(), b.clone()), vec![of(0, 4, 50.0, 320.0)]);
+        let beside = beside.iter().map(|(rank, now_ms)| of(*rank, 8 + rank, 1.0, *now_ms));
+        pairs.insert((a.clone(), c), beside.collect());
+        let hosts = (a, b);
+        of_pair(&hosts, &pairs[&hosts], &pairs, &Config::default(), 200.0)
+    }
+
+    #[test]
+    fn the_only_link_on_a_way_is_its_senders_where_the_sender_is_slow_beside_others() {
+        let is_rank = |facts: &[Fact]| matches!(facts, [Fact::RankLink { from, of: 1, sends, .. }] if from.0 == Rank(0) && sends.slow == 1);
+        assert!(is_rank(&links(&[(0, 5.5), (1, 1.1), (2, 0.9)])));
+        let is_way = |facts: &[Fact]| matches!(facts, [Fact::WireExcess { links: 1, of: 1, .. }]);
+        assert!(is_way(&links(&[(0, 5.5), (1, 5.1), (2, 0.9)])), "another rank's is slow too");
+        assert!(is_way(&links(&[(0, 1.1), (1, 1.1), (2, 0.9)])), "it is as fast towards others");
+        assert!(is_way(&links(&[(0, 5.5)])), "nobody is beside it");
+    }
 }

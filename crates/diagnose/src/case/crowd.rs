@@ -77,7 +77,12 @@ pub(crate) fn of_stall(facts: &[Fact]) -> Vec<&HostName> {
         })
         .collect();
     if !absent.is_empty() {
-        let theirs: Vec<&HostName> = crowded(LATE_MILLI).filter(|host| absent.contains(host)).collect();
+        // Threads that get full cores and come no further: all of a host, or they work on something else.
+        let full = facts.iter().filter_map(|fact| match fact {
+            Fact::CpuFull { host, .. } if absent.iter().filter(|other| **other == host).count() > 1 => Some(host),
+            _ => None,
+        });
+        let theirs: Vec<&HostName> = crowded(LATE_MILLI).filter(|host| absent.contains(host)).chain(full).collect();
         return if absent.iter().all(|host| theirs.contains(host)) { theirs } else { Vec::new() };
     }
     let ends: Vec<&HostName> = facts
@@ -185,5 +190,15 @@ mod tests {
         assert_eq!(stalled(&[never_issued(2, "b"), never_issued(3, "b"), crowded("b")]), ["b"]);
         assert_eq!(stalled(&[never_issued(2, "a"), crowded("b")]), [""; 0]);
         assert_eq!(stalled(&[never_issued(2, "a"), never_issued(3, "b"), crowded("b")]), [""; 0]);
+    }
+
+    #[test]
+    fn several_ranks_of_a_host_whose_cores_are_full_are_late_because_of_that() {
+        let full = |name: &str| Fact::CpuFull { host: host(name), now_milli: 1000.0, base_milli: 200.0 };
+        assert_eq!(stalled(&[never_issued(2, "b"), never_issued(3, "b"), full("b")]), ["b"]);
+        assert_eq!(stalled(&[never_issued(2, "b"), full("b")]), [""; 0], "one may be at something else");
+        assert_eq!(stalled(&[never_issued(2, "b"), never_issued(3, "b"), full("a")]), [""; 0]);
+        let others = [never_issued(2, "b"), never_issued(3, "b"), never_issued(5, "a"), full("b")];
+        assert_eq!(stalled(&others), [""; 0], "one is late elsewhere");
     }
 }

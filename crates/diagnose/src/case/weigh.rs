@@ -405,6 +405,9 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
             ranks.into_iter().map(|(rank, (host, excess, ratio))| (rank, host, excess, ratio)).collect();
         out.extend(of_ranks(timeline, config, category, &ranks));
     }
+    // Whoever receives from a rank that is slow towards everybody is told late of what it sends: that is no pause.
+    let told_late = behind_slow_senders(facts);
+    pauses.retain(|rank, _| !told_late.contains(rank));
     let most = pauses.values().map(|(_, _, count)| *count).max().unwrap_or(0);
     pauses.retain(|_, (_, _, count)| *count >= PAUSES_MIN && *count == most);
     // Whom the paused thread does not serve seems to pause with it, on the one link that they share.
@@ -439,6 +442,18 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     out.extend(network);
     out.extend(crowd::of_slowdown(facts, config, iteration_ms));
     out
+}
+
+/// Ranks at the end of a link that is slow alone, whose sender is slow towards others too and who get from others as fast as
+/// before.
+fn behind_slow_senders(facts: &[Fact]) -> BTreeSet<Rank> {
+    let of = |fact: &Fact| match fact {
+        Fact::RankLink { to, sends, receives, .. } if sends.slow > 0 && receives.slow == 0 && receives.fast > 0 => {
+            Some(to.0)
+        }
+        _ => None,
+    };
+    facts.iter().filter_map(of).collect()
 }
 
 /// By how much the links grew that are slow alone and lead from or to a rank, milliseconds per iteration.
@@ -704,6 +719,26 @@ mod tests {
         assert_eq!(said(&facts), rank_place(Rank(8), &end(8).1));
         facts[5] = link(0, 4, 2_100.0);
         assert_eq!(said(&facts), rank_place(Rank(4), &end(4).1));
+    }
+
+    /// Of a rank whose sends are six times as slow: who received from it was told of pauses of a second.
+    #[test]
+    fn who_receives_from_a_slow_sender_does_not_pause() {
+        let end = |rank: u32| (Rank(rank), HostName::from(format!("host{}", rank / 4).as_str()));
+        let said = |receives: OtherLinks| {
+            let (from, to, iteration_ms) = (end(4), end(8), 500.0);
+            let sends = OtherLinks { slow: 2, fast: 0 };
+            let link = Fact::RankLink { from, to, now_ms: 770.0, base_ms: 200.0, iteration_ms, of: 8, sends, receives };
+            let (at, pause_ms, flows, inbound, op) = (HostTime(1), 1_000.0, 7, true, None);
+            let pause = Fact::ProxyPause { rank: Rank(8), host: end(8).1, at, pause_ms, flows, inbound, op };
+            let facts = [link, pause.clone(), pause.clone(), pause];
+            let verdict = slowdown(&Timeline::default(), &facts, &Config::default(), HostTime(1), 500.0);
+            (verdict.category, verdict.suspects[0].place.clone())
+        };
+        assert_eq!(said(OtherLinks { slow: 0, fast: 2 }), (Category::NetworkSend, rank_place(Rank(4), &end(4).1)));
+        let not_served = (Category::HostThread, rank_place(Rank(8), &end(8).1));
+        assert_eq!(said(OtherLinks { slow: 1, fast: 1 }), not_served, "others wait for it as well");
+        assert_eq!(said(OtherLinks::default()), not_served, "nothing else tells");
     }
 
     /// Of a link that flaps: a device behind it had slots to fill and nothing came.

@@ -1,0 +1,93 @@
+//! Ranks that compute longer for a moment: every large job has some in every few iterations, each time others (FALCON's
+//! stragglers that come and go). The iteration is long, links hold data for whoever comes late, and nobody is at fault.
+use crate::blame::slow;
+use crate::median::median;
+use crate::timeline::{RankState, Timeline};
+use mycroft_record::HostTime;
+
+/// Iterations before a slowdown from which it is told how long a rank computes.
+const BASE_ITERATIONS: usize = 16;
+/// A rank is why an iteration was long when it computed longer by this share of it.
+const REASON: f64 = 0.7;
+/// It was no moment when the rank computes longer by this share of that in half of the other long iterations.
+const AGAIN: f64 = 0.5;
+
+/// A long iteration of the job.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Long {
+    pub start: HostTime,
+    pub end: HostTime,
+    /// How much longer than usual, milliseconds.
+    pub over_ms: f64,
+}
+
+/// Which of `laps` are long only because a rank computed longer that does not in most of the others. `before`: the job was
+/// as usual until then.
+pub(crate) fn are_moments(timeline: &Timeline, laps: &[Long], before: HostTime) -> Vec<bool> {
+    let whole = timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state));
+    told_by(laps, whole.map(|state| computed_longer(state, laps, before)))
+}
+
+/// The same from how many milliseconds longer each rank computed in each of them.
+fn told_by(laps: &[Long], ranks: impl Iterator<Item = Vec<f64>>) -> Vec<bool> {
+    let mut reasons = vec![Reason::Unknown; laps.len()];
+    for over_ms in ranks {
+        for (at, lap) in laps.iter().enumerate() {
+            if over_ms[at] < REASON * lap.over_ms {
+                continue;
+            }
+            let again = over_ms.iter().filter(|over| **over >= AGAIN * over_ms[at]).count() - 1;
+            let lasts = 2 * again >= laps.len() - 1;
+            reasons[at] = if lasts || reasons[at] == Reason::Lasting { Reason::Lasting } else { Reason::Moment };
+        }
+    }
+    reasons.into_iter().map(|reason| reason == Reason::Moment).collect()
+}
+
+/// Why an iteration was long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Reason {
+    Unknown,
+    Moment,
+    Lasting,
+}
+
+/// How many milliseconds longer a rank computed in each of `laps` than before.
+fn computed_longer(state: &RankState, laps: &[Long], before: HostTime) -> Vec<f64> {
+    let list = state.iterations.list();
+    let usual = list.iter().rev().filter(|it| it.end <= before).take(BASE_ITERATIONS).map(|it| it.compute_us);
+    let Some(usual_us) = median(usual.collect()) else { return vec![0.0; laps.len()] };
+    let over_ms = |lap: &Long| {
+        let middle = lap.start + lap.end.since_ns(lap.start) / 2;
+        slow::at(list, middle).map_or(0.0, |it| (it.compute_us - usual_us) / 1e3)
+    };
+    laps.iter().map(over_ms).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(ranks: &[[f64; 4]]) -> Vec<bool> {
+        let long = |second: u64| Long { start: HostTime(second), end: HostTime(second + 1), over_ms: 200.0 };
+        let laps: Vec<Long> = (0..4).map(long).collect();
+        told_by(&laps, ranks.iter().map(|rank| rank.to_vec()))
+    }
+
+    #[test]
+    fn a_rank_that_is_slow_once_is_a_moment() {
+        assert_eq!(told(&[[190.0, 0.0, 0.0, 0.0], [0.0, 0.0, 150.0, 3.0]]), [true, false, true, false]);
+        assert_eq!(told(&[[120.0, 0.0, 0.0, 0.0]]), [false; 4], "something else made it as long");
+        assert_eq!(told(&[[190.0, 10.0, 120.0, 5.0]]), [true, false, false, false], "once more, less: still a moment");
+    }
+
+    #[test]
+    fn a_rank_that_is_slow_again_and_again_is_not() {
+        assert_eq!(told(&[[190.0, 200.0, 180.0, 210.0]]), [false; 4]);
+        assert_eq!(told(&[[190.0, 0.0, 180.0, 170.0]]), [false; 4], "most of the time");
+        let all = [[210.0, 150.0, 190.0, 150.0], [150.0, 210.0, 150.0, 190.0]];
+        assert_eq!(told(&all), [false; 4], "a host whose ranks take turns at being the slowest");
+        let beside = [[300.0, 0.0, 0.0, 0.0], [190.0, 200.0, 180.0, 210.0]];
+        assert_eq!(told(&beside), [false; 4], "a moment beside what lasts");
+    }
+}
