@@ -68,6 +68,9 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
         let write = ["--write", "docs/results/overhead.md"];
         let arguments = ["testbed", "overhead", "--empty-plugin", &empty.to_string_lossy()];
         run(root, &mycroft.to_string_lossy(), &[&arguments[..], &write[..]].concat())?;
+        let in_job = ["testbed", "overhead", "--switch-every", "6", "--rounds", "1", "--seconds", "580"];
+        let write = ["--ranks-per-host", "1", "--write", "docs/results/overhead-in-job.md"];
+        run(root, &mycroft.to_string_lossy(), &[&in_job[..], &write[..]].concat())?;
     }
     Ok(())
 }
