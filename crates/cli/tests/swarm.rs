@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 37] = [
+const MENDED: [(&str, &str, &str); 38] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -42,6 +42,7 @@ const MENDED: [(&str, &str, &str); 37] = [
     ("7142", "", "processors so slow that none of a host's ranks came were a hang of one of them"),
     ("7333", "", "devices that were slow for an iteration each began a slow NIC before it was slow"),
     ("8122", "", "of three hosts that vanished only the one that others waited for was named"),
+    ("9187", "", "nobody was named for a NIC whose two ways were four times as slow"),
     ("9", "", "nothing: an agent that was out, as an example of silence"),
 ];
 
