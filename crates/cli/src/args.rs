@@ -239,6 +239,10 @@ pub(crate) struct OverheadArgs {
     /// round. Tells differences that are much smaller than those between two runs of the same job.
     #[arg(long, value_name = "ITERATIONS")]
     pub(crate) switch_every: Option<u64>,
+    /// With --switch-every: start no agents, so that only what the tracer costs inside the job is compared. Agents and
+    /// server, which on this machine share the job's cores, have others in production.
+    #[arg(long, requires = "switch_every")]
+    pub(crate) no_agents: bool,
     /// Write the result here too (Markdown).
     #[arg(long)]
     pub(crate) write: Option<PathBuf>,

@@ -33,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) tracer: Tracer,
     /// Length in iterations of blocks with and without profiler events; 0: always with.
     pub(crate) switch_every: u64,
+    /// No agents: what the tracer writes stays where it is.
+    pub(crate) no_agents: bool,
 }
 
 /// What a run shows while it goes on.
@@ -118,7 +120,9 @@ impl Live {
         let rank_command = vec![own.clone().into_os_string(), "testbed".into(), "rank".into()];
         let server_name = OsString::from(format!("unix:{}", socket.display()));
         let mut launch = LaunchConfig::new(scenario.clone(), rank_command);
-        launch.agent_command = Some(Box::new(move |host| agent_argv(&own, &server_name, host)));
+        if !options.no_agents {
+            launch.agent_command = Some(Box::new(move |host| agent_argv(&own, &server_name, host)));
+        }
         launch.tracer = options.tracer;
         launch.switch_every = options.switch_every;
         let running = Testbed::launch(launch)?;

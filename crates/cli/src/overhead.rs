@@ -46,7 +46,8 @@ library's own share out. The promise of SPEC.md is about the job alone, on a hos
 const WHAT_SWITCHING_CONTAINS: &str = "
 Of each pair of neighbouring blocks one has profiler events and one has none, by turns the first; the first iteration of a
 block is left out. The plugin is loaded and attached in both: what is compared is what events cost, from the collective
-library's calls to the agents and the server that share the machine's cores.
+library's calls to whatever reads them. Agents and server, where they run, share the machine's cores with the job. The
+change is the Hodges-Lehmann estimate over the pairs, its interval that of Wilcoxon's signed-rank test.
 ";
 
 /// What the job's NCCL loads in one run of a round.
@@ -108,7 +109,8 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
                 (Arm::Empty, Some(path)) => Tracer::At(path.clone()),
                 _ => Tracer::Off,
             };
-            let options = Options { tracer, switch_every: args.switch_every.unwrap_or(0), ..Options::default() };
+            let (switch_every, no_agents) = (args.switch_every.unwrap_or(0), args.no_agents);
+            let options = Options { tracer, switch_every, no_agents, ..Options::default() };
             let live = Live::start(scenario(u64::from(round) + 1, args), options)?;
             let Some(load) = live.load(&stop)? else { return Ok(EXIT_INTERRUPTED) };
             let Load { iteration_ms_median, bytes_per_iteration_and_host, blocks: found } = load;
@@ -148,14 +150,17 @@ fn change(ratios: &[f64]) -> [f64; 3] {
     [average, average - half, average + half].map(|ratio| (ratio - 1.0) * 100.0)
 }
 
-/// What was measured, for a table's head.
-fn job_of(args: &OverheadArgs) -> String {
+/// The head of a page: how it was made, and of which job. `switched`: the command's words for it, if it is.
+fn head(title: &str, switched: &str, args: &OverheadArgs) -> String {
+    let OverheadArgs { rounds, seconds, ranks_per_host, .. } = args;
+    let empty = if args.empty_plugin.is_some() { " --empty-plugin LIBRARY" } else { "" };
+    let (flag, daemons) = if args.no_agents { (" --no-agents", "no agents") } else { ("", "agents and server") };
+    let (version, build) = (env!("CARGO_PKG_VERSION"), if cfg!(debug_assertions) { "dev" } else { "release" });
+    let ranks = 4 * ranks_per_host;
     format!(
-        "(version {}, {} build): {} ranks on 4 hosts (TP {}, PP 2, DP 2), loopback, agents and server running in every run.\n",
-        env!("CARGO_PKG_VERSION"),
-        if cfg!(debug_assertions) { "dev" } else { "release" },
-        4 * args.ranks_per_host,
-        args.ranks_per_host,
+        "# {title}\n\nMade by `mycroft testbed overhead {switched}--rounds {rounds} --seconds {seconds} --ranks-per-host \
+         {ranks_per_host}{empty}{flag}` (version {version}, {build} build): {ranks} ranks on 4 hosts (TP {ranks_per_host}, PP 2, DP \
+         2), loopback, {daemons} running in every run.\n\n"
     )
 }
 
@@ -166,17 +171,8 @@ fn render_switched(
     every: u64,
     args: &OverheadArgs,
 ) -> Result<String> {
-    let mut out = String::from("# Overhead within a job\n\n");
-    let _ = writeln!(
-        out,
-        "Made by `mycroft testbed overhead --switch-every {every} --rounds {} --seconds {} --ranks-per-host {}{}` {}",
-        args.rounds,
-        args.seconds,
-        args.ranks_per_host,
-        if args.empty_plugin.is_some() { " --empty-plugin LIBRARY" } else { "" },
-        job_of(args),
-    );
-    out.push_str("| plugin | pairs of blocks | with events ms | without ms | change, median | 95 % interval |\n");
+    let mut out = head("Overhead within a job", &format!("--switch-every {every} "), args);
+    out.push_str("| plugin | pairs of blocks | with events ms | without ms | change | 95 % interval |\n");
     out.push_str("|---|---|---|---|---|---|\n");
     for ((arm, blocks), pairs) in arms.iter().zip(blocks).zip(pairs) {
         let of = |events: bool| {
@@ -185,7 +181,7 @@ fn render_switched(
             ms.get(ms.len() / 2).copied().unwrap_or(f64::NAN)
         };
         let (count, on, off) = (pairs.len(), of(true), of(false));
-        let Some([middle, low, high]) = interval(pairs).map(|found| found.map(|change| change * 100.0)) else {
+        let Some([middle, low, high]) = interval(&pairs).map(|found| found.map(|change| change * 100.0)) else {
             bail!(
                 "{count} pairs of blocks are too few for an interval: give at least {PAIRS_MIN}, with more --seconds"
             );
@@ -201,16 +197,7 @@ fn render_switched(
 }
 
 fn render(arms: &[Arm], rounds: &[Round], volume: &[f64], args: &OverheadArgs) -> String {
-    let mut out = String::from("# Overhead\n\n");
-    let _ = writeln!(
-        out,
-        "Made by `mycroft testbed overhead --rounds {} --seconds {} --ranks-per-host {}{}` {}",
-        args.rounds,
-        args.seconds,
-        args.ranks_per_host,
-        if args.empty_plugin.is_some() { " --empty-plugin LIBRARY" } else { "" },
-        job_of(args),
-    );
+    let mut out = head("Overhead", "", args);
     let names: Vec<String> = arms.iter().map(|arm| format!("{} ms", arm.as_str())).collect();
     let _ = writeln!(out, "| round | {} |\n|---|{}", names.join(" | "), "---|".repeat(arms.len()));
     for (index, round) in rounds.iter().enumerate() {

@@ -431,6 +431,14 @@ impl Watch {
             .max()
     }
 
+    /// The last `count` iterations beside those before, if most took longer than these usually do: by less than the trigger
+    /// asks for, as in a job whose iterations are restless. By the sampled rank that shows least of it.
+    pub(crate) fn drift(&self, timeline: &Timeline, count: usize) -> Option<Slow> {
+        let whole = self.tracks.iter().filter(|(rank, _)| !lossy(timeline, **rank)).map(|(_, track)| track);
+        let drifts = whole.map(|track| track.drift(count)).collect::<Option<Vec<Slow>>>()?;
+        drifts.into_iter().min_by(|a, b| (a.now_ms / a.base_ms).total_cmp(&(b.now_ms / b.base_ms)))
+    }
+
     /// Whether a job this slow for this long is a case although nobody can be named.
     pub(crate) fn beyond_doubt(config: &Config, slow: &Slow) -> bool {
         slow.now_ms > config.paper_slow_factor * slow.base_ms && slow.streak >= 2 * config.slow_window
@@ -551,6 +559,30 @@ impl Track {
         let (limit, mid) = (self.raised.limit_ms(config, &self.healthy)?, self.raised.ms()?);
         let why = format!("{mid:.0} ms with the faults that are known, for {} iterations", self.raised.0.len());
         self.since(config, &self.raised, (limit / mid, why), self.raised_from, |lap| lap.above)
+    }
+
+    /// See [`Watch::drift`].
+    fn drift(&self, count: usize) -> Option<Slow> {
+        let at = self.recent.len().checked_sub(count).filter(|before| *before >= SPREAD_MIN)?;
+        let ms = |laps: std::ops::Range<usize>| self.recent.range(laps).map(|lap| lap.ms).collect();
+        let (base_ms, now_ms) = (median(ms(0..at))?, median(ms(at..self.recent.len()))?);
+        let longer = self.recent.range(at..).filter(|lap| lap.ms > base_ms).count();
+        let (first, last) = (self.recent.get(at)?, self.recent.back()?);
+        (4 * longer >= 3 * count).then(|| Slow {
+            base_from: HostTime::NONE,
+            base_until: first.start,
+            onset: first.start,
+            until: last.end,
+            base_ms,
+            now_ms,
+            factor: 1.0,
+            slow: longer,
+            of: count,
+            streak: 0,
+            long: Vec::new(),
+            window_from: first.start,
+            why: "restless as it is, that alone would be no sign".to_owned(),
+        })
     }
 
     /// Since when most iterations are beyond a level that began at `base_from`.

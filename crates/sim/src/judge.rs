@@ -119,6 +119,15 @@ fn overlaps(truth: &Truth, finding: &Finding) -> bool {
 /// Whether, and how exactly, a case names a fault without naming an innocent as surely. Culprits of other faults that are
 /// there at the same time are no innocents.
 fn names_it(truth: &Truth, active: &[&Truth], finding: &Finding) -> Option<Closeness> {
+    let of_alike = || {
+        let alike = truth.alike.as_deref()?;
+        let active: Vec<&Truth> = active.iter().copied().chain([alike]).collect();
+        names_exactly_or_host(alike, &active, finding).map(|_| Closeness::Host)
+    };
+    names_exactly_or_host(truth, active, finding).or_else(of_alike)
+}
+
+fn names_exactly_or_host(truth: &Truth, active: &[&Truth], finding: &Finding) -> Option<Closeness> {
     let level = truth.fault.as_ref()?.kind.level();
     let level_of = |truth: &Truth| truth.fault.as_ref().map_or(FaultLevel::Nobody, |fault| fault.kind.level());
     if let Some(least) = least_sure(truth, level, finding) {
@@ -168,9 +177,16 @@ fn outcome(
 ) -> Outcome {
     let kind_of = |truth: &Truth| truth.fault.as_ref().map(|fault| fault.kind);
     let answer = kind_of(truth).map(expected);
-    let right = |finding: &Finding| {
-        answer
+    let fits = |truth: &Truth, finding: &Finding| {
+        kind_of(truth)
+            .map(expected)
             .is_some_and(|answer| answer.whats.contains(&finding.what) && answer.categories.contains(&finding.category))
+    };
+    let fits_alike = |alike: &Truth, finding: &Finding| {
+        fits(alike, finding) && names_exactly_or_host(alike, &[truth, alike], finding).is_some()
+    };
+    let right = |finding: &Finding| {
+        fits(truth, finding) || truth.alike.as_deref().is_some_and(|alike| fits_alike(alike, finding))
     };
     // What stopped for good before hides what comes later.
     let hidden = truths.iter().any(|other| {
@@ -264,6 +280,22 @@ mod tests {
         assert_eq!(precision(vec![rank(5, 0.9), rank(6, 0.2)]), Some(Closeness::Host));
         assert_eq!(precision(vec![rank(8, 0.9), rank(6, 0.2)]), None);
         assert_eq!(precision(vec![]), None);
+    }
+
+    #[test]
+    fn a_fault_that_looks_like_another_may_be_taken_for_it() {
+        let ring = Scenario { hosts: 8, ranks_per_host: 4, dp: 32, tp: 1, pp: 1, ..Scenario::default() };
+        let fault = "memory-alignment@host0:rank3,after=10".parse().unwrap();
+        let truths = Truth::of_all(&Scenario { faults: vec![fault], ..ring }, 0);
+        let said = |category, suspects| {
+            let judgement = judge(&truths, &[&case(12, What::Slowdown, category, suspects)], 60_000);
+            (judgement.correct(), judgement.outcomes[0].named_by.map(|(_, precision)| precision))
+        };
+        let (way, sends) = (Category::NetworkCongestion, Category::NetworkSend);
+        assert_eq!(said(way, vec![host("host0", 0.9), host("host1", 0.9)]), (true, Some(Closeness::Host)));
+        assert_eq!(said(sends, vec![rank(3, 0.9)]), (true, Some(Closeness::Exact)));
+        assert_eq!(said(way, vec![host("host0", 0.9)]), (false, Some(Closeness::Host)), "one end is no way");
+        assert_eq!(said(way, vec![host("host0", 0.9), host("host2", 0.9)]), (false, None));
     }
 
     #[test]

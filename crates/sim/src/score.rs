@@ -49,6 +49,8 @@ pub struct Truth {
     pub either: Vec<String>,
     /// The same of ranks.
     pub either_ranks: Vec<u32>,
+    /// Another fault that nothing tells from it: a verdict that is right for that one is right for this, on its host.
+    pub alike: Option<Box<Truth>>,
 }
 
 impl Truth {
@@ -76,6 +78,7 @@ impl Truth {
             slowdown: None,
             either: names(&other_ends(fault, scenario)),
             either_ranks: other_rank(fault, scenario).into_iter().collect(),
+            alike: only_way(fault, scenario).map(|way| Box::new(Truth::of(&way, scenario, at_ms))),
         }
     }
 
@@ -112,6 +115,18 @@ fn other_rank(fault: &Fault, scenario: &Scenario) -> Option<u32> {
     (senders.count() == 1).then_some(peer)
 }
 
+/// The congested way that looks like a rank whose sends are slow: all that it sends goes to one rank, which receives
+/// nothing else, and nothing else goes between the two hosts.
+fn only_way(fault: &Fault, scenario: &Scenario) -> Option<Fault> {
+    let (peer, host) = (scenario.host_of(other_rank(fault, scenario)?), fault.host);
+    let on = |host: u32| host * scenario.ranks_per_host..(host + 1) * scenario.ranks_per_host;
+    let links = |from: u32, to: u32| {
+        on(from).flat_map(|rank| scenario.sends_to(rank)).filter(|rank| on(to).contains(rank)).count()
+    };
+    let (kind, peer_host) = (FaultKind::NetworkCongestion, Some(peer));
+    (links(host, peer) + links(peer, host) == 1).then(|| Fault { kind, peer_host, rank: None, ..fault.clone() })
+}
+
 /// Whether a verdict is right, and why.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Score {
@@ -133,6 +148,12 @@ impl Score {
 /// the least sure culprit. For a fault of a host, its name or any of its ranks names it; for `background-traffic` both hosts must be named, or
 /// the link between them.
 pub fn score(truth: &Truth, finding: Option<&Finding>) -> Score {
+    let of_itself = score_alone(truth, finding);
+    let of_alike = truth.alike.as_ref().map(|alike| score_alone(alike, finding)).filter(|score| score.correct);
+    if of_itself.correct { of_itself } else { of_alike.unwrap_or(of_itself) }
+}
+
+fn score_alone(truth: &Truth, finding: Option<&Finding>) -> Score {
     let fault = truth.fault.as_ref().filter(|fault| fault.kind.is_of_job());
     let (fault, finding) = match (fault, finding) {
         (None, None) => return Score { correct: true, why: "healthy, and no case was opened".to_owned() },
@@ -350,6 +371,24 @@ mod tests {
         ] {
             assert!(Truth::of(&fault, &other, 1).either_ranks.is_empty());
         }
+    }
+
+    #[test]
+    fn slow_sends_on_the_only_wire_between_two_hosts_look_like_its_way() {
+        let ring = Scenario { hosts: 8, ranks_per_host: 4, dp: 32, tp: 1, pp: 1, ..Scenario::default() };
+        let fault: Fault = "memory-alignment@host0:rank3".parse().unwrap();
+        let right = |scenario: &Scenario, category, suspects| {
+            score(&Truth::of(&fault, scenario, 1), Some(&finding(What::Slowdown, category, suspects))).correct
+        };
+        let (way, sends) = (Category::NetworkCongestion, Category::NetworkSend);
+        assert!(right(&ring, way, vec![host("host0", 0.8), host("host1", 0.8)]));
+        assert!(!right(&ring, way, vec![host("host0", 0.8)]), "a way has two ends");
+        assert!(!right(&ring, way, vec![host("host1", 0.8), host("host2", 0.8)]));
+        assert!(right(&ring, sends, vec![rank(3, 0.8)]));
+        // A second ring beside it has a link on the same way, which is as fast as before.
+        let two = Scenario { tp: 2, dp: 16, ..ring };
+        assert!(!right(&two, way, vec![host("host0", 0.8), host("host1", 0.8)]));
+        assert!(right(&two, sends, vec![rank(3, 0.8)]));
     }
 
     #[test]

@@ -53,6 +53,7 @@ fn fault(truth: &Truth, due: bool) -> Option<Value> {
         "ranks": truth.ranks,
         "indistinguishable_hosts": truth.either,
         "indistinguishable_ranks": truth.either_ranks,
+        "indistinguishable_way": truth.alike.as_ref().map(|alike| &alike.hosts),
         "from": time(truth.at_ms),
         "until": truth.until_ms.map(time),
         "right": {

@@ -152,9 +152,8 @@ fn conclude(scenario: &Scenario, simulation: &Simulation, began: Instant, diagno
     let iterations_to_detection = first
         .zip(fault)
         .map(|(case, fault)| count.at(since_start(case.opened_at)).saturating_sub(count.at(since_start(fault))));
-    for truth in &mut truths {
-        let moment = |ms: u64| (ms * NANOS_PER_MS).saturating_sub(EPOCH);
-        truth.slowdown = simulation.slowdown(moment(truth.at_ms), truth.until_ms.map_or(u64::MAX, moment));
+    for (truth, slowdown) in truths.iter_mut().zip(simulation.slowdowns()) {
+        truth.slowdown = slowdown;
     }
     let findings: Vec<&Finding> = played.report.cases.iter().map(|case| &case.finding).collect();
     Ok(Run {

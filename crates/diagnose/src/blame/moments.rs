@@ -9,8 +9,10 @@ use mycroft_record::HostTime;
 const BASE_ITERATIONS: usize = 16;
 /// A rank is why an iteration was long when it computed longer by this share of it.
 const REASON: f64 = 0.7;
-/// It was no moment when the rank computes longer by this share of that in half of the other long iterations.
+/// It was no moment when the rank computes longer by this share of that in half of the other iterations that are as long.
 const AGAIN: f64 = 0.5;
+/// As long as another is an iteration that is longer than usual by this share of what the other is.
+const ALIKE: f64 = 0.5;
 
 /// A long iteration of the job.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -30,18 +32,27 @@ pub(crate) fn are_moments(timeline: &Timeline, laps: &[Long], before: HostTime) 
 
 /// The same from how many milliseconds longer each rank computed in each of them.
 fn told_by(laps: &[Long], ranks: impl Iterator<Item = Vec<f64>>) -> Vec<bool> {
+    let alike: Vec<Vec<usize>> = (0..laps.len()).map(|at| alike(laps, at)).collect();
     let mut reasons = vec![Reason::Unknown; laps.len()];
     for over_ms in ranks {
         for (at, lap) in laps.iter().enumerate() {
             if over_ms[at] < REASON * lap.over_ms {
                 continue;
             }
-            let again = over_ms.iter().filter(|over| **over >= AGAIN * over_ms[at]).count() - 1;
-            let lasts = 2 * again >= laps.len() - 1;
+            let again = |other: usize| over_ms[other] >= AGAIN * over_ms[at];
+            let lasts = 2 * alike[at].iter().filter(|other| again(**other)).count() >= alike[at].len();
             reasons[at] = if lasts || reasons[at] == Reason::Lasting { Reason::Lasting } else { Reason::Moment };
         }
     }
     reasons.into_iter().map(|reason| reason == Reason::Moment).collect()
+}
+
+/// The others that a lap is judged by: those as long as it, so that a fault that comes after many short moments is seen as
+/// soon as without them; all where none is.
+fn alike(laps: &[Long], at: usize) -> Vec<usize> {
+    let others = (0..laps.len()).filter(|other| *other != at);
+    let alike: Vec<usize> = others.clone().filter(|other| laps[*other].over_ms >= ALIKE * laps[at].over_ms).collect();
+    if alike.is_empty() { others.collect() } else { alike }
 }
 
 /// Why an iteration was long.
@@ -69,8 +80,12 @@ mod tests {
     use super::*;
 
     fn told(ranks: &[[f64; 4]]) -> Vec<bool> {
-        let long = |second: u64| Long { start: HostTime(second), end: HostTime(second + 1), over_ms: 200.0 };
-        let laps: Vec<Long> = (0..4).map(long).collect();
+        told_of([200.0; 4], ranks)
+    }
+
+    fn told_of<const N: usize>(over_ms: [f64; N], ranks: &[[f64; N]]) -> Vec<bool> {
+        let long = |(at, over_ms)| Long { start: HostTime(at), end: HostTime(at + 1), over_ms };
+        let laps: Vec<Long> = (0..).zip(over_ms).map(long).collect();
         told_by(&laps, ranks.iter().map(|rank| rank.to_vec()))
     }
 
@@ -89,5 +104,15 @@ mod tests {
         assert_eq!(told(&all), [false; 4], "a host whose ranks take turns at being the slowest");
         let beside = [[300.0, 0.0, 0.0, 0.0], [190.0, 200.0, 180.0, 210.0]];
         assert_eq!(told(&beside), [false; 4], "a moment beside what lasts");
+    }
+
+    #[test]
+    fn moments_before_a_fault_do_not_make_it_one() {
+        let over_ms = [56.0, 69.0, 54.0, 216.0, 396.0];
+        let slow = [0.0, 0.0, 0.0, 210.0, 390.0];
+        let others = [[55.0, 0.0, 0.0, 0.0, 0.0], [0.0, 68.0, 0.0, 0.0, 0.0], [0.0, 0.0, 53.0, 0.0, 0.0]];
+        let told = told_of(over_ms, &[slow, others[0], others[1], others[2]]);
+        assert_eq!(told, [true, true, true, false, false]);
+        assert_eq!(told_of([56.0, 69.0, 400.0], &[[0.0, 0.0, 390.0]]), [false, false, true], "one long one, alone");
     }
 }

@@ -111,6 +111,24 @@ pub(crate) fn hidden(timeline: &Timeline, config: &Config, windows: &Windows, le
     facts
 }
 
+/// Ranks that compute longer by more than `least_ms`, although iterations need not. It is asked after each iteration of a
+/// job, so ranks that do not are let go at a glance.
+pub(crate) fn computing(timeline: &Timeline, config: &Config, windows: &Windows, least_ms: f64) -> Vec<Fact> {
+    let of = |state: &RankState| {
+        let (base, now) = compared(state.iterations.list(), windows);
+        let least_now_us = 1e3 * least_ms + base.iter().map(|it| it.compute_us).fold(f64::MAX, f64::min);
+        let above = now.iter().filter(|it| it.compute_us > least_now_us).count();
+        if base.len() < 2 || 2 * above < now.len().max(1) {
+            return None;
+        }
+        let ms = |list: &[&Iteration]| list.iter().map(|it| it.compute_us / 1e3).collect();
+        let (now_ms, base_ms) = grown(ms(&now), ms(&base), config, least_ms)?;
+        let (rank, host, iteration_ms) = (state.rank, state.host.clone(), windows.iteration_ms);
+        Some(Fact::ComputeExcess { rank, host, now_ms, base_ms, iteration_ms })
+    };
+    timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state)).filter_map(of).collect()
+}
+
 /// How long all ranks' devices idled together in each iteration (checkpoint, evaluation): it accuses nobody.
 #[derive(Debug, Default)]
 pub(super) struct CommonIdle {

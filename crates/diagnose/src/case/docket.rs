@@ -54,6 +54,8 @@ struct Open {
     /// The growth of iterations that it accounts for, where others had slowed the job before: they are in what it is
     /// compared with. `None`: it is compared with a healthy job.
     step: Option<Slow>,
+    /// No iteration shows it for sure: it is over when its own parts are as they were.
+    quiet: bool,
     /// Another fault has slowed the job since, so what is seen now is not this one's alone.
     joined: bool,
     /// The parts that carry it.
@@ -195,8 +197,10 @@ impl Docket {
                 return Some(self.open_slowdown(bench, verdict, &facts, None));
             }
         }
-        let (verdict, facts) = self.paused(bench)?;
-        Some(self.open_slowdown(bench, verdict, &facts, None))
+        match self.paused(bench) {
+            Some((verdict, facts)) => Some(self.open_slowdown(bench, verdict, &facts, None)),
+            None => self.unnoticed(bench),
+        }
     }
 
     fn open_slowdown(&mut self, bench: &Bench<'_>, verdict: Verdict, facts: &[Fact], step: Option<Slow>) -> CaseEvent {
@@ -247,7 +251,16 @@ impl Docket {
             closed_because: String::new(),
         });
         let onset = verdict.since;
-        self.open.push(Open { id, stalled_since, onset, step: None, joined: false, own: Vec::new(), stable: 0 });
+        self.open.push(Open {
+            id,
+            stalled_since,
+            onset,
+            step: None,
+            quiet: false,
+            joined: false,
+            own: Vec::new(),
+            stable: 0,
+        });
         self.write(bench, id, verdict, facts, blast);
         CaseEvent::Opened(id)
     }
@@ -459,7 +472,8 @@ impl Docket {
         let pausing = self.case(open.id).finding.category == Category::HostThread
             && bench.timeline.newest_sample.since_ns(last_pause) < bench.config.pause_window_ns / 2;
         let needed = bench.config.recover_iterations;
-        if bench.seen.healthy_streak >= needed && !pausing && bench.watch.has_lasted(open.onset, needed) {
+        if bench.seen.healthy_streak >= needed && !pausing && !open.quiet && bench.watch.has_lasted(open.onset, needed)
+        {
             return vec![self.finish(bench, open.id, "iterations are as fast as before")];
         }
         if open.own.is_empty() || !self.case(open.id).finding.diagnosed_at.is_some() {
@@ -467,6 +481,9 @@ impl Docket {
         }
         let Some(since) = own::over_since(bench.timeline, &open.own, needed, open.onset) else { return Vec::new() };
         const OVER: &str = "its suspect is as fast as before; what keeps the job slow is another case";
+        if open.quiet {
+            return vec![self.finish(bench, open.id, "its suspect is as fast as before")];
+        }
         if self.open.len() > 1 {
             return vec![self.finish(bench, open.id, OVER)];
         }
@@ -548,17 +565,42 @@ impl Docket {
             .laps_ago(needed)
             .filter(|onset| base_from.is_some() && bench.watch.is_level(base_from, *onset))?;
         let hidden = Slow { base_from, base_until: onset, onset, ..slow.clone() };
-        let windows = hidden.windows();
         let alone_ms = (bench.config.slow_factor_floor - 1.0) * slow.base_ms;
-        let mut facts = slow::hidden(bench.timeline, bench.config, &windows, alone_ms);
+        let mut facts = slow::hidden(bench.timeline, bench.config, &hidden.windows(), alone_ms);
         facts.retain(|fact| !self.explains(bench, fact));
-        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, alone_ms);
-        if !is_sure(&verdict, HIDDEN_SURE) || self.same_fault(&verdict).is_some() || !self.is_told_again(&verdict) {
+        self.open_hidden(bench, hidden, facts, alone_ms, HIDDEN_SURE)
+    }
+
+    /// A device that computes longer in each iteration of a job that is not slow for sure: iterations are restless, and the
+    /// device alone shows that something is wrong.
+    fn unnoticed(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
+        let drift = bench.watch.drift(bench.timeline, bench.config.recover_iterations)?;
+        let alone_ms = (bench.config.slow_factor_floor - 1.0) * drift.base_ms;
+        let facts = slow::computing(bench.timeline, bench.config, &drift.windows(), alone_ms);
+        let event = self.open_hidden(bench, drift, facts, alone_ms, DECISIVE)?;
+        if let Some(open) = self.open.last_mut() {
+            open.quiet = true;
+        }
+        Some(event)
+    }
+
+    /// A case about parts that became slower by more than `alone_ms`, if they make one suspect of whom the verdict is so sure.
+    fn open_hidden(
+        &mut self,
+        bench: &Bench<'_>,
+        hidden: Slow,
+        mut facts: Vec<Fact>,
+        alone_ms: f64,
+        sure: f64,
+    ) -> Option<CaseEvent> {
+        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, hidden.onset, alone_ms);
+        if !is_sure(&verdict, sure) || self.same_fault(&verdict).is_some() || !self.is_told_again(&verdict) {
             return None;
         }
         let leads: Vec<Place> = verdict.leads().cloned().collect();
         let own = own::of(&facts, &leads);
-        let onset = own::began(bench.timeline, &own, needed, windows.until).unwrap_or(onset);
+        let needed = bench.config.recover_iterations;
+        let onset = own::began(bench.timeline, &own, needed, hidden.until).unwrap_or(hidden.onset);
         let verdict = Verdict { since: onset, ..verdict };
         let hidden = Slow { base_until: onset, onset, ..hidden };
         facts.insert(0, hidden.fact());

@@ -276,6 +276,9 @@ impl Recurrence {
 struct Marker {
     signature: Signature,
     every: u64,
+    /// Its rhythm was even when it was chosen, or the period of the program is known: what comes more seldom marks something
+    /// longer than an iteration (evaluation, a loss now and then).
+    sure: bool,
 }
 
 /// Iterations of one rank.
@@ -461,8 +464,13 @@ impl Iterations {
         let best = self.rarest(Weight::Large);
         let small = self.rarest(Weight::Small);
         // Small ones mark iterations where the others are only layers, or where there are no others.
+        let in_layers = |best: &(Signature, u64)| {
+            let sure = self.marker.filter(|marker| marker.sure).and_then(|marker| self.known(&marker.signature));
+            let is_sure = sure.is_some_and(|seen| recurs(seen, newest) && seen.count <= 2 * best.1 + 1);
+            !is_sure && !self.known(&best.0).is_some_and(is_even)
+        };
         let best = match (best, small) {
-            (Some(best), Some(small)) if best.1 > LAYERS_MIN * small.1 => Some(small),
+            (Some(best), Some(small)) if best.1 > LAYERS_MIN * small.1 && in_layers(&best) => Some(small),
             (best, small) => best.or(small).or_else(|| self.rarest(Weight::PointToPoint)),
         };
         let Some((best, count)) = best else { return };
@@ -497,7 +505,7 @@ impl Iterations {
         let seen = &self.seen[usize::from(number)];
         let known = self.every.is_some_and(|(known, _)| known == signature);
         if seen.weight == Weight::Small || (seen.weight == Weight::Large && !known && is_even(seen)) {
-            return Some(Marker { signature, every: 1 });
+            return Some(Marker { signature, every: 1, sure: seen.weight == Weight::Large });
         }
         if !known {
             self.every = self.period(past, number).map(|every| (signature, every));
@@ -505,8 +513,8 @@ impl Iterations {
         let seen = &self.seen[usize::from(number)];
         let alone = seen.weight == Weight::Large && mean_period(seen) >= LAYER_NS_MAX;
         match self.every {
-            Some((_, every)) => Some(Marker { signature, every }),
-            None => alone.then_some(Marker { signature, every: 1 }),
+            Some((_, every)) => Some(Marker { signature, every, sure: true }),
+            None => alone.then_some(Marker { signature, every: 1, sure: false }),
         }
     }
 

@@ -402,3 +402,24 @@ fn layers_of_a_first_iteration_are_no_iterations() {
     tell(&mut teller, &mut timeline, step(1, Told::Left));
     assert_eq!(count(&timeline), Some(5));
 }
+
+/// A loss or an evaluation every twentieth iteration marks nothing: iterations are known by their even rhythm, also while a
+/// fault makes it uneven.
+#[test]
+fn what_comes_now_and_then_is_no_iteration() {
+    let mut timeline = Timeline::default();
+    let (mut now, mut seq) = (T0, 0);
+    for lap in 0..90u64 {
+        let late_ms = if lap > 60 { 700 * (lap % 3) } else { 0 };
+        now += (500 + late_ms) * MS;
+        let loss = lap % 20 == 19;
+        for size in [4, 0].into_iter().take(1 + usize::from(loss)) {
+            seq += 1;
+            now += MS;
+            complete(&mut timeline, size, seq, now);
+        }
+        timeline.settle();
+    }
+    let iterations = &timeline.ranks.get(&Rank(0)).unwrap().iterations;
+    assert_eq!((iterations.generation(), iterations.total()), (1, 88));
+}

@@ -19,6 +19,7 @@ pub use world::EPOCH;
 use crate::collective::healthy::Rows;
 use crate::collective::trace::Looks;
 use crate::collective::{Moments, mix};
+use crate::fault::Fault;
 use crate::profile::NEVER;
 use crate::program::Item;
 use crate::scenario::Scenario;
@@ -160,15 +161,74 @@ impl Simulation {
         }
     }
 
+    /// How many times longer iterations took because of each fault, in the order of [`Simulation::truth`]: what it did to
+    /// the job, whatever it did to a part. The first fault is compared with the job before it, the others with the same job
+    /// without them, since the faults before them may be there still. `None` where nothing is to be compared; infinite where
+    /// the job stopped.
+    pub fn slowdowns(&self) -> Vec<Option<f64>> {
+        let since_start = |ms: u64| (ms * NANOS_PER_MS).saturating_sub(EPOCH);
+        let truths = self.truth();
+        let mut order: Vec<usize> = (0..truths.len()).collect();
+        order.sort_by_key(|at| (truths[*at].at_ms, *at));
+        let faults: Vec<Fault> = order.iter().filter_map(|at| truths[*at].fault.clone()).collect();
+        let mut slowdowns = vec![None; truths.len()];
+        let mut without: Option<Simulation> = None;
+        for (before, at) in order.iter().enumerate() {
+            let truth = &truths[*at];
+            let (from, until) =
+                (since_start(truth.at_ms), truth.until_ms.map_or(self.until, since_start).min(self.until));
+            if before == 0 {
+                slowdowns[*at] = self.slowdown(from, until);
+                continue;
+            }
+            let without_it = without.take().unwrap_or_else(|| self.with_only(&faults[..before]));
+            if before + 1 == faults.len() {
+                slowdowns[*at] = self.slowdown_beside(&without_it, from, until);
+            } else {
+                let with_it = self.with_only(&faults[..=before]);
+                slowdowns[*at] = with_it.slowdown_beside(&without_it, from, until);
+                without = Some(with_it);
+            }
+        }
+        slowdowns
+    }
+
+    /// The same job, run to its end, with these faults and no others.
+    fn with_only(&self, faults: &[Fault]) -> Simulation {
+        let mut simulation =
+            Simulation::new(&Scenario { fault: None, faults: faults.to_vec(), ..self.world.scenario.clone() });
+        while simulation.next_stretch().is_some() {}
+        simulation
+    }
+
+    /// By how many times more iterations the other finished between two moments, nanoseconds of the simulation.
+    fn slowdown_beside(&self, without: &Simulation, from: u64, until: u64) -> Option<f64> {
+        if self.is_stopped() {
+            return Some(f64::INFINITY);
+        }
+        let finished = |of: &Simulation| of.finished_by(until) - of.finished_by(from);
+        let (with, without) = (finished(self), finished(without));
+        (without > 0.0).then(|| without / with)
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.ranks.iter().any(|rank| rank.blocked)
+    }
+
+    /// How many iterations rank 0 has finished at a moment; of the one that it is in, the part that is over.
+    fn finished_by(&self, at: u64) -> f64 {
+        let share =
+            |(begin, end): &(u64, u64)| (at.saturating_sub(*begin) as f64 / (end - begin).max(1) as f64).min(1.0);
+        self.iterations.iter().take_while(|(begin, _)| *begin < at).map(share).sum()
+    }
+
     /// How many times longer the iterations took that touched this stretch (nanoseconds of the simulation) than those
-    /// before it, warm-up left out: what a fault did to the job, whatever it did to a part. `None` where one of the two
-    /// is empty; infinite where the job stopped in it.
-    pub fn slowdown(&self, from: u64, until: u64) -> Option<f64> {
+    /// before it, warm-up left out.
+    fn slowdown(&self, from: u64, until: u64) -> Option<f64> {
         let warm = usize::try_from(self.world.scenario.warm_up_iterations).unwrap_or(usize::MAX);
         let after = self.iterations.get(warm).map(|(begin, _)| *begin)?;
         let before = self.median_between(after, from)?;
-        let stopped = self.ranks.iter().any(|rank| rank.blocked);
-        if stopped {
+        if self.is_stopped() {
             return Some(f64::INFINITY);
         }
         let touched = self.iterations.iter().filter(|(begin, end)| *end > from && *begin < until);
