@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 38] = [
+const MENDED: [(&str, &str, &str); 41] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -43,6 +43,9 @@ const MENDED: [(&str, &str, &str); 38] = [
     ("7333", "", "devices that were slow for an iteration each began a slow NIC before it was slow"),
     ("8122", "", "of three hosts that vanished only the one that others waited for was named"),
     ("9187", "", "nobody was named for a NIC whose two ways were four times as slow"),
+    ("9033", "", "nobody was named for a device in a job where some rank or other computes longer in every iteration"),
+    ("9244", "", "the same of a congested way"),
+    ("9467", "", "nothing: slow sends on the only wire between two hosts, named as the way between them"),
     ("9", "", "nothing: an agent that was out, as an example of silence"),
 ];
 
@@ -57,4 +60,55 @@ fn what_was_mended_stays_so() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Some rank or other computes twice as long in every iteration; one device has its power limited for a while.
+const RESTLESS: &str = r#"
+name = "restless"
+hosts = 8
+ranks_per_host = 8
+tp = 2
+dp = 32
+pp = 1
+algo = "tree"
+micro_batches = 1
+layers = 1
+forward_ms = 137.0
+backward_ms = 274.0
+tp_bytes = 262144
+dp_bytes = 15728640
+nic_bytes_per_sec = 820000000
+duration_s = 60.0
+seed = 9198
+
+[fault]
+kind = "gpu-throttling"
+host = 7
+rank = 63
+severity = 250.0
+after_s = 20.0
+lasts_s = 20.0
+
+[cluster]
+copy_bytes_per_sec = 16000000000
+nvlink_bytes_per_sec = 6000000000
+
+[life]
+straggle_share = 0.04
+straggle_factor = 2.0
+sequence_imbalance = 0.08
+"#;
+
+/// No iteration says that it is over, so its suspect does.
+#[test]
+fn a_case_that_iterations_hide_is_closed_when_its_suspect_is_as_fast_as_before() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("restless.toml");
+    std::fs::write(&file, RESTLESS).unwrap();
+    let said = say(&["sim", "run", &file.display().to_string()]);
+    assert_eq!(said.code, Some(0), "{}", said.stdout);
+    for line in ["CASE 1 closed: slowdown / gpu", "rank 63 on host7", "closed     its suspect is as fast as before"] {
+        assert!(said.stdout.contains(line), "{line}\n{}", said.stdout);
+    }
+    assert!(!said.stdout.contains("CASE 2"), "{}", said.stdout);
 }

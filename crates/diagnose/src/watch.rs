@@ -106,6 +106,14 @@ impl Slow {
         Windows { base_from, base_until, onset: self.onset, until: self.until, iteration_ms }
     }
 
+    /// What of it has been there from `onset` on.
+    pub(crate) fn since(&self, onset: HostTime) -> Slow {
+        let long: Vec<Long> = self.long.iter().filter(|long| long.start + SLACK_NS >= onset).copied().collect();
+        let over_ms = median(long.iter().map(|long| long.over_ms).collect());
+        let now_ms = over_ms.map_or(self.now_ms, |over_ms| self.base_ms + over_ms);
+        Slow { onset, now_ms, long, ..self.clone() }
+    }
+
     /// Without iterations that were long because of a moment: what is left of it, if that is slow still. `is_known`: the
     /// job is slow for sure, and only since when is the question.
     fn lasting(mut self, timeline: &Timeline, config: &Config, is_known: bool) -> Option<Slow> {

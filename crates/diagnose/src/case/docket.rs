@@ -18,6 +18,8 @@ const STEP_SHARE: f64 = 0.5;
 const STEP_SURE: f64 = 0.6;
 /// The same for what makes no iteration longer: it must stand alone, since there is no step that it explains.
 const HIDDEN_SURE: f64 = 0.8;
+/// Iterations that take so many times as long as before are worth a look at all parts, although that may be chance.
+const DRIFTS: f64 = 1.1;
 /// Cases kept; the oldest closed ones go first.
 const CASES_MAX: usize = 256;
 /// Reasons kept in a case.
@@ -489,7 +491,7 @@ impl Docket {
         }
         // Something else must be why the job is slow still: who shows now is compared with the job as it was before both.
         let Some(slow) = &bench.seen.slow else { return Vec::new() };
-        let rest = Slow { base_from: HostTime::NONE, base_until: open.onset, onset: since, ..slow.clone() };
+        let rest = Slow { base_from: HostTime::NONE, base_until: open.onset, ..slow.since(since) };
         let (verdict, facts) = self.slowed(bench, &rest);
         if !stands_out(&verdict) || self.same_fault(&verdict).is_some() {
             return Vec::new();
@@ -571,12 +573,20 @@ impl Docket {
         self.open_hidden(bench, hidden, facts, alone_ms, HIDDEN_SURE)
     }
 
-    /// A device that computes longer in each iteration of a job that is not slow for sure: iterations are restless, and the
-    /// device alone shows that something is wrong.
+    /// A part that is slower in each iteration of a job that is not slow for sure: iterations are restless, and the part
+    /// alone shows that something is wrong. Where they are hardly longer only devices are looked at. A host thread that lets
+    /// its device idle may have its reasons.
     fn unnoticed(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
         let drift = bench.watch.drift(bench.timeline, bench.config.recover_iterations)?;
         let alone_ms = (bench.config.slow_factor_floor - 1.0) * drift.base_ms;
-        let facts = slow::computing(bench.timeline, bench.config, &drift.windows(), alone_ms);
+        let (timeline, config, windows) = (bench.timeline, bench.config, drift.windows());
+        let facts = if drift.now_ms >= DRIFTS * drift.base_ms {
+            let mut facts = slow::hidden(timeline, config, &windows, alone_ms);
+            facts.retain(|fact| !matches!(fact, Fact::HostExcess { .. }));
+            facts
+        } else {
+            slow::computing(timeline, config, &windows, alone_ms)
+        };
         let event = self.open_hidden(bench, drift, facts, alone_ms, DECISIVE)?;
         if let Some(open) = self.open.last_mut() {
             open.quiet = true;
