@@ -27,16 +27,20 @@ pub(crate) struct Long {
 /// as usual until then.
 pub(crate) fn are_moments(timeline: &Timeline, laps: &[Long], before: HostTime) -> Vec<bool> {
     let whole = timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state));
-    told_by(laps, whole.map(|state| computed_longer(state, laps, before)))
+    told_by(laps, whole.map(|state| computed_longer(state, laps, before)).collect())
 }
 
-/// The same from how many milliseconds longer each rank computed in each of them.
-fn told_by(laps: &[Long], ranks: impl Iterator<Item = Vec<f64>>) -> Vec<bool> {
+/// The same from how many milliseconds longer each rank computed in each of them. What most ranks have in common
+/// (evaluation, long sequences) is no reason of one.
+fn told_by(laps: &[Long], mut ranks: Vec<Vec<f64>>) -> Vec<bool> {
     let alike: Vec<Vec<usize>> = (0..laps.len()).map(|at| alike(laps, at)).collect();
+    let of_all = |at| median(ranks.iter().map(|over_ms| over_ms[at]).collect()).unwrap_or(0.0).max(0.0);
+    let common: Vec<f64> = (0..laps.len()).map(of_all).collect();
     let mut reasons = vec![Reason::Unknown; laps.len()];
-    for over_ms in ranks {
+    for over_ms in &mut ranks {
+        over_ms.iter_mut().zip(&common).for_each(|(over_ms, common)| *over_ms -= common);
         for (at, lap) in laps.iter().enumerate() {
-            if over_ms[at] < REASON * lap.over_ms {
+            if over_ms[at] < REASON * (lap.over_ms - common[at]).max(0.0) || over_ms[at] <= 0.0 {
                 continue;
             }
             let again = |other: usize| over_ms[other] >= AGAIN * over_ms[at];
@@ -83,10 +87,15 @@ mod tests {
         told_of([200.0; 4], ranks)
     }
 
+    /// Of these ranks, among as many that are as fast as ever.
     fn told_of<const N: usize>(over_ms: [f64; N], ranks: &[[f64; N]]) -> Vec<bool> {
+        told_by_all(over_ms, &[ranks, &vec![[0.0; N]; ranks.len()]].concat())
+    }
+
+    fn told_by_all<const N: usize>(over_ms: [f64; N], ranks: &[[f64; N]]) -> Vec<bool> {
         let long = |(at, over_ms)| Long { start: HostTime(at), end: HostTime(at + 1), over_ms };
         let laps: Vec<Long> = (0..).zip(over_ms).map(long).collect();
-        told_by(&laps, ranks.iter().map(|rank| rank.to_vec()))
+        told_by(&laps, ranks.iter().map(|rank| rank.to_vec()).collect())
     }
 
     #[test]
@@ -114,5 +123,17 @@ mod tests {
         let told = told_of(over_ms, &[slow, others[0], others[1], others[2]]);
         assert_eq!(told, [true, true, true, false, false]);
         assert_eq!(told_of([56.0, 69.0, 400.0], &[[0.0, 0.0, 390.0]]), [false, false, true], "one long one, alone");
+    }
+
+    #[test]
+    fn what_all_have_in_common_is_nobodys() {
+        // An evaluation in the second iteration, and three ranks that are slow once each.
+        let over_ms = [144.0, 329.0, 142.0, 139.0];
+        let slow = [[141.0, 75.0, -5.0, 2.0], [17.0, 83.0, 140.0, 77.0], [5.0, 85.0, -1.0, 138.0]];
+        let others = [[0.0, 80.0, 0.0, 0.0]; 8];
+        assert_eq!(told_by_all(over_ms, &[&slow[..], &others[..]].concat()), [true, false, true, true]);
+        // Those of a host that are slow alike, among others.
+        let host = [[140.0, 150.0, 141.0, 139.0]; 3];
+        assert_eq!(told_by_all([144.0, 150.0, 142.0, 139.0], &[&host[..], &others[..]].concat()), [false; 4]);
     }
 }

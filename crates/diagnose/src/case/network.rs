@@ -20,6 +20,9 @@ const SECOND: f64 = 0.9;
 const RATED: f64 = 0.5;
 /// Causes whose costs differ by less are not told apart.
 const TIE: f64 = 0.15;
+/// Share of the worst way's excess from which on a way must be explained in full: what grew by a hundredth of it is told apart
+/// by chance.
+const FULL_SHARE: f64 = 0.02;
 /// Share of the slow ways that a cause may leave unexplained.
 const UNEXPLAINED: f64 = 0.4;
 /// Hosts with slow ways beyond which pairs of them are not asked about: 32 x 31 / 2 = 496 pairs.
@@ -165,6 +168,11 @@ fn lean(way: &Way, worst: &Way) -> f64 {
     (2.0 * slowness(way, worst) - 1.0) * way.weight
 }
 
+/// How slow a way is, as evidence that must be explained.
+fn to_explain(way: &Way, worst: &Way) -> f64 {
+    lean(way, worst).max(0.0) * (way.excess_ms / (FULL_SHARE * worst.excess_ms)).clamp(0.0, 1.0)
+}
+
 /// The causes that fit best; several, if nothing tells them apart. None, if they leave most of what is slow unexplained.
 fn fitting<'a>(
     ways: &Ways<'a>,
@@ -188,25 +196,25 @@ fn fitting<'a>(
             others.filter(|other| ways.contains_key(&(*host, **other)) || ways.contains_key(&(**other, *host)));
         causes.extend(joined.map(|other| Cause::Between(host, other)));
     }
-    let against = |cause: &Cause<'_>| -> (f64, f64) {
-        let (mut missed, mut denied) = (0.0, 0.0);
+    let speaks = |cause: &Cause<'_>| -> [f64; 3] {
+        let [mut missed, mut denied, mut backed] = [0.0; 3];
         for ((from, to), way) in ways {
-            let lean = lean(way, worst);
             if cause.slows(from, to) {
-                denied += (-lean).max(0.0);
+                denied += (-lean(way, worst)).max(0.0);
+                backed += lean(way, worst).max(0.0);
             } else {
-                missed += lean.max(0.0);
+                missed += to_explain(way, worst);
             }
         }
-        (missed, denied)
+        [missed, denied, backed]
     };
-    let slow_in_all: f64 = ways.values().map(|way| lean(way, worst).max(0.0)).sum();
+    let slow_in_all: f64 = ways.values().map(|way| to_explain(way, worst)).sum();
     // What leaves too much unexplained is no cause however cheap, and neither is what more speaks against than for.
     let mut all: Vec<(f64, Cause<'a>)> = causes
         .into_iter()
         .filter_map(|cause| {
-            let (missed, denied) = against(&cause);
-            let fits = missed <= UNEXPLAINED * slow_in_all && denied <= slow_in_all - missed;
+            let [missed, denied, backed] = speaks(&cause);
+            let fits = missed <= UNEXPLAINED * slow_in_all && denied <= backed;
             fits.then(|| (missed + denied + cause.price(&rated), cause))
         })
         .collect();
