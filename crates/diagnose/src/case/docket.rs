@@ -574,16 +574,13 @@ impl Docket {
     }
 
     /// A part that is slower in each iteration of a job that is not slow for sure: iterations are restless, and the part
-    /// alone shows that something is wrong. Where they are hardly longer only devices are looked at. A host thread that lets
-    /// its device idle may have its reasons.
+    /// alone shows that something is wrong. Where they are hardly longer only devices are looked at.
     fn unnoticed(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
         let drift = bench.watch.drift(bench.timeline, bench.config.recover_iterations)?;
         let alone_ms = (bench.config.slow_factor_floor - 1.0) * drift.base_ms;
         let (timeline, config, windows) = (bench.timeline, bench.config, drift.windows());
         let facts = if drift.now_ms >= DRIFTS * drift.base_ms {
-            let mut facts = slow::hidden(timeline, config, &windows, alone_ms);
-            facts.retain(|fact| !matches!(fact, Fact::HostExcess { .. }));
-            facts
+            slow::hidden(timeline, config, &windows, alone_ms)
         } else {
             slow::computing(timeline, config, &windows, alone_ms)
         };
