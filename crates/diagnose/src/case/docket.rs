@@ -580,7 +580,7 @@ impl Docket {
         let alone_ms = (bench.config.slow_factor_floor - 1.0) * drift.base_ms;
         let (timeline, config, windows) = (bench.timeline, bench.config, drift.windows());
         let facts = if drift.now_ms >= DRIFTS * drift.base_ms {
-            slow::hidden(timeline, config, &windows, alone_ms)
+            slow::blame(timeline, config, &windows)
         } else {
             slow::computing(timeline, config, &windows, alone_ms)
         };

@@ -6,7 +6,8 @@ use crate::fact::Fact;
 use mycroft_record::{Category, HostName, Place};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Share of the worst way's excess under which the hosts of another are not asked about: it waits behind.
+/// Share of the worst way's excess under which the hosts of another are not asked about, since it waits behind, and under
+/// which it need not be explained in full.
 const SHADOW: f64 = 0.1;
 /// Wire time under which a way's factor is noise, milliseconds per iteration: some chunks' latencies.
 const LEAST_MS: f64 = 0.2;
@@ -20,9 +21,6 @@ const SECOND: f64 = 0.9;
 const RATED: f64 = 0.5;
 /// Causes whose costs differ by less are not told apart.
 const TIE: f64 = 0.15;
-/// Share of the worst way's excess from which on a way must be explained in full: what grew by a hundredth of it is told apart
-/// by chance.
-const FULL_SHARE: f64 = 0.02;
 /// Share of the slow ways that a cause may leave unexplained.
 const UNEXPLAINED: f64 = 0.4;
 /// Hosts with slow ways beyond which pairs of them are not asked about: 32 x 31 / 2 = 496 pairs.
@@ -170,7 +168,7 @@ fn lean(way: &Way, worst: &Way) -> f64 {
 
 /// How slow a way is, as evidence that must be explained.
 fn to_explain(way: &Way, worst: &Way) -> f64 {
-    lean(way, worst).max(0.0) * (way.excess_ms / (FULL_SHARE * worst.excess_ms)).clamp(0.0, 1.0)
+    lean(way, worst).max(0.0) * (way.excess_ms / (SHADOW * worst.excess_ms)).clamp(0.0, 1.0)
 }
 
 /// The causes that fit best; several, if nothing tells them apart. None, if they leave most of what is slow unexplained.
