@@ -570,7 +570,7 @@ impl Docket {
         let alone_ms = (bench.config.slow_factor_floor - 1.0) * slow.base_ms;
         let mut facts = slow::hidden(bench.timeline, bench.config, &hidden.windows(), alone_ms);
         facts.retain(|fact| !self.explains(bench, fact));
-        self.open_hidden(bench, hidden, facts, alone_ms, HIDDEN_SURE)
+        self.open_hidden(bench, hidden, facts, alone_ms, false)
     }
 
     /// A part that is slower in each iteration of a job that is not slow for sure: iterations are restless, and the part
@@ -584,34 +584,39 @@ impl Docket {
         } else {
             slow::computing(timeline, config, &windows, alone_ms)
         };
-        let event = self.open_hidden(bench, drift, facts, alone_ms, DECISIVE)?;
-        if let Some(open) = self.open.last_mut() {
-            open.quiet = true;
-        }
-        Some(event)
+        self.open_hidden(bench, drift, facts, alone_ms, true)
     }
 
-    /// A case about parts that became slower by more than `alone_ms`, if they make one suspect of whom the verdict is so sure.
+    /// A case about parts that became slower by more than `alone_ms`, if the verdict is sure enough of one suspect. A `quiet`
+    /// one must be surer, and its suspect must have parts that tell when it is over.
     fn open_hidden(
         &mut self,
         bench: &Bench<'_>,
         hidden: Slow,
         mut facts: Vec<Fact>,
         alone_ms: f64,
-        sure: f64,
+        quiet: bool,
     ) -> Option<CaseEvent> {
+        let sure = if quiet { DECISIVE } else { HIDDEN_SURE };
         let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, hidden.onset, alone_ms);
         if !is_sure(&verdict, sure) || self.same_fault(&verdict).is_some() || !self.is_told_again(&verdict) {
             return None;
         }
         let leads: Vec<Place> = verdict.leads().cloned().collect();
         let own = own::of(&facts, &leads);
+        if quiet && own.is_empty() {
+            return None;
+        }
         let needed = bench.config.recover_iterations;
         let onset = own::began(bench.timeline, &own, needed, hidden.until).unwrap_or(hidden.onset);
         let verdict = Verdict { since: onset, ..verdict };
         let hidden = Slow { base_until: onset, onset, ..hidden };
         facts.insert(0, hidden.fact());
-        Some(self.open_slowdown(bench, verdict, &facts, Some(hidden)))
+        let event = self.open_slowdown(bench, verdict, &facts, Some(hidden));
+        if let Some(open) = self.open.last_mut() {
+            open.quiet = quiet;
+        }
+        Some(event)
     }
 
     /// Whether the look before would have opened the same case.
