@@ -13,6 +13,9 @@ const SHADOW: f64 = 0.1;
 const LEAST_MS: f64 = 0.2;
 /// Wire time from which on a way is full evidence, milliseconds per iteration: ten times that.
 const WEIGHS_MS: f64 = 2.0;
+/// A way so many times slower is no sign that its ends are well, however much slower another is. Who waits behind a slow way
+/// takes twice as long.
+const SLOW_ANYHOW: f64 = 2.5;
 /// Half a contradiction: NICs degrade in both directions more often than in one, or than a way between them.
 const RARER: f64 = 0.3;
 /// A second NIC must explain about a way more than the first does.
@@ -161,9 +164,11 @@ fn slowness(way: &Way, worst: &Way) -> f64 {
     (way.ratio.ln() / worst.ratio.ln()).clamp(0.0, 1.0)
 }
 
-/// What a way says with its weight: that it is slow, or below zero that it is not. Half as slow as the worst says nothing.
+/// What a way says with its weight: that it is slow, or below zero that it is not. Half as slow as the worst says nothing, and
+/// neither does what is slow by any measure: short messages take their latency besides.
 fn lean(way: &Way, worst: &Way) -> f64 {
-    (2.0 * slowness(way, worst) - 1.0) * way.weight
+    let lean = (2.0 * slowness(way, worst) - 1.0) * way.weight;
+    if way.ratio >= SLOW_ANYHOW { lean.max(0.0) } else { lean }
 }
 
 /// How slow a way is, as evidence that must be explained.
@@ -328,6 +333,21 @@ mod tests {
             ("13", "12", 4.5, 0.2),
         ];
         assert_eq!(said(&facts(&ring)), Some((Category::NetworkSend, hosts(&["55"]), false)));
+    }
+
+    /// Of a leaf of a tree: most of what it moves goes to one host and back, which serves all others as before.
+    #[test]
+    fn who_is_slow_by_less_elsewhere_is_slow() {
+        let leaf = [
+            ("4", "9", 353.0, 11.0),
+            ("9", "4", 520.0, 24.0),
+            ("8", "9", 18.1, 6.7),
+            ("9", "8", 28.3, 9.0),
+            ("1", "4", 11.3, 11.2),
+            ("4", "2", 106.5, 187.1),
+            ("4", "8", 74.4, 73.8),
+        ];
+        assert_eq!(said(&facts(&leaf)), Some((Category::NetworkSend, hosts(&["9"]), false)));
     }
 
     #[test]
