@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 41] = [
+const MENDED: [(&str, &str, &str); 47] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -46,6 +46,16 @@ const MENDED: [(&str, &str, &str); 41] = [
     ("9033", "", "nobody was named for a device in a job where some rank or other computes longer in every iteration"),
     ("9244", "", "the same of a congested way"),
     ("9467", "", "nothing: slow sends on the only wire between two hosts, named as the way between them"),
+    ("4342", "healthy", "who waits a little longer in a restless job was a congested way"),
+    ("10221", "", "devices that were slow for an iteration each, around an evaluation, were one slow device"),
+    (
+        "8149",
+        "",
+        "nobody was named for a slow NIC beside a slow device, among small messages that take several times as long",
+    ),
+    ("10002", "", "the same of a congested way: a slow copy of one that waits behind it"),
+    ("11204", "", "a slow NIC at a leaf of a tree was the way to its parent"),
+    ("11277", "", "of two that disagree on a size both were named, though one did what it always does"),
     ("9", "", "nothing: an agent that was out, as an example of silence"),
 ];
 

@@ -56,8 +56,9 @@ pub(crate) enum Fact {
     /// A cycle of waiting. `left`: those whose past shows that they left their order; `left_out`: and went on without what
     /// was their turn.
     Cycle { edges: Vec<(Rank, OpRef, Rank)>, hosts: Vec<HostName>, left: Vec<(Rank, HostName)>, left_out: bool },
-    /// Ranks disagree on what operation number n is.
-    Mismatch { op: OpRef, camps: Vec<(String, Vec<(Rank, HostName)>)>, kinds_differ: bool },
+    /// Ranks disagree on what operation number n is. `never_before`: those that have not done such a thing before, where
+    /// the others have.
+    Mismatch { op: OpRef, camps: Vec<(String, Vec<(Rank, HostName)>)>, kinds_differ: bool, never_before: Vec<Rank> },
     /// A rank that others wait for left no usable dump.
     NoDump { rank: Rank, host: HostName, op: OpRef, waiting: Vec<Rank>, why: String },
     /// What the stacks of a rank show.
@@ -312,14 +313,19 @@ impl Fact {
                     .collect();
                 format!("a cycle: {}", steps.join("; "))
             }
-            Fact::Mismatch { op, camps, .. } => {
+            Fact::Mismatch { op, camps, never_before, .. } => {
                 let sides: Vec<String> = camps
                     .iter()
                     .map(|(what, who)| {
                         format!("{what} on {}", these(&who.iter().map(|(rank, _)| *rank).collect::<Vec<_>>()))
                     })
                     .collect();
-                format!("ranks disagree on what {} is: {}", op.label, sides.join(", "))
+                let before = if never_before.is_empty() {
+                    String::new()
+                } else {
+                    format!("; never before on {}", these(never_before))
+                };
+                format!("ranks disagree on what {} is: {}{before}", op.label, sides.join(", "))
             }
             _ => String::new(),
         }

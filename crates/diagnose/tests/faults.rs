@@ -156,6 +156,15 @@ fn another_operation_is_a_desync_of_the_one() {
     check(plan.clone(), What::Desync, Category::ArgumentMismatch, &rank_place(6, &plan));
 }
 
+/// No majority says which of two is right, but one of them does what it has always done.
+#[test]
+fn of_two_the_one_that_does_what_it_never_did_is_named() {
+    for rank in [2, 6] {
+        let plan = Plan::new(2, 4, 4, 1, 2).fault(Fault::OtherCount(rank));
+        check(plan.clone(), What::Desync, Category::ArgumentMismatch, &rank_place(rank, &plan));
+    }
+}
+
 /// A busy machine: tens of milliseconds of jitter, now and then hundreds.
 #[test]
 fn faults_are_named_on_a_restless_machine_too() {

@@ -339,8 +339,23 @@ impl Live<'_> {
             sides.sort_by_key(|(text, who)| (who.len(), text.clone()));
             let Some(meta) = any else { continue };
             let label = format!("operation {} of {}", meta.id.seq, self.timeline.comm_name(meta.id.comm));
-            out.push(Fact::Mismatch { op: OpRef { meta, label }, camps: sides, kinds_differ: kinds.len() > 1 });
+            let (op, kinds_differ) = (OpRef { meta, label }, kinds.len() > 1);
+            let never_before = self.never_before(camps.values().flatten());
+            out.push(Fact::Mismatch { op, camps: sides, kinds_differ, never_before });
         }
+    }
+
+    /// Who has not done such an operation before, if others have: what they do now is what they always did. Only of
+    /// collectives, since sizes of messages vary.
+    fn never_before<'a>(&self, doing: impl Iterator<Item = &'a (Rank, OpMeta)>) -> Vec<Rank> {
+        let is_new = |told: &&'a (Rank, OpMeta)| {
+            let (rank, meta) = told;
+            let signature = (meta.id.comm, meta.kind, meta.count, meta.datatype);
+            meta.id.class == OpClass::Collective
+                && self.timeline.ranks.get(rank).is_some_and(|state| !state.iterations.has_done(&signature))
+        };
+        let (new, old): (Vec<&(Rank, OpMeta)>, Vec<_>) = doing.partition(is_new);
+        if old.is_empty() { Vec::new() } else { new.into_iter().map(|told| told.0).collect() }
     }
 
     /// A cycle, where nothing else accuses anybody, and who of it left the order.

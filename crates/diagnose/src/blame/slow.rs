@@ -94,10 +94,7 @@ pub(crate) fn hidden(timeline: &Timeline, config: &Config, windows: &Windows, le
     let crowds = load::facts(timeline, windows);
     let is_crowded = |host: &HostName| crowds.iter().any(|fact| fact.crowded() == Some(host));
     let wires = wires(timeline, config, windows);
-    let any_slow = wires.iter().any(|fact| match fact {
-        Fact::WireExcess { now_ms, base_ms, .. } => now_ms - base_ms > least_ms && *now_ms > HIDDEN_RATIO * base_ms,
-        _ => false,
-    });
+    let any_slow = is_any_way_slow(&wires, least_ms);
     let counts = |fact: &Fact| match fact {
         Fact::ComputeExcess { now_ms, base_ms, .. } | Fact::HostExcess { now_ms, base_ms, .. } => {
             now_ms - base_ms > least_ms
@@ -108,6 +105,28 @@ pub(crate) fn hidden(timeline: &Timeline, config: &Config, windows: &Windows, le
     };
     let mut facts: Vec<Fact> = of_ranks(timeline, config, windows).into_iter().chain(wires).filter(counts).collect();
     facts.extend(crowds);
+    facts
+}
+
+/// Whether a way between hosts is so much slower that it is no waiting for others.
+fn is_any_way_slow(facts: &[Fact], least_ms: f64) -> bool {
+    facts.iter().any(|fact| match fact {
+        Fact::WireExcess { now_ms, base_ms, .. } => now_ms - base_ms > least_ms && *now_ms > HIDDEN_RATIO * base_ms,
+        _ => false,
+    })
+}
+
+/// All that grew, without ways between hosts unless one is slow beyond doubt.
+pub(crate) fn blame_without_waiting(
+    timeline: &Timeline,
+    config: &Config,
+    windows: &Windows,
+    least_ms: f64,
+) -> Vec<Fact> {
+    let mut facts = blame(timeline, config, windows);
+    if !is_any_way_slow(&facts, least_ms) {
+        facts.retain(|fact| !matches!(fact, Fact::WireExcess { .. } | Fact::WireOther { .. } | Fact::RankLink { .. }));
+    }
     facts
 }
 

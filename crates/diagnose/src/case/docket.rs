@@ -580,7 +580,7 @@ impl Docket {
         let alone_ms = (bench.config.slow_factor_floor - 1.0) * drift.base_ms;
         let (timeline, config, windows) = (bench.timeline, bench.config, drift.windows());
         let facts = if drift.now_ms >= DRIFTS * drift.base_ms {
-            slow::blame(timeline, config, &windows)
+            slow::blame_without_waiting(timeline, config, &windows, alone_ms)
         } else {
             slow::computing(timeline, config, &windows, alone_ms)
         };
@@ -588,7 +588,7 @@ impl Docket {
     }
 
     /// A case about parts that became slower by more than `alone_ms`, if the verdict is sure enough of one suspect. A `quiet`
-    /// one must be surer, and its suspect must have parts that tell when it is over.
+    /// one must be surer and account for all of that, and its suspect must have parts that tell when it is over.
     fn open_hidden(
         &mut self,
         bench: &Bench<'_>,
@@ -604,7 +604,7 @@ impl Docket {
         }
         let leads: Vec<Place> = verdict.leads().cloned().collect();
         let own = own::of(&facts, &leads);
-        if quiet && own.is_empty() {
+        if quiet && (verdict.share < 1.0 || own.is_empty()) {
             return None;
         }
         let needed = bench.config.recover_iterations;

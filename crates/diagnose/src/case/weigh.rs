@@ -137,19 +137,21 @@ fn dead(timeline: &Timeline, facts: &[Fact]) -> Answer {
     Some((What::Crash, Category::ProcessExit, one(rank_place(first.1, first.2), 0.99)))
 }
 
-/// The smaller camp took the other branch.
+/// The smaller camp took the other branch; of camps as large the one that does what it never did.
 fn mismatch(_: &Timeline, facts: &[Fact]) -> Answer {
-    let (camps, kinds_differ) = facts.iter().find_map(|fact| match fact {
-        Fact::Mismatch { camps, kinds_differ, .. } => Some((camps, *kinds_differ)),
+    let (camps, kinds_differ, never_before) = facts.iter().find_map(|fact| match fact {
+        Fact::Mismatch { camps, kinds_differ, never_before, .. } => Some((camps, *kinds_differ, never_before)),
         _ => None,
     })?;
     let smallest = camps.first()?.1.len();
-    let tied = camps.iter().filter(|(_, who)| who.len() == smallest).count();
-    let places: Vec<Place> = camps
-        .iter()
-        .filter(|(_, who)| who.len() == smallest)
-        .flat_map(|(_, who)| who.iter().map(|(rank, host)| rank_place(*rank, host)))
-        .collect();
+    let mut small: Vec<_> = camps.iter().filter(|(_, who)| who.len() == smallest).collect();
+    let is_new = |(_, who): &&(String, Vec<(Rank, HostName)>)| who.iter().all(|(rank, _)| never_before.contains(rank));
+    if small.iter().any(is_new) {
+        small.retain(is_new);
+    }
+    let tied = small.len();
+    let places: Vec<Place> =
+        small.into_iter().flat_map(|(_, who)| who.iter().map(|(rank, host)| rank_place(*rank, host))).collect();
     let category = if kinds_differ { Category::CodeDivergence } else { Category::ArgumentMismatch };
     let confidence = if tied == 1 { 0.95 } else { 0.9 };
     let suspects =

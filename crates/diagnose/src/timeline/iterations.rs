@@ -448,6 +448,11 @@ impl Iterations {
         ends.clone().zip(ends.skip(1)).filter(is_due).collect()
     }
 
+    /// Whether such an operation was completed before.
+    pub(crate) fn has_done(&self, signature: &Signature) -> bool {
+        self.signatures.find(signature).is_some()
+    }
+
     fn known(&self, signature: &Signature) -> Option<&Recurrence> {
         Some(&self.seen[usize::from(self.signatures.find(signature)?)])
     }

@@ -107,6 +107,7 @@ impl Judge<'_, '_> {
             op,
             camps: camps.collect(),
             kinds_differ: matches!(point.differs, Differs::Op | Differs::Path),
+            never_before: Vec::new(),
         }
     }
 

@@ -132,7 +132,12 @@ impl Judge<'_, '_> {
         }
         let camp = |text: &String, rank: Rank| (text.clone(), vec![(rank, self.host(rank))]);
         let camps = vec![camp(&found.sent, pair.from), camp(&found.expected, pair.to)];
-        ruling.facts.push(Fact::Mismatch { op: self.op_ref(&[pair.to], &op), camps, kinds_differ: false });
+        ruling.facts.push(Fact::Mismatch {
+            op: self.op_ref(&[pair.to], &op),
+            camps,
+            kinds_differ: false,
+            never_before: Vec::new(),
+        });
         ruling.facts.extend(self.doing_facts(found.odd.iter().copied()));
         ruling.facts.extend(self.records(&op, &[pair.from, pair.to]));
         ruling.at = Some(op);
