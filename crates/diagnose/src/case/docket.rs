@@ -1,15 +1,16 @@
 //! The docket: one fault, one case, from its first sign to its end.
-use crate::blame::hang::{self, Held};
+use crate::blame::hang;
 use crate::blame::own::{self, Own};
-use crate::blame::{load, nic, slow};
+use crate::blame::slow;
 use crate::case::advice;
+use crate::case::stop::{blast_radius, crash, stalled};
 use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
 use crate::config::Config;
-use crate::fact::{Fact, STUCK_INSIDE, these, these_do};
-use crate::timeline::{RankState, Timeline};
-use crate::watch::{Seen, Slow, Stall, Watch};
-use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, What};
+use crate::fact::{Fact, STUCK_INSIDE};
+use crate::timeline::Timeline;
+use crate::watch::{Seen, Slow, Watch};
+use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, Rank, What};
 use std::collections::VecDeque;
 
 /// Share of a step that a fault must account for to have a case besides others: the rest may be theirs, so most of it.
@@ -24,18 +25,12 @@ const DRIFTS: f64 = 1.1;
 const CASES_MAX: usize = 256;
 /// Reasons kept in a case.
 const REASONS_MAX: usize = 24;
-/// Arrows of the blast radius kept.
-const BLAST_MAX: usize = 32;
 /// Pauses remembered.
 const PAUSES_MAX: usize = 64;
-/// Whoever is gone this much later than the first may have gone with it: agents look every 100 ms and ship every 100 ms.
-const FIRST_DEATH_NS: u64 = 500 * NANOS_PER_MS;
 /// So long after a crash case was opened it is asked who went with the first: two looks.
 const FIRST_DEATH_LOOKS_NS: u64 = 2 * NANOS_PER_SEC;
 /// Confidence left in a stall's suspects once the stall has resolved itself.
 const RESUMED_DOUBT: f64 = 0.5;
-/// A rank that is gone this long while most others stay did not end with them.
-const ALONE_NS: u64 = NANOS_PER_SEC;
 /// A pause leaves its marks in records that end this much around it.
 const PAUSE_MARGIN_NS: u64 = NANOS_PER_SEC;
 
@@ -694,70 +689,6 @@ impl Docket {
         let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, first, mean_ms);
         (verdict.category == Category::HostThread).then_some((verdict, facts))
     }
-}
-
-/// A process is gone that had operations in flight, or that others wait for.
-fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>, Vec<BlastEntry>)> {
-    let waited_for = |rank: Rank| {
-        bench.timeline.graph().nodes.values().any(|waits| {
-            let concerns = waits.inside.contains(&rank) || waits.missing.iter().any(|(missing, _)| *missing == rank);
-            concerns
-                && waits.inside.iter().any(|other| bench.timeline.ranks.get(other).is_some_and(|state| state.alive))
-        })
-    };
-    bench.timeline.leaving().next()?;
-    // Programs that end without finalizing leave together; one that leaves alone leaves the others in the lurch.
-    let all = bench.timeline.ranks.by_slot();
-    let others_stay = all.iter().filter(|state| state.alive).count() * 2 > all.len();
-    let alone = |since: HostTime| others_stay && bench.timeline.newest_sample.since_ns(since) >= ALONE_NS;
-    let mut gone: Vec<&RankState> = bench.timeline.leaving().filter(|state| state.dead()).collect();
-    // Where one of them leaves others in the lurch, those that went with it did not end well either.
-    let felt = |state: &&RankState| !state.live.is_empty() || waited_for(state.rank) || alone(state.dead_since);
-    if !gone.iter().any(felt) {
-        return None;
-    }
-    // A launcher ends the others some time later.
-    let first = gone.iter().map(|state| state.dead_since).min()?;
-    gone.retain(|state| state.dead_since.since_ns(first) <= FIRST_DEATH_NS);
-    let facts: Vec<Fact> = gone
-        .iter()
-        .map(|state| Fact::Dead {
-            rank: state.rank,
-            host: state.host.clone(),
-            at: state.dead_since,
-            in_flight: state.live.len() as u32,
-        })
-        .collect();
-    let verdict = weigh::hang(bench.timeline, &facts, first);
-    let gone: Vec<Rank> = gone.iter().map(|state| state.rank).collect();
-    let blast = blast_radius(hang::behind(bench.timeline, &gone));
-    Some((verdict, facts, blast))
-}
-
-//= mycroft 5.2
-fn stalled(bench: &Bench<'_>, stall: &Stall) -> (Verdict, Vec<Fact>, Vec<BlastEntry>) {
-    let found = hang::blame(bench.timeline, bench.timeline.graph(), bench.config, &stall.waiting);
-    let mut facts = vec![bench.watch.stall_fact(bench.timeline, bench.config, stall)];
-    facts.extend(found.facts);
-    facts.extend(nic::down(bench.timeline));
-    facts.extend(load::at_stall(bench.timeline, stall.since));
-    let verdict = weigh::hang(bench.timeline, &facts, stall.since);
-    (verdict, facts, blast_radius(found.path))
-}
-
-/// Operations that are waited in, as entries of a case.
-fn blast_radius(path: Vec<Held>) -> Vec<BlastEntry> {
-    path.into_iter()
-        .take(BLAST_MAX)
-        .map(|Held { op, waiting, waits_for }| {
-            let text = if waits_for.is_empty() {
-                format!("{} in {}", these_do(&waiting, "is", "are"), op.label)
-            } else {
-                format!("{} in {} for {}", these_do(&waiting, "waits", "wait"), op.label, these(&waits_for))
-            };
-            BlastEntry { waiting, waits_for, op: Some(op.meta.id), kind: Some(op.meta.kind), text }
-        })
-        .collect()
 }
 
 /// Whether a stall is more of what the case says: the threads of a whole host get the processor seldom, and now its ranks

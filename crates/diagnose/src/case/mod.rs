@@ -3,6 +3,7 @@ pub(crate) mod advice;
 mod crowd;
 pub(crate) mod docket;
 pub(crate) mod network;
+mod stop;
 pub(crate) mod stuck;
 pub(crate) mod weigh;
 
