@@ -154,13 +154,14 @@ fn change(ratios: &[f64]) -> [f64; 3] {
 fn head(title: &str, switched: &str, args: &OverheadArgs) -> String {
     let OverheadArgs { rounds, seconds, ranks_per_host, .. } = args;
     let empty = if args.empty_plugin.is_some() { " --empty-plugin LIBRARY" } else { "" };
-    let (flag, daemons) = if args.no_agents { (" --no-agents", "no agents") } else { ("", "agents and server") };
+    let (flag, daemons) =
+        if args.no_agents { (" --no-agents", "without agents") } else { ("", "agents and server running in every run") };
     let (version, build) = (env!("CARGO_PKG_VERSION"), if cfg!(debug_assertions) { "dev" } else { "release" });
     let ranks = 4 * ranks_per_host;
     format!(
         "# {title}\n\nMade by `mycroft testbed overhead {switched}--rounds {rounds} --seconds {seconds} --ranks-per-host \
          {ranks_per_host}{empty}{flag}` (version {version}, {build} build): {ranks} ranks on 4 hosts (TP {ranks_per_host}, PP 2, DP \
-         2), loopback, {daemons} running in every run.\n\n"
+         2), loopback, {daemons}.\n\n"
     )
 }
 
