@@ -154,8 +154,11 @@ fn change(ratios: &[f64]) -> [f64; 3] {
 fn head(title: &str, switched: &str, args: &OverheadArgs) -> String {
     let OverheadArgs { rounds, seconds, ranks_per_host, .. } = args;
     let empty = if args.empty_plugin.is_some() { " --empty-plugin LIBRARY" } else { "" };
-    let (flag, daemons) =
-        if args.no_agents { (" --no-agents", "without agents") } else { ("", "agents and server running in every run") };
+    let (flag, daemons) = if args.no_agents {
+        (" --no-agents", "without agents")
+    } else {
+        ("", "agents and server running in every run")
+    };
     let (version, build) = (env!("CARGO_PKG_VERSION"), if cfg!(debug_assertions) { "dev" } else { "release" });
     let ranks = 4 * ranks_per_host;
     format!(
