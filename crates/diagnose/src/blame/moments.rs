@@ -9,7 +9,8 @@ use mycroft_record::HostTime;
 const BASE_ITERATIONS: usize = 16;
 /// A rank is why an iteration was long when it computed longer by this share of it.
 const REASON: f64 = 0.7;
-/// It was no moment when the rank computes longer by this share of that in half of the other iterations that are as long.
+/// It was no moment when the rank computes longer by this share of that in half of the other iterations that are as long or
+/// longer.
 const AGAIN: f64 = 0.5;
 /// As long as another is an iteration that is longer than usual by this share of what the other is.
 const ALIKE: f64 = 0.5;
@@ -33,30 +34,40 @@ pub(crate) fn are_moments(timeline: &Timeline, laps: &[Long], before: HostTime) 
 /// The same from how many milliseconds longer each rank computed in each of them. What most ranks have in common
 /// (evaluation, long sequences) is no reason of one.
 fn told_by(laps: &[Long], mut ranks: Vec<Vec<f64>>) -> Vec<bool> {
-    let alike: Vec<Vec<usize>> = (0..laps.len()).map(|at| alike(laps, at)).collect();
+    let judges: Vec<Vec<usize>> = (0..laps.len()).map(|at| judges(laps, at)).collect();
     let of_all = |at| median(ranks.iter().map(|over_ms| over_ms[at]).collect()).unwrap_or(0.0).max(0.0);
     let common: Vec<f64> = (0..laps.len()).map(of_all).collect();
     let mut reasons = vec![Reason::Unknown; laps.len()];
     for over_ms in &mut ranks {
         over_ms.iter_mut().zip(&common).for_each(|(over_ms, common)| *over_ms -= common);
-        for (at, lap) in laps.iter().enumerate() {
+        let mut next_lasts = false;
+        for (at, lap) in laps.iter().enumerate().rev() {
             if over_ms[at] < REASON * (lap.over_ms - common[at]).max(0.0) || over_ms[at] <= 0.0 {
+                next_lasts = false;
                 continue;
             }
-            let again = |other: usize| over_ms[other] >= AGAIN * over_ms[at];
-            let lasts = 2 * alike[at].iter().filter(|other| again(**other)).count() >= alike[at].len();
-            reasons[at] = if lasts || reasons[at] == Reason::Lasting { Reason::Lasting } else { Reason::Moment };
+            // One that is much longer is another matter: what made it long is no reason of a short one. But what lasts
+            // began within an iteration.
+            let again = |other: usize| over_ms[other] >= AGAIN * over_ms[at] && is_as_long(*lap, laps[other]);
+            let begins = next_lasts && laps[at + 1].start.since_ns(lap.end) <= slow::SLACK_NS;
+            next_lasts = begins || 2 * judges[at].iter().filter(|other| again(**other)).count() >= judges[at].len();
+            let lasts = next_lasts || reasons[at] == Reason::Lasting;
+            reasons[at] = if lasts { Reason::Lasting } else { Reason::Moment };
         }
     }
     reasons.into_iter().map(|reason| reason == Reason::Moment).collect()
 }
 
-/// The others that a lap is judged by: those as long as it, so that a fault that comes after many short moments is seen as
-/// soon as without them; all where none is.
-fn alike(laps: &[Long], at: usize) -> Vec<usize> {
+/// The others that a lap is judged by: those as long as it or longer, so that short moments before a fault do not hide it;
+/// all where none is.
+fn judges(laps: &[Long], at: usize) -> Vec<usize> {
     let others = (0..laps.len()).filter(|other| *other != at);
-    let alike: Vec<usize> = others.clone().filter(|other| laps[*other].over_ms >= ALIKE * laps[at].over_ms).collect();
-    if alike.is_empty() { others.collect() } else { alike }
+    let as_long: Vec<usize> = others.clone().filter(|other| is_as_long(laps[*other], laps[at])).collect();
+    if as_long.is_empty() { others.collect() } else { as_long }
+}
+
+fn is_as_long(lap: Long, as_lap: Long) -> bool {
+    lap.over_ms >= ALIKE * as_lap.over_ms
 }
 
 /// Why an iteration was long.
@@ -123,6 +134,12 @@ mod tests {
         let told = told_of(over_ms, &[slow, others[0], others[1], others[2]]);
         assert_eq!(told, [true, true, true, false, false]);
         assert_eq!(told_of([56.0, 69.0, 400.0], &[[0.0, 0.0, 390.0]]), [false, false, true], "one long one, alone");
+        // The rank whose device becomes slow made a short one as well: that one is no part of it.
+        let before = [20.0, 1.0, 2.0, 165.0, 383.0, 380.0];
+        let told = told_of([24.0, 22.0, 20.0, 216.0, 396.0, 382.0], &[before, [0.0, 21.0, 0.0, 0.0, 0.0, 0.0]]);
+        assert!(told[0]);
+        assert_eq!(told_of([138.0, 384.0, 380.0], &[[130.0, 380.0, 378.0]]), [false; 3], "it began within the first");
+        assert_eq!(told[3..], [false; 3]);
     }
 
     #[test]

@@ -57,7 +57,7 @@ pub(crate) struct Windows {
 }
 
 /// Iterations of several ranks that end together may be this far apart.
-const SLACK_NS: u64 = 5 * NANOS_PER_MS;
+pub(super) const SLACK_NS: u64 = 5 * NANOS_PER_MS;
 
 impl Windows {
     fn is_base(&self, it: &Iteration) -> bool {
