@@ -188,7 +188,7 @@ pub(crate) struct RunArgs {
     /// Print one JSON object instead of text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Keep every batch of records in this directory (a store that can be replayed).
+    /// Keep every batch of records in this directory, new or empty (a store that can be replayed).
     #[arg(long)]
     pub(crate) record: Option<PathBuf>,
 }

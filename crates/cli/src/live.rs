@@ -105,6 +105,14 @@ fn agent_argv(own: &Path, server: &OsStr, host: &Host) -> Vec<OsString> {
 impl Live {
     /// Starts the server, the agents and the job.
     pub(crate) fn start(scenario: Scenario, options: Options) -> Result<Live> {
+        if let Some(dir) = &options.record
+            && std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_some())
+        {
+            bail!(
+                "{}: has files already, and records of two runs would be taken for one job's: give a new directory",
+                dir.display()
+            );
+        }
         // Named as the testbed names what is its: `mycroft testbed clean` finds it when this process was killed.
         let prefix = format!("{PREFIX}{}-0-live-", std::process::id());
         let dir = tempfile::Builder::new().prefix(&prefix).tempdir().context("cannot make a temporary directory")?;

@@ -130,18 +130,33 @@ pub(crate) fn table(args: &TableArgs) -> Result<u8> {
 fn one(scenario: Scenario, via: &str, args: &TableArgs, stop: &Stop) -> Result<Option<Outcome>> {
     let name = format!("{}-{via}-{}", scenario.name, scenario.seed);
     let record = args.keep_failures.as_ref().map(|dir| dir.join(name));
+    if let Some(dir) = &record {
+        remove(dir)?; // of the same run, made before
+    }
     let options = Options { record: record.clone(), ..Options::default() };
     let outcome = Live::start(scenario, options)?.run(stop, |_| ())?;
-    if let (Some(outcome), Some(dir)) = (&outcome, &record) {
-        if outcome.score.correct {
-            std::fs::remove_dir_all(dir).with_context(|| format!("cannot remove {}", dir.display()))?;
-        } else {
-            let path = dir.join("report.txt");
-            let text = format!("{}\n{}", outcome.report_text, crate::testbed::as_json(outcome));
-            std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    if let Some(dir) = &record {
+        match &outcome {
+            Some(outcome) if !outcome.score.correct => {
+                let path = dir.join("report.txt");
+                let text = format!("{}\n{}", outcome.report_text, crate::testbed::as_json(outcome));
+                std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+            }
+            // Nobody asks for the half of a run that was interrupted.
+            _ => remove(dir)?,
         }
     }
     Ok(outcome)
+}
+
+/// Removes a directory, if it is there.
+fn remove(dir: &Path) -> Result<()> {
+    match std::fs::remove_dir_all(dir) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", dir.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A transport as runs name it.
