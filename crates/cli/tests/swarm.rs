@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 47] = [
+const MENDED: [(&str, &str, &str); 51] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -56,6 +56,10 @@ const MENDED: [(&str, &str, &str); 47] = [
     ("10002", "", "the same of a congested way: a slow copy of one that waits behind it"),
     ("11204", "", "a slow NIC at a leaf of a tree was the way to its parent"),
     ("11277", "", "of two that disagree on a size both were named, though one did what it always does"),
+    ("10007", "", "nobody was named for a proxy thread that pauses: the third of three long iterations never ended"),
+    ("11048", "", "the same of a crowded host"),
+    ("8118", "", "nobody was named for a proxy thread whose first pauses were a stall that nobody was seen to make"),
+    ("8135", "", "who is not served by a proxy thread that pauses, and seems to pause as often, hid it"),
     ("9", "", "nothing: an agent that was out, as an example of silence"),
 ];
 
@@ -120,5 +124,16 @@ fn a_case_that_iterations_hide_is_closed_when_its_suspect_is_as_fast_as_before()
     for line in ["CASE 1 closed: slowdown / gpu", "rank 63 on host7", "closed     its suspect is as fast as before"] {
         assert!(said.stdout.contains(line), "{line}\n{}", said.stdout);
     }
+    assert!(!said.stdout.contains("CASE 2"), "{}", said.stdout);
+}
+
+/// A proxy thread that sleeps before two of five steps: now and then nothing moves for seconds, and nobody is seen to hold it.
+#[test]
+fn a_rank_that_pauses_again_and_again_is_one_case() {
+    let file = format!("{}/../../scenarios/proxy-delay-16.toml", env!("CARGO_MANIFEST_DIR"));
+    let fault = ["--fault", "proxy-delay@host1:rank5,severity=40", "--seed", "2", "--duration", "150"];
+    let said = say(&[&["sim", "run", &file][..], &fault].concat());
+    assert_eq!(said.code, Some(0), "{}", said.stdout);
+    assert!(said.stdout.contains("suspect    rank 5 on host1 (99 %)"), "{}", said.stdout);
     assert!(!said.stdout.contains("CASE 2"), "{}", said.stdout);
 }

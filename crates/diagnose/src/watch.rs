@@ -35,6 +35,9 @@ const SLACK_NS: u64 = 50 * NANOS_PER_MS;
 /// Time between checks while something looks wrong.
 const SUSPICIOUS_RECHECK_NS: u64 = 200 * NANOS_PER_MS;
 
+/// An iteration that is longer than usual by so many usual ones is far from usual.
+const FAR: f64 = 2.0;
+
 /// One iteration of a sampled rank.
 #[derive(Clone, Copy, Debug)]
 struct Lap {
@@ -123,8 +126,9 @@ impl Slow {
         }
         let lasting: Vec<Long> =
             self.long.iter().zip(&moments).filter(|(_, is_moment)| !**is_moment).map(|(long, _)| *long).collect();
-        let slow = lasting.iter().filter(|long| long.start >= self.window_from).count();
-        if slow < config.slow_needed {
+        let over_ms = lasting.iter().filter(|long| long.start >= self.window_from).map(|long| long.over_ms);
+        let slow = over_ms.clone().count();
+        if !is_enough(config, self.base_ms, over_ms) {
             return is_known.then_some(self);
         }
         let after = moments.iter().rev().take_while(|is_moment| !**is_moment).count();
@@ -134,6 +138,11 @@ impl Slow {
         (self.slow, self.streak) = (slow, self.streak.min(after));
         self.long = lasting;
         Some(self)
+    }
+
+    /// Whether so few iterations say so that whoever is named must be beyond doubt.
+    pub(crate) fn is_early(&self, config: &Config) -> bool {
+        self.slow < config.slow_needed
     }
 
     pub(crate) fn fact(&self) -> Fact {
@@ -566,7 +575,8 @@ impl Track {
     fn step(&self, config: &Config) -> Option<Slow> {
         let (limit, mid) = (self.raised.limit_ms(config, &self.healthy)?, self.raised.ms()?);
         let why = format!("{mid:.0} ms with the faults that are known, for {} iterations", self.raised.0.len());
-        self.since(config, &self.raised, (limit / mid, why), self.raised_from, |lap| lap.above)
+        let step = self.since(config, &self.raised, (limit / mid, why), self.raised_from, |lap| lap.above);
+        step.filter(|step| !step.is_early(config))
     }
 
     /// See [`Watch::drift`].
@@ -603,8 +613,10 @@ impl Track {
         beyond: impl Fn(&Lap) -> bool,
     ) -> Option<Slow> {
         let window: Vec<&Lap> = self.recent.iter().rev().take(config.slow_window).collect();
-        let slow = window.iter().filter(|lap| beyond(lap)).count();
-        if slow < config.slow_needed {
+        let base_ms = level.ms()?;
+        let over_ms = window.iter().filter(|lap| beyond(lap)).map(|lap| lap.ms - base_ms);
+        let slow = over_ms.clone().count();
+        if !is_enough(config, base_ms, over_ms) {
             return None;
         }
         // The onset: back over slow iterations, single healthy ones between them included.
@@ -619,7 +631,6 @@ impl Track {
                 onset = lap.start;
             }
         }
-        let base_ms = level.ms()?;
         let long = |lap: &Lap| Long { start: lap.start, end: lap.end, over_ms: lap.ms - base_ms };
         let long: Vec<Long> = self.recent.iter().filter(|lap| beyond(lap) && lap.start >= onset).map(long).collect();
         let slow_ms = long.iter().map(|long| base_ms + long.over_ms).collect();
@@ -642,6 +653,12 @@ impl Track {
             why,
         })
     }
+}
+
+/// Whether iterations that took so much longer than usual, milliseconds, are enough to look for who is slow: so many of the
+/// last ones, or two that took a multiple, since a third may be long in coming.
+fn is_enough(config: &Config, base_ms: f64, over_ms: impl Iterator<Item = f64> + Clone) -> bool {
+    over_ms.clone().count() >= config.slow_needed || over_ms.filter(|over_ms| *over_ms >= FAR * base_ms).count() >= 2
 }
 
 /// Records of the rank were lost lately.

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::fact::{Fact, STUCK_INSIDE};
 use crate::timeline::Timeline;
 use crate::watch::{Seen, Slow, Watch};
-use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, Rank, What};
+use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, Rank, Suspect, What};
 use std::collections::VecDeque;
 
 /// Share of a step that a fault must account for to have a case besides others: the rest may be theirs, so most of it.
@@ -29,6 +29,8 @@ const REASONS_MAX: usize = 24;
 const PAUSES_MAX: usize = 64;
 /// So long after a crash case was opened it is asked who went with the first: two looks.
 const FIRST_DEATH_LOOKS_NS: u64 = 2 * NANOS_PER_SEC;
+/// Of a stall that may be a row of pauses so many transients must have passed.
+const NAPS_MAX: u64 = 5;
 /// Confidence left in a stall's suspects once the stall has resolved itself.
 const RESUMED_DOUBT: f64 = 0.5;
 /// A pause leaves its marks in records that end this much around it.
@@ -172,8 +174,11 @@ impl Docket {
             return None;
         }
         let (verdict, facts, blast) = stalled(bench, stall);
-        let starved = |open: &Open| is_starved(&self.case(open.id).finding, &verdict);
-        if stall.waited_ns < STARVED_NS && self.open.iter().any(starved) {
+        let findings = || self.open.iter().map(|open| &self.case(open.id).finding);
+        let is_starved = findings().any(|finding| is_starved(finding, &verdict));
+        let is_nap = is_inside_only(&verdict, &facts) && findings().any(naps);
+        let waited = stall.waited_ns;
+        if (is_starved && waited < STARVED_NS) || (is_nap && waited < NAPS_MAX * bench.config.transient_ns) {
             return None;
         }
         if let Some(id) = self.same_place(&verdict, |_| true) {
@@ -190,7 +195,9 @@ impl Docket {
     fn open_slow(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
         if let Some(slow) = &bench.seen.slow {
             let (verdict, facts) = self.slowed(bench, slow);
-            if verdict.category != Category::Unknown || Watch::beyond_doubt(bench.config, slow) {
+            let is_one = verdict.leads().count() == 1 && is_sure(&verdict, DECISIVE);
+            let is_named = verdict.category != Category::Unknown && (is_one || !slow.is_early(bench.config));
+            if is_named || Watch::beyond_doubt(bench.config, slow) {
                 return Some(self.open_slowdown(bench, verdict, &facts, None));
             }
         }
@@ -703,6 +710,20 @@ fn is_starved(finding: &Finding, stall: &Verdict) -> bool {
             Place::Rank { host, .. } | Place::Host { host } => is_named(host),
             Place::Link { .. } => false,
         })
+}
+
+/// Whether a stall shows nobody who made it: at most who is inside an operation and does not move.
+fn is_inside_only(stall: &Verdict, facts: &[Fact]) -> bool {
+    stall.suspects.is_empty()
+        || (stall.category == Category::Gpu && facts.iter().any(|fact| fact.rule() == STUCK_INSIDE))
+}
+
+/// Whether a rank's proxy thread pauses again and again: when pauses follow each other, nothing moves for seconds.
+fn naps(finding: &Finding) -> bool {
+    let of_rank = |suspect: &Suspect| matches!(suspect.place, Place::Rank { .. });
+    finding.what == What::Slowdown
+        && finding.category == Category::HostThread
+        && finding.suspects.first().is_some_and(of_rank)
 }
 
 /// Whether a place is this rank.

@@ -410,12 +410,12 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     // Whoever receives from a rank that is slow towards everybody is told late of what it sends: that is no pause.
     let told_late = behind_slow_senders(facts);
     pauses.retain(|rank, _| !told_late.contains(rank));
-    let most = pauses.values().map(|(_, _, count)| *count).max().unwrap_or(0);
-    pauses.retain(|_, (_, _, count)| *count >= PAUSES_MIN && *count == most);
     // Whom the paused thread does not serve seems to pause with it, on the one link that they share.
     let on_links: BTreeMap<Rank, f64> = pauses.keys().map(|rank| (*rank, on_links_ms(facts, *rank))).collect();
     let worst = on_links.values().copied().fold(0.0, f64::max);
     pauses.retain(|rank, _| on_links.get(rank).is_some_and(|ms| *ms >= SHADOW * worst));
+    let most = pauses.values().map(|(_, _, count)| *count).max().unwrap_or(0);
+    pauses.retain(|_, (_, _, count)| *count >= PAUSES_MIN && *count == most);
     let mut network = network::of_slowdown(&without_paused(facts, &pauses), config);
     // Data that a proxy thread has and does not pass on is late for no other reason. Those that wait for it look like slow
     // wires, those that send to it wait for room and those behind it for data, which looks like slow copies.
@@ -719,6 +719,8 @@ mod tests {
             verdict.suspects[0].place.clone()
         };
         assert_eq!(said(&facts), rank_place(Rank(8), &end(8).1));
+        let one_more = [&facts[..], &[pause(4)]].concat();
+        assert_eq!(said(&one_more), rank_place(Rank(8), &end(8).1), "however often the other seems to");
         facts[5] = link(0, 4, 2_100.0);
         assert_eq!(said(&facts), rank_place(Rank(4), &end(4).1));
     }
