@@ -477,7 +477,8 @@ pub(crate) fn pauses(timeline: &Timeline, config: &Config, from: HostTime, until
 //= mycroft 5.3
 /// Which rank's proxy slept, by comparing both ends of every flow that stood still. Points, since one sleep leaves marks
 /// in its neighbours too: ready data not taken by a waiting receiver speaks against the receiver's proxy (it has posted
-/// and would see the data if it looked); an acknowledgement or an offer that came late against the sender's.
+/// and would see the data if it looked); an acknowledgement or an offer that came late against the sender's. Where what was
+/// received lies there still, the sender had no room: that speaks, a little, against the receiver.
 fn paused_rank(timeline: &Timeline, config: &Config, event: &[&Pause]) -> Option<Fact> {
     let limit = config.pause_stage_us;
     let mut points: BTreeMap<Rank, (u32, bool)> = BTreeMap::new();
@@ -488,8 +489,10 @@ fn paused_rank(timeline: &Timeline, config: &Config, event: &[&Pause]) -> Option
     };
     for pause in event {
         let (s, r) = (pause.send_max_us, pause.recv_max_us);
-        let (untaken, unsent, waiting) = (s[2] >= limit, s[1] >= limit, r[0] >= limit);
-        if unsent && waiting {
+        let (untaken, unsent, waiting, full) = (s[2] >= limit, s[1] >= limit, r[0] >= limit, r[2] >= limit);
+        if unsent && full {
+            add(pause.to, 1, true); // what came before lies there still: there was no room for more
+        } else if unsent && waiting {
             add(pause.from, 3, false); // ready, and the posted receive is credit: its proxy did not send
         } else if untaken && waiting {
             add(pause.to, 3, true);
@@ -523,6 +526,8 @@ fn paused_rank(timeline: &Timeline, config: &Config, event: &[&Pause]) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blame::hang::NO_META;
+    use mycroft_record::ChannelId;
 
     /// Ranks 0 to 3 are on host a, 4 to 7 on b, 8 to 11 on c. Rank 0 alone sends to b; beside it others send to c.
     fn links(beside: &[(u32, f64)]) -> Vec<Fact> {
@@ -550,5 +555,38 @@ mod tests {
         assert!(is_way(&links(&[(0, 5.5), (1, 5.1), (2, 0.9)])), "another rank's is slow too");
         assert!(is_way(&links(&[(0, 1.1), (1, 1.1), (2, 0.9)])), "it is as fast towards others");
         assert!(is_way(&links(&[(0, 5.5)])), "nobody is beside it");
+    }
+
+    /// Of a ring 0 -> 1 -> 2, both ends of a flow: how long its longest step waited in each of three stages, seconds.
+    fn who_pauses(flows: &[(u32, [u32; 3], [u32; 3])]) -> Vec<Rank> {
+        let us = |seconds: [u32; 3]| seconds.map(|second| 1_000_000 * second);
+        let mut timeline = Timeline::default();
+        let pause = |(from, send, recv): &(u32, [u32; 3], [u32; 3])| Pause {
+            at: HostTime(1),
+            from: Rank(*from),
+            to: Rank(from + 1),
+            op: NO_META.id,
+            channel: ChannelId(0),
+            send_max_us: us(*send),
+            recv_max_us: us(*recv),
+        };
+        timeline.links.pauses.extend(flows.iter().map(pause));
+        let facts = pauses(&timeline, &Config::default(), HostTime(0), HostTime(2));
+        let rank = |fact: &Fact| match fact {
+            Fact::ProxyPause { rank, .. } => *rank,
+            other => panic!("{other:?}"),
+        };
+        facts.iter().map(rank).collect()
+    }
+
+    #[test]
+    fn who_has_no_room_to_send_to_does_not_pause() {
+        let sends = (1, [0, 1, 0], [1, 0, 0]);
+        // What rank 1 received lies there still, in two channels: rank 0 may not send more.
+        let full = (0, [1, 1, 0], [1, 0, 1]);
+        assert_eq!(who_pauses(&[full, full, sends]), [Rank(1)]);
+        let unsent = (0, [1, 1, 0], [1, 0, 0]);
+        assert_eq!(who_pauses(&[unsent, unsent, sends]), [Rank(0)], "there was room");
+        assert_eq!(who_pauses(&[full]), [], "one end alone tells nothing");
     }
 }
