@@ -243,6 +243,10 @@ pub(crate) struct OverheadArgs {
     /// server, which on this machine share the job's cores, have others in production.
     #[arg(long, requires = "switch_every")]
     pub(crate) no_agents: bool,
+    /// Keep this machine's cores from sleeping, with a loop at idle priority on each: as on a training host, where NCCL's
+    /// proxy threads spin. Iterations vary less, so that fewer are needed.
+    #[arg(long)]
+    pub(crate) keep_awake: bool,
     /// Write the result here too (Markdown).
     #[arg(long)]
     pub(crate) write: Option<PathBuf>,

@@ -234,7 +234,7 @@ impl Live {
         let iterations = self.slowest().saturating_sub(iterations).max(1);
         let median = self.running.progress().iteration_ms_median.context("no iteration was finished")?;
         let hosts = f64::from(self.scenario.hosts);
-        let laps = self.running.iterations_ms().into_iter().filter(|(i, _)| *i >= warm_up);
+        let laps = self.running.laps().into_iter().filter(|(i, _)| *i >= warm_up);
         let blocks = switched::blocks(laps, |iteration| self.running.switch(iteration));
         self.running.stop();
         self.server.stop();

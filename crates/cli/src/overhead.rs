@@ -6,7 +6,7 @@ use crate::switched::{Block, PAIRS_MIN, changes, interval};
 use crate::{EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use mycroft_sim::{Scenario, Transport};
-use mycroft_testbed::Tracer;
+use mycroft_testbed::{Awake, Tracer};
 use std::fmt::Write as _;
 
 /// Student's t for a two-sided 95 % interval, by degrees of freedom 1 to 30.
@@ -49,7 +49,8 @@ const WHAT_SWITCHING_CONTAINS: &str = "
 Of each pair of neighbouring blocks one has profiler events and one has none, by turns the first; the first iteration of a
 block is left out. The plugin is loaded and attached in both: what is compared is what events cost, from the collective
 library's calls to whatever reads them. Agents and server, where they run, share the machine's cores with the job. The
-change is the Hodges-Lehmann estimate over the pairs, its interval that of Wilcoxon's signed-rank test.
+change is the Hodges-Lehmann estimate over the pairs, its interval that of Wilcoxon's signed-rank test. Processor time is that
+of all threads of a rank, the mean over the ranks.
 ";
 
 /// What the job's NCCL loads in one run of a round.
@@ -93,14 +94,15 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
         bail!("--switch-every: expected 2 to 1000 iterations, of which the first is left out");
     }
     let stop = Stop::on_signals()?;
+    let _awake = args.keep_awake.then(Awake::start).transpose()?;
     let mut arms = vec![Arm::Traced];
     arms.extend(args.switch_every.is_none().then_some(Arm::Untraced));
     arms.extend(args.empty_plugin.is_some().then_some(Arm::Empty));
     arms.sort_unstable();
     let mut rounds: Vec<Round> = Vec::new();
     let mut volume = Vec::new();
-    let mut blocks: Vec<Vec<Block>> = vec![Vec::new(); arms.len()];
-    let mut pairs: Vec<Vec<f64>> = vec![Vec::new(); arms.len()];
+    // Of each arm the blocks of each run: pairs do not reach from one run to the next.
+    let mut runs: Vec<Vec<Vec<Block>>> = vec![Vec::new(); arms.len()];
     for round in 0..args.rounds {
         let mut medians = vec![0.0; arms.len()];
         // The order turns from round to round, so that a drift of the machine favours no arm.
@@ -115,10 +117,9 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
             let options = Options { tracer, switch_every, no_agents, ..Options::default() };
             let live = Live::start(scenario(u64::from(round) + 1, args), options)?;
             let Some(load) = live.load(&stop)? else { return Ok(EXIT_INTERRUPTED) };
-            let Load { iteration_ms_median, bytes_per_iteration_and_host, blocks: found } = load;
+            let Load { iteration_ms_median, bytes_per_iteration_and_host, blocks } = load;
             medians[index] = iteration_ms_median;
-            pairs[index].extend(changes(&found));
-            blocks[index].extend(found);
+            runs[index].push(blocks);
             if arms[index] == Arm::Traced {
                 volume.push(bytes_per_iteration_and_host);
             }
@@ -129,7 +130,7 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
         rounds.push(medians);
     }
     let text = match args.switch_every {
-        Some(every) => render_switched(&arms, &blocks, pairs, every, args)?,
+        Some(every) => render_switched(&arms, &runs, every, args)?,
         None => render(&arms, &rounds, &volume, args),
     };
     print!("{text}");
@@ -161,45 +162,60 @@ fn head(title: &str, switched: &str, args: &OverheadArgs) -> String {
     } else {
         ("", "agents and server running in every run")
     };
+    let awake = if args.keep_awake { " --keep-awake" } else { "" };
     let (version, build) = (env!("CARGO_PKG_VERSION"), if cfg!(debug_assertions) { "dev" } else { "release" });
     let ranks = 4 * ranks_per_host;
     format!(
         "# {title}\n\nMade by `mycroft testbed overhead {switched}--rounds {rounds} --seconds {seconds} --ranks-per-host \
-         {ranks_per_host}{empty}{flag}` (version {version}, {build} build): {ranks} ranks on 4 hosts (TP {ranks_per_host}, PP 2, DP \
+         {ranks_per_host}{empty}{flag}{awake}` (version {version}, {build} build): {ranks} ranks on 4 hosts (TP {ranks_per_host}, PP 2, DP \
          2), loopback, {daemons}.\n\n"
     )
 }
 
-fn render_switched(
-    arms: &[Arm],
-    blocks: &[Vec<Block>],
-    pairs: Vec<Vec<f64>>,
-    every: u64,
-    args: &OverheadArgs,
-) -> Result<String> {
+fn render_switched(arms: &[Arm], runs: &[Vec<Vec<Block>>], every: u64, args: &OverheadArgs) -> Result<String> {
     let mut out = head("Overhead within a job", &format!("--switch-every {every} "), args);
     out.push_str("| plugin | pairs of blocks | with events ms | without ms | change | 95 % interval |\n");
     out.push_str("|---|---|---|---|---|---|\n");
-    for ((arm, blocks), pairs) in arms.iter().zip(blocks).zip(pairs) {
-        let of = |events: bool| {
-            let mut ms: Vec<f64> = blocks.iter().filter(|block| block.events == events).map(|block| block.ms).collect();
-            ms.sort_by(f64::total_cmp);
-            ms.get(ms.len() / 2).copied().unwrap_or(f64::NAN)
-        };
-        let (count, on, off) = (pairs.len(), of(true), of(false));
-        let Some([middle, low, high]) = interval(&pairs).map(|found| found.map(|change| change * 100.0)) else {
-            bail!(
-                "{count} pairs of blocks are too few for an interval: give at least {PAIRS_MIN}, with more --seconds"
-            );
-        };
+    for (arm, runs) in arms.iter().zip(runs) {
+        let (count, [middle, low, high]) = difference(runs, |on, off| (on.ms / off.ms - 1.0) * 100.0)?;
+        let [on, off] = medians(runs, |block| block.ms);
         let _ = writeln!(
             out,
             "| {} | {count} | {on:.3} | {off:.3} | {middle:+.3} % | {low:+.3} % to {high:+.3} % |",
             arm.as_str(),
         );
     }
+    out.push_str(
+        "\n| plugin | processor time per rank and iteration, with events us | without us | more us | 95 % interval |\n",
+    );
+    out.push_str("|---|---|---|---|---|\n");
+    for (arm, runs) in arms.iter().zip(runs) {
+        let (_, [middle, low, high]) = difference(runs, |on, off| on.processor_us - off.processor_us)?;
+        let [on, off] = medians(runs, |block| block.processor_us);
+        let _ = writeln!(out, "| {} | {on:.0} | {off:.0} | {middle:+.1} | {low:+.1} to {high:+.1} |", arm.as_str());
+    }
     out.push_str(WHAT_SWITCHING_CONTAINS);
     Ok(out)
+}
+
+/// Number of pairs of blocks, and what `compare` (with events, without) makes of them with its 95 % interval.
+fn difference(runs: &[Vec<Block>], compare: impl Fn(&Block, &Block) -> f64) -> Result<(usize, [f64; 3])> {
+    let pairs: Vec<f64> = runs.iter().flat_map(|blocks| changes(blocks, &compare)).collect();
+    let count = pairs.len();
+    let Some(found) = interval(&pairs) else {
+        bail!("{count} pairs of blocks are too few for an interval: give at least {PAIRS_MIN}, with more --seconds");
+    };
+    Ok((count, found))
+}
+
+/// Median over the blocks with events, and over those without.
+fn medians(runs: &[Vec<Block>], of: impl Fn(&Block) -> f64) -> [f64; 2] {
+    [true, false].map(|events| {
+        let blocks = runs.iter().flatten().filter(|block| block.events == events);
+        let mut all: Vec<f64> = blocks.map(&of).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+    })
 }
 
 fn render(arms: &[Arm], rounds: &[Round], volume: &[f64], args: &OverheadArgs) -> String {

@@ -3,6 +3,8 @@
 //! Both halves of a pair lie a second apart in the same processes, so that neither the machine's mood nor the layout of
 //! a process's memory, which differ from run to run by more than a tracer costs, come between them.
 
+use mycroft_testbed::Lap;
+
 /// Fewer pairs than this have no interval.
 pub(crate) const PAIRS_MIN: usize = 20;
 /// Of a normal distribution, two-sided 95 %.
@@ -14,40 +16,45 @@ pub(crate) struct Block {
     pub(crate) events: bool,
     /// Median iteration, the first left out: what the block before had issued ends in it. Milliseconds.
     pub(crate) ms: f64,
+    /// Median processor time of a rank in an iteration, microseconds.
+    pub(crate) processor_us: f64,
 }
 
-/// Cuts iterations (number, milliseconds) into whole blocks. `switch` says whether an iteration has events and how many
+/// Cuts iterations (with their numbers) into whole blocks. `switch` says whether an iteration has events and how many
 /// of its block came before it.
 pub(crate) fn blocks(
-    laps: impl Iterator<Item = (u64, f64)>,
+    laps: impl Iterator<Item = (u64, Lap)>,
     switch: impl Fn(u64) -> Option<(bool, u64)>,
 ) -> Vec<Block> {
     let mut blocks = Vec::new();
-    let mut open: Option<(bool, Vec<f64>)> = None;
-    for (iteration, ms) in laps {
+    let mut open: Option<(bool, Vec<Lap>)> = None;
+    for (iteration, lap) in laps {
         let Some((events, before)) = switch(iteration) else { return Vec::new() };
         if before == 0 {
             blocks.extend(open.take().and_then(close));
             open = Some((events, Vec::new()));
         } else if let Some((_, inside)) = &mut open {
-            inside.push(ms);
+            inside.push(lap);
         }
     }
     blocks // the last may not be whole
 }
 
-fn close((events, mut inside): (bool, Vec<f64>)) -> Option<Block> {
-    inside.sort_by(f64::total_cmp);
-    let ms = inside.get(inside.len() / 2).copied()?;
-    Some(Block { events, ms })
+fn close((events, inside): (bool, Vec<Lap>)) -> Option<Block> {
+    let median = |of: fn(&Lap) -> f64| {
+        let mut all: Vec<f64> = inside.iter().map(of).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 2).copied()
+    };
+    Some(Block { events, ms: median(|lap| lap.ms)?, processor_us: median(|lap| lap.processor_us)? })
 }
 
-/// How much longer, as a share, each block with events was than its neighbour without: first and second, third and fourth,
-/// and so on.
-pub(crate) fn changes(blocks: &[Block]) -> Vec<f64> {
+/// What `compare` (with events, without) makes of each block with events and its neighbour without: first and second,
+/// third and fourth, and so on.
+pub(crate) fn changes(blocks: &[Block], compare: impl Fn(&Block, &Block) -> f64) -> Vec<f64> {
     let of = |pair: &[Block]| match pair {
-        [on, off] if on.events && !off.events => Some(on.ms / off.ms - 1.0),
-        [off, on] if on.events && !off.events => Some(on.ms / off.ms - 1.0),
+        [on, off] if on.events && !off.events => Some(compare(on, off)),
+        [off, on] if on.events && !off.events => Some(compare(on, off)),
         _ => None,
     };
     // A pair of one kind lies across the turn of the order: the pairs begin one block later.
@@ -81,24 +88,35 @@ mod tests {
         Some((matches!(iteration / 3 % 4, 0 | 3), iteration % 3))
     }
 
+    fn lap(ms: f64) -> Lap {
+        Lap { ms, processor_us: 2.0 * ms }
+    }
+
+    fn block((events, ms): (bool, f64)) -> Block {
+        Block { events, ms, processor_us: 2.0 * ms }
+    }
+
+    fn longer(on: &Block, off: &Block) -> f64 {
+        on.ms / off.ms - 1.0
+    }
+
     #[test]
     fn blocks_are_whole_and_leave_their_first_iteration_out() {
         // The blocks begin at 3, 6, 9 and 12; that of iteration 2 and that of 12 are not whole.
-        let laps = (2..14).map(|i| (i, if i % 3 == 0 { 99.0 } else { i as f64 }));
+        let laps = (2..14).map(|i| (i, lap(if i % 3 == 0 { 99.0 } else { i as f64 })));
         let blocks = blocks(laps, switch);
-        let expected = [(false, 5.0), (false, 8.0), (true, 11.0)].map(|(events, ms)| Block { events, ms }).to_vec();
+        let expected = [(false, 5.0), (false, 8.0), (true, 11.0)].map(block).to_vec();
         assert_eq!(blocks, expected);
     }
 
     #[test]
     fn neighbours_are_compared_whichever_comes_first() {
-        let block = |(events, ms): (bool, f64)| Block { events, ms };
         let blocks: Vec<Block> =
             [(true, 11.0), (false, 10.0), (false, 20.0), (true, 21.0), (true, 1.0)].map(block).to_vec();
         let about = |found: Vec<f64>| found.iter().map(|c| (c * 100.0).round()).collect::<Vec<_>>();
-        assert_eq!(about(changes(&blocks)), [10.0, 5.0]);
+        assert_eq!(about(changes(&blocks, longer)), [10.0, 5.0]);
         let later = [(false, 1.0), (false, 10.0), (true, 12.0), (true, 11.0), (false, 10.0)].map(block);
-        assert_eq!(about(changes(&later)), [20.0, 10.0]);
+        assert_eq!(about(changes(&later, longer)), [20.0, 10.0]);
     }
 
     #[test]

@@ -482,7 +482,8 @@ fn an_agent_starts_before_its_server_and_stops_when_told() {
     let args = ["agent", "--server", &socket, "--dir", &path("segments"), "--spool", &path("spool"), "--host", "alone"];
     let mut agent = Going::start(mycroft(&args));
     assert!(line_with(&mut agent.stderr, "watching").contains(&socket));
-    assert_eq!(niceness_of_threads(agent.pid()), [10], "every thread gives way to the job");
+    let gives_way = niceness_of_threads(std::process::id()).iter().map(|own| (own + 10).min(19)).collect::<Vec<_>>();
+    assert_eq!(niceness_of_threads(agent.pid()), gives_way, "every thread gives way to the job");
     let mut server = Going::start(mycroft(&["serve", "--http", "127.0.0.1:0", "--wire", &socket]));
     let line = line_with(&mut server.stderr, "mycroft serve: http://");
     let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap().trim_end_matches(['/', ',']);

@@ -5,6 +5,11 @@ use std::sync::Arc;
 
 /// The rule of [`Fact::StuckInside`].
 pub(crate) const STUCK_INSIDE: &str = "hang.stuck-inside";
+/// Threads that wait for a processor for so many thousandths of the time in which they could run wait longer than they run:
+/// they are late for a second at a time.
+pub(crate) const STARVED_MILLI: f64 = 500.0;
+/// Cores are full when so many thousandths of them are busy.
+pub(crate) const FULL_MILLI: f64 = 950.0;
 
 /// An operation and what people call it.
 #[derive(Clone, PartialEq, Debug)]
@@ -191,6 +196,16 @@ impl Fact {
     pub(crate) fn crowded(&self) -> Option<&HostName> {
         match self {
             Fact::CpuWait { host, .. } => Some(host),
+            _ => None,
+        }
+    }
+
+    /// The host whose cores are full and on which the job's threads wait longer than they run, if that is what it says.
+    pub(crate) fn starved(&self) -> Option<&HostName> {
+        match self {
+            Fact::CpuWait { host, now_milli, busy_milli, .. } => {
+                (*now_milli >= STARVED_MILLI && *busy_milli >= FULL_MILLI).then_some(host)
+            }
             _ => None,
         }
     }

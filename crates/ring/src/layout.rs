@@ -104,6 +104,10 @@ pub mod header {
     pub const KERNEL_EVENTS: usize = 131;
     /// Mutable: ticks of the last operation begin seen by any thread.
     pub const HEARTBEAT: usize = 136;
+    /// Mutable: cells of the operation table that were ever claimed lie below this index; it only grows.
+    pub const OP_REACH: usize = 137;
+    /// Mutable: the same of the flow table.
+    pub const FLOW_REACH: usize = 138;
     /// Mutable: first of `DROP_KINDS` counters, one for each `DropKind`.
     pub const DROPPED: usize = 144;
 }
@@ -267,6 +271,12 @@ pub const MAX_COMMS: u64 = 1024;
 pub const MAX_OPS: u64 = 4096;
 /// Most flow cells: 16 index bits of a reference allow 65,536; 4096 operations x 4 flows on average.
 pub const MAX_FLOWS: u64 = 16_384;
+/// Cells of the operation table that are claimed in turn until they do not suffice: few, because a cell that was not
+/// used for long costs its memory's way to the processor; but not fewer, because a flow that begins late finds its
+/// operation only until the cell is used again.
+pub const OP_REACH_FIRST: u64 = 256;
+/// The same of the flow table.
+pub const FLOW_REACH_FIRST: u64 = 64;
 /// Most rings: one for each writing thread; NCCL runs one progress thread per communicator and some more.
 pub const MAX_RINGS: u64 = 64;
 /// Fewest rings.

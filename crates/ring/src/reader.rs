@@ -3,7 +3,8 @@
 use crate::error::ReadError;
 use crate::lane::{self, HEAD_LIMIT, LaneAt};
 use crate::layout::{
-    CELL_WORDS, COMM_NAME_BYTES, Geometry, PAYLOAD_WORDS, RING_HEADER_WORDS, SLOT_WORDS, comm, dir, flow, op, ring,
+    CELL_WORDS, COMM_NAME_BYTES, Geometry, HEADER_WORDS, PAYLOAD_WORDS, RING_HEADER_WORDS, SLOT_WORDS, comm, dir, flow,
+    header, op, ring,
 };
 use crate::raw::{Payload, RawOpMeta, RawRecord, Text, flow_key, high, low};
 use crate::source::Source;
@@ -247,7 +248,7 @@ impl<S: Source> Reader<S> {
     /// # Errors
     /// The segment can no longer be read.
     pub fn comms(&self) -> Result<Snapshot<CommSnapshot>, ReadError> {
-        self.snapshot(0, self.geometry.comms, |state| matches!(state, dir::ACTIVE | dir::ENDED), comm_snapshot)
+        self.snapshot(0, self.geometry.comms, None, |state| matches!(state, dir::ACTIVE | dir::ENDED), comm_snapshot)
     }
 
     /// Operations in flight.
@@ -255,7 +256,7 @@ impl<S: Source> Reader<S> {
     /// # Errors
     /// The segment can no longer be read.
     pub fn ops(&self) -> Result<Snapshot<OpSnapshot>, ReadError> {
-        self.snapshot(2, self.geometry.ops, |state| state == dir::ACTIVE, op_snapshot)
+        self.snapshot(2, self.geometry.ops, Some(header::OP_REACH), |state| state == dir::ACTIVE, op_snapshot)
     }
 
     /// Flows in flight.
@@ -263,20 +264,26 @@ impl<S: Source> Reader<S> {
     /// # Errors
     /// The segment can no longer be read.
     pub fn flows(&self) -> Result<Snapshot<FlowSnapshot>, ReadError> {
-        self.snapshot(4, self.geometry.flows, |state| state == dir::ACTIVE, flow_snapshot)
+        self.snapshot(4, self.geometry.flows, Some(header::FLOW_REACH), |state| state == dir::ACTIVE, flow_snapshot)
     }
 
     fn snapshot<T>(
         &self,
         section: usize,
         count: u64,
+        reach: Option<usize>,
         wanted: impl Fn(u64) -> bool,
         make: impl Fn(u16, u32, &[u64]) -> T,
     ) -> Result<Snapshot<T>, ReadError> {
+        // Cells beyond the writer's reach were never claimed. A table that says 0 or too much is read whole.
+        let mut used = [count];
+        if let (Some(field), true) = (reach, self.geometry.header_words == HEADER_WORDS as u64) {
+            self.source.read(field as u64, &mut used)?;
+        }
         let at = TableAt {
             directory: self.offsets[section],
             cells: self.offsets[section + 1],
-            count: count as usize,
+            count: if (1..=count).contains(&used[0]) { used[0] } else { count } as usize,
             cell_words: CELL_WORDS,
         };
         table::snapshot(&self.source, &at, wanted, make)

@@ -5,7 +5,8 @@ use crate::clock::Calibration;
 use crate::create::{self, SegmentFile};
 use crate::error::CreateError;
 use crate::layout::{
-    CELL_WORDS, COMM_NAME_BYTES, DROP_KINDS, Geometry, STATE_CLEAN, WORD_BYTES, comm, dir, flow, header, op,
+    CELL_WORDS, COMM_NAME_BYTES, DROP_KINDS, FLOW_REACH_FIRST, Geometry, HEADER_WORDS, OP_REACH_FIRST, STATE_CLEAN,
+    WORD_BYTES, comm, dir, flow, header, op,
 };
 use crate::raw::{RawFlowDone, RawOpDone, RawOpMeta, RawRecord, Text, byte, flow_key, flow_words, halves, low, op_id};
 use crate::region::Region;
@@ -148,16 +149,38 @@ impl DropKind {
 
 const _: () = assert!(DropKind::ALL.len() <= DROP_KINDS);
 
-/// A counter on a cache line of its own, so that threads that begin operations do not slow those that begin flows.
+/// Where cells of a table are claimed, on a cache line of its own, so that threads that begin operations do not slow
+/// those that begin flows.
 #[repr(align(128))]
-#[derive(Default)]
-struct Hint(AtomicU64);
+struct Turn {
+    next: AtomicU64,
+    /// Cells in use by turns: they stay in the processor's caches, as a table that is gone through whole does not.
+    reach: AtomicU64,
+}
 
-impl Hint {
-    /// Where to look for a free cell next: rotates, so that a freed cell is not given out again at once.
+impl Turn {
+    fn new(reach: u64) -> Turn {
+        Turn { next: AtomicU64::new(0), reach: AtomicU64::new(reach) }
+    }
+
+    /// A free cell and its new generation. The place to look at rotates, so that a freed cell is not given out again at
+    /// once. Where there is none near, the reach doubles, until it is all of the table; `publish` tells readers first.
     #[inline]
-    fn next(&self) -> u64 {
-        self.0.fetch_add(1, Relaxed)
+    fn claim(&self, directory: &[AtomicU64], publish: impl Fn(u64)) -> Option<(u64, u64)> {
+        let mut reach = self.reach.load(Relaxed);
+        let mut hint = self.next.fetch_add(1, Relaxed);
+        loop {
+            if let Some(found) = table::claim(&directory[..reach as usize], hint) {
+                return Some(found);
+            }
+            if reach == directory.len() as u64 {
+                return None;
+            }
+            hint = reach;
+            publish(reach * 2);
+            // Whoever else found the same reach too small doubles it to the same.
+            reach = self.reach.fetch_max(reach * 2, Relaxed).max(reach * 2);
+        }
     }
 }
 
@@ -168,9 +191,9 @@ pub struct SegmentWriter {
     calibration: Calibration,
     nonce: u32,
     pid: u32,
-    comm_hint: Hint,
-    op_hint: Hint,
-    flow_hint: Hint,
+    comm_turn: Turn,
+    op_turn: Turn,
+    flow_turn: Turn,
 }
 
 impl SegmentWriter {
@@ -199,8 +222,13 @@ impl SegmentWriter {
         nonce: u32,
         pid: u32,
     ) -> SegmentWriter {
-        let hint = Hint::default;
-        SegmentWriter { region, file, calibration, nonce, pid, comm_hint: hint(), op_hint: hint(), flow_hint: hint() }
+        let Geometry { comms, ops, flows, .. } = region.geometry;
+        let [op_reach, flow_reach] = [ops.min(OP_REACH_FIRST), flows.min(FLOW_REACH_FIRST)];
+        let [comm_turn, op_turn, flow_turn] = [comms, op_reach, flow_reach].map(Turn::new);
+        let writer = SegmentWriter { region, file, calibration, nonce, pid, comm_turn, op_turn, flow_turn };
+        writer.reach(header::OP_REACH, op_reach);
+        writer.reach(header::FLOW_REACH, flow_reach);
+        writer
     }
 
     /// Random number drawn at attach.
@@ -233,6 +261,15 @@ impl SegmentWriter {
         &self.region.words()[field]
     }
 
+    /// Tells readers how far cells of a table are claimed, before the first of them is.
+    #[inline]
+    fn reach(&self, field: usize, cells: u64) {
+        // Models of parts of a segment have no room for it, and read whole tables.
+        if self.region.geometry.header_words == HEADER_WORDS as u64 {
+            self.header(field).fetch_max(cells, Ordering::Release);
+        }
+    }
+
     /// Says what NCCL chose. May be called again.
     pub fn set_profiler(&self, abi: u32, nccl_version: u32, kernel_events: bool) {
         self.header(header::PROFILER_ABI).store(u64::from(abi), Relaxed);
@@ -262,7 +299,7 @@ impl SegmentWriter {
     /// Puts a communicator into the table. `None` (and counted) when there is no free cell near.
     pub fn comm_begin(&self, begin: &CommBegin<'_>) -> Option<CommSlot> {
         let region = &*self.region;
-        let Some((index, generation)) = table::claim(region.comm_dir(), self.comm_hint.next()) else {
+        let Some((index, generation)) = self.comm_turn.claim(region.comm_dir(), |_| {}) else {
             self.count_drop(DropKind::Comm);
             return None;
         };
@@ -297,7 +334,8 @@ impl SegmentWriter {
     #[inline]
     pub fn op_begin(&self, begin: &OpBegin) -> Option<OpSlot> {
         let region = &*self.region;
-        let Some((index, generation)) = table::claim(region.op_dir(), self.op_hint.next()) else {
+        let publish = |reach| self.reach(header::OP_REACH, reach);
+        let Some((index, generation)) = self.op_turn.claim(region.op_dir(), publish) else {
             self.count_drop(DropKind::Op);
             return None;
         };
@@ -373,7 +411,8 @@ impl SegmentWriter {
                 (op_id(&identity), slot.to_bits())
             }
         };
-        let Some((index, generation)) = table::claim(region.flow_dir(), self.flow_hint.next()) else {
+        let publish = |reach| self.reach(header::FLOW_REACH, reach);
+        let Some((index, generation)) = self.flow_turn.claim(region.flow_dir(), publish) else {
             self.count_drop(DropKind::Flow);
             return None;
         };

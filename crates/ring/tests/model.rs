@@ -4,7 +4,7 @@ use mycroft_record::{
     Algorithm, ChannelId, CommId, CommRank, Datatype, Direction, OpClass, OpId, OpKind, OpSeq, Protocol,
 };
 use mycroft_ring::clock::{Calibration, ClockKind};
-use mycroft_ring::layout::{Geometry, HEADER_WORDS, SLOT_WORDS};
+use mycroft_ring::layout::{FLOW_REACH_FIRST, Geometry, HEADER_WORDS, OP_REACH_FIRST, SLOT_WORDS, header};
 use mycroft_ring::reader::Reader;
 use mycroft_ring::source::WordSource;
 use mycroft_ring::{
@@ -12,7 +12,7 @@ use mycroft_ring::{
     RingWriter, SegmentWriter, lane,
 };
 use proptest::prelude::*;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const GEOMETRY: Geometry =
@@ -389,10 +389,60 @@ fn run(steps: &[Step]) {
     }
     world.look();
     world.drain(100);
-    let header = mycroft_ring::layout::header::DROPPED;
     for (i, &dropped) in world.model.dropped.iter().enumerate() {
-        assert_eq!(writer.words()[header + i].load(Ordering::Relaxed), dropped, "drop counter {i}");
+        assert_eq!(writer.words()[header::DROPPED + i].load(Ordering::Relaxed), dropped, "drop counter {i}");
     }
+}
+
+/// Cells that are in turn, as the header tells readers, and what a reader finds in them.
+#[test]
+fn few_cells_are_used_by_turns_until_more_are_needed() {
+    const LARGE: Geometry = Geometry { ops: 1024, flows: 512, ..GEOMETRY };
+    let clock = Calibration::from_parts(ClockKind::Monotonic, 1, 1, 1, 1_000_000_000).expect("a clock");
+    let writer = SegmentWriter::on_heap(LARGE, clock);
+    let reader = Reader::new(WordSource(writer.words()), LARGE);
+    let word = |field: usize| &writer.words()[field];
+    let reach = || [header::OP_REACH, header::FLOW_REACH].map(|field| word(field).load(Ordering::Relaxed));
+    let found = || [reader.ops().expect("inside").items.len(), reader.flows().expect("inside").items.len()];
+    let begin = |n: u64| {
+        let op = writer.op_begin(&op_begin(n)).expect("a cell");
+        let flow = FlowBegin {
+            op: FlowOwner::Op(op),
+            channel: ChannelId(9),
+            peer: CommRank(4),
+            direction: Direction::Recv,
+            total_chunks: 1000,
+            at_ticks: 5,
+            proxied_for_pid: 0,
+        };
+        (op, writer.flow_begin(&flow).expect("a cell"))
+    };
+    let end = |(op, flow): (OpSlot, FlowSlot)| {
+        assert!(writer.flow_end(flow, 6).is_some());
+        assert!(writer.op_end(op, OpEnd { ended_ticks: 6, observed: true }).is_some());
+    };
+    assert_eq!(reach(), [OP_REACH_FIRST, FLOW_REACH_FIRST]);
+    let (mut ops, mut flows) = (BTreeSet::new(), BTreeSet::new());
+    for n in 0..2000 {
+        let (op, flow) = begin(n);
+        ops.insert(op.index());
+        flows.insert(flow.index());
+        end((op, flow));
+    }
+    assert_eq!([ops.len() as u64, flows.len() as u64], reach(), "all of them in turn, and no other");
+    assert_eq!(reach(), [OP_REACH_FIRST, FLOW_REACH_FIRST]);
+    let held: Vec<(OpSlot, FlowSlot)> = (0..300).map(begin).collect();
+    assert_eq!(reach(), [512, 512], "as many as are needed");
+    assert_eq!(found(), [300, 300]);
+    // A broken or hostile writer says too little and hides what it has, or says what makes no sense.
+    word(header::OP_REACH).store(8, Ordering::Relaxed);
+    assert!(found()[0] <= 8);
+    for nonsense in [0, 1025, u64::MAX] {
+        word(header::OP_REACH).store(nonsense, Ordering::Relaxed);
+        assert_eq!(found()[0], 300);
+    }
+    held.into_iter().for_each(end);
+    assert_eq!(found(), [0, 0]);
 }
 
 proptest! {

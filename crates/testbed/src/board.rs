@@ -1,25 +1,34 @@
 //! The board: one mapped file on which ranks write how long each iteration took, and the launcher when to stop.
 //!
-//! It costs a rank one store per iteration and no system call, so that it does not disturb what is measured.
+//! It costs a rank one store per iteration, so that it does not disturb what is measured.
 //!
 //! | offset | what |
 //! |---|---|
 //! | 0 | `stop_at`: iterations with this number and later are not begun; `u64::MAX` = go on |
 //! | 8 | number of ranks |
 //! | 16 | `switch_every`: length of a block of iterations with or without profiler events; 0 = always with |
-//! | 24 | per rank: 8 bytes iterations finished, then [`KEPT`] durations of 4 bytes, microseconds |
+//! | 24 | per rank: 8 bytes iterations finished, then [`KEPT`] iterations of 8 bytes: duration in microseconds (low half), processor time in nanoseconds |
 use crate::error::TestbedError;
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Durations kept per rank: at four iterations a second the last 34 minutes.
+/// Iterations kept per rank: at four iterations a second the last 34 minutes.
 pub const KEPT: usize = 8192;
 const HEAD_BYTES: usize = 24;
-const RANK_BYTES: usize = 8 + 4 * KEPT;
+const RANK_BYTES: usize = 8 + 8 * KEPT;
 /// Greatest number of ranks a file may claim; the scenario's own limit is lower.
 const RANKS_MAX: usize = 16_384;
+
+/// What an iteration took.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Lap {
+    /// From its begin to its end, milliseconds.
+    pub ms: f64,
+    /// Processor time of all threads of the rank meanwhile, microseconds.
+    pub processor_us: f64,
+}
 
 /// A mapped board.
 #[derive(Debug)]
@@ -81,11 +90,10 @@ impl Board {
         unsafe { &*self.base.add(offset).cast::<AtomicU64>() }
     }
 
-    fn duration(&self, rank: usize, iteration: u64) -> &AtomicU32 {
+    fn slot(&self, rank: usize, iteration: u64) -> &AtomicU64 {
         assert!(rank < self.ranks, "rank {rank} of {}", self.ranks);
         let slot = (iteration % KEPT as u64) as usize;
-        // SAFETY: the rank's block begins at HEAD_BYTES + rank * RANK_BYTES; its slots follow an 8-byte word.
-        unsafe { &*self.base.add(HEAD_BYTES + rank * RANK_BYTES + 8 + 4 * slot).cast::<AtomicU32>() }
+        self.word(HEAD_BYTES + rank * RANK_BYTES + 8 + 8 * slot)
     }
 
     fn finished(&self, rank: usize) -> &AtomicU64 {
@@ -103,18 +111,22 @@ impl Board {
         self.finished(rank).load(Ordering::Acquire)
     }
 
-    /// `rank` finished its next iteration, which took `micros`.
-    pub fn finish(&self, rank: usize, micros: u32) {
+    /// `rank` finished its next iteration, which took `micros`, and `processor_ns` of its threads' processor time.
+    pub fn finish(&self, rank: usize, micros: u32, processor_ns: u32) {
         let done = self.finished(rank).load(Ordering::Relaxed);
-        self.duration(rank, done).store(micros, Ordering::Relaxed);
+        self.slot(rank, done).store(u64::from(processor_ns) << 32 | u64::from(micros), Ordering::Relaxed);
         self.finished(rank).store(done + 1, Ordering::Release);
     }
 
-    /// Durations in milliseconds of the iterations from number `from` on, as far as they are kept.
-    pub fn durations_ms(&self, rank: usize, from: u64) -> Vec<f64> {
+    /// The iterations from number `from` on, as far as they are kept.
+    pub fn laps(&self, rank: usize, from: u64) -> Vec<Lap> {
         let done = self.iterations(rank);
         let from = from.max(done.saturating_sub(KEPT as u64));
-        (from..done).map(|i| f64::from(self.duration(rank, i).load(Ordering::Relaxed)) / 1000.0).collect()
+        let lap = |iteration| {
+            let word = self.slot(rank, iteration).load(Ordering::Relaxed);
+            Lap { ms: f64::from(word as u32) / 1e3, processor_us: (word >> 32) as f64 / 1e3 }
+        };
+        (from..done).map(lap).collect()
     }
 
     /// Tells ranks not to begin iteration `iteration`, nor a later one.
@@ -171,19 +183,20 @@ mod tests {
         let rank = Board::open(&path).unwrap();
         assert_eq!(rank.ranks(), 3);
         for i in 0..KEPT as u32 + 5 {
-            rank.finish(2, i * 1000);
+            rank.finish(2, i * 1000, 7000);
         }
         assert_eq!(launcher.iterations(2), KEPT as u64 + 5);
-        assert_eq!(launcher.durations_ms(2, 0).len(), KEPT);
-        assert_eq!(launcher.durations_ms(2, KEPT as u64 + 4), vec![KEPT as f64 + 4.0]);
+        assert_eq!(launcher.laps(2, 0).len(), KEPT);
+        let last = Lap { ms: KEPT as f64 + 4.0, processor_us: 7.0 };
+        assert_eq!(launcher.laps(2, KEPT as u64 + 4), vec![last]);
         assert_eq!(launcher.iterations(1), 0);
         assert!(!rank.is_stopped(1_000_000));
         launcher.stop_at(7);
         assert!(rank.is_stopped(7) && !rank.is_stopped(6));
         assert!(!rank.all_stopped());
         for _ in 0..7 {
-            rank.finish(0, 1);
-            rank.finish(1, 1);
+            rank.finish(0, 1, 1);
+            rank.finish(1, 1, 1);
         }
         assert!(rank.all_stopped());
         assert_eq!(rank.switch(5), None);

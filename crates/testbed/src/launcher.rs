@@ -1,5 +1,5 @@
 //! The launcher: hosts, agents, ranks, the fault, the truth about it, and the cleaning up.
-use crate::board::{Board, KEPT};
+use crate::board::{Board, KEPT, Lap};
 use crate::error::TestbedError;
 use crate::fault::{self, Guard, Site};
 use crate::hosts::{Host, Hosts, make_private_dir};
@@ -317,7 +317,7 @@ impl Running {
         let warm_up = u64::from(self.site.scenario.warm_up_iterations);
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for (rank, &now) in iterations.iter().enumerate() {
-            let mut durations = self.board.durations_ms(rank, warm_up);
+            let mut durations: Vec<f64> = self.board.laps(rank, warm_up).iter().map(|lap| lap.ms).collect();
             if let Some(from) = &self.fault_from {
                 // The iteration in which the fault fell is neither.
                 let faulty = now.saturating_sub(from[rank] + 1) as usize;
@@ -336,19 +336,21 @@ impl Running {
         }
     }
 
-    /// What became of each iteration that all ranks have finished and whose durations are kept, oldest first: its number
-    /// and the mean of the ranks' durations, milliseconds.
-    pub fn iterations_ms(&self) -> Vec<(u64, f64)> {
+    /// What became of each iteration that all ranks have finished and that is kept, oldest first: its number and the mean
+    /// of what it took the ranks.
+    pub fn laps(&self) -> Vec<(u64, Lap)> {
         let ranks = self.board.ranks();
         let done = (0..ranks).map(|rank| self.board.iterations(rank)).min().unwrap_or(0);
         // Some ranks are ahead, and overwrite what is oldest.
         let from = done.saturating_sub(KEPT as u64 / 2);
-        let mut sums = vec![0.0; (done - from) as usize];
+        let mut means = vec![Lap::default(); (done - from) as usize];
         for rank in 0..ranks {
-            let durations = self.board.durations_ms(rank, from);
-            sums.iter_mut().zip(durations).for_each(|(sum, ms)| *sum += ms);
+            for (mean, lap) in means.iter_mut().zip(self.board.laps(rank, from)) {
+                mean.ms += lap.ms / ranks as f64;
+                mean.processor_us += lap.processor_us / ranks as f64;
+            }
         }
-        (from..done).zip(sums.into_iter().map(|sum| sum / ranks as f64)).collect()
+        (from..done).zip(means).collect()
     }
 
     /// See [`Board::switch`].

@@ -5,6 +5,7 @@
 //! behind. The ranks ([`rank_main`]) run a Megatron-like job over whatever `libnccl.so.2` lies in the run's directory:
 //! the CPU collective library of `crates/testbed/nccl`, which loads the tracer as NCCL would.
 
+pub mod awake;
 pub mod board;
 pub mod error;
 pub mod fault;
@@ -15,6 +16,8 @@ pub mod library;
 pub mod process;
 pub mod workload;
 
+pub use awake::Awake;
+pub use board::Lap;
 pub use error::TestbedError;
 pub use hosts::Host;
 pub use launcher::{LaunchConfig, Progress, RankExit, Running, Testbed, Tracer};

@@ -69,6 +69,7 @@ fn page(rows: &Rows, rounds: usize, load_before: &str) -> Result<String> {
     for abi in ABIS {
         table(&mut page, rows, abi)?;
     }
+    cold(&mut page, rows)?;
     writeln!(
         page,
         "Each call is timed by itself with the time stamp counter, and what timing an empty function takes is \
@@ -78,6 +79,32 @@ fn page(rows: &Rows, rounds: usize, load_before: &str) -> Result<String> {
          percentiles hold the interruptions by whatever else runs on the machine."
     )?;
     Ok(page)
+}
+
+/// What groups of calls cost whose code and data are in no cache near.
+fn cold(page: &mut String, rows: &Rows) -> Result<()> {
+    writeln!(
+        page,
+        "## Cold\n\nA thread that was asleep finds little of this in its caches. So each group of calls is timed once more after a \
+         walk over 16 MB of data and 4 MB of instructions, which leaves neither code nor data nor page tables in a core's own \
+         caches: medians of whole groups, nothing subtracted.\n"
+    )?;
+    let mut head = vec!["group of calls".to_owned()];
+    head.extend(ABIS.map(|abi| format!("{abi}, ns")));
+    line(page, &head);
+    line(page, &["---", "---:", "---:"].map(str::to_owned));
+    let group_of =
+        |name: &str| Some(name.strip_prefix(ABIS[0])?.strip_prefix(": ")?.strip_suffix(": cold")?.to_owned());
+    for group in rows.names().filter_map(group_of) {
+        let mut cells = vec![group.clone()];
+        for abi in ABIS {
+            let of = rows.summary(&format!("{abi}: {group}: cold"))?;
+            cells.push(format!("{:.0} ({:.0} to {:.0})", of.median, of.min, of.max));
+        }
+        line(page, &cells);
+    }
+    writeln!(page)?;
+    Ok(())
 }
 
 /// The row of the untimed replay.

@@ -1,7 +1,7 @@
 //! On whose host the job's threads wait for a processor since the job is slow: other processes ask for the cores, and the
 //! job is satisfied with what is left (FALCON 3.2, Figure 2). It accuses nobody alone.
 use crate::blame::slow::Windows;
-use crate::fact::Fact;
+use crate::fact::{FULL_MILLI, Fact};
 use crate::median::median;
 use crate::timeline::{Timeline, Usual};
 use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
@@ -19,9 +19,7 @@ const LOOKS_MIN: usize = 2;
 const MUCH_MILLI: f64 = 75.0;
 /// And so many times as long as before: on a host that is always crowded it goes up and down.
 const TIMES: f64 = 2.0;
-/// Cores are full when so many thousandths of them are busy, ..
-const FULL_MILLI: f64 = 950.0;
-/// .. and that is news where at most so many were before.
+/// That cores are full is news where at most so many thousandths of them were busy before.
 const ROOM_MILLI: f64 = 600.0;
 
 //= falcon 3.2

@@ -95,12 +95,15 @@ pub(crate) fn hidden(timeline: &Timeline, config: &Config, windows: &Windows, le
     let is_crowded = |host: &HostName| crowds.iter().any(|fact| fact.crowded() == Some(host));
     let wires = wires(timeline, config, windows);
     let any_slow = is_any_way_slow(&wires, least_ms);
+    let is_starved = |host: &HostName| crowds.iter().any(|fact| fact.starved() == Some(host));
     let counts = |fact: &Fact| match fact {
         Fact::ComputeExcess { now_ms, base_ms, .. } | Fact::HostExcess { now_ms, base_ms, .. } => {
             now_ms - base_ms > least_ms
         }
         Fact::ProxyExcess { host, .. } | Fact::HandoverExcess { host, .. } => is_crowded(host),
-        Fact::WireExcess { .. } | Fact::WireOther { .. } => any_slow,
+        Fact::WireExcess { from, to, .. } | Fact::WireOther { from, to, .. } => {
+            any_slow || is_starved(from) || is_starved(to)
+        }
         _ => false,
     };
     let mut facts: Vec<Fact> = of_ranks(timeline, config, windows).into_iter().chain(wires).filter(counts).collect();
@@ -116,7 +119,7 @@ fn is_any_way_slow(facts: &[Fact], least_ms: f64) -> bool {
     })
 }
 
-/// All that grew, without ways between hosts unless one is slow beyond doubt.
+/// All that grew, without ways between hosts unless one is slow beyond doubt, or an end of it gets no processor.
 pub(crate) fn blame_without_waiting(
     timeline: &Timeline,
     config: &Config,
@@ -125,7 +128,14 @@ pub(crate) fn blame_without_waiting(
 ) -> Vec<Fact> {
     let mut facts = blame(timeline, config, windows);
     if !is_any_way_slow(&facts, least_ms) {
-        facts.retain(|fact| !matches!(fact, Fact::WireExcess { .. } | Fact::WireOther { .. } | Fact::RankLink { .. }));
+        let starved: Vec<HostName> = facts.iter().filter_map(Fact::starved).cloned().collect();
+        facts.retain(|fact| match fact {
+            Fact::WireExcess { from, to, .. } | Fact::WireOther { from, to, .. } => {
+                starved.contains(from) || starved.contains(to)
+            }
+            Fact::RankLink { from, to, .. } => starved.contains(&from.1) || starved.contains(&to.1),
+            _ => true,
+        });
     }
     facts
 }
@@ -478,10 +488,12 @@ pub(crate) fn pauses(timeline: &Timeline, config: &Config, from: HostTime, until
 /// Which rank's proxy slept, by comparing both ends of every flow that stood still. Points, since one sleep leaves marks
 /// in its neighbours too: ready data not taken by a waiting receiver speaks against the receiver's proxy (it has posted
 /// and would see the data if it looked); an acknowledgement or an offer that came late against the sender's. Where what was
-/// received lies there still, the sender had no room: that speaks, a little, against the receiver.
+/// received lies there still, the sender had no room: that speaks, a little, against a receiver that something else speaks
+/// against. Alone it goes from rank to rank, back to one that has not come.
 fn paused_rank(timeline: &Timeline, config: &Config, event: &[&Pause]) -> Option<Fact> {
     let limit = config.pause_stage_us;
     let mut points: BTreeMap<Rank, (u32, bool)> = BTreeMap::new();
+    let mut without_room: Vec<Rank> = Vec::new();
     let mut add = |rank: Rank, value: u32, inbound: bool| {
         let entry = points.entry(rank).or_default();
         entry.0 += value;
@@ -491,7 +503,7 @@ fn paused_rank(timeline: &Timeline, config: &Config, event: &[&Pause]) -> Option
         let (s, r) = (pause.send_max_us, pause.recv_max_us);
         let (untaken, unsent, waiting, full) = (s[2] >= limit, s[1] >= limit, r[0] >= limit, r[2] >= limit);
         if unsent && full {
-            add(pause.to, 1, true); // what came before lies there still: there was no room for more
+            without_room.push(pause.to); // what came before lies there still: there was no room for more
         } else if unsent && waiting {
             add(pause.from, 3, false); // ready, and the posted receive is credit: its proxy did not send
         } else if untaken && waiting {
@@ -501,6 +513,9 @@ fn paused_rank(timeline: &Timeline, config: &Config, event: &[&Pause]) -> Option
             add(pause.from, 1, false);
         }
         // One end that waits alone waits for a rank that has not come yet: no pause of anybody's proxy.
+    }
+    for rank in without_room {
+        points.entry(rank).and_modify(|entry| *entry = (entry.0 + 1, true));
     }
     let mut order: Vec<(u32, Rank, bool)> =
         points.iter().map(|(rank, (value, inbound))| (*value, *rank, *inbound)).collect();
@@ -587,6 +602,6 @@ mod tests {
         assert_eq!(who_pauses(&[full, full, sends]), [Rank(1)]);
         let unsent = (0, [1, 1, 0], [1, 0, 0]);
         assert_eq!(who_pauses(&[unsent, unsent, sends]), [Rank(0)], "there was room");
-        assert_eq!(who_pauses(&[full]), [], "one end alone tells nothing");
+        assert_eq!(who_pauses(&[full, full]), [], "who has not come leaves no room to anybody before it");
     }
 }

@@ -3,7 +3,7 @@ use crate::blame::slow;
 use crate::case::network::host_place;
 use crate::case::weigh::{Hypothesis, PROXY_LOOKS};
 use crate::config::Config;
-use crate::fact::Fact;
+use crate::fact::{Fact, STARVED_MILLI};
 use mycroft_record::{Category, HostName};
 
 /// Share of an iteration's growth that a crowded host explains whose own parts grew: what its threads do late shows at
@@ -12,8 +12,6 @@ const EXPLAINS: f64 = 0.8;
 /// Nothing moves for a second because of threads that wait at least so long, thousandths of the time in which they could run:
 /// what takes a little less than a core for a moment stops nothing.
 const STALLS_MILLI: f64 = 250.0;
-/// And a main thread does not come for so long because of this.
-const LATE_MILLI: f64 = 500.0;
 /// Now over before, where shares of time are compared: beyond any doubt that it is no noise.
 const RATIO: f64 = 10.0;
 
@@ -82,7 +80,7 @@ pub(crate) fn of_stall(facts: &[Fact]) -> Vec<&HostName> {
             Fact::CpuFull { host, .. } if absent.iter().filter(|other| **other == host).count() > 1 => Some(host),
             _ => None,
         });
-        let theirs: Vec<&HostName> = crowded(LATE_MILLI).filter(|host| absent.contains(host)).chain(full).collect();
+        let theirs: Vec<&HostName> = crowded(STARVED_MILLI).filter(|host| absent.contains(host)).chain(full).collect();
         return if absent.iter().all(|host| theirs.contains(host)) { theirs } else { Vec::new() };
     }
     let ends: Vec<&HostName> = facts

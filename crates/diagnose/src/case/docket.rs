@@ -3,6 +3,7 @@ use crate::blame::hang;
 use crate::blame::own::{self, Own};
 use crate::blame::slow;
 use crate::case::advice;
+use crate::case::network::host_place;
 use crate::case::stop::{blast_radius, crash, stalled};
 use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
@@ -606,7 +607,9 @@ impl Docket {
         }
         let leads: Vec<Place> = verdict.leads().cloned().collect();
         let own = own::of(&facts, &leads);
-        if quiet && (verdict.share < 1.0 || own.is_empty()) {
+        // A host whose threads get no processor is seen to, whatever share of it shows at its ways.
+        let is_starved = facts.iter().filter_map(Fact::starved).any(|host| leads.contains(&host_place(host)));
+        if quiet && ((verdict.share < 1.0 && !is_starved) || own.is_empty()) {
             return None;
         }
         let needed = bench.config.recover_iterations;

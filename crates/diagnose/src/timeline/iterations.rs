@@ -227,6 +227,12 @@ impl FlowSum {
         let waits = slots * n - slots * (slots - 1.0) / 2.0 - slots * slots;
         if waits < 1.0 { 0.0 } else { n * (sum_us - late_us).max(0.0) / waits }
     }
+
+    /// The same where enough is left to tell, else all of it.
+    fn unless_late_us(self, slots: u32) -> f64 {
+        let us = self.us(slots);
+        if u32::from(self.steps) < 2 * slots { us } else { us.min(self.punctual_us(slots)) }
+    }
 }
 
 /// The sums of one operation.
@@ -643,14 +649,15 @@ impl Iterations {
 /// The device's own part of a copy: a send slot waits for data that has not come, a received one for a free send slot;
 /// the smaller of the two is free of both. Point-to-point needs no second condition.
 ///
-/// In a tree a rank's other neighbours may be in its own host, unseen: of what waits, less is surely its own.
+/// In a tree a rank's other neighbours may be in its own host, unseen: of what waits, less is surely its own, and nothing
+/// that one of them was late for once.
 fn copy_us(class: OpClass, op: &Raw, sums: &OpSums) -> f64 {
     match class {
         OpClass::Send => sums.send.us(FIFO_SLOTS),
         OpClass::Recv => sums.recv.us(FIFO_SLOTS),
         OpClass::Collective if !(sums.send.is_some() && sums.recv.is_some()) => 0.0,
         OpClass::Collective if op.is(RING) => sums.send.us(RING_SLOTS).min(sums.recv.us(RING_SLOTS)),
-        OpClass::Collective => sums.send.us(FIFO_SLOTS).min(sums.recv.us(FIFO_SLOTS)),
+        OpClass::Collective => sums.send.unless_late_us(FIFO_SLOTS).min(sums.recv.unless_late_us(FIFO_SLOTS)),
     }
 }
 

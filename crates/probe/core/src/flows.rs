@@ -4,7 +4,8 @@
 //! passes posted, ready, transmitted, done once and in that order, so no counter goes down or past the total.
 use crate::events::{ProxyOpStart, StateArg, state};
 use crate::handle::{
-    DROP_HANDLE, Handle, HandleKind, MAX_FLOW_SLOTS, STEP_BITS, STEP_MASK, first_generation, next_generation,
+    DROP_HANDLE, GENERATION_MASK, Handle, HandleKind, MAX_FLOW_SLOTS, STEP_BITS, STEP_MASK, first_generation,
+    next_generation,
 };
 use crate::ops::Op;
 use crate::pool::FreeList;
@@ -39,10 +40,27 @@ const UNTRACED: u64 = u64::MAX;
 /// One step in flight.
 #[derive(Default)]
 struct Lane {
-    /// Step plus one in the upper bits, stage in the low 8; 0 when never used.
+    /// See [`lane_key`]; 0 when never used. The flow's generation is part of it, so that a new flow need not touch all lanes.
     key: AtomicU64,
     /// When it entered the stage.
     entered: AtomicU64,
+}
+
+/// Bits of a lane's key that hold the stage.
+const STAGE_BITS: u32 = 4;
+/// Steps that a lane's key can tell apart.
+const MAX_STEPS: u32 = (1 << (32 - STAGE_BITS)) - 1;
+
+/// From the high end: generation of the flow, step plus one, stage.
+#[inline]
+fn lane_key(generation: u32, step: u32, stage: u64) -> u64 {
+    u64::from(generation) << 32 | u64::from(step + 1) << STAGE_BITS | stage
+}
+
+/// The stage in a lane's key.
+#[inline]
+fn stage_of(key: u64) -> u64 {
+    key & ((1 << STAGE_BITS) - 1)
 }
 
 /// One flow.
@@ -130,9 +148,6 @@ impl Flow {
         for word in [&self.slot, &self.op, &self.op_slot, &self.op_started, &self.foreign, &self.baseline] {
             word.store(0, Relaxed);
         }
-        for lane in &self.lanes {
-            lane.key.store(0, Relaxed);
-        }
     }
 }
 
@@ -140,7 +155,7 @@ impl Runtime {
     /// A proxy operation was appended: the handle of its flow. `parent` is looked at only for our own process's.
     pub fn flow_start(&self, parent: u64, start: &ProxyOpStart) -> u64 {
         let total = u32::try_from(start.n_steps).unwrap_or(0);
-        let (Ok(peer), true) = (u32::try_from(start.peer), total > 0) else {
+        let (Ok(peer), 1..=MAX_STEPS) = (u32::try_from(start.peer), total) else {
             self.writer().count_drop(DropKind::Other);
             return DROP_HANDLE;
         };
@@ -245,11 +260,11 @@ impl Runtime {
         }
         let lane = &flow.lanes[step as usize % LANES];
         let key = lane.key.load(Relaxed);
-        let numbered = u64::from(step) + 1;
-        if key >> 8 < numbered {
+        let first = lane_key((parent >> 32) as u32 & GENERATION_MASK, step, stage::STARTED);
+        if key >> 32 != first >> 32 || key < first {
             lane.entered.store(0, Relaxed);
-            lane.key.store(numbered << 8 | stage::STARTED, Relaxed);
-        } else if key >> 8 > numbered {
+            lane.key.store(first, Relaxed);
+        } else if key >> STAGE_BITS > first >> STAGE_BITS {
             return DROP_HANDLE;
         }
         let index = parent as u32;
@@ -264,8 +279,9 @@ impl Runtime {
         let (_, flow) = self.flows.at(HandleKind::Flow, handle.generation, handle.slot >> STEP_BITS)?;
         let step = handle.slot & STEP_MASK;
         let lane = &flow.lanes[step as usize % LANES];
-        let current = (lane.key.load(Relaxed) >> 8).wrapping_sub(1) as u32 & STEP_MASK;
-        if current != step {
+        let key = lane.key.load(Relaxed);
+        let current = (key as u32 >> STAGE_BITS).wrapping_sub(1) & STEP_MASK;
+        if current != step || (key >> 32) as u32 != handle.generation {
             return None;
         }
         let cell = self.writer().flow(flow.slot()?)?;
@@ -276,11 +292,11 @@ impl Runtime {
     #[inline]
     fn advance(&self, flow: &Flow, cell: &FlowCell, lane: &Lane, to: u64, now: u64) -> bool {
         let key = lane.key.load(Relaxed);
-        let from = key & 0xff;
+        let from = stage_of(key);
         if from >= to {
             return false;
         }
-        lane.key.store(key & !0xff | to, Relaxed);
+        lane.key.store(key - from + to, Relaxed);
         if from >= stage::POSTED {
             // Only the stage it was in took time; those skipped took none.
             let spent = self.cost(flow, lane.entered.load(Relaxed), now);
@@ -329,7 +345,7 @@ impl Runtime {
         match (number, moved) {
             // Bytes are the step's own from here on: before, the field still holds the step's before it.
             (state::SEND_WAIT | state::RECV_FLUSH_WAIT, true) => cell.add_bytes(arg.value),
-            (state::SEND_PEER_WAIT, false) if lane.key.load(Relaxed) & 0xff == stage::READY => cell.peer_wait_poll(),
+            (state::SEND_PEER_WAIT, false) if stage_of(lane.key.load(Relaxed)) == stage::READY => cell.peer_wait_poll(),
             _ => {}
         }
     }
@@ -339,10 +355,11 @@ impl Runtime {
     pub(crate) fn step_stop(&self, handle: Handle) {
         let Some((flow, cell, lane)) = self.step(handle) else { return };
         let key = lane.key.load(Relaxed);
-        if key & 0xff == stage::TRANSMITTED {
+        let at = stage_of(key);
+        if at == stage::TRANSMITTED {
             self.advance(flow, cell, lane, stage::DONE, now_ticks());
-        } else if key & 0xff < stage::TRANSMITTED {
-            lane.key.store(key & !0xff | stage::CUT, Relaxed);
+        } else if at < stage::TRANSMITTED {
+            lane.key.store(key - at + stage::CUT, Relaxed);
         }
     }
 
@@ -370,9 +387,10 @@ impl Runtime {
         };
         for step in before..reached.min(before + MAX_ADVANCE) {
             let lane = &flow.lanes[step as usize % LANES];
-            if lane.key.load(Relaxed) >> 8 != step + 1 {
+            let first = lane_key(flow.generation.load(Relaxed) as u32, step as u32, stage::STARTED);
+            if lane.key.load(Relaxed) >> STAGE_BITS != first >> STAGE_BITS {
                 lane.entered.store(now, Relaxed);
-                lane.key.store((step + 1) << 8 | self.counted_stage(cell, step), Relaxed);
+                lane.key.store(first + self.counted_stage(cell, step), Relaxed);
             }
             self.advance(flow, cell, lane, to, now);
         }

@@ -5,6 +5,9 @@
 //! Each call is timed by itself with the time stamp counter; the timing's own cost, measured on an empty function called
 //! through a pointer, is subtracted. Where the counter moves in steps of several nanoseconds the median shows the steps;
 //! the mean of the middle averages them away.
+//!
+//! A proxy thread that was asleep finds little of this in its caches. So whole groups of calls are timed besides, each
+//! after a walk over more memory than the second-level cache and its page tables hold (`NUMBER ns  VERSION: GROUP: cold`).
 #[path = "../tests/driver/mod.rs"]
 mod driver;
 
@@ -20,6 +23,17 @@ use std::time::Duration;
 const WARM_UP_OPS: u64 = mycroft_ring::layout::MAX_OPS;
 /// Operations replayed and timed.
 const OPS: u64 = 2_000;
+/// Operations replayed with cold caches.
+const COLD_OPS: u64 = 20;
+/// Bytes walked over before each group of calls: more than a core's second-level cache, and than its second-level
+/// translation buffer reaches with pages of 4 KiB (some 3,000).
+const WALK_BYTES: usize = 16 << 20;
+/// Bytes of instructions walked over: more than a core's first-level instruction cache and than its translation buffers
+/// reach.
+#[cfg(target_arch = "x86_64")]
+const WALK_CODE_BYTES: usize = 4 << 20;
+/// Bytes of a cache line.
+const CACHE_LINE: usize = 64;
 /// Steps of each flow.
 const STEPS: c_int = 24;
 /// Channels, each with a send and a receive flow.
@@ -36,6 +50,60 @@ struct Bench<'a> {
     mode: Mode,
     /// Callbacks so far.
     calls: u64,
+    /// What is walked over between groups of calls, when they are timed cold.
+    walk: Walk,
+}
+
+/// Memory that takes the place of everything else in a core's caches.
+struct Walk {
+    data: Vec<u8>,
+    /// Instructions: a jump from each cache line to the next, and a return.
+    #[cfg(target_arch = "x86_64")]
+    code: *mut u8,
+}
+
+impl Walk {
+    fn new() -> Walk {
+        Walk {
+            data: vec![0; WALK_BYTES],
+            #[cfg(target_arch = "x86_64")]
+            code: jumps(),
+        }
+    }
+
+    fn over(&mut self) {
+        for byte in self.data.iter_mut().step_by(CACHE_LINE) {
+            *byte = black_box(byte.wrapping_add(1));
+        }
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a function without arguments that changes nothing, made by `jumps` and never freed.
+        unsafe {
+            std::mem::transmute::<*mut u8, extern "C" fn()>(self.code)();
+        }
+    }
+}
+
+/// `WALK_CODE_BYTES` of jumps by one cache line each.
+#[cfg(target_arch = "x86_64")]
+fn jumps() -> *mut u8 {
+    const JUMP_SHORT: u8 = 0xeb;
+    const RETURN: u8 = 0xc3;
+    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a fresh private mapping, at an address that the kernel chooses.
+    let at = unsafe { libc::mmap(std::ptr::null_mut(), WALK_CODE_BYTES, rights, flags, -1, 0) };
+    assert_ne!(at, libc::MAP_FAILED, "memory for instructions");
+    let code = at.cast::<u8>();
+    // SAFETY: all of the mapping, which nobody else knows.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(code, WALK_CODE_BYTES) };
+    for line in bytes.chunks_exact_mut(CACHE_LINE) {
+        line[..2].copy_from_slice(&[JUMP_SHORT, CACHE_LINE as u8 - 2]);
+    }
+    bytes[WALK_CODE_BYTES - CACHE_LINE] = RETURN;
+    // SAFETY: the mapping made above.
+    let rc = unsafe { libc::mprotect(at, WALK_CODE_BYTES, libc::PROT_READ | libc::PROT_EXEC) };
+    assert_eq!(rc, 0, "memory may be executed");
+    code
 }
 
 /// What is done beside the calls.
@@ -47,13 +115,15 @@ enum Mode {
     Timed,
     /// Nothing: only the whole is timed, in processor time.
     Plain,
+    /// Groups of calls are timed, each with cold caches.
+    Cold,
 }
 
 impl Bench<'_> {
     /// Makes a call, timed where the mode says so.
     fn call<T>(&mut self, kind: &'static str, call: impl FnOnce() -> T) -> T {
         self.calls += 1;
-        if self.mode == Mode::Plain {
+        if matches!(self.mode, Mode::Plain | Mode::Cold) {
             return call();
         }
         let before = now_ticks();
@@ -62,6 +132,19 @@ impl Bench<'_> {
         if self.mode == Mode::Timed {
             self.times.0.entry(kind).or_default().push(ticks);
         }
+        answer
+    }
+
+    /// Makes a group of calls, timed as a whole with cold caches where the mode says so.
+    fn group<T>(&mut self, kind: &'static str, calls: impl FnOnce(&mut Self) -> T) -> T {
+        if self.mode != Mode::Cold {
+            return calls(self);
+        }
+        self.walk.over();
+        let before = now_ticks();
+        let answer = calls(self);
+        let ticks = now_ticks() - before;
+        self.times.0.entry(kind).or_default().push(ticks);
         answer
     }
 
@@ -88,6 +171,34 @@ impl Bench<'_> {
     }
 
     fn all_reduce(&mut self, seq: u64) {
+        let (coll, flows) = self.group("begin of an operation", |bench| bench.begin(seq));
+        let kernels: Vec<Ev> = self.group("start of its kernels", |bench| {
+            (0..CHANNELS)
+                .map(|channel| bench.start("kernel start", &mut bench.plugin.kernel_descr(coll, channel, 0)))
+                .collect()
+        });
+        for step in 0..STEPS {
+            for &(send, flow) in &flows {
+                if send {
+                    self.group("step of a send", |bench| bench.send_step(flow, step));
+                } else {
+                    self.group("step of a receive", |bench| bench.recv_step(flow, step));
+                }
+            }
+        }
+        self.group("end of an operation", |bench| {
+            for &(_, flow) in &flows {
+                bench.stop("proxy op stop", flow);
+            }
+            for kernel in kernels {
+                bench.record("kernel stop state", kernel, driver::KERNEL_STOP, 0);
+                bench.stop("kernel stop", kernel);
+            }
+        });
+    }
+
+    /// An operation and its flows, each a send or not.
+    fn begin(&mut self, seq: u64) -> (Ev, Vec<(bool, Ev)>) {
         let plugin = self.plugin;
         let args = CollArgs::all_reduce(7, 1, seq, CHANNELS);
         let coll = self.start("coll start", &mut plugin.coll_descr(&args, Ev(0), Ev(0)));
@@ -103,21 +214,7 @@ impl Bench<'_> {
         for &(_, flow) in &flows {
             self.record("proxy op in progress", flow, driver::OP_IN_PROGRESS, 0);
         }
-        let kernels: Vec<Ev> = (0..CHANNELS)
-            .map(|channel| self.start("kernel start", &mut plugin.kernel_descr(coll, channel, 0)))
-            .collect();
-        for step in 0..STEPS {
-            for &(send, flow) in &flows {
-                if send { self.send_step(flow, step) } else { self.recv_step(flow, step) }
-            }
-        }
-        for &(_, flow) in &flows {
-            self.stop("proxy op stop", flow);
-        }
-        for kernel in kernels {
-            self.record("kernel stop state", kernel, driver::KERNEL_STOP, 0);
-            self.stop("kernel stop", kernel);
-        }
+        (coll, flows)
     }
 
     fn send_step(&mut self, flow: Ev, step: c_int) {
@@ -220,7 +317,14 @@ fn main() {
         let plugin = Plugin::open(abi);
         let mut mask = 0;
         let context = plugin.init(u64::from(abi), c"bench", 4, 1, &mut mask);
-        let mut bench = Bench { plugin: &plugin, context, times: Times::default(), mode: Mode::WarmUp, calls: 0 };
+        let mut bench = Bench {
+            plugin: &plugin,
+            context,
+            times: Times::default(),
+            mode: Mode::WarmUp,
+            calls: 0,
+            walk: Walk::new(),
+        };
         let mut plain = (Duration::ZERO, 0);
         let mut seq = 0;
         for (mode, ops) in [(Mode::WarmUp, WARM_UP_OPS), (Mode::Timed, OPS), (Mode::Plain, OPS)] {
@@ -233,8 +337,19 @@ fn main() {
             plain = (thread_time() - before, bench.calls);
         }
         let times = std::mem::take(&mut bench.times);
+        bench.mode = Mode::Cold;
+        for _ in 0..COLD_OPS {
+            bench.all_reduce(seq);
+            seq += 1;
+        }
+        let cold = std::mem::take(&mut bench.times);
         plugin.finalize(context);
         print(abi, times, &calibration).expect("standard output takes it");
+        for (group, ticks) in cold.0 {
+            let of = Summary::of(ticks, &calibration);
+            writeln!(std::io::stdout(), "{:>10.1} ns  v{abi}: {group}: cold", of.median)
+                .expect("standard output takes it");
+        }
         let ns = plain.0.as_nanos() as f64 / plain.1 as f64;
         writeln!(std::io::stdout(), "{ns:>10.1} ns  v{abi}: whole replay by its calls")
             .expect("standard output takes it");

@@ -95,7 +95,7 @@ fn run(args: &RankArgs) -> Result<(), TestbedError> {
         if let Some((on, _)) = board.switch(iteration) {
             nccl.give_events(on);
         }
-        let begun = Instant::now();
+        let (begun, processor) = (Instant::now(), processor_ns());
         let outcome = job.iteration(iteration).and_then(|()| groups.healthy(&nccl));
         if let Err(error) = outcome {
             if matches!(error, TestbedError::WrongData { .. }) {
@@ -104,7 +104,8 @@ fn run(args: &RankArgs) -> Result<(), TestbedError> {
             return park(&board, iteration, error);
         }
         iteration += 1;
-        board.finish(rank, u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX));
+        let micros = u32::try_from(begun.elapsed().as_micros()).unwrap_or(u32::MAX);
+        board.finish(rank, micros, u32::try_from(processor_ns() - processor).unwrap_or(u32::MAX));
         control.rank(rank).iteration.store(iteration, Ordering::Relaxed);
         let due = scenario.checkpoint_every;
         if due > 0 && iteration.is_multiple_of(u64::from(due)) {
@@ -113,6 +114,14 @@ fn run(args: &RankArgs) -> Result<(), TestbedError> {
     }
     wait_for_peers(&board);
     groups.leave(&nccl)
+}
+
+/// Processor time of this process so far, all threads, nanoseconds.
+fn processor_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec of this frame; every Linux has this clock.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32).as_nanos() as u64
 }
 
 /// Training loops meet in a barrier before they tear communicators down; so do these ranks, on the board.
