@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 55] = [
+const MENDED: [(&str, &str, &str); 61] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -64,6 +64,12 @@ const MENDED: [(&str, &str, &str); 55] = [
     ("11057", "", "the same, once two long iterations were enough"),
     ("12237", "", "the same, after a stall that nobody was seen to make"),
     ("12240", "", "the same in a ring across hosts"),
+    ("12103", "", "who waits in a tree for a rank that issues late was a slow copy"),
+    ("12167", "", "nobody was named for a crowded host in a job that is restless because of it"),
+    ("12006", "", "who had no room to send to, because a rank had not come, was a proxy thread that pauses"),
+    ("13039", "", "a host whose sockets are joined badly was the way between it and its neighbour"),
+    ("13079", "", "the same where some of what it receives comes so late that nothing is seen of it"),
+    ("13198", "", "a slow NIC was a crowded host, two thirds of whose cores were free"),
     ("9", "", "nothing: an agent that was out, as an example of silence"),
 ];
 

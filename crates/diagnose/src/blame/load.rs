@@ -19,7 +19,8 @@ const LOOKS_MIN: usize = 2;
 const MUCH_MILLI: f64 = 75.0;
 /// And so many times as long as before: on a host that is always crowded it goes up and down.
 const TIMES: f64 = 2.0;
-/// That cores are full is news where at most so many thousandths of them were busy before.
+/// Where at most so many thousandths of the cores are busy, nobody is kept from one for long, and that they are full is news
+/// where no more were before.
 const ROOM_MILLI: f64 = 600.0;
 
 //= falcon 3.2
@@ -52,7 +53,8 @@ fn longer(timeline: &Timeline, base: (HostTime, HostTime), since: (HostTime, Hos
     let grew = |(_, now, before): &(HostName, Usual, Usual)| now.wait_milli - before.wait_milli;
     let usual = median(all.iter().map(grew).collect()).unwrap_or(0.0).max(0.0);
     let much = |entry: &(HostName, Usual, Usual)| {
-        grew(entry) - usual >= MUCH_MILLI && entry.1.wait_milli >= TIMES * entry.2.wait_milli
+        let is_crowd = entry.1.busy_milli > ROOM_MILLI;
+        is_crowd && grew(entry) - usual >= MUCH_MILLI && entry.1.wait_milli >= TIMES * entry.2.wait_milli
     };
     let fact = |(host, now, before): (HostName, Usual, Usual)| Fact::CpuWait {
         host,
@@ -72,12 +74,17 @@ mod tests {
 
     /// A minute of looks at each host, and the job slow from second 30 on: who waits longer then.
     fn found(wait_milli: &[&dyn Fn(u64) -> u32]) -> Vec<String> {
+        found_at(1000, wait_milli)
+    }
+
+    /// The same on hosts whose cores are so busy.
+    fn found_at(cpu_busy_milli: u32, wait_milli: &[&dyn Fn(u64) -> u32]) -> Vec<String> {
         let mut timeline = Timeline::default();
         for second in 0..60 {
             for (host, wait_milli) in wait_milli.iter().enumerate() {
                 let cpu_wait_milli = wait_milli(second);
                 let at = HostTime((1000 + second) * S);
-                let (cpu_busy_milli, memory_available_bytes, agent_dropped) = (1000, 0, 0);
+                let (memory_available_bytes, agent_dropped) = (0, 0);
                 let vitals = HostVitals { at, cpu_busy_milli, memory_available_bytes, agent_dropped, cpu_wait_milli };
                 let source = Source { job: "job".into(), host: format!("host{host}").as_str().into(), process: None };
                 let records = vec![Record::HostVitals(vitals)];
@@ -97,6 +104,7 @@ mod tests {
         let from = |begin: u64, milli: u32| move |second: u64| if second >= begin { milli } else { quiet(second) };
         assert_eq!(found(&[&quiet, &from(30, 150), &quiet]), ["host1"]);
         assert_eq!(found(&[&quiet, &from(28, 900), &quiet]), ["host1"]);
+        assert_eq!(found_at(500, &[&quiet, &from(30, 150), &quiet]), [""; 0], "half of the cores are free");
         assert_eq!(found(&[&quiet, &from(30, 80), &quiet]), [""; 0], "as long as where a core is free");
         assert_eq!(found(&[&quiet, &from(10, 500), &quiet]), [""; 0], "it waited as long when the job was fast");
         assert_eq!(found(&[&quiet, &from(38, 500), &quiet]), [""; 0], "the job was slow before");

@@ -16,6 +16,11 @@ const WEIGHS_MS: f64 = 2.0;
 /// A way so many times slower is no sign that its ends are well, however much slower another is. Who waits behind a slow way
 /// takes twice as long.
 const SLOW_ANYHOW: f64 = 2.5;
+/// A link with less wire time, milliseconds per iteration, is told to be slow by a few of its milliseconds.
+const LIGHT_MS: f64 = 20.0;
+/// A way on which so much less time passes than before tells nothing: its sender comes so late that nobody sees how fast it
+/// is.
+const HIDDEN: f64 = 0.25;
 /// Half a contradiction: NICs degrade in both directions more often than in one, or than a way between them.
 const RARER: f64 = 0.3;
 /// A second NIC must explain about a way more than the first does.
@@ -144,12 +149,17 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
             Fact::WireExcess { from, to, now_ms, base_ms, links, of, .. } if links * 2 >= *of => {
                 (from, to, *now_ms, *base_ms)
             }
+            // Few of many links that carry little and are many times slower: what they took is enough to tell, what the
+            // others took is not. No sign that the wire is well.
+            Fact::WireExcess { now_ms, base_ms, .. } if *now_ms >= SLOW_ANYHOW * base_ms && *now_ms < LIGHT_MS => {
+                continue;
+            }
             // Few of many links between the same hosts: not the wire, something at one rank.
             Fact::WireExcess { from, to, base_ms, .. } => (from, to, *base_ms, *base_ms),
             Fact::WireOther { from, to, now_ms, base_ms } => (from, to, *now_ms, *base_ms),
             _ => continue,
         };
-        if from == to {
+        if from == to || now_ms < HIDDEN * base_ms {
             continue;
         }
         let ratio = (now_ms.max(LEAST_MS) / base_ms.max(LEAST_MS)).max(1.0);
@@ -401,6 +411,26 @@ mod tests {
         assert_eq!(said(&[few("b"), few("c")]), None);
         let one = [few("b"), excess(("c", "a", 600.0, 150.0), 8, 8)];
         assert_eq!(said(&one), Some((Category::NetworkSend, hosts(&["c"]), false)), "a's NIC sends as before");
+    }
+
+    /// Ring b -> c -> d through a host whose processors' sockets are joined badly: all of it takes three times as long, the
+    /// way from b twice that. What a and e send to c comes so late that nobody sees how long it takes.
+    #[test]
+    fn what_is_not_seen_is_no_sign_that_a_host_is_well() {
+        let mut facts = facts(&[
+            ("b", "c", 823.0, 125.0),
+            ("c", "d", 531.0, 144.0),
+            ("a", "b", 152.0, 133.0),
+            ("b", "e", 3.1, 3.1),
+            ("c", "a", 9.6, 3.0),
+            ("c", "e", 9.8, 3.1),
+            ("a", "c", 0.0, 2.7),
+            ("e", "c", 0.0, 3.0),
+        ]);
+        assert_eq!(said(&facts), Some((Category::NetworkSend, hosts(&["c"]), false)));
+        facts.push(excess(("f", "c", 6.0, 1.0), 3, 8));
+        facts.push(excess(("g", "c", 7.0, 1.0), 3, 8));
+        assert_eq!(said(&facts), Some((Category::NetworkSend, hosts(&["c"]), false)), "nor what carries little");
     }
 
     #[test]

@@ -771,6 +771,8 @@ mod tests {
             prop_assert!((flow.punctual_us(RING_SLOTS) - taken).abs() < 1e-6 * taken);
             let late = FlowSum { stage_us: RING_SLOTS * late_us, max_64us: (late_us / 64) as u16, ..served(n, 0) };
             prop_assert_eq!(late.punctual_us(RING_SLOTS), 0.0);
+            let told = n >= 2 * RING_SLOTS;
+            prop_assert_eq!(late.unless_late_us(RING_SLOTS), if told { 0.0 } else { late.us(RING_SLOTS) });
         }
 
         /// While the receiver takes nothing, the proxy sees one filled slot, and three that seem to be filled still.
