@@ -16,9 +16,6 @@ const WEIGHS_MS: f64 = 2.0;
 /// A way so many times slower is no sign that its ends are well, however much slower another is. Who waits behind a slow way
 /// takes twice as long.
 const SLOW_ANYHOW: f64 = 2.5;
-/// And so many times slower it is a sign that they are not: of a NIC's ways one may be slower than all others, because it waits
-/// for its other end besides.
-const SLOW_WHOLLY: f64 = 4.0;
 /// A link with less wire time, milliseconds per iteration, is told to be slow by a few of its milliseconds.
 const LIGHT_MS: f64 = 20.0;
 /// A way on which so much less time passes than before tells nothing: its sender comes so late that nobody sees how fast it
@@ -177,12 +174,11 @@ fn slowness(way: &Way, worst: &Way) -> f64 {
     (way.ratio.ln() / worst.ratio.ln()).clamp(0.0, 1.0)
 }
 
-/// What a way says with its weight: that it is slow, or below zero that it is not. Half as slow as the worst says nothing; what
-/// is slow by any measure says so too.
+/// What a way says with its weight: that it is slow, or below zero that it is not. Half as slow as the worst says nothing, and
+/// neither does what is slow by any measure: short messages take their latency besides.
 fn lean(way: &Way, worst: &Way) -> f64 {
-    let lean = 2.0 * slowness(way, worst) - 1.0;
-    let anyhow = (way.ratio / SLOW_ANYHOW).ln() / (SLOW_WHOLLY / SLOW_ANYHOW).ln();
-    way.weight * if anyhow >= 0.0 { lean.max(anyhow.min(1.0)) } else { lean }
+    let lean = (2.0 * slowness(way, worst) - 1.0) * way.weight;
+    if way.ratio >= SLOW_ANYHOW { lean.max(0.0) } else { lean }
 }
 
 /// How slow a way is, as evidence that must be explained.

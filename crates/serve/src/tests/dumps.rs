@@ -261,6 +261,7 @@ fn agents_that_are_too_old_and_hosts_without_one_are_named() {
     assert_eq!(dump["state"], "failed");
     assert!(dump["error"].as_str().is_some_and(|error| error.contains("too old")), "{dump}");
     let mut agent = Agent::connect(&world, "host7");
+    world.until("/api/v1/health", |health| health["agents_connected"] == 2);
     assert_eq!(post(&world, DUMPS, "").0, 202);
     let order = agent.order();
     agent.end(order.id, 0);
