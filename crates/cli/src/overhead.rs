@@ -2,7 +2,7 @@
 use crate::args::OverheadArgs;
 use crate::live::{Live, Load, Options};
 use crate::stop::Stop;
-use crate::switched::{Block, PAIRS_MIN, changes, interval};
+use crate::switched::{Block, PAIRS_MIN, changes, interval, median};
 use crate::{EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use mycroft_sim::{Scenario, Transport};
@@ -94,7 +94,8 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
         bail!("--switch-every: expected 2 to 1000 iterations, of which the first is left out");
     }
     let stop = Stop::on_signals()?;
-    let _awake = args.keep_awake.then(Awake::start).transpose()?;
+    let awake = args.keep_awake.then(Awake::start).transpose();
+    let _awake = awake.context("--keep-awake: cannot run loops at idle priority (leave it out to measure without)")?;
     let mut arms = vec![Arm::Traced];
     arms.extend(args.switch_every.is_none().then_some(Arm::Untraced));
     arms.extend(args.empty_plugin.is_some().then_some(Arm::Empty));
@@ -212,9 +213,7 @@ fn difference(runs: &[Vec<Block>], compare: impl Fn(&Block, &Block) -> f64) -> R
 fn medians(runs: &[Vec<Block>], of: impl Fn(&Block) -> f64) -> [f64; 2] {
     [true, false].map(|events| {
         let blocks = runs.iter().flatten().filter(|block| block.events == events);
-        let mut all: Vec<f64> = blocks.map(&of).collect();
-        all.sort_by(f64::total_cmp);
-        all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
+        median(blocks.map(&of)).unwrap_or(f64::NAN)
     })
 }
 

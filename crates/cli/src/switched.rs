@@ -41,12 +41,16 @@ pub(crate) fn blocks(
 }
 
 fn close((events, inside): (bool, Vec<Lap>)) -> Option<Block> {
-    let median = |of: fn(&Lap) -> f64| {
-        let mut all: Vec<f64> = inside.iter().map(of).collect();
-        all.sort_by(f64::total_cmp);
-        all.get(all.len() / 2).copied()
-    };
-    Some(Block { events, ms: median(|lap| lap.ms)?, processor_us: median(|lap| lap.processor_us)? })
+    let ms = median(inside.iter().map(|lap| lap.ms))?;
+    let processor_us = median(inside.iter().map(|lap| lap.processor_us))?;
+    Some(Block { events, ms, processor_us })
+}
+
+/// The upper of the two in the middle; `None` of nothing.
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut all: Vec<f64> = values.collect();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied()
 }
 
 /// What `compare` (with events, without) makes of each block with events and its neighbour without: first and second,

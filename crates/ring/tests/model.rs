@@ -106,6 +106,18 @@ fn op_begin(n: u64) -> OpBegin {
     }
 }
 
+fn flow_begin(op: OpSlot) -> FlowBegin {
+    FlowBegin {
+        op: FlowOwner::Op(op),
+        channel: ChannelId(9),
+        peer: CommRank(4),
+        direction: Direction::Recv,
+        total_chunks: 1000,
+        at_ticks: 5,
+        proxied_for_pid: 0,
+    }
+}
+
 impl World<'_> {
     fn step(&mut self, step: &Step) {
         match *step {
@@ -259,16 +271,7 @@ impl World<'_> {
     fn begin_flow(&mut self, i: usize) {
         let Some(&op) = self.op_slots.get(i) else { return };
         let live = self.model.ops.get(&op.to_bits());
-        let begin = FlowBegin {
-            op: FlowOwner::Op(op),
-            channel: ChannelId(9),
-            peer: CommRank(4),
-            direction: Direction::Recv,
-            total_chunks: 1000,
-            at_ticks: 5,
-            proxied_for_pid: 0,
-        };
-        match self.writer.flow_begin(&begin) {
+        match self.writer.flow_begin(&flow_begin(op)) {
             Some(slot) => {
                 let (n, _) = live.expect("a flow of a live operation");
                 self.model.flows.insert(slot.to_bits(), (*n, [0; 4]));
@@ -406,16 +409,7 @@ fn few_cells_are_used_by_turns_until_more_are_needed() {
     let found = || [reader.ops().expect("inside").items.len(), reader.flows().expect("inside").items.len()];
     let begin = |n: u64| {
         let op = writer.op_begin(&op_begin(n)).expect("a cell");
-        let flow = FlowBegin {
-            op: FlowOwner::Op(op),
-            channel: ChannelId(9),
-            peer: CommRank(4),
-            direction: Direction::Recv,
-            total_chunks: 1000,
-            at_ticks: 5,
-            proxied_for_pid: 0,
-        };
-        (op, writer.flow_begin(&flow).expect("a cell"))
+        (op, writer.flow_begin(&flow_begin(op)).expect("a cell"))
     };
     let end = |(op, flow): (OpSlot, FlowSlot)| {
         assert!(writer.flow_end(flow, 6).is_some());

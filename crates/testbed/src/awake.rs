@@ -3,7 +3,7 @@
 //! A core that sleeps wakes up later at one time than at another, on a virtual machine by tens of microseconds, and what
 //! it had cached may be gone. NCCL's proxy threads spin, so that a training host's cores do not sleep. Ranks here do, and
 //! with these loops beside them iterations vary less and the tracer's events run as they do there.
-use crate::error::TestbedError;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -20,9 +20,8 @@ impl Awake {
     ///
     /// # Errors
     /// A thread could not be started, or not be given that priority.
-    pub fn start() -> Result<Awake, TestbedError> {
-        let error = |source| TestbedError::file("start a thread", "the processors' loops", source);
-        let cores = std::thread::available_parallelism().map_err(error)?.get();
+    pub fn start() -> io::Result<Awake> {
+        let cores = std::thread::available_parallelism()?.get();
         let mut awake = Awake { stop: Arc::default(), threads: Vec::new() };
         let (told, results) = std::sync::mpsc::channel();
         for _ in 0..cores {
@@ -38,21 +37,21 @@ impl Awake {
                 }
             };
             let name = "mycroft-awake".to_owned();
-            awake.threads.push(std::thread::Builder::new().name(name).spawn(spin).map_err(error)?);
+            awake.threads.push(std::thread::Builder::new().name(name).spawn(spin)?);
         }
         drop(told);
-        results.into_iter().try_for_each(|idle| idle).map_err(error)?;
+        results.into_iter().collect::<io::Result<()>>()?;
         Ok(awake)
     }
 }
 
 /// Gives the calling thread the priority of a loop that nobody waits for.
-fn be_idle() -> std::io::Result<()> {
+fn be_idle() -> io::Result<()> {
     let none = libc::sched_param { sched_priority: 0 };
     // SAFETY: the pointer is to a parameter of this frame; 0 is the calling thread.
     match unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &none) } {
         0 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

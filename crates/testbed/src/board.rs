@@ -1,6 +1,7 @@
 //! The board: one mapped file on which ranks write how long each iteration took, and the launcher when to stop.
 //!
-//! It costs a rank one store per iteration, so that it does not disturb what is measured.
+//! It costs a rank one store per iteration, and two questions after its processor time, so that it does not disturb what is
+//! measured.
 //!
 //! | offset | what |
 //! |---|---|

@@ -95,15 +95,12 @@ pub(crate) fn hidden(timeline: &Timeline, config: &Config, windows: &Windows, le
     let is_crowded = |host: &HostName| crowds.iter().any(|fact| fact.crowded() == Some(host));
     let wires = wires(timeline, config, windows);
     let any_slow = is_any_way_slow(&wires, least_ms);
-    let is_starved = |host: &HostName| crowds.iter().any(|fact| fact.starved() == Some(host));
     let counts = |fact: &Fact| match fact {
         Fact::ComputeExcess { now_ms, base_ms, .. } | Fact::HostExcess { now_ms, base_ms, .. } => {
             now_ms - base_ms > least_ms
         }
         Fact::ProxyExcess { host, .. } | Fact::HandoverExcess { host, .. } => is_crowded(host),
-        Fact::WireExcess { from, to, .. } | Fact::WireOther { from, to, .. } => {
-            any_slow || is_starved(from) || is_starved(to)
-        }
+        Fact::WireExcess { .. } | Fact::WireOther { .. } => any_slow,
         _ => false,
     };
     let mut facts: Vec<Fact> = of_ranks(timeline, config, windows).into_iter().chain(wires).filter(counts).collect();

@@ -608,8 +608,8 @@ impl Docket {
         let leads: Vec<Place> = verdict.leads().cloned().collect();
         let own = own::of(&facts, &leads);
         // A host whose threads get no processor is seen to, whatever share of it shows at its ways.
-        let is_starved = facts.iter().filter_map(Fact::starved).any(|host| leads.contains(&host_place(host)));
-        if quiet && ((verdict.share < 1.0 && !is_starved) || own.is_empty()) {
+        let gets_none = facts.iter().filter_map(Fact::starved).any(|host| leads.contains(&host_place(host)));
+        if quiet && ((verdict.share < 1.0 && !gets_none) || own.is_empty()) {
             return None;
         }
         let needed = bench.config.recover_iterations;
