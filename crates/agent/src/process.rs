@@ -175,21 +175,30 @@ pub(crate) fn open_in_root(root: &Path, path: &Path) -> io::Result<File> {
     File::options().read(true).custom_flags(FLAGS).open(inside)
 }
 
-/// For a helper process: ends with the thread that started it, keeps its memory below `bytes`, leaves no core and lets
-/// others run first. Each may be refused, which costs safety margins and nothing else.
+/// For a helper process: ends with the thread that started it, maps at most `bytes` more memory than it has (its
+/// allocator may have reserved a GiB of addresses at its start), leaves no core and lets others run first. Each may be
+/// refused, which costs safety margins and nothing else.
 pub(crate) fn confine_self(bytes: u64) {
     let limit = |resource, value: u64| {
         let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
         // SAFETY: `limit` is a valid struct that lives through the call, which writes nothing.
         unsafe { libc::setrlimit(resource, &limit) };
     };
-    limit(libc::RLIMIT_AS, bytes);
+    limit(libc::RLIMIT_AS, bytes + mapped_bytes());
     limit(libc::RLIMIT_CORE, 0);
     // SAFETY: both calls take numbers only and concern this process.
     unsafe {
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::nice(10);
     }
+}
+
+/// What this process has mapped; 0 where the kernel does not tell.
+fn mapped_bytes() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = text.split_ascii_whitespace().next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    // SAFETY: takes a number and gives one.
+    pages * u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -171,9 +171,10 @@ fn what_a_server_rejects_for_good_is_told_as_lost_and_what_follows_arrives() {
     let received = Arc::new(Mutex::new(Vec::new()));
     let taken = Arc::clone(&received);
     let listener = Listener::bind(&rig.endpoint(), ServerConfig::default()).expect("the server binds");
-    let _server = listener.serve(Arc::new(move |batch: Batch| {
-        assert!(!steps(&batch.records).contains(&1), "a defect of the server");
-        taken.lock().expect("the lock is not held while it fails").extend(batch.records);
+    let _server = listener.serve(Arc::new(move |frame: Vec<Batch>| {
+        let records: Vec<Record> = frame.into_iter().flat_map(|batch| batch.records).collect();
+        assert!(!steps(&records).contains(&1), "a defect of the server");
+        taken.lock().expect("the lock is not held while it fails").extend(records);
     }));
     let agent = rig.agent();
     let mut job = Traced::start(&rig.segment_dir(), "job", 0);

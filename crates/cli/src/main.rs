@@ -36,6 +36,10 @@ pub(crate) const EXIT_ERROR: u8 = 2;
 /// Exit code after Ctrl-C, as shells expect (128 + SIGINT).
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
+/// A server takes batches on one thread and drops them on another, millions of records a second (docs/decisions/009).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let args = match Args::try_parse() {
         Ok(args) => args,

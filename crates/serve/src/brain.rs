@@ -26,6 +26,9 @@ pub(crate) const JOBS_MAX: usize = 256;
 pub(crate) const JOB_IDLE_NS: u64 = 15 * 60 * NANOS_PER_SEC;
 /// How soon after records arrived the engine is asked when something becomes due: one sampling period of the agent.
 const PLAN_EVERY: Duration = Duration::from_millis(100);
+/// Most batches, and records behind the first, that are taken before the clock is looked at: a millisecond of work.
+const TOGETHER_BATCHES: usize = 64;
+const TOGETHER_RECORDS: usize = 2048;
 /// Shortest time between two rounds, so that an engine that is always due cannot take the whole thread.
 const ROUND_GAP: Duration = Duration::from_millis(5);
 /// A report younger than this is given out again: HTTP readers cannot make the loop compute more than ten a second.
@@ -179,7 +182,7 @@ impl Loop {
         loop {
             match self.around.inbox.next(deadline) {
                 Event::Batch(batch) => {
-                    self.take(&batch);
+                    self.take_all(batch);
                     deadline = deadline.min(self.next_plan.max(Instant::now() + ROUND_GAP));
                 }
                 Event::Lost(source, records) => self.take_loss(source, records),
@@ -196,8 +199,19 @@ impl Loop {
         self.publish();
     }
 
+    /// Takes in a batch, and some of those that wait behind it.
+    fn take_all(&mut self, first: Arc<Batch>) {
+        let mut batches = vec![first];
+        batches.extend(self.around.inbox.more(TOGETHER_BATCHES - 1, TOGETHER_RECORDS));
+        if let Some(keeper) = &self.around.keeper {
+            let refused = keeper.push_all(batches.iter().cloned(), Duration::ZERO);
+            add(&self.around.stats.dropped_store, refused as u64);
+        }
+        batches.iter().for_each(|batch| self.take(batch));
+    }
+
     /// Takes in one batch.
-    fn take(&mut self, batch: &Arc<Batch>) {
+    fn take(&mut self, batch: &Batch) {
         let now = (self.around.clock)();
         let records = batch.records.len() as u64;
         let stats = &self.around.stats;
@@ -206,11 +220,6 @@ impl Loop {
         self.lag_ns = self.lag_ns.max(now.since_ns(batch.collected_at));
         if self.heard.len() < HOSTS_MAX || self.heard.contains_key(&batch.source.host) {
             self.heard.insert(batch.source.host.clone(), now);
-        }
-        if let Some(keeper) = &self.around.keeper
-            && !keeper.push(Arc::clone(batch), Duration::ZERO)
-        {
-            add(&stats.dropped_store, records);
         }
         let fresh = !self.jobs.contains_key(&batch.source.job);
         if fresh && !self.begin_job(&batch.source.job, now) {

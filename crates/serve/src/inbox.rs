@@ -51,6 +51,10 @@ struct State {
     records: usize,
     dropped: u64,
     open: bool,
+    /// The consumer sleeps. Waking costs a system call and, where cores are few, a switch of threads.
+    is_idle: bool,
+    /// Producers that wait for room.
+    waiting: usize,
 }
 
 /// How much waits and how much was lost.
@@ -69,6 +73,15 @@ fn weight(batch: &Batch) -> usize {
     batch.records.len().max(1)
 }
 
+/// Counts a batch that found no room.
+fn lose(state: &mut State, batch: &Batch) {
+    let lost = batch.records.len() as u64;
+    state.dropped += lost;
+    if state.lost.len() < LOST_SOURCES || state.lost.contains_key(&batch.source) {
+        *state.lost.entry(batch.source.clone()).or_insert(0) += lost;
+    }
+}
+
 impl Inbox {
     /// An empty queue that holds `limit` records.
     pub(crate) fn new(limit: usize) -> Inbox {
@@ -79,29 +92,59 @@ impl Inbox {
             records: 0,
             dropped: 0,
             open: true,
+            is_idle: false,
+            waiting: 0,
         };
         Inbox { state: Mutex::new(state), filled: Condvar::new(), drained: Condvar::new(), limit }
     }
 
     /// Queues a batch, waiting up to `wait` for room. False: it was dropped (and counted), or the queue is closed.
     pub(crate) fn push(&self, batch: Arc<Batch>, wait: Duration) -> bool {
-        let need = weight(&batch);
-        let full = |state: &mut State| state.open && state.records > 0 && state.records + need > self.limit;
-        let guard = lock(&self.state);
-        let (mut state, _) = self.drained.wait_timeout_while(guard, wait, full).unwrap_or_else(PoisonError::into_inner);
-        if full(&mut state) || !state.open {
-            let lost = batch.records.len() as u64;
-            state.dropped += lost;
-            if state.lost.len() < LOST_SOURCES || state.lost.contains_key(&batch.source) {
-                *state.lost.entry(batch.source.clone()).or_insert(0) += lost;
+        self.push_all([batch], wait) == 0
+    }
+
+    /// Queues batches, waiting up to `wait` for room for all of them. Gives how many records were dropped: of batches that
+    /// found no room (counted), or all of them of a closed queue; an empty batch counts as one.
+    pub(crate) fn push_all(&self, batches: impl IntoIterator<Item = Arc<Batch>>, wait: Duration) -> usize {
+        let deadline = Instant::now() + wait;
+        let mut refused = 0;
+        let mut state = lock(&self.state);
+        for batch in batches {
+            let need = weight(&batch);
+            let full = |state: &mut State| state.open && state.records > 0 && state.records + need > self.limit;
+            let left = deadline.saturating_duration_since(Instant::now());
+            if full(&mut state) && !left.is_zero() {
+                self.wake(&mut state);
+                state.waiting += 1;
+                let waited = self.drained.wait_timeout_while(state, left, full);
+                state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                state.waiting -= 1;
             }
-            return false;
+            if full(&mut state) || !state.open {
+                refused += need;
+                lose(&mut state, &batch);
+                continue;
+            }
+            state.records += need;
+            state.batches.push_back(batch);
         }
-        state.records += need;
-        state.batches.push_back(batch);
-        drop(state);
-        self.filled.notify_one();
-        true
+        self.wake(&mut state);
+        refused
+    }
+
+    /// Wakes the consumer if it sleeps.
+    fn wake(&self, state: &mut State) {
+        if std::mem::take(&mut state.is_idle) {
+            self.filled.notify_one();
+        }
+    }
+
+    /// Wakes producers that wait for room when there is some to speak of: each of them has many batches, and the consumer
+    /// is not to be interrupted for one.
+    fn make_way(&self, state: &State) {
+        if state.waiting > 0 && state.records <= self.limit / 2 {
+            self.drained.notify_all();
+        }
     }
 
     /// Queues a question. False: too many wait, or the queue is closed.
@@ -111,8 +154,7 @@ impl Inbox {
             return false;
         }
         state.commands.push_back(command);
-        drop(state);
-        self.filled.notify_one();
+        self.wake(&mut state);
         true
     }
 
@@ -133,15 +175,16 @@ impl Inbox {
             }
             if let Some(batch) = state.batches.pop_front() {
                 state.records -= weight(&batch);
-                drop(state);
-                self.drained.notify_all();
+                self.make_way(&state);
                 return Event::Batch(batch);
             }
             if !state.open {
                 return Event::Closed;
             }
+            state.is_idle = true;
             let (woken, _) = self.filled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
             state = woken;
+            state.is_idle = false;
         }
     }
 
@@ -157,8 +200,7 @@ impl Inbox {
             (batches, records) = (batches - 1, records - need);
             state.records -= need;
         }
-        drop(state);
-        self.drained.notify_all();
+        self.make_way(&state);
         out
     }
 
@@ -216,6 +258,39 @@ mod tests {
     fn empty_batches_take_room_too() {
         let inbox = Inbox::new(3);
         assert_eq!((0..5).filter(|_| inbox.push(batch("a", 0), Duration::ZERO)).count(), 3);
+    }
+
+    #[test]
+    fn of_a_frame_what_fits_is_queued_in_order_and_the_rest_counted() {
+        let inbox = Inbox::new(10);
+        let frame = [batch("a", 4), batch("b", 4), batch("c", 4), batch("d", 2), batch("e", 0)];
+        assert_eq!(inbox.push_all(frame, Duration::ZERO), 5, "four records, and an empty batch");
+        assert_eq!(inbox.fill(), Fill { batches: 3, records: 10, dropped: 4 });
+        assert!(matches!(inbox.next(far()), Event::Lost(s, 4) if &*s.host == "c"));
+        assert!(matches!(inbox.next(far()), Event::Lost(s, 0) if &*s.host == "e"));
+        for host in ["a", "b", "d"] {
+            assert!(matches!(inbox.next(far()), Event::Batch(b) if &*b.source.host == host));
+        }
+    }
+
+    #[test]
+    fn many_producers_get_through_a_small_queue_and_nothing_is_lost() {
+        let inbox = Arc::new(Inbox::new(8));
+        let produce = |host: &'static str| {
+            let inbox = Arc::clone(&inbox);
+            let frame = move |n: usize| (0..5).map(move |at| batch(host, 1 + (n + at) % 7));
+            std::thread::spawn(move || {
+                (0..200).map(|n| inbox.push_all(frame(n), Duration::from_secs(60))).sum::<usize>()
+            })
+        };
+        let producers: Vec<_> = ["a", "b", "c"].into_iter().map(produce).collect();
+        let taken = (0..3 * 200 * 5).map(|_| match inbox.next(far()) {
+            Event::Batch(batch) => batch.records.len(),
+            other => panic!("{other:?}"),
+        });
+        let wanted: usize = (0..200).flat_map(|n| (0..5).map(move |at| 1 + (n + at) % 7)).sum();
+        assert_eq!(taken.sum::<usize>(), 3 * wanted);
+        producers.into_iter().for_each(|producer| assert_eq!(producer.join().expect("it does not panic"), 0));
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Keeper {
         }
         // One that cannot be kept must not cost the others.
         for batch in batches {
-            let outcome = self.store.append(&batch);
+            let outcome = self.store.append_all(std::slice::from_ref(&batch));
             if outcome.is_err() {
                 add(&self.stats.dropped_store, batch.records.len() as u64);
             }

@@ -258,11 +258,11 @@ fn serve_agents(bound: Vec<Listener>, inbox: &Arc<Inbox>, dumps: &Arc<Dumps>) ->
     bound.into_iter().enumerate().map(serve).collect()
 }
 
-/// What the wire calls for each batch: it is held a moment at most, a batch that finds no room is counted.
-fn sink(inbox: &Arc<Inbox>) -> Arc<dyn Fn(Batch) + Send + Sync> {
+/// What the wire calls for each frame: it is held a moment at most, a batch that finds no room is counted.
+fn sink(inbox: &Arc<Inbox>) -> Arc<dyn Fn(Vec<Batch>) + Send + Sync> {
     let inbox = Arc::clone(inbox);
-    Arc::new(move |batch| {
-        inbox.push(Arc::new(batch), PUSH_WAIT);
+    Arc::new(move |frame| {
+        inbox.push_all(frame.into_iter().map(Arc::new), PUSH_WAIT);
     })
 }
 

@@ -106,6 +106,8 @@ impl<'a> Reader<'a> {
 
 /// Values of one block share a width: 32 of them fill whole bytes at any width.
 const BLOCK: usize = 32;
+/// A block whose values take eight bytes each.
+const BLOCK_BYTES_MAX: usize = BLOCK * 8;
 
 /// Appends values as blocks: one byte of width, then the values' bits, low first.
 pub(crate) fn put_bits(out: &mut Vec<u8>, values: &[u64]) {
@@ -141,15 +143,14 @@ impl Reader<'_> {
             }
             let bytes = self.bytes((block * width as usize).div_ceil(8))?;
             let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
-            let (mut bits, mut held, mut next) = (0u128, 0u32, bytes.iter());
-            for _ in 0..block {
-                while held < width {
-                    bits |= u128::from(*next.next()?) << held;
-                    held += 8;
-                }
-                values.push(bits as u64 & mask);
-                bits >>= width;
-                held -= width;
+            // Zeros behind the last value, so that nine bytes can be read for each.
+            let mut padded = [0; BLOCK_BYTES_MAX + 9];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            for index in 0..block {
+                let (at, shift) = (index * width as usize / 8, index * width as usize % 8);
+                let [low @ .., high] = *padded[at..].first_chunk::<9>()?;
+                let bits = u64::from_le_bytes(low) >> shift | (u64::from(high) << 1) << (63 - shift);
+                values.push(bits & mask);
             }
         }
         Some(())

@@ -381,12 +381,12 @@ impl Visit for Put<'_> {
     }
 }
 
-struct Take<'a> {
+struct Take<'a, I> {
     strings: &'a [Arc<str>],
-    cells: &'a mut dyn Iterator<Item = u64>,
+    cells: I,
     bad: Option<&'static str>,
 }
-impl Visit for Take<'_> {
+impl<I: Iterator<Item = u64>> Visit for Take<'_, I> {
     fn cell(&mut self, column: Column, _value: u64, max: u64) -> u64 {
         let value = self.cells.next().unwrap_or(0);
         if value > max {
@@ -429,6 +429,24 @@ pub fn round_to_micros(batch: &mut Batch) {
     }
 }
 
+struct Round(bool);
+impl Visit for Round {
+    fn cell(&mut self, column: Column, value: u64, _max: u64) -> u64 {
+        self.0 &= !matches!(column.cell, CellType::At | CellType::Time) || value.is_multiple_of(1000);
+        value
+    }
+    fn text(&mut self, _name: &'static str, _value: &mut Arc<str>) {}
+}
+
+/// Whether [`round_to_micros`] would change nothing.
+pub fn is_round(batch: &Batch) -> bool {
+    let mut round = Round(batch.collected_at.0.is_multiple_of(1000));
+    batch.records.iter().all(|record| {
+        visit(&mut round, &mut record.clone());
+        round.0
+    }) && round.0
+}
+
 /// Rows of one batch longer than this are impossible: the widest kind has 27 columns.
 pub const MAX_COLUMNS: usize = 32;
 
@@ -460,9 +478,9 @@ pub fn put(record: &Record, strings: &mut Interner, cells: &mut Vec<u64>) {
 }
 
 /// Makes a record from its cells; missing cells are 0. The error names the column whose value is out of range.
-pub fn take(kind: Kind, strings: &[Arc<str>], cells: &mut dyn Iterator<Item = u64>) -> Result<Record, &'static str> {
+pub fn take(kind: Kind, strings: &[Arc<str>], cells: impl IntoIterator<Item = u64>) -> Result<Record, &'static str> {
     let mut record = kind.blank();
-    let mut take = Take { strings, cells, bad: None };
+    let mut take = Take { strings, cells: cells.into_iter(), bad: None };
     visit(&mut take, &mut record);
     match take.bad {
         Some(column) => Err(column),

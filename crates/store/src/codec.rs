@@ -4,11 +4,14 @@
 //! the whole compressed with zstd and covered by a CRC-32C. Decoding checks every size before it allocates.
 use crate::bytes::{Reader, put_bits, put_varint, unzigzag, zigzag};
 use crate::cells::{self, CellType, Column, Interner, Kind};
-use mycroft_record::{Batch, HostTime, ProcessKey, Rank, Record, Source};
+use mycroft_record::{Batch, HostTime, ProcessKey, Rank, Source};
 use std::borrow::Borrow;
+use std::cell::RefCell;
+use std::io;
 use std::sync::Arc;
+use zstd::bulk::Decompressor;
 
-pub use crate::cells::round_to_micros;
+pub use crate::cells::{is_round, round_to_micros};
 
 /// First bytes of a frame.
 pub const MAGIC: [u8; 4] = *b"MYCB";
@@ -373,7 +376,7 @@ pub fn decode(frame: &[u8]) -> Result<Decoded, DecodeError> {
     if found != computed {
         return Err(DecodeError::Checksum { found, computed });
     }
-    let raw = zstd::bulk::decompress(stored, head.raw_bytes as usize)
+    let raw = decompress(stored, head.raw_bytes as usize)
         .map_err(|e| DecodeError::Malformed { what: format!("the compressed part cannot be read ({e})") })?;
     if raw.len() != head.raw_bytes as usize {
         return malformed("the decompressed size differs from the header's");
@@ -383,6 +386,18 @@ pub fn decode(frame: &[u8]) -> Result<Decoded, DecodeError> {
         Some(decoded) => decoded,
         None => malformed("the content ends inside a value"),
     }
+}
+
+/// Decompresses with what this thread has from its last frame: making it anew costs as much as a small frame.
+fn decompress(stored: &[u8], capacity: usize) -> io::Result<Vec<u8>> {
+    thread_local!(static MINE: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) });
+    MINE.with_borrow_mut(|mine| {
+        let mine = match mine {
+            Some(mine) => mine,
+            None => mine.insert(Decompressor::new()?),
+        };
+        mine.decompress(stored, capacity)
+    })
 }
 
 type Step<T> = Option<Result<T, DecodeError>>;
@@ -404,21 +419,22 @@ fn decode_raw(r: &mut Reader<'_>, records: usize) -> Step<Decoded> {
         return Some(malformed("the batches do not add up to the header's record count"));
     }
     let runs = step!(take_order(r, records)?);
-    let mut tables: Vec<std::vec::IntoIter<Record>> = vec![Vec::new().into_iter(); 256];
+    let mut tables: Vec<Table> = Kind::ALL.iter().map(|_| Table::default()).collect();
     let mut total = 0usize;
     while !r.is_empty() {
         let code = r.u8()?;
         let rows = r.varint_usize()?;
         let body = r.sized_bytes()?;
         total = total.saturating_add(rows);
-        if total > records || tables[usize::from(code)].len() > 0 {
+        let kind = Kind::from_code(code);
+        if total > records || kind.is_some_and(|kind| tables[kind as usize - 1].rows > 0) {
             return Some(malformed(format!("kind {code} has {rows} rows, more than the frame has room for")));
         }
-        if let Some(kind) = Kind::from_code(code) {
-            tables[usize::from(code)] = step!(take_table(kind, rows, &mut Reader::new(body), &strings)?).into_iter();
+        if let Some(kind) = kind {
+            tables[kind as usize - 1] = step!(take_table(kind, rows, &mut Reader::new(body))?);
         }
     }
-    Some(assemble(sources, runs, tables))
+    Some(assemble(sources, runs, &mut tables, &strings))
 }
 
 fn take_strings(r: &mut Reader<'_>) -> Step<Vec<Arc<str>>> {
@@ -475,10 +491,18 @@ fn take_order(r: &mut Reader<'_>, records: usize) -> Step<Vec<(u8, usize)>> {
     Some(Ok(runs))
 }
 
-fn take_table(kind: Kind, rows: usize, r: &mut Reader<'_>, strings: &[Arc<str>]) -> Step<Vec<Record>> {
+/// The cells of one kind, of which so many rows are in a batch already.
+#[derive(Default)]
+struct Table {
+    columns: Vec<Vec<u64>>,
+    rows: usize,
+    taken: usize,
+}
+
+fn take_table(kind: Kind, rows: usize, r: &mut Reader<'_>) -> Step<Table> {
     let known = cells::columns(kind);
     let width = r.varint_usize()?;
-    let mut columns: Vec<Vec<u64>> = Vec::new();
+    let mut columns: Vec<Vec<u64>> = Vec::with_capacity(known.len());
     for index in 0..width {
         let bytes = r.sized_bytes()?;
         // Columns after the known ones are a newer minor version's additions.
@@ -495,14 +519,7 @@ fn take_table(kind: Kind, rows: usize, r: &mut Reader<'_>, strings: &[Arc<str>])
     if !r.is_empty() {
         return Some(malformed(format!("{} has bytes after its last column", kind.as_str())));
     }
-    let mut records = Vec::with_capacity(rows);
-    for row in 0..rows {
-        match cells::take(kind, strings, &mut columns.iter().map(|c| c[row])) {
-            Ok(record) => records.push(record),
-            Err(column) => return Some(malformed(format!("{} row {row}: {column} is out of range", kind.as_str()))),
-        }
-    }
-    Some(Ok(records))
+    Some(Ok(Table { columns, rows, taken: 0 }))
 }
 
 fn decode_column(r: &mut Reader<'_>, rows: usize, reference: &[u64]) -> Option<Vec<u64>> {
@@ -569,29 +586,39 @@ fn unpack(r: &mut Reader<'_>, packing: u8, rows: usize) -> Option<Vec<u64>> {
 fn assemble(
     sources: Vec<(Batch, usize)>,
     runs: Vec<(u8, usize)>,
-    mut tables: Vec<std::vec::IntoIter<Record>>,
+    tables: &mut [Table],
+    strings: &[Arc<str>],
 ) -> Result<Decoded, DecodeError> {
     let mut decoded = Decoded::default();
     let mut runs = runs.into_iter();
     let mut run = (0u8, 0usize);
     for (mut batch, records) in sources {
+        // All of them together are as many as the tables have rows, or were skipped.
+        batch.records.reserve_exact(records);
         for _ in 0..records {
             while run.1 == 0 {
                 // The runs and the batches add up to the same number, so there is one more.
                 run = runs.next().unwrap_or((0, 1));
             }
             run.1 -= 1;
-            match (Kind::from_code(run.0), tables[usize::from(run.0)].next()) {
-                (Some(_), Some(record)) => batch.records.push(record),
-                (Some(kind), None) => {
-                    return malformed(format!("{} has fewer rows than the order says", kind.as_str()));
-                }
-                (None, _) => decoded.skipped_records += 1,
+            let Some(kind) = Kind::from_code(run.0) else {
+                decoded.skipped_records += 1;
+                continue;
+            };
+            let table = &mut tables[kind as usize - 1];
+            let row = table.taken;
+            if row == table.rows {
+                return malformed(format!("{} has fewer rows than the order says", kind.as_str()));
+            }
+            table.taken += 1;
+            match cells::take(kind, strings, table.columns.iter().map(|column| column[row])) {
+                Ok(record) => batch.records.push(record),
+                Err(column) => return malformed(format!("{} row {row}: {column} is out of range", kind.as_str())),
             }
         }
         decoded.batches.push(batch);
     }
-    if tables.iter().any(|t| t.len() > 0) {
+    if tables.iter().any(|table| table.taken < table.rows) {
         return malformed("a kind has more rows than the order says");
     }
     Ok(decoded)

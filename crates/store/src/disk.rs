@@ -388,9 +388,12 @@ impl Iterator for Replay {
     }
 }
 
-/// A batch with its times rounded to what segments keep.
-pub(crate) fn rounded(batch: &Batch) -> Arc<Batch> {
-    let mut batch = batch.clone();
+/// A batch with its times rounded to what segments keep; the same one where they are already, which agents see to.
+pub(crate) fn rounded(batch: &Arc<Batch>) -> Arc<Batch> {
+    if codec::is_round(batch) {
+        return Arc::clone(batch);
+    }
+    let mut batch = Batch::clone(batch);
     codec::round_to_micros(&mut batch);
     Arc::new(batch)
 }

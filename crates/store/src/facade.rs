@@ -5,7 +5,6 @@ use crate::disk::{self, Disk, Replay};
 use crate::hot::{Cursor, Hit, Hot, HotLimits, LastState, Query, Tail};
 use crate::meta::{CaseRow, JobRow, Meta, MetaError};
 use mycroft_record::{Batch, HostTime, JobName, Rank};
-use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -146,7 +145,7 @@ impl Store {
     /// # Errors
     /// When the log cannot be written; the batch is then not kept.
     pub fn append(&self, batch: &Batch) -> Result<(), StoreError> {
-        self.append_all(&[batch])
+        self.append_all(&[Arc::new(batch.clone())])
     }
 
     /// As `append`, several batches as one entry of the log: that costs little more than one batch. They fit together
@@ -154,8 +153,8 @@ impl Store {
     ///
     /// # Errors
     /// As `append`; none of them is kept then.
-    pub fn append_all<B: Borrow<Batch>>(&self, batches: &[B]) -> Result<(), StoreError> {
-        let batches: Vec<Arc<Batch>> = batches.iter().map(|batch| disk::rounded(batch.borrow())).collect();
+    pub fn append_all(&self, batches: &[Arc<Batch>]) -> Result<(), StoreError> {
+        let batches: Vec<Arc<Batch>> = batches.iter().map(disk::rounded).collect();
         if let Some(disk) = &self.disk {
             lock(disk).append(&batches)?;
         }

@@ -110,7 +110,9 @@ pub(crate) struct Hot {
     newest: HostTime,
     /// Numbers of the batches of each rank.
     ranks: BTreeMap<JobName, BTreeMap<Rank, VecDeque<u64>>>,
-    last: BTreeMap<(JobName, Rank), LastState>,
+    last: BTreeMap<JobName, BTreeMap<Rank, LastState>>,
+    /// How many of them there are.
+    known: usize,
 }
 
 fn bytes_of(batch: &Batch) -> usize {
@@ -120,6 +122,14 @@ fn bytes_of(batch: &Batch) -> usize {
 
 fn rank_of(source: &Source) -> Rank {
     source.process.map_or(Rank::UNKNOWN, |p| p.rank)
+}
+
+/// What a job has in `jobs`.
+fn of_job<'a, T: Default>(jobs: &'a mut BTreeMap<JobName, T>, job: &JobName) -> &'a mut T {
+    if !jobs.contains_key(job) {
+        jobs.insert(Arc::clone(job), T::default());
+    }
+    jobs.get_mut(job).expect("it is there or was just inserted")
 }
 
 /// The records of a batch that a query wants.
@@ -146,12 +156,13 @@ impl Hot {
             newest: HostTime::NONE,
             ranks: BTreeMap::new(),
             last: BTreeMap::new(),
+            known: 0,
         }
     }
 
     pub(crate) fn append(&mut self, batch: Arc<Batch>) {
         let number = self.first + self.batches.len() as u64;
-        self.ranks_of(&batch.source.job).entry(rank_of(&batch.source)).or_default().push_back(number);
+        of_job(&mut self.ranks, &batch.source.job).entry(rank_of(&batch.source)).or_default().push_back(number);
         self.note_last(&batch);
         self.newest = self.newest.max(batch.collected_at);
         self.records += batch.records.len();
@@ -160,39 +171,50 @@ impl Hot {
         self.trim(HostTime::NONE);
     }
 
-    fn ranks_of(&mut self, job: &JobName) -> &mut BTreeMap<Rank, VecDeque<u64>> {
-        if !self.ranks.contains_key(job) {
-            self.ranks.insert(Arc::clone(job), BTreeMap::new());
-        }
-        self.ranks.get_mut(job).expect("it is there or was just inserted")
-    }
-
     fn note_last(&mut self, batch: &Batch) {
         if batch.source.process.is_none() {
             return;
         }
-        let key = (Arc::clone(&batch.source.job), rank_of(&batch.source));
-        if self.last.len() >= MAX_LAST_STATES && !self.last.contains_key(&key) {
-            self.last.pop_first();
+        let rank = rank_of(&batch.source);
+        if self.known >= MAX_LAST_STATES && !of_job(&mut self.last, &batch.source.job).contains_key(&rank) {
+            self.forget_one();
         }
-        let host = Arc::clone(&batch.source.host);
-        let blank = LastState { host, at: HostTime::NONE, sampled: None, op: None, exited: false };
-        let last = self.last.entry(key).or_insert(blank);
-        last.host = Arc::clone(&batch.source.host);
+        let last = of_job(&mut self.last, &batch.source.job).entry(rank).or_insert_with(|| {
+            self.known += 1;
+            let host = Arc::clone(&batch.source.host);
+            LastState { host, at: HostTime::NONE, sampled: None, op: None, exited: false }
+        });
+        if last.host != batch.source.host {
+            last.host = Arc::clone(&batch.source.host);
+        }
+        let mut newest = None;
+        let mut newest_at = last.op.as_ref().map_or(HostTime::NONE, cells::time_of);
         for record in &batch.records {
-            last.at = last.at.max(cells::time_of(record));
+            let at = cells::time_of(record);
+            last.at = last.at.max(at);
             match record {
                 Record::Sampled(s) if last.sampled.is_none_or(|old| old.at <= s.at) => last.sampled = Some(*s),
-                Record::OpState(_) | Record::OpDone(_) => {
-                    let newer = last.op.as_ref().is_none_or(|o| cells::time_of(o) <= cells::time_of(record));
-                    if newer {
-                        last.op = Some(record.clone());
-                    }
+                Record::OpState(_) | Record::OpDone(_) if newest_at <= at => {
+                    (newest, newest_at) = (Some(record), at);
                 }
                 Record::ProcessExit(_) => last.exited = true,
                 Record::Process(_) => last.exited = false,
                 _ => {}
             }
+        }
+        if newest.is_some() {
+            last.op = newest.cloned();
+        }
+    }
+
+    /// Forgets the last state of the first rank of the first job.
+    fn forget_one(&mut self) {
+        while let Some(mut first) = self.last.first_entry() {
+            if first.get_mut().pop_first().is_some() {
+                self.known -= 1;
+                return;
+            }
+            first.remove();
         }
     }
 
@@ -214,7 +236,7 @@ impl Hot {
         self.records -= batch.records.len();
         self.bytes -= bytes_of(&batch);
         let rank = rank_of(&batch.source);
-        let ranks = self.ranks_of(&batch.source.job);
+        let ranks = of_job(&mut self.ranks, &batch.source.job);
         let is_last = ranks.get_mut(&rank).is_some_and(|own| {
             own.pop_front();
             own.is_empty()
@@ -252,9 +274,8 @@ impl Hot {
     }
 
     pub(crate) fn last_states(&self, job: &str) -> Vec<(Rank, LastState)> {
-        let begin = (JobName::from(job), Rank(0));
-        let of_job = self.last.range(begin..).take_while(|((j, _), _)| &**j == job);
-        of_job.map(|((_, rank), state)| (*rank, state.clone())).collect()
+        let of_job = self.last.get(job).into_iter().flatten();
+        of_job.map(|(rank, state)| (*rank, state.clone())).collect()
     }
 
     pub(crate) fn records(&self) -> usize {

@@ -551,7 +551,7 @@ fn take_row(line: &[Option<u64>], strings: &Interner, batches: &mut Batches) -> 
             (Some(value), _) => value,
         };
     }
-    let record = cells::take(kind, strings.strings(), &mut cells_of.into_iter().take(columns.len()))
+    let record = cells::take(kind, strings.strings(), cells_of.into_iter().take(columns.len()))
         .map_err(|column| format!("{column} of a {} is out of range", kind.as_str()))?;
     if let Some((_, records)) = batches.get_mut(&number) {
         records.insert(position, record);

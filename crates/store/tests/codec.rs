@@ -18,6 +18,14 @@ proptest! {
     }
 
     #[test]
+    fn round_is_what_rounding_does_not_change(mut batch in any_batch()) {
+        let exact = batch.clone();
+        codec::round_to_micros(&mut batch);
+        prop_assert!(codec::is_round(&batch));
+        prop_assert_eq!(codec::is_round(&exact), exact == batch);
+    }
+
+    #[test]
     fn damaged_frames_are_refused(batches in proptest::collection::vec(any_batch(), 1..4), at in any::<prop::sample::Index>(), bit in 0..8u8) {
         let mut frame = encode(&batches).unwrap();
         let index = at.index(frame.len());
@@ -164,8 +172,8 @@ fn every_cause_of_a_gap_is_kept_and_one_of_the_future_is_read_as_damage() {
         let mut row = Vec::new();
         cells::put(&record, &mut Interner::default(), &mut row);
         assert_eq!(row, [1, 2, code]);
-        assert_eq!(cells::take(Kind::Gap, &[], &mut row.into_iter()), Ok(record));
+        assert_eq!(cells::take(Kind::Gap, &[], row), Ok(record));
     }
     let damaged = Record::Gap(Gap { noticed_at: HostTime(1), lost: 2, cause: GapCause::Damaged });
-    assert_eq!(cells::take(Kind::Gap, &[], &mut [1, 2, 99].into_iter()), Ok(damaged));
+    assert_eq!(cells::take(Kind::Gap, &[], [1, 2, 99]), Ok(damaged));
 }

@@ -76,7 +76,7 @@ impl Rig {
     pub fn serve(&self) -> ListenerHandle {
         let received = self.received.clone();
         let listener = Listener::bind(&self.endpoint(), ServerConfig::default()).expect("the server binds");
-        listener.serve(Arc::new(move |batch| received.lock().expect("no panic while received").push(batch)))
+        listener.serve(Arc::new(move |frame| received.lock().expect("no panic while received").extend(frame)))
     }
 
     /// Everything received so far.

@@ -28,25 +28,26 @@ const CONNECTIONS: usize = 4;
 const LOOK_S: u64 = 10;
 /// Longest that the server may take for what it was sent.
 const DRAIN: Duration = Duration::from_secs(60);
-/// Batches that may wait for the brain, and for the hot window: of ten records each, some 100 MB.
-const WAITING: usize = 1 << 16;
-/// Batches that enter the hot window together.
-const TOGETHER: usize = 512;
+/// Frames that may wait for the brain, and for the hot window: a second of eight ranks each, some 100 MB.
+const WAITING: usize = 1 << 10;
+
+/// What one frame held.
+type Frame = Vec<Arc<Batch>>;
 
 /// The server: until its standard input ends, and everything that came before has been weighed.
 pub(crate) fn serve(folder: &Path) {
     let endpoint = Endpoint::Unix(folder.join("socket"));
     let listener = Listener::bind(&endpoint, ServerConfig::default()).expect("the socket can be made");
     std::thread::scope(|scope| {
-        let (to_brain, for_brain) = sync_channel::<Arc<Batch>>(WAITING);
-        let (to_window, for_window) = sync_channel::<Arc<Batch>>(WAITING);
+        let (to_brain, for_brain) = sync_channel(WAITING);
+        let (to_window, for_window) = sync_channel(WAITING);
         let brain = scope.spawn(move || weigh(&for_brain));
         let window = scope.spawn(move || keep(&for_window));
-        let handle = listener.serve(Arc::new(move |batch| {
-            let batch = Arc::new(batch);
+        let handle = listener.serve(Arc::new(move |frame: Vec<Batch>| {
+            let frame: Frame = frame.into_iter().map(Arc::new).collect();
             // Refused only when one of the two has failed, which says so itself.
-            let _ = to_window.send(Arc::clone(&batch));
-            let _ = to_brain.send(batch);
+            let _ = to_window.send(frame.clone());
+            let _ = to_brain.send(frame);
         }));
         println!("ready");
         let _ = std::io::stdin().read(&mut [0]);
@@ -58,26 +59,25 @@ pub(crate) fn serve(folder: &Path) {
 }
 
 /// Feeds the brain, whose clock is that of the records; gives the number of cases.
-fn weigh(batches: &Receiver<Arc<Batch>>) -> usize {
+fn weigh(frames: &Receiver<Frame>) -> usize {
     let mut player = Player::new(TICK);
-    for batch in batches {
+    for batch in frames.iter().flatten() {
         player.deliver(batch.collected_at, &batch);
     }
     player.finish(Duration::ZERO).values().map(|played| played.report.cases.len()).sum()
 }
 
 /// Keeps the hot window; gives the number of records in it at the end.
-fn keep(batches: &Receiver<Arc<Batch>>) -> usize {
+fn keep(frames: &Receiver<Frame>) -> usize {
     let store = Store::memory_only(StoreConfig::default());
-    while let Ok(first) = batches.recv() {
-        let together: Vec<Arc<Batch>> = std::iter::once(first).chain(batches.try_iter().take(TOGETHER - 1)).collect();
-        store.append_all(&together).expect("there is no disk to fail");
+    for frame in frames {
+        store.append_all(&frame).expect("there is no disk to fail");
     }
     store.stats().hot_records
 }
 
-/// Frames of one second of the job, as the agents of all hosts would send them.
-type Frames = Vec<Vec<u8>>;
+/// One second of the job, as the agents of all hosts would send it.
+type Second = Vec<Vec<u8>>;
 
 pub(crate) fn measure(ranks: u32, seconds: u32, times: f64, folder: &Path) {
     std::fs::create_dir_all(folder).expect("the folder can be made");
@@ -120,7 +120,7 @@ fn simulate(ranks: u32, seconds: u32, file: &Path) -> u64 {
 }
 
 /// What an agent holds for a second goes into one frame.
-fn encode(stretch: Vec<Delivery>) -> (Frames, u64) {
+fn encode(stretch: Vec<Delivery>) -> (Second, u64) {
     let mut by_host: BTreeMap<HostName, Vec<Batch>> = BTreeMap::new();
     let mut records = 0;
     for Delivery { batch, .. } in stretch {

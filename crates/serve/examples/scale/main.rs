@@ -10,6 +10,10 @@ mod used;
 use mycroft_sim::Simulation;
 use std::time::Instant;
 
+/// As the program `mycroft` has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

@@ -62,7 +62,7 @@ const ORDER_LATENCY: Duration = Duration::from_millis(200);
 /// Orders that may wait for one agent.
 const ORDERS_MAX: usize = 16;
 
-type Handler = dyn Fn(Batch) + Send + Sync;
+type Handler = dyn Fn(Vec<Batch>) + Send + Sync;
 type CapturedHandler = dyn Fn(u64, Captured) + Send + Sync;
 
 /// An agent that is connected.
@@ -104,7 +104,7 @@ struct Line {
 /// What a listener has done so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ServerStats {
-    /// Agents connected now.
+    /// Agents connected now, those whose handshake is done.
     pub connections: usize,
     /// Connections refused or ended for breaking the rules.
     pub refused: u64,
@@ -156,8 +156,6 @@ struct Failing {
     sequence: u64,
     /// Panics so far.
     tries: u32,
-    /// Batches that it did get through; they are not handed over again.
-    handed: usize,
 }
 
 struct Shared {
@@ -257,8 +255,9 @@ impl Listener {
         self.endpoint.clone()
     }
 
-    /// Serves in threads of its own. A frame is acknowledged after the handler has returned for all of its batches;
-    /// while the handler takes its time, the agent runs out of credit and waits.
+    /// Serves in threads of its own. The handler is given the batches of a frame together, and the frame is acknowledged
+    /// when it returns; while it takes its time, the agent runs out of credit and waits. A handler that panics is given
+    /// the same frame again, whole.
     pub fn serve(self, handler: Arc<Handler>) -> ListenerHandle {
         self.serve_with(handler, Arc::new(|_, _| {}))
     }
@@ -314,7 +313,7 @@ impl ListenerHandle {
         let c = &self.shared.counters;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ServerStats {
-            connections: lock(&self.shared.connections).len(),
+            connections: lock(&self.shared.connections).values().filter(|line| line.peer.is_some()).count(),
             refused: load(&c.refused),
             frames: load(&c.frames),
             bytes: load(&c.bytes),
@@ -627,9 +626,8 @@ fn handle(shared: &Shared, seen: &Seen, sequence: u64, frame: &[u8]) -> Result<M
     }
     let mut failing = progress.failing.filter(|f| f.sequence == sequence).unwrap_or_default();
     failing.sequence = sequence;
-    // Unwind safety: of what the closure changes only the count of batches is looked at after a panic, and a count is
-    // whole at any time. The handler is the server's own business.
-    let outcome = catch_unwind(AssertUnwindSafe(|| hand_over(shared, &mut failing.handed, frame)));
+    // Unwind safety: the closure changes nothing of ours but counters. The handler is the server's own business.
+    let outcome = catch_unwind(AssertUnwindSafe(|| hand_over(shared, frame)));
     let rejected = match outcome {
         Ok(Ok(())) => None,
         Ok(Err(e)) => Some(e.to_string()),
@@ -655,13 +653,10 @@ fn handle(shared: &Shared, seen: &Seen, sequence: u64, frame: &[u8]) -> Result<M
     Ok(Message::Ack { sequence, bytes })
 }
 
-/// Hands over the batches of a frame behind the first `handed`, which counts on.
-fn hand_over(shared: &Shared, handed: &mut usize, frame: &[u8]) -> Result<(), codec::DecodeError> {
+/// Hands over the batches of a frame.
+fn hand_over(shared: &Shared, frame: &[u8]) -> Result<(), codec::DecodeError> {
     let decoded = codec::decode(frame)?;
-    for batch in decoded.batches.into_iter().skip(*handed) {
-        (shared.handler)(batch);
-        *handed += 1;
-    }
+    (shared.handler)(decoded.batches);
     count(&shared.counters.skipped_records, decoded.skipped_records);
     Ok(())
 }

@@ -166,7 +166,7 @@ pub(crate) fn any_record() -> impl Strategy<Value = Record> {
             let mut cells_of: Vec<u64> =
                 columns.iter().zip(values).map(|(c, v)| if c.cell == CellType::Text { 1 } else { v }).collect();
             loop {
-                match cells::take(kind, &strings, &mut cells_of.clone().into_iter()) {
+                match cells::take(kind, &strings, cells_of.clone()) {
                     Ok(record) => return record,
                     Err(name) => {
                         let index = columns.iter().position(|c| c.name == name).expect("the error names a column");
