@@ -195,10 +195,9 @@ pub(crate) fn confine_self(bytes: u64) {
 
 /// What this process has mapped; 0 where the kernel does not tell.
 fn mapped_bytes() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages: u64 = text.split_ascii_whitespace().next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
-    // SAFETY: takes a number and gives one.
-    pages * u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(0)
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmSize:"));
+    line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
 #[cfg(test)]

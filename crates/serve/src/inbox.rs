@@ -103,20 +103,18 @@ impl Inbox {
         self.push_all([batch], wait) == 0
     }
 
-    /// Queues batches, waiting up to `wait` for room for all of them. Gives how many records were dropped: of batches that
+    /// Queues batches, waiting up to `wait` for room for each. Gives how many records were dropped: of batches that
     /// found no room (counted), or all of them of a closed queue; an empty batch counts as one.
     pub(crate) fn push_all(&self, batches: impl IntoIterator<Item = Arc<Batch>>, wait: Duration) -> usize {
-        let deadline = Instant::now() + wait;
         let mut refused = 0;
         let mut state = lock(&self.state);
         for batch in batches {
             let need = weight(&batch);
             let full = |state: &mut State| state.open && state.records > 0 && state.records + need > self.limit;
-            let left = deadline.saturating_duration_since(Instant::now());
-            if full(&mut state) && !left.is_zero() {
+            if full(&mut state) && !wait.is_zero() {
                 self.wake(&mut state);
                 state.waiting += 1;
-                let waited = self.drained.wait_timeout_while(state, left, full);
+                let waited = self.drained.wait_timeout_while(state, wait, full);
                 state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 state.waiting -= 1;
             }

@@ -593,7 +593,6 @@ fn assemble(
     let mut runs = runs.into_iter();
     let mut run = (0u8, 0usize);
     for (mut batch, records) in sources {
-        // All of them together are as many as the tables have rows, or were skipped.
         batch.records.reserve_exact(records);
         for _ in 0..records {
             while run.1 == 0 {
@@ -616,6 +615,8 @@ fn assemble(
                 Err(column) => return malformed(format!("{} row {row}: {column} is out of range", kind.as_str())),
             }
         }
+        // What was skipped must not keep its room: memory is counted by records.
+        batch.records.shrink_to_fit();
         decoded.batches.push(batch);
     }
     if tables.iter().any(|table| table.taken < table.rows) {

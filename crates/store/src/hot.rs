@@ -286,3 +286,29 @@ impl Hot {
         self.bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::{ProcessKey, StepMark};
+
+    #[test]
+    fn the_last_states_kept_are_bounded_and_the_first_one_makes_room() {
+        let mut hot = Hot::new(HotLimits::default());
+        let hear = |hot: &mut Hot, job: &str, rank: u32| {
+            let process = Some(ProcessKey { rank: Rank(rank), pid: 1, nonce: 1 });
+            let source = Source { job: job.into(), host: "host0".into(), process };
+            let records = vec![Record::StepMark(StepMark { at: HostTime(1000), step: 1 })];
+            hot.append(Arc::new(Batch { source, collected_at: HostTime(1000), records }));
+        };
+        let ranks = |hot: &Hot, job: &str| hot.last_states(job).iter().map(|(rank, _)| rank.0).collect::<Vec<_>>();
+        ["a", "b"].into_iter().for_each(|job| [1, 2].into_iter().for_each(|rank| hear(&mut hot, job, rank)));
+        assert_eq!(hot.known, 4);
+        hot.known = MAX_LAST_STATES;
+        hear(&mut hot, "b", 2);
+        assert_eq!((ranks(&hot, "a"), ranks(&hot, "b")), (vec![1, 2], vec![1, 2]), "who is known takes no room");
+        [3, 4, 5].into_iter().for_each(|rank| hear(&mut hot, "b", rank));
+        assert_eq!((ranks(&hot, "a"), ranks(&hot, "b")), (vec![], vec![2, 3, 4, 5]));
+        assert_eq!(hot.known, MAX_LAST_STATES);
+    }
+}

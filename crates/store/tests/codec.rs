@@ -88,6 +88,8 @@ fn a_newer_minor_version_is_read_as_far_as_known() {
     raw.extend_from_slice(&[200, 1, 4, 0xde, 0xad, 0xbe, 0xef]);
     let decoded = decode(&frame_of(3, &raw)).unwrap();
     assert_eq!(decoded.skipped_records, 1);
+    let room = |batch: &Batch| (batch.records.capacity(), batch.records.len());
+    assert!(decoded.batches.iter().map(room).all(|(room, records)| room == records), "what was skipped keeps no room");
     let marks = &decoded.batches[0].records;
     assert_eq!(
         format!("{marks:?}"),

@@ -135,6 +135,16 @@ fn older_and_newer_agents_and_strangers_get_a_reason() {
     assert_eq!(handle.stats().refused, 7);
 }
 
+#[test]
+fn who_has_not_said_hello_is_no_agent_that_is_connected() {
+    let (handle, _received) = serve(&any_port(), ServerConfig::default());
+    let _silent = TcpStream::connect(handle.local_addr().unwrap()).unwrap();
+    let mut client = Client::connect(&handle.local_endpoint(), &config()).unwrap();
+    client.send(&step_batch("job", 0, 1)).unwrap();
+    client.flush(PATIENCE).unwrap();
+    assert_eq!((handle.stats().connections, handle.peers().len()), (1, 1));
+}
+
 /// A hello of a newer agent that still speaks version 1, with fields this version does not know.
 #[test]
 fn a_newer_agent_that_speaks_our_version_is_welcome() {
