@@ -19,6 +19,8 @@ proptest! {
 
     #[test]
     fn round_is_what_rounding_does_not_change(mut batch in any_batch()) {
+        // Else that time alone would decide nearly always.
+        batch.collected_at.0 -= batch.collected_at.0 % 1000;
         let exact = batch.clone();
         codec::round_to_micros(&mut batch);
         prop_assert!(codec::is_round(&batch));
