@@ -481,35 +481,62 @@ pub(crate) fn pauses(timeline: &Timeline, config: &Config, from: HostTime, until
     events.iter().filter_map(|event| paused_rank(timeline, config, event)).collect()
 }
 
+/// What a way that stood still shows, the clearest last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Mark {
+    /// The sender found late that its data had arrived.
+    ToldLate,
+    /// Data was on its way while the receiver waited for it: a receiver that looks would see it.
+    Untaken,
+    /// Data was ready while the receiver, who may have given credit, waited for it.
+    Unsent,
+}
+
+impl Mark {
+    /// How much it speaks against the sender's proxy, and against the receiver's.
+    fn points(self) -> (u32, u32) {
+        match self {
+            Mark::ToldLate => (1, 0),
+            Mark::Untaken => (2, 3),
+            Mark::Unsent => (3, 2),
+        }
+    }
+}
+
 //= mycroft 5.3
-/// Which rank's proxy slept, by comparing both ends of every flow that stood still. Points, since one sleep leaves marks
-/// in its neighbours too: ready data not taken by a waiting receiver speaks against the receiver's proxy (it has posted
-/// and would see the data if it looked); an acknowledgement or an offer that came late against the sender's. Where what was
-/// received lies there still, the sender had no room: that speaks, a little, against a receiver that something else speaks
-/// against. Alone it goes from rank to rank, back to one that has not come.
+/// Which rank's proxy slept, by comparing both ends of every way that stood still. It leaves marks at its neighbours too:
+/// data that is ready is not sent by whoever sleeps, and not to whoever sleeps either, who grants no credit meanwhile. So
+/// each way speaks against both its ends, a little more against the one whose turn it was, and the rank on most of them
+/// slept: who sends to it is on one of its ways only. Where what was received lies there still, the sender had no
+/// room: that speaks, a little, against a receiver that something else speaks against. Alone it goes from rank to rank, back
+/// to one that has not come.
 fn paused_rank(timeline: &Timeline, config: &Config, event: &[&Pause]) -> Option<Fact> {
     let limit = config.pause_stage_us;
-    let mut points: BTreeMap<Rank, (u32, bool)> = BTreeMap::new();
-    let mut without_room: Vec<Rank> = Vec::new();
-    let mut add = |rank: Rank, value: u32, inbound: bool| {
-        let entry = points.entry(rank).or_default();
-        entry.0 += value;
-        entry.1 |= inbound;
-    };
+    let mut ways: BTreeMap<(Rank, Rank), Mark> = BTreeMap::new();
+    let mut without_room: BTreeSet<Rank> = BTreeSet::new();
     for pause in event {
         let (s, r) = (pause.send_max_us, pause.recv_max_us);
         let (untaken, unsent, waiting, full) = (s[2] >= limit, s[1] >= limit, r[0] >= limit, r[2] >= limit);
-        if unsent && full {
-            without_room.push(pause.to); // what came before lies there still: there was no room for more
-        } else if unsent && waiting {
-            add(pause.from, 3, false); // ready, and the posted receive is credit: its proxy did not send
-        } else if untaken && waiting {
-            add(pause.to, 3, true);
-            add(pause.from, 1, false);
-        } else if untaken {
-            add(pause.from, 1, false);
-        }
-        // One end that waits alone waits for a rank that has not come yet: no pause of anybody's proxy.
+        let mark = match (unsent, untaken) {
+            (true, _) if full => {
+                without_room.insert(pause.to); // what came before lies there still: there was no room for more
+                continue;
+            }
+            (true, _) if waiting => Mark::Unsent,
+            (_, true) if waiting => Mark::Untaken,
+            (_, true) => Mark::ToldLate,
+            // One end that waits alone waits for a rank that has not come yet: no pause of anybody's proxy.
+            _ => continue,
+        };
+        let way = ways.entry((pause.from, pause.to)).or_insert(mark);
+        *way = mark.max(*way);
+    }
+    let mut points: BTreeMap<Rank, (u32, bool)> = BTreeMap::new();
+    for ((from, to), mark) in ways {
+        let (of_sender, of_receiver) = mark.points();
+        points.entry(from).or_default().0 += of_sender;
+        let entry = points.entry(to).or_default();
+        *entry = (entry.0 + of_receiver, entry.1 || of_receiver > 0);
     }
     for rank in without_room {
         points.entry(rank).and_modify(|entry| *entry = (entry.0 + 1, true));
@@ -576,7 +603,7 @@ mod tests {
         let pause = |(from, send, recv): &(u32, [u32; 3], [u32; 3])| Pause {
             at: HostTime(1),
             from: Rank(*from),
-            to: Rank(from + 1),
+            to: Rank(from.wrapping_add(1)),
             op: NO_META.id,
             channel: ChannelId(0),
             send_max_us: us(*send),
@@ -592,13 +619,25 @@ mod tests {
     }
 
     #[test]
+    fn who_sends_to_one_that_pauses_does_not_pause() {
+        // Rank 1 grants no credit, in four channels, and of what it has itself nothing was sent in one of them.
+        let (no_credit, unsent) = ((0, [1, 1, 0], [1, 0, 0]), (1, [1, 1, 0], [1, 0, 0]));
+        assert_eq!(who_pauses(&[no_credit, no_credit, no_credit, no_credit, unsent]), [Rank(1)]);
+        let full = (u32::MAX, [1, 1, 0], [1, 0, 1]);
+        assert_eq!(who_pauses(&[full, no_credit, unsent]), [Rank(1)], "nor one that has no room itself");
+        // Some of what was sent before is found to have arrived after the sleep.
+        let late = (1, [0, 0, 1], [1, 0, 0]);
+        assert_eq!(who_pauses(&[unsent, late, late]), [Rank(1)]);
+    }
+
+    #[test]
     fn who_has_no_room_to_send_to_does_not_pause() {
         let sends = (1, [0, 1, 0], [1, 0, 0]);
         // What rank 1 received lies there still, in two channels: rank 0 may not send more.
         let full = (0, [1, 1, 0], [1, 0, 1]);
         assert_eq!(who_pauses(&[full, full, sends]), [Rank(1)]);
         let unsent = (0, [1, 1, 0], [1, 0, 0]);
-        assert_eq!(who_pauses(&[unsent, unsent, sends]), [Rank(0)], "there was room");
+        assert_eq!(who_pauses(&[unsent, unsent]), [Rank(0)], "there was room");
         assert_eq!(who_pauses(&[full, full]), [], "who has not come leaves no room to anybody before it");
     }
 }

@@ -679,13 +679,11 @@ impl Docket {
         (verdict, facts)
     }
 
-    /// Pauses that recur and name the same rank.
+    /// Pauses that recur and name the same rank. Several in iterations that follow each other are seen as one long stretch.
     fn paused(&self, bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>)> {
         let oldest = bench.timeline.newest_sample - bench.config.pause_window_ns;
         let recent: Vec<&PauseSeen> = self.pauses.iter().filter(|pause| pause.until >= oldest).collect();
-        if recent.len() < 2 {
-            return None;
-        }
+        let first = recent.first()?.from;
         let mut facts = Vec::new();
         let mut last = HostTime::NONE;
         for pause in &recent {
@@ -694,7 +692,6 @@ impl Docket {
             facts.extend(slow::pauses(bench.timeline, bench.config, from, until));
             last = until + 1;
         }
-        let first = recent[0].from;
         let mean_ms = bench.config.pause_ns as f64 / 1e6;
         let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, first, mean_ms);
         (verdict.category == Category::HostThread).then_some((verdict, facts))

@@ -1,0 +1,172 @@
+//! Facts told by hand, and what they say together.
+use super::*;
+use crate::blame::hang::NO_META;
+use crate::case::Evidence;
+use crate::fact::OpRef;
+use mycroft_record::FlowCounters;
+
+fn inside(ops: &[&[(u32, &str, u64)]]) -> Vec<(String, f64)> {
+    let of = |members: &&[(u32, &str, u64)]| -> Vec<(Rank, HostName, HostTime)> {
+        let member =
+            |(rank, host, ms): &(u32, &str, u64)| (Rank(*rank), HostName::from(*host), HostTime(ms * NANOS_PER_MS));
+        members.iter().map(member).collect()
+    };
+    let ops: Vec<_> = ops.iter().map(of).collect();
+    let suspects = longest_inside(&ops.iter().map(Vec::as_slice).collect::<Vec<_>>());
+    let name = |place: &Place| match place {
+        Place::Rank { rank, .. } => rank.to_string(),
+        Place::Host { host } => host.to_string(),
+        Place::Link { .. } => String::new(),
+    };
+    suspects.iter().map(|suspect| (name(&suspect.place), (suspect.confidence * 100.0).round())).collect()
+}
+
+fn pairs(list: &[(&str, f64)]) -> Vec<(String, f64)> {
+    list.iter().map(|(name, percent)| ((*name).to_owned(), *percent)).collect()
+}
+
+#[test]
+fn a_host_is_named_for_several_of_its_ranks_inside_and_not_for_one() {
+    assert_eq!(inside(&[&[(10, "c", 1)]]), pairs(&[("10", 90.0)]));
+    assert_eq!(inside(&[&[(10, "c", 1), (11, "c", 1)]]), pairs(&[("c", 90.0), ("10", 45.0), ("11", 45.0)]));
+    assert_eq!(inside(&[&[(10, "c", 1), (14, "d", 1)]]), pairs(&[("10", 45.0), ("14", 45.0)]));
+    assert_eq!(inside(&[&[(10, "c", 1), (14, "d", 9)]]), pairs(&[("10", 81.0), ("14", 9.0)]), "who waited longest");
+}
+
+#[test]
+fn of_many_that_are_inside_nobody_is_named() {
+    let alone: Vec<[(u32, &str, u64); 1]> = (0..8).map(|rank| [(rank, ["a", "b"][rank as usize / 4], 1)]).collect();
+    let ops: Vec<&[_]> = alone.iter().map(|members| &members[..]).collect();
+    assert_eq!(inside(&ops), []);
+    assert_eq!(inside(&ops[3..5]), pairs(&[("3", 45.0), ("4", 45.0)]));
+    let none_shared = inside(&ops[..4]);
+    assert!(none_shared.iter().all(|(name, _)| name != "a"), "all on one host, each alone: {none_shared:?}");
+    assert_eq!(inside(&[]), []);
+}
+
+/// Of a run in which slow copies had not shown yet: one link of many was a little slower than before.
+#[test]
+fn what_stands_alone_and_explains_next_to_nothing_accuses_nobody() {
+    let said = |now_ms: f64| {
+        let (from, to) = (HostName::from("d"), HostName::from("c"));
+        let fact = Fact::WireExcess { from, to, now_ms, base_ms: 36.0, iteration_ms: 553.0, links: 4, of: 4 };
+        slowdown(&Timeline::default(), &[fact], &Config::default(), HostTime(1), 553.0).category
+    };
+    assert_eq!(said(56.0), Category::Unknown);
+    assert_ne!(said(136.0), Category::Unknown);
+}
+
+/// A link that others fill lets flows stand still for as long as a proxy thread that sleeps.
+#[test]
+fn pauses_at_an_interface_that_others_keep_busy_are_no_proxy_threads() {
+    let host = |name: &str| HostName::from(name);
+    let pause = |name: &str| Fact::ProxyPause {
+        rank: Rank(1),
+        host: host(name),
+        at: HostTime(1),
+        pause_ms: 3_000.0,
+        flows: 6,
+        inbound: false,
+        op: None,
+    };
+    let wire = |from: &str, to: &str| {
+        let (from, to) = (host(from), host(to));
+        Fact::WireExcess { from, to, now_ms: 1_090.0, base_ms: 26.0, iteration_ms: 2_783.0, links: 8, of: 8 }
+    };
+    let foreign = |name: &str| {
+        let (nic_mb_s, job_mb_s) = (47.0, 1.6);
+        Fact::ForeignTraffic { host: host(name), nic: "eth0".into(), nic_mb_s, job_mb_s }
+    };
+    let said =
+        |facts: &[Fact]| slowdown(&Timeline::default(), facts, &Config::default(), HostTime(1), 2_783.0).category;
+    let slow = [pause("a"), pause("a"), wire("a", "b"), wire("c", "a"), wire("c", "d"), foreign("a"), foreign("c")];
+    assert_eq!(said(&slow), Category::NetworkCongestion);
+    assert_eq!(said(&slow[..5]), Category::HostThread);
+    let elsewhere = [&[pause("d"), pause("d")], &slow[2..]].concat();
+    assert_eq!(said(&elsewhere), Category::HostThread);
+}
+
+#[test]
+fn of_two_ranks_that_seem_to_pause_the_one_with_the_slow_links_does() {
+    let end = |rank: u32| (Rank(rank), HostName::from(format!("host{}", rank / 4).as_str()));
+    let link = |from: u32, to: u32, grew_ms: f64| Fact::RankLink {
+        from: end(from),
+        to: end(to),
+        now_ms: 300.0 + grew_ms,
+        base_ms: 300.0,
+        iteration_ms: 2_000.0,
+        of: 4,
+        sends: OtherLinks::default(),
+        receives: OtherLinks::default(),
+    };
+    let pause = |rank: u32| {
+        let (at, pause_ms, flows, inbound, op) = (HostTime(1), 1_000.0, 2, true, None);
+        Fact::ProxyPause { rank: Rank(rank), host: end(rank).1, at, pause_ms, flows, inbound, op }
+    };
+    let mut facts = vec![pause(4), pause(4), pause(8), pause(8), link(4, 8, 1_100.0), link(8, 12, 2_100.0)];
+    let said = |facts: &[Fact]| {
+        let verdict = slowdown(&Timeline::default(), facts, &Config::default(), HostTime(1), 2_000.0);
+        assert_eq!(verdict.category, Category::HostThread);
+        verdict.suspects[0].place.clone()
+    };
+    assert_eq!(said(&facts), rank_place(Rank(8), &end(8).1));
+    let one_more = [&facts[..], &[pause(4)]].concat();
+    assert_eq!(said(&one_more), rank_place(Rank(8), &end(8).1), "however often the other seems to");
+    facts[5] = link(0, 4, 2_100.0);
+    assert_eq!(said(&facts), rank_place(Rank(4), &end(4).1));
+}
+
+/// Of a rank whose sends are six times as slow: who received from it was told of pauses of a second.
+#[test]
+fn who_receives_from_a_slow_sender_does_not_pause() {
+    let end = |rank: u32| (Rank(rank), HostName::from(format!("host{}", rank / 4).as_str()));
+    let said = |receives: OtherLinks| {
+        let (from, to, iteration_ms) = (end(4), end(8), 500.0);
+        let sends = OtherLinks { slow: 2, fast: 0 };
+        let link = Fact::RankLink { from, to, now_ms: 770.0, base_ms: 200.0, iteration_ms, of: 8, sends, receives };
+        let (at, pause_ms, flows, inbound, op) = (HostTime(1), 1_000.0, 7, true, None);
+        let pause = Fact::ProxyPause { rank: Rank(8), host: end(8).1, at, pause_ms, flows, inbound, op };
+        let facts = [link, pause.clone(), pause.clone(), pause];
+        let verdict = slowdown(&Timeline::default(), &facts, &Config::default(), HostTime(1), 500.0);
+        (verdict.category, verdict.suspects[0].place.clone())
+    };
+    assert_eq!(said(OtherLinks { slow: 0, fast: 2 }), (Category::NetworkSend, rank_place(Rank(4), &end(4).1)));
+    let not_served = (Category::HostThread, rank_place(Rank(8), &end(8).1));
+    assert_eq!(said(OtherLinks { slow: 1, fast: 1 }), not_served, "others wait for it as well");
+    assert_eq!(said(OtherLinks::default()), not_served, "nothing else tells");
+}
+
+/// Of a link that flaps: a device behind it had slots to fill and nothing came.
+#[test]
+fn who_does_not_move_behind_a_link_that_is_down_is_not_why() {
+    let op = OpRef { meta: NO_META, label: "AllReduce A #0".to_owned() };
+    let evidence = Evidence { rank: None, op: None, flow: None, at: HostTime(1) };
+    let end = |rank: u32, host: &str| (Rank(rank), HostName::from(host));
+    let lost = |from, to| Fact::NotDelivered {
+        from,
+        to,
+        op: op.clone(),
+        evidence,
+        send: FlowCounters::default(),
+        since: HostTime(1),
+        served_meanwhile: false,
+    };
+    let idle = Fact::GpuNotReady {
+        rank: Rank(0),
+        host: "a".into(),
+        op: op.clone(),
+        evidence,
+        counters: FlowCounters::default(),
+        strong: true,
+    };
+    let down = |host: &str| Fact::NicDown { host: host.into(), nic: "eth0".into(), at: HostTime(1) };
+    let both = [idle, lost(end(3, "d"), end(5, "e")), lost(end(5, "e"), end(3, "d"))];
+    let said = |more: Option<Fact>| {
+        let facts: Vec<Fact> = both.iter().cloned().chain(more).collect();
+        let verdict = hang(&Timeline::default(), &facts, HostTime(1));
+        (verdict.category, verdict.suspects[0].place.clone())
+    };
+    assert_eq!(said(None), (Category::Gpu, rank_place(Rank(0), &"a".into())));
+    assert_eq!(said(Some(down("e"))).1, Place::Host { host: "e".into() });
+    assert_eq!(said(Some(down("f"))).0, Category::Gpu, "nothing is lost at that one");
+}
