@@ -120,9 +120,18 @@ pub(crate) enum Fact {
         receives: OtherLinks,
     },
     /// Ready data takes longer from one host to another.
-    WireExcess { from: HostName, to: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64, links: usize, of: usize },
+    WireExcess {
+        from: HostName,
+        to: HostName,
+        now_ms: f64,
+        base_ms: f64,
+        iteration_ms: f64,
+        mb: f64,
+        links: usize,
+        of: usize,
+    },
     /// What all links of a host pair cost together that are not slow beyond noise; one of the hosts has others that are.
-    WireOther { from: HostName, to: HostName, now_ms: f64, base_ms: f64 },
+    WireOther { from: HostName, to: HostName, now_ms: f64, base_ms: f64, mb: f64 },
     /// A rank's proxy did not move ready data for a while, on all its flows, and then did.
     ProxyPause {
         rank: Rank,
@@ -460,14 +469,14 @@ impl Fact {
             Fact::CopyExcess { rank, now_ms, base_ms, iteration_ms, .. } => {
                 excess("copies slots", &format!("rank {rank}"), *now_ms, *base_ms, *iteration_ms)
             }
-            Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms, links, of } => excess(
+            Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms, links, of, .. } => excess(
                 "hold ready data",
                 &format!("{links} of {of} links {from} -> {to}"),
                 *now_ms,
                 *base_ms,
                 *iteration_ms,
             ),
-            Fact::WireOther { from, to, now_ms, base_ms } => {
+            Fact::WireOther { from, to, now_ms, base_ms, .. } => {
                 format!("links {from} -> {to} hold ready data {now_ms:.1} ms per iteration, {base_ms:.1} ms before")
             }
             Fact::ProxyPause { rank, pause_ms, flows, inbound, .. } => format!(

@@ -268,6 +268,8 @@ struct LinkCost {
     base_ms: f64,
     /// Bytes of the samples that are remembered.
     bytes: u64,
+    /// Megabytes per iteration before.
+    mb: f64,
 }
 
 impl LinkCost {
@@ -337,7 +339,7 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
             now_ms -= time.held_ms();
         }
         let bytes = link.samples().map(|sample| sample.bytes).sum();
-        let cost = LinkCost { from: link.from, to: link.to, now_ms, base_ms, bytes };
+        let cost = LinkCost { from: link.from, to: link.to, now_ms, base_ms, bytes, mb: time.mb };
         pairs.entry((timeline.host(link.from), timeline.host(link.to))).or_default().push(cost);
     }
     let iteration_ms = windows.iteration_ms;
@@ -363,8 +365,8 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
     });
     facts.extend(steady.map(|((from, to), links)| {
         let sum = |of: &dyn Fn(&LinkCost) -> f64| links.iter().map(of).sum();
-        let (now_ms, base_ms) = (sum(&|link| link.now_ms), sum(&|link| link.base_ms));
-        Fact::WireOther { from: from.clone(), to: to.clone(), now_ms, base_ms }
+        let (now_ms, base_ms, mb) = (sum(&|link| link.now_ms), sum(&|link| link.base_ms), sum(&|link| link.mb));
+        Fact::WireOther { from: from.clone(), to: to.clone(), now_ms, base_ms, mb }
     }));
     facts
 }
@@ -404,6 +406,7 @@ fn of_pair(
         now_ms,
         base_ms,
         iteration_ms,
+        mb: worst.mb,
         links: count,
         of,
     });
@@ -418,6 +421,8 @@ struct WireTime {
     /// Of it, what the sender's proxy held.
     held_now_ms: f64,
     held_base_ms: f64,
+    /// Megabytes per iteration before.
+    mb: f64,
 }
 
 impl WireTime {
@@ -444,9 +449,24 @@ fn wire_of(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<WireTi
     let mut base: Vec<&Iteration> = list.iter().rev().filter(is_base).take(BASE_ITERATIONS).collect();
     base.reverse();
     let now: Vec<&Iteration> = list.iter().filter(|it| windows.is_now(it)).collect();
+    let bytes: u64 = match (base.first(), base.last()) {
+        (Some(first), Some(last)) => link
+            .samples()
+            .filter(|sample| sample.at > first.start && sample.at <= last.end)
+            .map(|sample| sample.bytes)
+            .sum(),
+        _ => 0,
+    };
+    let mb = bytes as f64 / 1e6 / base.len().max(1) as f64;
     let ((now, held_now), (base, held_base)) = (per_iteration(link, &now), per_iteration(link, &base));
     let ms = |us: Vec<f64>| Some(median(us)? / 1e3);
-    Some(WireTime { now_ms: ms(now)?, base_ms: ms(base)?, held_now_ms: ms(held_now)?, held_base_ms: ms(held_base)? })
+    Some(WireTime {
+        now_ms: ms(now)?,
+        base_ms: ms(base)?,
+        held_now_ms: ms(held_now)?,
+        held_base_ms: ms(held_base)?,
+        mb,
+    })
 }
 
 /// Microseconds of wire time in each iteration, and the part that the sender's proxy held; iterations are in order and
@@ -576,6 +596,7 @@ mod tests {
             now_ms,
             base_ms,
             bytes: 1_000,
+            mb: 0.001,
         };
         let (a, b, c) = (HostName::from("a"), HostName::from("b"), HostName::from("c"));
         let mut pairs = Pairs::new();

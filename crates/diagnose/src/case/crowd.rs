@@ -117,7 +117,16 @@ mod tests {
 
     fn wire(from: &str, to: &str, grew_ms: f64) -> Fact {
         let (from, to) = (host(from), host(to));
-        Fact::WireExcess { from, to, now_ms: 100.0 + grew_ms, base_ms: 100.0, iteration_ms: 400.0, links: 8, of: 8 }
+        Fact::WireExcess {
+            from,
+            to,
+            now_ms: 100.0 + grew_ms,
+            base_ms: 100.0,
+            iteration_ms: 400.0,
+            mb: 9.0,
+            links: 8,
+            of: 8,
+        }
     }
 
     fn op() -> OpRef {

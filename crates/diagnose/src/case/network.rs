@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Share of the worst way's excess under which the hosts of another are not asked about, since it waits behind, and under
 /// which it need not be explained in full.
 const SHADOW: f64 = 0.1;
+/// Share of the worst way's excess under which another needs no explanation.
+const NEGLIGIBLE: f64 = 0.02;
 /// Wire time under which a way's factor is noise, milliseconds per iteration: some chunks' latencies.
 const LEAST_MS: f64 = 0.2;
 /// Wire time from which on a way is full evidence, milliseconds per iteration: ten times that.
@@ -21,6 +23,16 @@ const LIGHT_MS: f64 = 20.0;
 /// A way on which so much less time passes than before tells nothing: its sender comes so late that nobody sees how fast it
 /// is.
 const HIDDEN: f64 = 0.25;
+/// A way whose bytes would take less than this share of its time at the speed of the fastest way shows latencies, which are
+/// as before however slow its hosts send.
+const SENT_SHARE: f64 = 0.2;
+/// Ways whose excess is this share of the worst one's tell together how many times slower the slow ones are: what comes late
+/// besides makes one of them seem slower still.
+const TELLS: f64 = 0.3;
+/// As slow as the worst, by the logarithms: no waiting behind it.
+const NOT_BEHIND: f64 = 0.75;
+/// A way that is about as slow as one that leads to it waits with that for somebody further on.
+const BEHIND: f64 = 1.25;
 /// Half a contradiction: NICs degrade in both directions more often than in one, or than a way between them.
 const RARER: f64 = 0.3;
 /// A second NIC must explain about a way more than the first does.
@@ -31,6 +43,8 @@ const RATED: f64 = 0.5;
 const TIE: f64 = 0.15;
 /// Share of the slow ways that a cause may leave unexplained.
 const UNEXPLAINED: f64 = 0.4;
+/// Ways of one ring carry alike: at least one part in so many of each other.
+const CARRY_ALIKE: f64 = 4.0;
 /// Hosts with slow ways beyond which pairs of them are not asked about: 32 x 31 / 2 = 496 pairs.
 const ENDS_MAX: usize = 32;
 
@@ -46,6 +60,14 @@ struct Way {
     excess_ms: f64,
     /// How much it counts as evidence: a way that carries next to nothing shows little.
     weight: f64,
+    /// How much of that counts where it is as fast as before: latencies do not tell how fast data is sent.
+    denies: f64,
+    /// How many times slower than the ways that lead to it, if it is no slower than what waits behind a slow way may be.
+    beyond: Option<f64>,
+    /// Megabytes per iteration, and milliseconds that they took before.
+    sent: (f64, f64),
+    /// All ways of one of its ends together take less time than before: what is waited for here was waited for elsewhere.
+    moved: bool,
 }
 
 type Ways<'a> = BTreeMap<(&'a HostName, &'a HostName), Way>;
@@ -92,8 +114,7 @@ impl Cause<'_> {
 /// about the same factor, however little that carries; who only waits behind it is slowed by less.
 pub(crate) fn of_slowdown(facts: &[Fact], config: &Config) -> Vec<Hypothesis> {
     let ways = ways(facts);
-    let worst = ways.values().max_by(|a, b| a.excess_ms.total_cmp(&b.excess_ms)).copied();
-    let Some(worst) = worst.filter(|worst| worst.excess_ms > config.noise_ms && worst.ratio > 1.0) else {
+    let Some(worst) = worst(&ways).filter(|worst| worst.excess_ms > config.noise_ms && worst.ratio > 1.0) else {
         return Vec::new();
     };
     let slow: BTreeSet<&HostName> = ways
@@ -145,9 +166,9 @@ pub(crate) fn of_slowdown(facts: &[Fact], config: &Config) -> Vec<Hypothesis> {
 fn ways(facts: &[Fact]) -> Ways<'_> {
     let mut ways = Ways::new();
     for fact in facts {
-        let (from, to, now_ms, base_ms) = match fact {
-            Fact::WireExcess { from, to, now_ms, base_ms, links, of, .. } if links * 2 >= *of => {
-                (from, to, *now_ms, *base_ms)
+        let (from, to, now_ms, base_ms, mb) = match fact {
+            Fact::WireExcess { from, to, now_ms, base_ms, mb, links, of, .. } if links * 2 >= *of => {
+                (from, to, *now_ms, *base_ms, *mb)
             }
             // Few of many links that carry little and are many times slower: what they took is enough to tell, what the
             // others took is not. No sign that the wire is well.
@@ -155,8 +176,8 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
                 continue;
             }
             // Few of many links between the same hosts: not the wire, something at one rank.
-            Fact::WireExcess { from, to, base_ms, .. } => (from, to, *base_ms, *base_ms),
-            Fact::WireOther { from, to, now_ms, base_ms } => (from, to, *now_ms, *base_ms),
+            Fact::WireExcess { from, to, base_ms, mb, .. } => (from, to, *base_ms, *base_ms, *mb),
+            Fact::WireOther { from, to, now_ms, base_ms, mb } => (from, to, *now_ms, *base_ms, *mb),
             _ => continue,
         };
         if from == to || now_ms < HIDDEN * base_ms {
@@ -164,9 +185,63 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
         }
         let ratio = (now_ms.max(LEAST_MS) / base_ms.max(LEAST_MS)).max(1.0);
         let weight = (now_ms.max(base_ms) / WEIGHS_MS).min(1.0);
-        ways.insert((from, to), Way { ratio, excess_ms: now_ms - base_ms, weight });
+        let (excess_ms, sent) = (now_ms - base_ms, (mb, base_ms));
+        ways.insert((from, to), Way { ratio, excess_ms, weight, denies: weight, beyond: None, sent, moved: false });
+    }
+    let speed = |way: &Way| way.sent.0 / way.sent.1.max(LEAST_MS);
+    let fastest = ways.values().map(speed).fold(0.0, f64::max);
+    for way in ways.values_mut() {
+        way.denies *= (speed(way) / (SENT_SHARE * fastest).max(f64::MIN_POSITIVE)).min(1.0);
+    }
+    let mut of_host: BTreeMap<&HostName, f64> = BTreeMap::new();
+    for ((from, to), way) in &ways {
+        *of_host.entry(*from).or_default() += way.excess_ms;
+        *of_host.entry(*to).or_default() += way.excess_ms;
+    }
+    for ((from, to), way) in &mut ways {
+        way.moved = of_host[*from] < 0.0 || of_host[*to] < 0.0;
+    }
+    let Some(worst) = worst(&ways) else { return ways };
+    let behind: Vec<_> = ways.keys().copied().filter_map(|key| Some((key, beyond(&ways, key, &worst)?))).collect();
+    for (key, times) in behind {
+        ways.entry(key).and_modify(|way| way.beyond = Some(times));
     }
     ways
+}
+
+/// Of a way that is slower, but not as slow as the worst: how many times slower than one that leads to it and carries alike,
+/// where they are alike. A ring waits behind a slow way, the longer the nearer, and nothing of that is a step but the slow way
+/// itself.
+fn beyond(ways: &Ways<'_>, (from, to): (&HostName, &HostName), worst: &Way) -> Option<f64> {
+    let way = &ways[&(from, to)];
+    if way.ratio.ln() >= NOT_BEHIND * worst.ratio.ln() {
+        return None;
+    }
+    let carries_alike = |a: &Way, b: &Way| a.sent.0 * CARRY_ALIKE >= b.sent.0 && b.sent.0 * CARRY_ALIKE >= a.sent.0;
+    if !carries_alike(way, worst) {
+        return None;
+    }
+    let leads = |(key, other): &(&(&HostName, &HostName), &Way)| {
+        key.1 == from && key.0 != to && other.ratio > 1.0 && carries_alike(other, way)
+    };
+    let times = ways.iter().filter(leads).map(|(_, other)| way.ratio / other.ratio);
+    times.filter(|times| (1.0 / BEHIND..BEHIND).contains(times)).map(|times| times.max(1.0)).reduce(f64::min)
+}
+
+/// The way that grew by most, as many times slower as those are in the median that grew alike.
+fn worst(ways: &Ways<'_>) -> Option<Way> {
+    let worst = ways.values().max_by(|a, b| a.excess_ms.total_cmp(&b.excess_ms))?;
+    let grew_alike = |way: &&Way| way.excess_ms >= TELLS * worst.excess_ms;
+    let mut grown: Vec<(f64, f64)> = ways.values().filter(grew_alike).map(|way| (way.ratio, way.excess_ms)).collect();
+    grown.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let half = grown.iter().map(|(_, excess_ms)| excess_ms).sum::<f64>() / 2.0;
+    let mut sum_ms = 0.0;
+    let is_half = |(_, excess_ms): &&(f64, f64)| {
+        sum_ms += excess_ms;
+        sum_ms >= half
+    };
+    let ratio = grown.iter().find(is_half).map_or(worst.ratio, |(ratio, _)| *ratio);
+    Some(Way { ratio, ..*worst })
 }
 
 /// 1: as slow as the worst; 0: as fast as before. Factors are compared by their logarithms.
@@ -175,15 +250,22 @@ fn slowness(way: &Way, worst: &Way) -> f64 {
 }
 
 /// What a way says with its weight: that it is slow, or below zero that it is not. Half as slow as the worst says nothing, and
-/// neither does what is slow by any measure: short messages take their latency besides.
+/// neither does what is slow by any measure: short messages take their latency besides. What waits behind a slow way is as
+/// fast as those that it waits with.
 fn lean(way: &Way, worst: &Way) -> f64 {
-    let lean = (2.0 * slowness(way, worst) - 1.0) * way.weight;
-    if way.ratio >= SLOW_ANYHOW { lean.max(0.0) } else { lean }
+    let own = Way { ratio: way.beyond.unwrap_or(way.ratio), ..*way };
+    let lean = 2.0 * slowness(&own, worst) - 1.0;
+    let lean = lean * if lean > 0.0 { way.weight } else { way.denies };
+    if own.ratio >= SLOW_ANYHOW { lean.max(0.0) } else { lean }
 }
 
 /// How slow a way is, as evidence that must be explained.
 fn to_explain(way: &Way, worst: &Way) -> f64 {
-    lean(way, worst).max(0.0) * (way.excess_ms / (SHADOW * worst.excess_ms)).clamp(0.0, 1.0)
+    if way.moved {
+        return 0.0;
+    }
+    let share = (way.excess_ms / worst.excess_ms - NEGLIGIBLE) / (SHADOW - NEGLIGIBLE);
+    lean(way, worst).max(0.0) * share.clamp(0.0, 1.0)
 }
 
 /// The causes that fit best; several, if nothing tells them apart. None, if they leave most of what is slow unexplained.
@@ -261,7 +343,7 @@ mod tests {
     /// So many of the links that carry alike are slow.
     fn excess((from, to, now_ms, base_ms): Told<'_>, links: usize, of: usize) -> Fact {
         let (from, to) = (HostName::from(from), HostName::from(to));
-        Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms: 500.0, links, of }
+        Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms: 500.0, mb: base_ms, links, of }
     }
 
     fn facts(list: &[Told<'_>]) -> Vec<Fact> {
@@ -269,7 +351,7 @@ mod tests {
             if now_ms - base_ms > 5.0 {
                 return excess((from, to, now_ms, base_ms), 4, 4);
             }
-            Fact::WireOther { from: HostName::from(from), to: HostName::from(to), now_ms, base_ms }
+            Fact::WireOther { from: HostName::from(from), to: HostName::from(to), now_ms, base_ms, mb: base_ms }
         };
         list.iter().map(one).collect()
     }

@@ -49,7 +49,7 @@ fn of_many_that_are_inside_nobody_is_named() {
 fn what_stands_alone_and_explains_next_to_nothing_accuses_nobody() {
     let said = |now_ms: f64| {
         let (from, to) = (HostName::from("d"), HostName::from("c"));
-        let fact = Fact::WireExcess { from, to, now_ms, base_ms: 36.0, iteration_ms: 553.0, links: 4, of: 4 };
+        let fact = Fact::WireExcess { from, to, now_ms, base_ms: 36.0, iteration_ms: 553.0, mb: 9.0, links: 4, of: 4 };
         slowdown(&Timeline::default(), &[fact], &Config::default(), HostTime(1), 553.0).category
     };
     assert_eq!(said(56.0), Category::Unknown);
@@ -71,7 +71,7 @@ fn pauses_at_an_interface_that_others_keep_busy_are_no_proxy_threads() {
     };
     let wire = |from: &str, to: &str| {
         let (from, to) = (host(from), host(to));
-        Fact::WireExcess { from, to, now_ms: 1_090.0, base_ms: 26.0, iteration_ms: 2_783.0, links: 8, of: 8 }
+        Fact::WireExcess { from, to, now_ms: 1_090.0, base_ms: 26.0, iteration_ms: 2_783.0, mb: 9.0, links: 8, of: 8 }
     };
     let foreign = |name: &str| {
         let (nic_mb_s, job_mb_s) = (47.0, 1.6);
