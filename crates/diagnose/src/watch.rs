@@ -106,7 +106,9 @@ impl Slow {
     pub(crate) fn windows(&self) -> Windows {
         let iteration_ms = self.now_ms - self.base_ms;
         let (base_from, base_until) = (self.base_from, self.base_until);
-        Windows { base_from, base_until, onset: self.onset, until: self.until, iteration_ms }
+        let is_healthy = base_from == HostTime::NONE && self.factor > 1.0;
+        let base_ns_max = if is_healthy { (self.factor * self.base_ms * 1e6) as u64 } else { u64::MAX };
+        Windows { base_from, base_until, base_ns_max, onset: self.onset, until: self.until, iteration_ms }
     }
 
     /// What of it has been there from `onset` on.

@@ -93,7 +93,14 @@ mod tests {
         }
         let onset = HostTime(1030 * S);
         let until = HostTime(1040 * S);
-        let windows = Windows { base_from: HostTime::NONE, base_until: onset, onset, until, iteration_ms: 300.0 };
+        let windows = Windows {
+            base_from: HostTime::NONE,
+            base_until: onset,
+            base_ns_max: u64::MAX,
+            onset,
+            until,
+            iteration_ms: 300.0,
+        };
         let told = facts(&timeline, &windows).into_iter();
         told.filter_map(|fact| Some(fact.crowded()?.to_string())).collect()
     }

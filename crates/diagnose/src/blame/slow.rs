@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Baseline iterations used, newest first.
 const BASE_ITERATIONS: usize = 16;
+/// With fewer that were no longer than usual the baseline is all there is.
+const BASE_LEAST: usize = 4;
 /// What grew by less than this share of the iteration's growth explains none of it, however alone it stands.
 pub(crate) const LEAST_SHARE: f64 = 0.1;
 /// A link whose wire time grew this many times is slow although it carries little.
@@ -46,8 +48,10 @@ const PAUSE_MERGE_NS: u64 = 1_500 * NANOS_PER_MS;
 pub(crate) struct Windows {
     /// The baseline is what began after this ..
     pub base_from: HostTime,
-    /// .. and ended before this.
+    /// .. and ended before this ..
     pub base_until: HostTime,
+    /// .. where enough of that took no longer, nanoseconds, without what did: a fault that is over was slow too.
+    pub base_ns_max: u64,
     /// The slowdown's first iteration began here.
     pub onset: HostTime,
     /// Last time looked at.
@@ -62,6 +66,14 @@ pub(super) const SLACK_NS: u64 = 5 * NANOS_PER_MS;
 impl Windows {
     fn is_base(&self, it: &Iteration) -> bool {
         it.start + SLACK_NS >= self.base_from && it.end <= self.base_until + SLACK_NS
+    }
+
+    /// Iterations of the baseline, newest first.
+    fn base<'a>(&self, list: &'a VecDeque<Iteration>, oldest: HostTime) -> Vec<&'a Iteration> {
+        let all = list.iter().rev().filter(|it| self.is_base(it) && it.start >= oldest);
+        let usual: Vec<&Iteration> =
+            all.clone().filter(|it| it.ns() <= self.base_ns_max).take(BASE_ITERATIONS).collect();
+        if usual.len() >= BASE_LEAST { usual } else { all.take(BASE_ITERATIONS).collect() }
     }
 
     fn is_now(&self, it: &Iteration) -> bool {
@@ -207,8 +219,7 @@ pub(super) fn compared<'a>(
     list: &'a VecDeque<Iteration>,
     windows: &Windows,
 ) -> (Vec<&'a Iteration>, Vec<&'a Iteration>) {
-    let base = list.iter().rev().filter(|it| windows.is_base(it)).take(BASE_ITERATIONS);
-    (base.collect(), list.iter().filter(|it| windows.is_now(it)).collect())
+    (windows.base(list, HostTime::NONE), list.iter().filter(|it| windows.is_now(it)).collect())
 }
 
 fn of_rank(
@@ -445,18 +456,10 @@ impl WireTime {
 fn wire_of(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<WireTime> {
     let list = timeline.ranks.get(&link.from)?.iterations.list();
     let oldest = link.oldest()?.at;
-    let is_base = |it: &&Iteration| windows.is_base(it) && it.start >= oldest;
-    let mut base: Vec<&Iteration> = list.iter().rev().filter(is_base).take(BASE_ITERATIONS).collect();
+    let mut base = windows.base(list, oldest);
     base.reverse();
     let now: Vec<&Iteration> = list.iter().filter(|it| windows.is_now(it)).collect();
-    let bytes: u64 = match (base.first(), base.last()) {
-        (Some(first), Some(last)) => link
-            .samples()
-            .filter(|sample| sample.at > first.start && sample.at <= last.end)
-            .map(|sample| sample.bytes)
-            .sum(),
-        _ => 0,
-    };
+    let bytes: u64 = link.samples().filter(|sample| of(&base, sample.at).is_some()).map(|sample| sample.bytes).sum();
     let mb = bytes as f64 / 1e6 / base.len().max(1) as f64;
     let ((now, held_now), (base, held_base)) = (per_iteration(link, &now), per_iteration(link, &base));
     let ms = |us: Vec<f64>| Some(median(us)? / 1e3);
@@ -476,13 +479,18 @@ pub(super) fn per_iteration(link: &Link, list: &[&Iteration]) -> (Vec<f64>, Vec<
     let (Some(first), Some(last)) = (list.first(), list.last()) else { return (sums, held) };
     let (start, end) = (first.start, last.end);
     for sample in link.samples().filter(|sample| sample.at > start && sample.at <= end) {
-        let at = list.partition_point(|it| it.end < sample.at);
-        if list.get(at).is_some_and(|it| sample.at > it.start) {
+        if let Some(at) = of(list, sample.at) {
             sums[at] += sample.wire_us;
             held[at] += sample.held_us;
         }
     }
     (sums, held)
+}
+
+/// The place of the iteration, of several in order, that what ended at `at` belongs to.
+fn of(list: &[&Iteration], at: HostTime) -> Option<usize> {
+    let place = list.partition_point(|it| it.end < at);
+    list.get(place).is_some_and(|it| at > it.start).then_some(place)
 }
 
 /// A proxy thread that stopped for a while, from the pauses it left in its flows.
