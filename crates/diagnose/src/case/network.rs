@@ -29,6 +29,11 @@ const SENT_SHARE: f64 = 0.2;
 /// Ways whose excess is this share of the worst one's tell together how many times slower the slow ones are: what comes late
 /// besides makes one of them seem slower still.
 const TELLS: f64 = 0.3;
+/// Of ways that carry alike, one that waits behind the slow one is slower by less than this, by the logarithms, while the two
+/// directions of a NIC are slower by more.
+const WAITS: f64 = 0.63;
+/// So much less, and it surely waits.
+const CLEARLY: f64 = 0.13;
 /// As slow as the worst, by the logarithms: no waiting behind it.
 const NOT_BEHIND: f64 = 0.75;
 /// A way that is about as slow as one that leads to it waits with that for somebody further on.
@@ -39,6 +44,9 @@ const RARER: f64 = 0.3;
 const SECOND: f64 = 0.9;
 /// What an interface that says itself that it is slower than it was counts for.
 const RATED: f64 = 0.5;
+/// However little its other ways carry, a host at which a cause is must not be slow on them for another reason: share of
+/// what a way says that counts then.
+const BESIDES: f64 = 0.5;
 /// Causes whose costs differ by less are not told apart.
 const TIE: f64 = 0.15;
 /// Share of the slow ways that a cause may leave unexplained.
@@ -95,6 +103,14 @@ impl Cause<'_> {
             Cause::Receives(host) => to == *host,
             Cause::Between(a, b) => (from == *a && to == *b) || (from == *b && to == *a),
             Cause::Both(a, b) => [from, to].iter().any(|host| host == a || host == b),
+        }
+    }
+
+    /// Whether it is at a host.
+    fn ends_at(&self, host: &HostName) -> bool {
+        match self {
+            Cause::Nic(of) | Cause::Sends(of) | Cause::Receives(of) => host == *of,
+            Cause::Between(a, b) | Cause::Both(a, b) => host == *a || host == *b,
         }
     }
 
@@ -202,11 +218,17 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
         way.moved = of_host[*from] < 0.0 || of_host[*to] < 0.0;
     }
     let Some(worst) = worst(&ways) else { return ways };
+    ways.values_mut().for_each(|way| way.moved &= way.excess_ms < TELLS * worst.excess_ms);
     let behind: Vec<_> = ways.keys().copied().filter_map(|key| Some((key, beyond(&ways, key, &worst)?))).collect();
     for (key, times) in behind {
         ways.entry(key).and_modify(|way| way.beyond = Some(times));
     }
     ways
+}
+
+/// Whether two ways may be parts of one ring.
+fn carries_alike(a: &Way, b: &Way) -> bool {
+    a.sent.0 * CARRY_ALIKE >= b.sent.0 && b.sent.0 * CARRY_ALIKE >= a.sent.0
 }
 
 /// Of a way that is slower, but not as slow as the worst: how many times slower than one that leads to it and carries alike,
@@ -217,7 +239,6 @@ fn beyond(ways: &Ways<'_>, (from, to): (&HostName, &HostName), worst: &Way) -> O
     if way.ratio.ln() >= NOT_BEHIND * worst.ratio.ln() {
         return None;
     }
-    let carries_alike = |a: &Way, b: &Way| a.sent.0 * CARRY_ALIKE >= b.sent.0 && b.sent.0 * CARRY_ALIKE >= a.sent.0;
     if !carries_alike(way, worst) {
         return None;
     }
@@ -254,7 +275,12 @@ fn slowness(way: &Way, worst: &Way) -> f64 {
 /// fast as those that it waits with.
 fn lean(way: &Way, worst: &Way) -> f64 {
     let own = Way { ratio: way.beyond.unwrap_or(way.ratio), ..*way };
-    let lean = 2.0 * slowness(&own, worst) - 1.0;
+    let slowness = slowness(&own, worst);
+    if way.excess_ms >= SHADOW * worst.excess_ms && carries_alike(way, worst) {
+        let over = slowness - WAITS;
+        return if over > 0.0 { over / (1.0 - WAITS) } else { (over / CLEARLY).max(-1.0) };
+    }
+    let lean = 2.0 * slowness - 1.0;
     let lean = lean * if lean > 0.0 { way.weight } else { way.denies };
     if own.ratio >= SLOW_ANYHOW { lean.max(0.0) } else { lean }
 }
@@ -291,26 +317,30 @@ fn fitting<'a>(
             others.filter(|other| ways.contains_key(&(*host, **other)) || ways.contains_key(&(**other, *host)));
         causes.extend(joined.map(|other| Cause::Between(host, other)));
     }
-    let speaks = |cause: &Cause<'_>| -> [f64; 3] {
-        let [mut missed, mut denied, mut backed] = [0.0; 3];
+    let speaks = |cause: &Cause<'_>| -> [f64; 4] {
+        let [mut missed, mut besides, mut denied, mut backed] = [0.0; 4];
         for ((from, to), way) in ways {
             if cause.slows(from, to) {
                 denied += (-lean(way, worst)).max(0.0);
                 backed += lean(way, worst).max(0.0);
             } else {
-                missed += to_explain(way, worst);
+                let to_explain = to_explain(way, worst);
+                missed += to_explain;
+                if cause.ends_at(from) || cause.ends_at(to) {
+                    besides += (BESIDES * lean(way, worst).max(0.0) * way.denies - to_explain).max(0.0);
+                }
             }
         }
-        [missed, denied, backed]
+        [missed, besides, denied, backed]
     };
     let slow_in_all: f64 = ways.values().map(|way| to_explain(way, worst)).sum();
     // What leaves too much unexplained is no cause however cheap, and neither is what more speaks against than for.
     let mut all: Vec<(f64, Cause<'a>)> = causes
         .into_iter()
         .filter_map(|cause| {
-            let [missed, denied, backed] = speaks(&cause);
+            let [missed, besides, denied, backed] = speaks(&cause);
             let fits = missed <= UNEXPLAINED * slow_in_all && denied <= backed;
-            fits.then(|| (missed + denied + cause.price(&rated), cause))
+            fits.then(|| (missed + besides + denied + cause.price(&rated), cause))
         })
         .collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
