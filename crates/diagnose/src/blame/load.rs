@@ -31,9 +31,11 @@ pub(crate) fn facts(timeline: &Timeline, windows: &Windows) -> Vec<Fact> {
     longer(timeline, (from, windows.base_until), since)
 }
 
-/// The same for a job that has not moved since `since`; and hosts whose cores have been full since then.
-pub(crate) fn at_stall(timeline: &Timeline, since: HostTime) -> Vec<Fact> {
-    let (base, now) = ((since - BASE_NS, since), (since, HostTime(u64::MAX)));
+/// The same for a job that has not moved since `since`, and was as usual until `usual_until` or then; and hosts whose cores
+/// have been full since it stopped.
+pub(crate) fn at_stall(timeline: &Timeline, usual_until: HostTime, since: HostTime) -> Vec<Fact> {
+    let usual_until = usual_until.min(since);
+    let (base, now) = ((usual_until - BASE_NS, usual_until), (since, HostTime(u64::MAX)));
     let mut facts = longer(timeline, base, now);
     facts.extend(timeline.loads.hosts().filter_map(|host| {
         let before = timeline.loads.usual(host, base.0, base.1).filter(|usual| usual.looks >= LOOKS_MIN)?;
@@ -122,10 +124,10 @@ mod tests {
 
     #[test]
     fn cores_that_are_full_since_a_stall_are_told() {
-        let told = |before: u32, since: u32| {
+        let told_from = |full_from: u64, usual_until: u64, before: u32, since: u32| {
             let mut timeline = Timeline::default();
             for second in 0..20 {
-                let cpu_busy_milli = if second >= 10 { since } else { before };
+                let cpu_busy_milli = if second >= full_from { since } else { before };
                 let (at, memory_available_bytes, agent_dropped, cpu_wait_milli) =
                     (HostTime((1000 + second) * S), 0, 0, 0);
                 let vitals = HostVitals { at, cpu_busy_milli, memory_available_bytes, agent_dropped, cpu_wait_milli };
@@ -133,8 +135,12 @@ mod tests {
                 let records = vec![Record::HostVitals(vitals)];
                 timeline.observe(&Batch { source, collected_at: at, records }, 0);
             }
-            at_stall(&timeline, HostTime(1009 * S + 1)).iter().any(|fact| matches!(fact, Fact::CpuFull { .. }))
+            let (usual_until, since) = (HostTime((1000 + usual_until) * S), HostTime(1009 * S + 1));
+            at_stall(&timeline, usual_until, since).iter().any(|fact| matches!(fact, Fact::CpuFull { .. }))
         };
+        let told = |before, since| told_from(10, 10, before, since);
+        assert!(!told_from(3, 10, 200, 1000), "they were full for most of the time before");
+        assert!(told_from(3, 3, 200, 1000), "but not before a case that is open");
         assert!(told(200, 1000));
         assert!(!told(200, 900), "there is room left");
         assert!(!told(700, 1000), "they were nearly full before");

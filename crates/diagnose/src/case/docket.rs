@@ -174,7 +174,7 @@ impl Docket {
         if self.has_open() && stall.waited_ns < bench.config.transient_ns {
             return None;
         }
-        let (verdict, facts, blast) = stalled(bench, stall);
+        let (verdict, facts, blast) = stalled(bench, stall, self.usual_until());
         let findings = || self.open.iter().map(|open| &self.case(open.id).finding);
         let is_starved = findings().any(|finding| is_starved(finding, &verdict));
         let is_nap = is_inside_only(&verdict, &facts) && findings().any(naps);
@@ -191,6 +191,11 @@ impl Docket {
             self.raised_at.get_or_insert(stall.since);
         }
         Some(self.open_case(bench, verdict, &facts, blast, stall.since))
+    }
+
+    /// Until when the job was as usual; `None`: it is.
+    fn usual_until(&self) -> Option<HostTime> {
+        self.open.iter().map(|open| open.onset).min()
     }
 
     fn open_slow(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
@@ -381,7 +386,7 @@ impl Docket {
             return None; // whoever ends the job now is not what stopped it
         }
         if let Some(stall) = &bench.seen.stall {
-            let (verdict, facts, blast) = stalled(bench, stall);
+            let (verdict, facts, blast) = stalled(bench, stall, self.usual_until());
             let finding = &self.case(open.id).finding;
             let weaker = verdict.confidence() < finding.suspects.first().map_or(0.0, |s| s.confidence);
             if finding.diagnosed_at.is_some() && weaker {

@@ -55,12 +55,17 @@ pub(super) fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>, Vec<BlastE
 }
 
 //= mycroft 5.2
-pub(super) fn stalled(bench: &Bench<'_>, stall: &Stall) -> (Verdict, Vec<Fact>, Vec<BlastEntry>) {
+/// Why the job does not move. It was as usual until `usual_until`, or until it stopped.
+pub(super) fn stalled(
+    bench: &Bench<'_>,
+    stall: &Stall,
+    usual_until: Option<HostTime>,
+) -> (Verdict, Vec<Fact>, Vec<BlastEntry>) {
     let found = hang::blame(bench.timeline, bench.timeline.graph(), bench.config, &stall.waiting);
     let mut facts = vec![bench.watch.stall_fact(bench.timeline, bench.config, stall)];
     facts.extend(found.facts);
     facts.extend(nic::down(bench.timeline));
-    facts.extend(load::at_stall(bench.timeline, stall.since));
+    facts.extend(load::at_stall(bench.timeline, usual_until.unwrap_or(stall.since), stall.since));
     let verdict = weigh::hang(bench.timeline, &facts, stall.since);
     (verdict, facts, blast_radius(found.path))
 }
