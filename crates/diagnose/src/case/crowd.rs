@@ -9,6 +9,9 @@ use mycroft_record::{Category, HostName};
 /// Share of an iteration's growth that a crowded host explains whose own parts grew: what its threads do late shows at
 /// itself only in part, and at all who wait for it.
 const EXPLAINS: f64 = 0.8;
+/// Where a thread is late with every slice a ring has one of them under way at a time, and not as many as there are slots:
+/// it shows so many times less at the way that is the slowest of all.
+const AT_A_TIME: f64 = 8.0;
 /// Nothing moves for a second because of threads that wait at least so long, thousandths of the time in which they could run:
 /// what takes a little less than a core for a moment stops nothing.
 const STALLS_MILLI: f64 = 250.0;
@@ -18,9 +21,11 @@ const RATIO: f64 = 10.0;
 //= falcon 3.2
 /// Crowded hosts of which a part became slower that their threads, or who waits for them, are in.
 pub(crate) fn of_slowdown(facts: &[Fact], config: &Config, iteration_ms: f64) -> Vec<Hypothesis> {
+    let worst_way_ms = facts.iter().filter_map(way_ms).fold(0.0, f64::max);
     let of = |host: &HostName| {
         let grew_ms = facts.iter().filter_map(|fact| late_ms(fact, host, iteration_ms)).fold(0.0, f64::max);
-        (grew_ms >= config.noise_ms.max(slow::LEAST_SHARE * iteration_ms)).then(|| Hypothesis {
+        let share = if grew_ms >= worst_way_ms { slow::LEAST_SHARE / AT_A_TIME } else { slow::LEAST_SHARE };
+        (grew_ms >= config.noise_ms.max(share * iteration_ms)).then(|| Hypothesis {
             category: Category::HostThread,
             places: vec![host_place(host)],
             either: false,
@@ -29,6 +34,14 @@ pub(crate) fn of_slowdown(facts: &[Fact], config: &Config, iteration_ms: f64) ->
         })
     };
     facts.iter().filter_map(Fact::crowded).filter_map(of).collect()
+}
+
+/// By how much a way between hosts grew, milliseconds per iteration.
+fn way_ms(fact: &Fact) -> Option<f64> {
+    match fact {
+        Fact::WireExcess { now_ms, base_ms, .. } => Some(now_ms - base_ms),
+        _ => None,
+    }
 }
 
 /// By how much something grew that threads on this host may be late with, milliseconds per iteration.
@@ -148,7 +161,13 @@ mod tests {
     fn a_crowded_host_at_which_nothing_grew_is_nobodys_fault() {
         assert_eq!(slowed(&[crowded("b")]), []);
         assert_eq!(slowed(&[wire("a", "c", 390.0), crowded("b")]), []);
-        assert_eq!(slowed(&[wire("a", "b", 30.0), crowded("b")]), [], "a thirteenth of what the iteration grew");
+        let others = [wire("a", "b", 30.0), wire("c", "d", 40.0), crowded("b")];
+        assert_eq!(slowed(&others), [], "a thirteenth of what the iteration grew, and less than others");
+        assert_eq!(
+            slowed(&others[..1].iter().chain(&others[2..]).cloned().collect::<Vec<_>>()).len(),
+            1,
+            "none is worse"
+        );
         assert_eq!(slowed(&[wire("a", "b", 390.0)]), []);
     }
 
