@@ -559,7 +559,8 @@ impl Docket {
             self.raised_at = Some(step.onset);
             return Joined::Nobody;
         }
-        if !self.is_told_again(&verdict) {
+        let told_again = self.is_told_again(&verdict);
+        if !told_again && !(is_sure(&verdict, DECISIVE) && is_about_crowd(&verdict, &facts)) {
             return Joined::Somebody;
         }
         Joined::Another(self.open_slowdown(bench, verdict, &facts, Some(step.clone())))
@@ -739,6 +740,11 @@ fn names(place: &Place, wanted: Rank) -> bool {
 /// Whether a verdict is good enough for a case besides others.
 fn stands_out(verdict: &Verdict) -> bool {
     verdict.share >= STEP_SHARE && is_sure(verdict, STEP_SURE)
+}
+
+/// Whether it is about a host of which its own counters say that threads wait there: that is not by chance.
+fn is_about_crowd(verdict: &Verdict, facts: &[Fact]) -> bool {
+    verdict.leads().all(|place| facts.iter().filter_map(Fact::crowded).any(|host| *place == host_place(host)))
 }
 
 /// Whether its first suspects are at least so sure together.

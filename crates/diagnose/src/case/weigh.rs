@@ -339,8 +339,12 @@ pub(crate) fn slowdown(
     list.sort_by(|a, b| b.excess_ms.total_cmp(&a.excess_ms).then_with(|| a.places.cmp(&b.places)));
     let mut verdict = Verdict::unknown(What::Slowdown, since);
     let Some(best) = list.first() else { return verdict };
-    // The same suspect for another reason speaks for it.
-    let second = list.iter().find(|other| other.places != best.places).map_or(0.0, |other| other.excess_ms);
+    // The same suspect for another reason speaks for it, and so does a part of it for the same.
+    let is_part = |place: &Place| best.places.iter().any(|whole| is_on(place, whole));
+    let speaks_for = |other: &Hypothesis| {
+        other.places == best.places || (other.category == best.category && other.places.iter().all(is_part))
+    };
+    let second = list.iter().find(|other| !speaks_for(other)).map_or(0.0, |other| other.excess_ms);
     let share = (best.excess_ms / iteration_ms.max(1.0)).min(1.0);
     let margin = 1.0 - (second / best.excess_ms.max(1e-9)).clamp(0.0, 1.0);
     let stands_out = best.ratio >= 1.5
@@ -365,6 +369,11 @@ pub(crate) fn slowdown(
         }
     }
     verdict
+}
+
+/// Whether a place is a rank on a host.
+fn is_on(place: &Place, whole: &Place) -> bool {
+    matches!((place, whole), (Place::Rank { host: of, .. }, Place::Host { host }) if of == host)
 }
 
 fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms: f64) -> Vec<Hypothesis> {
