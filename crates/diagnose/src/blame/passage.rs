@@ -1,7 +1,7 @@
 //! What a ring's way through a host costs: from the rank that receives from another host over those that hand on inside the
 //! host, unseen, to the rank that sends to the next one. A copy in between is slow when both ends wait for it at the same
 //! time: data lies before the entry, and slots at the exit stay empty. Upstream of it slots are full, downstream no data
-//! comes.
+//! comes. Whether the exit itself is slow its own data tells, which waits for nobody: of few slices none lies anywhere else.
 use crate::blame::slow::{LEAST_SHARE, Windows, at, compared, grown, middle};
 use crate::config::Config;
 use crate::fact::Fact;
@@ -35,7 +35,19 @@ pub(super) fn facts(timeline: &Timeline, config: &Config, windows: &Windows) -> 
             all.entry((&state.host, comm(last.into.counter))).or_default().entries.push(state);
         }
     }
-    all.values().filter_map(|ends| worst(ends, config, windows)).collect()
+    let of_exits = |ends: &Ends<'_>| -> Vec<Fact> {
+        ends.exits.iter().filter_map(|exit| of_exit(exit, config, windows)).collect()
+    };
+    all.values().flat_map(|ends| worst(ends, config, windows).into_iter().chain(of_exits(ends))).collect()
+}
+
+/// An exit whose slots wait for its own data as long as they wait for all.
+fn of_exit(exit: &RankState, config: &Config, windows: &Windows) -> Option<Fact> {
+    let (base, now) = compared(exit.iterations.list(), windows);
+    let own = |list: &[&Iteration]| list.iter().map(|it| f64::from(it.out.us.min(it.out.first_us)) / 1e3).collect();
+    let (now_ms, base_ms) = grown(own(&now), own(&base), config, LEAST_SHARE * windows.iteration_ms)?;
+    let (rank, host, iteration_ms) = (exit.rank, exit.host.clone(), windows.iteration_ms);
+    Some(Fact::CopyExcess { rank, host, now_ms, base_ms, iteration_ms })
 }
 
 fn worst(ends: &Ends<'_>, config: &Config, windows: &Windows) -> Option<Fact> {
