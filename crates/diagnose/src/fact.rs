@@ -107,14 +107,15 @@ pub(crate) enum Fact {
     ProxyExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
     /// Its proxy thread hands data over late that is ready, and for which the receiver has given credit.
     HandoverExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
-    /// One link is slow, and the others between the same hosts are not. `sends`: what else its sender sends; `receives`:
-    /// what else its receiver receives.
+    /// One link is slow, or `links` of one rank, and the others between the same hosts are not. `sends`: what else its sender
+    /// sends; `receives`: what else its receiver receives.
     RankLink {
         from: (Rank, HostName),
         to: (Rank, HostName),
         now_ms: f64,
         base_ms: f64,
         iteration_ms: f64,
+        links: usize,
         of: usize,
         sends: OtherLinks,
         receives: OtherLinks,
@@ -447,8 +448,12 @@ impl Fact {
                 *base_ms,
                 *iteration_ms,
             ),
-            Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, of, sends, receives } => {
-                let alone = if *of > 1 { format!("alone of {of}") } else { "the only one".to_owned() };
+            Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links, of, sends, receives } => {
+                let alone = match (*links, *of) {
+                    (_, 1) => "the only one".to_owned(),
+                    (1, of) => format!("alone of {of}"),
+                    (links, of) => format!("one of {links} of the same rank, alone of {of}"),
+                };
                 let who =
                     format!("the link rank {} -> rank {}, {alone} between {} and {},", from.0, to.0, from.1, to.1);
                 let text = excess("holds ready data", &who, *now_ms, *base_ms, *iteration_ms);

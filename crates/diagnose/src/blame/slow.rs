@@ -396,17 +396,24 @@ fn of_pair(
     let Some(worst) = slow.iter().max_by(|a, b| a.excess_ms().total_cmp(&b.excess_ms())) else { return Vec::new() };
     let counts = |link: &LinkCost| link.bytes * CARRY_ALIKE >= most || link.excess_ms() >= worst.excess_ms();
     let alike = |link: &&&LinkCost| link.excess_ms() >= LINKS_ALIKE * worst.excess_ms() && counts(link);
-    let (count, of) = (slow.iter().filter(alike).count(), links.iter().filter(|link| counts(link)).count());
+    let alike: Vec<&LinkCost> = slow.iter().filter(alike).copied().collect();
+    let (count, of) = (alike.len(), links.iter().filter(|link| counts(link)).count());
     let (now_ms, base_ms) = (worst.now_ms, worst.base_ms);
     let mut facts = Vec::new();
-    let is_alone = count == 1 && of > 1;
+    // Several are one rank's where they are all that it has here.
+    let are_all = |end: &dyn Fn(&LinkCost) -> bool| {
+        let counted = links.iter().filter(|link| counts(link) && end(link)).count();
+        alike.iter().all(|link| end(link)) && counted == count
+    };
+    let is_one_ends = are_all(&|link| link.from == worst.from) || are_all(&|link| link.to == worst.to);
+    let is_alone = of > count && (count == 1 || is_one_ends);
     let is_the_senders = of == 1 && worst.is_the_senders(from, all);
     if (is_alone || is_the_senders) && worst.excess_ms() >= config.explains_share * iteration_ms {
         let (from, to) = ((worst.from, from.clone()), (worst.to, to.clone()));
         let others = |of: &dyn Fn(&LinkCost) -> bool| worst.others(all.values().flatten().filter(|link| of(link)));
         let sends = others(&|link| link.from == worst.from && link.to != worst.to);
         let receives = others(&|link| link.to == worst.to && link.from != worst.from);
-        facts.push(Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, of, sends, receives });
+        facts.push(Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links: count, of, sends, receives });
         if is_the_senders {
             return facts; // it says nothing of the way that it is alone on
         }
@@ -623,6 +630,35 @@ mod tests {
         assert!(is_way(&links(&[(0, 5.5), (1, 5.1), (2, 0.9)])), "another rank's is slow too");
         assert!(is_way(&links(&[(0, 1.1), (1, 1.1), (2, 0.9)])), "it is as fast towards others");
         assert!(is_way(&links(&[(0, 5.5)])), "nobody is beside it");
+    }
+
+    /// From host a to host b: sender, receiver and how slow each link is now; before they took 10 ms.
+    fn between(links: &[(u32, u32, f64)]) -> Vec<Fact> {
+        let (a, b) = (HostName::from("a"), HostName::from("b"));
+        let of = |(from, to, now_ms): &(u32, u32, f64)| LinkCost {
+            from: Rank(*from),
+            to: Rank(*to),
+            now_ms: *now_ms,
+            base_ms: 10.0,
+            bytes: 1_000,
+            mb: 0.001,
+        };
+        let pairs = Pairs::from([((a.clone(), b.clone()), links.iter().map(of).collect())]);
+        let hosts = (a, b);
+        of_pair(&hosts, &pairs[&hosts], &pairs, &Config::default(), 200.0)
+    }
+
+    #[test]
+    fn several_slow_links_are_one_ranks_where_it_has_no_others() {
+        let is_rank = |facts: &[Fact]| facts.iter().any(|fact| matches!(fact, Fact::RankLink { .. }));
+        assert!(is_rank(&between(&[(0, 8, 300.0), (1, 9, 10.0), (2, 10, 10.0)])));
+        assert!(is_rank(&between(&[(0, 8, 300.0), (0, 9, 280.0), (1, 9, 10.0), (2, 10, 10.0)])), "its sends");
+        assert!(is_rank(&between(&[(0, 8, 300.0), (1, 8, 280.0), (1, 9, 10.0), (2, 10, 10.0)])), "its receives");
+        assert!(!is_rank(&between(&[(0, 8, 300.0), (1, 9, 280.0), (2, 10, 10.0)])), "two ranks'");
+        assert!(
+            !is_rank(&between(&[(0, 8, 300.0), (0, 9, 280.0), (0, 10, 10.0)])),
+            "it sends as fast as before as well"
+        );
     }
 
     /// Of a ring 0 -> 1 -> 2, both ends of a flow: how long its longest step waited in each of three stages, seconds.

@@ -95,6 +95,7 @@ fn of_two_ranks_that_seem_to_pause_the_one_with_the_slow_links_does() {
         now_ms: 300.0 + grew_ms,
         base_ms: 300.0,
         iteration_ms: 2_000.0,
+        links: 1,
         of: 4,
         sends: OtherLinks::default(),
         receives: OtherLinks::default(),
@@ -123,7 +124,8 @@ fn who_receives_from_a_slow_sender_does_not_pause() {
     let said = |receives: OtherLinks| {
         let (from, to, iteration_ms) = (end(4), end(8), 500.0);
         let sends = OtherLinks { slow: 2, fast: 0 };
-        let link = Fact::RankLink { from, to, now_ms: 770.0, base_ms: 200.0, iteration_ms, of: 8, sends, receives };
+        let link =
+            Fact::RankLink { from, to, now_ms: 770.0, base_ms: 200.0, iteration_ms, links: 1, of: 8, sends, receives };
         let (at, pause_ms, flows, inbound, op) = (HostTime(1), 1_000.0, 7, true, None);
         let pause = Fact::ProxyPause { rank: Rank(8), host: end(8).1, at, pause_ms, flows, inbound, op };
         let facts = [link, pause.clone(), pause.clone(), pause];
