@@ -317,11 +317,11 @@ impl LinkCost {
         all.iter().any(|((from, _), links)| from == host && beside(links))
     }
 
-    /// How the other links of one of its ends compare.
-    fn others<'a>(&self, links: impl Iterator<Item = &'a LinkCost>) -> OtherLinks {
+    /// How the other links of one of its ends compare; `slow` are known to be.
+    fn others<'a>(&self, links: impl Iterator<Item = &'a LinkCost>, slow: &[&LinkCost]) -> OtherLinks {
         let mut others = OtherLinks::default();
         for link in links {
-            if self.is_alike(link) {
+            if self.is_alike(link) || slow.iter().any(|slow| std::ptr::eq(*slow, link)) {
                 others.slow += 1;
             } else if link.base_ms >= ENOUGH_TO_SHOW * self.base_ms {
                 others.fast += 1;
@@ -410,7 +410,8 @@ fn of_pair(
     let is_the_senders = of == 1 && worst.is_the_senders(from, all);
     if (is_alone || is_the_senders) && worst.excess_ms() >= config.explains_share * iteration_ms {
         let (from, to) = ((worst.from, from.clone()), (worst.to, to.clone()));
-        let others = |of: &dyn Fn(&LinkCost) -> bool| worst.others(all.values().flatten().filter(|link| of(link)));
+        let others =
+            |of: &dyn Fn(&LinkCost) -> bool| worst.others(all.values().flatten().filter(|link| of(link)), &alike);
         let sends = others(&|link| link.from == worst.from && link.to != worst.to);
         let receives = others(&|link| link.to == worst.to && link.from != worst.from);
         facts.push(Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links: count, of, sends, receives });
@@ -652,7 +653,11 @@ mod tests {
     fn several_slow_links_are_one_ranks_where_it_has_no_others() {
         let is_rank = |facts: &[Fact]| facts.iter().any(|fact| matches!(fact, Fact::RankLink { .. }));
         assert!(is_rank(&between(&[(0, 8, 300.0), (1, 9, 10.0), (2, 10, 10.0)])));
-        assert!(is_rank(&between(&[(0, 8, 300.0), (0, 9, 280.0), (1, 9, 10.0), (2, 10, 10.0)])), "its sends");
+        let sends = between(&[(0, 8, 300.0), (0, 9, 60.0), (1, 9, 10.0), (2, 10, 10.0)]);
+        assert!(
+            matches!(&sends[0], Fact::RankLink { from, sends, .. } if from.0 == Rank(0) && sends.slow == 1),
+            "its sends"
+        );
         assert!(is_rank(&between(&[(0, 8, 300.0), (1, 8, 280.0), (1, 9, 10.0), (2, 10, 10.0)])), "its receives");
         assert!(!is_rank(&between(&[(0, 8, 300.0), (1, 9, 280.0), (2, 10, 10.0)])), "two ranks'");
         assert!(
