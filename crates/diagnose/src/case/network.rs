@@ -26,9 +26,10 @@ const HIDDEN: f64 = 0.25;
 /// A way whose bytes would take less than this share of its time at the speed of the fastest way shows latencies, which are
 /// as before however slow its hosts send.
 const SENT_SHARE: f64 = 0.2;
-/// Ways whose excess is this share of the worst one's tell together how many times slower the slow ones are: what comes late
-/// besides makes one of them seem slower still.
-const TELLS: f64 = 0.3;
+/// Ways whose excess is this share of the worst one's tell together how many times slower the slow ones are ..
+const TELLS: f64 = 0.5;
+/// .. by those that are slower by least: what comes late besides makes others seem slower still.
+const BY_LEAST: f64 = 0.25;
 /// Of ways that carry alike, one that waits behind the slow one is slower by less than this, by the logarithms, while the two
 /// directions of a NIC are slower by more.
 const WAITS: f64 = 0.63;
@@ -249,19 +250,19 @@ fn beyond(ways: &Ways<'_>, (from, to): (&HostName, &HostName), worst: &Way) -> O
     times.filter(|times| (1.0 / BEHIND..BEHIND).contains(times)).map(|times| times.max(1.0)).reduce(f64::min)
 }
 
-/// The way that grew by most, as many times slower as those are in the median that grew alike.
+/// The way that grew by most, as many times slower as those are that grew alike.
 fn worst(ways: &Ways<'_>) -> Option<Way> {
     let worst = ways.values().max_by(|a, b| a.excess_ms.total_cmp(&b.excess_ms))?;
     let grew_alike = |way: &&Way| way.excess_ms >= TELLS * worst.excess_ms;
     let mut grown: Vec<(f64, f64)> = ways.values().filter(grew_alike).map(|way| (way.ratio, way.excess_ms)).collect();
     grown.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let half = grown.iter().map(|(_, excess_ms)| excess_ms).sum::<f64>() / 2.0;
+    let least_ms = BY_LEAST * grown.iter().map(|(_, excess_ms)| excess_ms).sum::<f64>();
     let mut sum_ms = 0.0;
-    let is_half = |(_, excess_ms): &&(f64, f64)| {
+    let tells = |(_, excess_ms): &&(f64, f64)| {
         sum_ms += excess_ms;
-        sum_ms >= half
+        sum_ms >= least_ms
     };
-    let ratio = grown.iter().find(is_half).map_or(worst.ratio, |(ratio, _)| *ratio);
+    let ratio = grown.iter().find(tells).map_or(worst.ratio, |(ratio, _)| *ratio);
     Some(Way { ratio, ..*worst })
 }
 
