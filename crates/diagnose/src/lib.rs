@@ -55,8 +55,12 @@ impl Engine {
         self.timeline.settle();
         let open = self.docket.has_open();
         let seen = self.watch.look(&self.timeline, &self.config, open, self.docket.raised_at(), now);
-        let bench = Bench { timeline: &self.timeline, config: &self.config, watch: &self.watch, seen: &seen, now };
-        self.docket.step(&bench)
+        let (config, watch, docket, seen) = (&self.config, &self.watch, &mut self.docket, &seen);
+        let events = docket.step(&Bench { timeline: &self.timeline, config, watch, seen, now });
+        let Some(crawl) = seen.crawl.as_ref().filter(|_| events.is_empty()) else { return events };
+        self.timeline.with_running(crawl.until, |timeline| {
+            docket.crawl(&Bench { timeline, config, watch, seen, now }, crawl).into_iter().collect()
+        })
     }
 
     /// The earliest time at which a tick could find something new; `None`: the regular tick will do. Valid until the

@@ -9,7 +9,7 @@ use crate::fact::Fact;
 use crate::median::median;
 use crate::report::Threshold;
 use crate::timeline::{Iteration, RankState, Timeline};
-use mycroft_record::{HostTime, NANOS_PER_MS, Rank};
+use mycroft_record::{HostTime, NANOS_PER_MS, NANOS_PER_SEC, Rank};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Iterations that a level is made of: the healthy ones, and those of a slowdown that has its case.
@@ -22,6 +22,10 @@ const WAITS_KEPT: usize = 64;
 const SPREAD_MIN: usize = 6;
 /// The spread of n values is taken (1 + 4/n) times.
 const YOUNG_SPREAD: f64 = 4.0;
+/// An iteration that runs for so many usual ones is looked at before it has ended ..
+const CRAWLS: f64 = 4.0;
+/// .. and again after so many more.
+const CRAWLS_AGAIN: f64 = 0.5;
 /// One in so many iterations may be longer than the others without a reason.
 const FEW: usize = 10;
 /// Slow is at least this much while the spread is not known.
@@ -167,6 +171,8 @@ pub(crate) struct Seen {
     pub slow: Option<Slow>,
     /// Iterations take longer than the open cases account for.
     pub step: Option<Slow>,
+    /// The iteration that runs takes many times as long as usual.
+    pub crawl: Option<Slow>,
     /// Single long iterations among the new ones.
     pub long: Vec<(HostTime, HostTime, f64)>,
     /// New iterations were looked at.
@@ -184,6 +190,8 @@ pub(crate) struct Watch {
     due: Option<HostTime>,
     suspicious: bool,
     looked_at: HostTime,
+    /// Whether the iteration that runs crawls is asked again then.
+    crawl_at: HostTime,
 }
 
 impl Watch {
@@ -207,6 +215,9 @@ impl Watch {
         self.suspicious = seen.slow.is_some() || self.recently_slow();
         let still = timeline.graph().stillness(timeline, config.no_data_after_ns);
         seen.stall = self.stall(timeline, config, &still, case_open, now);
+        if !case_open && seen.stall.is_none() && seen.slow.is_none() && timeline.newest_sample >= self.crawl_at {
+            seen.crawl = self.crawl(timeline, config);
+        }
         seen
     }
 
@@ -284,6 +295,41 @@ impl Watch {
             return None;
         }
         slow.into_iter().min_by(|a, b| a.onset.cmp(&b.onset).then(b.now_ms.total_cmp(&a.now_ms)))
+    }
+
+    /// The iteration that runs, if it has taken many times as long as usual by most of the sampled ranks, and nothing was
+    /// done in it that is not done in every one.
+    fn crawl(&mut self, timeline: &Timeline, config: &Config) -> Option<Slow> {
+        let until = timeline.newest_sample;
+        let ready = |(rank, track): &(&Rank, &Track)| track.healthy.is_ready(config) && !lossy(timeline, **rank);
+        let ready: Vec<(&Rank, &Track)> = self.tracks.iter().filter(ready).collect();
+        let crawls = |(rank, track): &(&Rank, &Track)| {
+            let onset = timeline.ranks.get(rank)?.iterations.running_since()?;
+            let (base_ms, now_ms) = (track.healthy.ms()?, until.since_ns(onset) as f64 / 1e6);
+            let (factor, why) = track.healthy.factor(config);
+            (now_ms >= CRAWLS * base_ms).then(|| Slow {
+                base_from: HostTime::NONE,
+                base_until: onset,
+                onset,
+                until,
+                base_ms,
+                now_ms,
+                factor,
+                slow: 1,
+                of: 1,
+                streak: 1,
+                long: Vec::new(),
+                window_from: onset,
+                why: format!("{why}; it has not ended yet"),
+            })
+        };
+        let all: Vec<Slow> = ready.iter().filter_map(crawls).collect();
+        let shortest = all.iter().min_by(|a, b| a.now_ms.total_cmp(&b.now_ms))?;
+        if 2 * all.len() < ready.len() {
+            return None;
+        }
+        self.crawl_at = until + NANOS_PER_SEC.max((CRAWLS_AGAIN * shortest.base_ms * 1e6) as u64);
+        Some(shortest.clone())
     }
 
     fn recently_slow(&self) -> bool {

@@ -4,13 +4,15 @@ use crate::blame::slow::{CommonIdle, per_iteration};
 use crate::fact::Fact;
 use crate::median::median;
 use crate::timeline::{Iteration, Timeline};
-use mycroft_record::{HostName, HostTime, Place, Rank};
+use mycroft_record::{Category, HostName, HostTime, NANOS_PER_SEC, Place, Rank};
 
 /// Of a suspect's parts, those that grew by this share of the one that grew most carry its fault.
 const CARRIES: f64 = 0.5;
 /// What may be left of a part's growth when its fault is gone: the same as what no fault explains
 /// (`Config::explains_share`).
 const LEFT: f64 = 0.3;
+/// Agents look at a host's processors once a second.
+const LOOK_NS: u64 = NANOS_PER_SEC;
 
 /// Something whose time is its own, free of waiting for others.
 #[derive(Clone, PartialEq, Debug)]
@@ -23,6 +25,8 @@ enum Part {
     /// The slowest link from one host to another.
     Wire(HostName, HostName),
     Link(Rank, Rank),
+    /// Thousandths of the time in which the job's threads on a host could run that they wait for a processor.
+    Wait(HostName),
 }
 
 /// A part that carries a fault.
@@ -35,7 +39,7 @@ pub(crate) struct Own {
 
 /// The parts of the suspects at `places` that the facts say have grown. None where copies have: several ranks show them
 /// together, and one alone does not say when they are fast again.
-pub(crate) fn of(facts: &[Fact], places: &[Place]) -> Vec<Own> {
+pub(crate) fn of(facts: &[Fact], places: &[Place], category: Category) -> Vec<Own> {
     let on = |rank: Rank, host: &HostName| {
         places.iter().any(|place| match place {
             Place::Rank { rank: suspect, .. } => *suspect == rank,
@@ -77,6 +81,17 @@ pub(crate) fn of(facts: &[Fact], places: &[Place]) -> Vec<Own> {
         .collect();
     let most = out.iter().map(Own::grew_ms).fold(0.0, f64::max);
     out.retain(|own| own.grew_ms() >= CARRIES * most);
+    let wait = facts.iter().find_map(|fact| match fact {
+        Fact::CpuWait { host, now_milli, base_milli, .. } if touches(host) && category == Category::HostThread => {
+            Some(Own { part: Part::Wait(host.clone()), base_ms: *base_milli, worst_ms: *now_milli })
+        }
+        _ => None,
+    });
+    // Ways may be slow for another reason then: the host's counters tell when it is over.
+    if wait.is_some() {
+        out.retain(|own| !matches!(own.part, Part::Wire(..) | Part::Link(..)));
+    }
+    out.extend(wait);
     out
 }
 
@@ -153,6 +168,16 @@ fn lately(timeline: &Timeline, part: &Part, count: usize, idle: &CommonIdle) -> 
         Part::Proxy(rank) => of_rank(*rank, &|it| it.proxy_us),
         Part::Handover(rank) => of_links(&|a, _| a == *rank, true),
         Part::Link(from, to) => of_links(&|a, b| a == *from && b == *to, false),
+        Part::Wait(host) => {
+            let state = timeline.ranks.values().find(|state| state.host == *host)?;
+            let laps = laps(state.rank)?;
+            let wait = |lap: &Iteration| {
+                let usual = timeline.loads.usual(host, lap.start - LOOK_NS, lap.end + LOOK_NS)?;
+                Some(usual.wait_milli)
+            };
+            let milli = laps.iter().map(wait).collect::<Option<Vec<f64>>>()?;
+            Some((laps, milli))
+        }
         Part::Wire(from, to) => of_links(&|a, b| timeline.host(a) == *from && timeline.host(b) == *to, false),
     }
 }

@@ -213,6 +213,14 @@ impl Docket {
         }
     }
 
+    /// The iteration that runs takes many times as long as usual: a case if one suspect is sure, twice.
+    pub(crate) fn crawl(&mut self, bench: &Bench<'_>, crawl: &Slow) -> Option<CaseEvent> {
+        let (verdict, facts) = self.slowed(bench, crawl);
+        let is_one = verdict.leads().count() == 1 && is_sure(&verdict, DECISIVE);
+        (!self.has_open() && is_one && self.is_told_again(&verdict))
+            .then(|| self.open_slowdown(bench, verdict, &facts, None))
+    }
+
     fn open_slowdown(&mut self, bench: &Bench<'_>, verdict: Verdict, facts: &[Fact], step: Option<Slow>) -> CaseEvent {
         self.raised_at = Some(verdict.since);
         self.open.iter_mut().for_each(|open| open.joined = true);
@@ -305,7 +313,7 @@ impl Docket {
         let surer =
             verdict.confidence() > case.finding.suspects.first().map_or(0.0, |suspect| suspect.confidence) + SURER;
         let leads: Vec<Place> = verdict.leads().cloned().collect();
-        let own = own::of(facts, &leads);
+        let own = own::of(facts, &leads, verdict.category);
         if !own.is_empty() {
             open.own = own; // a stall says nothing of rates
         }
@@ -612,7 +620,7 @@ impl Docket {
             return None;
         }
         let leads: Vec<Place> = verdict.leads().cloned().collect();
-        let own = own::of(&facts, &leads);
+        let own = own::of(&facts, &leads, verdict.category);
         // A host whose threads get no processor is seen to, whatever share of it shows at its ways.
         let gets_none = facts.iter().filter_map(Fact::starved).any(|host| leads.contains(&host_place(host)));
         if quiet && ((verdict.share < 1.0 && !gets_none) || own.is_empty()) {

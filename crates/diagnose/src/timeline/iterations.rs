@@ -127,7 +127,7 @@ impl Span {
 
 /// A completed operation, in 28 bytes.
 #[derive(Clone, Copy, Debug)]
-struct Raw {
+pub(super) struct Raw {
     /// The end, high and low half.
     ended_at: [u32; 2],
     /// The other times, relative to the end.
@@ -151,7 +151,7 @@ const SMALL: u16 = 1 << 15;
 const STARTED: u16 = 1 << 14;
 
 impl Raw {
-    fn ended_at(&self) -> HostTime {
+    pub(super) fn ended_at(&self) -> HostTime {
         HostTime(u64::from(self.ended_at[0]) << 32 | u64::from(self.ended_at[1]))
     }
 
@@ -290,9 +290,9 @@ struct Marker {
 /// Iterations of one rank.
 #[derive(Debug, Default)]
 pub(crate) struct Iterations {
-    raw: VecDeque<Raw>,
+    pub(super) raw: VecDeque<Raw>,
     /// An operation was dropped that ended then.
-    dropped: HostTime,
+    pub(super) dropped: HostTime,
     sums: VecDeque<OpSums>,
     /// By counter: the order number after the newest operation of which a flow has ended.
     summed: Vec<u32>,
@@ -307,7 +307,7 @@ pub(crate) struct Iterations {
     oldest: HostTime,
     newest: HostTime,
     settled: HostTime,
-    list: VecDeque<Iteration>,
+    pub(super) list: VecDeque<Iteration>,
     total: u64,
 }
 
@@ -487,7 +487,8 @@ impl Iterations {
         let Some((best, count)) = best else { return };
         let current = self.marker.and_then(|marker| self.known(&marker.signature));
         // Signatures of one iteration differ by one in count while it runs: keep the marker unless clearly rarer.
-        let keep = current.is_some_and(|seen| recurs(seen, newest) && seen.count <= count * 2 + 1);
+        let comes = |seen: &Recurrence| recurs(seen, newest) || self.is_within_iteration();
+        let keep = current.is_some_and(|seen| comes(seen) && seen.count <= count * 2 + 1);
         let young = current.is_none_or(|seen| seen.ends.len() < YOUNG_ENDS);
         let signature = match (self.marker, keep) {
             (Some(marker), true) => marker.signature,
@@ -572,7 +573,7 @@ impl Iterations {
             .map(|(signature, seen)| (*signature, seen.count))
     }
 
-    fn measure(&self, past: &Past, start: HostTime, end: HostTime) -> Iteration {
+    pub(super) fn measure(&self, past: &Past, start: HostTime, end: HostTime) -> Iteration {
         let mut out = Iteration { start, end, ..Iteration::default() };
         let is_inside = |op: &&Raw| op.is(STARTED) && op.ended_at() > start && op.ended_at() <= end;
         let mut ops: Vec<&Raw> = self.raw.iter().filter(is_inside).collect();

@@ -7,6 +7,7 @@ mod loads;
 mod past;
 mod rank;
 mod ranks;
+mod running;
 #[cfg(test)]
 mod tests;
 mod waits;
@@ -320,6 +321,20 @@ impl Timeline {
         graph.update(self, &changed, &comms);
         self.graph = graph;
         again.into_iter().for_each(|slot| self.touch_rank(slot));
+    }
+
+    /// Lets `look` see the iteration that runs as one that ends at `until`.
+    pub(crate) fn with_running<T>(&mut self, until: HostTime, look: impl FnOnce(&Timeline) -> T) -> T {
+        let mut shown = Vec::new();
+        for slot in self.ranks.slots().collect::<Vec<Slot>>() {
+            let state = self.ranks.at_mut(slot);
+            if state.iterations.show_running(&state.past, until) {
+                shown.push(slot);
+            }
+        }
+        let out = look(self);
+        shown.into_iter().for_each(|slot| self.ranks.at_mut(slot).iterations.hide_running());
+        out
     }
 
     /// The wait-for graph as of the last [`Timeline::settle`].
