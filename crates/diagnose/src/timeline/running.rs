@@ -3,6 +3,9 @@ use super::iterations::{Iteration, Iterations};
 use super::past::Past;
 use mycroft_record::HostTime;
 
+/// So many iterations are no coincidence.
+const KNOWN: usize = 8;
+
 impl Iterations {
     /// When the iteration that runs began; `None` unless the rank has completed some operations of it and no more than in
     /// the one before: an evaluation, or another program, does more.
@@ -15,10 +18,10 @@ impl Iterations {
         (so_far > 0 && so_far <= before).then_some(last.end)
     }
 
-    /// Whether the rank has not done more since its last iteration than in that: however long ago it was, the next one is
-    /// still to come.
+    /// Whether the rank has not done more since its last iteration than in that, of several that are known: however long ago
+    /// it was, the next one is still to come.
     pub(super) fn is_within_iteration(&self) -> bool {
-        self.running_since().is_some()
+        self.list.len() >= KNOWN && self.running_since().is_some()
     }
 
     /// Takes the iteration that runs as one that ends at `until`: its times are what they are at least. `false`: none does.
