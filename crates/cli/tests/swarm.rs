@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 61] = [
+const MENDED: [(&str, &str, &str); 75] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -70,6 +70,20 @@ const MENDED: [(&str, &str, &str); 61] = [
     ("13039", "", "a host whose sockets are joined badly was the way between it and its neighbour"),
     ("13079", "", "the same where some of what it receives comes so late that nothing is seen of it"),
     ("13198", "", "a slow NIC was a crowded host, two thirds of whose cores were free"),
+    ("12089", "", "nobody was named for a proxy thread that pauses in iterations that follow each other"),
+    ("13604", "", "the same, as stalls that nobody was seen to make"),
+    ("14391", "", "who sends to a proxy thread that pauses was the one that does"),
+    ("14230", "", "the only link on its way was the way"),
+    ("14193", "", "a slow NIC whose small messages take a latency each was the way to the next host"),
+    ("15239", "", "the same where what little it carries elsewhere is slow"),
+    ("13749", "", "a congested way in a ring was its sender, for whom others wait"),
+    ("13575", "", "a congested way was one end of it, since its other way had been slow for another reason"),
+    ("15588", "", "a stall of a crowded host was two hosts' network, since that had been crowded for long"),
+    ("14166", "", "nobody was named for slow copies at the exit of a ring"),
+    ("14069", "", "the same in a ring of few slices"),
+    ("15360", "", "two slow links of one rank were the way"),
+    ("15435", "", "nobody was named for a crowded host that made iterations take seven times as long"),
+    ("15219", "", "a crowded host that had recovered hid a slow device"),
     ("9", "", "nothing: an agent that was out, as an example of silence"),
 ];
 

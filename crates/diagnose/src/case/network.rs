@@ -546,6 +546,74 @@ mod tests {
         assert_eq!(said(&facts), Some((Category::NetworkSend, hosts(&["c"]), false)), "nor what carries little");
     }
 
+    /// With so many megabytes per iteration.
+    fn carrying((from, to, now_ms, base_ms): Told<'_>, mb: f64) -> Fact {
+        Fact::WireOther { from: HostName::from(from), to: HostName::from(to), now_ms, base_ms, mb }
+    }
+
+    /// Ring a -> b -> c, b's NIC is slow. Its small messages to others take a latency each, as before.
+    #[test]
+    fn latencies_do_not_deny_that_a_nic_is_slow() {
+        let ring = facts(&[("a", "b", 280.0, 44.0), ("b", "c", 1088.0, 97.0), ("c", "d", 80.0, 87.0)]);
+        let said_with = |mb: f64| {
+            let small = ["d", "e", "f"].map(|to| carrying(("b", to, 2.0, 2.0), mb));
+            said(&[&ring[..], &small].concat())
+        };
+        assert_eq!(said_with(0.01), Some((Category::NetworkSend, hosts(&["b"]), false)));
+        assert_eq!(
+            said_with(2.0),
+            Some((Category::NetworkCongestion, hosts(&["b", "c"]), false)),
+            "they are sent as fast"
+        );
+    }
+
+    /// Ring .. a -> b -> c -> d -> e, the way from d to e is congested: the nearer, the longer others wait behind it.
+    #[test]
+    fn what_waits_behind_a_way_is_no_step_but_the_way_is() {
+        let ring = |before: f64| {
+            [
+                ("a", "b", 170.0, 50.0),
+                ("b", "c", 178.0, 50.0),
+                ("c", "d", before, 50.0),
+                ("d", "e", 555.0, 53.0),
+                ("e", "f", 51.0, 65.0),
+            ]
+        };
+        let way = Some((Category::NetworkCongestion, hosts(&["d", "e"]), false));
+        assert_eq!(said(&facts(&ring(180.0))), way);
+        assert_eq!(
+            said(&facts(&ring(430.0))),
+            Some((Category::NetworkSend, hosts(&["d"]), false)),
+            "d in both directions"
+        );
+    }
+
+    /// Two NICs that are slow four times. A way that waits for both besides seems slower still, and in another group of the
+    /// job time goes elsewhere.
+    #[test]
+    fn the_least_slow_ways_tell_how_slow_a_nic_is() {
+        let both = [
+            ("a", "c", 660.0, 165.0),
+            ("c", "a", 640.0, 155.0),
+            ("a", "d", 650.0, 162.0),
+            ("b", "e", 600.0, 150.0),
+            ("e", "b", 680.0, 26.0),
+            ("b", "d", 620.0, 155.0),
+            ("c", "d", 160.0, 160.0),
+            ("f", "g", 2.0, 640.0),
+            ("g", "h", 150.0, 25.0),
+        ];
+        assert_eq!(said(&facts(&both)), Some((Category::NetworkCongestion, hosts(&["a", "b"]), false)));
+    }
+
+    /// The two of a tree that exchange most; what one of them exchanges with others is slow as well, however little it is.
+    #[test]
+    fn what_an_end_carries_elsewhere_is_slow_for_the_same_reason() {
+        let pair = [("a", "b", 1870.0, 230.0), ("b", "a", 1849.0, 230.0)];
+        let told = [&pair[..], &[("a", "c", 22.7, 1.8), ("c", "a", 45.0, 21.3), ("b", "d", 28.7, 16.8)]].concat();
+        assert_eq!(said(&facts(&told)), Some((Category::NetworkSend, hosts(&["a"]), false)));
+    }
+
     #[test]
     fn an_interface_that_says_that_it_is_slower_breaks_a_tie() {
         let mut facts = facts(&[("a", "b", 640.0, 150.0), ("b", "a", 650.0, 150.0)]);

@@ -487,7 +487,7 @@ impl Iterations {
         let Some((best, count)) = best else { return };
         let current = self.marker.and_then(|marker| self.known(&marker.signature));
         // Signatures of one iteration differ by one in count while it runs: keep the marker unless clearly rarer.
-        let comes = |seen: &Recurrence| recurs(seen, newest) || self.is_within_iteration();
+        let comes = |seen: &Recurrence| recurs(seen, newest) || self.is_within_iteration(seen.ends.back());
         let keep = current.is_some_and(|seen| comes(seen) && seen.count <= count * 2 + 1);
         let young = current.is_none_or(|seen| seen.ends.len() < YOUNG_ENDS);
         let signature = match (self.marker, keep) {

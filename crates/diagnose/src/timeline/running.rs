@@ -10,18 +10,24 @@ impl Iterations {
     /// When the iteration that runs began; `None` unless the rank has completed some operations of it and no more than in
     /// the one before: an evaluation, or another program, does more.
     pub(crate) fn running_since(&self) -> Option<HostTime> {
+        let (end, so_far, before) = self.done_since(self.list.back()?.end)?;
+        (so_far > 0 && so_far <= before).then_some(end)
+    }
+
+    /// Whether the rank has not done more since `end`, the last end of what marks iterations, than in one of them, of several
+    /// that are known: however long ago that was, the next one is still to come.
+    pub(super) fn is_within_iteration(&self, end: Option<&HostTime>) -> bool {
+        let done = end.filter(|_| self.list.len() >= KNOWN).and_then(|end| self.done_since(*end));
+        done.is_some_and(|(_, so_far, before)| so_far <= before)
+    }
+
+    /// How many operations have ended since `end`, and how many in the last iteration that is known.
+    fn done_since(&self, end: HostTime) -> Option<(HostTime, usize, usize)> {
         let last = self.list.back().filter(|last| last.start >= self.dropped)?;
         let of = |from: HostTime, until: HostTime| {
             self.raw.iter().filter(|op| op.ended_at() > from && op.ended_at() <= until).count()
         };
-        let (before, so_far) = (of(last.start, last.end), of(last.end, HostTime(u64::MAX)));
-        (so_far > 0 && so_far <= before).then_some(last.end)
-    }
-
-    /// Whether the rank has not done more since its last iteration than in that, of several that are known: however long ago
-    /// it was, the next one is still to come.
-    pub(super) fn is_within_iteration(&self) -> bool {
-        self.list.len() >= KNOWN && self.running_since().is_some()
+        Some((end, of(end, HostTime(u64::MAX)), of(last.start, last.end)))
     }
 
     /// Takes the iteration that runs as one that ends at `until`: its times are what they are at least. `false`: none does.

@@ -423,3 +423,40 @@ fn what_comes_now_and_then_is_no_iteration() {
     let iterations = &timeline.ranks.get(&Rank(0)).unwrap().iterations;
     assert_eq!((iterations.generation(), iterations.total()), (1, 88));
 }
+
+/// Of a job whose iterations take half a second one takes twenty so far: it is the same program still. An evaluation, which
+/// does more than an iteration, is none.
+#[test]
+fn an_iteration_that_crawls_is_seen_before_it_ends() {
+    let mut timeline = Timeline::default();
+    let (mut now, mut seq) = (T0, 0);
+    let mut step = |timeline: &mut Timeline, size: u32, gap_ms: u64| {
+        (now, seq) = (now + gap_ms * MS, seq + 1);
+        complete(timeline, size, seq, now);
+        timeline.settle();
+        HostTime(now)
+    };
+    let mut end = HostTime::NONE;
+    for _ in 0..30 {
+        (0..4).for_each(|_| {
+            step(&mut timeline, 2, 100);
+        });
+        end = step(&mut timeline, 4, 100);
+    }
+    let iterations = |timeline: &Timeline| {
+        let iterations = &timeline.ranks.get(&Rank(0)).unwrap().iterations;
+        (iterations.generation(), iterations.list().back().unwrap().end, iterations.running_since())
+    };
+    let generation = iterations(&timeline).0;
+    step(&mut timeline, 2, 10_000);
+    let until = step(&mut timeline, 2, 10_000);
+    assert_eq!(iterations(&timeline), (generation, end, Some(end)));
+    let shown = timeline
+        .with_running(until, |timeline| *timeline.ranks.get(&Rank(0)).unwrap().iterations.list().back().unwrap());
+    assert_eq!((shown.start, shown.end, shown.compute_us, shown.host_us), (end, until, 0.0, 0.0));
+    assert_eq!(iterations(&timeline).1, end, "and it is as it was");
+    (0..4).for_each(|_| {
+        step(&mut timeline, 2, 100);
+    });
+    assert_eq!(iterations(&timeline).2, None, "more than an iteration does");
+}

@@ -172,3 +172,22 @@ fn who_does_not_move_behind_a_link_that_is_down_is_not_why() {
     assert_eq!(said(Some(down("e"))).1, Place::Host { host: "e".into() });
     assert_eq!(said(Some(down("f"))).0, Category::Gpu, "nothing is lost at that one");
 }
+
+/// Of a ring in which a crowded host's threads are late: one of its ranks is named for less, and is a part of it.
+#[test]
+fn a_rank_of_a_suspect_host_speaks_for_it() {
+    let late = |rank: u32, name: &str, now_ms: f64| {
+        let (rank, host) = (Rank(rank), HostName::from(name));
+        Fact::HandoverExcess { rank, host, now_ms, base_ms: 1.0, iteration_ms: 5_000.0 }
+    };
+    let said = |name: &str| {
+        let host = HostName::from("a");
+        let waits = Fact::CpuWait { host, now_milli: 280.0, base_milli: 20.0, busy_milli: 1_000.0 };
+        let facts = [late(1, "a", 300.0), late(2, name, 1_600.0), waits];
+        let verdict = slowdown(&Timeline::default(), &facts, &Config::default(), HostTime(1), 5_000.0);
+        assert_eq!(verdict.suspects[0].place, Place::Host { host: HostName::from("a") });
+        verdict.confidence() >= DECISIVE
+    };
+    assert!(said("a"));
+    assert!(!said("b"), "one of another host does not");
+}
