@@ -78,11 +78,25 @@ fn departure(
 }
 
 /// Whether a rank that issued something else than `wanted` at `at` went on as if it had done that: where the same line
-/// comes next it is its next turn, or it does not come soon. One that is only late comes out of its turn.
+/// comes next it is its next turn, or it does not come soon. One that is only late comes out of its turn, and what follows
+/// is what always followed both.
 fn is_left_out(lines: &[Line], at: usize, wanted: Line) -> bool {
     let Some(next) = lines[at..].iter().position(|line| *line == wanted) else {
         return lines.len() - at > LATE_MAX;
     };
-    let done: Vec<Line> = lines[..at].iter().chain([&wanted]).chain(&lines[at..at + next]).copied().collect();
-    history::expected(&done, CONTEXT) == Some(wanted)
+    let with_it: Vec<Line> = lines[..at].iter().chain([&wanted]).copied().collect();
+    let done: Vec<Line> = with_it.iter().chain(&lines[at..at + next]).copied().collect();
+    let (left_out, late) = (surprises(&with_it, &lines[at..]), surprises(&done, &lines[at + next + 1..]));
+    if left_out == late { history::expected(&done, CONTEXT) == Some(wanted) } else { left_out < late }
+}
+
+/// How many of the next lines, up to [`LATE_MAX`], are not what the past let expect.
+fn surprises(past: &[Line], next: &[Line]) -> usize {
+    let mut past = past.to_vec();
+    let is_surprise = |line: &&Line| {
+        let deviates = history::deviates(&past, CONTEXT, **line) == Some(true);
+        past.push(**line);
+        deviates
+    };
+    next.iter().take(LATE_MAX).filter(is_surprise).count()
 }

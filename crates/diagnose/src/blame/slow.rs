@@ -26,6 +26,8 @@ const HIDDEN_RATIO: f64 = 3.0;
 /// A link that grew by less than this share of the slowest one between the same hosts is slow for another reason: the
 /// wire is the same for all, and what they carry differs less.
 const LINKS_ALIKE: f64 = 0.1;
+/// A link that grew by less than this share of the slowest waits for the rank that is slow, where all others are that one's.
+const ONE_RANKS: f64 = 0.3;
 /// Links between the same hosts that carry less than one part in so many of what the busiest does are not counted.
 const CARRY_ALIKE: u64 = 4;
 /// A transport that takes one slice at a time makes the others of a full FIFO wait before it: 0 + 1 + .. + 7 times what
@@ -400,13 +402,16 @@ fn of_pair(
     let (count, of) = (alike.len(), links.iter().filter(|link| counts(link)).count());
     let (now_ms, base_ms) = (worst.now_ms, worst.base_ms);
     let mut facts = Vec::new();
-    // Several are one rank's where they are all that it has here.
+    // Several are one rank's where they are all that it has here, and others only wait for it.
+    let clear: Vec<&LinkCost> =
+        alike.iter().filter(|link| link.excess_ms() >= ONE_RANKS * worst.excess_ms()).copied().collect();
     let are_all = |end: &dyn Fn(&LinkCost) -> bool| {
         let counted = links.iter().filter(|link| counts(link) && end(link)).count();
-        alike.iter().all(|link| end(link)) && counted == count
+        clear.iter().all(|link| end(link)) && counted == clear.len()
     };
     let is_one_ends = are_all(&|link| link.from == worst.from) || are_all(&|link| link.to == worst.to);
-    let is_alone = of > count && (count == 1 || is_one_ends);
+    let is_alone = of > clear.len() && (count == 1 || is_one_ends);
+    let count = if is_alone { clear.len() } else { count };
     let is_the_senders = of == 1 && worst.is_the_senders(from, all);
     if (is_alone || is_the_senders) && worst.excess_ms() >= config.explains_share * iteration_ms {
         let (from, to) = ((worst.from, from.clone()), (worst.to, to.clone()));
@@ -660,6 +665,7 @@ mod tests {
         );
         assert!(is_rank(&between(&[(0, 8, 300.0), (1, 8, 280.0), (1, 9, 10.0), (2, 10, 10.0)])), "its receives");
         assert!(!is_rank(&between(&[(0, 8, 300.0), (1, 9, 280.0), (2, 10, 10.0)])), "two ranks'");
+        assert!(is_rank(&between(&[(0, 8, 300.0), (1, 9, 70.0), (2, 10, 10.0)])), "one waits");
         assert!(
             !is_rank(&between(&[(0, 8, 300.0), (0, 9, 280.0), (0, 10, 10.0)])),
             "it sends as fast as before as well"
