@@ -4,7 +4,7 @@ use super::hang::{NO_META, Walk};
 use super::history;
 use crate::fact::OpRef;
 use crate::timeline::{Issued, OpNode, Timeline};
-use mycroft_record::{CommId, CommRank, OpClass, OpId, OpKind, OpMeta, Rank};
+use mycroft_record::{CommId, CommRank, HostTime, OpClass, OpId, OpKind, OpMeta, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Operations up to the one that a rank waits in whose places in the order are looked at: parts of a group that were
@@ -16,6 +16,8 @@ const CONTEXT: usize = 64;
 const RANKS_MAX: usize = 1024;
 /// An operation that does not follow within so many is left out, and not only late.
 const LATE_MAX: usize = 8;
+/// So many times sooner after another than ever before is no next turn.
+const SOONER: u64 = 2;
 
 /// A line of the program: order counter and kind. Sizes may change from iteration to iteration.
 type Line = (CommId, OpClass, CommRank, OpKind);
@@ -62,6 +64,7 @@ fn departure(
     let id_of = |node: &OpNode| node.id_for(timeline.comm_rank(node.comm(), rank)?);
     let last = issued.iter().position(|op| entered.iter().any(|(node, _)| id_of(node) == Some(op.id)))?;
     let lines: Vec<Line> = issued.iter().map(|op| line(&op.id, op.kind)).collect();
+    let times: Vec<HostTime> = issued.iter().map(|op| op.enqueued_at).collect();
     for at in last.saturating_sub(WINDOW)..=last {
         let Some(wanted) = history::expected(&lines[..at], CONTEXT).filter(|wanted| *wanted != lines[at]) else {
             continue;
@@ -72,22 +75,28 @@ fn departure(
         let meta = OpMeta { id, kind, enqueued_at, ..NO_META };
         let op = OpRef { meta, label: timeline.label(&meta) };
         let instead_of = timeline.op_ref(*waiter, node)?.label;
-        return Some(Departure { rank, op, instead_of, left_out: is_left_out(&lines, at, wanted) });
+        return Some(Departure { rank, op, instead_of, left_out: is_left_out(&lines, &times, at, wanted) });
     }
     None
 }
 
 /// Whether a rank that issued something else than `wanted` at `at` went on as if it had done that: where the same line
 /// comes next it is its next turn, or it does not come soon. One that is only late comes out of its turn, and what follows
-/// is what always followed both.
-fn is_left_out(lines: &[Line], at: usize, wanted: Line) -> bool {
+/// is what always followed both. Where nothing follows, it comes sooner than the next turn ever did.
+fn is_left_out(lines: &[Line], times: &[HostTime], at: usize, wanted: Line) -> bool {
     let Some(next) = lines[at..].iter().position(|line| *line == wanted) else {
         return lines.len() - at > LATE_MAX;
     };
     let with_it: Vec<Line> = lines[..at].iter().chain([&wanted]).copied().collect();
     let done: Vec<Line> = with_it.iter().chain(&lines[at..at + next]).copied().collect();
     let (left_out, late) = (surprises(&with_it, &lines[at..]), surprises(&done, &lines[at + next + 1..]));
-    if left_out == late { history::expected(&done, CONTEXT) == Some(wanted) } else { left_out < late }
+    if left_out != late {
+        return left_out < late;
+    }
+    let gap = |at: usize| times[at + 1].since_ns(times[at]);
+    let usual = (0..at).filter(|before| lines[*before] == lines[at]).map(gap).min();
+    let is_soon = next == 1 && usual.is_some_and(|usual| SOONER * gap(at) < usual);
+    !is_soon && history::expected(&done, CONTEXT) == Some(wanted)
 }
 
 /// How many of the next lines, up to [`LATE_MAX`], are not what the past let expect.
