@@ -570,22 +570,16 @@ mod tests {
     /// Ring .. a -> b -> c -> d -> e, the way from d to e is congested: the nearer, the longer others wait behind it.
     #[test]
     fn what_waits_behind_a_way_is_no_step_but_the_way_is() {
-        let ring = |before: f64| {
-            [
-                ("a", "b", 170.0, 50.0),
-                ("b", "c", 178.0, 50.0),
-                ("c", "d", before, 50.0),
-                ("d", "e", 555.0, 53.0),
-                ("e", "f", 51.0, 65.0),
-            ]
+        let ring = |two_before: f64, before: f64| {
+            let (first, last) = (("a", "b", 170.0, 50.0), ("e", "f", 51.0, 65.0));
+            [first, ("b", "c", two_before, 50.0), ("c", "d", before, 50.0), ("d", "e", 555.0, 53.0), last]
         };
         let way = Some((Category::NetworkCongestion, hosts(&["d", "e"]), false));
-        assert_eq!(said(&facts(&ring(180.0))), way);
-        assert_eq!(
-            said(&facts(&ring(430.0))),
-            Some((Category::NetworkSend, hosts(&["d"]), false)),
-            "d in both directions"
-        );
+        assert_eq!(said(&facts(&ring(178.0, 180.0))), way);
+        assert_eq!(said(&facts(&ring(250.0, 260.0))), way, "longer, but so does who is before it");
+        let nic = Some((Category::NetworkSend, hosts(&["d"]), false));
+        assert_eq!(said(&facts(&ring(100.0, 260.0))), nic, "that is no waiting");
+        assert_eq!(said(&facts(&ring(178.0, 430.0))), nic, "d in both directions");
     }
 
     /// Two NICs that are slow four times. A way that waits for both besides seems slower still, and in another group of the
@@ -600,9 +594,10 @@ mod tests {
             ("e", "b", 680.0, 26.0),
             ("b", "d", 620.0, 155.0),
             ("c", "d", 160.0, 160.0),
-            ("f", "g", 2.0, 640.0),
-            ("g", "h", 150.0, 25.0),
         ];
+        let elsewhere = |[f, g, h]: [&'static str; 3]| [(f, g, 200.0, 640.0), (g, h, 150.0, 25.0)];
+        let groups = [["f", "g", "h"], ["i", "j", "k"], ["l", "m", "n"], ["o", "p", "q"], ["r", "s", "t"]];
+        let both = [&both[..], &groups.map(elsewhere).concat()].concat();
         assert_eq!(said(&facts(&both)), Some((Category::NetworkCongestion, hosts(&["a", "b"]), false)));
     }
 
