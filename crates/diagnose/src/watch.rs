@@ -24,8 +24,8 @@ const SPREAD_MIN: usize = 6;
 const YOUNG_SPREAD: f64 = 4.0;
 /// An iteration that runs for so many usual ones is looked at before it has ended ..
 const CRAWLS: f64 = 4.0;
-/// .. and again after so many more.
-const CRAWLS_AGAIN: f64 = 0.5;
+/// .. and again after this share of what it has taken: a look at it costs more than others do.
+const CRAWLS_AGAIN: f64 = 0.125;
 /// One in so many iterations may be longer than the others without a reason.
 const FEW: usize = 10;
 /// Slow is at least this much while the spread is not known.
@@ -328,7 +328,7 @@ impl Watch {
         if 2 * all.len() < ready.len() {
             return None;
         }
-        self.crawl_at = until + NANOS_PER_SEC.max((CRAWLS_AGAIN * shortest.base_ms * 1e6) as u64);
+        self.crawl_at = until + NANOS_PER_SEC.max((CRAWLS_AGAIN * shortest.now_ms * 1e6) as u64);
         Some(shortest.clone())
     }
 
