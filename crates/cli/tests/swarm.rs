@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 75] = [
+const MENDED: [(&str, &str, &str); 77] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -84,6 +84,8 @@ const MENDED: [(&str, &str, &str); 75] = [
     ("15360", "", "two slow links of one rank were the way"),
     ("15435", "", "nobody was named for a crowded host that made iterations take seven times as long"),
     ("15219", "", "a crowded host that had recovered hid a slow device"),
+    ("5818", "healthy", "layers of a job's first second were iterations, and two devices that warm up were slow"),
+    ("16117", "", "a rank that issued two collectives in the wrong order had left one out"),
     ("9", "", "nothing: an agent that was out, as an example of silence"),
 ];
 

@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, VecDeque};
 const LEVEL_KEPT: usize = 32;
 /// Flags of the last iterations kept per sampled rank.
 const RECENT_KEPT: usize = 32;
+/// So long must the iterations of a level have lasted together.
+const LEVEL_LEAST_MS: f64 = 1_000.0;
 /// Healthy waits kept; the second longest counts, so that one hiccup does not blunt the trigger.
 const WAITS_KEPT: usize = 64;
 /// With fewer healthy iterations than this their spread is not known yet.
@@ -518,8 +520,10 @@ impl Level {
         }
     }
 
+    /// Enough iterations, and of long enough: what recurs in a job's first moments may be a layer.
     fn is_ready(&self, config: &Config) -> bool {
-        self.0.len() >= config.baseline_min
+        let lasted = self.0.len() >= LEVEL_KEPT / 2 || self.0.iter().sum::<f64>() >= LEVEL_LEAST_MS;
+        self.0.len() >= config.baseline_min && lasted
     }
 
     fn ms(&self) -> Option<f64> {
