@@ -567,8 +567,8 @@ impl Docket {
             self.raised_at = Some(step.onset);
             return Joined::Nobody;
         }
-        let told_again = self.is_told_again(&verdict);
-        if !told_again && !(is_sure(&verdict, DECISIVE) && is_about_crowd(&verdict, &facts)) {
+        let is_counted = is_sure(&verdict, DECISIVE) && is_about_crowd(&verdict, &facts);
+        if !self.is_told_again(&verdict) && !is_counted {
             return Joined::Somebody;
         }
         Joined::Another(self.open_slowdown(bench, verdict, &facts, Some(step.clone())))
