@@ -120,7 +120,8 @@ pub(crate) enum Fact {
         sends: OtherLinks,
         receives: OtherLinks,
     },
-    /// Ready data takes longer from one host to another.
+    /// Ready data takes longer from one host to another: `links` of `of`, of which the slowest is told and carried `mb`
+    /// megabytes per iteration before.
     WireExcess {
         from: HostName,
         to: HostName,

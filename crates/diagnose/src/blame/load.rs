@@ -11,7 +11,7 @@ const BASE_NS: u64 = 60 * NANOS_PER_SEC;
 /// What is told in this time from a slowdown's onset on says whether it began with it.
 const SINCE_NS: u64 = 5 * NANOS_PER_SEC;
 /// A look at a host tells of the second before.
-const LOOK_NS: u64 = NANOS_PER_SEC;
+pub(super) const LOOK_NS: u64 = NANOS_PER_SEC;
 /// Looks at a host before without which nothing is said.
 const LOOKS_MIN: usize = 2;
 /// Waiting for so many thousandths longer than before, and than on most hosts, is much: where a core is free it is some

@@ -1,18 +1,17 @@
 //! What a suspect's own parts cost: before its fault, at its worst, and lately. A fault is gone when its own parts are as
 //! fast as before, whatever others keep the job slow.
+use crate::blame::load::LOOK_NS;
 use crate::blame::slow::{CommonIdle, per_iteration};
 use crate::fact::Fact;
 use crate::median::median;
 use crate::timeline::{Iteration, Timeline};
-use mycroft_record::{Category, HostName, HostTime, NANOS_PER_SEC, Place, Rank};
+use mycroft_record::{Category, HostName, HostTime, Place, Rank};
 
 /// Of a suspect's parts, those that grew by this share of the one that grew most carry its fault.
 const CARRIES: f64 = 0.5;
 /// What may be left of a part's growth when its fault is gone: the same as what no fault explains
 /// (`Config::explains_share`).
 const LEFT: f64 = 0.3;
-/// Agents look at a host's processors once a second.
-const LOOK_NS: u64 = NANOS_PER_SEC;
 
 /// Something whose time is its own, free of waiting for others.
 #[derive(Clone, PartialEq, Debug)]
@@ -38,7 +37,8 @@ pub(crate) struct Own {
 }
 
 /// The parts of the suspects at `places` that the facts say have grown. None where copies have: several ranks show them
-/// together, and one alone does not say when they are fast again.
+/// together, and one alone does not say when they are fast again. Where its `category` is that the threads of a host wait for a
+/// processor, what the host's counters say is one, and ways between hosts are none.
 pub(crate) fn of(facts: &[Fact], places: &[Place], category: Category) -> Vec<Own> {
     let on = |rank: Rank, host: &HostName| {
         places.iter().any(|place| match place {

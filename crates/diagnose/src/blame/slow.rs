@@ -472,7 +472,8 @@ fn wire_of(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<WireTi
     let mut base = windows.base(list, oldest);
     base.reverse();
     let now: Vec<&Iteration> = list.iter().filter(|it| windows.is_now(it)).collect();
-    let bytes: u64 = link.samples().filter(|sample| of(&base, sample.at).is_some()).map(|sample| sample.bytes).sum();
+    let bytes: u64 =
+        link.samples().filter(|sample| place_in(&base, sample.at).is_some()).map(|sample| sample.bytes).sum();
     let mb = bytes as f64 / 1e6 / base.len().max(1) as f64;
     let ((now, held_now), (base, held_base)) = (per_iteration(link, &now), per_iteration(link, &base));
     let ms = |us: Vec<f64>| Some(median(us)? / 1e3);
@@ -492,7 +493,7 @@ pub(super) fn per_iteration(link: &Link, list: &[&Iteration]) -> (Vec<f64>, Vec<
     let (Some(first), Some(last)) = (list.first(), list.last()) else { return (sums, held) };
     let (start, end) = (first.start, last.end);
     for sample in link.samples().filter(|sample| sample.at > start && sample.at <= end) {
-        if let Some(at) = of(list, sample.at) {
+        if let Some(at) = place_in(list, sample.at) {
             sums[at] += sample.wire_us;
             held[at] += sample.held_us;
         }
@@ -501,7 +502,7 @@ pub(super) fn per_iteration(link: &Link, list: &[&Iteration]) -> (Vec<f64>, Vec<
 }
 
 /// The place of the iteration, of several in order, that what ended at `at` belongs to.
-fn of(list: &[&Iteration], at: HostTime) -> Option<usize> {
+fn place_in(list: &[&Iteration], at: HostTime) -> Option<usize> {
     let place = list.partition_point(|it| it.end < at);
     list.get(place).is_some_and(|it| at > it.start).then_some(place)
 }

@@ -237,10 +237,7 @@ fn carries_alike(a: &Way, b: &Way) -> bool {
 /// itself.
 fn beyond(ways: &Ways<'_>, (from, to): (&HostName, &HostName), worst: &Way) -> Option<f64> {
     let way = &ways[&(from, to)];
-    if way.ratio.ln() >= NOT_BEHIND * worst.ratio.ln() {
-        return None;
-    }
-    if !carries_alike(way, worst) {
+    if way.ratio.ln() >= NOT_BEHIND * worst.ratio.ln() || !carries_alike(way, worst) {
         return None;
     }
     let leads = |(key, other): &(&(&HostName, &HostName), &Way)| {

@@ -10,7 +10,8 @@ impl Iterations {
     /// When the iteration that runs began; `None` unless the rank has completed some operations of it and no more than in
     /// the one before: an evaluation, or another program, does more.
     pub(crate) fn running_since(&self) -> Option<HostTime> {
-        let (end, so_far, before) = self.done_since(self.list.back()?.end)?;
+        let end = self.list.back()?.end;
+        let (so_far, before) = self.done_since(end)?;
         (so_far > 0 && so_far <= before).then_some(end)
     }
 
@@ -18,16 +19,16 @@ impl Iterations {
     /// that are known: however long ago that was, the next one is still to come.
     pub(super) fn is_within_iteration(&self, end: Option<&HostTime>) -> bool {
         let done = end.filter(|_| self.list.len() >= KNOWN).and_then(|end| self.done_since(*end));
-        done.is_some_and(|(_, so_far, before)| so_far <= before)
+        done.is_some_and(|(so_far, before)| so_far <= before)
     }
 
     /// How many operations have ended since `end`, and how many in the last iteration that is known.
-    fn done_since(&self, end: HostTime) -> Option<(HostTime, usize, usize)> {
+    fn done_since(&self, end: HostTime) -> Option<(usize, usize)> {
         let last = self.list.back().filter(|last| last.start >= self.dropped)?;
         let of = |from: HostTime, until: HostTime| {
             self.raw.iter().filter(|op| op.ended_at() > from && op.ended_at() <= until).count()
         };
-        Some((end, of(end, HostTime(u64::MAX)), of(last.start, last.end)))
+        Some((of(end, HostTime(u64::MAX)), of(last.start, last.end)))
     }
 
     /// Takes the iteration that runs as one that ends at `until`: its times are what they are at least. `false`: none does.
