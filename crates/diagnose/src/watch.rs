@@ -91,6 +91,8 @@ pub(crate) struct Slow {
     pub base_from: HostTime,
     /// .. to here.
     pub base_until: HostTime,
+    /// What took longer there says nothing of the level: a fault that is over was slow too.
+    pub base_max_ms: f64,
     pub onset: HostTime,
     pub until: HostTime,
     pub base_ms: f64,
@@ -112,8 +114,7 @@ impl Slow {
     pub(crate) fn windows(&self) -> Windows {
         let iteration_ms = self.now_ms - self.base_ms;
         let (base_from, base_until) = (self.base_from, self.base_until);
-        let is_healthy = base_from == HostTime::NONE && self.factor > 1.0;
-        let base_ns_max = if is_healthy { (self.factor * self.base_ms * 1e6) as u64 } else { u64::MAX };
+        let base_ns_max = (self.base_max_ms * 1e6) as u64;
         Windows { base_from, base_until, base_ns_max, onset: self.onset, until: self.until, iteration_ms }
     }
 
@@ -312,6 +313,7 @@ impl Watch {
             (now_ms >= CRAWLS * base_ms).then(|| Slow {
                 base_from: HostTime::NONE,
                 base_until: onset,
+                base_max_ms: factor * base_ms,
                 onset,
                 until,
                 base_ms,
@@ -571,7 +573,7 @@ impl Track {
         let base = self.healthy.ms();
         let ready = self.healthy.is_ready(config);
         let slow = self.healthy.is_below(config, ms);
-        if !slow {
+        if !slow && !self.is_raised(iteration.start) {
             self.healthy.take(ms);
         }
         self.recent.push_back(Lap { start: iteration.start, end: iteration.end, ms, slow, above: false });
@@ -588,9 +590,24 @@ impl Track {
     fn raise(&mut self, config: &Config, at: Option<HostTime>) {
         let at = at.unwrap_or_default();
         if self.raised_at != at {
+            let is_first = !self.raised_at.is_some();
             self.raised_at = at;
             self.raise_from(config, at);
+            if is_first {
+                self.forget(self.recent.iter().filter(|lap| !lap.slow && self.is_raised(lap.start)).count());
+            }
         }
+    }
+
+    /// Whether an iteration that began then shows what cases account for: it is not how long a healthy one takes.
+    fn is_raised(&self, start: HostTime) -> bool {
+        self.raised_at.is_some() && start + SLACK_NS >= self.raised_at
+    }
+
+    /// The newest so many iterations were not healthy, as far as others are left to tell what is.
+    fn forget(&mut self, count: usize) {
+        let kept = self.healthy.0.len().saturating_sub(count).max(SPREAD_MIN);
+        self.healthy.0.truncate(kept);
     }
 
     fn raise_from(&mut self, config: &Config, from: HostTime) {
@@ -633,14 +650,19 @@ impl Track {
 
     /// See [`Watch::drift`].
     fn drift(&self, count: usize) -> Option<Slow> {
-        let at = self.recent.len().checked_sub(count).filter(|before| *before >= SPREAD_MIN)?;
-        let ms = |laps: std::ops::Range<usize>| self.recent.range(laps).map(|lap| lap.ms).collect();
-        let (base_ms, now_ms) = (median(ms(0..at))?, median(ms(at..self.recent.len()))?);
+        let at = self.recent.len().checked_sub(count)?;
+        let taken = self.recent.range(at..).filter(|lap| !lap.slow && !self.is_raised(lap.start)).count();
+        let before = self.healthy.0.len().checked_sub(taken).filter(|before| *before >= SPREAD_MIN)?;
+        let base: Vec<f64> = self.healthy.0.range(..before).copied().collect();
+        let base_max_ms = base.iter().copied().fold(0.0, f64::max);
+        let base_ms = median(base)?;
+        let now_ms = median(self.recent.range(at..).map(|lap| lap.ms).collect())?;
         let longer = self.recent.range(at..).filter(|lap| lap.ms > base_ms).count();
         let (first, last) = (self.recent.get(at)?, self.recent.back()?);
         (4 * longer >= 3 * count).then(|| Slow {
             base_from: HostTime::NONE,
             base_until: first.start,
+            base_max_ms,
             onset: first.start,
             until: last.end,
             base_ms,
@@ -689,9 +711,11 @@ impl Track {
         let window_from = window.last()?.start;
         let streak = self.recent.iter().rev().take_while(|lap| beyond(lap)).count();
         let (until, now_ms, of) = (self.recent.back()?.end, median(slow_ms)?, window.len());
+        let base_max_ms = if base_from == HostTime::NONE { factor * base_ms } else { f64::MAX };
         Some(Slow {
             base_from,
             base_until: onset,
+            base_max_ms,
             onset,
             until,
             base_ms,

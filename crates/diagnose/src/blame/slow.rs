@@ -122,6 +122,28 @@ pub(crate) fn hidden(timeline: &Timeline, config: &Config, windows: &Windows, le
     facts
 }
 
+/// What is a rank's own and grew by more than `least_ms`, whatever others do: computing and issuing, and what threads are
+/// late with on hosts where they wait for a processor now.
+pub(crate) fn own(timeline: &Timeline, config: &Config, windows: &Windows, least_ms: f64) -> Vec<Fact> {
+    let onset = windows.onset.max(windows.until - load::SINCE_NS);
+    let crowds = load::facts(timeline, &Windows { onset, ..*windows });
+    let is_crowded = |host: &HostName| crowds.iter().any(|fact| fact.crowded() == Some(host));
+    let counts = |fact: &Fact| match fact {
+        Fact::ComputeExcess { now_ms, base_ms, .. } | Fact::HostExcess { now_ms, base_ms, .. } => {
+            now_ms - base_ms > least_ms
+        }
+        Fact::ProxyExcess { host, .. } | Fact::HandoverExcess { host, .. } => is_crowded(host),
+        _ => false,
+    };
+    let mut facts = of_ranks(timeline, config, windows);
+    if !crowds.is_empty() {
+        facts.extend(wires(timeline, config, windows));
+    }
+    facts.retain(counts);
+    facts.extend(crowds);
+    facts
+}
+
 /// Whether a way between hosts is so much slower that it is no waiting for others.
 fn is_any_way_slow(facts: &[Fact], least_ms: f64) -> bool {
     facts.iter().any(|fact| match fact {

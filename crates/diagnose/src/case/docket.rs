@@ -1,4 +1,6 @@
 //! The docket: one fault, one case, from its first sign to its end.
+mod hidden;
+
 use crate::blame::hang;
 use crate::blame::own::{self, Own};
 use crate::blame::slow;
@@ -18,10 +20,6 @@ use std::collections::VecDeque;
 const STEP_SHARE: f64 = 0.5;
 /// How sure the first suspects must be together: more than half, since the known faults disturb what others show.
 const STEP_SURE: f64 = 0.6;
-/// The same for what makes no iteration longer: it must stand alone, since there is no step that it explains.
-const HIDDEN_SURE: f64 = 0.8;
-/// Iterations that take so many times as long as before are worth a look at all parts, although that may be chance.
-const DRIFTS: f64 = 1.1;
 /// Cases kept; the oldest closed ones go first.
 const CASES_MAX: usize = 256;
 /// Reasons kept in a case.
@@ -76,6 +74,8 @@ pub(crate) struct Docket {
     raised_at: Option<HostTime>,
     /// Whom the last look would have given a case besides the open ones: it takes two looks that agree.
     rumour: Option<(Category, Place)>,
+    /// The same of what no iteration shows.
+    whisper: Option<(Category, Place)>,
     pauses: VecDeque<PauseSeen>,
 }
 
@@ -470,10 +470,10 @@ impl Docket {
             events.extend(self.recovered(bench, &open));
         }
         let step = bench.seen.step.as_ref().filter(|_| self.has_open());
-        let joined = match step {
-            Some(step) => self.join(bench, step),
-            None => self.hidden(bench).map_or(Joined::Nobody, Joined::Another),
-        };
+        let mut joined = step.map_or(Joined::Nobody, |step| self.join(bench, step));
+        if let (Joined::Nobody | Joined::Somebody, Some(event)) = (joined, self.hidden(bench)) {
+            joined = Joined::Another(event);
+        }
         if let Joined::Another(event) = joined {
             events.push(event);
         } else if let Some(newest) = self.open.last().cloned().filter(|open| !open.joined) {
@@ -574,76 +574,9 @@ impl Docket {
         Joined::Another(self.open_slowdown(bench, verdict, &facts, Some(step.clone())))
     }
 
-    /// What works side by side hides each other: the job waits for the slowest device, and a ring for its slowest part. What
-    /// became so much slower that the job would be slow without the open cases too is a fault of its own.
-    fn hidden(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
-        let slow = bench.seen.slow.as_ref()?;
-        let (needed, base_from) = (bench.config.recover_iterations, bench.watch.raised_from());
-        let onset = bench
-            .watch
-            .laps_ago(needed)
-            .filter(|onset| base_from.is_some() && bench.watch.is_level(base_from, *onset))?;
-        let hidden = Slow { base_from, base_until: onset, onset, ..slow.clone() };
-        let alone_ms = (bench.config.slow_factor_floor - 1.0) * slow.base_ms;
-        let mut facts = slow::hidden(bench.timeline, bench.config, &hidden.windows(), alone_ms);
-        facts.retain(|fact| !self.explains(bench, fact));
-        self.open_hidden(bench, hidden, facts, alone_ms, false)
-    }
-
-    /// A part that is slower in each iteration of a job that is not slow for sure: iterations are restless, and the part
-    /// alone shows that something is wrong. Where they are hardly longer only devices are looked at.
-    fn unnoticed(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
-        let drift = bench.watch.drift(bench.timeline, bench.config.recover_iterations)?;
-        let alone_ms = (bench.config.slow_factor_floor - 1.0) * drift.base_ms;
-        let (timeline, config, windows) = (bench.timeline, bench.config, drift.windows());
-        let facts = if drift.now_ms >= DRIFTS * drift.base_ms {
-            slow::blame_without_waiting(timeline, config, &windows, alone_ms)
-        } else {
-            slow::computing(timeline, config, &windows, alone_ms)
-        };
-        self.open_hidden(bench, drift, facts, alone_ms, true)
-    }
-
-    /// A case about parts that became slower by more than `alone_ms`, if the verdict is sure enough of one suspect. A `quiet`
-    /// one must be surer and account for all of that, and its suspect must have parts that tell when it is over.
-    fn open_hidden(
-        &mut self,
-        bench: &Bench<'_>,
-        hidden: Slow,
-        mut facts: Vec<Fact>,
-        alone_ms: f64,
-        quiet: bool,
-    ) -> Option<CaseEvent> {
-        let sure = if quiet { DECISIVE } else { HIDDEN_SURE };
-        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, hidden.onset, alone_ms);
-        if !is_sure(&verdict, sure) || self.same_fault(&verdict).is_some() || !self.is_told_again(&verdict) {
-            return None;
-        }
-        let leads: Vec<Place> = verdict.leads().cloned().collect();
-        let own = own::of(&facts, &leads, verdict.category);
-        // A host whose threads get no processor is seen to, whatever share of it shows at its ways.
-        let gets_none = facts.iter().filter_map(Fact::starved).any(|host| leads.contains(&host_place(host)));
-        if quiet && ((verdict.share < 1.0 && !gets_none) || own.is_empty()) {
-            return None;
-        }
-        let needed = bench.config.recover_iterations;
-        let onset = own::began(bench.timeline, &own, needed, hidden.until).unwrap_or(hidden.onset);
-        let verdict = Verdict { since: onset, ..verdict };
-        let hidden = Slow { base_until: onset, onset, ..hidden };
-        facts.insert(0, hidden.fact());
-        let event = self.open_slowdown(bench, verdict, &facts, Some(hidden));
-        if let Some(open) = self.open.last_mut() {
-            open.quiet = quiet;
-        }
-        Some(event)
-    }
-
     /// Whether the look before would have opened the same case.
     fn is_told_again(&mut self, verdict: &Verdict) -> bool {
-        let told = verdict.suspects.first().map(|suspect| (verdict.category, suspect.place.clone()));
-        let again = told == self.rumour;
-        self.rumour = told;
-        again
+        told_again(&mut self.rumour, verdict)
     }
 
     /// The open case that a verdict is about, if there is one: the same place, and parts of it that hang together.
@@ -710,6 +643,14 @@ impl Docket {
         let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, first, mean_ms);
         (verdict.category == Category::HostThread).then_some((verdict, facts))
     }
+}
+
+/// Whether a verdict is about the same as the one that was `told` last; it is told now.
+fn told_again(told: &mut Option<(Category, Place)>, verdict: &Verdict) -> bool {
+    let now = verdict.suspects.first().map(|suspect| (verdict.category, suspect.place.clone()));
+    let again = now == *told;
+    *told = now;
+    again
 }
 
 /// Whether a stall is more of what the case says: the threads of a whole host get the processor seldom, and now its ranks

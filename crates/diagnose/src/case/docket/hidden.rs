@@ -1,0 +1,111 @@
+//! Cases about what no iteration shows for sure: faults that others hide, and parts of a restless job.
+use super::{Bench, Docket, is_sure, meets, told_again};
+use crate::blame::{own, slow};
+use crate::case::CaseEvent;
+use crate::case::network::host_place;
+use crate::case::weigh::{self, DECISIVE, Verdict};
+use crate::fact::Fact;
+use crate::watch::Slow;
+use mycroft_record::{HostName, HostTime, Place, Rank};
+
+/// How sure the first suspects must be together: what makes no iteration longer must stand alone, since there is no step
+/// that it explains.
+const HIDDEN_SURE: f64 = 0.8;
+/// Iterations that take so many times as long as before are worth a look at all parts, although that may be chance.
+const DRIFTS: f64 = 1.1;
+
+impl Docket {
+    /// What works side by side hides each other: the job waits for the slowest device, and a ring for its slowest part. What
+    /// became so much slower that the job would be slow without the open cases too is a fault of its own.
+    pub(super) fn hidden(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
+        let needed = bench.config.recover_iterations;
+        // A job that is slow only because one of its parts is may be no slower than chance makes it.
+        let slow = bench.seen.slow.clone().or_else(|| bench.watch.drift(bench.timeline, needed))?;
+        let base_from = bench.watch.raised_from();
+        let onset = bench.watch.laps_ago(needed).filter(|_| base_from.is_some())?;
+        let (alone_ms, base_max_ms) = ((bench.config.slow_factor_floor - 1.0) * slow.base_ms, slow.base_max_ms);
+        let hidden = Slow { base_from, base_until: onset, base_max_ms: f64::MAX, onset, ..slow };
+        let mut facts = Vec::new();
+        if bench.watch.is_level(base_from, onset) {
+            facts = slow::hidden(bench.timeline, bench.config, &hidden.windows(), alone_ms);
+            facts.retain(|fact| !self.explains(bench, fact));
+        }
+        self.add_own(bench, &hidden, base_max_ms, alone_ms, &mut facts);
+        self.open_hidden(bench, hidden, facts, alone_ms, false)
+    }
+
+    /// Adds what ranks and their threads do themselves for longer than when the job was healthy, on hosts that no open case
+    /// is about: that is nobody else's, however few iterations lie between the faults.
+    fn add_own(&self, bench: &Bench<'_>, hidden: &Slow, base_max_ms: f64, alone_ms: f64, facts: &mut Vec<Fact>) {
+        let Some(base_until) = self.usual_until() else { return };
+        let healthy = Slow { base_from: HostTime::NONE, base_until, base_max_ms, ..hidden.clone() };
+        let suspects = || self.open.iter().flat_map(|open| &self.case(open.id).finding.suspects);
+        let is_known = |host: &HostName| suspects().any(|suspect| meets(&suspect.place, &host_place(host)));
+        for fact in slow::own(bench.timeline, bench.config, &healthy.windows(), alone_ms) {
+            let Some(part) = own_part(&fact) else { continue };
+            if !is_known(part.1) && !facts.iter().any(|fact| own_part(fact) == Some(part)) {
+                facts.push(fact);
+            }
+        }
+    }
+
+    /// A part that is slower in each iteration of a job that is not slow for sure: iterations are restless, and the part
+    /// alone shows that something is wrong. Where they are hardly longer only devices are looked at.
+    pub(super) fn unnoticed(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
+        let drift = bench.watch.drift(bench.timeline, bench.config.recover_iterations)?;
+        let alone_ms = (bench.config.slow_factor_floor - 1.0) * drift.base_ms;
+        let (timeline, config, windows) = (bench.timeline, bench.config, drift.windows());
+        let facts = if drift.now_ms >= DRIFTS * drift.base_ms {
+            slow::blame_without_waiting(timeline, config, &windows, alone_ms)
+        } else {
+            slow::computing(timeline, config, &windows, alone_ms)
+        };
+        self.open_hidden(bench, drift, facts, alone_ms, true)
+    }
+
+    /// A case about parts that became slower by more than `alone_ms`, if the verdict is sure enough of one suspect. A `quiet`
+    /// one must be surer and account for all of that, and its suspect must have parts that tell when it is over.
+    fn open_hidden(
+        &mut self,
+        bench: &Bench<'_>,
+        hidden: Slow,
+        mut facts: Vec<Fact>,
+        alone_ms: f64,
+        quiet: bool,
+    ) -> Option<CaseEvent> {
+        let sure = if quiet { DECISIVE } else { HIDDEN_SURE };
+        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, hidden.onset, alone_ms);
+        if !is_sure(&verdict, sure) || self.same_fault(&verdict).is_some() || !told_again(&mut self.whisper, &verdict) {
+            return None;
+        }
+        let leads: Vec<Place> = verdict.leads().cloned().collect();
+        let own = own::of(&facts, &leads, verdict.category);
+        // A host whose threads get no processor is seen to, whatever share of it shows at its ways.
+        let gets_none = facts.iter().filter_map(Fact::starved).any(|host| leads.contains(&host_place(host)));
+        if quiet && ((verdict.share < 1.0 && !gets_none) || own.is_empty()) {
+            return None;
+        }
+        let needed = bench.config.recover_iterations;
+        let onset = own::began(bench.timeline, &own, needed, hidden.until).unwrap_or(hidden.onset);
+        let verdict = Verdict { since: onset, ..verdict };
+        let hidden = Slow { base_until: onset, onset, ..hidden };
+        facts.insert(0, hidden.fact());
+        let event = self.open_slowdown(bench, verdict, &facts, Some(hidden));
+        if let Some(open) = self.open.last_mut() {
+            open.quiet = quiet;
+        }
+        Some(event)
+    }
+}
+
+/// Whose own a fact is about: the rule, the host and the rank.
+fn own_part(fact: &Fact) -> Option<(&'static str, &HostName, Option<Rank>)> {
+    match fact {
+        Fact::ComputeExcess { rank, host, .. }
+        | Fact::HostExcess { rank, host, .. }
+        | Fact::ProxyExcess { rank, host, .. }
+        | Fact::HandoverExcess { rank, host, .. } => Some((fact.rule(), host, Some(*rank))),
+        Fact::CpuWait { host, .. } => Some((fact.rule(), host, None)),
+        _ => None,
+    }
+}
