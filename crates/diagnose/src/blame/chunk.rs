@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Data that passes a link this long after a flow on it stopped shows that the wire works.
 const SERVED_AFTER_NS: u64 = 300 * NANOS_PER_MS;
+/// Neighbours in a tree whose data a device has that lacks one other's: two are its children, so that one is its parent.
+const CHILDREN: usize = 2;
 
 /// Both ends of a flow, as far as known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,11 +19,25 @@ struct Wire {
 }
 
 type WireKey = (ChannelId, CommRank, CommRank);
+type Flow<'a> = (&'a WireKey, &'a Wire);
+
+/// Whether a device that does nothing has all it needs, the clearest last.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Fed {
+    /// No reason to wait is seen.
+    Perhaps,
+    /// By all flows that it has; it may have a neighbour inside its host besides, to whom no flow leads.
+    Seen,
+    /// By all connections that it has.
+    Surely,
+}
 
 struct View<'a> {
     timeline: &'a Timeline,
     node: &'a OpNode,
     wires: BTreeMap<WireKey, Wire>,
+    /// Who exchanges data with whom on a channel, both ways.
+    peers: BTreeSet<WireKey>,
     inside: Vec<(CommRank, Rank)>,
     op: OpRef,
 }
@@ -97,7 +113,8 @@ impl View<'_> {
                 }
             }
         }
-        Some(View { timeline, node, wires, inside, op: op? })
+        let peers = wires.keys().flat_map(|(channel, a, b)| [(*channel, *a, *b), (*channel, *b, *a)]).collect();
+        Some(View { timeline, node, wires, peers, inside, op: op? })
     }
 
     fn members(&self) -> Vec<(Rank, mycroft_record::HostName, HostTime)> {
@@ -161,10 +178,11 @@ impl View<'_> {
     //= mycroft 5.3
     /// Devices that have room and data (strong), or room and no visible reason to wait (weak), and do nothing.
     fn gpu(&self, strong: bool) -> Vec<Fact> {
-        let mut out = Vec::new();
+        let mut found: Vec<(Fed, Fact)> = Vec::new();
         let mut weak: Vec<(u64, usize, Fact)> = Vec::new();
         for (member, rank) in &self.inside {
-            let Some((key, flow, takes)) = self.idle_device(*member) else { continue };
+            let Some((key, flow, fed)) = self.idle_device(*member) else { continue };
+            let takes = fed > Fed::Perhaps;
             let direction = if key.1 == *member { Direction::Send } else { Direction::Recv };
             let Some(evidence) = self.evidence(&key, direction, flow.times.last_progress_at) else { continue };
             let fact = Fact::GpuNotReady {
@@ -176,7 +194,7 @@ impl View<'_> {
                 strong: takes,
             };
             if takes && strong {
-                out.push(fact);
+                found.push((fed, fact));
             } else if !takes && !strong {
                 let degree = self.wires.keys().filter(|wire| wire.1 == *member || wire.2 == *member).count();
                 weak.push((self.made(*member, direction), degree, fact));
@@ -184,6 +202,10 @@ impl View<'_> {
         }
         // The least progress (Algorithm 2, CheckMinData), then the fewest connections.
         weak.sort_by_key(|(made, degree, _)| (*made, *degree));
+        // One that may wait for a neighbour whom no flow shows is nobody where another has all it needs.
+        let clearest = found.iter().map(|(fed, _)| *fed).max();
+        let mut out: Vec<Fact> =
+            found.into_iter().filter(|(fed, _)| Some(*fed) == clearest).map(|(_, fact)| fact).collect();
         out.extend(weak.into_iter().take(1).map(|(_, _, fact)| fact));
         out
     }
@@ -206,10 +228,10 @@ impl View<'_> {
     }
 
     /// A flow that shows the member's device idle: (flow, state, whether all it needs is there).
-    fn idle_device(&self, member: CommRank) -> Option<(WireKey, LiveFlow, bool)> {
-        let sends: Vec<(&WireKey, &Wire)> = self.wires.iter().filter(|(key, _)| key.1 == member).collect();
-        let recvs: Vec<(&WireKey, &Wire)> = self.wires.iter().filter(|(key, _)| key.2 == member).collect();
-        let open: Vec<&(&WireKey, &Wire)> = sends.iter().filter(|(_, wire)| unfilled(wire.send)).collect();
+    fn idle_device(&self, member: CommRank) -> Option<(WireKey, LiveFlow, Fed)> {
+        let sends: Vec<Flow<'_>> = self.wires.iter().filter(|(key, _)| key.1 == member).collect();
+        let recvs: Vec<Flow<'_>> = self.wires.iter().filter(|(key, _)| key.2 == member).collect();
+        let open: Vec<&Flow<'_>> = sends.iter().filter(|(_, wire)| unfilled(wire.send)).collect();
         let any_held = sends.iter().any(|(_, wire)| held(wire.send));
         let class = self.node.id_for(member)?.class;
         let tree = self.op.meta.algorithm == Algorithm::Tree;
@@ -220,16 +242,49 @@ impl View<'_> {
         {
             // Whom it passes data on to inside its host has no flow that shows whether there is room.
             let sees_room = class != OpClass::Collective || !sends.is_empty();
-            // In a tree it may need another neighbour's data besides.
-            let lacks = tree && recvs.iter().any(|(other, wire)| other.1 != key.1 && wants(wire.recv));
-            return Some((**key, wire.recv?, sees_room && !lacks));
+            let fed = match sees_room {
+                true if tree => self.fed_in_tree(member, key.0, &sends, &recvs),
+                true => Fed::Surely,
+                false => Fed::Perhaps,
+            };
+            return Some((**key, wire.recv?, fed));
         }
         let (key, wire) = open.first()?;
         if class == OpClass::Send {
-            return Some((**key, wire.send?, true));
+            return Some((**key, wire.send?, Fed::Surely));
         }
         let needs = recvs.iter().filter(|(wire, _)| !tree || wire.1 != key.2).any(|(_, wire)| wants(wire.recv));
-        if needs || self.fed_inside_host(member) { None } else { Some((**key, wire.send?, false)) }
+        if needs || self.fed_inside_host(member) { None } else { Some((**key, wire.send?, Fed::Perhaps)) }
+    }
+
+    /// Whether a device in a tree has the data of all neighbours on a channel: of its children, whose data it adds up, all; its
+    /// parent has none for it before it gives that. Who the parent is no flow shows, but one of three neighbours is.
+    fn fed_in_tree(&self, member: CommRank, channel: ChannelId, sends: &[Flow<'_>], recvs: &[Flow<'_>]) -> Fed {
+        let here = recvs.iter().filter(|(key, _)| key.0 == channel);
+        let has = here.clone().filter(|(_, wire)| untaken(wire.recv)).count();
+        let mut lacks = here.filter(|(_, wire)| wants(wire.recv) && !untaken(wire.recv)).map(|(key, _)| key.1);
+        if let Some(peer) = lacks.next() {
+            let has_room = sends.iter().any(|(key, wire)| key.0 == channel && key.2 == peer && unfilled(wire.send));
+            if has < CHILDREN || !has_room || lacks.next().is_some() {
+                return Fed::Perhaps;
+            }
+        }
+        if self.has_hidden_neighbour(member, channel) { Fed::Seen } else { Fed::Surely }
+    }
+
+    /// Whether a member of a tree may have a neighbour inside its host, to whom no flow leads: one to whom no other way leads
+    /// either, since a tree has one way between any two.
+    fn has_hidden_neighbour(&self, member: CommRank, channel: ChannelId) -> bool {
+        let mut reached = BTreeSet::from([member]);
+        let mut open = vec![member];
+        while let Some(from) = open.pop() {
+            let next = self.peers.range((channel, from, CommRank(0))..=(channel, from, CommRank(u32::MAX)));
+            open.extend(next.map(|(_, _, to)| *to).filter(|to| reached.insert(*to)));
+        }
+        let host = self.place(member).map(|(_, host)| host);
+        let at_home =
+            |rank: Rank| self.timeline.ranks.get(&rank).is_some_and(|state| Some(&state.host) == host.as_ref());
+        self.inside.iter().any(|(other, rank)| !reached.contains(other) && at_home(*rank))
     }
 
     /// The member gets its data from a neighbour on its own host, which itself waits for the wire or passes nothing on.
@@ -348,5 +403,26 @@ mod tests {
         assert!(!found.contains(&(0, true)), "{found:?}");
         let both = [(2, 0, UNFILLED, FULL), (4, 0, UNFILLED, FULL), (0, 6, UNFILLED, WANTING)];
         assert_eq!(said(Algorithm::Tree, 8, &both), [(0, true)]);
+    }
+
+    /// Rank 4 has what ranks 8 and 10 send and nothing goes up to rank 2, from whom nothing comes down. Rank 2 has what rank 6
+    /// sends and lacks that of rank 4.
+    #[test]
+    fn a_device_in_a_tree_does_not_wait_for_its_parent() {
+        let children = [(8, 4, UNFILLED, FULL), (10, 4, UNFILLED, FULL), (6, 2, UNFILLED, FULL)];
+        let idle = [(4, 2), (2, 4), (2, 6), (4, 8), (4, 10), (2, 0), (0, 2)].map(|(a, b)| (a, b, UNFILLED, WANTING));
+        let wires = [&children[..], &idle].concat();
+        assert_eq!(said(Algorithm::Tree, 12, &wires), [(4, true)]);
+    }
+
+    /// Rank 2 has what rank 6 sends, but lies on the same host as rank 3, that no flow joins to it: it may wait for that.
+    /// Rank 4 lies beside rank 5, but the way between them leads over rank 10.
+    #[test]
+    fn a_device_in_a_tree_may_wait_for_a_neighbour_inside_its_host() {
+        let children = [(6, 2, UNFILLED, FULL), (8, 4, UNFILLED, FULL), (10, 4, UNFILLED, FULL)];
+        let idle = [(2, 6), (4, 0), (0, 4), (4, 8), (4, 10), (10, 5)].map(|(a, b)| (a, b, UNFILLED, WANTING));
+        let wires = [&children[..], &idle].concat();
+        assert_eq!(said(Algorithm::Tree, 12, &wires), [(4, true)]);
+        assert_eq!(said(Algorithm::Tree, 12, &[children[0], idle[0]]), [(2, true)], "nobody else is idle");
     }
 }
