@@ -360,9 +360,13 @@ impl Live<'_> {
 
     /// A cycle, where nothing else accuses anybody, and who of it left the order.
     fn cycle(&self, walk: &Walk<OpNode>, facts: &[Fact]) -> Vec<Fact> {
-        let accused = facts
-            .iter()
-            .any(|fact| !matches!(fact, Fact::Mismatch { .. } | Fact::NoData { .. } | Fact::StuckInside { .. }));
+        // For whom nobody waits has not stopped those that wait for each other.
+        let is_awaited = |rank: &Rank| walk.entry_edges.values().flatten().any(|(_, missing)| missing == rank);
+        let accused = facts.iter().any(|fact| match fact {
+            Fact::Mismatch { .. } | Fact::NoData { .. } | Fact::StuckInside { .. } => false,
+            Fact::NeverRan { rank, .. } | Fact::NeverIssued { rank, .. } => is_awaited(rank),
+            _ => true,
+        });
         let Some(cycle) = walk.cycle().filter(|_| !accused) else { return Vec::new() };
         let edges: Vec<(Rank, OpRef, Rank)> = cycle
             .into_iter()
