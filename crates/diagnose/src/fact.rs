@@ -108,7 +108,7 @@ pub(crate) enum Fact {
     /// Its proxy thread hands data over late that is ready, and for which the receiver has given credit.
     HandoverExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
     /// One link is slow, or `links` of one rank, and the others between the same hosts are not. `sends`: what else its sender
-    /// sends; `receives`: what else its receiver receives.
+    /// sends; `receives`: what else its receiver receives; `returns`: what its receiver sends.
     RankLink {
         from: (Rank, HostName),
         to: (Rank, HostName),
@@ -119,6 +119,7 @@ pub(crate) enum Fact {
         of: usize,
         sends: OtherLinks,
         receives: OtherLinks,
+        returns: OtherLinks,
     },
     /// Ready data takes longer from one host to another: `links` of `of`, of which the slowest is told and carried `mb`
     /// megabytes per iteration before.
@@ -449,7 +450,7 @@ impl Fact {
                 *base_ms,
                 *iteration_ms,
             ),
-            Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links, of, sends, receives } => {
+            Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links, of, sends, receives, .. } => {
                 let alone = match (*links, *of) {
                     (_, 1) => "the only one".to_owned(),
                     (1, of) => format!("alone of {of}"),

@@ -441,7 +441,9 @@ fn of_pair(
             |of: &dyn Fn(&LinkCost) -> bool| worst.others(all.values().flatten().filter(|link| of(link)), &alike);
         let sends = others(&|link| link.from == worst.from && link.to != worst.to);
         let receives = others(&|link| link.to == worst.to && link.from != worst.from);
-        facts.push(Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links: count, of, sends, receives });
+        let returns = others(&|link| link.from == worst.to);
+        let links = count;
+        facts.push(Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links, of, sends, receives, returns });
         if is_the_senders {
             return facts; // it says nothing of the way that it is alone on
         }

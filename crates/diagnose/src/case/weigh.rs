@@ -456,11 +456,14 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     out
 }
 
-/// Ranks at the end of a link that is slow alone, whose sender is slow towards others too and who get from others as fast as
-/// before.
+/// Ranks at the end of a link that is slow alone, whose sender is slow towards others too, and who get from others as fast
+/// as before, or give: a thread that sleeps does neither.
 fn behind_slow_senders(facts: &[Fact]) -> BTreeSet<Rank> {
+    let serves = |others: &OtherLinks| others.slow == 0 && others.fast > 0;
     let of = |fact: &Fact| match fact {
-        Fact::RankLink { to, sends, receives, .. } if sends.slow > 0 && receives.slow == 0 && receives.fast > 0 => {
+        Fact::RankLink { to, sends, receives, returns, .. }
+            if sends.slow > 0 && receives.slow == 0 && (serves(receives) || serves(returns)) =>
+        {
             Some(to.0)
         }
         _ => None,

@@ -99,6 +99,7 @@ fn of_two_ranks_that_seem_to_pause_the_one_with_the_slow_links_does() {
         of: 4,
         sends: OtherLinks::default(),
         receives: OtherLinks::default(),
+        returns: OtherLinks::default(),
     };
     let pause = |rank: u32| {
         let (at, pause_ms, flows, inbound, op) = (HostTime(1), 1_000.0, 2, true, None);
@@ -121,21 +122,24 @@ fn of_two_ranks_that_seem_to_pause_the_one_with_the_slow_links_does() {
 #[test]
 fn who_receives_from_a_slow_sender_does_not_pause() {
     let end = |rank: u32| (Rank(rank), HostName::from(format!("host{}", rank / 4).as_str()));
-    let said = |receives: OtherLinks| {
-        let (from, to, iteration_ms) = (end(4), end(8), 500.0);
-        let sends = OtherLinks { slow: 2, fast: 0 };
-        let link =
-            Fact::RankLink { from, to, now_ms: 770.0, base_ms: 200.0, iteration_ms, links: 1, of: 8, sends, receives };
+    let said_with = |receives: OtherLinks, returns: OtherLinks| {
+        let (from, to, now_ms, base_ms, iteration_ms) = (end(4), end(8), 770.0, 200.0, 500.0);
+        let (links, of, sends) = (1, 8, OtherLinks { slow: 2, fast: 0 });
+        let link = Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links, of, sends, receives, returns };
         let (at, pause_ms, flows, inbound, op) = (HostTime(1), 1_000.0, 7, true, None);
         let pause = Fact::ProxyPause { rank: Rank(8), host: end(8).1, at, pause_ms, flows, inbound, op };
         let facts = [link, pause.clone(), pause.clone(), pause];
         let verdict = slowdown(&Timeline::default(), &facts, &Config::default(), HostTime(1), 500.0);
         (verdict.category, verdict.suspects[0].place.clone())
     };
-    assert_eq!(said(OtherLinks { slow: 0, fast: 2 }), (Category::NetworkSend, rank_place(Rank(4), &end(4).1)));
+    let (none, said) = (OtherLinks::default(), |receives| said_with(receives, OtherLinks::default()));
+    let the_senders = (Category::NetworkSend, rank_place(Rank(4), &end(4).1));
+    assert_eq!(said(OtherLinks { slow: 0, fast: 2 }), the_senders);
+    assert_eq!(said_with(none, OtherLinks { slow: 0, fast: 1 }), the_senders, "it sends as fast as before");
     let not_served = (Category::HostThread, rank_place(Rank(8), &end(8).1));
     assert_eq!(said(OtherLinks { slow: 1, fast: 1 }), not_served, "others wait for it as well");
-    assert_eq!(said(OtherLinks::default()), not_served, "nothing else tells");
+    assert_eq!(said(none), not_served, "nothing else tells");
+    assert_eq!(said_with(none, OtherLinks { slow: 1, fast: 1 }), not_served, "it sends late too");
 }
 
 /// Of a link that flaps: a device behind it had slots to fill and nothing came.
