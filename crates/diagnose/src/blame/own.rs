@@ -1,7 +1,7 @@
 //! What a suspect's own parts cost: before its fault, at its worst, and lately. A fault is gone when its own parts are as
 //! fast as before, whatever others keep the job slow.
 use crate::blame::load::LOOK_NS;
-use crate::blame::slow::{CommonIdle, per_iteration};
+use crate::blame::slow::{CommonIdle, SLACK_NS, per_iteration};
 use crate::fact::Fact;
 use crate::median::median;
 use crate::timeline::{Iteration, Timeline};
@@ -137,6 +137,19 @@ pub(crate) fn began(timeline: &Timeline, own: &[Own], count: usize, until: HostT
         laps.get(as_before).map(|lap| lap.start)
     };
     own.iter().filter_map(of).min()
+}
+
+/// The iteration in which one of these parts first was slow, where it was not in whole ones before it, from `onset` on.
+pub(crate) fn first(timeline: &Timeline, own: &[Own], onset: HostTime, until: HostTime) -> Option<HostTime> {
+    let idle = CommonIdle::of(timeline, until);
+    let of = |own: &Own| {
+        let (laps, ms) = lately(timeline, &own.part, usize::MAX, &idle)?;
+        let mut since = laps.iter().zip(&ms).filter(|(lap, _)| lap.start + SLACK_NS >= onset);
+        let at = since.clone().position(|(_, ms)| *ms > own.base_ms + CARRIES * own.grew_ms())?;
+        since.nth(at).map(|(lap, _)| (at, lap.start))
+    };
+    let first = own.iter().filter_map(of).min()?;
+    (first.0 > 0).then_some(first.1)
 }
 
 /// The last iterations of the part's rank, and what the part took in each, milliseconds.

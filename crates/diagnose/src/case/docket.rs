@@ -567,11 +567,17 @@ impl Docket {
             self.raised_at = Some(step.onset);
             return Joined::Nobody;
         }
+        // What was long before any part of the suspect was slow is not its fault's.
+        let leads: Vec<Place> = verdict.leads().cloned().collect();
+        let own = own::of(&facts, &leads, verdict.category);
+        let first = own::first(bench.timeline, &own, step.onset, step.until);
+        let verdict = Verdict { since: first.unwrap_or(verdict.since), ..verdict };
         let is_counted = is_sure(&verdict, DECISIVE) && is_about_crowd(&verdict, &facts);
         if !self.is_told_again(&verdict) && !is_counted {
             return Joined::Somebody;
         }
-        Joined::Another(self.open_slowdown(bench, verdict, &facts, Some(step.clone())))
+        let step = step.since(verdict.since);
+        Joined::Another(self.open_slowdown(bench, verdict, &facts, Some(step)))
     }
 
     /// Whether the look before would have opened the same case.
