@@ -27,6 +27,10 @@ pub(crate) struct OtherLinks {
     pub(crate) slow: usize,
     /// Those that did not, although they carry enough to show it.
     pub(crate) fast: usize,
+    /// Of those that carry too little for that: so much slower that it is no chance, although latencies are as before ..
+    pub(crate) short_slow: usize,
+    /// .. and not, although they carry enough to show that.
+    pub(crate) short_fast: usize,
 }
 
 /// Seen by `watch` or `blame`.
@@ -460,7 +464,10 @@ impl Fact {
                     format!("the link rank {} -> rank {}, {alone} between {} and {},", from.0, to.0, from.1, to.1);
                 let text = excess("holds ready data", &who, *now_ms, *base_ms, *iteration_ms);
                 let others = |others: &OtherLinks, what: &str| match (others.slow, others.fast) {
-                    (0, 0) => String::new(),
+                    (0, 0) => match (others.short_slow, others.short_slow + others.short_fast) {
+                        (_, 0) => String::new(),
+                        (slow, all) => format!("; of {all} short links {what} {slow} are slower as well"),
+                    },
                     (slow, fast) => format!("; of {} other links {what} {slow} are slower alike", slow + fast),
                 };
                 let sends = others(sends, &format!("from rank {}", from.0));

@@ -349,6 +349,10 @@ impl LinkCost {
                 others.slow += 1;
             } else if link.base_ms >= ENOUGH_TO_SHOW * self.base_ms {
                 others.fast += 1;
+            } else if link.factor() > SMALL_LINK_RATIO && link.excess_ms() > SMALL_LINK_MS {
+                others.short_slow += 1;
+            } else if link.base_ms > SMALL_LINK_MS {
+                others.short_fast += 1;
             }
         }
         others

@@ -526,8 +526,21 @@ impl SlowLink<'_> {
             (false, false) => match (self.sends.fast > 0, self.receives.fast > 0) {
                 (true, false) => Some(Direction::Recv),
                 (false, true) => Some(Direction::Send),
-                _ => None,
+                (true, true) => None,
+                (false, false) => self.slow_end_by_short(),
             },
+        }
+    }
+
+    /// The same by links that carry too little to be slower in proportion: those of one end are slower, those of the other are
+    /// not.
+    fn slow_end_by_short(&self) -> Option<Direction> {
+        let is_slow =
+            |end: &OtherLinks, other: &OtherLinks| end.short_slow > 0 && other.short_slow == 0 && other.short_fast > 0;
+        match (is_slow(self.sends, self.receives), is_slow(self.receives, self.sends)) {
+            (true, _) => Some(Direction::Send),
+            (_, true) => Some(Direction::Recv),
+            _ => None,
         }
     }
 }

@@ -118,13 +118,39 @@ fn of_two_ranks_that_seem_to_pause_the_one_with_the_slow_links_does() {
     assert_eq!(said(&facts), rank_place(Rank(4), &end(4).1));
 }
 
+/// So many other links are slow, and so many are not.
+fn of_others(slow: usize, fast: usize) -> OtherLinks {
+    OtherLinks { slow, fast, ..OtherLinks::default() }
+}
+
+/// Of a ring's link that is twenty times as slow, where all else that its ends exchange are short messages.
+#[test]
+fn short_messages_tell_the_ends_of_a_slow_link_apart() {
+    let end = |rank: u32| (Rank(rank), HostName::from(format!("host{}", rank / 4).as_str()));
+    let short = |short_slow: usize, short_fast: usize| OtherLinks { short_slow, short_fast, ..OtherLinks::default() };
+    let said = |sends: OtherLinks, receives: OtherLinks| {
+        let (from, to, returns) = (end(4), end(8), OtherLinks::default());
+        let (now_ms, base_ms, iteration_ms, links, of) = (841.0, 41.0, 597.0, 1, 4);
+        let link = Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links, of, sends, receives, returns };
+        let verdict = slowdown(&Timeline::default(), &[link], &Config::default(), HostTime(1), iteration_ms);
+        verdict.leads().cloned().collect::<Vec<Place>>()
+    };
+    let [sender, receiver] = [4, 8].map(|rank| rank_place(Rank(rank), &end(rank).1));
+    let either = vec![sender.clone(), receiver.clone()];
+    assert_eq!(said(short(1, 0), short(0, 1)), [sender.clone()]);
+    assert_eq!(said(short(0, 2), short(1, 1)), [receiver]);
+    assert_eq!(said(short(1, 0), short(1, 1)), either, "both are slower");
+    assert_eq!(said(short(1, 0), short(0, 0)), either, "the other end shows nothing");
+    assert_eq!(said(OtherLinks { fast: 1, ..short(1, 0) }, of_others(0, 1)), either, "longer ones deny it");
+}
+
 /// Of a rank whose sends are six times as slow: who received from it was told of pauses of a second.
 #[test]
 fn who_receives_from_a_slow_sender_does_not_pause() {
     let end = |rank: u32| (Rank(rank), HostName::from(format!("host{}", rank / 4).as_str()));
     let said_with = |receives: OtherLinks, returns: OtherLinks| {
         let (from, to, now_ms, base_ms, iteration_ms) = (end(4), end(8), 770.0, 200.0, 500.0);
-        let (links, of, sends) = (1, 8, OtherLinks { slow: 2, fast: 0 });
+        let (links, of, sends) = (1, 8, of_others(2, 0));
         let link = Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links, of, sends, receives, returns };
         let (at, pause_ms, flows, inbound, op) = (HostTime(1), 1_000.0, 7, true, None);
         let pause = Fact::ProxyPause { rank: Rank(8), host: end(8).1, at, pause_ms, flows, inbound, op };
@@ -134,12 +160,12 @@ fn who_receives_from_a_slow_sender_does_not_pause() {
     };
     let (none, said) = (OtherLinks::default(), |receives| said_with(receives, OtherLinks::default()));
     let the_senders = (Category::NetworkSend, rank_place(Rank(4), &end(4).1));
-    assert_eq!(said(OtherLinks { slow: 0, fast: 2 }), the_senders);
-    assert_eq!(said_with(none, OtherLinks { slow: 0, fast: 1 }), the_senders, "it sends as fast as before");
+    assert_eq!(said(of_others(0, 2)), the_senders);
+    assert_eq!(said_with(none, of_others(0, 1)), the_senders, "it sends as fast as before");
     let not_served = (Category::HostThread, rank_place(Rank(8), &end(8).1));
-    assert_eq!(said(OtherLinks { slow: 1, fast: 1 }), not_served, "others wait for it as well");
+    assert_eq!(said(of_others(1, 1)), not_served, "others wait for it as well");
     assert_eq!(said(none), not_served, "nothing else tells");
-    assert_eq!(said_with(none, OtherLinks { slow: 1, fast: 1 }), not_served, "it sends late too");
+    assert_eq!(said_with(none, of_others(1, 1)), not_served, "it sends late too");
 }
 
 /// Of a link that flaps: a device behind it had slots to fill and nothing came.
