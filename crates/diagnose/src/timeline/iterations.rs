@@ -43,11 +43,11 @@ const ITERATION_MAX_NS: u64 = 60 * NANOS_PER_SEC;
 /// Completion records of one rank may come out of order by this.
 const GRACE_NS: u64 = 120 * NANOS_PER_MS;
 /// Point-to-point operations that start within this are one group.
-const GROUP_NS: u64 = NANOS_PER_MS;
+pub(super) const GROUP_NS: u64 = NANOS_PER_MS;
 /// FIFO slots of a connection: how many steps wait side by side in a stage (NCCL_STEPS).
 pub(super) const FIFO_SLOTS: u32 = 8;
 /// Slices of a ring are two steps each (NCCL_STEPS / 4), so half as many wait side by side.
-const RING_SLOTS: u32 = FIFO_SLOTS / 2;
+pub(super) const RING_SLOTS: u32 = FIFO_SLOTS / 2;
 /// Unit of `FlowSum::max_64us`, microseconds.
 const MAX_UNIT_US: u32 = 64;
 /// A moment in units of 16.4 us that wraps after 1.07 s.
@@ -168,21 +168,21 @@ impl Raw {
 /// itself is slow for all of them, while one that waits for one peer (the other child in a tree) lets the data of the
 /// others lie.
 #[derive(Clone, Copy, Debug, Default)]
-struct FlowSum {
+pub(super) struct FlowSum {
     /// Sum over its steps.
     stage_us: u32,
     /// Sum over its steps of the wait for the receiver. A proxy looks at the next slice to send only: what is filled
     /// behind it counts as being filled still.
     behind_us: u32,
     /// No flow: 0.
-    steps: u16,
+    pub(super) steps: u16,
     /// The longest of its steps, less the longest wait for the receiver.
     max_64us: u16,
 }
 
 impl FlowSum {
     /// Of a flow that sends, or receives.
-    fn of(times: &FlowTimes, direction: Direction, steps: u32) -> FlowSum {
+    pub(super) fn of(times: &FlowTimes, direction: Direction, steps: u32) -> FlowSum {
         let (stage, behind) = match direction {
             Direction::Send => (0, Some(1)),
             Direction::Recv => (2, None),
@@ -207,20 +207,20 @@ impl FlowSum {
     }
 
     /// Takes in another flow of the operation.
-    fn add(&mut self, flow: FlowSum) {
+    pub(super) fn add(&mut self, flow: FlowSum) {
         if !self.is_some() || flow.us(RING_SLOTS) < self.us(RING_SLOTS) {
             *self = flow;
         }
     }
 
-    fn is_some(self) -> bool {
+    pub(super) fn is_some(self) -> bool {
         self.steps > 0
     }
 
     /// What a device took that served the steps in turn, when all slots have waited once for somebody who came late: no
     /// longer than the longest step each. Of n steps served in t each the slots wait t(1 + .. + slots) at first and then
     /// slots x t; nothing is left to tell of fewer steps than that and the wait together.
-    fn punctual_us(self, slots: u32) -> f64 {
+    pub(super) fn punctual_us(self, slots: u32) -> f64 {
         let sum_us = self.sum_us(slots);
         let (n, slots) = (f64::from(self.steps), f64::from(slots));
         let late_us = slots * f64::from(self.max_64us) * f64::from(MAX_UNIT_US);
@@ -594,7 +594,7 @@ impl Iterations {
             let Some(sums) = self.sums_of(op, &mut near) else { continue };
             out.proxy_us += f64::from(sums.flush_us);
             let class = past.counter(op.counter).1;
-            let own_us = copy_us(class, op, sums);
+            let own_us = copy_us(class, op.is(RING), sums.send, sums.recv);
             if class == OpClass::Collective {
                 out.copy_us += own_us;
                 if op.is(RING) && sums.send.is_some() != sums.recv.is_some() {
@@ -652,13 +652,13 @@ impl Iterations {
 ///
 /// In a tree a rank's other neighbours may be in its own host, unseen: of what waits, less is surely its own, and nothing
 /// that one of them was late for once.
-fn copy_us(class: OpClass, op: &Raw, sums: &OpSums) -> f64 {
+pub(super) fn copy_us(class: OpClass, ring: bool, send: FlowSum, recv: FlowSum) -> f64 {
     match class {
-        OpClass::Send => sums.send.us(FIFO_SLOTS),
-        OpClass::Recv => sums.recv.us(FIFO_SLOTS),
-        OpClass::Collective if !(sums.send.is_some() && sums.recv.is_some()) => 0.0,
-        OpClass::Collective if op.is(RING) => sums.send.us(RING_SLOTS).min(sums.recv.us(RING_SLOTS)),
-        OpClass::Collective => sums.send.unless_late_us(FIFO_SLOTS).min(sums.recv.unless_late_us(FIFO_SLOTS)),
+        OpClass::Send => send.us(FIFO_SLOTS),
+        OpClass::Recv => recv.us(FIFO_SLOTS),
+        OpClass::Collective if !(send.is_some() && recv.is_some()) => 0.0,
+        OpClass::Collective if ring => send.us(RING_SLOTS).min(recv.us(RING_SLOTS)),
+        OpClass::Collective => send.unless_late_us(FIFO_SLOTS).min(recv.unless_late_us(FIFO_SLOTS)),
     }
 }
 

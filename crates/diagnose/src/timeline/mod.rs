@@ -328,7 +328,7 @@ impl Timeline {
         let mut shown = Vec::new();
         for slot in self.ranks.slots().collect::<Vec<Slot>>() {
             let state = self.ranks.at_mut(slot);
-            if state.iterations.show_running(&state.past, until) {
+            if state.iterations.show_running(&state.past, &state.live, until) {
                 shown.push(slot);
             }
         }

@@ -119,6 +119,11 @@ impl Past {
         Some(number)
     }
 
+    /// The number of an operation's counter, if it has one.
+    pub(crate) fn number_of(&self, id: &OpId) -> Option<u16> {
+        self.counters.find(&(id.comm, id.class, id.peer))
+    }
+
     /// The counter with this number.
     pub(crate) fn counter(&self, number: u16) -> &Counter {
         self.counters.key(number)

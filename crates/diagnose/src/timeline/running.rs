@@ -1,7 +1,9 @@
 //! The iteration that runs: what a rank has done of it so far, where it takes many times as long as those before.
-use super::iterations::{Iteration, Iterations};
+use super::comms::Sorted;
+use super::iterations::{FlowSum, GROUP_NS, HalfCopy, Iteration, Iterations, RING_SLOTS, copy_us};
 use super::past::Past;
-use mycroft_record::HostTime;
+use super::rank::{FlowSlot, LiveFlow, LiveOp};
+use mycroft_record::{Algorithm, Direction, HostTime, OpClass, OpId};
 
 /// So many iterations are no coincidence.
 const KNOWN: usize = 8;
@@ -31,11 +33,13 @@ impl Iterations {
         Some((of(end, HostTime(u64::MAX)), of(last.start, last.end)))
     }
 
-    /// Takes the iteration that runs as one that ends at `until`: its times are what they are at least. `false`: none does.
+    /// Takes the iteration that runs as one that ends at `until`: its times are what they are at least, of operations in
+    /// flight those of their finished steps. `false`: none does.
     /// Nothing is said of computing and issuing: what the device was busy with before an operation may not have ended.
-    pub(super) fn show_running(&mut self, past: &Past, until: HostTime) -> bool {
+    pub(super) fn show_running(&mut self, past: &Past, live: &Sorted<OpId, LiveOp>, until: HostTime) -> bool {
         let Some(since) = self.running_since().filter(|since| *since < until) else { return false };
-        let so_far = self.measure(past, since, until);
+        let mut so_far = self.measure(past, since, until);
+        so_far.take_in_flight(past, live);
         self.list.push_back(Iteration { compute_us: 0.0, compute_max_us: 0.0, host_us: 0.0, ..so_far });
         true
     }
@@ -44,4 +48,65 @@ impl Iterations {
     pub(super) fn hide_running(&mut self) {
         self.list.pop_back();
     }
+}
+
+impl Iteration {
+    /// Adds the device's part in operations in flight: in one that takes minutes nothing else shows it.
+    fn take_in_flight(&mut self, past: &Past, live: &Sorted<OpId, LiveOp>) {
+        let mut ops: Vec<&LiveOp> = live.values().filter(|op| op.meta.started_at.is_some()).collect();
+        ops.sort_by_key(|op| (op.meta.started_at, op.meta.id));
+        let mut group: Option<(HostTime, f64)> = None;
+        for op in ops {
+            let [send, recv] = [Direction::Send, Direction::Recv].map(|direction| so_far(op, direction));
+            let (class, ring) = (op.meta.id.class, op.meta.algorithm == Algorithm::Ring);
+            let own_us = copy_us(class, ring, send, recv);
+            if class == OpClass::Collective {
+                self.copy_us += own_us;
+                if ring && send.is_some() != recv.is_some() {
+                    self.take_half(past, op, send, recv);
+                }
+                continue;
+            }
+            match &mut group {
+                Some((start, least)) if op.meta.started_at.since_ns(*start) < GROUP_NS => *least = least.min(own_us),
+                _ => self.copy_us += group.replace((op.meta.started_at, own_us)).map_or(0.0, |(_, least)| least),
+            }
+        }
+        self.copy_us += group.map_or(0.0, |(_, least)| least);
+    }
+
+    /// Adds the end of a ring's way through the host that an operation in flight is.
+    fn take_half(&mut self, past: &Past, op: &LiveOp, send: FlowSum, recv: FlowSum) {
+        let Some(counter) = past.number_of(&op.meta.id) else { return };
+        let flow = if send.is_some() { send } else { recv };
+        // A device that is slow itself is slow with the first slice of all its flows.
+        let of = |((_, _, direction), flow): (&FlowSlot, &LiveFlow)| {
+            let at = Some(flow.times.first_ready_at).filter(|at| *direction == Direction::Send && at.is_some());
+            at.map(|at| at.since_ns(op.meta.started_at))
+        };
+        let first = op.flows.iter().filter_map(of).min().unwrap_or(0);
+        let half = if send.is_some() { &mut self.out } else { &mut self.into };
+        let us = flow.punctual_us(RING_SLOTS) as f32;
+        if half.counter != counter && us <= half.us {
+            return;
+        }
+        if half.counter != counter {
+            *half = HalfCopy { counter, ..HalfCopy::default() };
+        }
+        half.us += us;
+        half.first_us += (first as f64 / 1e3 * f64::from(flow.steps)) as f32;
+    }
+}
+
+/// The device's part in the flows of an operation in flight, by the steps of which it is known.
+fn so_far(op: &LiveOp, direction: Direction) -> FlowSum {
+    let mut sum = FlowSum::default();
+    let steps = |flow: &LiveFlow| match direction {
+        Direction::Send => flow.counters.ready,
+        Direction::Recv => flow.counters.done,
+    };
+    for (_, flow) in op.flows.iter().filter(|((_, _, of), _)| *of == direction) {
+        sum.add(FlowSum::of(&flow.times, direction, steps(flow)));
+    }
+    sum
 }

@@ -424,6 +424,36 @@ fn what_comes_now_and_then_is_no_iteration() {
     assert_eq!((iterations.generation(), iterations.total()), (1, 88));
 }
 
+/// Rank 0 is in a ring's operation: of its slices its device has served so many, in so long each, in both directions.
+fn in_flight(timeline: &mut Timeline, at: HostTime, steps: u32, each_ms: u32) {
+    let step = Step { rank: 0, comm: 0, back: 0, told: Told::Entered, look: false };
+    let mut op = Teller { now: at.0, ..Teller::new() }.meta(&step, true);
+    (op.id.seq, op.algorithm) = (OpSeq(1 << 20), Algorithm::Ring);
+    let slots = 4;
+    let waited_us = 1_000 * each_ms * (slots * steps - slots * (slots - 1) / 2);
+    let flow = |direction: Direction| {
+        let sends = direction == Direction::Send;
+        let done =
+            FlowCounters { total_chunks: 1_000, posted: steps + slots, ready: steps, transmitted: steps, done: steps };
+        let stage_us = if sends { [waited_us, 0, 0] } else { [0, 0, waited_us] };
+        Record::FlowState(FlowState {
+            sampled_at: at,
+            flow: FlowKey { op: op.id, channel: ChannelId(0), peer: CommRank(1 + u32::from(sends)), direction },
+            counters: done,
+            bytes: 0,
+            times: FlowTimes { started_at: at, last_progress_at: at, stage_us, ..FlowTimes::default() },
+            peer_wait_polls: 0,
+            proxied_for_pid: 0,
+        })
+    };
+    let (kernels_started, kernels_stopped, flows_started, flows_done) = (1, 0, 2, 0);
+    let state = OpState { sampled_at: at, op, kernels_started, kernels_stopped, flows_started, flows_done };
+    let records = vec![Record::OpState(state), flow(Direction::Send), flow(Direction::Recv)];
+    let process = ProcessKey { rank: Rank(0), pid: 1, nonce: 1 };
+    let source = Source { job: "job".into(), host: "host".into(), process: Some(process) };
+    timeline.observe(&Batch { source, collected_at: at, records }, 500_000);
+}
+
 /// Of a job whose iterations take half a second one takes twenty so far: it is the same program still. An evaluation, which
 /// does more than an iteration, is none.
 #[test]
@@ -451,10 +481,16 @@ fn an_iteration_that_crawls_is_seen_before_it_ends() {
     step(&mut timeline, 2, 10_000);
     let until = step(&mut timeline, 2, 10_000);
     assert_eq!(iterations(&timeline), (generation, end, Some(end)));
-    let shown = timeline
-        .with_running(until, |timeline| *timeline.ranks.get(&Rank(0)).unwrap().iterations.list().back().unwrap());
-    assert_eq!((shown.start, shown.end, shown.compute_us, shown.host_us), (end, until, 0.0, 0.0));
+    let show = |timeline: &mut Timeline| {
+        timeline
+            .with_running(until, |timeline| *timeline.ranks.get(&Rank(0)).unwrap().iterations.list().back().unwrap())
+    };
+    let shown = show(&mut timeline);
+    assert_eq!((shown.start, shown.end, shown.compute_us, shown.host_us, shown.copy_us), (end, until, 0.0, 0.0, 0.0));
     assert_eq!(iterations(&timeline).1, end, "and it is as it was");
+    in_flight(&mut timeline, until, 20, 400);
+    assert_eq!(show(&mut timeline).copy_us, 8e6, "what the device has done of an operation in flight");
+    assert_eq!(iterations(&timeline).1, end);
     (0..4).for_each(|_| {
         step(&mut timeline, 2, 100);
     });
