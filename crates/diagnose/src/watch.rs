@@ -333,7 +333,9 @@ impl Watch {
             return None;
         }
         self.crawl_at = until + NANOS_PER_SEC.max((CRAWLS_AGAIN * shortest.now_ms * 1e6) as u64);
-        Some(shortest.clone())
+        // It began at some ranks before others.
+        let onset = all.iter().map(|slow| slow.onset).min()?;
+        Some(Slow { base_until: onset, onset, window_from: onset, ..shortest.clone() })
     }
 
     fn recently_slow(&self) -> bool {
