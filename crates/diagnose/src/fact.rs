@@ -97,7 +97,7 @@ pub(crate) enum Fact {
     CpuWait { host: HostName, now_milli: f64, base_milli: f64, busy_milli: f64 },
     /// All cores of a host are busy since the job stands still, thousandths: its threads get them, but come no further.
     CpuFull { host: HostName, now_milli: f64, base_milli: f64 },
-    /// Iterations take longer (Algorithm 1, straggler trigger).
+    /// Iterations take longer (Algorithm 1, straggler trigger): `slow` of the last `of`, or the one that runs where `of` is 0.
     SlowIterations { base_ms: f64, now_ms: f64, factor: f64, slow: usize, of: usize, since: HostTime, why: String },
     /// A rank computes longer between operations than it did.
     ComputeExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
@@ -427,6 +427,10 @@ impl Fact {
 
     fn text_of_rate(&self) -> String {
         match self {
+            Fact::SlowIterations { base_ms, now_ms, of: 0, why, .. } => format!(
+                "the iteration that runs has taken {:.1} times the usual {base_ms:.0} ms so far, {now_ms:.0} ms, and has not ended ({why})",
+                now_ms / base_ms.max(1.0)
+            ),
             Fact::SlowIterations { base_ms, now_ms, factor, slow, of, why, .. } => format!(
                 "{slow} of the last {of} iterations took over {factor:.2}x the usual {base_ms:.0} ms, now {now_ms:.0} ms ({why})"
             ),

@@ -99,6 +99,7 @@ pub(crate) struct Slow {
     pub now_ms: f64,
     pub factor: f64,
     pub slow: usize,
+    /// Iterations that ended; none where it is the one that runs.
     pub of: usize,
     /// Slow iterations in a row, the newest included.
     pub streak: usize,
@@ -319,12 +320,12 @@ impl Watch {
                 base_ms,
                 now_ms,
                 factor,
-                slow: 1,
-                of: 1,
-                streak: 1,
+                slow: 0,
+                of: 0,
+                streak: 0,
                 long: Vec::new(),
                 window_from: onset,
-                why: format!("{why}; it has not ended yet"),
+                why,
             })
         };
         let all: Vec<Slow> = ready.iter().filter_map(crawls).collect();
