@@ -41,6 +41,9 @@ pub(super) const PROXY_LOOKS: f64 = 3.0;
 const PROXY_EXPLAINS: f64 = 0.3;
 /// Share of the worst link's excess under which another one-rank link is its shadow.
 const SHADOW: f64 = 0.5;
+/// Who waits for a slow copy elsewhere waits now for data and now for room, never for both at once: so for one of the two
+/// half of the time at most, which is all that its own copies seem to take.
+const COPY_SHADOW: f64 = 0.5;
 
 /// What the facts say together.
 #[derive(Clone, PartialEq, Debug)]
@@ -417,6 +420,10 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
             ranks.into_iter().map(|(rank, (host, excess, ratio))| (rank, host, excess, ratio)).collect();
         out.extend(of_ranks(timeline, config, category, &ranks));
     }
+    let is_copy = |hypothesis: &Hypothesis| hypothesis.category == Category::GpuCopy;
+    let copies = out.iter().filter(|hypothesis| is_copy(hypothesis)).map(|hypothesis| hypothesis.excess_ms);
+    let slowest = copies.fold(0.0, f64::max);
+    out.retain(|hypothesis| !is_copy(hypothesis) || hypothesis.excess_ms > COPY_SHADOW * slowest);
     // Whoever receives from a rank that is slow towards everybody is told late of what it sends: that is no pause.
     let told_late = behind_slow_senders(facts);
     pauses.retain(|rank, _| !told_late.contains(rank));

@@ -56,6 +56,25 @@ fn what_stands_alone_and_explains_next_to_nothing_accuses_nobody() {
     assert_ne!(said(136.0), Category::Unknown);
 }
 
+/// Of a ring through three hosts: the slow copy takes all of the time, who waits for it half of it at most.
+#[test]
+fn who_waits_for_a_slow_copy_now_for_data_and_now_for_room_is_no_slow_copy() {
+    let said = |of_other_ms: f64| {
+        let copy = |rank: u32, host: &str, grew_ms: f64| {
+            let (host, base_ms, iteration_ms) = (HostName::from(host), 2.0, 5_000.0);
+            Fact::CopyExcess { rank: Rank(rank), host, now_ms: base_ms + grew_ms, base_ms, iteration_ms }
+        };
+        let mut facts = vec![copy(7, "a", of_other_ms), copy(23, "c", 4_000.0)];
+        facts.extend([8, 9, 10].map(|rank| copy(rank, "b", 0.0)));
+        let verdict = slowdown(&Timeline::default(), &facts, &Config::default(), HostTime(1), 5_000.0);
+        let places: Vec<Place> = verdict.suspects.iter().map(|suspect| suspect.place.clone()).collect();
+        (places, verdict.confidence() >= DECISIVE)
+    };
+    let (slow, other) = (rank_place(Rank(23), &"c".into()), rank_place(Rank(7), &"a".into()));
+    assert_eq!(said(1_980.0), (vec![slow.clone()], true));
+    assert_eq!(said(2_100.0), (vec![slow, other], false), "that is more than waiting");
+}
+
 /// A link that others fill lets flows stand still for as long as a proxy thread that sleeps.
 #[test]
 fn pauses_at_an_interface_that_others_keep_busy_are_no_proxy_threads() {
