@@ -19,6 +19,8 @@ enum Part {
     Compute(Rank),
     Host(Rank),
     Proxy(Rank),
+    /// Copies into and out of the transport's slots, as far as they are the rank's own.
+    Copy(Rank),
     /// The most that its proxy thread held on one link.
     Handover(Rank),
     /// The slowest link from one host to another.
@@ -93,6 +95,19 @@ pub(crate) fn of(facts: &[Fact], places: &[Place], category: Category) -> Vec<Ow
     }
     out.extend(wait);
     out
+}
+
+/// The copies of a single suspect rank that the facts say have grown: where no iteration shows for sure that the job is slow
+/// nothing else tells when they are fast again. That others may make them look slow keeps a case open, and closes none.
+pub(crate) fn of_copies(facts: &[Fact], places: &[Place]) -> Vec<Own> {
+    let [Place::Rank { rank: suspect, .. }] = places else { return Vec::new() };
+    let grown = facts.iter().filter_map(|fact| match fact {
+        Fact::CopyExcess { rank, now_ms, base_ms, .. } if rank == suspect => {
+            Some(Own { part: Part::Copy(*rank), base_ms: *base_ms, worst_ms: *now_ms })
+        }
+        _ => None,
+    });
+    grown.max_by(|a, b| a.grew_ms().total_cmp(&b.grew_ms())).into_iter().collect()
 }
 
 impl Own {
@@ -179,6 +194,7 @@ fn lately(timeline: &Timeline, part: &Part, count: usize, idle: &CommonIdle) -> 
         Part::Compute(rank) => of_rank(*rank, &|it| it.compute_us),
         Part::Host(rank) => of_rank(*rank, &|it| (it.host_us - idle.us(it)).max(0.0)),
         Part::Proxy(rank) => of_rank(*rank, &|it| it.proxy_us),
+        Part::Copy(rank) => of_rank(*rank, &|it| it.copy_us.max(f64::from(it.out.us.min(it.out.first_us)))),
         Part::Handover(rank) => of_links(&|a, _| a == *rank, true),
         Part::Link(from, to) => of_links(&|a, b| a == *from && b == *to, false),
         Part::Wait(host) => {

@@ -79,7 +79,10 @@ impl Docket {
             return None;
         }
         let leads: Vec<Place> = verdict.leads().cloned().collect();
-        let own = own::of(&facts, &leads, verdict.category);
+        let mut own = own::of(&facts, &leads, verdict.category);
+        if quiet && own.is_empty() {
+            own = own::of_copies(&facts, &leads);
+        }
         // A host whose threads get no processor is seen to, whatever share of it shows at its ways.
         let gets_none = facts.iter().filter_map(Fact::starved).any(|host| leads.contains(&host_place(host)));
         if quiet && ((verdict.share < 1.0 && !gets_none) || own.is_empty()) {
@@ -92,7 +95,7 @@ impl Docket {
         facts.insert(0, hidden.fact());
         let event = self.open_slowdown(bench, verdict, &facts, Some(hidden));
         if let Some(open) = self.open.last_mut() {
-            open.quiet = quiet;
+            (open.quiet, open.own) = (quiet, if quiet { own } else { std::mem::take(&mut open.own) });
         }
         Some(event)
     }
