@@ -28,7 +28,7 @@ const REASONS_MAX: usize = 24;
 const PAUSES_MAX: usize = 64;
 /// So long after a crash case was opened it is asked who went with the first: two looks.
 const FIRST_DEATH_LOOKS_NS: u64 = 2 * NANOS_PER_SEC;
-/// Of a stall that may be a row of pauses so many transients must have passed.
+/// Of a stall that may be a row of pauses, or of waits in a job that crawls, so many transients must have passed.
 const NAPS_MAX: u64 = 5;
 /// Confidence left in a stall's suspects once the stall has resolved itself.
 const RESUMED_DOUBT: f64 = 0.5;
@@ -54,6 +54,8 @@ struct Open {
     step: Option<Slow>,
     /// No iteration shows it for sure: it is over when its own parts are as they were.
     quiet: bool,
+    /// It was opened because an iteration did not end.
+    crawls: bool,
     /// Another fault has slowed the job since, so what is seen now is not this one's alone.
     joined: bool,
     /// The parts that carry it.
@@ -177,7 +179,8 @@ impl Docket {
         let (verdict, facts, blast) = stalled(bench, stall, self.usual_until());
         let findings = || self.open.iter().map(|open| &self.case(open.id).finding);
         let is_starved = findings().any(|finding| is_starved(finding, &verdict));
-        let is_nap = is_inside_only(&verdict, &facts) && findings().any(naps);
+        let in_turns = findings().any(naps) || self.open.iter().any(|open| open.crawls);
+        let is_nap = is_inside_only(&verdict, &facts) && in_turns;
         let waited = stall.waited_ns;
         if (is_starved && waited < STARVED_NS) || (is_nap && waited < NAPS_MAX * bench.config.transient_ns) {
             return None;
@@ -217,8 +220,10 @@ impl Docket {
     pub(crate) fn crawl(&mut self, bench: &Bench<'_>, crawl: &Slow) -> Option<CaseEvent> {
         let (verdict, facts) = self.slowed(bench, crawl);
         let is_one = verdict.leads().count() == 1 && is_sure(&verdict, DECISIVE);
-        (!self.has_open() && is_one && self.is_told_again(&verdict))
-            .then(|| self.open_slowdown(bench, verdict, &facts, None))
+        let event = (!self.has_open() && is_one && self.is_told_again(&verdict))
+            .then(|| self.open_slowdown(bench, verdict, &facts, None))?;
+        self.open.iter_mut().for_each(|open| open.crawls = true);
+        Some(event)
     }
 
     fn open_slowdown(&mut self, bench: &Bench<'_>, verdict: Verdict, facts: &[Fact], step: Option<Slow>) -> CaseEvent {
@@ -275,6 +280,7 @@ impl Docket {
             onset,
             step: None,
             quiet: false,
+            crawls: false,
             joined: false,
             own: Vec::new(),
             stable: 0,
