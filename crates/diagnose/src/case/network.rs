@@ -3,6 +3,7 @@
 use crate::case::weigh::Hypothesis;
 use crate::config::Config;
 use crate::fact::Fact;
+use crate::median::median;
 use mycroft_record::{Category, HostName, Place};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -179,9 +180,17 @@ pub(crate) fn of_slowdown(facts: &[Fact], config: &Config) -> Vec<Hypothesis> {
     }
 }
 
-/// Every way between two hosts that anything is known of.
-fn ways(facts: &[Fact]) -> Ways<'_> {
-    let mut ways = Ways::new();
+/// What is told of a way: milliseconds per iteration now and before, megabytes per iteration.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    now_ms: f64,
+    base_ms: f64,
+    mb: f64,
+}
+
+/// What facts tell of each way between two hosts.
+fn told(facts: &[Fact]) -> BTreeMap<(&HostName, &HostName), Told> {
+    let mut out = BTreeMap::new();
     for fact in facts {
         let (from, to, now_ms, base_ms, mb) = match fact {
             Fact::WireExcess { from, to, now_ms, base_ms, mb, links, of, .. } if links * 2 >= *of => {
@@ -197,7 +206,37 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
             Fact::WireOther { from, to, now_ms, base_ms, mb } => (from, to, *now_ms, *base_ms, *mb),
             _ => continue,
         };
-        if from == to || now_ms < HIDDEN * base_ms {
+        if from != to {
+            out.insert((from, to), Told { now_ms, base_ms, mb });
+        }
+    }
+    out
+}
+
+/// With the time before that a way would have shown had its receiver waited. Data that lies there when its receiver comes was
+/// waited for by nobody, however long it took: a way whose receiver came late shows no time, and some when the other end comes
+/// late. It took as long as the way back did of which nothing is seen now, or as what carries as much; where it takes less than
+/// that now it tells nothing.
+fn seen_before<'a>(told: BTreeMap<(&'a HostName, &'a HostName), Told>) -> BTreeMap<(&'a HostName, &'a HostName), Told> {
+    let alike = |a: &Told, b: &Told| a.mb * CARRY_ALIKE >= b.mb && b.mb * CARRY_ALIKE >= a.mb;
+    let shown = |(key, way): (&(&'a HostName, &'a HostName), &Told)| {
+        let turned = told.get(&(key.1, key.0)).filter(|back| alike(back, way) && back.now_ms < HIDDEN * back.base_ms);
+        let base_ms = turned.map_or(way.base_ms, |back| back.base_ms.max(way.base_ms));
+        let others = told.values().filter(|other| alike(other, way) && other.mb > 0.0);
+        let usual_ms = way.mb * median(others.map(|other| other.base_ms / other.mb).collect()).unwrap_or(0.0);
+        let base_ms = if base_ms < HIDDEN * usual_ms { usual_ms } else { base_ms };
+        let tells = base_ms <= way.base_ms || base_ms <= way.now_ms;
+        tells.then_some((*key, Told { base_ms, ..*way }))
+    };
+    told.iter().filter_map(shown).collect()
+}
+
+/// Every way between two hosts that anything is known of.
+fn ways(facts: &[Fact]) -> Ways<'_> {
+    let told = seen_before(told(facts));
+    let mut ways = Ways::new();
+    for ((from, to), Told { now_ms, base_ms, mb }) in told {
+        if now_ms < HIDDEN * base_ms {
             continue;
         }
         let ratio = (now_ms.max(LEAST_MS) / base_ms.max(LEAST_MS)).max(1.0);
@@ -541,6 +580,31 @@ mod tests {
         facts.push(excess(("f", "c", 6.0, 1.0), 3, 8));
         facts.push(excess(("g", "c", 7.0, 1.0), 3, 8));
         assert_eq!(said(&facts), Some((Category::NetworkSend, hosts(&["c"]), false)), "nor what carries little");
+    }
+
+    /// Ring a -> b -> c -> d whose hosts exchange small messages besides, the way from b to c is congested. c came late to them
+    /// before, so of what is sent to it nothing was seen, and the others come late now.
+    #[test]
+    fn a_way_shows_its_time_only_where_its_receiver_waits() {
+        let mut facts = facts(&[("b", "c", 1269.0, 169.0), ("c", "d", 238.0, 348.0), ("a", "b", 170.0, 168.0)]);
+        assert_eq!(said(&facts), Some((Category::NetworkCongestion, hosts(&["b", "c"]), false)));
+        let small = [
+            ("c", "a", 0.0, 2.5),
+            ("c", "e", 0.1, 2.5),
+            ("a", "c", 1.9, 0.0),
+            ("e", "c", 2.2, 0.0),
+            ("d", "c", 2.6, 0.0),
+        ];
+        let others = [("b", "e", 2.4, 2.4), ("b", "d", 2.3, 2.4), ("d", "b", 2.5, 2.4)];
+        facts.extend(small.iter().chain(&others).map(|way| carrying(*way, 2.4)));
+        assert_eq!(said(&facts), Some((Category::NetworkCongestion, hosts(&["b", "c"]), false)));
+        let slow = |way: &Told<'_>| carrying((way.0, way.1, 7.0 * way.2, way.3), 2.4);
+        facts.extend(small.iter().map(slow));
+        assert_eq!(
+            said(&facts),
+            Some((Category::NetworkReceive, hosts(&["c"]), false)),
+            "slow as the others never were"
+        );
     }
 
     /// With so many megabytes per iteration.
