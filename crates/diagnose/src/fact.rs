@@ -139,6 +139,8 @@ pub(crate) enum Fact {
     },
     /// What all links of a host pair cost together that are not slow beyond noise; one of the hosts has others that are.
     WireOther { from: HostName, to: HostName, now_ms: f64, base_ms: f64, mb: f64 },
+    /// A host with slow links exchanges data with one other only: what its NIC slows the way between them slows as well.
+    OnePeer { host: HostName, peer: HostName },
     /// A rank's proxy did not move ready data for a while, on all its flows, and then did.
     ProxyPause {
         rank: Rank,
@@ -264,6 +266,7 @@ impl Fact {
             Fact::RankLink { .. } => "slow.rank-link",
             Fact::WireExcess { .. } => "slow.wire",
             Fact::WireOther { .. } => "slow.wire-other",
+            Fact::OnePeer { .. } => "slow.one-peer",
             Fact::ProxyPause { .. } => "slow.proxy-pause",
         }
     }
@@ -496,6 +499,9 @@ impl Fact {
             ),
             Fact::WireOther { from, to, now_ms, base_ms, .. } => {
                 format!("links {from} -> {to} hold ready data {now_ms:.1} ms per iteration, {base_ms:.1} ms before")
+            }
+            Fact::OnePeer { host, peer } => {
+                format!("{host} exchanges data with {peer} only: nothing tells its NIC from the way between them")
             }
             Fact::ProxyPause { rank, pause_ms, flows, inbound, .. } => format!(
                 "{flows} flows of rank {rank} stood still for {pause_ms:.0} ms at once, {}, then went on",

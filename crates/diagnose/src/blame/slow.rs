@@ -114,7 +114,7 @@ pub(crate) fn hidden(timeline: &Timeline, config: &Config, windows: &Windows, le
             now_ms - base_ms > least_ms
         }
         Fact::ProxyExcess { host, .. } | Fact::HandoverExcess { host, .. } => is_crowded(host),
-        Fact::WireExcess { .. } | Fact::WireOther { .. } => any_slow,
+        Fact::WireExcess { .. } | Fact::WireOther { .. } | Fact::OnePeer { .. } => any_slow,
         _ => false,
     };
     let mut facts: Vec<Fact> = of_ranks(timeline, config, windows).into_iter().chain(wires).filter(counts).collect();
@@ -407,6 +407,16 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
         let (now_ms, base_ms, mb) = (sum(&|link| link.now_ms), sum(&|link| link.base_ms), sum(&|link| link.mb));
         Fact::WireOther { from: from.clone(), to: to.clone(), now_ms, base_ms, mb }
     }));
+    let mut peers: BTreeMap<&HostName, BTreeSet<&HostName>> = BTreeMap::new();
+    for (from, to) in pairs.keys().filter(|(from, to)| from != to) {
+        peers.entry(from).or_default().insert(to);
+        peers.entry(to).or_default().insert(from);
+    }
+    let only = |host: &HostName| peers.get(host).filter(|peers| peers.len() == 1)?.first().copied();
+    let ends = touched.iter().filter_map(|host| Some((host, only(host)?)));
+    // Of two that have each other only, neither end tells; that is seen without being said.
+    let ends = ends.filter(|(_, peer)| only(peer).is_none());
+    facts.extend(ends.map(|(host, peer)| Fact::OnePeer { host: host.clone(), peer: peer.clone() }));
     facts
 }
 

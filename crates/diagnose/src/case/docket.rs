@@ -328,17 +328,16 @@ impl Docket {
         case.finding.suspects = verdict.suspects;
         case.group = verdict.group.or(case.group);
         case.op = verdict.op.or(case.op);
+        let of_network =
+            matches!(verdict.category, Category::NetworkSend | Category::NetworkReceive | Category::NetworkCongestion);
+        let suspects = &case.finding.suspects;
+        let is_end = |host: &HostName| of_network && suspects.iter().any(|suspect| suspect.place == host_place(host));
         let said = |fact: &&Fact| match fact {
             // A pause leaves marks in the neighbours' flows too: they are not the suspect's.
-            Fact::ProxyPause { rank, .. } => case.finding.suspects.iter().any(|suspect| names(&suspect.place, *rank)),
+            Fact::ProxyPause { rank, .. } => suspects.iter().any(|suspect| names(&suspect.place, *rank)),
             // What is as fast as before tells a suspect from those it exchanges data with.
-            Fact::WireOther { from, to, .. } => case.finding.suspects.iter().any(|suspect| {
-                matches!(&suspect.place, Place::Host { host } if host == from || host == to)
-                    && matches!(
-                        verdict.category,
-                        Category::NetworkSend | Category::NetworkReceive | Category::NetworkCongestion
-                    )
-            }),
+            Fact::WireOther { from, to, .. } => is_end(from) || is_end(to),
+            Fact::OnePeer { host, .. } => is_end(host),
             _ => true,
         };
         let mut because: Vec<_> = facts.iter().filter(said).map(Fact::reason).collect();

@@ -49,6 +49,9 @@ const RATED: f64 = 0.5;
 /// However little its other ways carry, a host at which a cause is must not be slow on them for another reason: share of
 /// what a way says that counts then.
 const BESIDES: f64 = 0.5;
+/// Share of what a NIC accounts for that speaks for the other end of its only way: the way is as good an explanation, and the
+/// rarer one.
+const OTHER_END: f64 = 0.5;
 /// Causes whose costs differ by less are not told apart.
 const TIE: f64 = 0.15;
 /// Share of the slow ways that a cause may leave unexplained.
@@ -174,10 +177,23 @@ pub(crate) fn of_slowdown(facts: &[Fact], config: &Config) -> Vec<Hypothesis> {
             let sending = ends.iter().any(|host| sends(host) >= 0.5 * receives(host));
             let category = if sending { Category::NetworkSend } else { Category::NetworkReceive };
             let either = places.len() > 1;
-            found(category, places, either)
+            let ways = only_way(&ends, facts).map(|ends| found(category, ends.map(host_place).to_vec(), false));
+            let less_sure = |way: Hypothesis| Hypothesis { excess_ms: OTHER_END * way.excess_ms, ..way };
+            found(category, places, either).into_iter().chain(ways.into_iter().flatten().map(less_sure)).collect()
         }
         _ => Vec::new(),
     }
+}
+
+/// Both ends of the only way that a suspect has, and of which its own counters do not say that it is its NIC that is slow.
+fn only_way<'a>(ends: &BTreeSet<&'a HostName>, facts: &'a [Fact]) -> Option<[&'a HostName; 2]> {
+    let host = *ends.first().filter(|_| ends.len() == 1)?;
+    let of_nic =
+        |fact: &Fact| matches!(fact, Fact::NicSlow { host: of, .. } | Fact::NicDown { host: of, .. } if of == host);
+    facts.iter().find_map(|fact| match fact {
+        Fact::OnePeer { host: of, peer } if of == host && !facts.iter().any(of_nic) => Some([host, peer]),
+        _ => None,
+    })
 }
 
 /// What is told of a way: milliseconds per iteration now and before, megabytes per iteration.
@@ -660,6 +676,21 @@ mod tests {
         let groups = [["f", "g", "h"], ["i", "j", "k"], ["l", "m", "n"], ["o", "p", "q"], ["r", "s", "t"]];
         let both = [&both[..], &groups.map(elsewhere).concat()].concat();
         assert_eq!(said(&facts(&both)), Some((Category::NetworkCongestion, hosts(&["a", "b"]), false)));
+    }
+
+    /// The last of a line of stages: whether it is its NIC or the way to the one before it shows nowhere.
+    #[test]
+    fn the_only_way_of_a_host_may_be_slow_as_well_as_its_nic() {
+        let line = [("a", "b", 46.0, 30.0), ("b", "a", 47.0, 30.0), ("b", "c", 339.0, 36.0), ("c", "b", 350.0, 30.0)];
+        let (peer, nic) = (HostName::from("b"), std::sync::Arc::from("eth0"));
+        let mut facts = facts(&line);
+        facts.push(Fact::OnePeer { host: HostName::from("c"), peer });
+        let told: Vec<_> =
+            of_slowdown(&facts, &Config::default()).into_iter().map(|of| (of.excess_ms, of.places)).collect();
+        let [c, b] = ["c", "b"].map(|host| host_place(&HostName::from(host)));
+        assert_eq!(told, [(320.0, vec![c.clone()]), (160.0, vec![c.clone(), b])]);
+        facts.push(Fact::NicSlow { host: HostName::from("c"), nic, now_mb_s: 10.0, other_mb_s: 100.0 });
+        assert_eq!(of_slowdown(&facts, &Config::default()).len(), 1, "it says itself that it is slower");
     }
 
     /// The two of a tree that exchange most; what one of them exchanges with others is slow as well, however little it is.

@@ -342,10 +342,12 @@ pub(crate) fn slowdown(
     list.sort_by(|a, b| b.excess_ms.total_cmp(&a.excess_ms).then_with(|| a.places.cmp(&b.places)));
     let mut verdict = Verdict::unknown(What::Slowdown, since);
     let Some(best) = list.first() else { return verdict };
-    // The same suspect for another reason speaks for it, and so does a part of it for the same.
+    // The same suspect for another reason speaks for it, and so does a part of it for the same, or what it is a part of.
     let is_part = |place: &Place| best.places.iter().any(|whole| is_on(place, whole));
     let speaks_for = |other: &Hypothesis| {
-        other.places == best.places || (other.category == best.category && other.places.iter().all(is_part))
+        let is_wider = || best.places.iter().all(|place| other.places.contains(place));
+        other.places == best.places
+            || (other.category == best.category && (other.places.iter().all(is_part) || is_wider()))
     };
     let second = list.iter().find(|other| !speaks_for(other)).map_or(0.0, |other| other.excess_ms);
     let share = (best.excess_ms / iteration_ms.max(1.0)).min(1.0);
