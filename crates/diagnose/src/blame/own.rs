@@ -1,7 +1,7 @@
 //! What a suspect's own parts cost: before its fault, at its worst, and lately. A fault is gone when its own parts are as
 //! fast as before, whatever others keep the job slow.
 use crate::blame::load::LOOK_NS;
-use crate::blame::slow::{CommonIdle, SLACK_NS, per_iteration};
+use crate::blame::slow::{CommonIdle, middle, per_iteration};
 use crate::fact::Fact;
 use crate::median::median;
 use crate::timeline::{Iteration, Timeline};
@@ -42,17 +42,22 @@ pub(crate) struct Own {
 /// together, and one alone does not say when they are fast again. Where its `category` is that the threads of a host wait for a
 /// processor, what the host's counters say is one, and ways between hosts are none.
 pub(crate) fn of(facts: &[Fact], places: &[Place], category: Category) -> Vec<Own> {
-    let on = |rank: Rank, host: &HostName| {
-        places.iter().any(|place| match place {
-            Place::Rank { rank: suspect, .. } => *suspect == rank,
-            Place::Host { host: suspect } => suspect == host,
-            Place::Link { .. } => false,
-        })
-    };
-    let copies = |fact: &Fact| matches!(fact, Fact::CopyExcess { rank, host, .. } if on(*rank, host));
-    if facts.iter().any(copies) {
-        return Vec::new();
-    }
+    let copies = |fact: &Fact| matches!(fact, Fact::CopyExcess { rank, host, .. } if is_on(places, *rank, host));
+    if facts.iter().any(copies) { Vec::new() } else { parts(facts, places, category) }
+}
+
+/// Whether a rank, or its host, is one of these places.
+fn is_on(places: &[Place], rank: Rank, host: &HostName) -> bool {
+    places.iter().any(|place| match place {
+        Place::Rank { rank: suspect, .. } => *suspect == rank,
+        Place::Host { host: suspect } => suspect == host,
+        Place::Link { .. } => false,
+    })
+}
+
+/// The same although copies have grown: enough to tell when a fault began that is not one of copies.
+fn parts(facts: &[Fact], places: &[Place], category: Category) -> Vec<Own> {
+    let on = |rank: Rank, host: &HostName| is_on(places, rank, host);
     let touches = |host: &HostName| places.iter().any(|place| matches!(place, Place::Host { host: of } if of == host));
     let mut out: Vec<Own> = facts
         .iter()
@@ -154,17 +159,26 @@ pub(crate) fn began(timeline: &Timeline, own: &[Own], count: usize, until: HostT
     own.iter().filter_map(of).min()
 }
 
-/// The iteration in which one of these parts first was slow, where it was not in whole ones before it, from `onset` on.
-pub(crate) fn first(timeline: &Timeline, own: &[Own], onset: HostTime, until: HostTime) -> Option<HostTime> {
-    let idle = CommonIdle::of(timeline, until);
+/// Where the first iteration from `onset` on began in which a part of the suspects at `places` was slow: those before were
+/// long for another reason. `onset` itself where none was, or where nobody knows, as with copies.
+pub(crate) fn first_slow(
+    timeline: &Timeline,
+    facts: &[Fact],
+    places: &[Place],
+    category: Category,
+    onset: HostTime,
+) -> HostTime {
+    if category == Category::GpuCopy {
+        return onset;
+    }
+    let idle = CommonIdle::of(timeline, HostTime(u64::MAX));
     let of = |own: &Own| {
         let (laps, ms) = lately(timeline, &own.part, usize::MAX, &idle)?;
-        let mut since = laps.iter().zip(&ms).filter(|(lap, _)| lap.start + SLACK_NS >= onset);
-        let at = since.clone().position(|(_, ms)| *ms > own.base_ms + CARRIES * own.grew_ms())?;
-        since.nth(at).map(|(lap, _)| (at, lap.start))
+        let since = laps.iter().zip(&ms).skip_while(|(lap, _)| middle(lap) <= onset);
+        let slow = since.enumerate().find(|(_, (_, ms))| !own.is_over(&[**ms]));
+        slow.map(|(at, (lap, _))| if at == 0 { onset } else { lap.start.max(onset) })
     };
-    let first = own.iter().filter_map(of).min()?;
-    (first.0 > 0).then_some(first.1)
+    parts(facts, places, category).iter().filter_map(of).min().unwrap_or(onset)
 }
 
 /// The last iterations of the part's rank, and what the part took in each, milliseconds.

@@ -226,8 +226,13 @@ impl Docket {
         Some(event)
     }
 
+    /// Opens a slowdown that began with the first iteration in which its suspects' own parts were slow.
     fn open_slowdown(&mut self, bench: &Bench<'_>, verdict: Verdict, facts: &[Fact], step: Option<Slow>) -> CaseEvent {
-        self.raised_at = Some(verdict.since);
+        let leads: Vec<Place> = verdict.leads().cloned().collect();
+        let since = own::first_slow(bench.timeline, facts, &leads, verdict.category, verdict.since);
+        let verdict = Verdict { since, ..verdict };
+        let step = step.map(|step| if since > step.onset { step.since(since) } else { step });
+        self.raised_at = Some(since);
         self.open.iter_mut().for_each(|open| open.joined = true);
         let event = self.open_case(bench, verdict, facts, Vec::new(), HostTime::NONE);
         if let Some(open) = self.open.last_mut() {
@@ -572,17 +577,11 @@ impl Docket {
             self.raised_at = Some(step.onset);
             return Joined::Nobody;
         }
-        // What was long before any part of the suspect was slow is not its fault's.
-        let leads: Vec<Place> = verdict.leads().cloned().collect();
-        let own = own::of(&facts, &leads, verdict.category);
-        let first = own::first(bench.timeline, &own, step.onset, step.until);
-        let verdict = Verdict { since: first.unwrap_or(verdict.since), ..verdict };
         let is_counted = is_sure(&verdict, DECISIVE) && is_about_crowd(&verdict, &facts);
         if !self.is_told_again(&verdict) && !is_counted {
             return Joined::Somebody;
         }
-        let step = step.since(verdict.since);
-        Joined::Another(self.open_slowdown(bench, verdict, &facts, Some(step)))
+        Joined::Another(self.open_slowdown(bench, verdict, &facts, Some(step.clone())))
     }
 
     /// Whether the look before would have opened the same case.
