@@ -40,6 +40,9 @@ const CLEARLY: f64 = 0.13;
 const NOT_BEHIND: f64 = 0.75;
 /// A way that is about as slow as one that leads to it waits with that for somebody further on.
 const BEHIND: f64 = 1.25;
+/// What comes to a way after the slow one comes more slowly than before, so it is no waiting that makes it take so many times
+/// as long.
+const FOLLOWS: f64 = 2.0;
 /// Half a contradiction: NICs degrade in both directions more often than in one, or than a way between them.
 const RARER: f64 = 0.3;
 /// A second NIC must explain about a way more than the first does.
@@ -79,6 +82,8 @@ struct Way {
     beyond: Option<f64>,
     /// Megabytes per iteration, and milliseconds that they took before.
     sent: (f64, f64),
+    /// It leads on from the slowest way, is of the same ring, and slower too.
+    follows: bool,
     /// All ways of one of its ends together take less time than before: what is waited for here was waited for elsewhere.
     moved: bool,
 }
@@ -258,7 +263,10 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
         let ratio = (now_ms.max(LEAST_MS) / base_ms.max(LEAST_MS)).max(1.0);
         let weight = (now_ms.max(base_ms) / WEIGHS_MS).min(1.0);
         let (excess_ms, sent) = (now_ms - base_ms, (mb, base_ms));
-        ways.insert((from, to), Way { ratio, excess_ms, weight, denies: weight, beyond: None, sent, moved: false });
+        ways.insert(
+            (from, to),
+            Way { ratio, excess_ms, weight, denies: weight, beyond: None, sent, follows: false, moved: false },
+        );
     }
     let speed = |way: &Way| way.sent.0 / way.sent.1.max(LEAST_MS);
     let fastest = ways.values().map(speed).fold(0.0, f64::max);
@@ -274,6 +282,11 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
         way.moved = of_host[*from] < 0.0 || of_host[*to] < 0.0;
     }
     let Some(worst) = worst(&ways) else { return ways };
+    let slowest = ways.iter().max_by(|a, b| a.1.excess_ms.total_cmp(&b.1.excess_ms)).map(|(key, _)| *key);
+    for ((from, to), way) in &mut ways {
+        let leads_on = slowest.is_some_and(|slowest| *from == slowest.1 && *to != slowest.0);
+        way.follows = leads_on && way.ratio >= FOLLOWS && carries_alike(way, &worst);
+    }
     ways.values_mut().for_each(|way| way.moved &= way.excess_ms < TELLS * worst.excess_ms);
     let behind: Vec<_> = ways.keys().copied().filter_map(|key| Some((key, beyond(&ways, key, &worst)?))).collect();
     for (key, times) in behind {
@@ -331,7 +344,8 @@ fn lean(way: &Way, worst: &Way) -> f64 {
     let slowness = slowness(&own, worst);
     if way.excess_ms >= SHADOW * worst.excess_ms && carries_alike(way, worst) {
         let over = slowness - WAITS;
-        return if over > 0.0 { over / (1.0 - WAITS) } else { (over / CLEARLY).max(-1.0) };
+        let least = if way.follows { 0.0 } else { -1.0 };
+        return if over > 0.0 { over / (1.0 - WAITS) } else { (over / CLEARLY).max(least) };
     }
     let lean = 2.0 * slowness - 1.0;
     let lean = lean * if lean > 0.0 { way.weight } else { way.denies };
@@ -657,6 +671,16 @@ mod tests {
         let nic = Some((Category::NetworkSend, hosts(&["d"]), false));
         assert_eq!(said(&facts(&ring(100.0, 260.0))), nic, "that is no waiting");
         assert_eq!(said(&facts(&ring(178.0, 430.0))), nic, "d in both directions");
+    }
+
+    /// Ring a -> b -> c -> d -> e: data comes slowly to c, which passes it on slowly as well.
+    #[test]
+    fn what_leads_on_from_a_slow_way_does_not_wait_behind_it() {
+        let ring = |before: f64, after: f64| {
+            facts(&[("a", "b", before, 42.0), ("b", "c", 438.0, 84.0), ("c", "d", after, 39.0), ("d", "e", 40.0, 39.0)])
+        };
+        assert_eq!(said(&ring(78.0, 93.0)), Some((Category::NetworkReceive, hosts(&["c"]), false)));
+        assert_eq!(said(&ring(93.0, 50.0)), Some((Category::NetworkCongestion, hosts(&["b", "c"]), false)));
     }
 
     /// Two NICs that are slow four times. A way that waits for both besides seems slower still, and in another group of the
