@@ -39,6 +39,8 @@ const PAUSES_EXPLAIN: f64 = 0.8;
 pub(super) const PROXY_LOOKS: f64 = 3.0;
 /// Share of an excess of links or copies from which on proxy threads explain it.
 const PROXY_EXPLAINS: f64 = 0.3;
+/// A way between hosts that is so many times slower is slow itself: who waits behind one takes twice as long.
+const WAY_RATIO: f64 = 3.0;
 /// Share of the worst link's excess under which another one-rank link is its shadow.
 const SHADOW: f64 = 0.5;
 /// Who waits for a slow copy elsewhere waits now for data and now for room, never for both at once: so for one of the two
@@ -443,6 +445,7 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     let shadow = |hypothesis: &Hypothesis| held >= PROXY_EXPLAINS * hypothesis.excess_ms;
     out.retain(|hypothesis| hypothesis.category != Category::GpuCopy || !shadow(hypothesis));
     network.retain(|hypothesis| !shadow(hypothesis));
+    out.retain(|hypothesis| !network.iter().any(|way| is_behind(hypothesis, way)));
     let wire = network.iter().map(|hypothesis| hypothesis.excess_ms).fold(0.0, f64::max);
     if pauses.is_empty() && held == 0.0 {
         let links = of_links(facts);
@@ -463,6 +466,22 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     out.extend(network);
     out.extend(crowd::of_slowdown(facts, config, iteration_ms));
     out
+}
+
+/// Whether copies are of hosts that wait behind a slow way between others: their slots stay full, or come late, and copies last.
+/// Copies that are slow themselves slow no way but those of their host, where both ends would wait for the wire.
+fn is_behind(copies: &Hypothesis, way: &Hypothesis) -> bool {
+    let hosts = |of: &Hypothesis| -> BTreeSet<HostName> {
+        let host = |place: &Place| match place {
+            Place::Rank { host, .. } | Place::Host { host } => Some(host.clone()),
+            Place::Link { .. } => None,
+        };
+        of.places.iter().filter_map(host).collect()
+    };
+    copies.category == Category::GpuCopy
+        && way.ratio >= WAY_RATIO
+        && way.excess_ms >= SHADOW * copies.excess_ms
+        && hosts(copies).is_disjoint(&hosts(way))
 }
 
 /// Ranks at the end of a link that is slow alone, whose sender is slow towards others too, and who get from others as fast

@@ -240,3 +240,22 @@ fn a_rank_of_a_suspect_host_speaks_for_it() {
     assert!(said("a"));
     assert!(!said("b"), "one of another host does not");
 }
+
+/// Of a ring .. a -> b -> c: copies last where slots wait behind the slow way, by as much as the way does.
+#[test]
+fn copies_elsewhere_are_behind_a_slow_way() {
+    let said = |host: &str, now_ms: f64| {
+        let copies = |rank: u32, host: &str, now_ms: f64| {
+            let (rank, host) = (Rank(rank), HostName::from(host));
+            Fact::CopyExcess { rank, host, now_ms, base_ms: 5.0, iteration_ms: 410.0 }
+        };
+        let (from, to, iteration_ms) = (HostName::from("b"), HostName::from("c"), 410.0);
+        let way = Fact::WireExcess { from, to, now_ms, base_ms: 28.0, iteration_ms, mb: 9.0, links: 4, of: 4 };
+        let others = (3..7).map(|rank| copies(rank, "z", 6.0));
+        let facts: Vec<Fact> = others.chain([copies(1, host, 290.0), copies(2, host, 290.0), way]).collect();
+        slowdown(&Timeline::default(), &facts, &Config::default(), HostTime(1), iteration_ms).category
+    };
+    assert_eq!(said("a", 265.0), Category::NetworkSend);
+    assert_eq!(said("a", 100.0), Category::GpuCopy, "by more than the way");
+    assert_eq!(said("b", 265.0), Category::GpuCopy, "of the way's own end");
+}
