@@ -282,8 +282,8 @@ impl Recurrence {
 struct Marker {
     signature: Signature,
     every: u64,
-    /// Its rhythm was even when it was chosen, or the period of the program is known: what comes more seldom marks something
-    /// longer than an iteration (evaluation, a loss now and then).
+    /// Its rhythm was even when all was well, or the program's period is known: what comes more seldom marks something longer
+    /// than an iteration (evaluation, a loss now and then).
     sure: bool,
 }
 
@@ -472,6 +472,10 @@ impl Iterations {
         let ended = |comm: CommId| self.signatures.keys().iter().any(|signature| signature.0 == comm);
         let coming = newest.since_ns(oldest) <= ITERATION_MAX_NS && past.collectives().any(|comm| !ended(comm));
         let unsettled = coming || self.seen.iter().filter(large).any(|seen| may_recur(seen, oldest, newest));
+        // What was chosen in an uneven warm-up and is even now marks iterations, whatever makes it uneven later.
+        let chosen = self.marker.and_then(|marker| self.known(&marker.signature)).filter(large);
+        let even = chosen.is_some_and(|seen| (YOUNG_ENDS / 8..YOUNG_ENDS).contains(&seen.ends.len()) && is_even(seen));
+        self.marker.iter_mut().for_each(|marker| marker.sure |= even);
         let best = self.rarest(Weight::Large);
         let small = self.rarest(Weight::Small);
         // Small ones mark iterations where the others are only layers, or where there are no others.

@@ -404,24 +404,26 @@ fn layers_of_a_first_iteration_are_no_iterations() {
 }
 
 /// A loss or an evaluation every twentieth iteration marks nothing: iterations are known by their even rhythm, also while a
-/// fault makes it uneven.
+/// fault makes it uneven, and where the first ones were.
 #[test]
 fn what_comes_now_and_then_is_no_iteration() {
-    let mut timeline = Timeline::default();
-    let (mut now, mut seq) = (T0, 0);
-    for lap in 0..90u64 {
-        let late_ms = if lap > 60 { 700 * (lap % 3) } else { 0 };
-        now += (500 + late_ms) * MS;
-        let loss = lap % 20 == 19;
-        for size in [4, 0].into_iter().take(1 + usize::from(loss)) {
-            seq += 1;
-            now += MS;
-            complete(&mut timeline, size, seq, now);
+    for (warm_up, well_until) in [(0, 60), (2, 30)] {
+        let mut timeline = Timeline::default();
+        let (mut now, mut seq) = (T0, 0);
+        for lap in 0..90u64 {
+            let late_ms = if lap > well_until { 700 * (lap % 3) } else { 600 * u64::saturating_sub(warm_up, lap) };
+            now += (500 + late_ms) * MS;
+            let loss = lap % 20 == 19;
+            for size in [4, 0].into_iter().take(1 + usize::from(loss)) {
+                seq += 1;
+                now += MS;
+                complete(&mut timeline, size, seq, now);
+            }
+            timeline.settle();
         }
-        timeline.settle();
+        let iterations = &timeline.ranks.get(&Rank(0)).unwrap().iterations;
+        assert_eq!((iterations.generation(), iterations.total()), (1, 88), "{warm_up}");
     }
-    let iterations = &timeline.ranks.get(&Rank(0)).unwrap().iterations;
-    assert_eq!((iterations.generation(), iterations.total()), (1, 88));
 }
 
 /// Rank 0 is in a ring's operation: of its slices its device has served so many, in so long each, in both directions.
