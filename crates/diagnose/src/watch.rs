@@ -219,7 +219,8 @@ impl Watch {
         self.suspicious = seen.slow.is_some() || self.recently_slow();
         let still = timeline.graph().stillness(timeline, config.no_data_after_ns);
         seen.stall = self.stall(timeline, config, &still, case_open, now);
-        if !case_open && seen.stall.is_none() && seen.slow.is_none() && timeline.newest_sample >= self.crawl_at {
+        let is_news = if case_open { raised_at.is_some() } else { seen.slow.is_none() };
+        if is_news && seen.stall.is_none() && timeline.newest_sample >= self.crawl_at {
             seen.crawl = self.crawl(timeline, config);
         }
         seen
@@ -301,20 +302,22 @@ impl Watch {
         slow.into_iter().min_by(|a, b| a.onset.cmp(&b.onset).then(b.now_ms.total_cmp(&a.now_ms)))
     }
 
-    /// The iteration that runs, if it has taken many times as long as usual by most of the sampled ranks, and nothing was
-    /// done in it that is not done in every one.
+    /// The iteration that runs, if it has taken many times as long as usual, or as open cases account for, by most of the
+    /// sampled ranks, and nothing was done in it that is not done in every one.
     fn crawl(&mut self, timeline: &Timeline, config: &Config) -> Option<Slow> {
         let until = timeline.newest_sample;
         let ready = |(rank, track): &(&Rank, &Track)| track.healthy.is_ready(config) && !lossy(timeline, **rank);
         let ready: Vec<(&Rank, &Track)> = self.tracks.iter().filter(ready).collect();
         let crawls = |(rank, track): &(&Rank, &Track)| {
             let onset = timeline.ranks.get(rank)?.iterations.running_since()?;
-            let (base_ms, now_ms) = (track.healthy.ms()?, until.since_ns(onset) as f64 / 1e6);
-            let (factor, why) = track.healthy.factor(config);
+            let is_healthy = !track.raised_from.is_some();
+            let level = if is_healthy { &track.healthy } else { &track.raised };
+            let (base_ms, now_ms) = (level.ms()?, until.since_ns(onset) as f64 / 1e6);
+            let (factor, why) = level.factor(config);
             (now_ms >= CRAWLS * base_ms).then(|| Slow {
-                base_from: HostTime::NONE,
+                base_from: track.raised_from,
                 base_until: onset,
-                base_max_ms: factor * base_ms,
+                base_max_ms: if is_healthy { factor * base_ms } else { f64::MAX },
                 onset,
                 until,
                 base_ms,

@@ -20,6 +20,8 @@ use std::collections::VecDeque;
 const STEP_SHARE: f64 = 0.5;
 /// How sure the first suspects must be together: more than half, since the known faults disturb what others show.
 const STEP_SURE: f64 = 0.6;
+/// The same where the copies of one rank are said to be slow.
+const COPY_SURE: f64 = 0.8;
 /// Cases kept; the oldest closed ones go first.
 const CASES_MAX: usize = 256;
 /// Reasons kept in a case.
@@ -216,13 +218,21 @@ impl Docket {
         }
     }
 
-    /// The iteration that runs takes many times as long as usual: a case if one suspect is sure, twice.
+    /// The iteration that runs takes many times as long as usual: a case if one suspect is sure, twice. Besides open
+    /// slowdowns only of a host of which its own counters say that threads wait there.
     pub(crate) fn crawl(&mut self, bench: &Bench<'_>, crawl: &Slow) -> Option<CaseEvent> {
+        let is_stopped = self.open.iter().any(|open| self.case(open.id).finding.what != What::Slowdown);
         let (verdict, facts) = self.slowed(bench, crawl);
         let is_one = verdict.leads().count() == 1 && is_sure(&verdict, DECISIVE);
-        let event = (!self.has_open() && is_one && self.is_told_again(&verdict))
-            .then(|| self.open_slowdown(bench, verdict, &facts, None))?;
-        self.open.iter_mut().for_each(|open| open.crawls = true);
+        let is_another = || is_about_crowd(&verdict, &facts) && self.same_fault(&verdict).is_none();
+        if is_stopped || !is_one || (self.has_open() && !is_another()) || !self.is_told_again(&verdict) {
+            return None;
+        }
+        let step = self.has_open().then(|| crawl.clone());
+        let event = self.open_slowdown(bench, verdict, &facts, step);
+        if let Some(open) = self.open.last_mut() {
+            open.crawls = true;
+        }
         Some(event)
     }
 
@@ -698,7 +708,9 @@ fn names(place: &Place, wanted: Rank) -> bool {
 
 /// Whether a verdict is good enough for a case besides others.
 fn stands_out(verdict: &Verdict) -> bool {
-    verdict.share >= STEP_SHARE && is_sure(verdict, STEP_SURE)
+    // Slots stay full, or come late, wherever others wait: a slow copy has to stand alone.
+    let sure = if verdict.category == Category::GpuCopy { COPY_SURE } else { STEP_SURE };
+    verdict.share >= STEP_SHARE && is_sure(verdict, sure)
 }
 
 /// Whether it is about a host of which its own counters say that threads wait there: that is not by chance.

@@ -341,7 +341,14 @@ pub(crate) fn slowdown(
     iteration_ms: f64,
 ) -> Verdict {
     let mut list = hypotheses(timeline, facts, config, iteration_ms);
-    list.sort_by(|a, b| b.excess_ms.total_cmp(&a.excess_ms).then_with(|| a.places.cmp(&b.places)));
+    // Of a host whose threads wait and the one rank that shows it the host is meant.
+    let crowd = |of: &Hypothesis| {
+        of.category == Category::HostThread && of.places.iter().all(|place| matches!(place, Place::Host { .. }))
+    };
+    list.sort_by(|a, b| {
+        let order = b.excess_ms.total_cmp(&a.excess_ms).then_with(|| crowd(b).cmp(&crowd(a)));
+        order.then_with(|| a.places.cmp(&b.places))
+    });
     let mut verdict = Verdict::unknown(What::Slowdown, since);
     let Some(best) = list.first() else { return verdict };
     // The same suspect for another reason speaks for it, and so does a part of it for the same, or what it is a part of.
