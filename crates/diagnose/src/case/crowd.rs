@@ -5,6 +5,7 @@ use crate::case::weigh::{Hypothesis, PROXY_LOOKS};
 use crate::config::Config;
 use crate::fact::{Fact, STARVED_MILLI};
 use mycroft_record::{Category, HostName};
+use std::collections::BTreeSet;
 
 /// Share of an iteration's growth that a crowded host explains whose own parts grew: what its threads do late shows at
 /// itself only in part, and at all who wait for it.
@@ -93,8 +94,9 @@ pub(crate) fn of_stall(facts: &[Fact]) -> Vec<&HostName> {
             Fact::CpuFull { host, .. } if absent.iter().filter(|other| **other == host).count() > 1 => Some(host),
             _ => None,
         });
-        let theirs: Vec<&HostName> = crowded(STARVED_MILLI).filter(|host| absent.contains(host)).chain(full).collect();
-        return if absent.iter().all(|host| theirs.contains(host)) { theirs } else { Vec::new() };
+        let starved = crowded(STARVED_MILLI).filter(|host| absent.contains(host));
+        let theirs: BTreeSet<&HostName> = starved.chain(full).collect();
+        return if absent.iter().all(|host| theirs.contains(host)) { Vec::from_iter(theirs) } else { Vec::new() };
     }
     let ends: Vec<&HostName> = facts
         .iter()

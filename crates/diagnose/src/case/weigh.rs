@@ -3,7 +3,7 @@ use crate::blame::slow;
 use crate::case::{crowd, network, stuck};
 use crate::config::Config;
 use crate::fact::{Fact, OtherLinks};
-use crate::timeline::Timeline;
+use crate::timeline::{RankState, Timeline};
 use mycroft_record::{
     Category, CommId, Direction, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpId, Place, Rank, Suspect, What,
 };
@@ -292,23 +292,35 @@ fn longest_inside(ops: &[&[(Rank, HostName, HostTime)]]) -> Vec<Suspect> {
 }
 
 /// Those of whom nothing is known may be the ones who stopped; what idle devices let guess of others comes after. A host
-/// that is silent as a whole is named as one: it has vanished with its agent.
+/// that is silent as a whole is named as one: it has vanished with its agent, and so have those that went with it, though
+/// nobody waits for them.
 fn no_data(timeline: &Timeline, facts: &[Fact]) -> Answer {
     let mut hosts: BTreeMap<&HostName, Vec<Rank>> = BTreeMap::new();
+    let mut seen: Vec<HostTime> = Vec::new();
     for fact in facts {
-        if let Fact::NoData { rank, host, .. } = fact {
+        if let Fact::NoData { rank, host, last_seen, .. } = fact {
             hosts.entry(host).or_default().push(*rank);
+            seen.push(*last_seen);
         }
     }
+    let with_them = |state: &&RankState| {
+        let near =
+            |seen: &HostTime| state.sampled_at.since_ns(*seen).max(seen.since_ns(state.sampled_at)) <= AT_ONCE_NS;
+        !state.dead() && timeline.newest_sample.since_ns(state.sampled_at) > 2 * AT_ONCE_NS && seen.iter().any(near)
+    };
+    let mut together: BTreeMap<&HostName, usize> = BTreeMap::new();
+    timeline.ranks.values().filter(with_them).for_each(|state| *together.entry(&state.host).or_default() += 1);
     let ranks_of = |host: &HostName| timeline.ranks.values().filter(|state| state.host == *host).count();
     let whole = hosts.iter().all(|(host, silent)| silent.len() > 1 && silent.len() == ranks_of(host));
     let suspects = match hosts.len() {
         0 => return None,
-        _ if whole => hosts
-            .keys()
-            .take(SUSPECTS_MAX)
-            .map(|host| Suspect { place: Place::Host { host: (*host).clone() }, confidence: SILENT_HOST })
-            .collect(),
+        _ if whole => {
+            let also = together.iter().filter(|(host, count)| **count > 1 && **count == ranks_of(host));
+            let all: BTreeSet<&HostName> = hosts.keys().copied().chain(also.map(|(host, _)| *host)).collect();
+            let place = |host: &HostName| Place::Host { host: host.clone() };
+            let each = |host| Suspect { place: place(host), confidence: SILENT_HOST };
+            all.into_iter().take(SUSPECTS_MAX).map(each).collect()
+        }
         _ => {
             let of = |(host, silent): (&&HostName, &Vec<Rank>)| -> Vec<Place> {
                 silent.iter().map(|rank| rank_place(*rank, host)).collect()
