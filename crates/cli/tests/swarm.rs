@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 77] = [
+const MENDED: [(&str, &str, &str); 100] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -87,6 +87,33 @@ const MENDED: [(&str, &str, &str); 77] = [
     ("5818", "healthy", "layers of a job's first second were iterations, and two devices that warm up were slow"),
     ("16117", "", "a rank that issued two collectives in the wrong order had left one out"),
     ("9", "", "nothing: an agent that was out, as an example of silence"),
+    ("17073", "", "a device in a tree that stopped was one that waits for a neighbour inside its host"),
+    ("16769", "", "a rank whose sends are slow was a proxy thread of its receiver that pauses"),
+    ("16196", "", "a rank whose sends are slow was as likely the one that receives them"),
+    ("16219", "", "a collective that one rank left out was eight others for which nobody waits"),
+    ("16890", "", "a device besides another was dated to an odd long iteration before it"),
+    ("14319", "", "nobody was named for a copy so slow that its collective never ended"),
+    ("390", "", "nobody was named for a copy so slow that no baseline saw another iteration"),
+    ("12152", "", "nobody was named for slow copies in a restless job"),
+    ("16661", "", "nobody was named for a rank that waits for input besides a slow device in a restless job"),
+    ("16502", "", "nobody was named for a rank that waits for input a few iterations after a crowded host"),
+    ("13866", "", "nobody was named for a device besides a congested way, whose step seemed the way's"),
+    ("16148", "", "nobody was named for a slow NIC after two devices, whose iterations were taken for healthy ones"),
+    ("13799", "", "nobody was named for a crowded host besides a slow NIC in an iteration that did not end"),
+    ("18021", "", "a rank that waits for input besides a congested way was slow copies of others"),
+    ("18517", "", "of two hosts that vanished the one was named for which others waited"),
+    ("18321", "", "a congested way was slow copies of those that wait behind it"),
+    ("17236", "", "a congested way was one of its ends, which received from who was late before"),
+    ("15535", "", "a slow NIC besides another fault was two other hosts"),
+    ("13528", "", "a host with a single neighbour was named without it"),
+    ("15490", "", "a congested way was dated to an evaluation before it"),
+    ("16076", "", "a slow NIC was the way to the next host"),
+    ("15472", "", "a congested way besides another was slow copies of others"),
+    (
+        "13413",
+        "",
+        "nobody was named for a congested way where a collective of every fifteenth iteration was the marker",
+    ),
 ];
 
 #[test]

@@ -7,9 +7,10 @@ use crate::median::median;
 use mycroft_record::{Category, HostName, Place};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Share of the worst way's excess under which the hosts of another are not asked about, since it waits behind.
+/// Share of the worst way's excess under which the hosts of another are not asked about, since it waits behind, and under
+/// which it need not be explained in full.
 const SHADOW: f64 = 0.1;
-/// Share of the worst way's excess under which another need not be explained in full.
+/// The same share of explaining where it carries alike: it may be of the same ring, where all wait behind the worst.
 const IN_FULL: f64 = 0.3;
 /// Share of the worst way's excess under which another needs no explanation.
 const NEGLIGIBLE: f64 = 0.02;
@@ -306,8 +307,7 @@ fn carries_alike(a: &Way, b: &Way) -> bool {
 /// itself.
 fn beyond(ways: &Ways<'_>, (from, to): (&HostName, &HostName), worst: &Way) -> Option<f64> {
     let way = &ways[&(from, to)];
-    let is_as_slow = way.ratio.ln() >= NOT_BEHIND * worst.ratio.ln() && way.excess_ms >= TELLS * worst.excess_ms;
-    if is_as_slow || !carries_alike(way, worst) {
+    if way.ratio.ln() >= NOT_BEHIND * worst.ratio.ln() || !carries_alike(way, worst) {
         return None;
     }
     let leads = |(key, other): &(&(&HostName, &HostName), &Way)| {
@@ -359,7 +359,8 @@ fn to_explain(way: &Way, worst: &Way) -> f64 {
     if way.moved {
         return 0.0;
     }
-    let share = (way.excess_ms / worst.excess_ms - NEGLIGIBLE) / (IN_FULL - NEGLIGIBLE);
+    let in_full = if carries_alike(way, worst) { IN_FULL } else { SHADOW };
+    let share = (way.excess_ms / worst.excess_ms - NEGLIGIBLE) / (in_full - NEGLIGIBLE);
     lean(way, worst).max(0.0) * share.clamp(0.0, 1.0)
 }
 
