@@ -473,9 +473,9 @@ impl Fact {
                 let others = |others: &OtherLinks, what: &str| match (others.slow, others.fast) {
                     (0, 0) => match (others.short_slow, others.short_slow + others.short_fast) {
                         (_, 0) => String::new(),
-                        (slow, all) => format!("; of {all} short links {what} {slow} are slower as well"),
+                        (slow, all) => format!("; {slow} of {all} short links {what} slower as well"),
                     },
-                    (slow, fast) => format!("; of {} other links {what} {slow} are slower alike", slow + fast),
+                    (slow, fast) => format!("; {slow} of {} other links {what} slower alike", slow + fast),
                 };
                 let sends = others(sends, &format!("from rank {}", from.0));
                 format!("{text}{sends}{}", others(receives, &format!("to rank {}", to.0)))
