@@ -74,8 +74,11 @@ fn departure(
         let Issued { id, kind, enqueued_at } = issued[at];
         let meta = OpMeta { id, kind, enqueued_at, ..NO_META };
         let op = OpRef { meta, label: timeline.label(&meta) };
-        let instead_of = timeline.op_ref(*waiter, node)?.label;
-        return Some(Departure { rank, op, instead_of, left_out: is_left_out(&lines, &times, at, wanted) });
+        let held = timeline.op_ref(*waiter, node)?;
+        // What comes every few iterations misleads the past: of a collective its peers tell what came.
+        let of_peers = if id_of(node)?.class == OpClass::Collective { held.meta.kind } else { wanted.3 };
+        let wanted = (wanted.0, wanted.1, wanted.2, of_peers);
+        return Some(Departure { rank, op, instead_of: held.label, left_out: is_left_out(&lines, &times, at, wanted) });
     }
     None
 }
