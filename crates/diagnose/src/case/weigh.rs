@@ -46,6 +46,9 @@ const SHADOW: f64 = 0.5;
 /// Who waits for a slow copy elsewhere waits now for data and now for room, never for both at once: so for one of the two
 /// half of the time at most, which is all that its own copies seem to take.
 const COPY_SHADOW: f64 = 0.5;
+/// The same on the host of the slowest: of one that has neighbours there, in a tree, less than all is surely its own, so half of
+/// the time may be a little more than half of what is seen of it.
+const COPY_SHADOW_AT_HOME: f64 = 0.6;
 
 /// What the facts say together.
 #[derive(Clone, PartialEq, Debug)]
@@ -444,9 +447,14 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
         out.extend(of_ranks(timeline, config, category, &ranks));
     }
     let is_copy = |hypothesis: &Hypothesis| hypothesis.category == Category::GpuCopy;
-    let copies = out.iter().filter(|hypothesis| is_copy(hypothesis)).map(|hypothesis| hypothesis.excess_ms);
-    let slowest = copies.fold(0.0, f64::max);
-    out.retain(|hypothesis| !is_copy(hypothesis) || hypothesis.excess_ms > COPY_SHADOW * slowest);
+    let copies = out.iter().filter(|hypothesis| is_copy(hypothesis));
+    if let Some(slowest) = copies.max_by(|a, b| a.excess_ms.total_cmp(&b.excess_ms)).cloned() {
+        out.retain(|hypothesis| {
+            let at_home = hypothesis.places != slowest.places && hosts(hypothesis) == hosts(&slowest);
+            let shadow = if at_home { COPY_SHADOW_AT_HOME } else { COPY_SHADOW };
+            !is_copy(hypothesis) || hypothesis.excess_ms > shadow * slowest.excess_ms
+        });
+    }
     // Whoever receives from a rank that is slow towards everybody is told late of what it sends: that is no pause.
     let told_late = behind_slow_senders(facts);
     pauses.retain(|rank, _| !told_late.contains(rank));
@@ -490,17 +498,19 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
 /// Whether copies are of hosts that wait behind a slow way between others: their slots stay full, or come late, and copies last.
 /// Copies that are slow themselves slow no way but those of their host, where both ends would wait for the wire.
 fn is_behind(copies: &Hypothesis, way: &Hypothesis) -> bool {
-    let hosts = |of: &Hypothesis| -> BTreeSet<HostName> {
-        let host = |place: &Place| match place {
-            Place::Rank { host, .. } | Place::Host { host } => Some(host.clone()),
-            Place::Link { .. } => None,
-        };
-        of.places.iter().filter_map(host).collect()
-    };
     copies.category == Category::GpuCopy
         && way.ratio >= WAY_RATIO
         && way.excess_ms >= SHADOW * copies.excess_ms
         && hosts(copies).is_disjoint(&hosts(way))
+}
+
+/// The hosts of the places of a hypothesis.
+fn hosts(of: &Hypothesis) -> BTreeSet<HostName> {
+    let host = |place: &Place| match place {
+        Place::Rank { host, .. } | Place::Host { host } => Some(host.clone()),
+        Place::Link { .. } => None,
+    };
+    of.places.iter().filter_map(host).collect()
 }
 
 /// Ranks at the end of a link that is slow alone, whose sender is slow towards others too, and who get from others as fast
