@@ -31,6 +31,8 @@ pub(crate) struct OtherLinks {
     pub(crate) short_slow: usize,
     /// .. and not, although they carry enough to show that.
     pub(crate) short_fast: usize,
+    /// Of the short ones: each message takes so much longer, where no longer link tells.
+    pub(crate) by_message: usize,
 }
 
 /// Seen by `watch` or `blame`.
@@ -471,6 +473,9 @@ impl Fact {
                     format!("the link rank {} -> rank {}, {alone} between {} and {},", from.0, to.0, from.1, to.1);
                 let text = excess("holds ready data", &who, *now_ms, *base_ms, *iteration_ms);
                 let others = |others: &OtherLinks, what: &str| match (others.slow, others.fast) {
+                    (0, 0) if others.by_message > 0 => {
+                        format!("; messages of {} short links {what} take longer as well", others.by_message)
+                    }
                     (0, 0) => match (others.short_slow, others.short_slow + others.short_fast) {
                         (_, 0) => String::new(),
                         (slow, all) => format!("; {slow} of {all} short links {what} slower as well"),

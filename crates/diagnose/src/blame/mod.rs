@@ -5,6 +5,7 @@ pub(crate) mod graph;
 pub(crate) mod hang;
 pub(crate) mod history;
 pub(crate) mod load;
+mod messages;
 pub(crate) mod moments;
 pub(crate) mod nic;
 mod order;

@@ -1,6 +1,6 @@
 //! Who started a slowdown: each component's own time now, against its own time before, in milliseconds of the iteration
 //! (Algorithm 2, `AnalyzeStragglerRootCause`; Table 3: "each component should finish within expected execution time").
-use crate::blame::{load, nic, passage};
+use crate::blame::{load, messages, nic, passage};
 use crate::config::Config;
 use crate::fact::{Fact, OtherLinks};
 use crate::median::median;
@@ -398,6 +398,7 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
         }
         facts.extend(found);
     }
+    messages::count(timeline, windows, &mut facts);
     let steady = pairs.iter().filter(|((from, to), links)| {
         (touched.contains(from) || touched.contains(to))
             && !links.iter().any(|link| link.grown(config, windows.iteration_ms))

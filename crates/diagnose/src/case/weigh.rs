@@ -590,10 +590,13 @@ impl SlowLink<'_> {
     }
 
     /// The same by links that carry too little to be slower in proportion: those of one end are slower, those of the other are
-    /// not.
+    /// not. Where each message takes longer nothing of the other end has to be seen: it comes late, and what it receives lies
+    /// there by then.
     fn slow_end_by_short(&self) -> Option<Direction> {
-        let is_slow =
-            |end: &OtherLinks, other: &OtherLinks| end.short_slow > 0 && other.short_slow == 0 && other.short_fast > 0;
+        let is_slow = |end: &OtherLinks, other: &OtherLinks| {
+            let tells = end.by_message > 0 || (end.short_slow > 0 && other.short_fast > 0);
+            tells && other.short_slow + other.by_message == 0
+        };
         match (is_slow(self.sends, self.receives), is_slow(self.receives, self.sends)) {
             (true, _) => Some(Direction::Send),
             (_, true) => Some(Direction::Recv),

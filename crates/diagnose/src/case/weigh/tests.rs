@@ -161,6 +161,10 @@ fn short_messages_tell_the_ends_of_a_slow_link_apart() {
     assert_eq!(said(short(0, 2), short(1, 1)), [receiver]);
     assert_eq!(said(short(1, 0), short(1, 1)), either, "both are slower");
     assert_eq!(said(short(1, 0), short(0, 0)), either, "the other end shows nothing");
+    let by_message = |by_message: usize| OtherLinks { by_message, ..OtherLinks::default() };
+    assert_eq!(said(by_message(1), by_message(0)), first, "each message is: the other end comes late");
+    assert_eq!(said(by_message(1), by_message(1)), either, "at both ends");
+    assert_eq!(said(by_message(1), short(1, 0)), either);
     assert_eq!(said(OtherLinks { fast: 1, ..short(1, 0) }, of_others(0, 1)), either, "longer ones deny it");
 }
 

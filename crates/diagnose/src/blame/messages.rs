@@ -1,0 +1,70 @@
+//! What single messages say of links that carry too little for their time in an iteration to: one of the same size takes as
+//! long as ever, whatever else the iteration is late with.
+use crate::blame::slow::{Windows, compared};
+use crate::fact::Fact;
+use crate::median::median;
+use crate::timeline::{Iteration, Link, Timeline};
+use std::collections::BTreeMap;
+
+/// Awaited messages of one size, before and since, from which on they tell: one in each iteration that a slowdown needs.
+const LEAST: usize = 3;
+/// So many times longer is slow: latencies, which stay as they were, are part of it, and who shares a wire takes twice as long.
+const TIMES: f64 = 3.0;
+
+/// Counts the links of either end of a link that is slow alone whose messages take longer, where no other tells the ends apart.
+pub(super) fn count(timeline: &Timeline, windows: &Windows, facts: &mut [Fact]) {
+    for fact in facts {
+        let Fact::RankLink { from, to, sends, receives, .. } = fact else { continue };
+        if [&*sends, &*receives].iter().any(|others| others.slow + others.fast > 0) {
+            continue;
+        }
+        let all = || timeline.links.all(&timeline.ranks);
+        let is_slow = |link: &&Link| is_slower(timeline, link, windows);
+        let (sent, received) = (
+            all().filter(|link| link.from == from.0 && link.to != to.0).filter(is_slow).count(),
+            all().filter(|link| link.to == to.0 && link.from != from.0).filter(is_slow).count(),
+        );
+        (sends.by_message, receives.by_message) = (sent, received);
+    }
+}
+
+/// Whether messages of every size that tells take so much longer. What lay there when its receiver came tells nothing.
+fn is_slower(timeline: &Timeline, link: &Link, windows: &Windows) -> bool {
+    let Some(state) = timeline.ranks.get(&link.from) else { return false };
+    let (base, now) = compared(state.iterations.list(), windows);
+    let mut sizes: BTreeMap<u64, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    for sample in link.samples().filter(|sample| sample.wire_us > 0.0) {
+        let is_in = |list: &[&Iteration]| list.iter().any(|it| sample.at > it.start && sample.at <= it.end);
+        let (before, since) = sizes.entry(sample.bytes).or_default();
+        if is_in(&base) {
+            before.push(sample.wire_us);
+        } else if is_in(&now) {
+            since.push(sample.wire_us);
+        }
+    }
+    sizes.retain(|_, (before, since)| before.len() >= LEAST && since.len() >= LEAST);
+    !sizes.is_empty() && sizes.into_values().all(|(before, since)| take_longer(before, since))
+}
+
+/// Whether the usual one does, and most do than nearly all before.
+fn take_longer(mut before: Vec<f64>, since: Vec<f64>) -> bool {
+    before.sort_by(f64::total_cmp);
+    let high_us = before[(before.len() - 1) * 9 / 10];
+    let above = since.iter().filter(|us| **us > high_us).count();
+    let is_above = above * 4 >= since.len() * 3;
+    let usual = median(before).zip(median(since));
+    is_above && usual.is_some_and(|(before_us, since_us)| since_us >= TIMES * before_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_take_longer_when_most_do_by_far() {
+        let before = vec![160.0, 170.0, 175.0, 176.0, 180.0, 190.0];
+        assert!(take_longer(before.clone(), vec![195.0, 609.0, 700.0, 740.0]));
+        assert!(!take_longer(before.clone(), vec![170.0, 175.0, 700.0, 740.0]), "half of them only");
+        assert!(!take_longer(before, vec![300.0, 310.0, 320.0]), "twice as long may be a wire that is shared");
+    }
+}
