@@ -307,7 +307,7 @@ fn carries_alike(a: &Way, b: &Way) -> bool {
 /// itself.
 fn beyond(ways: &Ways<'_>, (from, to): (&HostName, &HostName), worst: &Way) -> Option<f64> {
     let way = &ways[&(from, to)];
-    if way.ratio.ln() >= NOT_BEHIND * worst.ratio.ln() || !carries_alike(way, worst) {
+    if way.ratio.ln() >= NOT_BEHIND * worst.ratio.ln() || way.follows || !carries_alike(way, worst) {
         return None;
     }
     let leads = |(key, other): &(&(&HostName, &HostName), &Way)| {
@@ -684,6 +684,16 @@ mod tests {
         };
         assert_eq!(said(&ring(78.0, 93.0)), Some((Category::NetworkReceive, hosts(&["c"]), false)));
         assert_eq!(said(&ring(93.0, 50.0)), Some((Category::NetworkCongestion, hosts(&["b", "c"]), false)));
+    }
+
+    /// Ring a -> b -> c -> d, b's NIC is slow: what leads on from the slowest way took less before and is longer by less, and
+    /// who is next is no longer waited for.
+    #[test]
+    fn what_leads_on_is_not_behind_though_it_is_longer_by_less() {
+        let ring = [("a", "b", 1572.0, 372.0), ("b", "c", 700.0, 137.0), ("c", "d", 355.0, 1310.0)];
+        let elsewhere = [("b", "e", 7.4, 3.1), ("e", "b", 11.0, 5.0), ("a", "e", 2.2, 2.2)];
+        let told = facts(&[&ring[..], &elsewhere].concat());
+        assert_eq!(said(&told), Some((Category::NetworkReceive, hosts(&["b"]), false)));
     }
 
     /// Two NICs that are slow four times. A way that waits for both besides seems slower still, and in another group of the
