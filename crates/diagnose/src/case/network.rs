@@ -166,7 +166,11 @@ pub(crate) fn of_slowdown(facts: &[Fact], config: &Config) -> Vec<Hypothesis> {
         |host: &HostName| -> f64 { ways.iter().filter(|((_, to), _)| *to == host).map(|(_, way)| way.excess_ms).sum() };
     let mut ends: BTreeSet<&HostName> = BTreeSet::new();
     let mut between = false;
-    for cause in &best {
+    let surer = surer_end(&best);
+    if let Some([host, _]) = surer {
+        ends.insert(host);
+    }
+    for cause in best.iter().filter(|_| surer.is_none()) {
         match cause {
             Cause::Nic(host) | Cause::Sends(host) | Cause::Receives(host) => {
                 ends.insert(host);
@@ -184,12 +188,34 @@ pub(crate) fn of_slowdown(facts: &[Fact], config: &Config) -> Vec<Hypothesis> {
             let sending = ends.iter().any(|host| sends(host) >= 0.5 * receives(host));
             let category = if sending { Category::NetworkSend } else { Category::NetworkReceive };
             let either = places.len() > 1;
-            let ways = only_way(&ends, facts).map(|ends| found(category, ends.map(host_place).to_vec(), false));
+            let ways = surer
+                .or_else(|| only_way(&ends, facts))
+                .map(|ends| found(category, ends.map(host_place).to_vec(), false));
             let less_sure = |way: Hypothesis| Hypothesis { excess_ms: OTHER_END * way.excess_ms, ..way };
             found(category, places, either).into_iter().chain(ways.into_iter().flatten().map(less_sure)).collect()
         }
         _ => Vec::new(),
     }
+}
+
+/// The host whose NIC fits and that every other cause which fits is at too, and the peer that it shares some of these with:
+/// the way between the two, or the NICs of both. It is as sure as all of them, its peer is not.
+fn surer_end<'a>(best: &[Cause<'a>]) -> Option<[&'a HostName; 2]> {
+    let alone = best.iter().find_map(|cause| match cause {
+        Cause::Nic(host) => Some(*host),
+        _ => None,
+    })?;
+    let mut peers: BTreeSet<&HostName> = BTreeSet::new();
+    for cause in best {
+        match cause {
+            _ if !cause.ends_at(alone) => return None,
+            Cause::Between(a, b) | Cause::Both(a, b) => peers.extend([*a, *b]),
+            Cause::Nic(_) | Cause::Sends(_) | Cause::Receives(_) => {}
+        }
+    }
+    peers.remove(alone);
+    let peer = *peers.first().filter(|_| peers.len() == 1)?;
+    Some([alone, peer])
 }
 
 /// Both ends of the only way that a suspect has, and of which its own counters do not say that it is its NIC that is slow.
@@ -694,6 +720,26 @@ mod tests {
         let elsewhere = [("b", "e", 7.4, 3.1), ("e", "b", 11.0, 5.0), ("a", "e", 2.2, 2.2)];
         let told = facts(&[&ring[..], &elsewhere].concat());
         assert_eq!(said(&told), Some((Category::NetworkReceive, hosts(&["b"]), false)));
+    }
+
+    /// Of a tree in which what b sends on to c is not told: it is b's NIC, what b receives, or the way from a.
+    #[test]
+    fn the_host_that_all_causes_are_at_is_surer_than_its_peer() {
+        let told = [
+            ("a", "b", 176.0, 17.7),
+            ("e", "b", 4.6, 1.5),
+            ("b", "f", 7.8, 3.9),
+            ("b", "g", 11.4, 4.0),
+            ("b", "e", 4.5, 1.7),
+            ("g", "b", 9.0, 3.2),
+            ("a", "h", 2.6, 2.6),
+            ("d", "a", 35.0, 34.0),
+        ];
+        let found = of_slowdown(&facts(&told), &Config::default());
+        let told: Vec<_> = found.iter().map(|of| (of.category, of.excess_ms.round(), of.places.clone())).collect();
+        let [a, b] = ["a", "b"].map(|host| host_place(&HostName::from(host)));
+        let word = Category::NetworkReceive;
+        assert_eq!(told, [(word, 158.0, vec![b.clone()]), (word, 79.0, vec![b, a])]);
     }
 
     /// Two NICs that are slow four times. A way that waits for both besides seems slower still, and in another group of the
