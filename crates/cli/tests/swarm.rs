@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 100] = [
+const MENDED: [(&str, &str, &str); 105] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -114,6 +114,11 @@ const MENDED: [(&str, &str, &str); 100] = [
         "",
         "nobody was named for a congested way where a collective of every fifteenth iteration was the marker",
     ),
+    ("19108", "", "a slow NIC behind a slow device was the way between it and the next host"),
+    ("13933", "", "a slow NIC was as likely the next host's"),
+    ("19101", "", "a collective that one rank left out was a deadlock, since a loss comes every fourth iteration"),
+    ("19344", "", "nobody was named for slow copies in a tree, for which a rank of the same host waits"),
+    ("19357", "", "a rank whose sends are slow was as likely a receiver that comes late for everybody"),
 ];
 
 #[test]
