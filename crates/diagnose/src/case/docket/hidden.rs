@@ -7,6 +7,7 @@ use crate::case::weigh::{self, DECISIVE, Verdict};
 use crate::fact::Fact;
 use crate::watch::Slow;
 use mycroft_record::{HostName, HostTime, Place, Rank};
+use std::collections::BTreeSet;
 
 /// How sure the first suspects must be together: what makes no iteration longer must stand alone, since there is no step
 /// that it explains.
@@ -41,12 +42,10 @@ impl Docket {
         let healthy = Slow { base_from: HostTime::NONE, base_until, base_max_ms, ..hidden.clone() };
         let suspects = || self.open.iter().flat_map(|open| &self.case(open.id).finding.suspects);
         let is_known = |host: &HostName| suspects().any(|suspect| meets(&suspect.place, &host_place(host)));
-        for fact in slow::own(bench.timeline, bench.config, &healthy.windows(), alone_ms) {
-            let Some(part) = own_part(&fact) else { continue };
-            if !is_known(part.1) && !facts.iter().any(|fact| own_part(fact) == Some(part)) {
-                facts.push(fact);
-            }
-        }
+        let mut own = slow::own(bench.timeline, bench.config, &healthy.windows(), alone_ms);
+        let told: BTreeSet<_> = facts.iter().filter_map(own_part).collect();
+        own.retain(|fact| own_part(fact).is_some_and(|part| !is_known(part.1) && !told.contains(&part)));
+        facts.extend(own);
     }
 
     /// A part that is slower in each iteration of a job that is not slow for sure: iterations are restless, and the part
