@@ -20,9 +20,14 @@ fn config(dir: &Path) -> ServeConfig {
 struct Agent(Client);
 
 impl Agent {
+    /// Connects, and waits until the server counts it: the handshake ends a moment before.
     fn connect(world: &World, host: &str) -> Agent {
         let config = ClientConfig { host: host.to_owned(), ..ClientConfig::default() };
-        Agent(Client::connect(&world.server.wire_endpoints()[0], &config).expect("the server takes the agent"))
+        let connected = |health: &Value| health["agents_connected"].as_u64().unwrap_or(0);
+        let before = connected(&world.json("/api/v1/health"));
+        let client = Client::connect(&world.server.wire_endpoints()[0], &config).expect("the server takes the agent");
+        world.until("/api/v1/health", |health| connected(health) > before);
+        Agent(client)
     }
 
     /// Waits for the next order.
