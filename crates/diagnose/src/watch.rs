@@ -770,3 +770,6 @@ fn usual_longest_compute(state: &RankState) -> Option<u64> {
     let pieces = state.iterations.list().iter().rev().take(LEVEL_KEPT).map(|it| it.compute_max_us).collect();
     median(pieces).map(|us| (us * 1e3) as u64)
 }
+
+#[cfg(test)]
+mod tests;

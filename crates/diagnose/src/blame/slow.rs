@@ -106,40 +106,40 @@ pub(crate) fn of_ranks(timeline: &Timeline, config: &Config, windows: &Windows) 
 /// with those beside them, and on hosts where threads wait for a processor whatever these are late with.
 pub(crate) fn hidden(timeline: &Timeline, config: &Config, windows: &Windows, least_ms: f64) -> Vec<Fact> {
     let crowds = load::facts(timeline, windows);
-    let is_crowded = |host: &HostName| crowds.iter().any(|fact| fact.crowded() == Some(host));
     let wires = wires(timeline, config, windows);
     let any_slow = is_any_way_slow(&wires, least_ms);
     let counts = |fact: &Fact| match fact {
-        Fact::ComputeExcess { now_ms, base_ms, .. } | Fact::HostExcess { now_ms, base_ms, .. } => {
-            now_ms - base_ms > least_ms
-        }
-        Fact::ProxyExcess { host, .. } | Fact::HandoverExcess { host, .. } => is_crowded(host),
         Fact::WireExcess { .. } | Fact::WireOther { .. } | Fact::OnePeer { .. } => any_slow,
-        _ => false,
+        _ => is_own(fact, &crowds, least_ms),
     };
     let mut facts: Vec<Fact> = of_ranks(timeline, config, windows).into_iter().chain(wires).filter(counts).collect();
     facts.extend(crowds);
     facts
 }
 
-/// What is a rank's own and grew by more than `least_ms`, whatever others do: computing and issuing, and what threads are
-/// late with on hosts where they wait for a processor now.
-pub(crate) fn own(timeline: &Timeline, config: &Config, windows: &Windows, least_ms: f64) -> Vec<Fact> {
-    let onset = windows.onset.max(windows.until - load::SINCE_NS);
-    let crowds = load::facts(timeline, &Windows { onset, ..*windows });
-    let is_crowded = |host: &HostName| crowds.iter().any(|fact| fact.crowded() == Some(host));
-    let counts = |fact: &Fact| match fact {
+/// Whether it is a rank's own whatever others do: computing and issuing that grew by more than `least_ms`, and what threads are
+/// late with on hosts where they wait for a processor.
+fn is_own(fact: &Fact, crowds: &[Fact], least_ms: f64) -> bool {
+    match fact {
         Fact::ComputeExcess { now_ms, base_ms, .. } | Fact::HostExcess { now_ms, base_ms, .. } => {
             now_ms - base_ms > least_ms
         }
-        Fact::ProxyExcess { host, .. } | Fact::HandoverExcess { host, .. } => is_crowded(host),
+        Fact::ProxyExcess { host, .. } | Fact::HandoverExcess { host, .. } => {
+            crowds.iter().any(|fact| fact.crowded() == Some(host))
+        }
         _ => false,
-    };
+    }
+}
+
+/// What is a rank's own and grew by more than `least_ms`, with the hosts on which threads wait for a processor now.
+pub(crate) fn own(timeline: &Timeline, config: &Config, windows: &Windows, least_ms: f64) -> Vec<Fact> {
+    let onset = windows.onset.max(windows.until - load::SINCE_NS);
+    let crowds = load::facts(timeline, &Windows { onset, ..*windows });
     let mut facts = of_ranks(timeline, config, windows);
     if !crowds.is_empty() {
         facts.extend(wires(timeline, config, windows));
     }
-    facts.retain(counts);
+    facts.retain(|fact| is_own(fact, &crowds, least_ms));
     facts.extend(crowds);
     facts
 }

@@ -225,6 +225,8 @@ mod tests {
         let full = |name: &str| Fact::CpuFull { host: host(name), now_milli: 1000.0, base_milli: 200.0 };
         assert_eq!(stalled(&[never_issued(2, "b"), never_issued(3, "b"), full("b")]), ["b"]);
         assert_eq!(stalled(&[never_issued(2, "b"), full("b")]), [""; 0], "one may be at something else");
+        let both = [never_issued(2, "b"), never_issued(3, "b"), full("b"), crowded("b")];
+        assert_eq!(stalled(&both), ["b"], "named once, though its counters say it twice");
         assert_eq!(stalled(&[never_issued(2, "b"), never_issued(3, "b"), full("a")]), [""; 0]);
         let others = [never_issued(2, "b"), never_issued(3, "b"), never_issued(5, "a"), full("b")];
         assert_eq!(stalled(&others), [""; 0], "one is late elsewhere");

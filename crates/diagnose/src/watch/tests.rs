@@ -1,0 +1,43 @@
+use super::*;
+
+/// Iterations of a restless job, milliseconds.
+const RESTLESS: [f64; 20] = [
+    600.0, 700.0, 800.0, 620.0, 780.0, 700.0, 600.0, 800.0, 690.0, 710.0, 600.0, 700.0, 800.0, 620.0, 780.0, 700.0,
+    600.0, 800.0, 690.0, 710.0,
+];
+
+/// Plays iterations of so many milliseconds on from `start`; the end of the last.
+fn play(track: &mut Track, config: &Config, start: HostTime, ms: &[f64]) -> HostTime {
+    ms.iter().fold(start, |start, ms| {
+        let end = start + (ms * 1e6) as u64;
+        track.take(config, Iteration { start, end, ..Iteration::default() }, *ms);
+        end
+    })
+}
+
+/// The first fault of a restless job must not be what its second is compared with.
+#[test]
+fn iterations_since_an_open_case_began_are_no_healthy_ones() {
+    let (config, mut track) = (Config::default(), Track::default());
+    let onset = play(&mut track, &config, HostTime(NANOS_PER_SEC), &RESTLESS);
+    let usual = track.healthy.0.clone();
+    let now = play(&mut track, &config, onset, &[900.0; 5]);
+    assert!(track.recent.iter().all(|lap| !lap.slow), "restless as it is, that alone is no sign");
+    track.raise(&config, Some(onset));
+    assert_eq!(track.healthy.0, usual, "what came before the case was opened is forgotten");
+    let now = play(&mut track, &config, now, &[900.0; 30]);
+    assert_eq!(track.healthy.0, usual, "and what comes while it is open is not taken");
+    track.raise(&config, None);
+    play(&mut track, &config, now, &[900.0; 5]);
+    let drift = track.drift(5).expect("the next fault's iterations are longer than the healthy ones");
+    assert_eq!((drift.base_ms, drift.now_ms, drift.base_max_ms), (700.0, 900.0, 800.0));
+}
+
+/// However long a case was not seen, a level is left that says what is usual.
+#[test]
+fn a_level_is_left_where_a_case_began_before_all_that_is_remembered() {
+    let (config, mut track) = (Config::default(), Track::default());
+    play(&mut track, &config, HostTime(NANOS_PER_SEC), &RESTLESS);
+    track.raise(&config, Some(HostTime(1)));
+    assert_eq!(track.healthy.0.len(), SPREAD_MIN);
+}
