@@ -1,0 +1,334 @@
+use super::*;
+
+/// From one host to another: milliseconds per iteration now and before.
+type Told<'a> = (&'a str, &'a str, f64, f64);
+
+/// So many of the links that carry alike are slow.
+fn excess((from, to, now_ms, base_ms): Told<'_>, links: usize, of: usize) -> Fact {
+    let (from, to) = (HostName::from(from), HostName::from(to));
+    Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms: 500.0, mb: base_ms, links, of }
+}
+
+fn facts(list: &[Told<'_>]) -> Vec<Fact> {
+    let one = |&(from, to, now_ms, base_ms): &Told<'_>| {
+        if now_ms - base_ms > 5.0 {
+            return excess((from, to, now_ms, base_ms), 4, 4);
+        }
+        Fact::WireOther { from: HostName::from(from), to: HostName::from(to), now_ms, base_ms, mb: base_ms }
+    };
+    list.iter().map(one).collect()
+}
+
+/// A way that takes so many milliseconds per iteration now and before.
+fn way(now_ms: f64, base_ms: f64) -> Way {
+    let (ratio, excess_ms, sent) = (now_ms / base_ms, now_ms - base_ms, (base_ms, base_ms));
+    Way { ratio, excess_ms, weight: 1.0, denies: 1.0, beyond: None, sent, follows: false, moved: false }
+}
+
+fn said(facts: &[Fact]) -> Option<(Category, Vec<String>, bool)> {
+    let found = of_slowdown(facts, &Config::default()).pop()?;
+    let hosts = found.places.iter().map(|place| match place {
+        Place::Host { host } => host.to_string(),
+        other => format!("{other:?}"),
+    });
+    Some((found.category, hosts.collect(), found.either))
+}
+
+fn hosts(list: &[&str]) -> Vec<String> {
+    list.iter().map(ToString::to_string).collect()
+}
+
+/// b's NIC: both directions of the ring, and what little it exchanges with d.
+const NIC: [Told<'_>; 6] = [
+    ("a", "b", 600.0, 150.0),
+    ("b", "c", 580.0, 150.0),
+    ("c", "d", 160.0, 150.0),
+    ("d", "a", 158.0, 150.0),
+    ("b", "d", 6.0, 2.0),
+    ("d", "b", 5.0, 2.0),
+];
+
+#[test]
+fn a_nic_is_slow_towards_all() {
+    assert_eq!(said(&facts(&NIC)), Some((Category::NetworkSend, hosts(&["b"]), false)));
+}
+
+/// Of a ring whose hosts send a little to other pipeline stages, which waits for whoever is late: one of the two slow
+/// ways alone would cost less to believe, but explains half.
+#[test]
+fn a_cause_that_explains_half_does_not_stand_in_the_way_of_one_that_explains_all() {
+    let ring = [
+        ("8", "9", 1030.0, 252.0),
+        ("9", "10", 1045.0, 267.0),
+        ("10", "11", 117.7, 258.0),
+        ("11", "8", 120.4, 259.7),
+        ("10", "14", 2.4, 1.6),
+        ("10", "6", 3.2, 3.1),
+        ("12", "8", 0.8, 2.6),
+        ("13", "9", 1.1, 2.6),
+        ("14", "10", 0.8, 2.4),
+        ("4", "8", 0.8, 1.6),
+        ("5", "9", 1.1, 1.7),
+        ("6", "10", 0.8, 1.7),
+        ("8", "12", 2.4, 1.4),
+        ("8", "4", 3.2, 3.2),
+        ("9", "13", 3.3, 1.4),
+        ("9", "5", 4.3, 2.7),
+    ];
+    assert_eq!(said(&facts(&ring)), Some((Category::NetworkSend, hosts(&["9"]), false)));
+}
+
+/// Of a ring in which the hosts before the slow one wait for it, and which exchange small messages besides: some of these
+/// take several times as long by chance.
+#[test]
+fn what_hardly_grew_needs_no_explanation() {
+    let ring = [
+        ("54", "55", 862.0, 148.0),
+        ("55", "56", 590.0, 107.0),
+        ("52", "53", 174.0, 121.0),
+        ("51", "52", 159.0, 100.0),
+        ("19", "20", 156.0, 147.0),
+        ("20", "18", 2.0, 0.4),
+        ("17", "21", 3.2, 0.5),
+        ("14", "12", 2.9, 0.2),
+        ("13", "12", 4.5, 0.2),
+    ];
+    assert_eq!(said(&facts(&ring)), Some((Category::NetworkSend, hosts(&["55"]), false)));
+}
+
+/// Of a leaf of a tree: most of what it moves goes to one host and back, which serves all others as before.
+#[test]
+fn who_is_slow_by_less_elsewhere_is_slow() {
+    let leaf = [
+        ("4", "9", 353.0, 11.0),
+        ("9", "4", 520.0, 24.0),
+        ("8", "9", 18.1, 6.7),
+        ("9", "8", 28.3, 9.0),
+        ("1", "4", 11.3, 11.2),
+        ("4", "2", 106.5, 187.1),
+        ("4", "8", 74.4, 73.8),
+    ];
+    assert_eq!(said(&facts(&leaf)), Some((Category::NetworkSend, hosts(&["9"]), false)));
+}
+
+#[test]
+fn a_way_is_slow_and_both_of_its_ends_serve_others() {
+    let way = [
+        ("a", "b", 120.0, 60.0), // waits behind
+        ("b", "c", 900.0, 70.0),
+        ("c", "d", 100.0, 170.0),
+        ("d", "a", 150.0, 150.0),
+    ];
+    assert_eq!(said(&facts(&way)), Some((Category::NetworkCongestion, hosts(&["b", "c"]), false)));
+}
+
+#[test]
+fn traffic_between_two_hosts_slows_both_towards_all() {
+    let both = [
+        ("a", "b", 800.0, 200.0),
+        ("b", "a", 810.0, 200.0),
+        ("c", "d", 790.0, 200.0),
+        ("d", "c", 820.0, 200.0),
+        ("b", "d", 16.0, 4.0),
+        ("b", "e", 15.0, 4.0),
+        ("e", "d", 14.0, 4.0),
+        ("a", "c", 4.1, 4.0),
+    ];
+    assert_eq!(said(&facts(&both)), Some((Category::NetworkCongestion, hosts(&["b", "d"]), false)));
+}
+
+/// The one way that two hosts have in both directions: what else they carry tells, else nothing does.
+#[test]
+fn two_ends_are_told_apart_by_the_little_that_they_carry_elsewhere() {
+    let pair = [("a", "b", 640.0, 150.0), ("b", "a", 650.0, 150.0)];
+    assert_eq!(said(&facts(&pair)), Some((Category::NetworkSend, hosts(&["a", "b"]), true)));
+    let told = [&pair[..], &[("b", "c", 7.0, 2.0), ("c", "b", 6.5, 2.0), ("a", "d", 2.1, 2.0)]].concat();
+    assert_eq!(said(&facts(&told)), Some((Category::NetworkSend, hosts(&["b"]), false)));
+    let little = [&pair[..], &[("b", "c", 0.1, 0.02), ("a", "d", 0.02, 0.02)]].concat();
+    assert_eq!(said(&facts(&little)), Some((Category::NetworkSend, hosts(&["a", "b"]), true)), "that is noise");
+}
+
+#[test]
+fn what_no_cause_explains_names_nobody() {
+    let all = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let ring: Vec<Told<'_>> = (0..all.len()).map(|at| (all[at], all[(at + 1) % all.len()], 400.0, 100.0)).collect();
+    assert_eq!(said(&facts(&ring)), None);
+}
+
+/// Few of the links that carry alike are one rank's, not the wire's: the others show that it is as fast as before.
+#[test]
+fn few_links_of_many_are_not_the_wire() {
+    let few = |to| excess(("a", to, 600.0, 150.0), 1, 8);
+    assert_eq!(said(&[few("b"), few("c")]), None);
+    let one = [few("b"), excess(("c", "a", 600.0, 150.0), 8, 8)];
+    assert_eq!(said(&one), Some((Category::NetworkSend, hosts(&["c"]), false)), "a's NIC sends as before");
+}
+
+/// Ring b -> c -> d through a host whose processors' sockets are joined badly: all of it takes three times as long, the
+/// way from b twice that. What a and e send to c comes so late that nobody sees how long it takes.
+#[test]
+fn what_is_not_seen_is_no_sign_that_a_host_is_well() {
+    let mut facts = facts(&[
+        ("b", "c", 823.0, 125.0),
+        ("c", "d", 531.0, 144.0),
+        ("a", "b", 152.0, 133.0),
+        ("b", "e", 3.1, 3.1),
+        ("c", "a", 9.6, 3.0),
+        ("c", "e", 9.8, 3.1),
+        ("a", "c", 0.0, 2.7),
+        ("e", "c", 0.0, 3.0),
+    ]);
+    assert_eq!(said(&facts), Some((Category::NetworkSend, hosts(&["c"]), false)));
+    facts.push(excess(("f", "c", 6.0, 1.0), 3, 8));
+    facts.push(excess(("g", "c", 7.0, 1.0), 3, 8));
+    assert_eq!(said(&facts), Some((Category::NetworkSend, hosts(&["c"]), false)), "nor what carries little");
+}
+
+/// Ring a -> b -> c -> d whose hosts exchange small messages besides, the way from b to c is congested. c came late to them
+/// before, so of what is sent to it nothing was seen, and the others come late now.
+#[test]
+fn a_way_shows_its_time_only_where_its_receiver_waits() {
+    let mut facts = facts(&[("b", "c", 1269.0, 169.0), ("c", "d", 238.0, 348.0), ("a", "b", 170.0, 168.0)]);
+    assert_eq!(said(&facts), Some((Category::NetworkCongestion, hosts(&["b", "c"]), false)));
+    let small =
+        [("c", "a", 0.0, 2.5), ("c", "e", 0.1, 2.5), ("a", "c", 1.9, 0.0), ("e", "c", 2.2, 0.0), ("d", "c", 2.6, 0.0)];
+    let others = [("b", "e", 2.4, 2.4), ("b", "d", 2.3, 2.4), ("d", "b", 2.5, 2.4)];
+    facts.extend(small.iter().chain(&others).map(|way| carrying(*way, 2.4)));
+    assert_eq!(said(&facts), Some((Category::NetworkCongestion, hosts(&["b", "c"]), false)));
+    let slow = |way: &Told<'_>| carrying((way.0, way.1, 7.0 * way.2, way.3), 2.4);
+    facts.extend(small.iter().map(slow));
+    assert_eq!(said(&facts), Some((Category::NetworkReceive, hosts(&["c"]), false)), "slow as the others never were");
+}
+
+/// With so many megabytes per iteration.
+fn carrying((from, to, now_ms, base_ms): Told<'_>, mb: f64) -> Fact {
+    Fact::WireOther { from: HostName::from(from), to: HostName::from(to), now_ms, base_ms, mb }
+}
+
+/// Ring a -> b -> c, b's NIC is slow. Its small messages to others take a latency each, as before.
+#[test]
+fn latencies_do_not_deny_that_a_nic_is_slow() {
+    let ring = facts(&[("a", "b", 280.0, 44.0), ("b", "c", 1088.0, 97.0), ("c", "d", 80.0, 87.0)]);
+    let said_with = |mb: f64| {
+        let small = ["d", "e", "f"].map(|to| carrying(("b", to, 2.0, 2.0), mb));
+        said(&[&ring[..], &small].concat())
+    };
+    assert_eq!(said_with(0.01), Some((Category::NetworkSend, hosts(&["b"]), false)));
+    assert_eq!(said_with(2.0), Some((Category::NetworkCongestion, hosts(&["b", "c"]), false)), "they are sent as fast");
+}
+
+/// Ring .. a -> b -> c -> d -> e, the way from d to e is congested: the nearer, the longer others wait behind it.
+#[test]
+fn what_waits_behind_a_way_is_no_step_but_the_way_is() {
+    let ring = |two_before: f64, before: f64| {
+        let (first, last) = (("a", "b", 170.0, 50.0), ("e", "f", 51.0, 65.0));
+        [first, ("b", "c", two_before, 50.0), ("c", "d", before, 50.0), ("d", "e", 555.0, 53.0), last]
+    };
+    let way = Some((Category::NetworkCongestion, hosts(&["d", "e"]), false));
+    assert_eq!(said(&facts(&ring(178.0, 180.0))), way);
+    assert_eq!(said(&facts(&ring(250.0, 260.0))), way, "longer, but so does who is before it");
+    let nic = Some((Category::NetworkSend, hosts(&["d"]), false));
+    assert_eq!(said(&facts(&ring(100.0, 260.0))), nic, "that is no waiting");
+    assert_eq!(said(&facts(&ring(178.0, 430.0))), nic, "d in both directions");
+}
+
+/// Ring a -> b -> c -> d -> e: data comes slowly to c, which passes it on slowly as well.
+#[test]
+fn what_leads_on_from_a_slow_way_does_not_wait_behind_it() {
+    let ring = |before: f64, after: f64| {
+        facts(&[("a", "b", before, 42.0), ("b", "c", 438.0, 84.0), ("c", "d", after, 39.0), ("d", "e", 40.0, 39.0)])
+    };
+    assert_eq!(said(&ring(78.0, 93.0)), Some((Category::NetworkReceive, hosts(&["c"]), false)));
+    assert_eq!(said(&ring(93.0, 50.0)), Some((Category::NetworkCongestion, hosts(&["b", "c"]), false)));
+}
+
+/// Ring a -> b -> c -> d, b's NIC is slow: what leads on from the slowest way took less before and is longer by less, and
+/// who is next is no longer waited for.
+#[test]
+fn what_leads_on_is_not_behind_though_it_is_longer_by_less() {
+    let ring = [("a", "b", 1572.0, 372.0), ("b", "c", 700.0, 137.0), ("c", "d", 355.0, 1310.0)];
+    let elsewhere = [("b", "e", 7.4, 3.1), ("e", "b", 11.0, 5.0), ("a", "e", 2.2, 2.2)];
+    let told = facts(&[&ring[..], &elsewhere].concat());
+    assert_eq!(said(&told), Some((Category::NetworkReceive, hosts(&["b"]), false)));
+}
+
+/// Of a tree in which what b sends on to c is not told: it is b's NIC, what b receives, or the way from a.
+#[test]
+fn the_host_that_all_causes_are_at_is_surer_than_its_peer() {
+    let told = [
+        ("a", "b", 176.0, 17.7),
+        ("e", "b", 4.6, 1.5),
+        ("b", "f", 7.8, 3.9),
+        ("b", "g", 11.4, 4.0),
+        ("b", "e", 4.5, 1.7),
+        ("g", "b", 9.0, 3.2),
+        ("a", "h", 2.6, 2.6),
+        ("d", "a", 35.0, 34.0),
+    ];
+    let found = of_slowdown(&facts(&told), &Config::default());
+    let told: Vec<_> = found.iter().map(|of| (of.category, of.excess_ms.round(), of.places.clone())).collect();
+    let [a, b] = ["a", "b"].map(|host| host_place(&HostName::from(host)));
+    let word = Category::NetworkReceive;
+    assert_eq!(told, [(word, 158.0, vec![b.clone()]), (word, 79.0, vec![b, a])]);
+}
+
+/// Two NICs that are slow four times. A way that waits for both besides seems slower still, and in another group of the
+/// job time goes elsewhere.
+#[test]
+fn the_least_slow_ways_tell_how_slow_a_nic_is() {
+    let both = [
+        ("a", "c", 660.0, 165.0),
+        ("c", "a", 640.0, 155.0),
+        ("a", "d", 650.0, 162.0),
+        ("b", "e", 600.0, 150.0),
+        ("e", "b", 680.0, 26.0),
+        ("b", "d", 620.0, 155.0),
+        ("c", "d", 160.0, 160.0),
+    ];
+    let elsewhere = |[f, g, h]: [&'static str; 3]| [(f, g, 200.0, 640.0), (g, h, 150.0, 25.0)];
+    let groups = [["f", "g", "h"], ["i", "j", "k"], ["l", "m", "n"], ["o", "p", "q"], ["r", "s", "t"]];
+    let both = [&both[..], &groups.map(elsewhere).concat()].concat();
+    assert_eq!(said(&facts(&both)), Some((Category::NetworkCongestion, hosts(&["a", "b"]), false)));
+}
+
+/// c's NIC: what it exchanges with a is little, and slower by the same factor. In a ring of ways that carry alike what is
+/// slower by as little waits.
+#[test]
+fn what_carries_little_is_to_be_explained_in_full() {
+    let worst = way(405.0, 36.0);
+    let little = way(53.0, 5.0);
+    let ring = Way { sent: (20.0, 5.0), ..little };
+    assert_eq!(to_explain(&little, &worst), lean(&little, &worst));
+    assert!(to_explain(&ring, &worst) < 0.5 * lean(&ring, &worst));
+}
+
+/// The last of a line of stages: whether it is its NIC or the way to the one before it shows nowhere.
+#[test]
+fn the_only_way_of_a_host_may_be_slow_as_well_as_its_nic() {
+    let line = [("a", "b", 46.0, 30.0), ("b", "a", 47.0, 30.0), ("b", "c", 339.0, 36.0), ("c", "b", 350.0, 30.0)];
+    let (peer, nic) = (HostName::from("b"), std::sync::Arc::from("eth0"));
+    let mut facts = facts(&line);
+    facts.push(Fact::OnePeer { host: HostName::from("c"), peer });
+    let told: Vec<_> =
+        of_slowdown(&facts, &Config::default()).into_iter().map(|of| (of.excess_ms, of.places)).collect();
+    let [c, b] = ["c", "b"].map(|host| host_place(&HostName::from(host)));
+    assert_eq!(told, [(320.0, vec![c.clone()]), (160.0, vec![c.clone(), b])]);
+    facts.push(Fact::NicSlow { host: HostName::from("c"), nic, now_mb_s: 10.0, other_mb_s: 100.0 });
+    assert_eq!(of_slowdown(&facts, &Config::default()).len(), 1, "it says itself that it is slower");
+}
+
+/// The two of a tree that exchange most; what one of them exchanges with others is slow as well, however little it is.
+#[test]
+fn what_an_end_carries_elsewhere_is_slow_for_the_same_reason() {
+    let pair = [("a", "b", 1870.0, 230.0), ("b", "a", 1849.0, 230.0)];
+    let told = [&pair[..], &[("a", "c", 22.7, 1.8), ("c", "a", 45.0, 21.3), ("b", "d", 28.7, 16.8)]].concat();
+    assert_eq!(said(&facts(&told)), Some((Category::NetworkSend, hosts(&["a"]), false)));
+}
+
+#[test]
+fn an_interface_that_says_that_it_is_slower_breaks_a_tie() {
+    let mut facts = facts(&[("a", "b", 640.0, 150.0), ("b", "a", 650.0, 150.0)]);
+    let nic = std::sync::Arc::from("eth0");
+    facts.push(Fact::NicSlow { host: HostName::from("b"), nic, now_mb_s: 10.0, other_mb_s: 100.0 });
+    assert_eq!(said(&facts), Some((Category::NetworkSend, hosts(&["b"]), false)));
+}
