@@ -1,3 +1,4 @@
+//! What the trigger takes for how long iterations usually take.
 use super::*;
 
 /// Iterations of a restless job, milliseconds.

@@ -1,3 +1,4 @@
+//! Which cause fits which ways between hosts are slow and which are not.
 use super::*;
 
 /// From one host to another: milliseconds per iteration now and before.
