@@ -528,10 +528,15 @@ impl Level {
         }
     }
 
-    /// Enough iterations, and of long enough: what recurs in a job's first moments may be a layer.
+    /// Enough iterations, and of long enough: what recurs in a job's first moments may be a layer. One long one among them
+    /// is what lies between two iterations.
     fn is_ready(&self, config: &Config) -> bool {
-        let lasted = self.0.len() >= LEVEL_KEPT / 2 || self.0.iter().sum::<f64>() >= LEVEL_LEAST_MS;
+        let lasted = self.0.len() >= LEVEL_KEPT / 2 || self.usual_sum_ms() >= LEVEL_LEAST_MS;
         self.0.len() >= config.baseline_min && lasted
+    }
+
+    fn usual_sum_ms(&self) -> f64 {
+        self.0.len() as f64 * self.ms().unwrap_or(0.0)
     }
 
     fn ms(&self) -> Option<f64> {

@@ -42,3 +42,15 @@ fn a_level_is_left_where_a_case_began_before_all_that_is_remembered() {
     track.raise(&config, Some(HostTime(1)));
     assert_eq!(track.healthy.0.len(), SPREAD_MIN);
 }
+
+/// Layers of a job's first moments come evenly, and between two iterations there is more than a layer.
+#[test]
+fn a_long_one_among_short_ones_makes_no_level() {
+    let (config, mut track) = (Config::default(), Track::default());
+    let mut layers = [39.0; 10];
+    layers[5] = 1_300.0;
+    let now = play(&mut track, &config, HostTime(NANOS_PER_SEC), &layers);
+    assert!(!track.healthy.is_ready(&config), "ten layers of 39 ms and what lies between two iterations");
+    play(&mut track, &config, now, &[39.0; 10]);
+    assert!(track.healthy.is_ready(&config), "so many are iterations, short as they are");
+}

@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 
 /// Width and height of one of the two panels, and its margin.
 const PANEL: (f64, f64, f64) = (540.0, 380.0, 72.0);
+/// What keeps words readable where a line of the grid runs through them.
+const HALO: &str = "paint-order=\"stroke\" stroke=\"white\" stroke-width=\"4\"";
 /// Powers of ten of milliseconds that the first panel shows.
 const DECADES: i32 = 4;
 
@@ -34,8 +36,8 @@ impl Panel {
     fn limit(&self, out: &mut String, y: f64, label: &str) {
         let ((from, at), (to, _)) = (self.at(0.0, y), self.at(1.0, y));
         let _ = writeln!(out, "<path d=\"M{from:.0} {at:.0}H{to:.0}\" stroke=\"#999\" stroke-dasharray=\"3\"/>");
-        let _ =
-            writeln!(out, "<text x=\"{to:.0}\" y=\"{:.0}\" text-anchor=\"end\" fill=\"#666\">{label}</text>", at - 5.0);
+        let (at, place) = (at - 5.0, "text-anchor=\"end\" fill=\"#666\"");
+        let _ = writeln!(out, "<text x=\"{to:.0}\" y=\"{at:.0}\" {place} {HALO}>{label}</text>");
     }
 
     fn title(&self, out: &mut String, text: &str) {
@@ -54,7 +56,8 @@ impl Panel {
         let _ = writeln!(out, "<polyline points=\"{points}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>");
         let (left, top) = self.at(0.0, 1.0);
         let at = top + 18.0 + 16.0 * number as f64;
-        let _ = writeln!(out, "<text x=\"{:.0}\" y=\"{at:.0}\" fill=\"{colour}\">{name}</text>", left + 8.0);
+        let x = left + 8.0;
+        let _ = writeln!(out, "<text x=\"{x:.0}\" y=\"{at:.0}\" fill=\"{colour}\" {HALO}>{name}</text>");
     }
 }
 
