@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 105] = [
+const MENDED: [(&str, &str, &str); 107] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -119,6 +119,8 @@ const MENDED: [(&str, &str, &str); 105] = [
     ("19101", "", "a collective that one rank left out was a deadlock, since a loss comes every fourth iteration"),
     ("19344", "", "nobody was named for slow copies in a tree, for which a rank of the same host waits"),
     ("19357", "", "a rank whose sends are slow was as likely a receiver that comes late for everybody"),
+    ("7978", "healthy", "evenly spaced layers and one long wait among them were a level of healthy iterations"),
+    ("8263", "healthy", "a device with bad luck in three of five iterations was slow"),
 ];
 
 #[test]

@@ -1,6 +1,6 @@
 //! Cases about what no iteration shows for sure: faults that others hide, and parts of a restless job.
 use super::{Bench, Docket, is_sure, meets, told_again};
-use crate::blame::{own, slow};
+use crate::blame::{chance, own, slow};
 use crate::case::CaseEvent;
 use crate::case::network::host_place;
 use crate::case::weigh::{self, DECISIVE, Verdict};
@@ -73,6 +73,7 @@ impl Docket {
         quiet: bool,
     ) -> Option<CaseEvent> {
         let sure = if quiet { DECISIVE } else { HIDDEN_SURE };
+        chance::without_chance(&mut facts, bench.timeline, &hidden.windows(), alone_ms);
         let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, hidden.onset, alone_ms);
         if !is_sure(&verdict, sure) || self.same_fault(&verdict).is_some() || !told_again(&mut self.whisper, &verdict) {
             return None;
