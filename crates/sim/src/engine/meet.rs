@@ -611,15 +611,24 @@ impl Simulation {
             line.recvs.push_back(half);
             return self.resolve_line(group, key);
         }
-        let alone = line.sends.is_empty();
-        if alone && let Some(left) = self.fills_alone(rank, number, start) {
+        let first = line.sends.is_empty();
+        if first {
+            self.go_on_alone(&mut half);
+        }
+        self.meetings.line(group, key).sends.push_back(half);
+        self.resolve_line(group, key);
+    }
+
+    /// A sender whose message fits the FIFO goes on without the receiver. It must be the first on its connection that is not
+    /// worked out: what comes before it holds the FIFO.
+    fn go_on_alone(&mut self, half: &mut Half) {
+        let (rank, Entry { number, start }) = (half.rank, half.entry);
+        if let Some(left) = self.fills_alone(rank, number, start) {
             half.gone = true;
             let op = self.ranks[rank as usize].op(number);
             (op.started, op.left_first, op.left) = (start, left, left);
             self.leave_at(rank, left);
         }
-        self.meetings.line(group, key).sends.push_back(half);
-        self.resolve_line(group, key);
     }
 
     /// When the sender's device is done with a message that fits the FIFO: it need not wait for the receiver.
@@ -647,6 +656,12 @@ impl Simulation {
                 (true, true) => false,
             };
             if !ready {
+                // Those before it are worked out now: it must not matter which of two ranks is played first.
+                let next = line.sends.front().copied().filter(|send| !send.gone);
+                if let Some(mut next) = next {
+                    self.go_on_alone(&mut next);
+                    self.meetings.line(group, key).sends[0] = next;
+                }
                 return;
             }
             let (send, recv) = (line.sends.pop_front(), line.recvs.pop_front());

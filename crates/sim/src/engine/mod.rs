@@ -8,6 +8,8 @@
 mod emit;
 mod load;
 mod meet;
+#[cfg(test)]
+mod order;
 mod rank;
 mod step;
 #[cfg(test)]
@@ -19,7 +21,7 @@ pub use world::EPOCH;
 use crate::collective::healthy::Rows;
 use crate::collective::trace::Looks;
 use crate::collective::{Moments, mix};
-use crate::fault::Fault;
+use crate::fault::{Fault, FaultKind};
 use crate::profile::NEVER;
 use crate::program::Item;
 use crate::scenario::Scenario;
@@ -148,9 +150,26 @@ impl Simulation {
         Some(deliveries)
     }
 
-    /// What is really wrong, fault by fault; empty: nothing.
+    /// What is really wrong, fault by fault; empty: nothing. Of a device that stops it is known at the end of the job only
+    /// whether its main thread stopped with it.
     pub fn truth(&self) -> Vec<Truth> {
-        Truth::of_all(&self.world.scenario, EPOCH / NANOS_PER_MS)
+        let scenario = &self.world.scenario;
+        let mut truths = Truth::of_all(scenario, EPOCH / NANOS_PER_MS);
+        for truth in &mut truths {
+            let Some(fault) = truth.fault.as_ref().filter(|fault| fault.kind == FaultKind::GpuHang) else { continue };
+            if truth.ranks.iter().all(|rank| self.has_nothing_issued(*rank)) {
+                let stuck = Fault { kind: FaultKind::RankStuck, ..fault.clone() };
+                truth.alike = Some(Box::new(Truth::of(&stuck, scenario, truth.at_ms)));
+            }
+        }
+        truths
+    }
+
+    /// The rank's device has stopped after the last operation that was issued to it: its main thread waits for the device,
+    /// and the next operation is never issued.
+    fn has_nothing_issued(&self, rank: u32) -> bool {
+        let run = &self.ranks[rank as usize];
+        run.device == NEVER && run.items[run.at..].iter().all(|item| matches!(item, Item::Compute { .. }))
     }
 
     /// How far it has come.
