@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 107] = [
+const MENDED: [(&str, &str, &str); 109] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -121,6 +121,12 @@ const MENDED: [(&str, &str, &str); 107] = [
     ("19357", "", "a rank whose sends are slow was as likely a receiver that comes late for everybody"),
     ("7978", "healthy", "evenly spaced layers and one long wait among them were a level of healthy iterations"),
     ("8263", "healthy", "a device with bad luck in three of five iterations was slow"),
+    (
+        "22166",
+        "",
+        "a device that stops while its main thread waits for it: nothing tells it from a main thread that is stuck",
+    ),
+    ("22265", "", "who had sent what fits the FIFO did not go on, behind a rank that left a collective out"),
 ];
 
 #[test]

@@ -49,7 +49,7 @@ pub struct Truth {
     pub either: Vec<String>,
     /// The same of ranks.
     pub either_ranks: Vec<u32>,
-    /// Another fault that nothing tells from it: a verdict that is right for that one is right for this, on its host.
+    /// Another fault that nothing tells from it: a verdict that is right for that one is right for this, on its host or rank.
     pub alike: Option<Box<Truth>>,
 }
 

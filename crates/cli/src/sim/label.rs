@@ -3,7 +3,7 @@ use super::play::end_ms;
 use mycroft_record::NANOS_PER_MS;
 use mycroft_record::time::rfc3339;
 use mycroft_record::{Category, HostTime, What};
-use mycroft_sim::{EPOCH, FaultLevel, Scenario, Truth, judge};
+use mycroft_sim::{EPOCH, FaultKind, FaultLevel, Scenario, Truth, judge};
 use serde_json::{Value, json};
 
 /// Version of `truth.json`; grows when a field changes its meaning.
@@ -39,6 +39,10 @@ fn time(ms: u64) -> Value {
 fn fault(truth: &Truth, due: bool) -> Option<Value> {
     let fault = truth.fault.as_ref()?;
     let facts = fault.kind.facts();
+    let alike = |wanted: &dyn Fn(FaultKind) -> bool| {
+        let is_wanted = |alike: &&Truth| alike.fault.as_ref().is_some_and(|fault| wanted(fault.kind));
+        truth.alike.as_deref().filter(is_wanted)
+    };
     Some(json!({
         "fault": fault.to_string(),
         "kind": fault.kind.as_str(),
@@ -53,7 +57,8 @@ fn fault(truth: &Truth, due: bool) -> Option<Value> {
         "ranks": truth.ranks,
         "indistinguishable_hosts": truth.either,
         "indistinguishable_ranks": truth.either_ranks,
-        "indistinguishable_way": truth.alike.as_ref().map(|alike| &alike.hosts),
+        "indistinguishable_way": alike(&|kind| kind.facts().level == FaultLevel::HostPair).map(|alike| &alike.hosts),
+        "indistinguishable_kind": alike(&|_| true).and_then(|alike| Some(alike.fault.as_ref()?.kind.as_str())),
         "from": time(truth.at_ms),
         "until": truth.until_ms.map(time),
         "right": {

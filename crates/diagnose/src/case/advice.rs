@@ -35,7 +35,13 @@ pub(crate) fn steps(what: What, category: Category, suspects: &[Suspect]) -> Vec
         Category::NotStarted => vec![
             format!("dump the stacks of {who} (py-spy dump): its main thread is outside the collective"),
             "check its data loader, checkpoint writer and any branch on rank or data".to_string(),
-        ],
+        ]
+        .into_iter()
+        .chain((what == What::Hang).then(|| {
+            "if that thread waits for its device (a synchronize call): nvidia-smi -q and dmesg for Xid messages"
+                .to_string()
+        }))
+        .collect(),
         Category::Gpu => vec![
             format!("on {who}: nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE and dmesg for Xid messages"),
             "look for other processes on its devices; run a compute microtest against a healthy rank".to_string(),

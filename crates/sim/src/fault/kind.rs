@@ -205,7 +205,7 @@ kinds! {
         tempting: "whoever still waits for data when the others are through";
     /// One rank leaves a collective out and goes on with the next.
     SkippedCollective, "skipped-collective", "Flight Recorder, case one", Rank, Final,
-        severity: ("", 1.0, UNUSED), right: &[What::Desync, What::Hang],
+        severity: ("", 1.0, UNUSED), right: &[What::Desync, What::Deadlock, What::Hang],
         &[Category::CodeDivergence, Category::ArgumentMismatch, Category::NotStarted],
         tempting: "the peers, which are one operation behind";
     /// Two ranks call on two communicators in the opposite order.
