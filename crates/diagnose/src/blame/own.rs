@@ -102,6 +102,11 @@ fn parts(facts: &[Fact], places: &[Place], category: Category) -> Vec<Own> {
     out
 }
 
+/// Whether what the counters of a suspect's host say is one of these parts.
+pub(crate) fn is_counted(own: &[Own]) -> bool {
+    own.iter().any(|own| matches!(own.part, Part::Wait(_)))
+}
+
 /// The copies of a single suspect rank that the facts say have grown: where no iteration shows for sure that the job is slow
 /// nothing else tells when they are fast again. That others may make them look slow keeps a case open, and closes none.
 pub(crate) fn of_copies(facts: &[Fact], places: &[Place]) -> Vec<Own> {

@@ -532,8 +532,9 @@ impl Docket {
         if !stands_out(&verdict) || self.same_fault(&verdict).is_some() {
             return Vec::new();
         }
-        if !bench.watch.is_level(open.onset, since) {
-            // Whoever was slow for so few iterations only did not begin this.
+        if !bench.watch.is_level(open.onset, since) && !own::is_counted(&open.own) {
+            // Whoever was slow for so few iterations only did not begin this, unless the host's own counters said that threads
+            // wait there: that is not by chance, and makes iterations so long that there are few of them.
             let verdict = Verdict { since: open.onset, ..verdict };
             let changed = self.write(bench, open.id, verdict, &facts, Vec::new());
             return changed.then_some(CaseEvent::Strengthened(open.id)).into_iter().collect();
