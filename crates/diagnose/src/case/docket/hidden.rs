@@ -25,7 +25,10 @@ impl Docket {
         let base_from = bench.watch.raised_from();
         let onset = bench.watch.laps_ago(needed).filter(|_| base_from.is_some())?;
         let (alone_ms, base_max_ms) = ((bench.config.slow_factor_floor - 1.0) * slow.base_ms, slow.base_max_ms);
-        let hidden = Slow { base_from, base_until: onset, base_max_ms: f64::MAX, onset, ..slow };
+        // Ranks end their iterations at different times. Where the first of them say until when, fewer iterations than needed
+        // are left of the others, and chance makes a few of a restless rank long.
+        let until = bench.timeline.newest_sample;
+        let hidden = Slow { base_from, base_until: onset, base_max_ms: f64::MAX, onset, until, ..slow };
         let mut facts = Vec::new();
         if bench.watch.is_level(base_from, onset) {
             facts = slow::hidden(bench.timeline, bench.config, &hidden.windows(), alone_ms);
