@@ -2,6 +2,8 @@
 //!
 //! The marker is the collective that recurs least often but regularly; the time between its ends is the iteration time.
 //! The self times are free of waiting for others, so that they compare a rank with its own past and with its peers.
+mod late;
+
 use super::past::{Counter, Numbered, Past};
 use mycroft_record::{
     Algorithm, CommId, CommRank, Datatype, Direction, FlowDone, FlowTimes, HostTime, NANOS_PER_MS, NANOS_PER_SEC,
@@ -215,23 +217,6 @@ impl FlowSum {
 
     pub(super) fn is_some(self) -> bool {
         self.steps > 0
-    }
-
-    /// What a device took that served the steps in turn, when all slots have waited once for somebody who came late: no
-    /// longer than the longest step each. Of n steps served in t each the slots wait t(1 + .. + slots) at first and then
-    /// slots x t; nothing is left to tell of fewer steps than that and the wait together.
-    pub(super) fn punctual_us(self, slots: u32) -> f64 {
-        let sum_us = self.sum_us(slots);
-        let (n, slots) = (f64::from(self.steps), f64::from(slots));
-        let late_us = slots * f64::from(self.max_64us) * f64::from(MAX_UNIT_US);
-        let waits = slots * n - slots * (slots - 1.0) / 2.0 - slots * slots;
-        if waits < 1.0 { 0.0 } else { n * (sum_us - late_us).max(0.0) / waits }
-    }
-
-    /// The same where enough is left to tell, else all of it.
-    fn unless_late_us(self, slots: u32) -> f64 {
-        let us = self.us(slots);
-        if u32::from(self.steps) < 2 * slots { us } else { us.min(self.punctual_us(slots)) }
     }
 }
 
@@ -598,7 +583,8 @@ impl Iterations {
             let Some(sums) = self.sums_of(op, &mut near) else { continue };
             out.proxy_us += f64::from(sums.flush_us);
             let class = past.counter(op.counter).1;
-            let own_us = copy_us(class, op.is(RING), sums.send, sums.recv);
+            let lasted_us = us(op.left.at(op.ended_at()).since_ns(started_at));
+            let own_us = copy_us(class, op.is(RING), (sums.send, sums.recv), lasted_us);
             if class == OpClass::Collective {
                 out.copy_us += own_us;
                 if op.is(RING) && sums.send.is_some() != sums.recv.is_some() {
@@ -656,13 +642,15 @@ impl Iterations {
 ///
 /// In a tree a rank's other neighbours may be in its own host, unseen: of what waits, less is surely its own, and nothing
 /// that one of them was late for once.
-pub(super) fn copy_us(class: OpClass, ring: bool, send: FlowSum, recv: FlowSum) -> f64 {
+pub(super) fn copy_us(class: OpClass, ring: bool, (send, recv): (FlowSum, FlowSum), lasted_us: f64) -> f64 {
     match class {
         OpClass::Send => send.us(FIFO_SLOTS),
         OpClass::Recv => recv.us(FIFO_SLOTS),
         OpClass::Collective if !(send.is_some() && recv.is_some()) => 0.0,
         OpClass::Collective if ring => send.us(RING_SLOTS).min(recv.us(RING_SLOTS)),
-        OpClass::Collective => send.unless_late_us(FIFO_SLOTS).min(recv.unless_late_us(FIFO_SLOTS)),
+        OpClass::Collective => {
+            send.unless_late_us(FIFO_SLOTS, lasted_us).min(recv.unless_late_us(FIFO_SLOTS, lasted_us))
+        }
     }
 }
 
@@ -757,28 +745,8 @@ mod tests {
         }
     }
 
-    /// What a device that takes `us` for each of n slices leaves in a flow, when all slots wait for it in turn.
-    fn served(n: u32, us: u32) -> FlowSum {
-        let slots = RING_SLOTS;
-        let stage_us = us * (slots * n - slots * (slots - 1) / 2);
-        FlowSum { stage_us, behind_us: 0, steps: n as u16, max_64us: (slots * us / MAX_UNIT_US) as u16 }
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
-
-        /// Slots that wait for the device show what it takes, however many slices there are, and whoever was late.
-        #[test]
-        fn a_slow_device_takes_what_its_slots_wait(n in 6u32..200, us in 64u32..5_000, late_us in 0u32..100_000) {
-            let (us, late_us) = (us / 64 * 64, late_us / 64 * 64);
-            let (flow, taken) = (served(n, us), f64::from(n * us));
-            prop_assert!((flow.us(RING_SLOTS) - taken).abs() < 1e-6 * taken);
-            prop_assert!((flow.punctual_us(RING_SLOTS) - taken).abs() < 1e-6 * taken);
-            let late = FlowSum { stage_us: RING_SLOTS * late_us, max_64us: (late_us / 64) as u16, ..served(n, 0) };
-            prop_assert_eq!(late.punctual_us(RING_SLOTS), 0.0);
-            let told = n >= 2 * RING_SLOTS;
-            prop_assert_eq!(late.unless_late_us(RING_SLOTS), if told { 0.0 } else { late.us(RING_SLOTS) });
-        }
 
         /// While the receiver takes nothing, the proxy sees one filled slot, and three that seem to be filled still.
         #[test]

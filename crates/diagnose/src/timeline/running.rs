@@ -59,7 +59,8 @@ impl Iteration {
         for op in ops {
             let [send, recv] = [Direction::Send, Direction::Recv].map(|direction| so_far(op, direction));
             let (class, ring) = (op.meta.id.class, op.meta.algorithm == Algorithm::Ring);
-            let own_us = copy_us(class, ring, send, recv);
+            let lasted_us = op.seen_at.since_ns(op.meta.started_at) as f64 / 1e3;
+            let own_us = copy_us(class, ring, (send, recv), lasted_us);
             if class == OpClass::Collective {
                 self.copy_us += own_us;
                 if ring && send.is_some() != recv.is_some() {
