@@ -423,7 +423,7 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
                 (Category::HostThread, *rank, host, *now_ms, *base_ms)
             }
             Fact::PassageExcess { host, now_ms, base_ms, .. } => {
-                let places = vec![Place::Host { host: host.clone() }];
+                let places = vec![slow_on_way(facts, host)];
                 let (excess_ms, ratio) = (now_ms - base_ms, now_ms / base_ms.max(1.0));
                 out.push(Hypothesis { category: Category::GpuCopy, places, either: false, excess_ms, ratio });
                 continue;
@@ -493,6 +493,25 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     out.extend(network);
     out.extend(crowd::of_slowdown(facts, config, iteration_ms));
     out
+}
+
+/// Whose copies slow a way through a host: both ends of it do not tell, but a device that is slow is so in all its copies.
+fn slow_on_way(facts: &[Fact], wanted: &HostName) -> Place {
+    let slow: BTreeSet<Rank> = facts
+        .iter()
+        .filter_map(|fact| match fact {
+            Fact::CopyExcess { rank, host, now_ms, base_ms, .. }
+                if host == wanted && *now_ms >= WAY_RATIO * base_ms =>
+            {
+                Some(*rank)
+            }
+            _ => None,
+        })
+        .collect();
+    match slow.first() {
+        Some(rank) if slow.len() == 1 => rank_place(*rank, wanted),
+        _ => network::host_place(wanted),
+    }
 }
 
 /// Whether copies are of hosts that wait behind a slow way between others: their slots stay full, or come late, and copies last.

@@ -75,6 +75,30 @@ fn who_waits_for_a_slow_copy_now_for_data_and_now_for_room_is_no_slow_copy() {
     assert_eq!(said(2_100.0), (vec![slow, other], false), "that is more than waiting");
 }
 
+/// A ring's way through a host is slow, which its two ends show together; what one of the host's devices copies besides is, too.
+#[test]
+fn a_slow_way_through_a_host_is_the_devices_whose_other_copies_are_slow() {
+    let (host, iteration_ms) = (|| HostName::from("a"), 5_000.0);
+    let (entry, exit) = (Rank(0), Rank(4));
+    let way = || Fact::PassageExcess { host: host(), entry, exit, now_ms: 4_800.0, base_ms: 1.0, iteration_ms };
+    let copy = |rank: u32, now_ms: f64| Fact::CopyExcess {
+        rank: Rank(rank),
+        host: host(),
+        now_ms,
+        base_ms: 40.0,
+        iteration_ms,
+    };
+    let said = |facts: &[Fact]| -> Vec<Place> {
+        let verdict = slowdown(&Timeline::default(), facts, &Config::default(), HostTime(1), iteration_ms);
+        verdict.leads().cloned().collect()
+    };
+    let of_host = vec![network::host_place(&host())];
+    assert_eq!(said(&[way()]), of_host);
+    assert_eq!(said(&[way(), copy(0, 700.0)]), [rank_place(Rank(0), &host())]);
+    assert_eq!(said(&[way(), copy(0, 700.0), copy(4, 600.0)]), of_host, "one of two");
+    assert_eq!(said(&[way(), copy(0, 60.0)]), of_host, "a little slower, as whoever waits");
+}
+
 /// A link that others fill lets flows stand still for as long as a proxy thread that sleeps.
 #[test]
 fn pauses_at_an_interface_that_others_keep_busy_are_no_proxy_threads() {
