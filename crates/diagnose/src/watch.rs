@@ -217,7 +217,12 @@ impl Watch {
         seen.step = self.slow(timeline, config, Track::step);
         seen.healthy_streak = self.healthy_streak();
         self.suspicious = seen.slow.is_some() || self.recently_slow();
-        let still = timeline.graph().stillness(timeline, config.no_data_after_ns);
+        let mut still = timeline.graph().stillness(timeline, config.no_data_after_ns);
+        let (threshold_ns, _) = self.stall_threshold(timeline, config);
+        if still.iter().any(|(_, stillness)| stillness.ns() >= threshold_ns) {
+            let later = timeline.graph().left_behind(timeline);
+            still = timeline.graph().stillness_but(timeline, config.no_data_after_ns, &later);
+        }
         seen.stall = self.stall(timeline, config, &still, case_open, now);
         let is_news = if case_open { raised_at.is_some() } else { seen.slow.is_none() };
         if is_news && seen.stall.is_none() && timeline.newest_sample >= self.crawl_at {

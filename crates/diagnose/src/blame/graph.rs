@@ -189,10 +189,37 @@ impl Backwards<'_> {
 }
 
 impl Graph<OpNode> {
+    /// Ranks inside an operation that others have left since the last look at them, with when these did: there are ranks that
+    /// have waited for long in an operation that is over by now.
+    pub(crate) fn left_behind(&self, timeline: &Timeline) -> BTreeMap<Rank, HostTime> {
+        let mut out = BTreeMap::new();
+        for (node, waits) in self.nodes.iter().filter(|(_, waits)| waits.missing.is_empty()) {
+            let others = timeline.members(node).into_iter().filter_map(|rank| timeline.ranks.get(&rank));
+            let left = others.filter(|state| timeline.stand(state.rank, node) == Some(Stand::Left));
+            let Some(at) = left.map(|state| state.left_at).max() else { continue };
+            for rank in &waits.holders {
+                if timeline.ranks.get(rank).is_some_and(|state| state.sampled_at < at) {
+                    out.entry(*rank).and_modify(|known: &mut HostTime| *known = at.max(*known)).or_insert(at);
+                }
+            }
+        }
+        out
+    }
+
     /// For each rank with something in flight, ascending: since when nothing it waits for, directly or not, has moved.
     ///
     /// Progress flows backwards along the edges, newest first, so every rank and operation is visited once.
     pub(crate) fn stillness(&self, timeline: &Timeline, no_data_after_ns: u64) -> Vec<(Rank, Stillness)> {
+        self.stillness_but(timeline, no_data_after_ns, &BTreeMap::new())
+    }
+
+    /// The same where some ranks have moved later than they show.
+    pub(crate) fn stillness_but(
+        &self,
+        timeline: &Timeline,
+        no_data_after_ns: u64,
+        later: &BTreeMap<Rank, HostTime>,
+    ) -> Vec<(Rank, Stillness)> {
         let backwards = Backwards::of(self, timeline);
         let ordered = |key: &dyn Fn(&RankState) -> u64| -> Vec<(u64, u32)> {
             let states = timeline.ranks.by_slot().iter().enumerate();
@@ -200,7 +227,7 @@ impl Graph<OpNode> {
             order.sort_unstable();
             order
         };
-        let moved = ordered(&|state| state.progress_at.0);
+        let moved = ordered(&|state| state.progress_at.max(later.get(&state.rank).copied().unwrap_or_default()).0);
         let moved = backwards.spread(timeline, moved.into_iter().rev());
         let known = ordered(&|state| {
             let unknown = state.dead_since.is_some() || timeline.no_data(state, no_data_after_ns);

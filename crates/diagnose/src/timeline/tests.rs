@@ -319,6 +319,44 @@ fn root_cause_analysis_visits_only_what_the_case_can_reach() {
     assert_eq!(walk.sinks.keys().copied().collect::<Vec<_>>(), [Rank(7)]);
 }
 
+/// Of two that were in an operation for three seconds one has left it, and nobody has looked at the other since.
+#[test]
+fn what_others_have_left_since_the_last_look_has_not_stood_still() {
+    let mut timeline = disjoint(2, 2, |_| true);
+    let observe = |timeline: &mut Timeline, rank: u32, at: u64, done: Option<OpMeta>| {
+        let over = |op: OpMeta| {
+            let ended_at = HostTime(at);
+            Record::OpDone(OpDone { op, ended_first_at: ended_at, ended_at, flows: 0, observed: true })
+        };
+        let ops_in_flight = u32::from(done.is_none());
+        let look = Sampled { at: HostTime(at), ops_in_flight, flows_in_flight: 0, alive: true, stopped: false };
+        let records = done.map(over).into_iter().chain([Record::Sampled(look)]).collect();
+        let process = ProcessKey { rank: Rank(rank), pid: rank, nonce: 1 };
+        let source = Source { job: "job".into(), host: "host".into(), process: Some(process) };
+        timeline.observe(&Batch { source, collected_at: HostTime(at), records }, 500_000);
+        timeline.settle();
+    };
+    let still_ms = |timeline: &Timeline, later: &BTreeMap<Rank, HostTime>| {
+        let still = timeline.graph().stillness_but(timeline, NANOS_PER_SEC, later);
+        still.iter().find(|(rank, _)| *rank == Rank(0)).map(|(_, still)| still.ns() / MS)
+    };
+    let none = BTreeMap::new();
+    // Looked at often enough for what is in flight not to be forgotten.
+    for ms in [1_100, 1_600] {
+        (0..2).for_each(|rank| observe(&mut timeline, rank, T0 + ms * MS, None));
+    }
+    assert_eq!(still_ms(&timeline, &none), Some(1_510), "since the kernel was started");
+    assert_eq!(timeline.graph().left_behind(&timeline), none);
+    let op = timeline.ranks.get(&Rank(1)).unwrap().live.values().next().unwrap().meta;
+    observe(&mut timeline, 1, T0 + 1_650 * MS, Some(op));
+    let later = timeline.graph().left_behind(&timeline);
+    assert_eq!(later, BTreeMap::from([(Rank(0), HostTime(T0 + 1_650 * MS))]));
+    assert_eq!(still_ms(&timeline, &later), Some(0));
+    observe(&mut timeline, 0, T0 + 1_700 * MS, None);
+    assert_eq!(timeline.graph().left_behind(&timeline), none, "it is in it still");
+    assert_eq!(still_ms(&timeline, &none), Some(1_610));
+}
+
 /// Records of one rank of many make one rank and its communicators be looked at again.
 #[test]
 fn a_look_costs_what_changed() {
