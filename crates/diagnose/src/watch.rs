@@ -28,6 +28,8 @@ const YOUNG_SPREAD: f64 = 4.0;
 const CRAWLS: f64 = 4.0;
 /// .. and again after this share of what it has taken: a look at it costs more than others do.
 const CRAWLS_AGAIN: f64 = 0.125;
+/// Ranks begin an iteration within this share of a usual one.
+const BEFORE_OTHERS: f64 = 0.25;
 /// One in so many iterations may be longer than the others without a reason.
 const FEW: usize = 10;
 /// Slow is at least this much while the spread is not known.
@@ -342,8 +344,11 @@ impl Watch {
             return None;
         }
         self.crawl_at = until + NANOS_PER_SEC.max((CRAWLS_AGAIN * shortest.now_ms * 1e6) as u64);
-        // It began at some ranks before others.
-        let onset = all.iter().map(|slow| slow.onset).min()?;
+        // It began at some ranks before others, and it is all that is seen of it.
+        let sampled = all.iter().map(|slow| slow.onset).min()?;
+        let earliest = sampled - (BEFORE_OTHERS * shortest.base_ms * 1e6) as u64;
+        let began = timeline.ranks.values().filter_map(|state| state.iterations.running_since());
+        let onset = began.filter(|began| *began >= earliest).min()?.min(sampled);
         Some(Slow { base_until: onset, onset, window_from: onset, ..shortest.clone() })
     }
 
