@@ -20,12 +20,18 @@ const STALLS_MILLI: f64 = 250.0;
 const RATIO: f64 = 10.0;
 
 //= falcon 3.2
-/// Crowded hosts of which a part became slower that their threads, or who waits for them, are in.
+/// Crowded hosts of which a part became slower that their threads, or who waits for them, are in. Where threads wait longer than
+/// they run and nothing grew by more than that, any growth will do: what they are late with may not have ended, and shows later.
 pub(crate) fn of_slowdown(facts: &[Fact], config: &Config, iteration_ms: f64) -> Vec<Hypothesis> {
     let worst_way_ms = facts.iter().filter_map(way_ms).fold(0.0, f64::max);
+    let is_starved = |host: &HostName| facts.iter().filter_map(Fact::starved).any(|starved| starved == host);
     let of = |host: &HostName| {
         let grew_ms = facts.iter().filter_map(|fact| late_ms(fact, host, iteration_ms)).fold(0.0, f64::max);
-        let share = if grew_ms >= worst_way_ms { slow::LEAST_SHARE / AT_A_TIME } else { slow::LEAST_SHARE };
+        let share = match grew_ms >= worst_way_ms {
+            true if is_starved(host) => 0.0,
+            true => slow::LEAST_SHARE / AT_A_TIME,
+            false => slow::LEAST_SHARE,
+        };
         (grew_ms >= config.noise_ms.max(share * iteration_ms)).then(|| Hypothesis {
             category: Category::HostThread,
             places: vec![host_place(host)],
@@ -171,6 +177,15 @@ mod tests {
             "none is worse"
         );
         assert_eq!(slowed(&[wire("a", "b", 390.0)]), []);
+    }
+
+    #[test]
+    fn a_host_whose_threads_get_no_processor_is_named_however_little_of_an_iteration_has_ended() {
+        let named = |facts: &[Fact]| of_slowdown(facts, &Config::default(), 4000.0).len();
+        assert_eq!(named(&[wire("b", "a", 39.0), waits("b", 860.0)]), 1);
+        assert_eq!(named(&[wire("b", "a", 39.0), waits("b", 300.0)]), 0, "they run for most of the time");
+        assert_eq!(named(&[wire("b", "a", 39.0), wire("c", "d", 40.0), waits("b", 860.0)]), 0, "more grew elsewhere");
+        assert_eq!(named(&[waits("b", 860.0)]), 0, "nothing grew");
     }
 
     fn stalled(facts: &[Fact]) -> Vec<&str> {
