@@ -140,7 +140,7 @@ pub(crate) enum Fact {
         of: usize,
     },
     /// What all links of a host pair cost together that are not slow beyond noise; one of the hosts has others that are.
-    WireOther { from: HostName, to: HostName, now_ms: f64, base_ms: f64, mb: f64 },
+    WireOther { from: HostName, to: HostName, now_ms: f64, base_ms: f64, mb: f64, links: usize },
     /// A host with slow links exchanges data with one other only: what its NIC slows the way between them slows as well.
     OnePeer { host: HostName, peer: HostName },
     /// A rank's proxy did not move ready data for a while, on all its flows, and then did.

@@ -406,7 +406,7 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
     facts.extend(steady.map(|((from, to), links)| {
         let sum = |of: &dyn Fn(&LinkCost) -> f64| links.iter().map(of).sum();
         let (now_ms, base_ms, mb) = (sum(&|link| link.now_ms), sum(&|link| link.base_ms), sum(&|link| link.mb));
-        Fact::WireOther { from: from.clone(), to: to.clone(), now_ms, base_ms, mb }
+        Fact::WireOther { from: from.clone(), to: to.clone(), now_ms, base_ms, mb, links: links.len() }
     }));
     let mut peers: BTreeMap<&HostName, BTreeSet<&HostName>> = BTreeMap::new();
     for (from, to) in pairs.keys().filter(|(from, to)| from != to) {

@@ -229,21 +229,22 @@ fn only_way<'a>(ends: &BTreeSet<&'a HostName>, facts: &'a [Fact]) -> Option<[&'a
     })
 }
 
-/// What is told of a way: milliseconds per iteration now and before, megabytes per iteration.
+/// What is told of a way: milliseconds per iteration now and before, megabytes per iteration, of so many links together.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     now_ms: f64,
     base_ms: f64,
     mb: f64,
+    links: usize,
 }
 
 /// What facts tell of each way between two hosts.
 fn told(facts: &[Fact]) -> BTreeMap<(&HostName, &HostName), Told> {
     let mut out = BTreeMap::new();
     for fact in facts {
-        let (from, to, now_ms, base_ms, mb) = match fact {
+        let (from, to, now_ms, base_ms, mb, links) = match fact {
             Fact::WireExcess { from, to, now_ms, base_ms, mb, links, of, .. } if links * 2 >= *of => {
-                (from, to, *now_ms, *base_ms, *mb)
+                (from, to, *now_ms, *base_ms, *mb, 1)
             }
             // Few of many links that carry little and are many times slower: what they took is enough to tell, what the
             // others took is not. No sign that the wire is well.
@@ -251,12 +252,12 @@ fn told(facts: &[Fact]) -> BTreeMap<(&HostName, &HostName), Told> {
                 continue;
             }
             // Few of many links between the same hosts: not the wire, something at one rank.
-            Fact::WireExcess { from, to, base_ms, mb, .. } => (from, to, *base_ms, *base_ms, *mb),
-            Fact::WireOther { from, to, now_ms, base_ms, mb } => (from, to, *now_ms, *base_ms, *mb),
+            Fact::WireExcess { from, to, base_ms, mb, .. } => (from, to, *base_ms, *base_ms, *mb, 1),
+            Fact::WireOther { from, to, now_ms, base_ms, mb, links } => (from, to, *now_ms, *base_ms, *mb, *links),
             _ => continue,
         };
         if from != to {
-            out.insert((from, to), Told { now_ms, base_ms, mb });
+            out.insert((from, to), Told { now_ms, base_ms, mb, links });
         }
     }
     out
@@ -284,13 +285,14 @@ fn seen_before<'a>(told: BTreeMap<(&'a HostName, &'a HostName), Told>) -> BTreeM
 fn ways(facts: &[Fact]) -> Ways<'_> {
     let told = seen_before(told(facts));
     let mut ways = Ways::new();
-    for ((from, to), Told { now_ms, base_ms, mb }) in told {
+    for ((from, to), Told { now_ms, base_ms, mb, links }) in told {
         if now_ms < HIDDEN * base_ms {
             continue;
         }
         let ratio = (now_ms.max(LEAST_MS) / base_ms.max(LEAST_MS)).max(1.0);
         let weight = (now_ms.max(base_ms) / WEIGHS_MS).min(1.0);
-        let (excess_ms, sent) = (now_ms - base_ms, (mb, base_ms));
+        // Links work side by side: of those that are told of together it is what one of them took longer.
+        let (excess_ms, sent) = ((now_ms - base_ms) / links.max(1) as f64, (mb, base_ms));
         ways.insert(
             (from, to),
             Way { ratio, excess_ms, weight, denies: weight, beyond: None, sent, follows: false, moved: false },

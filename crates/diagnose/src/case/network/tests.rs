@@ -15,7 +15,7 @@ fn facts(list: &[Told<'_>]) -> Vec<Fact> {
         if now_ms - base_ms > 5.0 {
             return excess((from, to, now_ms, base_ms), 4, 4);
         }
-        Fact::WireOther { from: HostName::from(from), to: HostName::from(to), now_ms, base_ms, mb: base_ms }
+        Fact::WireOther { from: HostName::from(from), to: HostName::from(to), now_ms, base_ms, mb: base_ms, links: 1 }
     };
     list.iter().map(one).collect()
 }
@@ -203,7 +203,7 @@ fn a_way_shows_its_time_only_where_its_receiver_waits() {
 
 /// With so many megabytes per iteration.
 fn carrying((from, to, now_ms, base_ms): Told<'_>, mb: f64) -> Fact {
-    Fact::WireOther { from: HostName::from(from), to: HostName::from(to), now_ms, base_ms, mb }
+    Fact::WireOther { from: HostName::from(from), to: HostName::from(to), now_ms, base_ms, mb, links: 1 }
 }
 
 /// Ring a -> b -> c, b's NIC is slow. Its small messages to others take a latency each, as before.
@@ -332,4 +332,18 @@ fn an_interface_that_says_that_it_is_slower_breaks_a_tie() {
     let nic = std::sync::Arc::from("eth0");
     facts.push(Fact::NicSlow { host: HostName::from("b"), nic, now_mb_s: 10.0, other_mb_s: 100.0 });
     assert_eq!(said(&facts), Some((Category::NetworkSend, hosts(&["b"]), false)));
+}
+
+/// Links side by side: that four of them together take so much less says of none that what is waited for was waited for there.
+#[test]
+fn what_several_links_take_less_together_is_what_one_of_them_takes_less() {
+    let told = |links: usize| {
+        let mut all = facts(&[("a", "b", 600.0, 150.0), ("b", "c", 250.0, 80.0)]);
+        let (from, to) = (HostName::from("c"), HostName::from("d"));
+        all.push(Fact::WireOther { from, to, now_ms: 400.0, base_ms: 900.0, mb: 600.0, links });
+        let ways = ways(&all);
+        ways[&(&HostName::from("b"), &HostName::from("c"))].moved
+    };
+    assert!(told(1), "c is waited for less than before");
+    assert!(!told(4), "by 125 ms, and for more on its other way");
 }
