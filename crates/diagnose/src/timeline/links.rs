@@ -164,13 +164,15 @@ impl Outgoing {
 /// Data that is ready waits in the sender's stages 1 and 2; a receiver that is ready waits in its stage 0. Only while both
 /// wait is it the way between them: the smaller of the two needs no comparison of clocks.
 ///
-/// What of it is not in stage 2, the sender's proxy has not handed over. But it may have waited for credit while other
-/// slices waited for data: there is none while the receiver's slots are full of what its device has not taken, which is its
-/// stage 2. Only what is longer than that is the sender's proxy's own.
+/// What of it is not in stage 2 was not handed over. It may have waited for credit while other slices waited for data: there
+/// is none while the receiver's slots are full of what its device has not taken, which is its stage 2. That is neither the
+/// wire's nor anybody's between the two. Only what is longer than that is the sender's proxy's own.
 fn blocked(send: &Half, recv: &Half) -> (u32, u32) {
     let ready = u64::from(send.stage_us[1]) + u64::from(send.stage_us[2]);
-    let blocked_us = ready.min(u64::from(recv.stage_us[0])) as u32;
-    (blocked_us, send.stage_us[2].saturating_add(recv.stage_us[2]).min(blocked_us))
+    let both_wait_us = ready.min(u64::from(recv.stage_us[0])) as u32;
+    let own_us = both_wait_us.saturating_sub(send.stage_us[2].saturating_add(recv.stage_us[2]));
+    let sent_us = send.stage_us[2].min(both_wait_us);
+    (sent_us + own_us, sent_us)
 }
 
 /// A flow in which one step waited very long, from both ends.
@@ -315,15 +317,17 @@ mod tests {
         };
         let own = |send, recv| {
             let ends = (half(mycroft_record::Direction::Send, send), half(mycroft_record::Direction::Recv, recv));
-            let (blocked_us, other_us) = blocked(&ends.0, &ends.1);
-            (blocked_us, blocked_us - other_us)
+            let (blocked_us, sent_us) = blocked(&ends.0, &ends.1);
+            (blocked_us, blocked_us - sent_us)
         };
         // The processors of the sender's host are busy: its data waits for its thread, and the receiver has room.
         assert_eq!(own([43_895, 20_849, 177], [38_336, 1, 0]), (21_026, 20_849));
         // A slow wire.
         assert_eq!(own([30, 40, 99_000], [105_000, 1, 0]), (99_040, 40));
         // Behind a slow proxy: the receiver has data that it cannot pass on, and now and then waits for some.
-        assert_eq!(own([36_362, 10_861, 1_226], [3_376, 2, 43_806]).1, 0);
+        assert_eq!(own([36_362, 10_861, 1_226], [3_376, 2, 43_806]), (1_226, 0));
+        // Two hosts before a slow device in a ring: there is no room for most of it, and its wire is as fast as ever.
+        assert_eq!(own([918_996, 246_820, 15_891], [158_617, 52, 944_765]), (15_891, 0));
         // Nobody waits for data that comes when it is wanted.
         assert_eq!(own([10, 50_000, 100], [90, 1, 80_000]), (90, 0));
     }
