@@ -202,8 +202,8 @@ fn lately(timeline: &Timeline, part: &Part, count: usize, idle: &CommonIdle) -> 
         for link in timeline.links.all(&timeline.ranks).filter(|link| wanted(link.from, link.to)) {
             let laps = laps(link.from)?;
             let refs: Vec<&Iteration> = laps.iter().collect();
-            let (wire, of_proxy) = per_iteration(link, &refs);
-            let ms: Vec<f64> = if held { of_proxy } else { wire }.iter().map(|us| us / 1e3).collect();
+            let times = per_iteration(link, &refs);
+            let ms: Vec<f64> = if held { times.held } else { times.wire }.iter().map(|us| us / 1e3).collect();
             let (_, slowest) = all.get_or_insert_with(|| (laps, vec![0.0; ms.len()]));
             slowest.iter_mut().zip(&ms).for_each(|(slowest, ms)| *slowest = slowest.max(*ms));
         }

@@ -514,30 +514,46 @@ fn wire_of(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<WireTi
     let bytes: u64 =
         link.samples().filter(|sample| place_in(&base, sample.at).is_some()).map(|sample| sample.bytes).sum();
     let mb = bytes as f64 / 1e6 / base.len().max(1) as f64;
-    let ((now, held_now), (base, held_base)) = (per_iteration(link, &now), per_iteration(link, &base));
-    let ms = |us: Vec<f64>| Some(median(us)? / 1e3);
-    Some(WireTime {
-        now_ms: ms(now)?,
-        base_ms: ms(base)?,
-        held_now_ms: ms(held_now)?,
-        held_base_ms: ms(held_base)?,
-        mb,
-    })
+    wire_time(per_iteration(link, &now), per_iteration(link, &base), mb)
 }
 
-/// Microseconds of wire time in each iteration, and the part that the sender's proxy held; iterations are in order and
-/// do not overlap.
-pub(super) fn per_iteration(link: &Link, list: &[&Iteration]) -> (Vec<f64>, Vec<f64>) {
-    let (mut sums, mut held) = (vec![0.0; list.len()], vec![0.0; list.len()]);
-    let (Some(first), Some(last)) = (list.first(), list.last()) else { return (sums, held) };
+/// What a link cost now and before, of which nobody may have waited for as much as now: data was on its way as well, and of what
+/// is awaited now, as much as takes no longer is no growth. An iteration that runs has sent some of what others do.
+fn wire_time(now: LinkTimes, base: LinkTimes, mb: f64) -> Option<WireTime> {
+    let ms = |us: Vec<f64>| Some(median(us)? / 1e3);
+    let (now_ms, base_ms, held_now_ms, held_base_ms) = (ms(now.wire)?, ms(base.wire)?, ms(now.held)?, ms(base.held)?);
+    let carried = (median(now.bytes)? / median(base.bytes)?.max(1.0)).min(1.0);
+    let longer_ms = (ms(now.sent)? - carried * ms(base.sent)?).max(0.0) + (held_now_ms - held_base_ms).max(0.0);
+    let base_ms = base_ms.max(now_ms - longer_ms);
+    Some(WireTime { now_ms, base_ms, held_now_ms, held_base_ms, mb })
+}
+
+/// What a link cost in each of several iterations, microseconds, and how much it carried.
+pub(super) struct LinkTimes {
+    /// Ready data was awaited.
+    pub wire: Vec<f64>,
+    /// The part of it that the sender's proxy held.
+    pub held: Vec<f64>,
+    /// Data was on its way, awaited or not.
+    sent: Vec<f64>,
+    bytes: Vec<f64>,
+}
+
+/// Iterations are in order and do not overlap.
+pub(super) fn per_iteration(link: &Link, list: &[&Iteration]) -> LinkTimes {
+    let none = || vec![0.0; list.len()];
+    let mut times = LinkTimes { wire: none(), held: none(), sent: none(), bytes: none() };
+    let (Some(first), Some(last)) = (list.first(), list.last()) else { return times };
     let (start, end) = (first.start, last.end);
     for sample in link.samples().filter(|sample| sample.at > start && sample.at <= end) {
         if let Some(at) = place_in(list, sample.at) {
-            sums[at] += sample.wire_us;
-            held[at] += sample.held_us;
+            times.wire[at] += sample.wire_us;
+            times.held[at] += sample.held_us;
+            times.sent[at] += sample.sent_us;
+            times.bytes[at] += sample.bytes as f64;
         }
     }
-    (sums, held)
+    times
 }
 
 /// The place of the iteration, of several in order, that what ended at `at` belongs to.
@@ -644,116 +660,4 @@ fn paused_rank(timeline: &Timeline, config: &Config, event: &[&Pause]) -> Option
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::blame::hang::NO_META;
-    use mycroft_record::ChannelId;
-
-    /// Ranks 0 to 3 are on host a, 4 to 7 on b, 8 to 11 on c. Rank 0 alone sends to b; beside it others send to c.
-    fn links(beside: &[(u32, f64)]) -> Vec<Fact> {
-        let of = |from: u32, to: u32, base_ms: f64, now_ms: f64| LinkCost {
-            from: Rank(from),
-            to: Rank(to),
-            now_ms,
-            base_ms,
-            bytes: 1_000,
-            mb: 0.001,
-        };
-        let (a, b, c) = (HostName::from("a"), HostName::from("b"), HostName::from("c"));
-        let mut pairs = Pairs::new();
-        pairs.insert((a.clone(), b.clone()), vec![of(0, 4, 50.0, 320.0)]);
-        let beside = beside.iter().map(|(rank, now_ms)| of(*rank, 8 + rank, 1.0, *now_ms));
-        pairs.insert((a.clone(), c), beside.collect());
-        let hosts = (a, b);
-        of_pair(&hosts, &pairs[&hosts], &pairs, &Config::default(), 200.0)
-    }
-
-    #[test]
-    fn the_only_link_on_a_way_is_its_senders_where_the_sender_is_slow_beside_others() {
-        let is_rank = |facts: &[Fact]| matches!(facts, [Fact::RankLink { from, of: 1, sends, .. }] if from.0 == Rank(0) && sends.slow == 1);
-        assert!(is_rank(&links(&[(0, 5.5), (1, 1.1), (2, 0.9)])));
-        let is_way = |facts: &[Fact]| matches!(facts, [Fact::WireExcess { links: 1, of: 1, .. }]);
-        assert!(is_way(&links(&[(0, 5.5), (1, 5.1), (2, 0.9)])), "another rank's is slow too");
-        assert!(is_way(&links(&[(0, 1.1), (1, 1.1), (2, 0.9)])), "it is as fast towards others");
-        assert!(is_way(&links(&[(0, 5.5)])), "nobody is beside it");
-    }
-
-    /// From host a to host b: sender, receiver and how slow each link is now; before they took 10 ms.
-    fn between(links: &[(u32, u32, f64)]) -> Vec<Fact> {
-        let (a, b) = (HostName::from("a"), HostName::from("b"));
-        let of = |(from, to, now_ms): &(u32, u32, f64)| LinkCost {
-            from: Rank(*from),
-            to: Rank(*to),
-            now_ms: *now_ms,
-            base_ms: 10.0,
-            bytes: 1_000,
-            mb: 0.001,
-        };
-        let pairs = Pairs::from([((a.clone(), b.clone()), links.iter().map(of).collect())]);
-        let hosts = (a, b);
-        of_pair(&hosts, &pairs[&hosts], &pairs, &Config::default(), 200.0)
-    }
-
-    #[test]
-    fn several_slow_links_are_one_ranks_where_it_has_no_others() {
-        let is_rank = |facts: &[Fact]| facts.iter().any(|fact| matches!(fact, Fact::RankLink { .. }));
-        assert!(is_rank(&between(&[(0, 8, 300.0), (1, 9, 10.0), (2, 10, 10.0)])));
-        let sends = between(&[(0, 8, 300.0), (0, 9, 60.0), (1, 9, 10.0), (2, 10, 10.0)]);
-        assert!(
-            matches!(&sends[0], Fact::RankLink { from, sends, .. } if from.0 == Rank(0) && sends.slow == 1),
-            "its sends"
-        );
-        assert!(is_rank(&between(&[(0, 8, 300.0), (1, 8, 280.0), (1, 9, 10.0), (2, 10, 10.0)])), "its receives");
-        assert!(!is_rank(&between(&[(0, 8, 300.0), (1, 9, 280.0), (2, 10, 10.0)])), "two ranks'");
-        assert!(is_rank(&between(&[(0, 8, 300.0), (1, 9, 70.0), (2, 10, 10.0)])), "one waits");
-        assert!(
-            !is_rank(&between(&[(0, 8, 300.0), (0, 9, 280.0), (0, 10, 10.0)])),
-            "it sends as fast as before as well"
-        );
-    }
-
-    /// Of a ring 0 -> 1 -> 2, both ends of a flow: how long its longest step waited in each of three stages, seconds.
-    fn who_pauses(flows: &[(u32, [u32; 3], [u32; 3])]) -> Vec<Rank> {
-        let us = |seconds: [u32; 3]| seconds.map(|second| 1_000_000 * second);
-        let mut timeline = Timeline::default();
-        let pause = |(from, send, recv): &(u32, [u32; 3], [u32; 3])| Pause {
-            at: HostTime(1),
-            from: Rank(*from),
-            to: Rank(from.wrapping_add(1)),
-            op: NO_META.id,
-            channel: ChannelId(0),
-            send_max_us: us(*send),
-            recv_max_us: us(*recv),
-        };
-        timeline.links.pauses.extend(flows.iter().map(pause));
-        let facts = pauses(&timeline, &Config::default(), HostTime(0), HostTime(2));
-        let rank = |fact: &Fact| match fact {
-            Fact::ProxyPause { rank, .. } => *rank,
-            other => panic!("{other:?}"),
-        };
-        facts.iter().map(rank).collect()
-    }
-
-    #[test]
-    fn who_sends_to_one_that_pauses_does_not_pause() {
-        // Rank 1 grants no credit, in four channels, and of what it has itself nothing was sent in one of them.
-        let (no_credit, unsent) = ((0, [1, 1, 0], [1, 0, 0]), (1, [1, 1, 0], [1, 0, 0]));
-        assert_eq!(who_pauses(&[no_credit, no_credit, no_credit, no_credit, unsent]), [Rank(1)]);
-        let full = (u32::MAX, [1, 1, 0], [1, 0, 1]);
-        assert_eq!(who_pauses(&[full, no_credit, unsent]), [Rank(1)], "nor one that has no room itself");
-        // Some of what was sent before is found to have arrived after the sleep.
-        let late = (1, [0, 0, 1], [1, 0, 0]);
-        assert_eq!(who_pauses(&[unsent, late, late]), [Rank(1)]);
-    }
-
-    #[test]
-    fn who_has_no_room_to_send_to_does_not_pause() {
-        let sends = (1, [0, 1, 0], [1, 0, 0]);
-        // What rank 1 received lies there still, in two channels: rank 0 may not send more.
-        let full = (0, [1, 1, 0], [1, 0, 1]);
-        assert_eq!(who_pauses(&[full, full, sends]), [Rank(1)]);
-        let unsent = (0, [1, 1, 0], [1, 0, 0]);
-        assert_eq!(who_pauses(&[unsent, unsent]), [Rank(0)], "there was room");
-        assert_eq!(who_pauses(&[full, full]), [], "who has not come leaves no room to anybody before it");
-    }
-}
+mod tests;

@@ -53,7 +53,7 @@ struct Packed {
     blocked_us: u32,
     /// [`Bytes`].
     bytes: u32,
-    /// [`Micros`]: of `blocked_us`, the part that is not its sender's proxy's own.
+    /// [`Micros`]: for how long its data was on its way, whether somebody waited for it or not.
     sent_us: u16,
     steps: u16,
 }
@@ -67,6 +67,8 @@ pub(crate) struct LinkSample {
     pub wire_us: f64,
     /// The part of it that the sender's proxy had not handed over although there was credit.
     pub held_us: f64,
+    /// For how long data was on its way, whether it was awaited or not.
+    pub sent_us: f64,
     pub bytes: u64,
 }
 
@@ -85,12 +87,14 @@ impl Link {
     }
 
     fn unpack(&self, packed: &Packed) -> LinkSample {
-        let held = u64::from(packed.blocked_us).saturating_sub(Micros::unpack(u32::from(packed.sent_us)));
+        let sent = Micros::unpack(u32::from(packed.sent_us));
+        let held = u64::from(packed.blocked_us).saturating_sub(sent);
         let steps = u32::from(packed.steps);
         LinkSample {
             at: self.begin + u64::from(packed.at_us) * 1000,
             wire_us: wall_us(f64::from(packed.blocked_us), steps, FIFO_SLOTS),
             held_us: wall_us(held as f64, steps, FIFO_SLOTS),
+            sent_us: wall_us(sent as f64, steps, FIFO_SLOTS),
             bytes: Bytes::unpack(packed.bytes),
         }
     }
@@ -159,7 +163,7 @@ impl Outgoing {
     }
 }
 
-/// For how long data was ready and awaited, and how much of that is not the sender's proxy's own, microseconds.
+/// For how long data was ready and awaited, and for how long it was on its way, microseconds.
 ///
 /// Data that is ready waits in the sender's stages 1 and 2; a receiver that is ready waits in its stage 0. Only while both
 /// wait is it the way between them: the smaller of the two needs no comparison of clocks.
@@ -171,8 +175,7 @@ fn blocked(send: &Half, recv: &Half) -> (u32, u32) {
     let ready = u64::from(send.stage_us[1]) + u64::from(send.stage_us[2]);
     let both_wait_us = ready.min(u64::from(recv.stage_us[0])) as u32;
     let own_us = both_wait_us.saturating_sub(send.stage_us[2].saturating_add(recv.stage_us[2]));
-    let sent_us = send.stage_us[2].min(both_wait_us);
-    (sent_us + own_us, sent_us)
+    (send.stage_us[2].min(both_wait_us) + own_us, send.stage_us[2])
 }
 
 /// A flow in which one step waited very long, from both ends.
@@ -284,7 +287,8 @@ mod tests {
             let (blocked_us, bytes) = (1000 + n as u32, (1 << 33) + (n << 8));
             link.push(at, (blocked_us, blocked_us - 900), 16, bytes);
             let (wire_us, held_us) = (wall_us(1000.0 + n as f64, 16, FIFO_SLOTS), wall_us(900.0, 16, FIFO_SLOTS));
-            outgoing.push(LinkSample { at, wire_us, held_us, bytes });
+            let sent_us = wire_us - held_us;
+            outgoing.push(LinkSample { at, wire_us, held_us, sent_us, bytes });
         }
         // 35 minutes are kept apart, which is more than any window looked at.
         let newest = link.newest().expect("there are samples").at;
@@ -318,7 +322,7 @@ mod tests {
         let own = |send, recv| {
             let ends = (half(mycroft_record::Direction::Send, send), half(mycroft_record::Direction::Recv, recv));
             let (blocked_us, sent_us) = blocked(&ends.0, &ends.1);
-            (blocked_us, blocked_us - sent_us)
+            (blocked_us, blocked_us.saturating_sub(sent_us))
         };
         // The processors of the sender's host are busy: its data waits for its thread, and the receiver has room.
         assert_eq!(own([43_895, 20_849, 177], [38_336, 1, 0]), (21_026, 20_849));

@@ -1,0 +1,132 @@
+//! Whose link is slow, how slow it is, and whose proxy thread pauses.
+use super::*;
+use crate::blame::hang::NO_META;
+use mycroft_record::ChannelId;
+
+/// Ranks 0 to 3 are on host a, 4 to 7 on b, 8 to 11 on c. Rank 0 alone sends to b; beside it others send to c.
+fn links(beside: &[(u32, f64)]) -> Vec<Fact> {
+    let of = |from: u32, to: u32, base_ms: f64, now_ms: f64| LinkCost {
+        from: Rank(from),
+        to: Rank(to),
+        now_ms,
+        base_ms,
+        bytes: 1_000,
+        mb: 0.001,
+    };
+    let (a, b, c) = (HostName::from("a"), HostName::from("b"), HostName::from("c"));
+    let mut pairs = Pairs::new();
+    pairs.insert((a.clone(), b.clone()), vec![of(0, 4, 50.0, 320.0)]);
+    let beside = beside.iter().map(|(rank, now_ms)| of(*rank, 8 + rank, 1.0, *now_ms));
+    pairs.insert((a.clone(), c), beside.collect());
+    let hosts = (a, b);
+    of_pair(&hosts, &pairs[&hosts], &pairs, &Config::default(), 200.0)
+}
+
+#[test]
+fn the_only_link_on_a_way_is_its_senders_where_the_sender_is_slow_beside_others() {
+    let is_rank = |facts: &[Fact]| matches!(facts, [Fact::RankLink { from, of: 1, sends, .. }] if from.0 == Rank(0) && sends.slow == 1);
+    assert!(is_rank(&links(&[(0, 5.5), (1, 1.1), (2, 0.9)])));
+    let is_way = |facts: &[Fact]| matches!(facts, [Fact::WireExcess { links: 1, of: 1, .. }]);
+    assert!(is_way(&links(&[(0, 5.5), (1, 5.1), (2, 0.9)])), "another rank's is slow too");
+    assert!(is_way(&links(&[(0, 1.1), (1, 1.1), (2, 0.9)])), "it is as fast towards others");
+    assert!(is_way(&links(&[(0, 5.5)])), "nobody is beside it");
+}
+
+/// From host a to host b: sender, receiver and how slow each link is now; before they took 10 ms.
+fn between(links: &[(u32, u32, f64)]) -> Vec<Fact> {
+    let (a, b) = (HostName::from("a"), HostName::from("b"));
+    let of = |(from, to, now_ms): &(u32, u32, f64)| LinkCost {
+        from: Rank(*from),
+        to: Rank(*to),
+        now_ms: *now_ms,
+        base_ms: 10.0,
+        bytes: 1_000,
+        mb: 0.001,
+    };
+    let pairs = Pairs::from([((a.clone(), b.clone()), links.iter().map(of).collect())]);
+    let hosts = (a, b);
+    of_pair(&hosts, &pairs[&hosts], &pairs, &Config::default(), 200.0)
+}
+
+#[test]
+fn several_slow_links_are_one_ranks_where_it_has_no_others() {
+    let is_rank = |facts: &[Fact]| facts.iter().any(|fact| matches!(fact, Fact::RankLink { .. }));
+    assert!(is_rank(&between(&[(0, 8, 300.0), (1, 9, 10.0), (2, 10, 10.0)])));
+    let sends = between(&[(0, 8, 300.0), (0, 9, 60.0), (1, 9, 10.0), (2, 10, 10.0)]);
+    assert!(
+        matches!(&sends[0], Fact::RankLink { from, sends, .. } if from.0 == Rank(0) && sends.slow == 1),
+        "its sends"
+    );
+    assert!(is_rank(&between(&[(0, 8, 300.0), (1, 8, 280.0), (1, 9, 10.0), (2, 10, 10.0)])), "its receives");
+    assert!(!is_rank(&between(&[(0, 8, 300.0), (1, 9, 280.0), (2, 10, 10.0)])), "two ranks'");
+    assert!(is_rank(&between(&[(0, 8, 300.0), (1, 9, 70.0), (2, 10, 10.0)])), "one waits");
+    assert!(!is_rank(&between(&[(0, 8, 300.0), (0, 9, 280.0), (0, 10, 10.0)])), "it sends as fast as before as well");
+}
+
+/// Of a ring 0 -> 1 -> 2, both ends of a flow: how long its longest step waited in each of three stages, seconds.
+fn who_pauses(flows: &[(u32, [u32; 3], [u32; 3])]) -> Vec<Rank> {
+    let us = |seconds: [u32; 3]| seconds.map(|second| 1_000_000 * second);
+    let mut timeline = Timeline::default();
+    let pause = |(from, send, recv): &(u32, [u32; 3], [u32; 3])| Pause {
+        at: HostTime(1),
+        from: Rank(*from),
+        to: Rank(from.wrapping_add(1)),
+        op: NO_META.id,
+        channel: ChannelId(0),
+        send_max_us: us(*send),
+        recv_max_us: us(*recv),
+    };
+    timeline.links.pauses.extend(flows.iter().map(pause));
+    let facts = pauses(&timeline, &Config::default(), HostTime(0), HostTime(2));
+    let rank = |fact: &Fact| match fact {
+        Fact::ProxyPause { rank, .. } => *rank,
+        other => panic!("{other:?}"),
+    };
+    facts.iter().map(rank).collect()
+}
+
+#[test]
+fn who_sends_to_one_that_pauses_does_not_pause() {
+    // Rank 1 grants no credit, in four channels, and of what it has itself nothing was sent in one of them.
+    let (no_credit, unsent) = ((0, [1, 1, 0], [1, 0, 0]), (1, [1, 1, 0], [1, 0, 0]));
+    assert_eq!(who_pauses(&[no_credit, no_credit, no_credit, no_credit, unsent]), [Rank(1)]);
+    let full = (u32::MAX, [1, 1, 0], [1, 0, 1]);
+    assert_eq!(who_pauses(&[full, no_credit, unsent]), [Rank(1)], "nor one that has no room itself");
+    // Some of what was sent before is found to have arrived after the sleep.
+    let late = (1, [0, 0, 1], [1, 0, 0]);
+    assert_eq!(who_pauses(&[unsent, late, late]), [Rank(1)]);
+}
+
+#[test]
+fn who_has_no_room_to_send_to_does_not_pause() {
+    let sends = (1, [0, 1, 0], [1, 0, 0]);
+    // What rank 1 received lies there still, in two channels: rank 0 may not send more.
+    let full = (0, [1, 1, 0], [1, 0, 1]);
+    assert_eq!(who_pauses(&[full, full, sends]), [Rank(1)]);
+    let unsent = (0, [1, 1, 0], [1, 0, 0]);
+    assert_eq!(who_pauses(&[unsent, unsent]), [Rank(0)], "there was room");
+    assert_eq!(who_pauses(&[full, full]), [], "who has not come leaves no room to anybody before it");
+}
+
+/// What a link cost in each of three iterations, milliseconds awaited and on its way, and bytes.
+fn times(wire_ms: f64, sent_ms: f64, bytes: f64) -> LinkTimes {
+    let (wire, held, sent) = (vec![1e3 * wire_ms; 3], vec![0.0; 3], vec![1e3 * sent_ms; 3]);
+    LinkTimes { wire, held, sent, bytes: vec![bytes; 3] }
+}
+
+#[test]
+fn a_link_that_takes_as_long_as_before_is_not_slower_because_it_is_awaited_now() {
+    let grew_ms = |base: LinkTimes, now: LinkTimes| {
+        let time = wire_time(now, base, 1.0).expect("both are known");
+        time.now_ms - time.base_ms
+    };
+    assert!(grew_ms(times(80.0, 300.0, 1e6), times(300.0, 300.0, 1e6)) < 1.0, "its receiver came late before");
+    assert_eq!(grew_ms(times(80.0, 300.0, 1e6), times(300.0, 310.0, 1e6)), 10.0, "as much as it takes longer");
+    assert_eq!(grew_ms(times(80.0, 300.0, 1e6), times(900.0, 900.0, 1e6)), 600.0, "a slow one");
+    assert_eq!(grew_ms(times(80.0, 80.0, 1e6), times(300.0, 300.0, 1e6)), 220.0, "awaited by as many as ever");
+    assert_eq!(
+        grew_ms(times(80.0, 400.0, 4e6), times(300.0, 320.0, 1e6)),
+        220.0,
+        "an iteration that has sent a quarter so far"
+    );
+}
