@@ -108,13 +108,21 @@ pub(crate) fn hidden(timeline: &Timeline, config: &Config, windows: &Windows, le
     let crowds = load::facts(timeline, windows);
     let wires = wires(timeline, config, windows);
     let any_slow = is_any_way_slow(&wires, least_ms);
-    let counts = |fact: &Fact| match fact {
-        Fact::WireExcess { .. } | Fact::WireOther { .. } | Fact::OnePeer { .. } => any_slow,
-        _ => is_own(fact, &crowds, least_ms),
-    };
+    let counts = |fact: &Fact| if is_of_way(fact) { any_slow } else { is_own(fact, &crowds, least_ms) };
     let mut facts: Vec<Fact> = of_ranks(timeline, config, windows).into_iter().chain(wires).filter(counts).collect();
     facts.extend(crowds);
     facts
+}
+
+fn is_of_way(fact: &Fact) -> bool {
+    matches!(fact, Fact::WireExcess { .. } | Fact::WireOther { .. } | Fact::OnePeer { .. })
+}
+
+/// Ways between hosts with those beside them, if one is so much slower that it is no waiting for others.
+pub(crate) fn ways(timeline: &Timeline, config: &Config, windows: &Windows, least_ms: f64) -> Vec<Fact> {
+    let mut facts = wires(timeline, config, windows);
+    facts.retain(is_of_way);
+    if is_any_way_slow(&facts, least_ms) { facts } else { Vec::new() }
 }
 
 /// Whether it is a rank's own whatever others do: computing and issuing that grew by more than `least_ms`, and what threads are
@@ -145,7 +153,7 @@ pub(crate) fn own(timeline: &Timeline, config: &Config, windows: &Windows, least
 }
 
 /// Whether a way between hosts is so much slower that it is no waiting for others.
-fn is_any_way_slow(facts: &[Fact], least_ms: f64) -> bool {
+pub(crate) fn is_any_way_slow(facts: &[Fact], least_ms: f64) -> bool {
     facts.iter().any(|fact| match fact {
         Fact::WireExcess { now_ms, base_ms, .. } => now_ms - base_ms > least_ms && *now_ms > HIDDEN_RATIO * base_ms,
         _ => false,

@@ -34,21 +34,50 @@ impl Docket {
             facts = slow::hidden(bench.timeline, bench.config, &hidden.windows(), alone_ms);
             facts.retain(|fact| !self.explains(bench, fact));
         }
-        self.add_own(bench, &hidden, base_max_ms, alone_ms, &mut facts);
+        let healthy = self.usual_until().map(|base_until| Slow {
+            base_from: HostTime::NONE,
+            base_until,
+            base_max_ms,
+            ..hidden.clone()
+        });
+        if let Some(healthy) = healthy {
+            self.add_own(bench, &healthy, alone_ms, &mut facts);
+            self.add_ways(bench, &healthy, alone_ms, &mut facts);
+        }
         self.open_hidden(bench, hidden, facts, alone_ms, false)
     }
 
     /// Adds what ranks and their threads do themselves for longer than when the job was healthy, on hosts that no open case
     /// is about: that is nobody else's, however few iterations lie between the faults.
-    fn add_own(&self, bench: &Bench<'_>, hidden: &Slow, base_max_ms: f64, alone_ms: f64, facts: &mut Vec<Fact>) {
-        let Some(base_until) = self.usual_until() else { return };
-        let healthy = Slow { base_from: HostTime::NONE, base_until, base_max_ms, ..hidden.clone() };
-        let suspects = || self.open.iter().flat_map(|open| &self.case(open.id).finding.suspects);
-        let is_known = |host: &HostName| suspects().any(|suspect| meets(&suspect.place, &host_place(host)));
+    fn add_own(&self, bench: &Bench<'_>, healthy: &Slow, alone_ms: f64, facts: &mut Vec<Fact>) {
         let mut own = slow::own(bench.timeline, bench.config, &healthy.windows(), alone_ms);
         let told: BTreeSet<_> = facts.iter().filter_map(own_part).collect();
-        own.retain(|fact| own_part(fact).is_some_and(|part| !is_known(part.1) && !told.contains(&part)));
+        own.retain(|fact| own_part(fact).is_some_and(|part| !self.is_known(part.1) && !told.contains(&part)));
         facts.extend(own);
+    }
+
+    /// Adds the ways between hosts that no open case is about, beside what they were when the job was healthy: where another
+    /// fault began with the level, or before it, the level shows nothing of it.
+    fn add_ways(&self, bench: &Bench<'_>, healthy: &Slow, alone_ms: f64, facts: &mut Vec<Fact>) {
+        if facts.iter().any(|fact| matches!(fact, Fact::WireExcess { .. })) {
+            return;
+        }
+        let mut ways = slow::ways(bench.timeline, bench.config, &healthy.windows(), alone_ms);
+        ways.retain(|fact| match fact {
+            Fact::WireExcess { from, to, .. } | Fact::WireOther { from, to, .. } => {
+                !self.is_known(from) && !self.is_known(to)
+            }
+            _ => true,
+        });
+        if slow::is_any_way_slow(&ways, alone_ms) {
+            facts.extend(ways);
+        }
+    }
+
+    /// Whether an open case is about a host, or a rank on it.
+    fn is_known(&self, host: &HostName) -> bool {
+        let mut suspects = self.open.iter().flat_map(|open| &self.case(open.id).finding.suspects);
+        suspects.any(|suspect| meets(&suspect.place, &host_place(host)))
     }
 
     /// A part that is slower in each iteration of a job that is not slow for sure: iterations are restless, and the part
