@@ -1,14 +1,16 @@
 //! What a suspect's own parts cost: before its fault, at its worst, and lately. A fault is gone when its own parts are as
 //! fast as before, whatever others keep the job slow.
 use crate::blame::load::LOOK_NS;
-use crate::blame::slow::{CommonIdle, middle, per_iteration};
+use crate::blame::slow::{CommonIdle, SLACK_NS, middle, per_iteration};
 use crate::fact::Fact;
 use crate::median::median;
-use crate::timeline::{Iteration, Timeline};
+use crate::timeline::{Iteration, Link, Timeline};
 use mycroft_record::{Category, HostName, HostTime, Place, Rank};
 
 /// Of a suspect's parts, those that grew by this share of the one that grew most carry its fault.
 const CARRIES: f64 = 0.5;
+/// From so many times the length of the one before on an iteration is long.
+const LONG: f64 = 2.0;
 /// What may be left of a part's growth when its fault is gone: the same as what no fault explains
 /// (`Config::explains_share`).
 const LEFT: f64 = 0.3;
@@ -125,6 +127,26 @@ impl Own {
         self.worst_ms - self.base_ms
     }
 
+    /// When a way between ranks or hosts had been slower than before in an iteration that was long for another reason too, so
+    /// that its beginning says little: as what it carried until then took no longer, it was not before.
+    fn slow_in(&self, timeline: &Timeline, lap: &Iteration) -> Option<HostTime> {
+        let carries = |link: &&Link| match &self.part {
+            Part::Link(from, to) => link.from == *from && link.to == *to,
+            Part::Wire(from, to) => timeline.host(link.from) == *from && timeline.host(link.to) == *to,
+            _ => false,
+        };
+        let of = |link: &Link| {
+            let mut ms = 0.0;
+            let mut samples = link.samples().filter(|sample| sample.at > lap.start && sample.at <= lap.end);
+            let slow = samples.find(|sample| {
+                ms += sample.wire_us / 1e3;
+                !self.is_over(&[ms])
+            })?;
+            Some(slow.at - (slow.wire_us * 1e3) as u64)
+        };
+        timeline.links.all(&timeline.ranks).filter(carries).filter_map(of).min()
+    }
+
     fn is_over(&self, ms: &[f64]) -> bool {
         ms.iter().all(|ms| *ms <= self.base_ms + LEFT * self.grew_ms())
     }
@@ -181,7 +203,12 @@ pub(crate) fn first_slow(
         let (laps, ms) = lately(timeline, &own.part, usize::MAX, &idle)?;
         let since = laps.iter().zip(&ms).skip_while(|(lap, _)| middle(lap) <= onset);
         let slow = since.enumerate().find(|(_, (_, ms))| !own.is_over(&[**ms]));
-        slow.map(|(at, (lap, _))| if at == 0 { onset } else { lap.start.max(onset) })
+        slow.map(|(at, (lap, _))| {
+            let start = if at == 0 { onset } else { lap.start.max(onset) };
+            let before = laps.iter().rfind(|before| before.end <= lap.start + SLACK_NS);
+            let is_long = before.is_some_and(|before| lap.ns() as f64 >= LONG * before.ns() as f64);
+            if is_long { start.max(own.slow_in(timeline, lap).unwrap_or(start)) } else { start }
+        })
     };
     parts(facts, places, category).iter().filter_map(of).min().unwrap_or(onset)
 }
