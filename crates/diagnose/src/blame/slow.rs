@@ -336,15 +336,16 @@ impl LinkCost {
         link.factor() - 1.0 >= SLOWER_ALIKE * (self.factor() - 1.0) && link.excess_ms() > SMALL_LINK_MS
     }
 
-    /// Whether its sender has another link that is slower alike while those of its host's other ranks beside it, which do
-    /// as much, are not: so it is not the host's.
+    /// Whether its sender has another link that is much slower too while those of its host's other ranks beside it, which do
+    /// as much, are as fast as before: so it is not the host's. Less need wait in line there, so it need not be in proportion.
     fn is_the_senders(&self, host: &HostName, all: &Pairs) -> bool {
+        let is_slow = |link: &LinkCost| link.factor() > SMALL_LINK_RATIO && link.excess_ms() > SMALL_LINK_MS;
         let beside = |links: &[LinkCost]| {
-            let Some(mine) = links.iter().find(|link| link.from == self.from && self.is_alike(link)) else {
-                return false;
-            };
+            let is_mine = |link: &&LinkCost| link.from == self.from && (self.is_alike(link) || is_slow(link));
+            let Some(mine) = links.iter().find(is_mine) else { return false };
+            let as_before = |link: &LinkCost| !self.is_alike(link) && !mine.is_alike(link);
             let mut others = links.iter().filter(|link| link.from != self.from).peekable();
-            others.peek().is_some() && others.all(|link| !self.is_alike(link) && link.bytes * CARRY_ALIKE >= mine.bytes)
+            others.peek().is_some() && others.all(|link| as_before(link) && link.bytes * CARRY_ALIKE >= mine.bytes)
         };
         all.iter().any(|((from, _), links)| from == host && beside(links))
     }
