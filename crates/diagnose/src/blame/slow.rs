@@ -204,6 +204,8 @@ pub(crate) fn computing(timeline: &Timeline, config: &Config, windows: &Windows,
 pub(super) struct CommonIdle {
     /// Begin and end of an iteration, and microseconds.
     slots: Vec<(HostTime, HostTime, f64)>,
+    /// What came later and only some have ended: what these have in common is nobody's own so far.
+    newest: Vec<Iteration>,
 }
 
 impl CommonIdle {
@@ -225,14 +227,21 @@ impl CommonIdle {
             let of = |list: &&VecDeque<Iteration>| at(list, middle(it)).map(|other| other.host_us);
             others.iter().filter_map(of).fold(it.host_us, f64::min)
         };
-        let slots = first.iter().filter(|it| it.end <= until).map(|it| (it.start, it.end, least(it))).collect();
-        CommonIdle { slots }
+        let slots: Vec<_> = first.iter().filter(|it| it.end <= until).map(|it| (it.start, it.end, least(it))).collect();
+        let known = slots.last().map_or(HostTime::NONE, |(_, end, _)| *end);
+        let later = others.iter().flat_map(|list| list.iter().rev().take_while(|it| middle(it) >= known));
+        let newest = later.filter(|it| it.end <= until).copied().collect();
+        CommonIdle { slots, newest }
     }
 
     pub(super) fn us(&self, it: &Iteration) -> f64 {
         let at = middle(it);
         let slot = self.slots.partition_point(|(_, end, _)| *end <= at);
-        self.slots.get(slot).filter(|(start, _, _)| *start <= at).map_or(0.0, |(_, _, us)| *us)
+        if let Some((start, _, us)) = self.slots.get(slot) {
+            return if *start <= at { *us } else { 0.0 };
+        }
+        let ended = self.newest.iter().filter(|other| other.start <= at && at < other.end);
+        ended.map(|other| other.host_us).reduce(f64::min).unwrap_or(0.0)
     }
 }
 
