@@ -7,6 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How sure it is that hosts that are cut off together are.
 const CUT_OFF: f64 = 0.9;
+/// How sure it is that a rank cannot send from whom several wait for data.
+const ONE_SENDER: f64 = 0.8;
 /// Interfaces that are seen to be down within this went together: they are read once a second, by clocks that agree.
 const TOGETHER_NS: u64 = 3 * NANOS_PER_SEC / 2;
 
@@ -34,6 +36,9 @@ fn lead_to_silence(facts: &[Fact]) -> bool {
     })
 }
 
+/// A rank and its host.
+type End = (Rank, HostName);
+
 struct Stuck {
     from: HostName,
     to: HostName,
@@ -58,13 +63,7 @@ pub(crate) fn undelivered(facts: &[Fact]) -> Option<(Category, Vec<Suspect>)> {
         }
     }
     if links.is_empty() {
-        // The wire serves others: the proxy thread at the end that does not move.
-        let (from, to, untransmitted) = served.first()?;
-        let (first, second) = if *untransmitted { (from, to) } else { (to, from) };
-        let place = |end: &(mycroft_record::Rank, HostName)| Place::Rank { rank: end.0, host: end.1.clone() };
-        let suspects =
-            vec![Suspect { place: place(first), confidence: 0.7 }, Suspect { place: place(second), confidence: 0.25 }];
-        return Some((Category::HostThread, suspects));
+        return one_ranks(&served);
     }
     let down = down(facts);
     let hosts: BTreeSet<HostName> = links.iter().flat_map(|link| [link.from.clone(), link.to.clone()]).collect();
@@ -94,6 +93,24 @@ pub(crate) fn undelivered(facts: &[Fact]) -> Option<(Category, Vec<Suspect>)> {
         })
         .collect();
     Some((category, suspects))
+}
+
+/// Data of one rank does not arrive where that of others does, over the same wires: `served` are sender, receiver, and whether
+/// the sender's transport has not even accepted it.
+fn one_ranks(served: &[(&End, &End, bool)]) -> Option<(Category, Vec<Suspect>)> {
+    let (from, to, untransmitted) = *served.first()?;
+    let place = |end: &End| Place::Rank { rank: end.0, host: end.1.clone() };
+    let hosts: BTreeSet<&HostName> = served.iter().map(|(_, to, _)| &to.1).collect();
+    let is_one_sender = served.iter().all(|(sender, _, untransmitted)| *sender == from && !untransmitted);
+    if is_one_sender && hosts.len() > 1 {
+        // It hands over what it has, and no two receivers fail in the same moment.
+        return Some((Category::NetworkSend, vec![Suspect { place: place(from), confidence: ONE_SENDER }]));
+    }
+    // The proxy thread at the end that does not move.
+    let (first, second) = if untransmitted { (from, to) } else { (to, from) };
+    let suspects =
+        vec![Suspect { place: place(first), confidence: 0.7 }, Suspect { place: place(second), confidence: 0.25 }];
+    Some((Category::HostThread, suspects))
 }
 
 /// Hosts that are cut off from all others together, as under a switch that restarts: every stuck link leads from one side
@@ -201,6 +218,27 @@ mod tests {
         // One that went long before is another matter.
         facts[4] = is_down("host2", 9_000);
         assert_eq!(most_likely(&facts), Some(vec!["host3".to_owned()]));
+    }
+
+    /// Over wires that serve others, several wait for one rank: it cannot send. One that waits may as well not take.
+    #[test]
+    fn who_several_wait_for_over_wires_that_serve_others_cannot_send() {
+        let served = |from: u32, to: u32| match not_delivered(from, to) {
+            Fact::NotDelivered { from, to, op, evidence, send, since, .. } => {
+                Fact::NotDelivered { from, to, op, evidence, send, since, served_meanwhile: true }
+            }
+            other => other,
+        };
+        let named = |facts: &[Fact]| match undelivered(facts) {
+            Some((category, suspects)) => match &suspects[0].place {
+                Place::Rank { rank, .. } => Some((category, rank.0)),
+                _ => None,
+            },
+            None => None,
+        };
+        assert_eq!(named(&[served(2, 4), served(2, 6)]), Some((Category::NetworkSend, 2)));
+        assert_eq!(named(&[served(2, 4)]), Some((Category::HostThread, 4)));
+        assert_eq!(named(&[served(2, 4), served(2, 5)]), Some((Category::HostThread, 4)), "both are on one host");
     }
 
     /// The wire does not accuse a rank of which nothing is known, nor who sends to it.
