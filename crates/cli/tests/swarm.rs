@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 109] = [
+const MENDED: [(&str, &str, &str); 128] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -127,6 +127,25 @@ const MENDED: [(&str, &str, &str); 109] = [
         "a device that stops while its main thread waits for it: nothing tells it from a main thread that is stuck",
     ),
     ("22265", "", "who had sent what fits the FIFO did not go on, behind a rank that left a collective out"),
+    ("20034", "", "a crowded host's case went over to the next fault"),
+    ("20125", "", "a rank that had not been looked at since its peer left stood still"),
+    ("20226", "", "data that waits for room, behind a device that is slow, was a congested way"),
+    ("20297", "", "the child of a tree that is awaited now, because of a slow copy, was on a congested way"),
+    ("20668", "", "who waited for a rank that comes late copied slowly"),
+    ("20729", "", "nobody was named for a crowded host after another"),
+    ("20736", "", "nothing: a slow copy in an iteration that takes many times as long"),
+    ("20867", "", "as in 20226, behind a rank that waits for input"),
+    ("20985", "", "of a restless rank three iterations in a window of five were long"),
+    ("15421", "", "nobody was named for a congested way that began beside a crowded host"),
+    ("16122", "", "the same"),
+    ("18159", "", "the same of a slow NIC"),
+    ("19143", "", "the same in a job that crawls"),
+    ("22126", "", "a congested way in a tree was slow copies of hosts behind it"),
+    ("22153", "", "nobody was named for a congested way that began beside a slow device"),
+    ("22182", "", "a rank whose sends are slow, alone on its way to the next, was congestion"),
+    ("22238", "", "nobody was named for a congested way that began beside a crowded host"),
+    ("24109", "", "an onset seven seconds early: a checkpoint lay in the iteration"),
+    ("24417", "", "a checkpoint that only a later stage's iterations showed yet was a hundred late main threads"),
 ];
 
 #[test]
