@@ -127,22 +127,25 @@ impl Own {
         self.worst_ms - self.base_ms
     }
 
-    /// When a way between ranks or hosts had been slower than before in an iteration that was long for another reason too, so
-    /// that its beginning says little: as what it carried until then took no longer, it was not before.
+    /// When what links show had become slow in an iteration that was long for another reason too, so that its beginning says
+    /// little: as what they carried until then took no longer, it was not before.
     fn slow_in(&self, timeline: &Timeline, lap: &Iteration) -> Option<HostTime> {
         let carries = |link: &&Link| match &self.part {
             Part::Link(from, to) => link.from == *from && link.to == *to,
             Part::Wire(from, to) => timeline.host(link.from) == *from && timeline.host(link.to) == *to,
+            Part::Handover(rank) => link.from == *rank,
             _ => false,
         };
+        let is_held = matches!(self.part, Part::Handover(_));
         let of = |link: &Link| {
             let mut ms = 0.0;
-            let mut samples = link.samples().filter(|sample| sample.at > lap.start && sample.at <= lap.end);
-            let slow = samples.find(|sample| {
-                ms += sample.wire_us / 1e3;
+            let inside = link.samples().filter(|sample| sample.at > lap.start && sample.at <= lap.end);
+            let mut took = inside.map(|sample| (sample.at, if is_held { sample.held_us } else { sample.wire_us }));
+            let (at, us) = took.find(|(_, us)| {
+                ms += us / 1e3;
                 !self.is_over(&[ms])
             })?;
-            Some(slow.at - (slow.wire_us * 1e3) as u64)
+            Some(at - (us * 1e3) as u64)
         };
         timeline.links.all(&timeline.ranks).filter(carries).filter_map(of).min()
     }
@@ -199,6 +202,7 @@ pub(crate) fn first_slow(
         return onset;
     }
     let idle = CommonIdle::of(timeline, HostTime(u64::MAX));
+    let own_parts = parts(facts, places, category);
     let of = |own: &Own| {
         let (laps, ms) = lately(timeline, &own.part, usize::MAX, &idle)?;
         let since = laps.iter().zip(&ms).skip_while(|(lap, _)| middle(lap) <= onset);
@@ -207,10 +211,11 @@ pub(crate) fn first_slow(
             let start = if at == 0 { onset } else { lap.start.max(onset) };
             let before = laps.iter().rfind(|before| before.end <= lap.start + SLACK_NS);
             let is_long = before.is_some_and(|before| lap.ns() as f64 >= LONG * before.ns() as f64);
-            if is_long { start.max(own.slow_in(timeline, lap).unwrap_or(start)) } else { start }
+            let within = || own_parts.iter().filter_map(|own| own.slow_in(timeline, lap)).min();
+            if is_long { start.max(within().unwrap_or(start)) } else { start }
         })
     };
-    parts(facts, places, category).iter().filter_map(of).min().unwrap_or(onset)
+    own_parts.iter().filter_map(of).min().unwrap_or(onset)
 }
 
 /// The last iterations of the part's rank, and what the part took in each, milliseconds.
