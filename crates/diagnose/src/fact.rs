@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 /// The rule of [`Fact::StuckInside`].
 pub(crate) const STUCK_INSIDE: &str = "hang.stuck-inside";
+/// The rule of [`Fact::GpuNotReady`].
+pub(crate) const LEFT_UNTOUCHED: &str = "chunk.gpu-not-ready";
 /// Threads that wait for a processor for so many thousandths of the time in which they could run wait longer than they run:
 /// they are late for a second at a time.
 pub(crate) const STARVED_MILLI: f64 = 500.0;
@@ -238,7 +240,7 @@ impl Fact {
             Fact::Stopped { .. } => "hang.process-stopped",
             Fact::NeverIssued { .. } => "hang.never-issued",
             Fact::NeverRan { .. } => "hang.never-ran",
-            Fact::GpuNotReady { .. } => "chunk.gpu-not-ready",
+            Fact::GpuNotReady { .. } => LEFT_UNTOUCHED,
             Fact::NotDelivered { .. } => "chunk.not-delivered",
             Fact::StuckInside { .. } => STUCK_INSIDE,
             Fact::NoData { .. } => "unknown.no-data",

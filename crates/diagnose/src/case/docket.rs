@@ -10,7 +10,7 @@ use crate::case::stop::{blast_radius, crash, stalled};
 use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
 use crate::config::Config;
-use crate::fact::{Fact, STUCK_INSIDE};
+use crate::fact::{Fact, LEFT_UNTOUCHED, STUCK_INSIDE};
 use crate::timeline::Timeline;
 use crate::watch::{Seen, Slow, Watch};
 use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, Rank, Suspect, What};
@@ -448,7 +448,12 @@ impl Docket {
                 case.finding.suspects.clear();
                 case.finding.category = Category::Unknown;
                 case.finding.diagnosed_at = HostTime::NONE;
+            } else if case.finding.category == Category::Gpu && case.because.iter().any(|it| it.rule == LEFT_UNTOUCHED)
+            {
+                // A device that leaves its slots for seconds and then goes on is slow to fill and drain them.
+                case.finding.category = Category::GpuCopy;
             }
+            case.do_next = advice::steps(case.finding.what, case.finding.category, &case.finding.suspects);
             case.updated_at = bench.now;
         }
         self.raised_at.get_or_insert(open.stalled_since);
