@@ -29,9 +29,10 @@ pub(crate) struct OtherLinks {
     pub(crate) slow: usize,
     /// Those that did not, although they carry enough to show it.
     pub(crate) fast: usize,
-    /// Of those that carry too little for that: so much slower that it is no chance, although latencies are as before ..
-    pub(crate) short_slow: usize,
-    /// .. and not, although they carry enough to show that.
+    /// Those that became slower by so much that it is no chance, although not in proportion: latencies are as before, and
+    /// what is slow for one is no sign that its end is well where another is slower still.
+    pub(crate) less_slow: usize,
+    /// Of those that carry too little to be slower in proportion: not slower, although they carry enough to show that.
     pub(crate) short_fast: usize,
     /// Of the short ones: each message takes so much longer, where no longer link tells.
     pub(crate) by_message: usize,
@@ -478,9 +479,9 @@ impl Fact {
                     (0, 0) if others.by_message > 0 => {
                         format!("; {} short links {what} take longer for messages of one size", others.by_message)
                     }
-                    (0, 0) => match (others.short_slow, others.short_slow + others.short_fast) {
+                    (0, 0) => match (others.less_slow, others.less_slow + others.short_fast) {
                         (_, 0) => String::new(),
-                        (slow, all) => format!("; {slow} of {all} short links {what} slower as well"),
+                        (slow, all) => format!("; {slow} of {all} other links {what} slower as well"),
                     },
                     (slow, fast) => format!("; {slow} of {} other links {what} slower alike", slow + fast),
                 };

@@ -365,10 +365,10 @@ impl LinkCost {
         for link in links {
             if self.is_alike(link) || slow.iter().any(|slow| std::ptr::eq(*slow, link)) {
                 others.slow += 1;
+            } else if link.factor() > SMALL_LINK_RATIO && link.excess_ms() > SMALL_LINK_MS {
+                others.less_slow += 1;
             } else if link.base_ms >= ENOUGH_TO_SHOW * self.base_ms {
                 others.fast += 1;
-            } else if link.factor() > SMALL_LINK_RATIO && link.excess_ms() > SMALL_LINK_MS {
-                others.short_slow += 1;
             } else if link.base_ms > SMALL_LINK_MS {
                 others.short_fast += 1;
             }

@@ -613,8 +613,8 @@ impl SlowLink<'_> {
     /// there by then.
     fn slow_end_by_short(&self) -> Option<Direction> {
         let is_slow = |end: &OtherLinks, other: &OtherLinks| {
-            let tells = end.by_message > 0 || (end.short_slow > 0 && other.short_fast > 0);
-            tells && other.short_slow + other.by_message == 0
+            let tells = end.by_message > 0 || (end.less_slow > 0 && other.short_fast > 0);
+            tells && other.less_slow + other.by_message == 0
         };
         match (is_slow(self.sends, self.receives), is_slow(self.receives, self.sends)) {
             (true, _) => Some(Direction::Send),

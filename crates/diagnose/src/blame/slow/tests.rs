@@ -63,6 +63,17 @@ fn several_slow_links_are_one_ranks_where_it_has_no_others() {
     assert!(!is_rank(&between(&[(0, 8, 300.0), (0, 9, 280.0), (0, 10, 10.0)])), "it sends as fast as before as well");
 }
 
+#[test]
+fn a_link_that_is_several_times_slower_is_not_as_fast_as_before_however_much_slower_another_is() {
+    let of = |to: u32, base_ms: f64, now_ms: f64| {
+        let (from, to, bytes, mb) = (Rank(0), Rank(to), 1_000, 0.001);
+        LinkCost { from, to, now_ms, base_ms, bytes, mb }
+    };
+    let [worst, less, fast] = [of(8, 18.0, 693.0), of(9, 15.0, 111.0), of(10, 15.0, 16.0)];
+    let others = worst.others([less, fast].iter(), &[]);
+    assert_eq!((others.slow, others.less_slow, others.fast), (0, 1, 1));
+}
+
 /// Of a ring 0 -> 1 -> 2, both ends of a flow: how long its longest step waited in each of three stages, seconds.
 fn who_pauses(flows: &[(u32, [u32; 3], [u32; 3])]) -> Vec<Rank> {
     let us = |seconds: [u32; 3]| seconds.map(|second| 1_000_000 * second);

@@ -170,7 +170,7 @@ fn of_others(slow: usize, fast: usize) -> OtherLinks {
 #[test]
 fn short_messages_tell_the_ends_of_a_slow_link_apart() {
     let end = |rank: u32| (Rank(rank), HostName::from(format!("host{}", rank / 4).as_str()));
-    let short = |short_slow: usize, short_fast: usize| OtherLinks { short_slow, short_fast, ..OtherLinks::default() };
+    let short = |less_slow: usize, short_fast: usize| OtherLinks { less_slow, short_fast, ..OtherLinks::default() };
     let said = |sends: OtherLinks, receives: OtherLinks| {
         let (from, to, returns) = (end(4), end(8), OtherLinks::default());
         let (now_ms, base_ms, iteration_ms, links, of) = (841.0, 41.0, 597.0, 1, 4);
