@@ -1,6 +1,6 @@
 //! The network's part of a verdict on a slowdown: the cause that fits which ways between hosts are slow and which are not,
 //! with the hosts' NIC counters to break ties.
-use crate::case::weigh::Hypothesis;
+use crate::case::weigh::{Hypothesis, WAY_RATIO};
 use crate::config::Config;
 use crate::fact::Fact;
 use crate::median::median;
@@ -227,6 +227,24 @@ fn only_way<'a>(ends: &BTreeSet<&'a HostName>, facts: &'a [Fact]) -> Option<[&'a
         Fact::OnePeer { host: of, peer } if of == host && !facts.iter().any(of_nic) => Some([host, peer]),
         _ => None,
     })
+}
+
+/// Whether ways between hosts may be slower only because they wait for somebody that nothing is seen of: they are slower by no
+/// more than such a wait makes them, and all of them together, even one after the other, took less than `least_ms` more.
+pub(super) fn waits_for_others(of: &Hypothesis, facts: &[Fact], least_ms: f64) -> bool {
+    let is_end = |host: &HostName| of.places.contains(&host_place(host));
+    let longer_ms = |fact: &Fact| match fact {
+        Fact::WireExcess { from, to, now_ms, base_ms, links, of, .. } => {
+            let is_of_way = links * 2 >= *of && (is_end(from) || is_end(to));
+            if is_of_way { now_ms - base_ms } else { 0.0 }
+        }
+        _ => 0.0,
+    };
+    let of_network = [Category::NetworkSend, Category::NetworkReceive, Category::NetworkCongestion];
+    of_network.contains(&of.category)
+        && of.places.iter().all(|place| matches!(place, Place::Host { .. }))
+        && of.ratio < WAY_RATIO
+        && facts.iter().map(longer_ms).sum::<f64>() < least_ms
 }
 
 /// What is told of a way: milliseconds per iteration now and before, megabytes per iteration, of so many links together.

@@ -40,7 +40,7 @@ pub(super) const PROXY_LOOKS: f64 = 3.0;
 /// Share of an excess of links or copies from which on proxy threads explain it.
 const PROXY_EXPLAINS: f64 = 0.3;
 /// A way between hosts that is so many times slower is slow itself: who waits behind one takes twice as long.
-const WAY_RATIO: f64 = 3.0;
+pub(super) const WAY_RATIO: f64 = 3.0;
 /// Share of the worst link's excess under which another one-rank link is its shadow.
 const SHADOW: f64 = 0.5;
 /// Who waits for a slow copy elsewhere waits now for data and now for room, never for both at once: so for one of the two
@@ -379,7 +379,8 @@ pub(crate) fn slowdown(
     let stands_out = best.ratio >= 1.5
         && second * 3.0 <= best.excess_ms
         && best.excess_ms >= config.noise_ms
-        && share >= slow::LEAST_SHARE;
+        && share >= slow::LEAST_SHARE
+        && !network::waits_for_others(best, facts, config.explains_share * iteration_ms);
     if share < config.explains_share && !stands_out {
         return verdict;
     }

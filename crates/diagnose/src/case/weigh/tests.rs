@@ -54,6 +54,11 @@ fn what_stands_alone_and_explains_next_to_nothing_accuses_nobody() {
     };
     assert_eq!(said(56.0), Category::Unknown);
     assert_ne!(said(136.0), Category::Unknown);
+    assert_eq!(
+        said(100.0),
+        Category::Unknown,
+        "no slower than what waits for somebody else, and much less than all grew"
+    );
 }
 
 /// Of a ring through three hosts: the slow copy takes all of the time, who waits for it half of it at most.
