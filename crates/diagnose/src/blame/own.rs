@@ -9,8 +9,8 @@ use mycroft_record::{Category, HostName, HostTime, Place, Rank};
 
 /// Of a suspect's parts, those that grew by this share of the one that grew most carry its fault.
 const CARRIES: f64 = 0.5;
-/// From so many times the length of the one before on an iteration is long.
-const LONG: f64 = 2.0;
+/// An iteration that is longer than the one before by so many times what a part grew is long for another reason.
+const LONG: f64 = 8.0;
 /// What may be left of a part's growth when its fault is gone: the same as what no fault explains
 /// (`Config::explains_share`).
 const LEFT: f64 = 0.3;
@@ -207,10 +207,11 @@ pub(crate) fn first_slow(
         let (laps, ms) = lately(timeline, &own.part, usize::MAX, &idle)?;
         let since = laps.iter().zip(&ms).skip_while(|(lap, _)| middle(lap) <= onset);
         let slow = since.enumerate().find(|(_, (_, ms))| !own.is_over(&[**ms]));
-        slow.map(|(at, (lap, _))| {
+        slow.map(|(at, (lap, ms))| {
             let start = if at == 0 { onset } else { lap.start.max(onset) };
             let before = laps.iter().rfind(|before| before.end <= lap.start + SLACK_NS);
-            let is_long = before.is_some_and(|before| lap.ns() as f64 >= LONG * before.ns() as f64);
+            let grew_ms = before.map_or(0.0, |before| (lap.ns() as f64 - before.ns() as f64) / 1e6);
+            let is_long = grew_ms >= LONG * (ms - own.base_ms);
             let within = || own_parts.iter().filter_map(|own| own.slow_in(timeline, lap)).min();
             if is_long { start.max(within().unwrap_or(start)) } else { start }
         })
