@@ -156,10 +156,14 @@ impl Simulation {
         let scenario = &self.world.scenario;
         let mut truths = Truth::of_all(scenario, EPOCH / NANOS_PER_MS);
         for truth in &mut truths {
-            let Some(fault) = truth.fault.as_ref().filter(|fault| fault.kind == FaultKind::GpuHang) else { continue };
+            let kind = match &truth.fault {
+                Some(fault) if fault.kind == FaultKind::GpuHang => FaultKind::RankStuck,
+                Some(fault) if fault.kind == FaultKind::GpuExecutionError => FaultKind::CudaExecutionError,
+                _ => continue,
+            };
             if truth.ranks.iter().all(|rank| self.has_nothing_issued(*rank)) {
-                let stuck = Fault { kind: FaultKind::RankStuck, ..fault.clone() };
-                truth.alike = Some(Box::new(Truth::of(&stuck, scenario, truth.at_ms)));
+                let stuck = truth.fault.clone().map(|fault| Fault { kind, ..fault });
+                truth.alike = stuck.map(|stuck| Box::new(Truth::of(&stuck, scenario, truth.at_ms)));
             }
         }
         truths

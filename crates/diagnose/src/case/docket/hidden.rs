@@ -6,7 +6,7 @@ use crate::case::network::host_place;
 use crate::case::weigh::{self, DECISIVE, Verdict};
 use crate::fact::Fact;
 use crate::watch::Slow;
-use mycroft_record::{HostName, HostTime, Place, Rank};
+use mycroft_record::{Category, HostName, HostTime, Place, Rank, What};
 use std::collections::BTreeSet;
 
 /// How sure the first suspects must be together: what makes no iteration longer must stand alone, since there is no step
@@ -64,14 +64,29 @@ impl Docket {
         }
         let mut ways = slow::ways(bench.timeline, bench.config, &healthy.windows(), alone_ms);
         ways.retain(|fact| match fact {
-            Fact::WireExcess { from, to, .. } | Fact::WireOther { from, to, .. } => {
-                !self.is_known(from) && !self.is_known(to)
+            Fact::WireOther { from, to, .. } => !self.is_known(from) && !self.is_known(to),
+            Fact::WireExcess { from, to, .. } => {
+                !self.is_known(from) && !self.is_known(to) && !self.came_with_a_case(bench, healthy, fact, [from, to])
             }
             _ => true,
         });
         if slow::is_any_way_slow(&ways, alone_ms) {
             facts.extend(ways);
         }
+    }
+
+    /// Whether a way became slow in the same iteration as a case's suspect, open or closed: then it waits for that one.
+    fn came_with_a_case(&self, bench: &Bench<'_>, healthy: &Slow, way: &Fact, ends: [&HostName; 2]) -> bool {
+        let places = ends.map(host_place);
+        let way = std::slice::from_ref(way);
+        let an_iteration_ns = (healthy.now_ms * 1e6) as u64;
+        let before = healthy.base_until - an_iteration_ns;
+        let began = own::first_slow(bench.timeline, way, &places, Category::NetworkCongestion, before);
+        let mut slowdowns = self.cases.iter().filter(|case| case.finding.what == What::Slowdown);
+        slowdowns.any(|case| {
+            let since = case.finding.since;
+            since.since_ns(began).max(began.since_ns(since)) <= an_iteration_ns
+        })
     }
 
     /// Whether an open case is about a host, or a rank on it.
