@@ -46,6 +46,21 @@ pub(crate) fn at_stall(timeline: &Timeline, usual_until: HostTime, since: HostTi
     facts
 }
 
+/// Hosts on which threads wait longer in most of the last looks than until `usual_until`, and since when.
+pub(crate) fn lately(timeline: &Timeline, usual_until: HostTime) -> Vec<(Fact, HostTime)> {
+    let newest = timeline.newest_sample;
+    let base = (usual_until - BASE_NS, usual_until);
+    let facts = longer(timeline, base, (newest - SINCE_NS, newest)).into_iter();
+    let since = |fact: Fact| match &fact {
+        Fact::CpuWait { host, now_milli, base_milli, .. } => {
+            let began = timeline.loads.waits_since(host, ((now_milli + base_milli) / 2.0) as u32)? - LOOK_NS;
+            Some((fact, began.max(usual_until)))
+        }
+        _ => None,
+    };
+    facts.filter_map(since).collect()
+}
+
 fn longer(timeline: &Timeline, base: (HostTime, HostTime), since: (HostTime, HostTime)) -> Vec<Fact> {
     let of = |host: &HostName| {
         let before = timeline.loads.usual(host, base.0, base.1).filter(|usual| usual.looks >= LOOKS_MIN)?;
@@ -74,13 +89,8 @@ mod tests {
 
     const S: u64 = NANOS_PER_SEC;
 
-    /// A minute of looks at each host, and the job slow from second 30 on: who waits longer then.
-    fn found(wait_milli: &[&dyn Fn(u64) -> u32]) -> Vec<String> {
-        found_at(1000, wait_milli)
-    }
-
-    /// The same on hosts whose cores are so busy.
-    fn found_at(cpu_busy_milli: u32, wait_milli: &[&dyn Fn(u64) -> u32]) -> Vec<String> {
+    /// A minute of looks at each host whose cores are so busy.
+    fn seen(cpu_busy_milli: u32, wait_milli: &[&dyn Fn(u64) -> u32]) -> Timeline {
         let mut timeline = Timeline::default();
         for second in 0..60 {
             for (host, wait_milli) in wait_milli.iter().enumerate() {
@@ -93,6 +103,17 @@ mod tests {
                 timeline.observe(&Batch { source, collected_at: at, records }, 0);
             }
         }
+        timeline
+    }
+
+    /// Who waits longer since the job is slow, from second 30 on.
+    fn found(wait_milli: &[&dyn Fn(u64) -> u32]) -> Vec<String> {
+        found_at(1000, wait_milli)
+    }
+
+    /// The same on hosts whose cores are so busy.
+    fn found_at(cpu_busy_milli: u32, wait_milli: &[&dyn Fn(u64) -> u32]) -> Vec<String> {
+        let timeline = seen(cpu_busy_milli, wait_milli);
         let onset = HostTime(1030 * S);
         let until = HostTime(1040 * S);
         let windows = Windows {
@@ -120,6 +141,22 @@ mod tests {
         let moment = |second: u64| if (31..33).contains(&second) { 700 } else { quiet(second) };
         assert_eq!(found(&[&quiet, &moment, &quiet]), [""; 0], "for two seconds");
         assert_eq!(found(&[&from(30, 500), &from(30, 520), &from(30, 480)]), [""; 0], "so does everybody");
+    }
+
+    #[test]
+    fn threads_that_wait_now_are_told_with_the_second_in_which_that_began() {
+        let quiet = |second: u64| 10 + 20 * (second % 2) as u32;
+        let from = |begin: u64| move |second: u64| if second >= begin { 250 } else { quiet(second) };
+        let told = |wait_milli: &dyn Fn(u64) -> u32| {
+            let mut timeline = seen(1000, &[&quiet, wait_milli, &quiet]);
+            timeline.newest_sample = HostTime(1059 * S);
+            let told = lately(&timeline, HostTime(1030 * S));
+            told.first().map(|(fact, since)| (fact.crowded().unwrap().to_string(), since.0 / S - 1000))
+        };
+        assert_eq!(told(&from(45)), Some(("host1".to_owned(), 44)), "a look tells of the second before");
+        assert_eq!(told(&from(56)), Some(("host1".to_owned(), 55)), "four looks of six");
+        assert_eq!(told(&from(58)), None, "two");
+        assert_eq!(told(&|second| if (31..50).contains(&second) { 250 } else { quiet(second) }), None, "no more");
     }
 
     #[test]

@@ -109,6 +109,11 @@ pub(crate) fn is_counted(own: &[Own]) -> bool {
     own.iter().any(|own| matches!(own.part, Part::Wait(_)))
 }
 
+/// How long the threads of a suspect's host waited at the worst, thousandths, if one of these parts is what its counters say.
+pub(crate) fn counted_milli(own: &[Own]) -> Option<f64> {
+    own.iter().find(|own| matches!(own.part, Part::Wait(_))).map(|own| own.worst_ms)
+}
+
 /// The copies of a single suspect rank that the facts say have grown: where no iteration shows for sure that the job is slow
 /// nothing else tells when they are fast again. That others may make them look slow keeps a case open, and closes none.
 pub(crate) fn of_copies(facts: &[Fact], places: &[Place]) -> Vec<Own> {

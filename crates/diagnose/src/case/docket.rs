@@ -1,4 +1,5 @@
 //! The docket: one fault, one case, from its first sign to its end.
+mod crowded;
 mod hidden;
 
 use crate::blame::hang;
@@ -137,7 +138,8 @@ impl Docket {
             Some(stop) => self.follow_stop(bench, &stop.clone()).into_iter().collect(),
             None => match self.stopped(bench) {
                 Some(event) => vec![event],
-                None if bench.timeline.ended_well() || !bench.seen.fresh => Vec::new(),
+                None if bench.timeline.ended_well() => Vec::new(),
+                None if !bench.seen.fresh => self.crowded_too(bench).into_iter().collect(),
                 None if self.has_open() => self.follow_slow(bench),
                 None => self.open_slow(bench).into_iter().collect(),
             },
@@ -497,6 +499,9 @@ impl Docket {
         let step = bench.seen.step.as_ref().filter(|_| self.has_open());
         let mut joined = step.map_or(Joined::Nobody, |step| self.join(bench, step));
         if let (Joined::Nobody | Joined::Somebody, Some(event)) = (joined, self.hidden(bench)) {
+            joined = Joined::Another(event);
+        }
+        if let (Joined::Nobody | Joined::Somebody, Some(event)) = (joined, self.crowded_too(bench)) {
             joined = Joined::Another(event);
         }
         if let Joined::Another(event) = joined {

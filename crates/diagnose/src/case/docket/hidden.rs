@@ -90,7 +90,7 @@ impl Docket {
     }
 
     /// Whether an open case is about a host, or a rank on it.
-    fn is_known(&self, host: &HostName) -> bool {
+    pub(super) fn is_known(&self, host: &HostName) -> bool {
         let mut suspects = self.open.iter().flat_map(|open| &self.case(open.id).finding.suspects);
         suspects.any(|suspect| meets(&suspect.place, &host_place(host)))
     }
