@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 133] = [
+const MENDED: [(&str, &str, &str); 135] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -151,6 +151,8 @@ const MENDED: [(&str, &str, &str); 133] = [
     ("31321", "", "the same while the first was crowded still"),
     ("26061", "", "a way that one long iteration dated was a second case"),
     ("26021", "", "a device that leaves its slots and goes on was a device that stops"),
+    ("40879", "", "of a rank whose sends are slow and its neighbour both were named: some messages are latency only"),
+    ("40888", "", "slow sends on the only link between two hosts were congestion"),
 ];
 
 #[test]

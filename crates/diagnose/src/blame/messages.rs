@@ -4,7 +4,8 @@ use crate::blame::slow::{Windows, compared};
 use crate::fact::Fact;
 use crate::median::median;
 use crate::timeline::{Iteration, Link, Timeline};
-use std::collections::BTreeMap;
+use mycroft_record::Rank;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Awaited messages of one size, before and since, from which on they tell: one in each iteration that a slowdown needs.
 const LEAST: usize = 3;
@@ -19,7 +20,7 @@ pub(super) fn count(timeline: &Timeline, windows: &Windows, facts: &mut [Fact]) 
             continue;
         }
         let all = || timeline.links.all(&timeline.ranks);
-        let is_slow = |link: &&Link| is_slower(timeline, link, windows);
+        let is_slow = |link: &&Link| is_slower(timeline, link, windows) == Some(true);
         let (sent, received) = (
             all().filter(|link| link.from == from.0 && link.to != to.0).filter(is_slow).count(),
             all().filter(|link| link.to == to.0 && link.from != from.0).filter(is_slow).count(),
@@ -28,10 +29,29 @@ pub(super) fn count(timeline: &Timeline, windows: &Windows, facts: &mut [Fact]) 
     }
 }
 
-/// Whether messages of every size that tells take so much longer. What lay there when its receiver came tells nothing.
-fn is_slower(timeline: &Timeline, link: &Link, windows: &Windows) -> bool {
-    let Some(state) = timeline.ranks.get(&link.from) else { return false };
-    let (base, now) = compared(state.iterations.list(), windows);
+/// Whether the messages of a link's sender to others take longer, and those of `mates`, ranks of its host, do not.
+pub(super) fn are_the_senders(
+    timeline: &Timeline,
+    windows: &Windows,
+    (from, to): (Rank, Rank),
+    mates: &BTreeSet<Rank>,
+) -> bool {
+    let (mut slower, mut as_before) = (false, false);
+    for link in mates.iter().chain([&from]).flat_map(|rank| timeline.links.of(&timeline.ranks, *rank)) {
+        match is_slower(timeline, link, windows) {
+            Some(true) if link.from == from => slower |= link.to != to,
+            Some(true) => return false,
+            Some(false) => as_before |= link.from != from,
+            None => {}
+        }
+    }
+    slower && as_before
+}
+
+/// Whether the largest messages that tell take so much longer; `None`: none tells. Shorter ones may be nothing but latency, and
+/// what lay there when its receiver came tells nothing.
+fn is_slower(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<bool> {
+    let (base, now) = compared(timeline.ranks.get(&link.from)?.iterations.list(), windows);
     let mut sizes: BTreeMap<u64, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
     for sample in link.samples().filter(|sample| sample.wire_us > 0.0) {
         let is_in = |list: &[&Iteration]| list.iter().any(|it| sample.at > it.start && sample.at <= it.end);
@@ -43,7 +63,7 @@ fn is_slower(timeline: &Timeline, link: &Link, windows: &Windows) -> bool {
         }
     }
     sizes.retain(|_, (before, since)| before.len() >= LEAST && since.len() >= LEAST);
-    !sizes.is_empty() && sizes.into_values().all(|(before, since)| take_longer(before, since))
+    sizes.pop_last().map(|(_, (before, since))| take_longer(before, since))
 }
 
 /// Whether the usual one does, and most do than nearly all before.

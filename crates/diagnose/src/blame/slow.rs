@@ -340,6 +340,11 @@ impl LinkCost {
         self.now_ms / self.base_ms.max(1e-3)
     }
 
+    /// However little it carries.
+    fn is_much_slower(&self) -> bool {
+        self.factor() > SMALL_LINK_RATIO && self.excess_ms() > SMALL_LINK_MS
+    }
+
     /// Whether another link became slower in proportion.
     fn is_alike(&self, link: &LinkCost) -> bool {
         link.factor() - 1.0 >= SLOWER_ALIKE * (self.factor() - 1.0) && link.excess_ms() > SMALL_LINK_MS
@@ -348,9 +353,8 @@ impl LinkCost {
     /// Whether its sender has another link that is much slower too while those of its host's other ranks beside it, which do
     /// as much, are as fast as before: so it is not the host's. Less need wait in line there, so it need not be in proportion.
     fn is_the_senders(&self, host: &HostName, all: &Pairs) -> bool {
-        let is_slow = |link: &LinkCost| link.factor() > SMALL_LINK_RATIO && link.excess_ms() > SMALL_LINK_MS;
         let beside = |links: &[LinkCost]| {
-            let is_mine = |link: &&LinkCost| link.from == self.from && (self.is_alike(link) || is_slow(link));
+            let is_mine = |link: &&LinkCost| link.from == self.from && (self.is_alike(link) || link.is_much_slower());
             let Some(mine) = links.iter().find(is_mine) else { return false };
             let as_before = |link: &LinkCost| !self.is_alike(link) && !mine.is_alike(link);
             let mut others = links.iter().filter(|link| link.from != self.from).peekable();
@@ -365,7 +369,7 @@ impl LinkCost {
         for link in links {
             if self.is_alike(link) || slow.iter().any(|slow| std::ptr::eq(*slow, link)) {
                 others.slow += 1;
-            } else if link.factor() > SMALL_LINK_RATIO && link.excess_ms() > SMALL_LINK_MS {
+            } else if link.is_much_slower() {
                 others.less_slow += 1;
             } else if link.base_ms >= ENOUGH_TO_SHOW * self.base_ms {
                 others.fast += 1;
@@ -408,9 +412,19 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
         iteration_ms,
     };
     let mut facts: Vec<Fact> = held.into_iter().map(handover).collect();
+    let most_ms = pairs.values().flatten().map(LinkCost::excess_ms).fold(0.0, f64::max);
+    let sends_slowly = |link: &LinkCost| {
+        if link.excess_ms() < most_ms {
+            return false; // who waits behind another sends as ever
+        }
+        let host = timeline.host(link.from);
+        let own = pairs.iter().filter(|((from, _), _)| *from == host).flat_map(|(_, links)| links);
+        let mates = own.map(|own| own.from).filter(|rank| *rank != link.from).collect();
+        messages::are_the_senders(timeline, windows, (link.from, link.to), &mates)
+    };
     let mut touched: BTreeSet<HostName> = BTreeSet::new();
     for (hosts, links) in &pairs {
-        let found = of_pair(hosts, links, &pairs, config, iteration_ms);
+        let found = of_pair(hosts, links, &pairs, config, iteration_ms, &sends_slowly);
         if !found.is_empty() {
             touched.extend([hosts.0.clone(), hosts.1.clone()]);
         }
@@ -447,6 +461,7 @@ fn of_pair(
     all: &Pairs,
     config: &Config,
     iteration_ms: f64,
+    sends_slowly: &dyn Fn(&LinkCost) -> bool,
 ) -> Vec<Fact> {
     let most = links.iter().map(|link| link.bytes).max().unwrap_or(0);
     let slow: Vec<&LinkCost> = links.iter().filter(|link| link.grown(config, iteration_ms)).collect();
@@ -467,7 +482,7 @@ fn of_pair(
     let is_one_ends = are_all(&|link| link.from == worst.from) || are_all(&|link| link.to == worst.to);
     let is_alone = of > clear.len() && (count == 1 || is_one_ends);
     let count = if is_alone { clear.len() } else { count };
-    let is_the_senders = of == 1 && worst.is_the_senders(from, all);
+    let is_the_senders = of == 1 && (worst.is_the_senders(from, all) || sends_slowly(worst));
     if (is_alone || is_the_senders) && worst.excess_ms() >= config.explains_share * iteration_ms {
         let (from, to) = ((worst.from, from.clone()), (worst.to, to.clone()));
         let others =

@@ -215,6 +215,12 @@ impl Links {
         ranks.slots().filter_map(|slot| self.outgoing.get(slot as usize)).flat_map(|outgoing| &outgoing.links)
     }
 
+    /// The links that one rank sends on.
+    pub(crate) fn of<'a>(&'a self, ranks: &Ranks, sender: Rank) -> &'a [Link] {
+        let outgoing = ranks.slot(sender).and_then(|slot| self.outgoing.get(slot as usize));
+        outgoing.map_or(&[], |outgoing| &outgoing.links)
+    }
+
     /// Takes in both ends of a flow. `sender` is the sending rank's slot, `op` and `channel` what the sender calls the flow.
     pub(super) fn join(&mut self, sender: Slot, (op, channel): (OpId, ChannelId), ends: (Half, Half), limits: Limits) {
         let (send, recv) = ends;

@@ -19,7 +19,7 @@ fn links(beside: &[(u32, f64)]) -> Vec<Fact> {
     let beside = beside.iter().map(|(rank, now_ms)| of(*rank, 8 + rank, 1.0, *now_ms));
     pairs.insert((a.clone(), c), beside.collect());
     let hosts = (a, b);
-    of_pair(&hosts, &pairs[&hosts], &pairs, &Config::default(), 200.0)
+    of_pair(&hosts, &pairs[&hosts], &pairs, &Config::default(), 200.0, &|_| false)
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn between(links: &[(u32, u32, f64)]) -> Vec<Fact> {
     };
     let pairs = Pairs::from([((a.clone(), b.clone()), links.iter().map(of).collect())]);
     let hosts = (a, b);
-    of_pair(&hosts, &pairs[&hosts], &pairs, &Config::default(), 200.0)
+    of_pair(&hosts, &pairs[&hosts], &pairs, &Config::default(), 200.0, &|_| false)
 }
 
 #[test]
