@@ -12,6 +12,10 @@ pub(crate) const LEFT_UNTOUCHED: &str = "chunk.gpu-not-ready";
 pub(crate) const STARVED_MILLI: f64 = 500.0;
 /// Cores are full when so many thousandths of them are busy.
 pub(crate) const FULL_MILLI: f64 = 950.0;
+/// Time on the way under which it tells nothing, milliseconds per iteration: some chunks' latencies.
+const ON_WAY_LEAST_MS: f64 = 0.2;
+/// So many times longer by the time on the way than by the time awaited is worth a word, and so is awaited for as much less.
+const ON_WAY_TOLD: f64 = 2.0;
 
 /// An operation and what people call it.
 #[derive(Clone, PartialEq, Debug)]
@@ -20,6 +24,35 @@ pub(crate) struct OpRef {
     pub(crate) meta: OpMeta,
     /// E.g. `AllReduce DP_0 #17`.
     pub(crate) label: String,
+}
+
+/// For how long the data of links was on its way per iteration, awaited or not, of as much data before: milliseconds. It goes
+/// only when its receiver has given credit, so who comes late makes it no longer. Where a transport sends without, it may be
+/// longer for that: so time on the way may tell that a way is well, and never accuses one.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct OnWay {
+    pub(crate) now_ms: f64,
+    pub(crate) base_ms: f64,
+}
+
+impl OnWay {
+    /// How many times longer; `None` where it took next to nothing.
+    pub(crate) fn times(&self) -> Option<f64> {
+        (self.base_ms >= ON_WAY_LEAST_MS).then(|| self.now_ms / self.base_ms)
+    }
+
+    /// What is to be told where the time that data was awaited says something else.
+    fn told_of(&self, now_ms: f64, base_ms: f64) -> String {
+        match self.times() {
+            Some(times) if times >= ON_WAY_TOLD * (now_ms / base_ms).max(1.0) => {
+                format!(", but it was longer on its way: {:.1} ms, {:.1} ms before", self.now_ms, self.base_ms)
+            }
+            Some(times) if now_ms * ON_WAY_TOLD < base_ms && times * ON_WAY_TOLD > 1.0 => {
+                format!(", and it was on its way for {:.1} ms, {:.1} ms before", self.now_ms, self.base_ms)
+            }
+            _ => String::new(),
+        }
+    }
 }
 
 /// The other links of one end of a slow one.
@@ -139,11 +172,12 @@ pub(crate) enum Fact {
         base_ms: f64,
         iteration_ms: f64,
         mb: f64,
+        on_way: OnWay,
         links: usize,
         of: usize,
     },
     /// What all links of a host pair cost together that are not slow beyond noise; one of the hosts has others that are.
-    WireOther { from: HostName, to: HostName, now_ms: f64, base_ms: f64, mb: f64, links: usize },
+    WireOther { from: HostName, to: HostName, now_ms: f64, base_ms: f64, mb: f64, on_way: OnWay, links: usize },
     /// A host with slow links exchanges data with one other only: what its NIC slows the way between them slows as well.
     OnePeer { host: HostName, peer: HostName },
     /// A rank's proxy did not move ready data for a while, on all its flows, and then did.
@@ -505,8 +539,11 @@ impl Fact {
                 *base_ms,
                 *iteration_ms,
             ),
-            Fact::WireOther { from, to, now_ms, base_ms, .. } => {
-                format!("links {from} -> {to} hold ready data {now_ms:.1} ms per iteration, {base_ms:.1} ms before")
+            Fact::WireOther { from, to, now_ms, base_ms, on_way, .. } => {
+                let on_way = on_way.told_of(*now_ms, *base_ms);
+                format!(
+                    "links {from} -> {to} hold ready data {now_ms:.1} ms per iteration, {base_ms:.1} ms before{on_way}"
+                )
             }
             Fact::OnePeer { host, peer } => {
                 format!("{host} exchanges data with {peer} only: nothing tells its NIC from the way between them")

@@ -2,7 +2,7 @@
 //! (Algorithm 2, `AnalyzeStragglerRootCause`; Table 3: "each component should finish within expected execution time").
 use crate::blame::{load, messages, nic, passage};
 use crate::config::Config;
-use crate::fact::{Fact, OtherLinks};
+use crate::fact::{Fact, OnWay, OtherLinks};
 use crate::median::median;
 use crate::timeline::{Iteration, Link, Pause, RankState, Timeline};
 use mycroft_record::{HostName, HostTime, NANOS_PER_MS, Rank};
@@ -322,6 +322,7 @@ struct LinkCost {
     bytes: u64,
     /// Megabytes per iteration before.
     mb: f64,
+    on_way: OnWay,
 }
 
 impl LinkCost {
@@ -400,7 +401,7 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
             now_ms -= time.held_ms();
         }
         let bytes = link.samples().map(|sample| sample.bytes).sum();
-        let cost = LinkCost { from: link.from, to: link.to, now_ms, base_ms, bytes, mb: time.mb };
+        let cost = LinkCost { from: link.from, to: link.to, now_ms, base_ms, bytes, mb: time.mb, on_way: time.on_way };
         pairs.entry((timeline.host(link.from), timeline.host(link.to))).or_default().push(cost);
     }
     let iteration_ms = windows.iteration_ms;
@@ -438,7 +439,8 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
     facts.extend(steady.map(|((from, to), links)| {
         let sum = |of: &dyn Fn(&LinkCost) -> f64| links.iter().map(of).sum();
         let (now_ms, base_ms, mb) = (sum(&|link| link.now_ms), sum(&|link| link.base_ms), sum(&|link| link.mb));
-        Fact::WireOther { from: from.clone(), to: to.clone(), now_ms, base_ms, mb, links: links.len() }
+        let on_way = OnWay { now_ms: sum(&|link| link.on_way.now_ms), base_ms: sum(&|link| link.on_way.base_ms) };
+        Fact::WireOther { from: from.clone(), to: to.clone(), now_ms, base_ms, mb, on_way, links: links.len() }
     }));
     let mut peers: BTreeMap<&HostName, BTreeSet<&HostName>> = BTreeMap::new();
     for (from, to) in pairs.keys().filter(|(from, to)| from != to) {
@@ -503,6 +505,7 @@ fn of_pair(
         base_ms,
         iteration_ms,
         mb: worst.mb,
+        on_way: worst.on_way,
         links: count,
         of,
     });
@@ -519,6 +522,7 @@ struct WireTime {
     held_base_ms: f64,
     /// Megabytes per iteration before.
     mb: f64,
+    on_way: OnWay,
 }
 
 impl WireTime {
@@ -556,9 +560,10 @@ fn wire_time(now: LinkTimes, base: LinkTimes, mb: f64) -> Option<WireTime> {
     let ms = |us: Vec<f64>| Some(median(us)? / 1e3);
     let (now_ms, base_ms, held_now_ms, held_base_ms) = (ms(now.wire)?, ms(base.wire)?, ms(now.held)?, ms(base.held)?);
     let carried = (median(now.bytes)? / median(base.bytes)?.max(1.0)).min(1.0);
-    let longer_ms = (ms(now.sent)? - carried * ms(base.sent)?).max(0.0) + (held_now_ms - held_base_ms).max(0.0);
+    let on_way = OnWay { now_ms: ms(now.sent)?, base_ms: carried * ms(base.sent)? };
+    let longer_ms = (on_way.now_ms - on_way.base_ms).max(0.0) + (held_now_ms - held_base_ms).max(0.0);
     let base_ms = base_ms.max(now_ms - longer_ms);
-    Some(WireTime { now_ms, base_ms, held_now_ms, held_base_ms, mb })
+    Some(WireTime { now_ms, base_ms, held_now_ms, held_base_ms, mb, on_way })
 }
 
 /// What a link cost in each of several iterations, microseconds, and how much it carried.

@@ -121,6 +121,7 @@ mod tests {
     use super::*;
     use crate::blame::hang::NO_META;
     use crate::case::Evidence;
+    use crate::fact::OnWay;
     use crate::fact::OpRef;
     use mycroft_record::{FlowCounters, HostTime, Rank};
 
@@ -145,6 +146,7 @@ mod tests {
             base_ms: 100.0,
             iteration_ms: 400.0,
             mb: 9.0,
+            on_way: OnWay::default(),
             links: 8,
             of: 8,
         }

@@ -2,7 +2,7 @@
 //! with the hosts' NIC counters to break ties.
 use crate::case::weigh::{Hypothesis, WAY_RATIO};
 use crate::config::Config;
-use crate::fact::Fact;
+use crate::fact::{Fact, OnWay};
 use crate::median::median;
 use mycroft_record::{Category, HostName, Place};
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +26,8 @@ const LIGHT_MS: f64 = 20.0;
 /// A way on which so much less time passes than before tells nothing: its sender comes so late that nobody sees how fast it
 /// is.
 const HIDDEN: f64 = 0.25;
+/// Data that was on its way for less than so many times as long is as fast as before.
+const AS_FAST: f64 = 1.25;
 /// A way whose bytes would take less than this share of its time at the speed of the fastest way shows latencies, which are
 /// as before however slow its hosts send.
 const SENT_SHARE: f64 = 0.2;
@@ -88,6 +90,8 @@ struct Way {
     follows: bool,
     /// All ways of one of its ends together take less time than before: what is waited for here was waited for elsewhere.
     moved: bool,
+    /// How many times longer its data was on its way, awaited or not.
+    on_way: Option<f64>,
 }
 
 type Ways<'a> = BTreeMap<(&'a HostName, &'a HostName), Way>;
@@ -254,15 +258,16 @@ struct Told {
     base_ms: f64,
     mb: f64,
     links: usize,
+    on_way: OnWay,
 }
 
 /// What facts tell of each way between two hosts.
 fn told(facts: &[Fact]) -> BTreeMap<(&HostName, &HostName), Told> {
     let mut out = BTreeMap::new();
     for fact in facts {
-        let (from, to, now_ms, base_ms, mb, links) = match fact {
-            Fact::WireExcess { from, to, now_ms, base_ms, mb, links, of, .. } if links * 2 >= *of => {
-                (from, to, *now_ms, *base_ms, *mb, 1)
+        let (from, to, now_ms, base_ms, mb, links, on_way) = match fact {
+            Fact::WireExcess { from, to, now_ms, base_ms, mb, on_way, links, of, .. } if links * 2 >= *of => {
+                (from, to, *now_ms, *base_ms, *mb, 1, *on_way)
             }
             // Few of many links that carry little and are many times slower: what they took is enough to tell, what the
             // others took is not. No sign that the wire is well.
@@ -270,12 +275,14 @@ fn told(facts: &[Fact]) -> BTreeMap<(&HostName, &HostName), Told> {
                 continue;
             }
             // Few of many links between the same hosts: not the wire, something at one rank.
-            Fact::WireExcess { from, to, base_ms, mb, .. } => (from, to, *base_ms, *base_ms, *mb, 1),
-            Fact::WireOther { from, to, now_ms, base_ms, mb, links } => (from, to, *now_ms, *base_ms, *mb, *links),
+            Fact::WireExcess { from, to, base_ms, mb, .. } => (from, to, *base_ms, *base_ms, *mb, 1, OnWay::default()),
+            Fact::WireOther { from, to, now_ms, base_ms, mb, on_way, links } => {
+                (from, to, *now_ms, *base_ms, *mb, *links, *on_way)
+            }
             _ => continue,
         };
         if from != to {
-            out.insert((from, to), Told { now_ms, base_ms, mb, links });
+            out.insert((from, to), Told { now_ms, base_ms, mb, links, on_way });
         }
     }
     out
@@ -293,27 +300,42 @@ fn seen_before<'a>(told: BTreeMap<(&'a HostName, &'a HostName), Told>) -> BTreeM
         let others = told.values().filter(|other| alike(other, way) && other.mb > 0.0);
         let usual_ms = way.mb * median(others.map(|other| other.base_ms / other.mb).collect()).unwrap_or(0.0);
         let base_ms = if base_ms < HIDDEN * usual_ms { usual_ms } else { base_ms };
-        let tells = base_ms <= way.base_ms || base_ms <= way.now_ms;
-        tells.then_some((*key, Told { base_ms, ..*way }))
+        let tells = (base_ms <= way.base_ms || base_ms <= way.now_ms) && way.now_ms >= HIDDEN * base_ms;
+        let seen = if tells { Some(Told { base_ms, ..*way }) } else { unawaited(way) };
+        Some((*key, seen?))
     };
     told.iter().filter_map(shown).collect()
+}
+
+/// A way whose data nobody waited for any more is as fast as before if that was on its way for no longer. If it was, that
+/// tells nothing: what is longer may be what nobody waits for.
+fn unawaited(way: &Told) -> Option<Told> {
+    let base_ms = way.on_way.base_ms;
+    way.on_way.times().is_some_and(|times| times < AS_FAST).then_some(Told { now_ms: base_ms, base_ms, ..*way })
 }
 
 /// Every way between two hosts that anything is known of.
 fn ways(facts: &[Fact]) -> Ways<'_> {
     let told = seen_before(told(facts));
     let mut ways = Ways::new();
-    for ((from, to), Told { now_ms, base_ms, mb, links }) in told {
-        if now_ms < HIDDEN * base_ms {
-            continue;
-        }
+    for ((from, to), Told { now_ms, base_ms, mb, links, on_way }) in told {
         let ratio = (now_ms.max(LEAST_MS) / base_ms.max(LEAST_MS)).max(1.0);
         let weight = (now_ms.max(base_ms) / WEIGHS_MS).min(1.0);
         // Links work side by side: of those that are told of together it is what one of them took longer.
         let (excess_ms, sent) = ((now_ms - base_ms) / links.max(1) as f64, (mb, base_ms));
         ways.insert(
             (from, to),
-            Way { ratio, excess_ms, weight, denies: weight, beyond: None, sent, follows: false, moved: false },
+            Way {
+                ratio,
+                excess_ms,
+                weight,
+                denies: weight,
+                beyond: None,
+                sent,
+                follows: false,
+                moved: false,
+                on_way: on_way.times(),
+            },
         );
     }
     let speed = |way: &Way| way.sent.0 / way.sent.1.max(LEAST_MS);
@@ -384,10 +406,17 @@ fn slowness(way: &Way, worst: &Way) -> f64 {
     (way.ratio.ln() / worst.ratio.ln()).clamp(0.0, 1.0)
 }
 
+/// What a way says, but no more against its being slow than the time that its data was on its way does.
+fn lean(way: &Way, worst: &Way) -> f64 {
+    let slowness = |times: f64| (times.max(1.0).ln() / worst.ratio.ln()).clamp(0.0, 1.0);
+    let denies = way.on_way.map_or(1.0, |times| (1.0 - 2.0 * slowness(times)).max(0.0));
+    lean_of_awaited(way, worst).max(-denies)
+}
+
 /// What a way says with its weight: that it is slow, or below zero that it is not. Half as slow as the worst says nothing, and
 /// neither does what is slow by any measure: short messages take their latency besides. What waits behind a slow way is as
 /// fast as those that it waits with.
-fn lean(way: &Way, worst: &Way) -> f64 {
+fn lean_of_awaited(way: &Way, worst: &Way) -> f64 {
     let own = Way { ratio: way.beyond.unwrap_or(way.ratio), ..*way };
     let slowness = slowness(&own, worst);
     if way.excess_ms >= SHADOW * worst.excess_ms && carries_alike(way, worst) {

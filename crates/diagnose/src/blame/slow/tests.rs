@@ -12,6 +12,7 @@ fn links(beside: &[(u32, f64)]) -> Vec<Fact> {
         base_ms,
         bytes: 1_000,
         mb: 0.001,
+        on_way: OnWay::default(),
     };
     let (a, b, c) = (HostName::from("a"), HostName::from("b"), HostName::from("c"));
     let mut pairs = Pairs::new();
@@ -42,6 +43,7 @@ fn between(links: &[(u32, u32, f64)]) -> Vec<Fact> {
         base_ms: 10.0,
         bytes: 1_000,
         mb: 0.001,
+        on_way: OnWay::default(),
     };
     let pairs = Pairs::from([((a.clone(), b.clone()), links.iter().map(of).collect())]);
     let hosts = (a, b);
@@ -67,7 +69,7 @@ fn several_slow_links_are_one_ranks_where_it_has_no_others() {
 fn a_link_that_is_several_times_slower_is_not_as_fast_as_before_however_much_slower_another_is() {
     let of = |to: u32, base_ms: f64, now_ms: f64| {
         let (from, to, bytes, mb) = (Rank(0), Rank(to), 1_000, 0.001);
-        LinkCost { from, to, now_ms, base_ms, bytes, mb }
+        LinkCost { from, to, now_ms, base_ms, bytes, mb, on_way: OnWay::default() }
     };
     let [worst, less, fast] = [of(8, 18.0, 693.0), of(9, 15.0, 111.0), of(10, 15.0, 16.0)];
     let others = worst.others([less, fast].iter(), &[]);
@@ -140,4 +142,16 @@ fn a_link_that_takes_as_long_as_before_is_not_slower_because_it_is_awaited_now()
         220.0,
         "an iteration that has sent a quarter so far"
     );
+}
+
+#[test]
+fn a_way_is_told_of_with_the_time_on_it_where_that_says_something_else() {
+    let said = |now_ms: f64, base_ms: f64, on_way_ms: f64| {
+        let (from, to) = (HostName::from("a"), HostName::from("b"));
+        let on_way = OnWay { now_ms: on_way_ms, base_ms: 23.3 };
+        Fact::WireOther { from, to, now_ms, base_ms, mb: 0.5, on_way, links: 8 }.reason().text
+    };
+    assert!(said(8.2, 14.7, 77.9).ends_with("14.7 ms before, but it was longer on its way: 77.9 ms, 23.3 ms before"));
+    assert!(said(2.9, 15.3, 23.2).ends_with("15.3 ms before, and it was on its way for 23.2 ms, 23.3 ms before"));
+    assert!(said(23.0, 23.3, 23.2).ends_with("ms per iteration, 23.3 ms before"));
 }

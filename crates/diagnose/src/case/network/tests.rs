@@ -7,7 +7,17 @@ type Told<'a> = (&'a str, &'a str, f64, f64);
 /// So many of the links that carry alike are slow.
 fn excess((from, to, now_ms, base_ms): Told<'_>, links: usize, of: usize) -> Fact {
     let (from, to) = (HostName::from(from), HostName::from(to));
-    Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms: 500.0, mb: base_ms, links, of }
+    Fact::WireExcess {
+        from,
+        to,
+        now_ms,
+        base_ms,
+        iteration_ms: 500.0,
+        mb: base_ms,
+        on_way: OnWay::default(),
+        links,
+        of,
+    }
 }
 
 fn facts(list: &[Told<'_>]) -> Vec<Fact> {
@@ -15,7 +25,15 @@ fn facts(list: &[Told<'_>]) -> Vec<Fact> {
         if now_ms - base_ms > 5.0 {
             return excess((from, to, now_ms, base_ms), 4, 4);
         }
-        Fact::WireOther { from: HostName::from(from), to: HostName::from(to), now_ms, base_ms, mb: base_ms, links: 1 }
+        Fact::WireOther {
+            from: HostName::from(from),
+            to: HostName::from(to),
+            now_ms,
+            base_ms,
+            mb: base_ms,
+            on_way: OnWay::default(),
+            links: 1,
+        }
     };
     list.iter().map(one).collect()
 }
@@ -23,7 +41,7 @@ fn facts(list: &[Told<'_>]) -> Vec<Fact> {
 /// A way that takes so many milliseconds per iteration now and before.
 fn way(now_ms: f64, base_ms: f64) -> Way {
     let (ratio, excess_ms, sent) = (now_ms / base_ms, now_ms - base_ms, (base_ms, base_ms));
-    Way { ratio, excess_ms, weight: 1.0, denies: 1.0, beyond: None, sent, follows: false, moved: false }
+    Way { ratio, excess_ms, weight: 1.0, denies: 1.0, beyond: None, sent, follows: false, moved: false, on_way: None }
 }
 
 fn said(facts: &[Fact]) -> Option<(Category, Vec<String>, bool)> {
@@ -203,7 +221,15 @@ fn a_way_shows_its_time_only_where_its_receiver_waits() {
 
 /// With so many megabytes per iteration.
 fn carrying((from, to, now_ms, base_ms): Told<'_>, mb: f64) -> Fact {
-    Fact::WireOther { from: HostName::from(from), to: HostName::from(to), now_ms, base_ms, mb, links: 1 }
+    Fact::WireOther {
+        from: HostName::from(from),
+        to: HostName::from(to),
+        now_ms,
+        base_ms,
+        mb,
+        on_way: OnWay::default(),
+        links: 1,
+    }
 }
 
 /// Ring a -> b -> c, b's NIC is slow. Its small messages to others take a latency each, as before.
@@ -340,10 +366,55 @@ fn what_several_links_take_less_together_is_what_one_of_them_takes_less() {
     let told = |links: usize| {
         let mut all = facts(&[("a", "b", 600.0, 150.0), ("b", "c", 250.0, 80.0)]);
         let (from, to) = (HostName::from("c"), HostName::from("d"));
-        all.push(Fact::WireOther { from, to, now_ms: 400.0, base_ms: 900.0, mb: 600.0, links });
+        all.push(Fact::WireOther {
+            from,
+            to,
+            now_ms: 400.0,
+            base_ms: 900.0,
+            mb: 600.0,
+            on_way: OnWay::default(),
+            links,
+        });
         let ways = ways(&all);
         ways[&(&HostName::from("b"), &HostName::from("c"))].moved
     };
     assert!(told(1), "c is waited for less than before");
     assert!(!told(4), "by 125 ms, and for more on its other way");
+}
+
+/// As many milliseconds awaited, and as many on its way, now and before, of so many megabytes over eight links.
+fn on_its_way((from, to, now_ms, base_ms): Told<'_>, (on_way_now_ms, on_way_base_ms): (f64, f64), mb: f64) -> Fact {
+    let on_way = OnWay { now_ms: on_way_now_ms, base_ms: on_way_base_ms };
+    Fact::WireOther { from: HostName::from(from), to: HostName::from(to), now_ms, base_ms, mb, on_way, links: 8 }
+}
+
+/// Two hosts that exchange gradients, and little with other stages of a pipeline. The NIC of b is slow, so b comes late to
+/// what others send to it: that is awaited for less long, and longer on its way.
+#[test]
+fn who_comes_late_to_slow_data_hides_that_it_is_slow() {
+    let pair = facts(&[("a", "b", 681.0, 178.0), ("b", "a", 711.0, 179.0)]);
+    let said_with = |now_ms: f64| {
+        let others = [
+            on_its_way(("c", "a", 2.9, 15.3), (23.3, 23.2), 44.0),
+            on_its_way(("a", "c", 23.4, 23.2), (23.2, 23.2), 44.0),
+            on_its_way(("d", "b", 8.0, 14.7), (now_ms, 23.3), 44.0),
+        ];
+        said(&[&pair[..], &others].concat())
+    };
+    assert_eq!(said_with(77.9), Some((Category::NetworkSend, hosts(&["b"]), false)));
+    let way = Some((Category::NetworkCongestion, hosts(&["a", "b"]), false));
+    assert_eq!(said_with(23.3), way, "what comes to b is as fast as before, and so is what a sends");
+}
+
+/// The way between two hosts is congested, both come late to what others send to them: nobody waits for that, but it is on
+/// its way for no longer.
+#[test]
+fn what_nobody_waits_for_shows_that_its_ends_are_well() {
+    let pair = facts(&[("a", "b", 2678.0, 442.0), ("b", "a", 2821.0, 440.0)]);
+    let a = [on_its_way(("a", "c", 3.4, 3.4), (4.6, 4.6), 9.0), on_its_way(("c", "a", 1.2, 4.6), (4.6, 4.6), 9.0)];
+    let b = |on_way| [on_its_way(("b", "d", 3.4, 3.4), on_way, 9.0), on_its_way(("d", "b", 1.1, 4.6), on_way, 9.0)];
+    let said_with = |on_way| said(&[&pair[..], &a, &b(on_way)].concat());
+    let way = Some((Category::NetworkCongestion, hosts(&["a", "b"]), false));
+    assert_eq!(said_with((4.6, 4.6)), way);
+    assert_eq!(said_with((0.0, 0.0)), Some((Category::NetworkSend, hosts(&["b"]), false)), "unless that is not known");
 }

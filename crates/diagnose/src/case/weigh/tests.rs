@@ -2,7 +2,7 @@
 use super::*;
 use crate::blame::hang::NO_META;
 use crate::case::Evidence;
-use crate::fact::OpRef;
+use crate::fact::{OnWay, OpRef};
 use mycroft_record::FlowCounters;
 
 fn inside(ops: &[&[(u32, &str, u64)]]) -> Vec<(String, f64)> {
@@ -49,7 +49,17 @@ fn of_many_that_are_inside_nobody_is_named() {
 fn what_stands_alone_and_explains_next_to_nothing_accuses_nobody() {
     let said = |now_ms: f64| {
         let (from, to) = (HostName::from("d"), HostName::from("c"));
-        let fact = Fact::WireExcess { from, to, now_ms, base_ms: 36.0, iteration_ms: 553.0, mb: 9.0, links: 4, of: 4 };
+        let fact = Fact::WireExcess {
+            from,
+            to,
+            now_ms,
+            base_ms: 36.0,
+            iteration_ms: 553.0,
+            mb: 9.0,
+            on_way: OnWay::default(),
+            links: 4,
+            of: 4,
+        };
         slowdown(&Timeline::default(), &[fact], &Config::default(), HostTime(1), 553.0).category
     };
     assert_eq!(said(56.0), Category::Unknown);
@@ -119,7 +129,17 @@ fn pauses_at_an_interface_that_others_keep_busy_are_no_proxy_threads() {
     };
     let wire = |from: &str, to: &str| {
         let (from, to) = (host(from), host(to));
-        Fact::WireExcess { from, to, now_ms: 1_090.0, base_ms: 26.0, iteration_ms: 2_783.0, mb: 9.0, links: 8, of: 8 }
+        Fact::WireExcess {
+            from,
+            to,
+            now_ms: 1_090.0,
+            base_ms: 26.0,
+            iteration_ms: 2_783.0,
+            mb: 9.0,
+            on_way: OnWay::default(),
+            links: 8,
+            of: 8,
+        }
     };
     let foreign = |name: &str| {
         let (nic_mb_s, job_mb_s) = (47.0, 1.6);
@@ -284,7 +304,17 @@ fn copies_elsewhere_are_behind_a_slow_way() {
             Fact::CopyExcess { rank, host, now_ms, base_ms: 5.0, iteration_ms: 410.0 }
         };
         let (from, to, iteration_ms) = (HostName::from("b"), HostName::from("c"), 410.0);
-        let way = Fact::WireExcess { from, to, now_ms, base_ms: 28.0, iteration_ms, mb: 9.0, links: 4, of: 4 };
+        let way = Fact::WireExcess {
+            from,
+            to,
+            now_ms,
+            base_ms: 28.0,
+            iteration_ms,
+            mb: 9.0,
+            on_way: OnWay::default(),
+            links: 4,
+            of: 4,
+        };
         let others = (3..7).map(|rank| copies(rank, "z", 6.0));
         let facts: Vec<Fact> = others.chain([copies(1, host, 290.0), copies(2, host, 290.0), way]).collect();
         slowdown(&Timeline::default(), &facts, &Config::default(), HostTime(1), iteration_ms).category
