@@ -195,7 +195,8 @@ pub(crate) fn began(timeline: &Timeline, own: &[Own], count: usize, until: HostT
 }
 
 /// Where the first iteration from `onset` on began in which a part of the suspects at `places` was slow: those before were
-/// long for another reason. `onset` itself where none was, or where nobody knows, as with copies.
+/// long for another reason. `onset` itself where none was, or where nobody knows, as with copies. What a sender's proxy held is
+/// no slow way: its thread may have been late for another fault.
 pub(crate) fn first_slow(
     timeline: &Timeline,
     facts: &[Fact],
@@ -209,7 +210,10 @@ pub(crate) fn first_slow(
     let idle = CommonIdle::of(timeline, HostTime(u64::MAX));
     let own_parts = parts(facts, places, category);
     let of = |own: &Own| {
-        let (laps, ms) = lately(timeline, &own.part, usize::MAX, &idle)?;
+        let (laps, ms) = match &own.part {
+            Part::Wire(from, to) => of_wire(timeline, (from, to), usize::MAX, Held::Without)?,
+            part => lately(timeline, part, usize::MAX, &idle)?,
+        };
         let since = laps.iter().zip(&ms).skip_while(|(lap, _)| middle(lap) <= onset);
         let slow = since.enumerate().find(|(_, (_, ms))| !own.is_over(&[**ms]));
         slow.map(|(at, (lap, ms))| {
@@ -226,34 +230,19 @@ pub(crate) fn first_slow(
 
 /// The last iterations of the part's rank, and what the part took in each, milliseconds.
 fn lately(timeline: &Timeline, part: &Part, count: usize, idle: &CommonIdle) -> Option<(Vec<Iteration>, Vec<f64>)> {
-    let laps = |rank: Rank| -> Option<Vec<Iteration>> {
-        let list = timeline.ranks.get(&rank)?.iterations.list();
-        Some(list.iter().skip(list.len().saturating_sub(count)).copied().collect())
-    };
+    let laps = |rank: Rank| last_laps(timeline, rank, count);
     let of_rank = |rank: Rank, us: &dyn Fn(&Iteration) -> f64| {
         let laps = laps(rank)?;
         let ms = laps.iter().map(|it| us(it) / 1e3).collect();
         Some((laps, ms))
-    };
-    let of_links = |wanted: &dyn Fn(Rank, Rank) -> bool, held: bool| {
-        let mut all: Option<(Vec<Iteration>, Vec<f64>)> = None;
-        for link in timeline.links.all(&timeline.ranks).filter(|link| wanted(link.from, link.to)) {
-            let laps = laps(link.from)?;
-            let refs: Vec<&Iteration> = laps.iter().collect();
-            let times = per_iteration(link, &refs);
-            let ms: Vec<f64> = if held { times.held } else { times.wire }.iter().map(|us| us / 1e3).collect();
-            let (_, slowest) = all.get_or_insert_with(|| (laps, vec![0.0; ms.len()]));
-            slowest.iter_mut().zip(&ms).for_each(|(slowest, ms)| *slowest = slowest.max(*ms));
-        }
-        all
     };
     match part {
         Part::Compute(rank) => of_rank(*rank, &|it| it.compute_us),
         Part::Host(rank) => of_rank(*rank, &|it| (it.host_us - idle.us(it)).max(0.0)),
         Part::Proxy(rank) => of_rank(*rank, &|it| it.proxy_us),
         Part::Copy(rank) => of_rank(*rank, &|it| it.copy_us.max(f64::from(it.out.us.min(it.out.first_us)))),
-        Part::Handover(rank) => of_links(&|a, _| a == *rank, true),
-        Part::Link(from, to) => of_links(&|a, b| a == *from && b == *to, false),
+        Part::Handover(rank) => of_links(timeline, &|link| link.from == *rank, count, Held::Only),
+        Part::Link(from, to) => of_links(timeline, &|link| link.from == *from && link.to == *to, count, Held::With),
         Part::Wait(host) => {
             let state = timeline.ranks.values().find(|state| state.host == *host)?;
             let laps = laps(state.rank)?;
@@ -264,6 +253,58 @@ fn lately(timeline: &Timeline, part: &Part, count: usize, idle: &CommonIdle) -> 
             let milli = laps.iter().map(wait).collect::<Option<Vec<f64>>>()?;
             Some((laps, milli))
         }
-        Part::Wire(from, to) => of_links(&|a, b| timeline.host(a) == *from && timeline.host(b) == *to, false),
+        Part::Wire(from, to) => of_wire(timeline, (from, to), count, Held::With),
     }
+}
+
+/// What of the time that a link was awaited counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Held {
+    /// All of it.
+    With,
+    /// What the sender's proxy held.
+    Only,
+    /// What it did not.
+    Without,
+}
+
+/// The last `count` iterations of a rank.
+fn last_laps(timeline: &Timeline, rank: Rank, count: usize) -> Option<Vec<Iteration>> {
+    let list = timeline.ranks.get(&rank)?.iterations.list();
+    Some(list.iter().skip(list.len().saturating_sub(count)).copied().collect())
+}
+
+/// What the slowest link from one host to another took in each of the last iterations.
+fn of_wire(
+    timeline: &Timeline,
+    (from, to): (&HostName, &HostName),
+    count: usize,
+    held: Held,
+) -> Option<(Vec<Iteration>, Vec<f64>)> {
+    let wanted = |link: &Link| timeline.host(link.from) == *from && timeline.host(link.to) == *to;
+    of_links(timeline, &wanted, count, held)
+}
+
+/// What the slowest of some links took in each of the last iterations.
+fn of_links(
+    timeline: &Timeline,
+    wanted: &dyn Fn(&Link) -> bool,
+    count: usize,
+    held: Held,
+) -> Option<(Vec<Iteration>, Vec<f64>)> {
+    let mut all: Option<(Vec<Iteration>, Vec<f64>)> = None;
+    for link in timeline.links.all(&timeline.ranks).filter(|link| wanted(link)) {
+        let laps = last_laps(timeline, link.from, count)?;
+        let refs: Vec<&Iteration> = laps.iter().collect();
+        let times = per_iteration(link, &refs);
+        let counted = |(wire, of_proxy): (&f64, &f64)| match held {
+            Held::With => *wire,
+            Held::Only => *of_proxy,
+            Held::Without => wire - of_proxy,
+        };
+        let ms: Vec<f64> = times.wire.iter().zip(&times.held).map(counted).map(|us| us / 1e3).collect();
+        let (_, slowest) = all.get_or_insert_with(|| (laps, vec![0.0; ms.len()]));
+        slowest.iter_mut().zip(&ms).for_each(|(slowest, ms)| *slowest = slowest.max(*ms));
+    }
+    all
 }

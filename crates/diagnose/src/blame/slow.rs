@@ -392,13 +392,15 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
     let mut held: BTreeMap<Rank, (f64, f64)> = BTreeMap::new();
     for link in timeline.links.all(&timeline.ranks) {
         let Some(time) = wire_of(timeline, link, windows) else { continue };
-        let (mut now_ms, base_ms) = (time.now_ms, time.base_ms);
+        let (mut now_ms, mut base_ms) = (time.now_ms, time.base_ms);
         if time.is_held(config, windows.iteration_ms) {
             let worst = held.entry(link.from).or_insert((time.held_now_ms, time.held_base_ms));
             if time.held_ms() > worst.0 - worst.1 {
                 *worst = (time.held_now_ms, time.held_base_ms);
             }
             now_ms -= time.held_ms();
+        } else if time.was_held(config) {
+            base_ms += time.held_ms();
         }
         let bytes = link.samples().map(|sample| sample.bytes).sum();
         let cost = LinkCost { from: link.from, to: link.to, now_ms, base_ms, bytes, mb: time.mb, on_way: time.on_way };
@@ -539,6 +541,12 @@ impl WireTime {
         held > config.noise_ms.max(LEAST_SHARE * iteration_ms)
             && held > SERIAL_WIRE * sent
             && self.held_now_ms > HELD_RATIO * self.held_base_ms
+    }
+
+    /// Whether the sender's proxy held data before and does no longer: a thread that gets its processor again hides, of the
+    /// iteration before, that the wire is slow now.
+    fn was_held(&self, config: &Config) -> bool {
+        -self.held_ms() > config.noise_ms && self.held_base_ms > HELD_RATIO * self.held_now_ms
     }
 }
 

@@ -144,6 +144,22 @@ fn a_link_that_takes_as_long_as_before_is_not_slower_because_it_is_awaited_now()
     );
 }
 
+/// A host's threads wait for a processor until its peer's NIC becomes slow: what they held is no time of the wire before.
+#[test]
+fn what_a_thread_held_before_does_not_hide_that_the_wire_is_slow_now() {
+    let time = |held_base_ms: f64, held_now_ms: f64| WireTime {
+        now_ms: 375.0,
+        base_ms: 220.0,
+        held_now_ms,
+        held_base_ms,
+        mb: 6.9,
+        on_way: OnWay::default(),
+    };
+    assert!(time(192.0, 0.2).was_held(&Config::default()));
+    assert!(!time(192.0, 150.0).was_held(&Config::default()), "it still is");
+    assert!(!time(1.0, 0.1).was_held(&Config::default()), "noise");
+}
+
 #[test]
 fn a_way_is_told_of_with_the_time_on_it_where_that_says_something_else() {
     let said = |now_ms: f64, base_ms: f64, on_way_ms: f64| {
