@@ -61,6 +61,9 @@ const BESIDES: f64 = 0.5;
 const OTHER_END: f64 = 0.5;
 /// Causes whose costs differ by less are not told apart.
 const TIE: f64 = 0.15;
+/// Of pairs of hosts that explain alike what carries much, one is left out for which what carries little speaks by so much
+/// less: a way that is as slow as the worst.
+const BACKED_MORE: f64 = 1.0;
 /// Share of the slow ways that a cause may leave unexplained.
 const UNEXPLAINED: f64 = 0.4;
 /// Ways of one ring carry alike: at least one part in so many of each other.
@@ -128,6 +131,11 @@ impl Cause<'_> {
             Cause::Nic(of) | Cause::Sends(of) | Cause::Receives(of) => host == *of,
             Cause::Between(a, b) | Cause::Both(a, b) => host == *a || host == *b,
         }
+    }
+
+    /// Whether it is at the NICs of two hosts.
+    fn is_of_two(&self) -> bool {
+        matches!(self, Cause::Both(..))
     }
 
     /// What it costs to believe it, in ways that contradict: the rarer and the more it can explain, the more.
@@ -480,18 +488,21 @@ fn fitting<'a>(
     };
     let slow_in_all: f64 = ways.values().map(|way| to_explain(way, worst)).sum();
     // What leaves too much unexplained is no cause however cheap, and neither is what more speaks against than for.
-    let mut all: Vec<(f64, Cause<'a>)> = causes
+    let mut all: Vec<(f64, Cause<'a>, f64)> = causes
         .into_iter()
         .filter_map(|cause| {
             let [missed, besides, denied, backed] = speaks(&cause);
             let fits = missed <= UNEXPLAINED * slow_in_all && denied <= backed;
-            fits.then(|| (missed + besides + denied + cause.price(&rated), cause))
+            fits.then(|| (missed + besides + denied + cause.price(&rated), cause, backed))
         })
         .collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
     let least = all.first()?.0;
-    all.retain(|(cost, _)| *cost <= least + TIE);
-    Some(all.into_iter().map(|(_, cause)| cause).collect())
+    all.retain(|(cost, _, _)| *cost <= least + TIE);
+    let backed_most =
+        all.iter().filter(|(_, cause, _)| cause.is_of_two()).map(|(_, _, backed)| *backed).fold(0.0, f64::max);
+    all.retain(|(_, cause, backed)| !cause.is_of_two() || *backed > backed_most - BACKED_MORE);
+    Some(all.into_iter().map(|(_, cause, _)| cause).collect())
 }
 
 /// Hosts whose interfaces carry far more than the job sends over them, the busiest first.

@@ -418,3 +418,26 @@ fn what_nobody_waits_for_shows_that_its_ends_are_well() {
     assert_eq!(said_with((4.6, 4.6)), way);
     assert_eq!(said_with((0.0, 0.0)), Some((Category::NetworkSend, hosts(&["b"]), false)), "unless that is not known");
 }
+
+/// Of four hosts, each two of which exchange gradients, two share their NICs with other traffic: with whom the others
+/// exchange them is slow as well. What little goes elsewhere tells which they are.
+#[test]
+fn what_carries_little_tells_which_two_hosts_share_other_traffic() {
+    let heavy =
+        [("a", "b", 750.0, 135.0), ("b", "a", 773.0, 140.0), ("c", "d", 748.0, 133.0), ("d", "c", 770.0, 139.0)];
+    let little = [
+        ("b", "d", 18.0, 14.2),
+        ("d", "b", 15.5, 11.3),
+        ("e", "a", 15.0, 11.0),
+        ("a", "c", 16.0, 13.8),
+        ("c", "a", 15.0, 11.6),
+        ("f", "b", 8.7, 11.9),
+        ("b", "f", 16.4, 16.5),
+    ];
+    let little = little.map(|(from, to, now_ms, base_ms)| {
+        let now_ms = if from == "f" || to == "f" { now_ms } else { 5.4 * base_ms };
+        on_its_way((from, to, now_ms, base_ms), (0.0, 0.0), base_ms)
+    });
+    let told: Vec<Fact> = heavy.into_iter().map(|way| carrying(way, way.3)).chain(little).collect();
+    assert_eq!(said(&told), Some((Category::NetworkCongestion, hosts(&["a", "d"]), false)));
+}
