@@ -648,9 +648,7 @@ pub(super) fn copy_us(class: OpClass, ring: bool, (send, recv): (FlowSum, FlowSu
         OpClass::Recv => recv.us(FIFO_SLOTS),
         OpClass::Collective if !(send.is_some() && recv.is_some()) => 0.0,
         OpClass::Collective if ring => send.us(RING_SLOTS).min(recv.us(RING_SLOTS)),
-        OpClass::Collective => {
-            send.unless_late_us(FIFO_SLOTS, lasted_us).min(recv.unless_late_us(FIFO_SLOTS, lasted_us))
-        }
+        OpClass::Collective => send.unless_late_us(FIFO_SLOTS, lasted_us).min(recv.taken_us(FIFO_SLOTS, lasted_us)),
     }
 }
 

@@ -26,6 +26,21 @@ impl FlowSum {
         }
     }
 
+    /// The same of what a device takes. What comes down a tree comes at the pace of the slowest device in it: there, and only
+    /// there, each slice is taken before the next one comes, and none waits beside it.
+    pub(super) fn taken_us(self, slots: u32, lasted_us: f64) -> f64 {
+        let sum_us = self.sum_us(slots);
+        if self.is_one_by_one(slots) && sum_us <= lasted_us { sum_us } else { self.unless_late_us(slots, lasted_us) }
+    }
+
+    /// Whether all steps waited equally long, more of them than can have waited for one moment. In a queue that fills up the
+    /// first waits for itself only and the last for all slots: together (slots - 1) / 2 times the longest wait less.
+    fn is_one_by_one(self, slots: u32) -> bool {
+        let (n, max_us) = (f64::from(self.steps), f64::from(self.max_64us) * f64::from(MAX_UNIT_US));
+        let least_us = (n - 1.0) * max_us;
+        u32::from(self.steps) >= 2 * slots && max_us > 0.0 && self.sum_us(slots) >= least_us
+    }
+
     /// What a device took for no more steps than there are slots that all were there when it began: one waits longer than the
     /// next. Of n steps served in t each the waits are t .. nt, and whatever all of them have waited for a late rank besides.
     fn side_by_side_us(self, slots: u32) -> f64 {
@@ -52,6 +67,27 @@ mod tests {
         let slots = RING_SLOTS;
         let stage_us = us * (slots * n - slots * (slots - 1) / 2);
         FlowSum { stage_us, behind_us: 0, steps: n as u16, max_64us: (slots * us / MAX_UNIT_US) as u16 }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
+
+        /// What comes at the pace at which it is taken waits for itself only, and is not divided by the slots.
+        #[test]
+        fn slices_taken_as_they_come_are_taken_one_by_one(n in 16u32..200, us in 640u32..50_000) {
+            let flow = |stage_us, max_us| {
+                FlowSum { stage_us, behind_us: 0, steps: n as u16, max_64us: (max_us / MAX_UNIT_US) as u16 }
+            };
+            let (one_by_one, lasted_us) = (flow(us * n, us), f64::from(us * (n + 1)));
+            prop_assert_eq!(one_by_one.taken_us(FIFO_SLOTS, lasted_us), f64::from(us * n));
+            prop_assert!(one_by_one.taken_us(FIFO_SLOTS, lasted_us / 2.0) < lasted_us / 4.0, "longer than it lasted");
+            // In a queue, and where the slots waited once for somebody who came late.
+            let queue = flow(us * (8 * n - 28), 8 * us);
+            let late = flow(8 * us, us);
+            for other in [queue, late] {
+                prop_assert_eq!(other.taken_us(FIFO_SLOTS, 1e12), other.unless_late_us(FIFO_SLOTS, 1e12));
+            }
+        }
     }
 
     proptest! {
