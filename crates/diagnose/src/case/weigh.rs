@@ -537,9 +537,11 @@ fn hosts(of: &Hypothesis) -> BTreeSet<HostName> {
 /// as before, or give: a thread that sleeps does neither.
 fn behind_slow_senders(facts: &[Fact]) -> BTreeSet<Rank> {
     let serves = |others: &OtherLinks| others.slow == 0 && others.fast > 0;
+    // Many times slower, if not in proportion: where sends take hundreds of times as long, no two take equally many.
+    let is_slow = |others: &OtherLinks| others.slow > 0 || (others.less_slow > 0 && others.fast == 0);
     let of = |fact: &Fact| match fact {
         Fact::RankLink { to, sends, receives, returns, .. }
-            if sends.slow > 0 && receives.slow == 0 && (serves(receives) || serves(returns)) =>
+            if is_slow(sends) && receives.slow == 0 && (serves(receives) || serves(returns)) =>
         {
             Some(to.0)
         }

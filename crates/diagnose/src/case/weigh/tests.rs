@@ -221,9 +221,9 @@ fn short_messages_tell_the_ends_of_a_slow_link_apart() {
 #[test]
 fn who_receives_from_a_slow_sender_does_not_pause() {
     let end = |rank: u32| (Rank(rank), HostName::from(format!("host{}", rank / 4).as_str()));
-    let said_with = |receives: OtherLinks, returns: OtherLinks| {
+    let said_of = |sends: OtherLinks, receives: OtherLinks, returns: OtherLinks| {
         let (from, to, now_ms, base_ms, iteration_ms) = (end(4), end(8), 770.0, 200.0, 500.0);
-        let (links, of, sends) = (1, 8, of_others(2, 0));
+        let (links, of) = (1, 8);
         let link = Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links, of, sends, receives, returns };
         let (at, pause_ms, flows, inbound, op) = (HostTime(1), 1_000.0, 7, true, None);
         let pause = Fact::ProxyPause { rank: Rank(8), host: end(8).1, at, pause_ms, flows, inbound, op };
@@ -231,7 +231,9 @@ fn who_receives_from_a_slow_sender_does_not_pause() {
         let verdict = slowdown(&Timeline::default(), &facts, &Config::default(), HostTime(1), 500.0);
         (verdict.category, verdict.suspects[0].place.clone())
     };
-    let (none, said) = (OtherLinks::default(), |receives| said_with(receives, OtherLinks::default()));
+    let none = OtherLinks::default();
+    let said_with = |receives, returns| said_of(of_others(2, 0), receives, returns);
+    let said = |receives| said_with(receives, none);
     let the_senders = (Category::NetworkSend, rank_place(Rank(4), &end(4).1));
     assert_eq!(said(of_others(0, 2)), the_senders);
     assert_eq!(said_with(none, of_others(0, 1)), the_senders, "it sends as fast as before");
@@ -239,6 +241,9 @@ fn who_receives_from_a_slow_sender_does_not_pause() {
     assert_eq!(said(of_others(1, 1)), not_served, "others wait for it as well");
     assert_eq!(said(none), not_served, "nothing else tells");
     assert_eq!(said_with(none, of_others(1, 1)), not_served, "it sends late too");
+    let many_times = OtherLinks { less_slow: 1, ..none };
+    assert_eq!(said_of(many_times, of_others(0, 2), none), the_senders, "not in proportion, and no doubt");
+    assert_eq!(said_of(OtherLinks { fast: 1, ..many_times }, of_others(0, 2), none), not_served, "it sends well, too");
 }
 
 /// Of a link that flaps: a device behind it had slots to fill and nothing came.
