@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 146] = [
+const MENDED: [(&str, &str, &str); 147] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -160,6 +160,7 @@ const MENDED: [(&str, &str, &str); 146] = [
     ("31105", "", "a NIC in a ring was the traffic between it and the host behind it"),
     ("18159", "", "a slow NIC behind two other faults was hidden by what a busy host held before"),
     ("33000", "mycroft", "of traffic that two hosts share two pairs were as likely, and nobody was named"),
+    ("24396", "", "sends so slow that no slice came for seconds were a host's link that is down"),
     ("26188", "", "a slow copy at a leaf of a tree was its root, which waited inside its host"),
     ("26208", "", "a slow copy in a tree was a congested way"),
     ("26238", "", "a slow copy in a tree of 256 was a congested way between two others"),

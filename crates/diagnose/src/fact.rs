@@ -1,6 +1,6 @@
 //! Facts: what the detectors saw, typed, each with the records that show it. They accuse nobody: `case` weighs them.
 use crate::case::{Evidence, Reason};
-use mycroft_record::{FlowCounters, HostName, HostTime, NANOS_PER_MS, OpId, OpMeta, Rank};
+use mycroft_record::{FlowCounters, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpId, OpMeta, Rank};
 use std::sync::Arc;
 
 /// The rule of [`Fact::StuckInside`].
@@ -16,6 +16,9 @@ pub(crate) const FULL_MILLI: f64 = 950.0;
 const ON_WAY_LEAST_MS: f64 = 0.2;
 /// So many times longer by the time on the way than by the time awaited is worth a word, and so is awaited for as much less.
 const ON_WAY_TOLD: f64 = 2.0;
+
+/// A slice that takes so long and comes all the same crawls: others take some milliseconds.
+pub(crate) const CRAWLS_NS: u64 = NANOS_PER_SEC;
 
 /// An operation and what people call it.
 #[derive(Clone, PartialEq, Debug)]
@@ -94,6 +97,8 @@ pub(crate) enum Fact {
         evidence: Evidence,
         send: FlowCounters,
         since: HostTime,
+        /// The longest that a slice of it was under way that did arrive.
+        longest_ns: u64,
         served_meanwhile: bool,
     },
     /// All members are in it, none moves, and no flow shows why (intra-host transport).
@@ -452,14 +457,18 @@ impl Fact {
             Fact::GpuNotReady { rank, op, counters, .. } => {
                 format!("the device of rank {rank} leaves its slots in {} untouched ({})", op.label, chunks(counters))
             }
-            Fact::NotDelivered { from, to, op, send, served_meanwhile, .. } => format!(
-                "data of rank {} ({}) in {} does not reach rank {} ({}), which waits for it ({}){}",
+            Fact::NotDelivered { from, to, op, send, longest_ns, served_meanwhile, .. } => format!(
+                "data of rank {} ({}) in {} does not reach rank {} ({}), which waits for it ({}{}){}",
                 from.0,
                 from.1,
                 op.label,
                 to.0,
                 to.1,
                 chunks(send),
+                match *longest_ns {
+                    ns if ns >= CRAWLS_NS => format!(", one of which took {:.0} ms", ms(ns)),
+                    _ => String::new(),
+                },
                 if *served_meanwhile { "; other ranks' data passed between these hosts meanwhile" } else { "" }
             ),
             Fact::NicDown { host, nic, .. } => format!("link {nic} of {host} is down"),

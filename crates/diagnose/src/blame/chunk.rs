@@ -1,7 +1,7 @@
 //! Inside an operation that all members have entered: the chunk state of each flow (Table 4), compared between its two
 //! ends (section 5.3, spatial comparison).
 use crate::case::Evidence;
-use crate::fact::{Fact, OpRef};
+use crate::fact::{CRAWLS_NS, Fact, OpRef};
 use crate::timeline::{FlowSlot, LiveFlow, OpNode, Timeline};
 use mycroft_record::{Algorithm, ChannelId, CommRank, Direction, HostTime, NANOS_PER_MS, OpClass, Rank};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +67,12 @@ fn unfilled(send: Option<LiveFlow>) -> bool {
 /// The sender's data is ready and not delivered.
 fn held(send: Option<LiveFlow>) -> bool {
     send.is_some_and(|flow| unfinished(&flow) && flow.counters.ready > flow.counters.done)
+}
+
+/// The longest that a slice which did arrive was in the hands of the sender's proxy, or on its way.
+fn longest_ns(send: &LiveFlow) -> u64 {
+    let [_, held_us, sent_us] = send.times.stage_max_us;
+    1000 * u64::from(held_us.max(sent_us))
 }
 
 /// Facts about data that does not arrive in `node`: all that can be said where nothing is known of one of its members.
@@ -148,9 +154,12 @@ impl View<'_> {
             };
             let since = send.times.last_progress_at;
             let Some(evidence) = self.evidence(key, Direction::Send, since) else { continue };
-            let served_meanwhile = self.served(&from, &to, since);
-            let op = self.op.clone();
-            out.push(Fact::NotDelivered { from, to, op, evidence, send: send.counters, since, served_meanwhile });
+            let longest_ns = longest_ns(&send);
+            // What follows a slice that crawled was handed over with it.
+            let handed_over = if longest_ns >= CRAWLS_NS { since - longest_ns } else { since };
+            let served_meanwhile = self.served(&from, &to, handed_over);
+            let (op, send) = (self.op.clone(), send.counters);
+            out.push(Fact::NotDelivered { from, to, op, evidence, send, since, longest_ns, served_meanwhile });
         }
         out
     }

@@ -209,6 +209,7 @@ mod tests {
             evidence,
             send: FlowCounters::default(),
             since: HostTime(1),
+            longest_ns: 0,
             served_meanwhile: false,
         };
         assert_eq!(stalled(&[lost.clone(), crowded("b")]), ["b"]);

@@ -1,7 +1,7 @@
 //! The network's part of a verdict on a stall: the hosts that have part in all links on which ready data does not arrive.
 use crate::case::network::host_place;
 use crate::case::weigh::SUSPECTS_MAX;
-use crate::fact::Fact;
+use crate::fact::{CRAWLS_NS, Fact};
 use mycroft_record::{Category, HostName, HostTime, NANOS_PER_SEC, Place, Rank, Suspect};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const CUT_OFF: f64 = 0.9;
 /// How sure it is that a rank cannot send from whom several wait for data.
 const ONE_SENDER: f64 = 0.8;
+/// A slice is not lost before it has taken so many times as long as the slowest that came.
+const CRAWLS_ON: u64 = 2;
 /// Interfaces that are seen to be down within this went together: they are read once a second, by clocks that agree.
 const TOGETHER_NS: u64 = 3 * NANOS_PER_SEC / 2;
 
@@ -53,9 +55,11 @@ pub(crate) fn undelivered(facts: &[Fact]) -> Option<(Category, Vec<Suspect>)> {
     }
     let mut links = Vec::new();
     let mut served = Vec::new();
+    // Whose data is slow where that of others was not is slow towards all.
+    let overtaken = longest(facts, |served| served);
     for fact in facts {
         let Fact::NotDelivered { from, to, send, served_meanwhile, .. } = fact else { continue };
-        if *served_meanwhile {
+        if *served_meanwhile || overtaken.contains_key(&from.0) {
             served.push((from, to, send.ready > send.transmitted));
         } else {
             let untransmitted = send.ready > send.transmitted;
@@ -93,6 +97,36 @@ pub(crate) fn undelivered(facts: &[Fact]) -> Option<(Category, Vec<Suspect>)> {
         })
         .collect();
     Some((category, suspects))
+}
+
+/// Whether what does not arrive comes in the end, as what was sent before it did: each flow has delivered a slice that took
+/// for ever, and the next one has not taken much longer yet.
+pub(crate) fn crawls(facts: &[Fact]) -> bool {
+    let stalled = facts.iter().find_map(|fact| match fact {
+        Fact::Stalled { waited_ns, .. } => Some(*waited_ns),
+        _ => None,
+    });
+    let Some(waited_ns) = stalled else { return false };
+    let longest = longest(facts, |_| true);
+    facts.iter().all(|fact| match fact {
+        Fact::NotDelivered { from, .. } => longest.get(&from.0).is_some_and(|ns| waited_ns <= CRAWLS_ON * ns),
+        _ => true,
+    })
+}
+
+/// Ranks of which a slice crawled and arrived, with how long it took, by the flows that `counts` takes.
+fn longest(facts: &[Fact], counts: impl Fn(bool) -> bool) -> BTreeMap<Rank, u64> {
+    let mut out: BTreeMap<Rank, u64> = BTreeMap::new();
+    for fact in facts {
+        if let Fact::NotDelivered { from, longest_ns, served_meanwhile, .. } = fact
+            && *longest_ns >= CRAWLS_NS
+            && counts(*served_meanwhile)
+        {
+            let known = out.entry(from.0).or_default();
+            *known = (*known).max(*longest_ns);
+        }
+    }
+    out
 }
 
 /// Data of one rank does not arrive where that of others does, over the same wires: `served` are sender, receiver, and whether
@@ -191,6 +225,7 @@ mod tests {
             evidence,
             send,
             since: HostTime(1),
+            longest_ns: 0,
             served_meanwhile: false,
         }
     }
@@ -224,8 +259,8 @@ mod tests {
     #[test]
     fn who_several_wait_for_over_wires_that_serve_others_cannot_send() {
         let served = |from: u32, to: u32| match not_delivered(from, to) {
-            Fact::NotDelivered { from, to, op, evidence, send, since, .. } => {
-                Fact::NotDelivered { from, to, op, evidence, send, since, served_meanwhile: true }
+            Fact::NotDelivered { from, to, op, evidence, send, since, longest_ns, .. } => {
+                Fact::NotDelivered { from, to, op, evidence, send, since, longest_ns, served_meanwhile: true }
             }
             other => other,
         };
@@ -239,6 +274,34 @@ mod tests {
         assert_eq!(named(&[served(2, 4), served(2, 6)]), Some((Category::NetworkSend, 2)));
         assert_eq!(named(&[served(2, 4)]), Some((Category::HostThread, 4)));
         assert_eq!(named(&[served(2, 4), served(2, 5)]), Some((Category::HostThread, 4)), "both are on one host");
+    }
+
+    /// Rank 2 has delivered a slice to rank 4 that took nine seconds, and none to rank 6 yet.
+    #[test]
+    fn a_rank_whose_slices_crawl_and_come_is_slow() {
+        let crawl = |to: u32, longest: u64, served: bool| match not_delivered(2, to) {
+            Fact::NotDelivered { from, to, op, evidence, send, since, .. } => {
+                let (longest_ns, served_meanwhile) = (longest * NANOS_PER_SEC, served);
+                Fact::NotDelivered { from, to, op, evidence, send, since, longest_ns, served_meanwhile }
+            }
+            other => other,
+        };
+        let stalled = |seconds: u64| Fact::Stalled {
+            waiting: vec![Rank(0)],
+            since: HostTime(1),
+            waited_ns: seconds * NANOS_PER_SEC,
+            threshold_ns: NANOS_PER_SEC,
+            why: String::new(),
+        };
+        let facts = |seconds: u64| [stalled(seconds), crawl(4, 9, true), crawl(6, 0, false)];
+        let (category, suspects) = undelivered(&facts(7)).unwrap();
+        assert_eq!((category, suspects.len()), (Category::NetworkSend, 1));
+        assert!(matches!(suspects[0].place, Place::Rank { rank: Rank(2), .. }));
+        assert!(crawls(&facts(7)) && !crawls(&facts(19)), "twice as long as that, and none has come");
+        assert!(!crawls(&[stalled(7), crawl(4, 0, true)]), "none has ever come");
+        assert!(!crawls(&[stalled(7), crawl(4, 9, true), not_delivered(8, 6)]), "another's do not either");
+        let cut = [stalled(7), crawl(4, 9, false), crawl(6, 0, false)];
+        assert_eq!(most_likely(&cut), Some(vec!["host1".to_owned()]), "nobody's data passes");
     }
 
     /// The wire does not accuse a rank of which nothing is known, nor who sends to it.

@@ -243,7 +243,8 @@ fn crowded(_: &Timeline, facts: &[Fact]) -> Answer {
 
 fn undelivered(_: &Timeline, facts: &[Fact]) -> Answer {
     let (category, suspects) = stuck::undelivered(facts)?;
-    Some((What::Hang, category, suspects))
+    let what = if stuck::crawls(facts) && !is_cut(facts) { What::Slowdown } else { What::Hang };
+    Some((what, category, suspects))
 }
 
 fn weak_gpu(_: &Timeline, facts: &[Fact]) -> Answer {

@@ -259,6 +259,7 @@ fn who_does_not_move_behind_a_link_that_is_down_is_not_why() {
         evidence,
         send: FlowCounters::default(),
         since: HostTime(1),
+        longest_ns: 0,
         served_meanwhile: false,
     };
     let idle = Fact::GpuNotReady {
