@@ -140,6 +140,8 @@ pub(crate) enum Fact {
     CpuWait { host: HostName, now_milli: f64, base_milli: f64, busy_milli: f64 },
     /// All cores of a host are busy since the job stands still, thousandths: its threads get them, but come no further.
     CpuFull { host: HostName, now_milli: f64, base_milli: f64 },
+    /// Ranks of a host issue operations much more slowly one after the other than they did, and others' do not.
+    SlowCalls { host: HostName, ranks: usize, now_us: f64, base_us: f64 },
     /// Iterations take longer (Algorithm 1, straggler trigger): `slow` of the last `of`, or the one that runs where `of` is 0.
     SlowIterations { base_ms: f64, now_ms: f64, factor: f64, slow: usize, of: usize, since: HostTime, why: String },
     /// A rank computes longer between operations than it did.
@@ -300,6 +302,7 @@ impl Fact {
             Fact::NicSlow { .. } => "nic.slow",
             Fact::CpuWait { .. } => "host.cpu-wait",
             Fact::CpuFull { .. } => "host.cpu-full",
+            Fact::SlowCalls { .. } => "host.slow-calls",
             Fact::SlowIterations { .. } => "watch.slow-iterations",
             Fact::ComputeExcess { .. } => "slow.compute",
             Fact::HostExcess { .. } => "slow.host-issue",
@@ -574,6 +577,10 @@ impl Fact {
             Fact::CpuFull { host, now_milli, base_milli } => {
                 format!("the cores of {host} are {:.0} % busy, {:.0} % before", now_milli / 10.0, base_milli / 10.0)
             }
+            Fact::SlowCalls { host, ranks, now_us, base_us } => format!(
+                "{ranks} ranks of {host} take {now_us:.0} us from one call to the next, {base_us:.0} us before; those of other \
+                 hosts do not"
+            ),
             Fact::NicSlow { host, nic, now_mb_s, other_mb_s } => {
                 format!("{nic} of {host} is rated at {now_mb_s:.1} MB/s, against {other_mb_s:.1} MB/s")
             }

@@ -11,5 +11,6 @@ pub(crate) mod moments;
 pub(crate) mod nic;
 mod order;
 pub(crate) mod own;
+pub(crate) mod pace;
 mod passage;
 pub(crate) mod slow;

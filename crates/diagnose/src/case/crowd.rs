@@ -95,9 +95,11 @@ pub(crate) fn of_stall(facts: &[Fact]) -> Vec<&HostName> {
         })
         .collect();
     if !absent.is_empty() {
-        // Threads that get full cores and come no further: all of a host, or they work on something else.
+        // Threads that get full cores and come no further: all of a host, or they work on something else. One may be as slow
+        // as those beside it are with what they do.
         let full = facts.iter().filter_map(|fact| match fact {
             Fact::CpuFull { host, .. } if absent.iter().filter(|other| **other == host).count() > 1 => Some(host),
+            Fact::SlowCalls { host, .. } if absent.contains(&host) => Some(host),
             _ => None,
         });
         let starved = crowded(STARVED_MILLI).filter(|host| absent.contains(host));
@@ -243,6 +245,9 @@ mod tests {
         let full = |name: &str| Fact::CpuFull { host: host(name), now_milli: 1000.0, base_milli: 200.0 };
         assert_eq!(stalled(&[never_issued(2, "b"), never_issued(3, "b"), full("b")]), ["b"]);
         assert_eq!(stalled(&[never_issued(2, "b"), full("b")]), [""; 0], "one may be at something else");
+        let slow = |name: &str| Fact::SlowCalls { host: host(name), ranks: 3, now_us: 900.0, base_us: 4.0 };
+        assert_eq!(stalled(&[never_issued(2, "b"), full("b"), slow("b")]), ["b"], "all calls are as slow there");
+        assert_eq!(stalled(&[never_issued(2, "a"), full("b"), slow("b")]), [""; 0]);
         let both = [never_issued(2, "b"), never_issued(3, "b"), full("b"), crowded("b")];
         assert_eq!(stalled(&both), ["b"], "named once, though its counters say it twice");
         assert_eq!(stalled(&[never_issued(2, "b"), never_issued(3, "b"), full("a")]), [""; 0]);

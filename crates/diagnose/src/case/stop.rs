@@ -1,6 +1,6 @@
 //! A job that stopped: whose process is gone, or where the waiting ends.
 use crate::blame::hang::{self, Held};
-use crate::blame::{load, nic};
+use crate::blame::{load, nic, pace};
 use crate::case::BlastEntry;
 use crate::case::docket::Bench;
 use crate::case::weigh::{self, Verdict};
@@ -66,6 +66,7 @@ pub(super) fn stalled(
     facts.extend(found.facts);
     facts.extend(nic::down(bench.timeline));
     facts.extend(load::at_stall(bench.timeline, usual_until.unwrap_or(stall.since), stall.since));
+    facts.extend(pace::facts(bench.timeline, &facts));
     let verdict = weigh::hang(bench.timeline, &facts, stall.since);
     (verdict, facts, blast_radius(found.path))
 }

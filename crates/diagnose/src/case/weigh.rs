@@ -27,6 +27,8 @@ const INSIDE: f64 = 0.9;
 const INSIDE_LEAST: f64 = 0.15;
 /// How sure it is that threads which wait for a processor are why data does not move: it may be for another reason too.
 const CROWDED: f64 = 0.7;
+/// The same where the host's other threads are slow with every call.
+const SLOW_CALLS: f64 = 0.95;
 /// A main thread that gets a tenth of a processor takes so long for a checkpoint of three seconds: no hang yet.
 pub(crate) const STARVED_NS: u64 = 30 * NANOS_PER_SEC;
 /// Pauses of one rank that are beyond any noise: two of half a second.
@@ -238,7 +240,9 @@ fn crowded(_: &Timeline, facts: &[Fact]) -> Answer {
     let places: Vec<Place> = crowd::of_stall(facts).into_iter().map(network::host_place).collect();
     let for_long = |fact: &Fact| matches!(fact, Fact::Stalled { waited_ns, .. } if *waited_ns >= STARVED_NS);
     let what = if facts.iter().any(for_long) { What::Hang } else { What::Slowdown };
-    (!places.is_empty()).then(|| (what, Category::HostThread, shared(places, CROWDED)))
+    let is_slow = facts.iter().any(|fact| matches!(fact, Fact::SlowCalls { .. }));
+    let sure = if is_slow { SLOW_CALLS } else { CROWDED };
+    (!places.is_empty()).then(|| (what, Category::HostThread, shared(places, sure)))
 }
 
 fn undelivered(_: &Timeline, facts: &[Fact]) -> Answer {
