@@ -391,3 +391,45 @@ fn a_host_is_not_named_for_a_part_of_it_or_for_the_whole_job() {
         assert_eq!(hand.suspects(), [format!("rank {}", dying[0])], "{}", hand.text(5_000));
     }
 }
+
+/// Four ranks, two a host, that add up what they have every fifth of a second; now and then one of them issues it more than a
+/// second after the others.
+fn late_now_and_then(late: [u32; 3]) -> Hand {
+    let mut hand = Hand::of(2, &[(1, "A", &[0, 1, 2, 3])]);
+    let mut at = 1_000;
+    for iteration in 0..60 {
+        let late = late.get(iteration / 10).copied().filter(|_| iteration % 10 == 9);
+        let end = at + if late.is_some() { 1_500 } else { 200 };
+        let op = |rank: u32, from: u64| {
+            let started_at = HostTime(T0 + from * MS);
+            OpMeta { count: 65_536, enqueued_at: started_at, started_at, ..meta(1, iteration as u64, rank, true) }
+        };
+        let begun = |rank: u32| if late == Some(rank) { vec![] } else { vec![op(rank, at)] };
+        for now in (at..end).step_by(100) {
+            (0..4).for_each(|rank| hand.look(rank, now + 50, &begun(rank), vec![]));
+            hand.tick(now + 50);
+        }
+        for rank in 0..4 {
+            let op = begun(rank).pop().unwrap_or_else(|| op(rank, end - 10));
+            let ended_at = HostTime(T0 + end * MS);
+            let done = OpDone { op, ended_first_at: ended_at, ended_at, flows: 0, observed: true };
+            hand.tell(rank, ended_at, vec![Record::OpDone(done)]);
+        }
+        at = end;
+    }
+    hand
+}
+
+/// Once is a moment; three times within a minute on one host of several is a reason to look there.
+#[test]
+fn a_host_whose_ranks_are_late_again_and_again_is_named() {
+    for (late, suspects) in [([2, 2, 2], vec!["rank 2"]), ([2, 3, 2], vec!["host1"])] {
+        let hand = late_now_and_then(late);
+        let (text, case) = (hand.text(17_000), &hand.engine.cases()[0]);
+        assert_eq!((case.finding.what, case.finding.category), (What::Slowdown, Category::NotStarted), "{text}");
+        assert_eq!(hand.suspects(), suspects, "{text}");
+        assert_eq!(case.because[0].rule, "watch.late-again", "{text}");
+    }
+    let hand = late_now_and_then([0, 2, 1]);
+    assert!(hand.engine.cases().is_empty(), "{}", hand.text(17_000));
+}

@@ -1,4 +1,5 @@
 //! The docket: one fault, one case, from its first sign to its end.
+mod again;
 mod crowded;
 mod hidden;
 
@@ -438,7 +439,8 @@ impl Docket {
         if let Some((verdict, facts)) = self.paused(bench) {
             self.write(bench, open.id, verdict, &facts, Vec::new());
         } else if length < bench.config.transient_ns {
-            return self.withdraw(bench, open.id);
+            let again = self.late_again(bench, open);
+            return again.unwrap_or_else(|| self.withdraw(bench, open.id));
         } else {
             // What explained a stop may not explain why it goes on slowly: let better evidence take over. Who was named only
             // for being inside and not moving does move.

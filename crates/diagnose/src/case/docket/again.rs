@@ -1,0 +1,53 @@
+//! Stops that are over soon, one of which is no case: where ranks of one host are late again and again, something is wrong
+//! there.
+use super::{Bench, Docket, Open};
+use crate::case::network::host_place;
+use crate::case::weigh::Verdict;
+use crate::case::{Case, CaseEvent};
+use crate::fact::Fact;
+use mycroft_record::{Category, HostName, Place, Suspect, What};
+
+/// So many stops within the time in which pauses belong together, all because of ranks of one host, are no coincidence.
+const AGAIN: usize = 3;
+/// How sure it is that the host is why.
+const SURE: f64 = 0.8;
+
+impl Docket {
+    /// A stop that is over soon and was because of a host that has been late often lately: a slowdown since the first time,
+    /// of the rank if it was always the same.
+    pub(super) fn late_again(&mut self, bench: &Bench<'_>, open: &Open) -> Option<CaseEvent> {
+        let case = self.case(open.id);
+        let (host, _) = late(case)?;
+        let oldest = bench.now - bench.config.pause_window_ns;
+        let before = self.transients.iter().filter(|other| other.closed_at >= oldest);
+        let all: Vec<&Case> =
+            before.filter(|other| late(other).is_some_and(|(of, _)| of == host)).chain([case]).collect();
+        if all.len() < AGAIN {
+            return None;
+        }
+        let place = &case.finding.suspects.first()?.place;
+        let is_one = all.iter().filter_map(|case| late(case)).all(|(_, of)| of == place);
+        let place = if is_one { place.clone() } else { host_place(host) };
+        let since = all.iter().map(|case| case.finding.since).min()?;
+        let facts = [Fact::LateAgain { host: host.clone(), times: all.len() }];
+        let (group, op) = (case.group, case.op);
+        let suspects = vec![Suspect { place, confidence: SURE }];
+        let (what, category) = (What::Slowdown, Category::NotStarted);
+        let verdict = Verdict { what, category, suspects, since, share: 0.0, group, op };
+        self.write(bench, open.id, verdict, &facts, Vec::new());
+        let at = self.place_of(open.id);
+        self.cases[at].finding.since = since;
+        self.open.iter_mut().filter(|of| of.id == open.id).for_each(|of| of.onset = since);
+        self.raised_at.get_or_insert(since);
+        Some(CaseEvent::Strengthened(open.id))
+    }
+}
+
+/// Whose rank a case names that did not issue what others waited for, and that place.
+fn late(case: &Case) -> Option<(&HostName, &Place)> {
+    let place = &case.finding.suspects.first().filter(|_| case.finding.category == Category::NotStarted)?.place;
+    match place {
+        Place::Rank { host, .. } | Place::Host { host } => Some((host, place)),
+        Place::Link { .. } => None,
+    }
+}
