@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 149] = [
+const MENDED: [(&str, &str, &str); 151] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -153,6 +153,8 @@ const MENDED: [(&str, &str, &str); 149] = [
     ("26021", "", "a device that leaves its slots and goes on was a device that stops"),
     ("40879", "", "of a rank whose sends are slow and its neighbour both were named: some messages are latency only"),
     ("40888", "", "slow sends on the only link between two hosts were congestion"),
+    ("40601", "", "a NIC whose host came late to what little else it receives was the way to its neighbour"),
+    ("40629", "", "processors two hundred times slower were a hang of one rank"),
     ("31278", "", "of two hosts whose NICs were told by small messages the one that came late was named"),
     ("30240", "", "a NIC whose host came late to small messages was the way to its neighbour"),
     ("31396", "", "a congested way was what its end receives, of which nobody waited for anything else"),
