@@ -143,7 +143,7 @@ pub(crate) enum Fact {
     /// Ranks of a host issue operations much more slowly one after the other than they did, and others' do not.
     SlowCalls { host: HostName, ranks: usize, now_us: f64, base_us: f64 },
     /// Others waited for ranks of a host to issue what they had issued, again and again, if not for long.
-    LateAgain { host: HostName, times: usize },
+    LateAgain { host: HostName, times: usize, within_ns: u64 },
     /// Iterations take longer (Algorithm 1, straggler trigger): `slow` of the last `of`, or the one that runs where `of` is 0.
     SlowIterations { base_ms: f64, now_ms: f64, factor: f64, slow: usize, of: usize, since: HostTime, why: String },
     /// A rank computes longer between operations than it did.
@@ -584,11 +584,10 @@ impl Fact {
                 "{ranks} ranks of {host} take {now_us:.0} us from one call to the next, {base_us:.0} us before; those of other \
                  hosts do not"
             ),
-            Fact::LateAgain { host, times } => {
-                format!(
-                    "all others have waited {times} times within a minute for ranks of {host} to issue an operation"
-                )
-            }
+            Fact::LateAgain { host, times, within_ns } => format!(
+                "all others have waited {times} times within {:.0} s for ranks of {host} to issue an operation",
+                ms(*within_ns) / 1e3
+            ),
             Fact::NicSlow { host, nic, now_mb_s, other_mb_s } => {
                 format!("{nic} of {host} is rated at {now_mb_s:.1} MB/s, against {other_mb_s:.1} MB/s")
             }

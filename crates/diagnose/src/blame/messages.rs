@@ -12,6 +12,9 @@ const LEAST: usize = 3;
 /// So many times longer is slow: latencies, which stay as they were, are part of it, and who shares a wire takes twice as long.
 const TIMES: f64 = 3.0;
 
+/// Microseconds that messages took, before and since, by their bytes.
+type Sizes = BTreeMap<u64, (Vec<f64>, Vec<f64>)>;
+
 /// Counts the links of either end of a link that is slow alone whose messages take longer, where no other tells the ends apart.
 pub(super) fn count(timeline: &Timeline, windows: &Windows, facts: &mut [Fact]) {
     for fact in facts {
@@ -36,23 +39,29 @@ pub(super) fn are_the_senders(
     (from, to): (Rank, Rank),
     mates: &BTreeSet<Rank>,
 ) -> bool {
+    let links = mates.iter().chain([&from]).flat_map(|rank| timeline.links.of(&timeline.ranks, *rank));
+    let others = links.filter(|link| (link.from, link.to) != (from, to));
+    is_one_senders(others.map(|link| (link.from == from, is_slower(timeline, link, windows))))
+}
+
+/// Of links of a sender and of its mates, and whether each is slower.
+fn is_one_senders(links: impl Iterator<Item = (bool, Option<bool>)>) -> bool {
     let (mut slower, mut as_before) = (false, false);
-    for link in mates.iter().chain([&from]).flat_map(|rank| timeline.links.of(&timeline.ranks, *rank)) {
-        match is_slower(timeline, link, windows) {
-            Some(true) if link.from == from => slower |= link.to != to,
-            Some(true) => return false,
-            Some(false) => as_before |= link.from != from,
+    for (is_own, is_slower) in links {
+        match is_slower {
+            Some(true) if !is_own => return false,
+            Some(true) => slower = true,
+            Some(false) => as_before |= !is_own,
             None => {}
         }
     }
     slower && as_before
 }
 
-/// Whether the largest messages that tell take so much longer; `None`: none tells. Shorter ones may be nothing but latency, and
-/// what lay there when its receiver came tells nothing.
+/// What the largest awaited messages of a link tell; what lay there when its receiver came tells nothing.
 fn is_slower(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<bool> {
     let (base, now) = compared(timeline.ranks.get(&link.from)?.iterations.list(), windows);
-    let mut sizes: BTreeMap<u64, (Vec<f64>, Vec<f64>)> = BTreeMap::new();
+    let mut sizes = Sizes::new();
     for sample in link.samples().filter(|sample| sample.wire_us > 0.0) {
         let is_in = |list: &[&Iteration]| list.iter().any(|it| sample.at > it.start && sample.at <= it.end);
         let (before, since) = sizes.entry(sample.bytes).or_default();
@@ -62,6 +71,11 @@ fn is_slower(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<bool
             since.push(sample.wire_us);
         }
     }
+    largest_take_longer(sizes)
+}
+
+/// Whether the largest messages that tell take so much longer; `None`: none tells. Shorter ones may be nothing but latency.
+fn largest_take_longer(mut sizes: Sizes) -> Option<bool> {
     sizes.retain(|_, (before, since)| before.len() >= LEAST && since.len() >= LEAST);
     sizes.pop_last().map(|(_, (before, since))| take_longer(before, since))
 }
@@ -86,5 +100,28 @@ mod tests {
         assert!(take_longer(before.clone(), vec![195.0, 609.0, 700.0, 740.0]));
         assert!(!take_longer(before.clone(), vec![170.0, 175.0, 700.0, 740.0]), "half of them only");
         assert!(!take_longer(before, vec![300.0, 310.0, 320.0]), "twice as long may be a wire that is shared");
+    }
+
+    #[test]
+    fn the_largest_messages_tell_that_a_link_is_slower() {
+        let (usual, longer) = (vec![160.0; 3], vec![700.0; 3]);
+        let told = |sizes: &[(u64, &[f64])]| {
+            let of = |(bytes, since): &(u64, &[f64])| (*bytes, (usual.clone(), since.to_vec()));
+            largest_take_longer(sizes.iter().map(of).collect())
+        };
+        assert_eq!(told(&[(16, &usual), (16_388, &longer)]), Some(true), "sixteen bytes are a latency");
+        assert_eq!(told(&[(16, &longer), (16_388, &usual)]), Some(false));
+        assert_eq!(told(&[(16, &longer), (16_388, &longer[..2])]), Some(true), "two do not tell");
+        assert_eq!(told(&[(16_388, &longer[..2])]), None);
+    }
+
+    #[test]
+    fn a_sender_is_slow_alone_where_a_mate_is_as_fast_as_before() {
+        let told = |links: &[(bool, Option<bool>)]| is_one_senders(links.iter().copied());
+        let (own, mates) = (true, false);
+        assert!(told(&[(own, Some(true)), (own, Some(false)), (mates, Some(false)), (mates, None)]));
+        assert!(!told(&[(own, Some(true)), (mates, Some(false)), (mates, Some(true))]), "it is their host");
+        assert!(!told(&[(own, Some(true)), (mates, None)]), "nothing tells of its mates");
+        assert!(!told(&[(own, Some(false)), (mates, Some(false))]), "it sends as fast as before");
     }
 }

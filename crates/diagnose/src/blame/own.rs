@@ -104,11 +104,6 @@ fn parts(facts: &[Fact], places: &[Place], category: Category) -> Vec<Own> {
     out
 }
 
-/// Whether what the counters of a suspect's host say is one of these parts.
-pub(crate) fn is_counted(own: &[Own]) -> bool {
-    own.iter().any(|own| matches!(own.part, Part::Wait(_)))
-}
-
 /// How long the threads of a suspect's host waited at the worst, thousandths, if one of these parts is what its counters say.
 pub(crate) fn counted_milli(own: &[Own]) -> Option<f64> {
     own.iter().find(|own| matches!(own.part, Part::Wait(_))).map(|own| own.worst_ms)

@@ -544,7 +544,7 @@ impl Docket {
         if !stands_out(&verdict) || self.same_fault(&verdict).is_some() {
             return Vec::new();
         }
-        if !bench.watch.is_level(open.onset, since) && !own::is_counted(&open.own) {
+        if !bench.watch.is_level(open.onset, since) && own::counted_milli(&open.own).is_none() {
             // Whoever was slow for so few iterations only did not begin this, unless the host's own counters said that threads
             // wait there: that is not by chance, and makes iterations so long that there are few of them.
             let verdict = Verdict { since: open.onset, ..verdict };

@@ -159,7 +159,7 @@ pub(crate) fn of_slowdown(facts: &[Fact], config: &Config) -> Vec<Hypothesis> {
     };
     let slow: BTreeSet<&HostName> = ways
         .iter()
-        .filter(|(_, way)| way.excess_ms >= SHADOW * worst.excess_ms && slowness(way, &worst) > 0.5)
+        .filter(|(_, way)| way.excess_ms >= SHADOW * worst.excess_ms && slowness(way.ratio, &worst) > 0.5)
         .flat_map(|((from, to), _)| [*from, *to])
         .collect();
     let touched: BTreeSet<HostName> = slow.iter().map(|host| (*host).clone()).collect();
@@ -409,15 +409,14 @@ fn worst(ways: &Ways<'_>) -> Option<Way> {
     Some(Way { ratio, ..*worst })
 }
 
-/// 1: as slow as the worst; 0: as fast as before. Factors are compared by their logarithms.
-fn slowness(way: &Way, worst: &Way) -> f64 {
-    (way.ratio.ln() / worst.ratio.ln()).clamp(0.0, 1.0)
+/// Of what takes so many times as long, 1: as slow as the worst; 0: as fast as before. Factors are compared by their logarithms.
+fn slowness(times: f64, worst: &Way) -> f64 {
+    (times.max(1.0).ln() / worst.ratio.ln()).clamp(0.0, 1.0)
 }
 
 /// What a way says, but no more against its being slow than the time that its data was on its way does.
 fn lean(way: &Way, worst: &Way) -> f64 {
-    let slowness = |times: f64| (times.max(1.0).ln() / worst.ratio.ln()).clamp(0.0, 1.0);
-    let denies = way.on_way.map_or(1.0, |times| (1.0 - 2.0 * slowness(times)).max(0.0));
+    let denies = way.on_way.map_or(1.0, |times| (1.0 - 2.0 * slowness(times, worst)).max(0.0));
     lean_of_awaited(way, worst).max(-denies)
 }
 
@@ -426,7 +425,7 @@ fn lean(way: &Way, worst: &Way) -> f64 {
 /// fast as those that it waits with.
 fn lean_of_awaited(way: &Way, worst: &Way) -> f64 {
     let own = Way { ratio: way.beyond.unwrap_or(way.ratio), ..*way };
-    let slowness = slowness(&own, worst);
+    let slowness = slowness(own.ratio, worst);
     if way.excess_ms >= SHADOW * worst.excess_ms && carries_alike(way, worst) {
         let over = slowness - WAITS;
         let least = if way.follows { 0.0 } else { -1.0 };

@@ -18,7 +18,8 @@ impl Docket {
     pub(super) fn late_again(&mut self, bench: &Bench<'_>, open: &Open) -> Option<CaseEvent> {
         let case = self.case(open.id);
         let (host, _) = late(case)?;
-        let oldest = bench.now - bench.config.pause_window_ns;
+        let within_ns = bench.config.pause_window_ns;
+        let oldest = bench.now - within_ns;
         let before = self.transients.iter().filter(|other| other.closed_at >= oldest);
         let all: Vec<&Case> =
             before.filter(|other| late(other).is_some_and(|(of, _)| of == host)).chain([case]).collect();
@@ -29,7 +30,7 @@ impl Docket {
         let is_one = all.iter().filter_map(|case| late(case)).all(|(_, of)| of == place);
         let place = if is_one { place.clone() } else { host_place(host) };
         let since = all.iter().map(|case| case.finding.since).min()?;
-        let facts = [Fact::LateAgain { host: host.clone(), times: all.len() }];
+        let facts = [Fact::LateAgain { host: host.clone(), times: all.len(), within_ns }];
         let (group, op) = (case.group, case.op);
         let suspects = vec![Suspect { place, confidence: SURE }];
         let (what, category) = (What::Slowdown, Category::NotStarted);
