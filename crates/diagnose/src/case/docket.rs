@@ -7,7 +7,7 @@ use crate::blame::hang;
 use crate::blame::own::{self, Own};
 use crate::blame::slow;
 use crate::case::advice;
-use crate::case::network::host_place;
+use crate::case::network::{host_place, is_of_network};
 use crate::case::stop::{blast_radius, crash, stalled};
 use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
@@ -346,8 +346,7 @@ impl Docket {
         case.finding.suspects = verdict.suspects;
         case.group = verdict.group.or(case.group);
         case.op = verdict.op.or(case.op);
-        let of_network =
-            matches!(verdict.category, Category::NetworkSend | Category::NetworkReceive | Category::NetworkCongestion);
+        let of_network = is_of_network(verdict.category);
         let suspects = &case.finding.suspects;
         let is_end = |host: &HostName| of_network && suspects.iter().any(|suspect| suspect.place == host_place(host));
         let said = |fact: &&Fact| match fact {

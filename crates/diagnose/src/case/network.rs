@@ -241,6 +241,11 @@ fn only_way<'a>(ends: &BTreeSet<&'a HostName>, facts: &'a [Fact]) -> Option<[&'a
     })
 }
 
+/// Whether a kind of fault is the network's.
+pub(crate) fn is_of_network(category: Category) -> bool {
+    matches!(category, Category::NetworkSend | Category::NetworkReceive | Category::NetworkCongestion)
+}
+
 /// Whether ways between hosts may be slower only because they wait for somebody that nothing is seen of: they are slower by no
 /// more than such a wait makes them, and all of them together, even one after the other, took less than `least_ms` more.
 pub(super) fn waits_for_others(of: &Hypothesis, facts: &[Fact], least_ms: f64) -> bool {
@@ -252,8 +257,7 @@ pub(super) fn waits_for_others(of: &Hypothesis, facts: &[Fact], least_ms: f64) -
         }
         _ => 0.0,
     };
-    let of_network = [Category::NetworkSend, Category::NetworkReceive, Category::NetworkCongestion];
-    of_network.contains(&of.category)
+    is_of_network(of.category)
         && of.places.iter().all(|place| matches!(place, Place::Host { .. }))
         && of.ratio < WAY_RATIO
         && facts.iter().map(longer_ms).sum::<f64>() < least_ms

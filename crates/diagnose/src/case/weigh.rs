@@ -378,11 +378,13 @@ pub(crate) fn slowdown(
         other.places == best.places
             || (other.category == best.category && (other.places.iter().all(is_part) || is_wider()))
     };
-    let second = list.iter().find(|other| !speaks_for(other)).map_or(0.0, |other| other.excess_ms);
+    let mut others = list.iter().filter(|other| !speaks_for(other));
+    let second = others.clone().next().map_or(0.0, |other| other.excess_ms);
+    let beside = others.find(|way| !may_be_because_of(way, best, facts)).map_or(0.0, |other| other.excess_ms);
     let share = (best.excess_ms / iteration_ms.max(1.0)).min(1.0);
     let margin = 1.0 - (second / best.excess_ms.max(1e-9)).clamp(0.0, 1.0);
     let stands_out = best.ratio >= 1.5
-        && second * 3.0 <= best.excess_ms
+        && beside * 3.0 <= best.excess_ms
         && best.excess_ms >= config.noise_ms
         && share >= slow::LEAST_SHARE
         && !network::waits_for_others(best, facts, config.explains_share * iteration_ms);
@@ -478,7 +480,7 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     let shadow = |hypothesis: &Hypothesis| held >= PROXY_EXPLAINS * hypothesis.excess_ms;
     out.retain(|hypothesis| hypothesis.category != Category::GpuCopy || !shadow(hypothesis));
     network.retain(|hypothesis| !shadow(hypothesis));
-    out.retain(|hypothesis| !network.iter().any(|way| is_behind(hypothesis, way)));
+    out.retain(|hypothesis| !network.iter().any(|way| is_behind(hypothesis, way, facts)));
     let wire = network.iter().map(|hypothesis| hypothesis.excess_ms).fold(0.0, f64::max);
     if pauses.is_empty() && held == 0.0 {
         let links = of_links(facts);
@@ -521,12 +523,24 @@ fn slow_on_way(facts: &[Fact], wanted: &HostName) -> Place {
 }
 
 /// Whether copies are of hosts that wait behind a slow way between others: their slots stay full, or come late, and copies last.
-/// Copies that are slow themselves slow no way but those of their host, where both ends would wait for the wire.
-fn is_behind(copies: &Hypothesis, way: &Hypothesis) -> bool {
+/// Copies that are slow themselves slow no way but those of their host, where both ends would wait for the wire. The only
+/// ones that are slow, by more than the way, do not wait behind it.
+fn is_behind(copies: &Hypothesis, way: &Hypothesis, facts: &[Fact]) -> bool {
+    let shadow = if is_only_copy(facts) { 1.0 } else { SHADOW };
     copies.category == Category::GpuCopy
         && way.ratio >= WAY_RATIO
-        && way.excess_ms >= SHADOW * copies.excess_ms
+        && way.excess_ms >= shadow * copies.excess_ms
         && hosts(copies).is_disjoint(&hosts(way))
+}
+
+/// Whether ways may be slow because of the only rank whose copies are: those that wait for it send at once when it has come.
+fn may_be_because_of(way: &Hypothesis, copies: &Hypothesis, facts: &[Fact]) -> bool {
+    copies.category == Category::GpuCopy && network::is_of_network(way.category) && is_only_copy(facts)
+}
+
+/// Whether the copies of one rank are slow, and nobody else's.
+fn is_only_copy(facts: &[Fact]) -> bool {
+    facts.iter().filter(|fact| matches!(fact, Fact::CopyExcess { .. })).count() == 1
 }
 
 /// The hosts of the places of a hypothesis.

@@ -3,7 +3,7 @@ use super::*;
 use crate::blame::hang::NO_META;
 use crate::case::Evidence;
 use crate::fact::{OnWay, OpRef};
-use mycroft_record::FlowCounters;
+use mycroft_record::{Batch, FlowCounters, ProcessKey, Record, Sampled, Source};
 
 fn inside(ops: &[&[(u32, &str, u64)]]) -> Vec<(String, f64)> {
     let of = |members: &&[(u32, &str, u64)]| -> Vec<(Rank, HostName, HostTime)> {
@@ -328,4 +328,31 @@ fn copies_elsewhere_are_behind_a_slow_way() {
     assert_eq!(said("a", 265.0), Category::NetworkSend);
     assert_eq!(said("a", 100.0), Category::GpuCopy, "by more than the way");
     assert_eq!(said("b", 265.0), Category::GpuCopy, "of the way's own end");
+}
+
+/// Of a tree in which all ranks that waited for a slow copy send at once: a way is slower then too.
+#[test]
+fn the_only_slow_copy_that_takes_longer_than_a_way_is_not_behind_it() {
+    let mut timeline = Timeline::default();
+    for rank in 0..4 {
+        let process = ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 };
+        let source = Source { job: "job".into(), host: "d".into(), process: Some(process) };
+        let sampled = Sampled { at: HostTime(1), ops_in_flight: 0, flows_in_flight: 0, alive: true, stopped: false };
+        timeline.observe(&Batch { source, collected_at: HostTime(1), records: vec![Record::Sampled(sampled)] }, 0);
+    }
+    let said = |copies: &[(u32, f64)]| {
+        let iteration_ms = 619.0;
+        let copy = |(rank, now_ms): &(u32, f64)| {
+            let (rank, host) = (Rank(*rank), HostName::from("a"));
+            Fact::CopyExcess { rank, host, now_ms: *now_ms, base_ms: 0.0, iteration_ms }
+        };
+        let (from, to) = (HostName::from("b"), HostName::from("c"));
+        let (now_ms, base_ms, on_way) = (173.0, 41.0, OnWay::default());
+        let way = Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms, mb: 9.0, on_way, links: 7, of: 8 };
+        let facts: Vec<Fact> = copies.iter().map(copy).chain([way]).collect();
+        slowdown(&timeline, &facts, &Config::default(), HostTime(1), iteration_ms).category
+    };
+    assert_eq!(said(&[(15, 149.0)]), Category::GpuCopy);
+    assert_eq!(said(&[(15, 120.0)]), Category::NetworkSend, "by less than the way");
+    assert_eq!(said(&[(15, 149.0), (23, 130.0)]), Category::NetworkSend, "as do others");
 }
