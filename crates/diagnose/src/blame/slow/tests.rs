@@ -1,7 +1,7 @@
 //! Whose link is slow, how slow it is, and whose proxy thread pauses.
 use super::*;
 use crate::blame::hang::NO_META;
-use mycroft_record::ChannelId;
+use mycroft_record::*;
 
 /// Ranks 0 to 3 are on host a, 4 to 7 on b, 8 to 11 on c. Rank 0 alone sends to b; beside it others send to c.
 fn links(beside: &[(u32, f64)]) -> Vec<Fact> {
@@ -170,4 +170,62 @@ fn a_way_is_told_of_with_the_time_on_it_where_that_says_something_else() {
     assert!(said(8.2, 14.7, 77.9).ends_with("14.7 ms before, but it was longer on its way: 77.9 ms, 23.3 ms before"));
     assert!(said(2.9, 15.3, 23.2).ends_with("15.3 ms before, and it was on its way for 23.2 ms, 23.3 ms before"));
     assert!(said(23.0, 23.3, 23.2).ends_with("ms per iteration, 23.3 ms before"));
+}
+
+/// Of a link: sender, receiver, and for how long the data of each iteration was held and on its way, microseconds, before and
+/// since.
+type Sent = (u32, u32, [[u32; 2]; 2]);
+
+/// What is said of twelve ranks, four a host, that add up what they have every half second: ten times, and ten times since.
+fn said_of(links: &[Sent]) -> Vec<Fact> {
+    const EACH: u64 = 10;
+    let end = |iterations: u64| HostTime(NANOS_PER_SEC) + 500 * NANOS_PER_MS * iterations;
+    let mut timeline = Timeline::default();
+    for rank in 0..12 {
+        let (comm, comm_rank, class) = (CommId(1), CommRank(rank), OpClass::Collective);
+        let mut records =
+            vec![Record::CommInit(CommInit { at: end(0), comm, n_ranks: 12, n_nodes: 3, comm_rank, name: "A".into() })];
+        for seq in 0..2 * EACH {
+            let ended_at = end(seq + 1);
+            let id = OpId { comm, class, peer: CommRank(0), seq: OpSeq(seq) };
+            for (from, to, us) in links.iter().filter(|(from, to, _)| [*from, *to].contains(&rank)) {
+                let [held, sent] = us[usize::from(seq >= EACH)];
+                let (direction, peer, stage_us) = match *from == rank {
+                    true => (Direction::Send, *to, [0, held, sent]),
+                    false => (Direction::Recv, *from, [held + sent, 0, 0]),
+                };
+                records.push(Record::FlowDone(FlowDone {
+                    flow: FlowKey { op: id, channel: ChannelId(0), peer: CommRank(peer), direction },
+                    counters: FlowCounters { total_chunks: 1, ..FlowCounters::default() },
+                    bytes: 1_000,
+                    times: FlowTimes { stage_us, ..FlowTimes::default() },
+                    ended_at: ended_at - NANOS_PER_MS,
+                    peer_wait_polls: 0,
+                    proxied_for_pid: 0,
+                }));
+            }
+            let op = OpMeta { id, kind: OpKind::AllReduce, comm_rank, enqueued_at: end(seq), ..NO_META };
+            let ended_first_at = ended_at;
+            records.push(Record::OpDone(OpDone { op, ended_at, ended_first_at, flows: 0, observed: true }));
+        }
+        let process = ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 };
+        let host = format!("host{}", rank / 4).as_str().into();
+        let source = Source { job: "job".into(), host, process: Some(process) };
+        timeline.observe(&Batch { source, collected_at: end(2 * EACH), records }, u32::MAX);
+    }
+    timeline.settle();
+    let (onset, until) = (end(EACH), end(2 * EACH));
+    let (base_from, base_ns_max, iteration_ms) = (HostTime::NONE, u64::MAX, 500.0);
+    let windows = Windows { base_from, base_until: onset, base_ns_max, onset, until, iteration_ms };
+    wires(&timeline, &Config::default(), &windows)
+}
+
+#[test]
+fn what_a_thread_held_before_is_no_time_of_the_wire_before() {
+    let wire_ms = |before: [u32; 2]| match &said_of(&[(0, 4, [before, [0, 375_000]])])[..] {
+        [Fact::WireExcess { now_ms, base_ms, .. }] => (now_ms.round(), base_ms.round()),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(wire_ms([0, 28_000]), (375.0, 28.0));
+    assert_eq!(wire_ms([192_000, 28_000]), (375.0, 28.0), "its thread got no processor");
 }
