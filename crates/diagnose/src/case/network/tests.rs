@@ -441,3 +441,11 @@ fn what_carries_little_tells_which_two_hosts_share_other_traffic() {
     let told: Vec<Fact> = heavy.into_iter().map(|way| carrying(way, way.3)).chain(little).collect();
     assert_eq!(said(&told), Some((Category::NetworkCongestion, hosts(&["a", "d"]), false)));
 }
+
+/// A way whose receiver comes late now: data lies there, and nobody sees how long it takes but by how long it is on its way.
+#[test]
+fn data_that_nobody_waits_for_tells_nothing_where_it_was_on_its_way_for_longer() {
+    let is_told = |on_way_now_ms: f64| !ways(&[on_its_way(("a", "b", 1.1, 4.6), (on_way_now_ms, 4.6), 9.0)]).is_empty();
+    assert!(is_told(4.6), "it is as fast as before");
+    assert!(!is_told(6.9));
+}
