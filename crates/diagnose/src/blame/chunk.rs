@@ -319,16 +319,36 @@ mod tests {
     /// What a flow has posted, made ready, transmitted and done, of 16.
     type Counts = [u32; 4];
 
-    /// What is said of an AllReduce in which all of `ranks` ranks are, two on each host: a connection is sender,
-    /// receiver, and what each of the two ends shows.
-    fn said(algorithm: Algorithm, ranks: u32, wires: &[(u32, u32, Counts, Counts)]) -> Vec<(u32, bool)> {
+    /// A connection: sender, receiver, and what each of the two ends shows.
+    type Connection = (u32, u32, Counts, Counts);
+
+    /// The operation that all are in.
+    const ID: OpId = OpId { comm: CommId(1), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(0) };
+
+    /// Which devices are said to be idle in an AllReduce in which all of `ranks` ranks are, two on each host.
+    fn said(algorithm: Algorithm, ranks: u32, wires: &[Connection]) -> Vec<(u32, bool)> {
+        let of = |fact: &Fact| match fact {
+            Fact::GpuNotReady { rank, strong, .. } => Some((rank.0, *strong)),
+            _ => None,
+        };
+        said_with(algorithm, ranks, wires, [0; 3], &[]).iter().filter_map(of).collect()
+    }
+
+    /// All that is said of it; the longest stages that slices have left, microseconds, and flows that have ended: sender,
+    /// receiver, when.
+    fn said_with(
+        algorithm: Algorithm,
+        ranks: u32,
+        wires: &[Connection],
+        stage_max_us: [u32; 3],
+        ended: &[(u32, u32, HostTime)],
+    ) -> Vec<Fact> {
         let mut timeline = Timeline::default();
-        let id = OpId { comm: CommId(1), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(0) };
         for rank in 0..ranks {
             let comm_rank = CommRank(rank);
-            let init = CommInit { at: AT, comm: id.comm, n_ranks: ranks, n_nodes: 1, comm_rank, name: "A".into() };
+            let init = CommInit { at: AT, comm: ID.comm, n_ranks: ranks, n_nodes: 1, comm_rank, name: "A".into() };
             let op = OpMeta {
-                id,
+                id: ID,
                 kind: OpKind::AllReduce,
                 comm_rank,
                 algorithm,
@@ -348,13 +368,14 @@ mod tests {
                     flows_done: 0,
                 }),
             ];
+            let key = |peer: u32, direction| FlowKey { op: ID, channel: ChannelId(0), peer: CommRank(peer), direction };
             let mut flow = |peer: u32, direction, [posted, ready, transmitted, done]: Counts| {
                 records.push(Record::FlowState(FlowState {
                     sampled_at: AT,
-                    flow: FlowKey { op: id, channel: ChannelId(0), peer: CommRank(peer), direction },
+                    flow: key(peer, direction),
                     counters: FlowCounters { total_chunks: 16, posted, ready, transmitted, done },
                     bytes: 0,
-                    times: FlowTimes { started_at: AT, last_progress_at: AT, ..FlowTimes::default() },
+                    times: FlowTimes { started_at: AT, last_progress_at: AT, stage_max_us, ..FlowTimes::default() },
                     peer_wait_polls: 0,
                     proxied_for_pid: 0,
                 }));
@@ -367,18 +388,25 @@ mod tests {
                     flow(*from, Direction::Recv, *recv);
                 }
             }
+            for (from, to, ended_at) in ended.iter().filter(|(from, to, _)| [*from, *to].contains(&rank)) {
+                let is_sender = *from == rank;
+                records.push(Record::FlowDone(FlowDone {
+                    flow: if is_sender { key(*to, Direction::Send) } else { key(*from, Direction::Recv) },
+                    counters: FlowCounters { total_chunks: 16, posted: 16, ready: 16, transmitted: 16, done: 16 },
+                    bytes: 0,
+                    times: FlowTimes::default(),
+                    ended_at: *ended_at,
+                    peer_wait_polls: 0,
+                    proxied_for_pid: 0,
+                }));
+            }
             let process = ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 };
             let host = format!("host{}", rank / 2).as_str().into();
             let source = Source { job: "job".into(), host, process: Some(process) };
             timeline.observe(&Batch { source, collected_at: AT, records }, u32::MAX);
         }
         timeline.settle();
-        let facts = blame(&timeline, &OpNode::Collective { comm: id.comm, seq: 0 });
-        let of = |fact: &Fact| match fact {
-            Fact::GpuNotReady { rank, strong, .. } => Some((rank.0, *strong)),
-            _ => None,
-        };
-        facts.iter().filter_map(of).collect()
+        blame(&timeline, &OpNode::Collective { comm: ID.comm, seq: 0 })
     }
 
     /// Room is offered and nothing is filled; data has come and is not taken; room is offered and nothing comes.
@@ -433,5 +461,22 @@ mod tests {
         let wires = [&children[..], &idle].concat();
         assert_eq!(said(Algorithm::Tree, 12, &wires), [(4, true)]);
         assert_eq!(said(Algorithm::Tree, 12, &[children[0], idle[0]]), [(2, true)], "nobody else is idle");
+    }
+
+    /// Rank 0 has data for rank 2 that does not arrive; of its slices that did one took so long. Rank 1 ended what it sends to
+    /// rank 3, on the same hosts, so long before rank 0 last got on.
+    #[test]
+    fn the_wire_serves_others_since_a_slice_that_crawled_was_handed_over() {
+        let is_served = |longest_ms: u32, ended_ms: u64| {
+            let sent = [(0, 2, [10, 8, 6, 2], WANTING)];
+            let ended = [(1, 3, AT - NANOS_PER_MS * ended_ms)];
+            match &said_with(Algorithm::Ring, 4, &sent, [0, 0, 1_000 * longest_ms], &ended)[..] {
+                [Fact::NotDelivered { served_meanwhile, .. }] => *served_meanwhile,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(is_served(9_000, 5_000));
+        assert!(!is_served(9_000, 9_000), "it had not been handed over by then");
+        assert!(!is_served(900, 500), "none has crawled");
     }
 }
