@@ -118,7 +118,8 @@ mod tests {
             let (taken, lasted) = (f64::from(n * us), f64::from(late_us + n * us));
             let told = of(us, late_us).unless_late_us(FIFO_SLOTS, lasted);
             prop_assert!(told + 1e-6 >= taken && told <= lasted + 2.0 * f64::from(MAX_UNIT_US), "{told} of {taken}");
-            prop_assert_eq!(of(0, late_us).unless_late_us(FIFO_SLOTS, f64::from(late_us)), 0.0);
+            let waited_us = of(0, late_us).unless_late_us(FIFO_SLOTS, f64::from(late_us));
+            prop_assert!(waited_us == 0.0 || late_us <= 2 * MAX_UNIT_US, "{waited_us} of {late_us}, more than units hide");
             // They came as slowly as they were served: each waits for its own time only.
             let served = FlowSum { stage_us: n * us, max_64us: (us / MAX_UNIT_US) as u16, ..of(us, 0) };
             prop_assert_eq!(served.unless_late_us(FIFO_SLOTS, taken), served.us(FIFO_SLOTS));
