@@ -230,15 +230,18 @@ fn what_a_thread_held_before_is_no_time_of_the_wire_before() {
     assert_eq!(wire_ms([192_000, 28_000]), (375.0, 28.0), "its thread got no processor");
 }
 
-/// Rank 0 alone sends to host1; it and rank 1 send short messages to host2.
+/// Rank 0 alone sends to host1; it and rank 1 send short messages to host2, which sends to it.
 #[test]
 fn the_only_link_on_a_way_is_its_senders_where_its_messages_take_longer_and_its_mates_do_not() {
-    let is_rank = |own_us: u32, mates_us: u32| {
+    let is_rank_behind = |before_us: u32, own_us: u32, mates_us: u32| {
+        let slow = |from: u32, to: u32, us: u32| (from, to, [[0, 50_000], [0, us]]);
         let short = |from: u32, us: u32| (from, from + 8, [[0, 160], [0, us]]);
-        let facts = said_of(&[(0, 4, [[0, 50_000], [0, 320_000]]), short(0, own_us), short(1, mates_us)]);
+        let facts = said_of(&[slow(0, 4, 320_000), slow(8, 0, before_us), short(0, own_us), short(1, mates_us)]);
         facts.iter().any(|fact| matches!(fact, Fact::RankLink { from, to, .. } if (from.0, to.0) == (Rank(0), Rank(4))))
     };
+    let is_rank = |own_us: u32, mates_us: u32| is_rank_behind(50_000, own_us, mates_us);
     assert!(is_rank(700, 160));
     assert!(!is_rank(700, 700), "its mate's do too: it is their host");
     assert!(!is_rank(160, 160), "they do not");
+    assert!(!is_rank_behind(400_000, 700, 160), "it waits itself behind a link that is slower");
 }
