@@ -463,20 +463,23 @@ mod tests {
         assert_eq!(said(Algorithm::Tree, 12, &[children[0], idle[0]]), [(2, true)], "nobody else is idle");
     }
 
-    /// Rank 0 has data for rank 2 that does not arrive; of its slices that did one took so long. Rank 1 ended what it sends to
-    /// rank 3, on the same hosts, so long before rank 0 last got on.
+    /// Rank 0 has data for rank 2 that does not arrive; of its slices that did one took so long. Another flow between their
+    /// hosts ended so long before rank 0 last got on, mostly from rank 1 to rank 3.
     #[test]
     fn the_wire_serves_others_since_a_slice_that_crawled_was_handed_over() {
-        let is_served = |longest_ms: u32, ended_ms: u64| {
+        let is_served_by = |from: u32, to: u32, longest_ms: u32, ended_ms: u64| {
             let sent = [(0, 2, [10, 8, 6, 2], WANTING)];
-            let ended = [(1, 3, AT - NANOS_PER_MS * ended_ms)];
+            let ended = [(from, to, AT - NANOS_PER_MS * ended_ms)];
             match &said_with(Algorithm::Ring, 4, &sent, [0, 0, 1_000 * longest_ms], &ended)[..] {
                 [Fact::NotDelivered { served_meanwhile, .. }] => *served_meanwhile,
                 other => panic!("{other:?}"),
             }
         };
+        let is_served = |longest_ms: u32, ended_ms: u64| is_served_by(1, 3, longest_ms, ended_ms);
         assert!(is_served(9_000, 5_000));
         assert!(!is_served(9_000, 9_000), "it had not been handed over by then");
         assert!(!is_served(900, 500), "none has crawled");
+        assert!(!is_served_by(1, 2, 9_000, 5_000), "it is rank 2 that takes");
+        assert!(!is_served_by(0, 3, 9_000, 5_000), "it is rank 0 that sends");
     }
 }
