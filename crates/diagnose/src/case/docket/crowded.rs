@@ -87,6 +87,8 @@ mod tests {
         let host1 = Some((host_place(&"host1".into()), 44));
         assert_eq!(besides(Category::HostThread, &from(45, 250)), host1, "a look tells of the second before");
         assert_eq!(besides(Category::HostThread, &from(45, 210)), host1);
+        let since_onset = besides(Category::HostThread, &from(28, 250)).map(|(_, since)| since);
+        assert_eq!(since_onset, Some(30), "not before the job became slow");
         assert_eq!(besides(Category::HostThread, &from(45, 180)), None, "less than the host that is known");
         assert_eq!(besides(Category::HostThread, &from(58, 250)), None, "for two seconds");
         assert_eq!(besides(Category::Gpu, &from(45, 250)), None, "the case is about something else");
