@@ -392,13 +392,13 @@ fn a_host_is_not_named_for_a_part_of_it_or_for_the_whole_job() {
     }
 }
 
-/// Four ranks, two a host, that add up what they have every fifth of a second; now and then one of them issues it more than a
-/// second after the others.
-fn late_now_and_then(late: [u32; 3]) -> Hand {
+/// Four ranks, two a host, that add up what they have every fifth of a second; now and then, once in so many iterations, one
+/// of them issues it more than a second after the others.
+fn late_now_and_then(late: [u32; 3], every: usize) -> Hand {
     let mut hand = Hand::of(2, &[(1, "A", &[0, 1, 2, 3])]);
     let mut at = 1_000;
-    for iteration in 0..60 {
-        let late = late.get(iteration / 10).copied().filter(|_| iteration % 10 == 9);
+    for iteration in 0..3 * every + 30 {
+        let late = late.get(iteration / every).copied().filter(|_| iteration % every == every - 1);
         let end = at + if late.is_some() { 1_500 } else { 200 };
         let op = |rank: u32, from: u64| {
             let started_at = HostTime(T0 + from * MS);
@@ -424,12 +424,14 @@ fn late_now_and_then(late: [u32; 3]) -> Hand {
 #[test]
 fn a_host_whose_ranks_are_late_again_and_again_is_named() {
     for (late, suspects) in [([2, 2, 2], vec!["rank 2"]), ([2, 3, 2], vec!["host1"])] {
-        let hand = late_now_and_then(late);
+        let hand = late_now_and_then(late, 10);
         let (text, case) = (hand.text(17_000), &hand.engine.cases()[0]);
         assert_eq!((case.finding.what, case.finding.category), (What::Slowdown, Category::NotStarted), "{text}");
         assert_eq!(hand.suspects(), suspects, "{text}");
         assert_eq!(case.because[0].rule, "watch.late-again", "{text}");
     }
-    let hand = late_now_and_then([0, 2, 1]);
+    let hand = late_now_and_then([0, 2, 1], 10);
     assert!(hand.engine.cases().is_empty(), "{}", hand.text(17_000));
+    let hand = late_now_and_then([2, 2, 2], 200);
+    assert!(hand.engine.cases().is_empty(), "in more than a minute: {}", hand.text(250_000));
 }
