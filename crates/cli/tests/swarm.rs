@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 150] = [
+const MENDED: [(&str, &str, &str); 156] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -168,6 +168,12 @@ const MENDED: [(&str, &str, &str); 150] = [
     ("30346", "", "a host whose processors are 34 times slower: its threads were late now and then, then never came"),
     ("31473", "", "sends hundreds of times slower were pauses of who receives them"),
     ("50946", "", "the only slow copy was a way that all use at once because of it"),
+    ("41016", "", "a device's fault, right, began with an iteration of twelve seconds, ten seconds before"),
+    ("53176", "", "the same four seconds before"),
+    ("54790", "", "the same of a congested way"),
+    ("54081", "", "a proxy thread that pauses began to with the first iteration of a row, before its first pause"),
+    ("54236", "", "of two that disagree both were named, though one does what it never did at that point"),
+    ("54617", "", "of two hosts that vanished one was named: its agent had looked a little later"),
 ];
 
 #[test]

@@ -109,8 +109,14 @@ pub(crate) enum Fact {
     /// was their turn.
     Cycle { edges: Vec<(Rank, OpRef, Rank)>, hosts: Vec<HostName>, left: Vec<(Rank, HostName)>, left_out: bool },
     /// Ranks disagree on what operation number n is. `never_before`: those that have not done such a thing before, where
-    /// the others have.
-    Mismatch { op: OpRef, camps: Vec<(String, Vec<(Rank, HostName)>)>, kinds_differ: bool, never_before: Vec<Rank> },
+    /// the others have. `out_of_turn`: those that have never done it after what they did before, where the others have.
+    Mismatch {
+        op: OpRef,
+        camps: Vec<(String, Vec<(Rank, HostName)>)>,
+        kinds_differ: bool,
+        never_before: Vec<Rank>,
+        out_of_turn: Vec<Rank>,
+    },
     /// A rank that others wait for left no usable dump.
     NoDump { rank: Rank, host: HostName, op: OpRef, waiting: Vec<Rank>, why: String },
     /// What the stacks of a rank show.
@@ -397,17 +403,17 @@ impl Fact {
                     .collect();
                 format!("a cycle: {}", steps.join("; "))
             }
-            Fact::Mismatch { op, camps, never_before, .. } => {
+            Fact::Mismatch { op, camps, never_before, out_of_turn, .. } => {
                 let sides: Vec<String> = camps
                     .iter()
                     .map(|(what, who)| {
                         format!("{what} on {}", these(&who.iter().map(|(rank, _)| *rank).collect::<Vec<_>>()))
                     })
                     .collect();
-                let before = if never_before.is_empty() {
-                    String::new()
-                } else {
-                    format!("; never before on {}", these(never_before))
+                let before = match (never_before.is_empty(), out_of_turn.is_empty()) {
+                    (false, _) => format!("; never before on {}", these(never_before)),
+                    (true, false) => format!("; never before at this point on {}", these(out_of_turn)),
+                    (true, true) => String::new(),
                 };
                 format!("ranks disagree on what {} is: {}{before}", op.label, sides.join(", "))
             }

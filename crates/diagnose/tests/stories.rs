@@ -326,22 +326,63 @@ fn of_a_cycle_those_that_left_their_order_are_named() {
 /// alone.
 #[test]
 fn hosts_that_vanish_are_named_and_not_who_waits_for_them() {
-    let mut hand = Hand::of(2, &[(1, "A", &[0, 1, 2, 3, 4, 5]), (2, "B", &[0, 2])]);
-    for rank in 2..6 {
-        hand.look(rank, 1_100, &[], vec![]);
+    let named = |a: &[u32], host2_last_heard: u64| {
+        let mut hand = Hand::of(2, &[(1, "A", a), (2, "B", &[0, 2]), (3, "C", &[4, 5])]);
+        for rank in 2..4 {
+            hand.look(rank, 1_100, &[], vec![]);
+        }
+        let left = meta(2, 0, 1, true);
+        let ended = HostTime(T0 + 1_050 * MS);
+        let done = OpDone { op: left, ended_first_at: ended, ended_at: ended, flows: 0, observed: true };
+        hand.look(2, 1_100, &[], vec![Record::OpDone(done)]);
+        for at in (1_100..13_000).step_by(100) {
+            hand.look(0, at, &[meta(2, 0, 0, true)], vec![]);
+            hand.look(1, at, &[meta(1, 0, 1, true)], vec![]);
+            if at <= host2_last_heard {
+                hand.look(4, at, &[], vec![]);
+                hand.look(5, at, &[], vec![]);
+            }
+            hand.tick(at);
+        }
+        let text = hand.text(13_000);
+        assert_eq!(hand.engine.cases()[0].finding.category, Category::Unknown, "{text}");
+        hand.suspects()
+    };
+    assert_eq!(named(&[0, 1, 2, 3, 4, 5], 1_100), ["host1", "host2"]);
+    let not_awaited = [0, 1, 2, 3];
+    assert_eq!(named(&not_awaited, 1_100), ["host1", "host2"]);
+    assert_eq!(
+        named(&not_awaited, 1_900),
+        ["host1", "host2"],
+        "each agent has sent what it saw up to its own last turn"
+    );
+    assert_eq!(named(&not_awaited, 4_000), ["host1"], "seconds later is another story");
+}
+
+/// A group of two gathers and scatters by turns. One leaves a scatter out: what it does now it has done often, but not then.
+#[test]
+fn of_two_that_disagree_the_one_out_of_turn_is_named() {
+    let mut hand = Hand::of(2, &[(1, "A", &[0, 2])]);
+    let turn = |seq: u64| if seq % 2 == 0 { OpKind::ReduceScatter } else { OpKind::AllGather };
+    let op = |seq: u64, rank: u32, kind: OpKind| {
+        let enqueued_at = HostTime(T0 + seq * 10 * MS);
+        OpMeta { kind, enqueued_at, started_at: enqueued_at, ..meta(1, seq, rank / 2, true) }
+    };
+    for (seq, rank) in (0..20).flat_map(|seq| [(seq, 0), (seq, 2)]) {
+        let op = op(seq, rank, turn(seq));
+        let ended = op.started_at + MS;
+        let done = OpDone { op, ended_first_at: ended, ended_at: ended, flows: 0, observed: true };
+        hand.tell(rank, ended, vec![Record::OpDone(done)]);
     }
-    let left = meta(2, 0, 1, true);
-    let ended = HostTime(T0 + 1_050 * MS);
-    let done = OpDone { op: left, ended_first_at: ended, ended_at: ended, flows: 0, observed: true };
-    hand.look(2, 1_100, &[], vec![Record::OpDone(done)]);
-    for at in (1_100..13_000).step_by(100) {
-        hand.look(0, at, &[meta(2, 0, 0, true)], vec![]);
-        hand.look(1, at, &[meta(1, 0, 1, true)], vec![]);
+    for at in (300..13_000).step_by(100) {
+        hand.look(0, at, &[op(20, 0, turn(20))], vec![]);
+        hand.look(2, at, &[op(20, 2, turn(21))], vec![]);
         hand.tick(at);
     }
-    let text = hand.text(13_000);
-    assert_eq!(hand.suspects(), ["host1", "host2"], "{text}");
-    assert_eq!(hand.engine.cases()[0].finding.category, Category::Unknown, "{text}");
+    let (text, finding) = (hand.text(13_000), &hand.engine.cases()[0].finding);
+    assert_eq!((finding.what, finding.category), (What::Desync, Category::CodeDivergence), "{text}");
+    assert_eq!(hand.suspects(), ["rank 2"], "{text}");
+    assert!(text.contains("never before at this point on rank 2"), "{text}");
 }
 
 /// Host 1 and, as no operation shows, host 2 lose all processes at once; rank 0 waits, and rank 1 waits for it later.

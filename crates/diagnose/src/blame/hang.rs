@@ -2,6 +2,7 @@
 //! (Algorithm 2, `AnalyzeFailureRootCause`, across communicators).
 use crate::blame::chunk;
 use crate::blame::graph::{Graph, Scene, Turn};
+use crate::blame::history;
 use crate::blame::order::{self, Departure};
 use crate::config::Config;
 use crate::fact::{Fact, OpRef};
@@ -341,7 +342,8 @@ impl Live<'_> {
             let label = format!("operation {} of {}", meta.id.seq, self.timeline.comm_name(meta.id.comm));
             let (op, kinds_differ) = (OpRef { meta, label }, kinds.len() > 1);
             let never_before = self.never_before(camps.values().flatten());
-            out.push(Fact::Mismatch { op, camps: sides, kinds_differ, never_before });
+            let out_of_turn = self.out_of_turn(camps.values().flatten());
+            out.push(Fact::Mismatch { op, camps: sides, kinds_differ, never_before, out_of_turn });
         }
     }
 
@@ -356,6 +358,20 @@ impl Live<'_> {
         };
         let (new, old): (Vec<&(Rank, OpMeta)>, Vec<_>) = doing.partition(is_new);
         if old.is_empty() { Vec::new() } else { new.into_iter().map(|told| told.0).collect() }
+    }
+
+    /// Who does what it never did after what it did before on the communicator, if others do what they always did.
+    fn out_of_turn<'a>(&self, doing: impl Iterator<Item = &'a (Rank, OpMeta)>) -> Vec<Rank> {
+        let deviates = |(rank, meta): &(Rank, OpMeta)| {
+            let issued = self.timeline.ranks.get(rank)?.issued();
+            let (comm, class, seq) = (meta.id.comm, meta.id.class, meta.id.seq);
+            let before = issued.iter().filter(|op| op.id.comm == comm && op.id.class == class && op.id.seq < seq);
+            let past: Vec<OpKind> = before.map(|op| op.kind).collect();
+            Some((*rank, history::deviates(&past, history::NEARBY, meta.kind)?))
+        };
+        let told: Vec<(Rank, bool)> = doing.map(deviates).collect::<Option<_>>().unwrap_or_default();
+        let (out_of_turn, in_turn): (Vec<_>, Vec<_>) = told.into_iter().partition(|(_, deviates)| *deviates);
+        if in_turn.is_empty() { Vec::new() } else { out_of_turn.into_iter().map(|(rank, _)| rank).collect() }
     }
 
     /// A cycle, where nothing else accuses anybody, and who of it left the order.

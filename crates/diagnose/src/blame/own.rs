@@ -3,14 +3,13 @@
 use crate::blame::load::LOOK_NS;
 use crate::blame::slow::{CommonIdle, SLACK_NS, middle, per_iteration};
 use crate::fact::Fact;
-use crate::median::median;
 use crate::timeline::{Iteration, Link, Timeline};
 use mycroft_record::{Category, HostName, HostTime, Place, Rank};
 
 /// Of a suspect's parts, those that grew by this share of the one that grew most carry its fault.
 const CARRIES: f64 = 0.5;
 /// An iteration that is longer than the one before by so many times what a part grew is long for another reason.
-const LONG: f64 = 8.0;
+const LONG: f64 = 4.0;
 /// What may be left of a part's growth when its fault is gone: the same as what no fault explains
 /// (`Config::explains_share`).
 const LEFT: f64 = 0.3;
@@ -127,9 +126,12 @@ impl Own {
         self.worst_ms - self.base_ms
     }
 
-    /// When what links show had become slow in an iteration that was long for another reason too, so that its beginning says
-    /// little: as what they carried until then took no longer, it was not before.
+    /// When computing, or what links show, had become slow in an iteration that was long for another reason too, so that its
+    /// beginning says little: as what was computed or carried until then took no longer, it was not before.
     fn slow_in(&self, timeline: &Timeline, lap: &Iteration) -> Option<HostTime> {
+        if let Part::Compute(_) = self.part {
+            return Some(lap.computes_more_at).filter(|at| at.is_some());
+        }
         let carries = |link: &&Link| match &self.part {
             Part::Link(from, to) => link.from == *from && link.to == *to,
             Part::Wire(from, to) => timeline.host(link.from) == *from && timeline.host(link.to) == *to,
@@ -168,12 +170,12 @@ pub(crate) fn over_since(timeline: &Timeline, own: &[Own], needed: usize, onset:
     since.collect::<Option<Vec<HostTime>>>()?.into_iter().max()
 }
 
-/// Whether one of these parts was slow in most of the last `count` iterations.
-pub(crate) fn is_slow(timeline: &Timeline, own: &[Own], count: usize, until: HostTime) -> bool {
+/// Whether one of these parts was slow in any of the last `count` iterations: where it was not, its fault is over.
+pub(crate) fn was_slow(timeline: &Timeline, own: &[Own], count: usize, until: HostTime) -> bool {
     let idle = CommonIdle::of(timeline, until);
     own.iter().any(|own| {
         let ms = lately(timeline, &own.part, count, &idle).map_or(Vec::new(), |(_, ms)| ms);
-        median(ms).is_some_and(|ms| ms > own.base_ms + CARRIES * own.grew_ms())
+        ms.iter().any(|ms| *ms > own.base_ms + CARRIES * own.grew_ms())
     })
 }
 
@@ -204,6 +206,10 @@ pub(crate) fn first_slow(
     }
     let idle = CommonIdle::of(timeline, HostTime(u64::MAX));
     let own_parts = parts(facts, places, category);
+    if own_parts.is_empty() {
+        // Pauses say themselves when they were.
+        return first_pause(facts, places).map_or(onset, |begin| begin.max(onset));
+    }
     let of = |own: &Own| {
         let (laps, ms) = match &own.part {
             Part::Wire(from, to) => of_wire(timeline, (from, to), usize::MAX, Held::Without)?,
@@ -221,6 +227,17 @@ pub(crate) fn first_slow(
         })
     };
     own_parts.iter().filter_map(of).min().unwrap_or(onset)
+}
+
+/// When the first pause of a proxy thread of a suspect began.
+fn first_pause(facts: &[Fact], places: &[Place]) -> Option<HostTime> {
+    let pauses = facts.iter().filter_map(|fact| match fact {
+        Fact::ProxyPause { rank, host, at, pause_ms, .. } if is_on(places, *rank, host) => {
+            Some(*at - (pause_ms * 1e6) as u64)
+        }
+        _ => None,
+    });
+    pauses.min()
 }
 
 /// The last iterations of the part's rank, and what the part took in each, milliseconds.
@@ -302,4 +319,26 @@ fn of_links(
         slowest.iter_mut().zip(&ms).for_each(|(slowest, ms)| *slowest = slowest.max(*ms));
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::NANOS_PER_SEC;
+
+    /// Several pauses in iterations that follow each other are seen as one long stretch, and that begins with an iteration.
+    #[test]
+    fn what_pauses_now_and_then_began_with_its_first_pause() {
+        let at = |second: u64| HostTime(second * NANOS_PER_SEC);
+        let pause = |rank: u32, second: u64| {
+            let (host, at) = (HostName::from("a"), at(second));
+            Fact::ProxyPause { rank: Rank(rank), host, at, pause_ms: 1_000.0, flows: 5, inbound: false, op: None }
+        };
+        let facts = [pause(2, 9), pause(1, 21), pause(1, 18)];
+        let places = [Place::Rank { rank: Rank(1), host: "a".into() }];
+        let since = |onset| first_slow(&Timeline::default(), &facts, &places, Category::HostThread, at(onset));
+        assert_eq!(since(13), at(17));
+        assert_eq!(since(20), at(20), "no earlier than the job was slow");
+        assert_eq!(first_slow(&Timeline::default(), &[], &places, Category::HostThread, at(13)), at(13));
+    }
 }

@@ -573,12 +573,12 @@ impl Docket {
         let same = self.same_fault(&verdict);
         let is_another = match same {
             Some(other) => other != open.id,
-            // Its suspect is as slow as it was: who shows besides began later.
+            // Its suspect is as slow as it was, or was just now: who shows besides began later.
             None => {
                 let (count, newest) = (bench.config.recover_iterations, bench.timeline.newest_sample);
                 finding.diagnosed_at.is_some()
                     && bench.watch.has_lasted(open.onset, 2 * bench.config.slow_window)
-                    && own::is_slow(bench.timeline, &open.own, count, newest)
+                    && own::was_slow(bench.timeline, &open.own, count, newest)
             }
         };
         if is_another {

@@ -19,6 +19,9 @@ pub(crate) const DECISIVE: f64 = 0.85;
 
 /// Processes that are noticed to be gone within this went at once: agents look every 100 ms.
 const AT_ONCE_NS: u64 = 250 * NANOS_PER_MS;
+/// Hosts of which nothing comes any more went together if what came last of them was seen within this: each agent has sent what
+/// it saw up to its own last turn.
+const SILENT_TOGETHER_NS: u64 = NANOS_PER_SEC;
 /// How sure it is that hosts of which nothing comes any more are those that stopped: an agent alone does not stop a job.
 const SILENT_HOST: f64 = 0.6;
 /// How sure it is that a device stopped of those that are inside an operation.
@@ -147,15 +150,17 @@ fn dead(timeline: &Timeline, facts: &[Fact]) -> Answer {
     Some((What::Crash, Category::ProcessExit, one(rank_place(first.1, first.2), 0.99)))
 }
 
-/// The smaller camp took the other branch; of camps as large the one that does what it never did.
+/// The smaller camp took the other branch; of camps as large the one that does what it never did, or not there.
 fn mismatch(_: &Timeline, facts: &[Fact]) -> Answer {
-    let (camps, kinds_differ, never_before) = facts.iter().find_map(|fact| match fact {
-        Fact::Mismatch { camps, kinds_differ, never_before, .. } => Some((camps, *kinds_differ, never_before)),
+    let (camps, kinds_differ, unusual) = facts.iter().find_map(|fact| match fact {
+        Fact::Mismatch { camps, kinds_differ, never_before, out_of_turn, .. } => {
+            Some((camps, *kinds_differ, if never_before.is_empty() { out_of_turn } else { never_before }))
+        }
         _ => None,
     })?;
     let smallest = camps.first()?.1.len();
     let mut small: Vec<_> = camps.iter().filter(|(_, who)| who.len() == smallest).collect();
-    let is_new = |(_, who): &&(String, Vec<(Rank, HostName)>)| who.iter().all(|(rank, _)| never_before.contains(rank));
+    let is_new = |(_, who): &&(String, Vec<(Rank, HostName)>)| who.iter().all(|(rank, _)| unusual.contains(rank));
     if small.iter().any(is_new) {
         small.retain(is_new);
     }
@@ -312,8 +317,9 @@ fn no_data(timeline: &Timeline, facts: &[Fact]) -> Answer {
         }
     }
     let with_them = |state: &&RankState| {
-        let near =
-            |seen: &HostTime| state.sampled_at.since_ns(*seen).max(seen.since_ns(state.sampled_at)) <= AT_ONCE_NS;
+        let near = |seen: &HostTime| {
+            state.sampled_at.since_ns(*seen).max(seen.since_ns(state.sampled_at)) <= SILENT_TOGETHER_NS
+        };
         !state.dead() && timeline.newest_sample.since_ns(state.sampled_at) > 2 * AT_ONCE_NS && seen.iter().any(near)
     };
     let mut together: BTreeMap<&HostName, usize> = BTreeMap::new();

@@ -40,7 +40,13 @@ impl Iterations {
         let Some(since) = self.running_since().filter(|since| *since < until) else { return false };
         let mut so_far = self.measure(past, since, until);
         so_far.take_in_flight(past, live);
-        self.list.push_back(Iteration { compute_us: 0.0, compute_max_us: 0.0, host_us: 0.0, ..so_far });
+        self.list.push_back(Iteration {
+            compute_us: 0.0,
+            compute_max_us: 0.0,
+            computes_more_at: HostTime::NONE,
+            host_us: 0.0,
+            ..so_far
+        });
         true
     }
 

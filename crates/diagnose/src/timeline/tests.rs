@@ -536,3 +536,45 @@ fn an_iteration_that_crawls_is_seen_before_it_ends() {
     });
     assert_eq!(iterations(&timeline).2, None, "more than an iteration does");
 }
+
+/// A device computes twice as long from the middle of an iteration on that is long for another reason: it is known when what it
+/// computed was more than before.
+#[test]
+fn when_more_was_computed_than_in_the_iteration_before_is_known() {
+    let mut timeline = Timeline::default();
+    let (mut now, mut seq) = (T0, 0);
+    let mut op = |timeline: &mut Timeline, size: usize, compute_ms: u64, lasts_ms: u64| {
+        let issued_at = HostTime(now);
+        (now, seq) = (now + (compute_ms + lasts_ms) * MS, seq + 1);
+        let step = Step { rank: 0, comm: 0, back: 0, told: Told::Left, look: false };
+        let mut op = Teller { now, ..Teller::new() }.meta(&step, true);
+        (op.id.seq, op.count) = (OpSeq(seq), [1 << 12, 1 << 20][size]);
+        (op.enqueued_at, op.started_at) = (issued_at, issued_at + compute_ms * MS);
+        let at = HostTime(now);
+        let record = Record::OpDone(OpDone { op, ended_first_at: at, ended_at: at, flows: 0, observed: true });
+        let process = ProcessKey { rank: Rank(0), pid: 1, nonce: 1 };
+        let source = Source { job: "job".into(), host: "host".into(), process: Some(process) };
+        timeline.observe(&Batch { source, collected_at: at, records: vec![record] }, 500_000);
+        timeline.settle();
+        (issued_at, at)
+    };
+    let last = |timeline: &Timeline| *timeline.ranks.get(&Rank(0)).unwrap().iterations.list().back().unwrap();
+    for _ in 0..30 {
+        (0..4).for_each(|_| {
+            op(&mut timeline, 0, 100, 1);
+        });
+        op(&mut timeline, 1, 100, 1);
+    }
+    op(&mut timeline, 0, 100, 3_000);
+    op(&mut timeline, 0, 100, 3_000);
+    op(&mut timeline, 0, 200, 3_000);
+    let (more_at, _) = op(&mut timeline, 0, 200, 3_000);
+    let (_, end) = op(&mut timeline, 1, 200, 1);
+    assert_eq!(last(&timeline).computes_more_at, HostTime::NONE, "as much as before");
+    // Records may come out of order: an iteration is measured a while after its end.
+    op(&mut timeline, 0, 100, 200);
+    op(&mut timeline, 0, 100, 200);
+    let long = last(&timeline);
+    assert_eq!((long.end, long.compute_us.round()), (end, 800_001.0), "to a microsecond");
+    assert_eq!(long.computes_more_at.0 / MS, more_at.0 / MS);
+}

@@ -108,6 +108,7 @@ impl Judge<'_, '_> {
             camps: camps.collect(),
             kinds_differ: matches!(point.differs, Differs::Op | Differs::Path),
             never_before: Vec::new(),
+            out_of_turn: Vec::new(),
         }
     }
 

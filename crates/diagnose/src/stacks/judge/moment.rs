@@ -137,6 +137,7 @@ impl Judge<'_, '_> {
             camps,
             kinds_differ: false,
             never_before: Vec::new(),
+            out_of_turn: Vec::new(),
         });
         ruling.facts.extend(self.doing_facts(found.odd.iter().copied()));
         ruling.facts.extend(self.records(&op, &[pair.from, pair.to]));
