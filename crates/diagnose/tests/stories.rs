@@ -363,7 +363,7 @@ fn hosts_that_vanish_are_named_and_not_who_waits_for_them() {
 #[test]
 fn of_two_that_disagree_the_one_out_of_turn_is_named() {
     let mut hand = Hand::of(2, &[(1, "A", &[0, 2])]);
-    let turn = |seq: u64| if seq % 2 == 0 { OpKind::ReduceScatter } else { OpKind::AllGather };
+    let turn = |seq: u64| if seq.is_multiple_of(2) { OpKind::ReduceScatter } else { OpKind::AllGather };
     let op = |seq: u64, rank: u32, kind: OpKind| {
         let enqueued_at = HostTime(T0 + seq * 10 * MS);
         OpMeta { kind, enqueued_at, started_at: enqueued_at, ..meta(1, seq, rank / 2, true) }
