@@ -3,6 +3,7 @@
 use crate::blame::load::LOOK_NS;
 use crate::blame::slow::{CommonIdle, SLACK_NS, middle, per_iteration};
 use crate::fact::Fact;
+use crate::median::median;
 use crate::timeline::{Iteration, Link, Timeline};
 use mycroft_record::{Category, HostName, HostTime, Place, Rank};
 
@@ -152,6 +153,15 @@ impl Own {
         timeline.links.all(&timeline.ranks).filter(carries).filter_map(of).min()
     }
 
+    /// See [`is_slow`]; of the iterations since the fault began.
+    fn is_slow_in(&self, since: &[f64], count: usize) -> bool {
+        let is_slow = |ms: f64| ms > self.base_ms + CARRIES * self.grew_ms();
+        let is_mostly = |list: &[f64]| median(list.to_vec()).is_some_and(is_slow);
+        let (before, last) = since.split_at(since.len().saturating_sub(count));
+        let was_always = before.len() >= 2 * count && before.iter().all(|ms| is_slow(*ms));
+        is_mostly(last) || (was_always && last.iter().any(|ms| is_slow(*ms)))
+    }
+
     fn is_over(&self, ms: &[f64]) -> bool {
         ms.iter().all(|ms| *ms <= self.base_ms + LEFT * self.grew_ms())
     }
@@ -170,12 +180,14 @@ pub(crate) fn over_since(timeline: &Timeline, own: &[Own], needed: usize, onset:
     since.collect::<Option<Vec<HostTime>>>()?.into_iter().max()
 }
 
-/// Whether one of these parts was slow in any of the last `count` iterations: where it was not, its fault is over.
-pub(crate) fn was_slow(timeline: &Timeline, own: &[Own], count: usize, until: HostTime) -> bool {
+/// Whether one of these parts is slow: in most of the last `count` iterations, or in one of them still where it was in all since
+/// `onset` before, as a fault's that has just ended.
+pub(crate) fn is_slow(timeline: &Timeline, own: &[Own], count: usize, onset: HostTime, until: HostTime) -> bool {
     let idle = CommonIdle::of(timeline, until);
     own.iter().any(|own| {
-        let ms = lately(timeline, &own.part, count, &idle).map_or(Vec::new(), |(_, ms)| ms);
-        ms.iter().any(|ms| *ms > own.base_ms + CARRIES * own.grew_ms())
+        let Some((laps, ms)) = lately(timeline, &own.part, usize::MAX, &idle) else { return false };
+        let since = laps.partition_point(|lap| middle(lap) <= onset);
+        own.is_slow_in(&ms[since.min(ms.len())..], count)
     })
 }
 
@@ -325,6 +337,21 @@ fn of_links(
 mod tests {
     use super::*;
     use mycroft_record::NANOS_PER_SEC;
+
+    #[test]
+    fn a_part_is_slow_until_its_fault_is_over_for_sure() {
+        let own = Own { part: Part::Compute(Rank(1)), base_ms: 10.0, worst_ms: 30.0 };
+        let slow = |laps: &str| {
+            let ms: Vec<f64> = laps.chars().map(|lap| if lap == 's' { 30.0 } else { 10.0 }).collect();
+            own.is_slow_in(&ms, 5)
+        };
+        assert!(slow("ssss") && slow("sssssssff"));
+        assert!(slow("sssssssssssffff"), "it may have ended");
+        assert!(!slow("sssssssssssfffff"), "it has");
+        assert!(!slow("sssssssfsssffff"), "some iteration or other is by chance");
+        assert!(!slow("sssssssffff"), "so were these, perhaps");
+        assert!(!slow(""));
+    }
 
     /// Several pauses in iterations that follow each other are seen as one long stretch, and that begins with an iteration.
     #[test]

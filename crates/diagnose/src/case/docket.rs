@@ -578,7 +578,7 @@ impl Docket {
                 let (count, newest) = (bench.config.recover_iterations, bench.timeline.newest_sample);
                 finding.diagnosed_at.is_some()
                     && bench.watch.has_lasted(open.onset, 2 * bench.config.slow_window)
-                    && own::was_slow(bench.timeline, &open.own, count, newest)
+                    && own::is_slow(bench.timeline, &open.own, count, open.onset, newest)
             }
         };
         if is_another {
