@@ -70,9 +70,12 @@ fn stage_times_count_from_the_kernel_start() {
         plugin.record(received, driver::RECV_WAIT, 0);
         spin_us(3_000);
         plugin.record(received, driver::RECV_FLUSH_WAIT, 8);
+        let began = std::time::Instant::now();
         let kernel = plugin.kernel(context, coll, 0, 0);
         spin_us(1_000);
         plugin.record(sent, driver::SEND_PEER_WAIT, 0);
+        // However long this thread waited for a processor meanwhile; the 3 ms before the kernel are beyond it.
+        let most_us = began.elapsed().as_micros() as u32 + 1_500;
         spin_us(2_000);
         plugin.record(sent, driver::SEND_WAIT, 8);
         plugin.stop(sent);
@@ -80,7 +83,7 @@ fn stage_times_count_from_the_kernel_start() {
         plugin.stop(recv);
         plugin.kernel_stop(kernel, 0);
         let done = flows(&drain(&mut open_segment(dir)));
-        assert!((1_000..3_000).contains(&done[0].stage_us[0]), "posted before the kernel: {:?}", done[0].stage_us);
+        assert!((1_000..most_us).contains(&done[0].stage_us[0]), "posted before the kernel: {:?}", done[0].stage_us);
         assert!(done[0].stage_us[1] >= 2_000, "the receiver gave no credit for 2 ms: {:?}", done[0].stage_us);
         assert_eq!(done[0].stage_us, done[0].stage_max_us);
         assert_eq!(done[1].stage_us[0], 0, "the wire was done before the kernel began");
