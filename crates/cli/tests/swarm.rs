@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 156] = [
+const MENDED: [(&str, &str, &str); 176] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -171,9 +171,37 @@ const MENDED: [(&str, &str, &str); 156] = [
     ("41016", "", "a device's fault, right, began with an iteration of twelve seconds, ten seconds before"),
     ("53176", "", "the same four seconds before"),
     ("54790", "", "the same of a congested way"),
-    ("54081", "", "a proxy thread that pauses began to with the first iteration of a row, before its first pause"),
+    (
+        "54081",
+        "",
+        "a proxy thread that pauses, right, since an iteration that began four seconds before its first pause",
+    ),
     ("54236", "", "of two that disagree both were named, though one does what it never did at that point"),
     ("54617", "", "of two hosts that vanished one was named: its agent had looked a little later"),
+    ("60362", "", "of a link that is slow both ends were as likely, though all that the sender sends is slow"),
+    (
+        "54927",
+        "",
+        "the same where it sends little else: messages that are mostly latency are slower, if not three times",
+    ),
+    ("56765", "", "the same"),
+    ("55586", "", "slow sends were a host's NIC because a thread elsewhere was late with a little"),
+    ("60422", "", "a deadlock was a desync: an operation that comes twice now and then seemed to follow as soon"),
+    ("60658", "", "three hosts that vanished were some of their ranks: nobody waited for all of these"),
+    ("60756", "", "a device that stopped was a peer, ahead of it, that may have waited inside its host"),
+    ("60981", "", "a way that is slow in one direction, since traffic meets on it, was congested"),
+    ("60987", "", "a slow NIC was the way to a peer: its other messages, mostly latency, took only twice as long"),
+    ("56151", "", "the same, told rightly by the next look, which was to account for more than the first"),
+    ("56650", "", "a congested way, right, since four seconds before: since the rank that was suspected first"),
+    ("56296", "", "a throttled host was the one rank of it that had not come at the first look"),
+    ("56791", "", "the same where only one ever does not: calls had been slow for as long as anybody knew"),
+    ("56916", "", "what a later fault cost was the first one's, which was missed"),
+    ("57097", "", "a way that waits behind a slow device had a case of its own"),
+    ("57682", "", "the case of a throttled device, over, was given to ways that hardly grew"),
+    ("57226", "", "a copy so slow that its operation never ended was nobody's, though the job had stood for 15 s"),
+    ("58197", "", "of a contended host half of the ranks showed it, and nobody was named"),
+    ("59033", "", "a slow NIC behind a crowded host was two: what became slow with that host was left out of account"),
+    ("58521", "", "two hosts whose interfaces others keep busy were not named where iterations are restless"),
 ];
 
 /// Each part of the list is a test: they run side by side.

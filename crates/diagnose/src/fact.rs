@@ -146,8 +146,9 @@ pub(crate) enum Fact {
     CpuWait { host: HostName, now_milli: f64, base_milli: f64, busy_milli: f64 },
     /// All cores of a host are busy since the job stands still, thousandths: its threads get them, but come no further.
     CpuFull { host: HostName, now_milli: f64, base_milli: f64 },
-    /// Ranks of a host issue operations much more slowly one after the other than they did, and others' do not.
-    SlowCalls { host: HostName, ranks: usize, now_us: f64, base_us: f64 },
+    /// Ranks of a host issue operations much more slowly one after the other than they did, and others' do not; or all do beside
+    /// those of other hosts, whose pace is `base_us` then.
+    SlowCalls { host: HostName, ranks: usize, now_us: f64, base_us: f64, beside: bool },
     /// Others waited for ranks of a host to issue what they had issued, again and again, if not for long.
     LateAgain { host: HostName, times: usize, within_ns: u64 },
     /// Iterations take longer (Algorithm 1, straggler trigger): `slow` of the last `of`, or the one that runs where `of` is 0.
@@ -586,9 +587,12 @@ impl Fact {
             Fact::CpuFull { host, now_milli, base_milli } => {
                 format!("the cores of {host} are {:.0} % busy, {:.0} % before", now_milli / 10.0, base_milli / 10.0)
             }
-            Fact::SlowCalls { host, ranks, now_us, base_us } => format!(
+            Fact::SlowCalls { host, ranks, now_us, base_us, beside: false } => format!(
                 "{ranks} ranks of {host} take {now_us:.0} us from one call to the next, {base_us:.0} us before; those of other \
                  hosts do not"
+            ),
+            Fact::SlowCalls { host, ranks, now_us, base_us, beside: true } => format!(
+                "all {ranks} ranks of {host} take {now_us:.0} us from one call to the next, those of other hosts {base_us:.0} us"
             ),
             Fact::LateAgain { host, times, within_ns } => format!(
                 "all others have waited {times} times within {:.0} s for ranks of {host} to issue an operation",

@@ -316,7 +316,7 @@ impl Watch {
         let ready = |(rank, track): &(&Rank, &Track)| track.healthy.is_ready(config) && !lossy(timeline, **rank);
         let ready: Vec<(&Rank, &Track)> = self.tracks.iter().filter(ready).collect();
         let crawls = |(rank, track): &(&Rank, &Track)| {
-            let onset = timeline.ranks.get(rank)?.iterations.running_since()?;
+            let onset = timeline.ranks.get(rank)?.runs_since()?;
             let is_healthy = !track.raised_from.is_some();
             let level = if is_healthy { &track.healthy } else { &track.raised };
             let (base_ms, now_ms) = (level.ms()?, until.since_ns(onset) as f64 / 1e6);

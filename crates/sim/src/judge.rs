@@ -9,6 +9,8 @@ const NOTICED_MS: u64 = 8_000;
 /// A fault that makes iterations take less than this many times as long need not be noticed: what is promised of slowdowns
 /// begins at 1.25, and healthy iterations are not all alike.
 const FELT: f64 = 1.3;
+/// Suspects whose confidences differ by no more are as likely as each other.
+const AS_SURE: f64 = 0.05;
 /// A case that begins this long after a fault's end may still be about it, milliseconds.
 const AFTERMATH_MS: u64 = 15_000;
 /// Onsets are estimates: a case's may lie this much before the fault, milliseconds.
@@ -116,8 +118,8 @@ fn overlaps(truth: &Truth, finding: &Finding) -> bool {
         && truth.until_ms.is_none_or(|until| since <= until + AFTERMATH_MS)
 }
 
-/// Whether, and how exactly, a case names a fault without naming an innocent as surely. Culprits of other faults that are
-/// there at the same time are no innocents.
+/// Whether, and how exactly, a case names a fault: its culprits are as likely as anybody, and no innocent is. Culprits of other
+/// faults that are there at the same time are no innocents, but where one of them is surer the case is about that.
 fn names_it(truth: &Truth, active: &[&Truth], finding: &Finding) -> Option<Closeness> {
     let of_alike = || {
         let alike = truth.alike.as_deref()?;
@@ -130,7 +132,10 @@ fn names_it(truth: &Truth, active: &[&Truth], finding: &Finding) -> Option<Close
 fn names_exactly_or_host(truth: &Truth, active: &[&Truth], finding: &Finding) -> Option<Closeness> {
     let level = truth.fault.as_ref()?.kind.level();
     let level_of = |truth: &Truth| truth.fault.as_ref().map_or(FaultLevel::Nobody, |fault| fault.kind.level());
-    if let Some(least) = least_sure(truth, level, finding) {
+    let others = finding.suspects.iter().filter(|suspect| culprits_named(truth, level, &suspect.place).is_empty());
+    let surest = others.map(|suspect| suspect.confidence).fold(0.0, f64::max);
+    let leads = |sure: &f64| *sure >= surest - AS_SURE;
+    if let Some(least) = least_sure(truth, level, finding).filter(leads) {
         let known =
             |place: &Place| active.iter().any(|other| !culprits_named(other, level_of(other), place).is_empty());
         let mut as_sure = finding.suspects.iter().filter(|suspect| suspect.confidence >= least);
@@ -147,7 +152,7 @@ fn names_exactly_or_host(truth: &Truth, active: &[&Truth], finding: &Finding) ->
         !of.is_empty() && of.iter().all(|host| hosts.iter().any(|culprit| culprit == host))
     };
     let on_host = finding.suspects.iter().filter(|suspect| is_on(&suspect.place, &truth.hosts));
-    let best = on_host.map(|suspect| suspect.confidence).max_by(f64::total_cmp)?;
+    let best = on_host.map(|suspect| suspect.confidence).max_by(f64::total_cmp).filter(leads)?;
     let mut as_sure = finding.suspects.iter().filter(|suspect| suspect.confidence >= best);
     as_sure.all(|suspect| active.iter().any(|other| is_on(&suspect.place, &other.hosts))).then_some(Closeness::Host)
 }

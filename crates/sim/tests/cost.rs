@@ -34,6 +34,14 @@ fn a_fault_beside_a_milder_one_costs_what_it_adds() {
     assert!((first * second / alone - 1.0).abs() < 0.1, "{first} * {second} is not {alone}");
 }
 
+/// Most of the iterations since it began are as long as the second makes them.
+#[test]
+fn what_a_later_fault_costs_is_not_the_first_ones() {
+    let (mild, hard) = ("gpu-power@host3:rank13,severity=1.1,after=8", "gpu-power@host1:rank5,severity=4,after=11");
+    let [Some(first), Some(second)] = slowdowns(&[mild, hard])[..] else { panic!("something is compared") };
+    assert!(first < 1.2 && second > 2.0, "{first} {second}");
+}
+
 #[test]
 fn what_ends_before_another_begins_does_not_hide_it() {
     let (hard, mild) =

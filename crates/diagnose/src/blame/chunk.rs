@@ -187,7 +187,7 @@ impl View<'_> {
     //= mycroft 5.3
     /// Devices that have room and data (strong), or room and no visible reason to wait (weak), and do nothing.
     fn gpu(&self, strong: bool) -> Vec<Fact> {
-        let mut found: Vec<(Fed, Fact)> = Vec::new();
+        let mut found: Vec<(Fed, u32, Fact)> = Vec::new();
         let mut weak: Vec<(u64, usize, Fact)> = Vec::new();
         for (member, rank) in &self.inside {
             let Some((key, flow, fed)) = self.idle_device(*member) else { continue };
@@ -203,7 +203,7 @@ impl View<'_> {
                 strong: takes,
             };
             if takes && strong {
-                found.push((fed, fact));
+                found.push((fed, self.taken_least(*member), fact));
             } else if !takes && !strong {
                 let degree = self.wires.keys().filter(|wire| wire.1 == *member || wire.2 == *member).count();
                 weak.push((self.made(*member, direction), degree, fact));
@@ -211,10 +211,15 @@ impl View<'_> {
         }
         // The least progress (Algorithm 2, CheckMinData), then the fewest connections.
         weak.sort_by_key(|(made, degree, _)| (*made, *degree));
-        // One that may wait for a neighbour whom no flow shows is nobody where another has all it needs.
-        let clearest = found.iter().map(|(fed, _)| *fed).max();
-        let mut out: Vec<Fact> =
-            found.into_iter().filter(|(fed, _)| Some(*fed) == clearest).map(|(_, fact)| fact).collect();
+        // One that may wait for a neighbour whom no flow shows is nobody where another has all it needs. Of several such the one
+        // that stopped is not ahead of those that wait for it.
+        let clearest = found.iter().map(|(fed, _, _)| *fed).max();
+        found.retain(|(fed, _, _)| Some(*fed) == clearest);
+        if clearest == Some(Fed::Seen) {
+            let least = found.iter().map(|(_, taken, _)| *taken).min();
+            found.retain(|(_, taken, _)| Some(*taken) == least);
+        }
+        let mut out: Vec<Fact> = found.into_iter().map(|(_, _, fact)| fact).collect();
         out.extend(weak.into_iter().take(1).map(|(_, _, fact)| fact));
         out
     }
@@ -234,6 +239,12 @@ impl View<'_> {
             }
         }
         (made * 1000).checked_div(total).unwrap_or(1000)
+    }
+
+    /// Chunks that a member has taken from the neighbour of whose data that has come it has taken least.
+    fn taken_least(&self, member: CommRank) -> u32 {
+        let untaken = self.wires.iter().filter(|(key, wire)| key.2 == member && untaken(wire.recv));
+        untaken.filter_map(|(_, wire)| Some(wire.recv?.counters.done)).min().unwrap_or(u32::MAX)
     }
 
     /// A flow that shows the member's device idle: (flow, state, whether all it needs is there).
@@ -461,6 +472,9 @@ mod tests {
         let wires = [&children[..], &idle].concat();
         assert_eq!(said(Algorithm::Tree, 12, &wires), [(4, true)]);
         assert_eq!(said(Algorithm::Tree, 12, &[children[0], idle[0]]), [(2, true)], "nobody else is idle");
+        let ahead = [(7, 3, UNFILLED, [16, 16, 16, 3]), (3, 7, UNFILLED, WANTING)];
+        let both = [&[children[0], idle[0]][..], &ahead].concat();
+        assert_eq!(said(Algorithm::Tree, 12, &both), [(2, true)], "what rank 3 has not taken rank 2 may have held up");
     }
 
     /// Rank 0 has data for rank 2 that does not arrive; of its slices that did one took so long. Another flow between their

@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const LEAST: usize = 3;
 /// So many times longer is slow: latencies, which stay as they were, are part of it, and who shares a wire takes twice as long.
 const TIMES: f64 = 3.0;
+/// The same where none is so slow: of messages that are mostly latency little is sent, and the link is slow besides for sure.
+const TIMES_OF_SHORT: f64 = 1.3;
 
 /// Microseconds that messages took, before and since, by their bytes.
 type Sizes = BTreeMap<u64, (Vec<f64>, Vec<f64>)>;
@@ -23,11 +25,17 @@ pub(super) fn count(timeline: &Timeline, windows: &Windows, facts: &mut [Fact]) 
             continue;
         }
         let all = || timeline.links.all(&timeline.ranks);
-        let is_slow = |link: &&Link| is_slower(timeline, link, windows) == Some(true);
-        let (sent, received) = (
-            all().filter(|link| link.from == from.0 && link.to != to.0).filter(is_slow).count(),
-            all().filter(|link| link.to == to.0 && link.from != from.0).filter(is_slow).count(),
-        );
+        let count = |times: f64| {
+            let is_slow = |link: &&Link| is_slower(timeline, link, windows, times) == Some(true);
+            (
+                all().filter(|link| link.from == from.0 && link.to != to.0).filter(is_slow).count(),
+                all().filter(|link| link.to == to.0 && link.from != from.0).filter(is_slow).count(),
+            )
+        };
+        let (sent, received) = match count(TIMES) {
+            (0, 0) => count(TIMES_OF_SHORT),
+            counts => counts,
+        };
         (sends.by_message, receives.by_message) = (sent, received);
     }
 }
@@ -41,7 +49,7 @@ pub(super) fn are_the_senders(
 ) -> bool {
     let links = mates.iter().chain([&from]).flat_map(|rank| timeline.links.of(&timeline.ranks, *rank));
     let others = links.filter(|link| (link.from, link.to) != (from, to));
-    is_one_senders(others.map(|link| (link.from == from, is_slower(timeline, link, windows))))
+    is_one_senders(others.map(|link| (link.from == from, is_slower(timeline, link, windows, TIMES))))
 }
 
 /// Of links of a sender and of its mates, and whether each is slower.
@@ -59,7 +67,7 @@ fn is_one_senders(links: impl Iterator<Item = (bool, Option<bool>)>) -> bool {
 }
 
 /// What the largest awaited messages of a link tell; what lay there when its receiver came tells nothing.
-fn is_slower(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<bool> {
+fn is_slower(timeline: &Timeline, link: &Link, windows: &Windows, times: f64) -> Option<bool> {
     let (base, now) = compared(timeline.ranks.get(&link.from)?.iterations.list(), windows);
     let mut sizes = Sizes::new();
     for sample in link.samples().filter(|sample| sample.wire_us > 0.0) {
@@ -71,23 +79,23 @@ fn is_slower(timeline: &Timeline, link: &Link, windows: &Windows) -> Option<bool
             since.push(sample.wire_us);
         }
     }
-    largest_take_longer(sizes)
+    largest_take_longer(sizes, times)
 }
 
 /// Whether the largest messages that tell take so much longer; `None`: none tells. Shorter ones may be nothing but latency.
-fn largest_take_longer(mut sizes: Sizes) -> Option<bool> {
+fn largest_take_longer(mut sizes: Sizes, times: f64) -> Option<bool> {
     sizes.retain(|_, (before, since)| before.len() >= LEAST && since.len() >= LEAST);
-    sizes.pop_last().map(|(_, (before, since))| take_longer(before, since))
+    sizes.pop_last().map(|(_, (before, since))| take_longer(before, since, times))
 }
 
 /// Whether the usual one does, and most do than nearly all before.
-fn take_longer(mut before: Vec<f64>, since: Vec<f64>) -> bool {
+fn take_longer(mut before: Vec<f64>, since: Vec<f64>, times: f64) -> bool {
     before.sort_by(f64::total_cmp);
     let high_us = before[(before.len() - 1) * 9 / 10];
     let above = since.iter().filter(|us| **us > high_us).count();
     let is_above = above * 4 >= since.len() * 3;
     let usual = median(before).zip(median(since));
-    is_above && usual.is_some_and(|(before_us, since_us)| since_us >= TIMES * before_us)
+    is_above && usual.is_some_and(|(before_us, since_us)| since_us >= times * before_us)
 }
 
 #[cfg(test)]
@@ -97,9 +105,9 @@ mod tests {
     #[test]
     fn messages_take_longer_when_most_do_by_far() {
         let before = vec![160.0, 170.0, 175.0, 176.0, 180.0, 190.0];
-        assert!(take_longer(before.clone(), vec![195.0, 609.0, 700.0, 740.0]));
-        assert!(!take_longer(before.clone(), vec![170.0, 175.0, 700.0, 740.0]), "half of them only");
-        assert!(!take_longer(before, vec![300.0, 310.0, 320.0]), "twice as long may be a wire that is shared");
+        assert!(take_longer(before.clone(), vec![195.0, 609.0, 700.0, 740.0], TIMES));
+        assert!(!take_longer(before.clone(), vec![170.0, 175.0, 700.0, 740.0], TIMES), "half of them only");
+        assert!(!take_longer(before, vec![300.0, 310.0, 320.0], TIMES), "twice as long may be a wire that is shared");
     }
 
     #[test]
@@ -107,7 +115,7 @@ mod tests {
         let (usual, longer) = (vec![160.0; 3], vec![700.0; 3]);
         let told = |sizes: &[(u64, &[f64])]| {
             let of = |(bytes, since): &(u64, &[f64])| (*bytes, (usual.clone(), since.to_vec()));
-            largest_take_longer(sizes.iter().map(of).collect())
+            largest_take_longer(sizes.iter().map(of).collect(), TIMES)
         };
         assert_eq!(told(&[(16, &usual), (16_388, &longer)]), Some(true), "sixteen bytes are a latency");
         assert_eq!(told(&[(16, &longer), (16_388, &usual)]), Some(false));

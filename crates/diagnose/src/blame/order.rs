@@ -85,7 +85,7 @@ fn departure(
 
 /// Whether a rank that issued something else than `wanted` at `at` went on as if it had done that: where the same line
 /// comes next it is its next turn, or it does not come soon. One that is only late comes out of its turn, and what follows
-/// is what always followed both. Where nothing follows, it comes sooner than the next turn ever did.
+/// is what always followed both. Where nothing follows, it comes sooner than the next turn ever did after what was issued.
 fn is_left_out(lines: &[Line], times: &[HostTime], at: usize, wanted: Line) -> bool {
     let Some(next) = lines[at..].iter().position(|line| *line == wanted) else {
         return lines.len() - at > LATE_MAX;
@@ -97,7 +97,8 @@ fn is_left_out(lines: &[Line], times: &[HostTime], at: usize, wanted: Line) -> b
         return left_out < late;
     }
     let gap = |at: usize| times[at + 1].since_ns(times[at]);
-    let usual = (0..at).filter(|before| lines[*before] == lines[at]).map(gap).min();
+    let is_turn = |before: &usize| lines[*before] == lines[at] && lines[before + 1] == wanted;
+    let usual = (0..at).filter(is_turn).map(gap).min();
     let is_soon = next == 1 && usual.is_some_and(|usual| SOONER * gap(at) < usual);
     !is_soon && history::expected(&done, CONTEXT) == Some(wanted)
 }
@@ -111,4 +112,38 @@ fn surprises(past: &[Line], next: &[Line]) -> usize {
         deviates
     };
     next.iter().take(LATE_MAX).filter(is_surprise).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rank issues `a` and `b` every iteration, 300 ms long, and now and then `b` twice. At last it issues `b` first, and `a`
+    /// so many microseconds after that.
+    fn left_out(after_us: u64) -> bool {
+        let [a, b] = [1, 2].map(|comm| (CommId(comm), OpClass::Collective, CommRank(0), OpKind::AllReduce));
+        let (mut lines, mut times, mut now) = (Vec::new(), Vec::new(), 1_000_000_000);
+        let mut issue = |line: Line, after_us: u64| {
+            now += 1_000 * after_us;
+            lines.push(line);
+            times.push(HostTime(now));
+        };
+        for iteration in 0..16 {
+            issue(a, 300_000);
+            issue(b, 4);
+            if iteration % 4 == 3 {
+                issue(b, 8);
+            }
+        }
+        issue(b, 300_000);
+        issue(a, after_us);
+        let at = lines.len() - 2;
+        is_left_out(&lines, &times, at, a)
+    }
+
+    #[test]
+    fn what_follows_at_once_is_late_and_not_the_next_turn() {
+        assert!(!left_out(4), "b after b comes sooner, but that is not the turn of a");
+        assert!(left_out(290_000));
+    }
 }

@@ -219,8 +219,9 @@ pub(crate) fn first_slow(
     let idle = CommonIdle::of(timeline, HostTime(u64::MAX));
     let own_parts = parts(facts, places, category);
     if own_parts.is_empty() {
-        // Pauses say themselves when they were.
-        return first_pause(facts, places).map_or(onset, |begin| begin.max(onset));
+        // Pauses of a proxy thread say themselves when they were.
+        let paused = (category == Category::HostThread).then(|| first_pause(facts, places)).flatten();
+        return paused.map_or(onset, |begin| begin.max(onset));
     }
     let of = |own: &Own| {
         let (laps, ms) = match &own.part {
@@ -367,5 +368,7 @@ mod tests {
         assert_eq!(since(13), at(17));
         assert_eq!(since(20), at(20), "no earlier than the job was slow");
         assert_eq!(first_slow(&Timeline::default(), &[], &places, Category::HostThread, at(13)), at(13));
+        let slow_sends = first_slow(&Timeline::default(), &facts, &places, Category::NetworkSend, at(13));
+        assert_eq!(slow_sends, at(13), "no thread that pauses");
     }
 }

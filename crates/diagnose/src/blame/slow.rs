@@ -160,7 +160,8 @@ pub(crate) fn is_any_way_slow(facts: &[Fact], least_ms: f64) -> bool {
     })
 }
 
-/// All that grew, without ways between hosts unless one is slow beyond doubt, or an end of it gets no processor.
+/// All that grew, without ways between hosts unless one is slow beyond doubt, or an end of it gets no processor, or has an
+/// interface that others keep busy.
 pub(crate) fn blame_without_waiting(
     timeline: &Timeline,
     config: &Config,
@@ -169,12 +170,16 @@ pub(crate) fn blame_without_waiting(
 ) -> Vec<Fact> {
     let mut facts = blame(timeline, config, windows);
     if !is_any_way_slow(&facts, least_ms) {
-        let starved: Vec<HostName> = facts.iter().filter_map(Fact::starved).cloned().collect();
+        let counted = |fact: &Fact| match fact {
+            Fact::ForeignTraffic { host, .. } => Some(host.clone()),
+            _ => fact.starved().cloned(),
+        };
+        let told: Vec<HostName> = facts.iter().filter_map(counted).collect();
         facts.retain(|fact| match fact {
             Fact::WireExcess { from, to, .. } | Fact::WireOther { from, to, .. } => {
-                starved.contains(from) || starved.contains(to)
+                told.contains(from) || told.contains(to)
             }
-            Fact::RankLink { from, to, .. } => starved.contains(&from.1) || starved.contains(&to.1),
+            Fact::RankLink { from, to, .. } => told.contains(&from.1) || told.contains(&to.1),
             _ => true,
         });
     }

@@ -245,7 +245,8 @@ mod tests {
         let full = |name: &str| Fact::CpuFull { host: host(name), now_milli: 1000.0, base_milli: 200.0 };
         assert_eq!(stalled(&[never_issued(2, "b"), never_issued(3, "b"), full("b")]), ["b"]);
         assert_eq!(stalled(&[never_issued(2, "b"), full("b")]), [""; 0], "one may be at something else");
-        let slow = |name: &str| Fact::SlowCalls { host: host(name), ranks: 3, now_us: 900.0, base_us: 4.0 };
+        let slow =
+            |name: &str| Fact::SlowCalls { host: host(name), ranks: 3, now_us: 900.0, base_us: 4.0, beside: false };
         assert_eq!(stalled(&[never_issued(2, "b"), full("b"), slow("b")]), ["b"], "all calls are as slow there");
         assert_eq!(stalled(&[never_issued(2, "a"), full("b"), slow("b")]), [""; 0]);
         let both = [never_issued(2, "b"), never_issued(3, "b"), full("b"), crowded("b")];

@@ -1,5 +1,6 @@
 //! The docket: one fault, one case, from its first sign to its end.
 mod again;
+mod crawl;
 mod crowded;
 mod hidden;
 
@@ -56,6 +57,8 @@ struct Open {
     /// The growth of iterations that it accounts for, where others had slowed the job before: they are in what it is
     /// compared with. `None`: it is compared with a healthy job.
     step: Option<Slow>,
+    /// It was hidden: what it accounts for is what makes a job slow alone, milliseconds, whatever iterations grew.
+    alone_ms: Option<f64>,
     /// No iteration shows it for sure: it is over when its own parts are as they were.
     quiet: bool,
     /// It was opened because an iteration did not end.
@@ -221,24 +224,6 @@ impl Docket {
         }
     }
 
-    /// The iteration that runs takes many times as long as usual: a case if one suspect is sure, twice. Besides open
-    /// slowdowns only of a host of which its own counters say that threads wait there.
-    pub(crate) fn crawl(&mut self, bench: &Bench<'_>, crawl: &Slow) -> Option<CaseEvent> {
-        let is_stopped = self.open.iter().any(|open| self.case(open.id).finding.what != What::Slowdown);
-        let (verdict, facts) = self.slowed(bench, crawl);
-        let is_one = verdict.leads().count() == 1 && is_sure(&verdict, DECISIVE);
-        let is_another = || is_about_crowd(&verdict, &facts) && self.same_fault(&verdict).is_none();
-        if is_stopped || !is_one || (self.has_open() && !is_another()) || !self.is_told_again(&verdict) {
-            return None;
-        }
-        let step = self.has_open().then(|| crawl.clone());
-        let event = self.open_slowdown(bench, verdict, &facts, step);
-        if let Some(open) = self.open.last_mut() {
-            open.crawls = true;
-        }
-        Some(event)
-    }
-
     /// Opens a slowdown that began with the first iteration in which its suspects' own parts were slow.
     fn open_slowdown(&mut self, bench: &Bench<'_>, verdict: Verdict, facts: &[Fact], step: Option<Slow>) -> CaseEvent {
         let leads: Vec<Place> = verdict.leads().cloned().collect();
@@ -297,6 +282,7 @@ impl Docket {
             stalled_since,
             onset,
             step: None,
+            alone_ms: None,
             quiet: false,
             crawls: false,
             joined: false,
@@ -419,8 +405,11 @@ impl Docket {
             let (verdict, facts, blast) = stalled(bench, stall, self.usual_until());
             let finding = &self.case(open.id).finding;
             let weaker = verdict.confidence() < finding.suspects.first().map_or(0.0, |s| s.confidence);
-            if finding.diagnosed_at.is_some() && weaker {
+            if finding.diagnosed_at.is_some() && weaker && !is_of_whole_host(finding, &verdict) {
                 return None;
+            }
+            if verdict.what == What::Slowdown {
+                self.raised_at.get_or_insert(stall.since);
             }
             return self.write(bench, open.id, verdict, &facts, blast).then_some(CaseEvent::Strengthened(open.id));
         }
@@ -547,8 +536,7 @@ impl Docket {
             // Whoever was slow for so few iterations only did not begin this, unless the host's own counters said that threads
             // wait there: that is not by chance, and makes iterations so long that there are few of them.
             let verdict = Verdict { since: open.onset, ..verdict };
-            let changed = self.write(bench, open.id, verdict, &facts, Vec::new());
-            return changed.then_some(CaseEvent::Strengthened(open.id)).into_iter().collect();
+            return self.rewrite(bench, open, verdict, &facts).into_iter().collect();
         }
         let opened = self.open_slowdown(bench, verdict, &facts, Some(rest));
         vec![opened, self.finish(bench, open.id, OVER)]
@@ -562,11 +550,22 @@ impl Docket {
                 let onset = open.onset.min(slow.onset);
                 self.slowed(bench, &Slow { base_until: onset, onset, until: until(slow), ..slow.clone() })
             }
-            (Some(slow), Some(step)) => self.slowed(bench, &Slow { until: until(slow), ..step.clone() }),
+            (Some(slow), Some(step)) => {
+                let step = Slow { until: until(slow), ..step.clone() };
+                // Weighed as it was when it was found; another than it accounts for what iterations grew.
+                let found = open.alone_ms.map(|alone_ms| self.weighed(bench, &step, alone_ms));
+                let is_named = |place: &Place| self.surest(open.id).any(|named| meets(place, named));
+                let same = found.filter(|(verdict, _)| verdict.leads().count() > 0 && verdict.leads().all(is_named));
+                same.unwrap_or_else(|| self.slowed(bench, &step))
+            }
             (None, _) => self.paused(bench)?,
         };
         let finding = &self.case(open.id).finding;
-        let weaker = verdict.confidence() + SURER < finding.suspects.first().map_or(0.0, |s| s.confidence);
+        let sure = finding.suspects.first().map_or(0.0, |suspect| suspect.confidence);
+        // How fast ways were before is forgotten first, and the copies that wait behind a slow one are left.
+        let are_left = is_of_network(finding.category) && verdict.category == Category::GpuCopy;
+        let least = if are_left { sure + SURER } else { sure - SURER };
+        let weaker = verdict.confidence() < least;
         if verdict.category == Category::Unknown || (weaker && finding.diagnosed_at.is_some()) {
             return None;
         }
@@ -584,7 +583,31 @@ impl Docket {
         if is_another {
             return None;
         }
-        self.write(bench, open.id, verdict, &facts, Vec::new()).then_some(CaseEvent::Strengthened(open.id))
+        self.rewrite(bench, open, verdict, &facts)
+    }
+
+    /// Writes a verdict into the case of a slowdown; since when somebody else was slow says nothing of new suspects.
+    fn rewrite(&mut self, bench: &Bench<'_>, open: &Open, verdict: Verdict, facts: &[Fact]) -> Option<CaseEvent> {
+        let leads: Vec<Place> = verdict.leads().cloned().collect();
+        if !self.names_any(open.id, &leads) {
+            let since = own::first_slow(bench.timeline, facts, &leads, verdict.category, open.onset);
+            let at = self.place_of(open.id);
+            self.cases[at].finding.since = since;
+        }
+        self.write(bench, open.id, verdict, facts, Vec::new()).then_some(CaseEvent::Strengthened(open.id))
+    }
+
+    /// The suspects of a case that are as likely as the first.
+    fn surest(&self, id: CaseId) -> impl Iterator<Item = &Place> {
+        let suspects = &self.case(id).finding.suspects;
+        let surest = suspects.first().map_or(0.0, |suspect| suspect.confidence);
+        suspects.iter().filter(move |suspect| suspect.confidence + SURER >= surest).map(|suspect| &suspect.place)
+    }
+
+    /// Whether a case names one of these places.
+    fn names_any(&self, id: CaseId, places: &[Place]) -> bool {
+        let mut named = self.case(id).finding.suspects.iter().map(|suspect| &suspect.place);
+        named.any(|named| places.iter().any(|place| meets(place, named)))
     }
 
     //= falcon 3.4
@@ -618,11 +641,8 @@ impl Docket {
 
     /// The first open case of a category that `fits` whose surest suspects are some of a verdict's.
     fn same_place(&self, verdict: &Verdict, fits: impl Fn(Category) -> bool) -> Option<CaseId> {
-        let about = |case: &&Case| {
-            let surest = case.finding.suspects.first().map_or(0.0, |suspect| suspect.confidence);
-            let mut suspects = case.finding.suspects.iter().filter(|suspect| suspect.confidence + SURER >= surest);
-            suspects.any(|suspect| verdict.leads().any(|place| meets(place, &suspect.place)))
-        };
+        let about =
+            |case: &&Case| self.surest(case.id).any(|suspect| verdict.leads().any(|place| meets(place, suspect)));
         let mut open = self.open.iter().map(|open| self.case(open.id));
         open.find(|case| fits(case.finding.category) && about(case)).map(|case| case.id)
     }
@@ -648,13 +668,18 @@ impl Docket {
 
     /// Who made iterations longer from `slow.onset` on.
     fn slowed(&self, bench: &Bench<'_>, slow: &Slow) -> (Verdict, Vec<Fact>) {
+        self.weighed(bench, slow, slow.windows().iteration_ms)
+    }
+
+    /// The same where `grew_ms` are to be accounted for.
+    fn weighed(&self, bench: &Bench<'_>, slow: &Slow, grew_ms: f64) -> (Verdict, Vec<Fact>) {
         let (onset, windows) = (slow.onset, slow.windows());
         let mut facts = vec![slow.fact()];
         let found = slow::blame(bench.timeline, bench.config, &windows);
         facts.extend(found.into_iter().filter(|fact| slow.base_from == HostTime::NONE || !self.explains(bench, fact)));
         let from = onset - PAUSE_MARGIN_NS;
         facts.extend(slow::pauses(bench.timeline, bench.config, from, bench.timeline.newest_sample));
-        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, windows.iteration_ms);
+        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, grew_ms);
         (verdict, facts)
     }
 
@@ -697,6 +722,15 @@ fn is_starved(finding: &Finding, stall: &Verdict) -> bool {
             Place::Rank { host, .. } | Place::Host { host } => is_named(host),
             Place::Link { .. } => false,
         })
+}
+
+/// Whether a stall that began with one rank that did not come is because of its host by now: the others there come no more
+/// either, and its counters say why.
+fn is_of_whole_host(finding: &Finding, stall: &Verdict) -> bool {
+    let mut named = finding.suspects.iter().map(|suspect| &suspect.place);
+    finding.category == Category::NotStarted
+        && stall.category == Category::HostThread
+        && named.all(|named| stall.leads().any(|place| meets(place, named)))
 }
 
 /// Whether a stall shows nobody who made it: at most who is inside an operation and does not move.

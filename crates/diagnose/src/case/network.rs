@@ -59,6 +59,9 @@ const BESIDES: f64 = 0.5;
 /// Share of what a NIC accounts for that speaks for the other end of its only way: the way is as good an explanation, and the
 /// rarer one.
 const OTHER_END: f64 = 0.5;
+/// A way between two hosts is not the cause where as much, or nearly, speaks against it as for it: it is slow in one direction
+/// only, and the other carries as much.
+const DENIED: f64 = 0.9;
 /// Causes whose costs differ by less are not told apart.
 const TIE: f64 = 0.15;
 /// Of pairs of hosts that explain alike what carries much, one is left out for which what carries little speaks by so much
@@ -71,7 +74,7 @@ const CARRY_ALIKE: f64 = 4.0;
 /// Hosts with slow ways beyond which pairs of them are not asked about: 32 x 31 / 2 = 496 pairs.
 const ENDS_MAX: usize = 32;
 
-pub(super) fn host_place(host: &HostName) -> Place {
+pub(crate) fn host_place(host: &HostName) -> Place {
     Place::Host { host: host.clone() }
 }
 
@@ -95,6 +98,8 @@ struct Way {
     moved: bool,
     /// How many times longer its data was on its way, awaited or not.
     on_way: Option<f64>,
+    /// Share of the time before that its bytes would have taken at the speed of the fastest way: the rest is latencies.
+    sent_share: f64,
 }
 
 type Ways<'a> = BTreeMap<(&'a HostName, &'a HostName), Way>;
@@ -168,7 +173,8 @@ pub(crate) fn of_slowdown(facts: &[Fact], config: &Config) -> Vec<Hypothesis> {
     };
     let foreign: Vec<HostName> = foreign(facts).into_iter().filter(|host| touched.contains(host)).collect();
     if foreign.len() >= 2 {
-        return found(Category::NetworkCongestion, foreign.iter().take(2).map(host_place).collect(), false);
+        let both: BTreeSet<Place> = foreign.iter().take(2).map(host_place).collect();
+        return found(Category::NetworkCongestion, both.into_iter().collect(), false);
     }
     let Some(best) = fitting(&ways, &worst, &slow, facts) else { return Vec::new() };
     let sends = |host: &HostName| -> f64 {
@@ -347,13 +353,15 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
                 follows: false,
                 moved: false,
                 on_way: on_way.times(),
+                sent_share: 1.0,
             },
         );
     }
     let speed = |way: &Way| way.sent.0 / way.sent.1.max(LEAST_MS);
     let fastest = ways.values().map(speed).fold(0.0, f64::max);
     for way in ways.values_mut() {
-        way.denies *= (speed(way) / (SENT_SHARE * fastest).max(f64::MIN_POSITIVE)).min(1.0);
+        way.sent_share = speed(way) / fastest.max(f64::MIN_POSITIVE);
+        way.denies *= (way.sent_share / SENT_SHARE).min(1.0);
     }
     let mut of_host: BTreeMap<&HostName, f64> = BTreeMap::new();
     for ((from, to), way) in &ways {
@@ -418,9 +426,17 @@ fn slowness(times: f64, worst: &Way) -> f64 {
     (times.max(1.0).ln() / worst.ratio.ln()).clamp(0.0, 1.0)
 }
 
+/// The same by how many times as long a way would take whose sends are as slow as the worst one's, and whose latencies are as
+/// before, where it is mostly these and little besides.
+fn slowness_of_sent(times: f64, way: &Way, worst: &Way) -> f64 {
+    let is_short = way.sent_share < SENT_SHARE && way.sent.1 < LIGHT_MS;
+    let share = if is_short { way.sent_share } else { 1.0 };
+    slowness(times, &Way { ratio: 1.0 + share * (worst.ratio - 1.0), ..*worst })
+}
+
 /// What a way says, but no more against its being slow than the time that its data was on its way does.
 fn lean(way: &Way, worst: &Way) -> f64 {
-    let denies = way.on_way.map_or(1.0, |times| (1.0 - 2.0 * slowness(times, worst)).max(0.0));
+    let denies = way.on_way.map_or(1.0, |times| (1.0 - 2.0 * slowness_of_sent(times, way, worst)).max(0.0));
     lean_of_awaited(way, worst).max(-denies)
 }
 
@@ -437,7 +453,8 @@ fn lean_of_awaited(way: &Way, worst: &Way) -> f64 {
     }
     let lean = 2.0 * slowness - 1.0;
     let lean = lean * if lean > 0.0 { way.weight } else { way.denies };
-    if own.ratio >= SLOW_ANYHOW { lean.max(0.0) } else { lean }
+    let is_slow = own.ratio >= SLOW_ANYHOW || slowness_of_sent(own.ratio, way, worst) >= 0.5;
+    if is_slow { lean.max(0.0) } else { lean }
 }
 
 /// How slow a way is, as evidence that must be explained.
@@ -495,7 +512,8 @@ fn fitting<'a>(
         .into_iter()
         .filter_map(|cause| {
             let [missed, besides, denied, backed] = speaks(&cause);
-            let fits = missed <= UNEXPLAINED * slow_in_all && denied <= backed;
+            let most = if matches!(cause, Cause::Between(..)) { DENIED * backed } else { backed };
+            let fits = missed <= UNEXPLAINED * slow_in_all && denied <= most;
             fits.then(|| (missed + besides + denied + cause.price(&rated), cause, backed))
         })
         .collect();
@@ -509,7 +527,7 @@ fn fitting<'a>(
 }
 
 /// Hosts whose interfaces carry far more than the job sends over them, the busiest first.
-pub(super) fn foreign(facts: &[Fact]) -> Vec<HostName> {
+pub(crate) fn foreign(facts: &[Fact]) -> Vec<HostName> {
     let mut loads: BTreeMap<HostName, f64> = BTreeMap::new();
     for fact in facts {
         if let Fact::ForeignTraffic { host, nic_mb_s, job_mb_s, .. } = fact {

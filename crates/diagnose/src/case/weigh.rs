@@ -42,6 +42,8 @@ const PAUSES_EXPLAIN: f64 = 0.8;
 /// How often a proxy thread is needed for a slice that a rank passes on: to take it, to send it, to see it arrive. Only the
 /// first of these shows alone.
 pub(super) const PROXY_LOOKS: f64 = 3.0;
+/// Proxy threads of so many ranks that are late together, all on one host, are so because of the host.
+const THREADS: usize = 3;
 /// Share of an excess of links or copies from which on proxy threads explain it.
 const PROXY_EXPLAINS: f64 = 0.3;
 /// A way between hosts that is so many times slower is slow itself: who waits behind one takes twice as long.
@@ -325,15 +327,15 @@ fn no_data(timeline: &Timeline, facts: &[Fact]) -> Answer {
     let mut together: BTreeMap<&HostName, usize> = BTreeMap::new();
     timeline.ranks.values().filter(with_them).for_each(|state| *together.entry(&state.host).or_default() += 1);
     let ranks_of = |host: &HostName| timeline.ranks.values().filter(|state| state.host == *host).count();
-    let whole = hosts.iter().all(|(host, silent)| silent.len() > 1 && silent.len() == ranks_of(host));
+    let is_silent = |host: &HostName| together.get(host).is_some_and(|count| *count > 1 && *count == ranks_of(host));
+    let whole = hosts.keys().all(|host| is_silent(host));
     let suspects = match hosts.len() {
         0 => return None,
         _ if whole => {
-            let also = together.iter().filter(|(host, count)| **count > 1 && **count == ranks_of(host));
-            let all: BTreeSet<&HostName> = hosts.keys().copied().chain(also.map(|(host, _)| *host)).collect();
+            let all = together.keys().copied().filter(|host| is_silent(host));
             let place = |host: &HostName| Place::Host { host: host.clone() };
             let each = |host| Suspect { place: place(host), confidence: SILENT_HOST };
-            all.into_iter().take(SUSPECTS_MAX).map(each).collect()
+            all.take(SUSPECTS_MAX).map(each).collect()
         }
         _ => {
             let of = |(host, silent): (&&HostName, &Vec<Rank>)| -> Vec<Place> {
@@ -488,8 +490,9 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     network.retain(|hypothesis| !shadow(hypothesis));
     out.retain(|hypothesis| !network.iter().any(|way| is_behind(hypothesis, way, facts)));
     let wire = network.iter().map(|hypothesis| hypothesis.excess_ms).fold(0.0, f64::max);
-    if pauses.is_empty() && held == 0.0 {
-        let links = of_links(facts);
+    if pauses.is_empty() {
+        let mut links = of_links(facts);
+        links.retain(|link| !shadow(link));
         // What waits behind the one slow link is its shadow.
         let worst = links.iter().map(|hypothesis| hypothesis.excess_ms).fold(0.0, f64::max);
         network.retain(|hypothesis| hypothesis.excess_ms >= SHADOW * worst);
@@ -621,12 +624,17 @@ struct SlowLink<'a> {
 }
 
 impl SlowLink<'_> {
-    /// Which end is slow, if its other links tell: it is slow in them too, or the other end is fast in its own.
+    /// Which end is slow, if its other links tell: it is slow in them too, or the other end is fast in its own. Where others of
+    /// both are slow, those of the end that is so in all: what else the other one has waits for it.
     fn slow_end(&self) -> Option<Direction> {
         match (self.sends.slow > 0, self.receives.slow > 0) {
             (true, false) => Some(Direction::Send),
             (false, true) => Some(Direction::Recv),
-            (true, true) => None,
+            (true, true) => match (self.sends.fast > 0, self.receives.fast > 0) {
+                (true, false) => Some(Direction::Recv),
+                (false, true) => Some(Direction::Send),
+                _ => None,
+            },
             (false, false) => match (self.sends.fast > 0, self.receives.fast > 0) {
                 (true, false) => Some(Direction::Recv),
                 (false, true) => Some(Direction::Send),
@@ -715,7 +723,9 @@ fn of_ranks(
             _ => timeline.ranks.by_slot().iter().filter(|state| state.host == host).count(),
         };
         let alike: Vec<_> = entries.iter().filter(|entry| entry.2 >= 0.4 * worst).collect();
-        let whole = alike.len() >= 2 && alike.len() as f64 >= config.host_share * on_host as f64;
+        // Threads of several ranks are late for one reason where nobody else's are: not all of a host have as much to do.
+        let only_here = category == Category::HostThread && alike.len() >= THREADS && alike.len() == ranks.len();
+        let whole = alike.len() >= 2 && alike.len() as f64 >= config.host_share * on_host as f64 || only_here;
         if whole && category != Category::NotStarted {
             let excess = alike.iter().map(|entry| entry.2).fold(f64::MAX, f64::min);
             let ratio = alike.iter().map(|entry| entry.3).fold(f64::MAX, f64::min);

@@ -2,13 +2,28 @@
 use super::comms::Sorted;
 use super::iterations::{FlowSum, GROUP_NS, HalfCopy, Iteration, Iterations, RING_SLOTS, copy_us};
 use super::past::Past;
-use super::rank::{FlowSlot, LiveFlow, LiveOp};
+use super::rank::{FlowSlot, LiveFlow, LiveOp, RankState};
 use mycroft_record::{Algorithm, Direction, HostTime, OpClass, OpId};
 
 /// So many iterations are no coincidence.
 const KNOWN: usize = 8;
 
+impl RankState {
+    /// When the iteration that runs began, also where the rank waits in the first operations of the next one for those that are
+    /// still in this.
+    pub(crate) fn runs_since(&self) -> Option<HostTime> {
+        let is_inside = || self.live.values().any(|op| op.meta.started_at.is_some());
+        self.iterations.running_since().or_else(|| self.iterations.begun().filter(|_| is_inside()))
+    }
+}
+
 impl Iterations {
+    /// When the last iteration ended of which the rank has done less than two since.
+    fn begun(&self) -> Option<HostTime> {
+        let end = self.list.back()?.end;
+        self.done_since(end).filter(|(so_far, before)| *so_far < 2 * before).map(|_| end)
+    }
+
     /// When the iteration that runs began; `None` unless the rank has completed some operations of it and no more than in
     /// the one before: an evaluation, or another program, does more.
     pub(crate) fn running_since(&self) -> Option<HostTime> {

@@ -185,9 +185,9 @@ impl Simulation {
     }
 
     /// How many times longer iterations took because of each fault, in the order of [`Simulation::truth`]: what it did to
-    /// the job, whatever it did to a part. The first fault is compared with the job before it, the others with the same job
-    /// without them, since the faults before them may be there still. `None` where nothing is to be compared; infinite where
-    /// the job stopped.
+    /// the job, whatever it did to a part. The first fault is compared with the job before it, as if no other had come; the
+    /// others with the same job without them, since the faults before them may be there still. `None` where nothing is to be
+    /// compared; infinite where the job stopped.
     pub fn slowdowns(&self) -> Vec<Option<f64>> {
         let since_start = |ms: u64| (ms * NANOS_PER_MS).saturating_sub(EPOCH);
         let truths = self.truth();
@@ -200,18 +200,14 @@ impl Simulation {
             let truth = &truths[*at];
             let (from, until) =
                 (since_start(truth.at_ms), truth.until_ms.map_or(self.until, since_start).min(self.until));
-            if before == 0 {
-                slowdowns[*at] = self.slowdown(from, until);
-                continue;
-            }
-            let without_it = without.take().unwrap_or_else(|| self.with_only(&faults[..before]));
-            if before + 1 == faults.len() {
-                slowdowns[*at] = self.slowdown_beside(&without_it, from, until);
-            } else {
-                let with_it = self.with_only(&faults[..=before]);
-                slowdowns[*at] = with_it.slowdown_beside(&without_it, from, until);
-                without = Some(with_it);
-            }
+            let is_last = before + 1 >= faults.len();
+            let alone = (!is_last).then(|| self.with_only(&faults[..=before]));
+            let with_it = alone.as_ref().unwrap_or(self);
+            slowdowns[*at] = match &without {
+                None => with_it.slowdown(from, until),
+                Some(without_it) => with_it.slowdown_beside(without_it, from, until),
+            };
+            without = alone;
         }
         slowdowns
     }

@@ -1,8 +1,8 @@
 //! Cases about what no iteration shows for sure: faults that others hide, and parts of a restless job.
-use super::{Bench, Docket, is_sure, meets, told_again};
+use super::{Bench, Docket, Open, is_sure, meets, told_again};
 use crate::blame::{chance, own, slow};
 use crate::case::CaseEvent;
-use crate::case::network::host_place;
+use crate::case::network::{self, host_place};
 use crate::case::weigh::{self, DECISIVE, Verdict};
 use crate::fact::Fact;
 use crate::watch::Slow;
@@ -89,6 +89,17 @@ impl Docket {
         })
     }
 
+    /// Whether all ways that speak for a verdict became slow, and stayed so, in the same iteration as the suspect of an open case.
+    fn is_wake(&self, bench: &Bench<'_>, hidden: &Slow, verdict: &Verdict, facts: &[Fact]) -> bool {
+        let leads: Vec<Place> = verdict.leads().cloned().collect();
+        let parts = own::of(facts, &leads, verdict.category);
+        let Some(began) = own::began(bench.timeline, &parts, usize::MAX, hidden.until) else { return false };
+        let an_iteration_ns = (hidden.now_ms * 1e6) as u64;
+        let since = |open: &Open| self.case(open.id).finding.since;
+        let mut apart_ns = self.open.iter().map(since).map(|since| since.since_ns(began).max(began.since_ns(since)));
+        network::is_of_network(verdict.category) && apart_ns.any(|apart_ns| apart_ns <= an_iteration_ns)
+    }
+
     /// Whether an open case is about a host, or a rank on it.
     pub(super) fn is_known(&self, host: &HostName) -> bool {
         let mut suspects = self.open.iter().flat_map(|open| &self.case(open.id).finding.suspects);
@@ -125,14 +136,20 @@ impl Docket {
         if !is_sure(&verdict, sure) || self.same_fault(&verdict).is_some() || !told_again(&mut self.whisper, &verdict) {
             return None;
         }
+        if self.is_wake(bench, &hidden, &verdict, &facts) {
+            return None;
+        }
         let leads: Vec<Place> = verdict.leads().cloned().collect();
         let mut own = own::of(&facts, &leads, verdict.category);
         if quiet && own.is_empty() {
             own = own::of_copies(&facts, &leads);
         }
-        // A host whose threads get no processor is seen to, whatever share of it shows at its ways.
+        // A host whose threads get no processor is seen to, and so are interfaces that others keep busy, whatever share of it shows
+        // at their ways.
         let gets_none = facts.iter().filter_map(Fact::starved).any(|host| leads.contains(&host_place(host)));
-        if quiet && ((verdict.share < 1.0 && !gets_none) || own.is_empty()) {
+        let foreign: Vec<Place> = network::foreign(&facts).iter().map(host_place).collect();
+        let is_counted = gets_none || leads.iter().all(|place| foreign.contains(place));
+        if quiet && ((verdict.share < 1.0 && !is_counted) || own.is_empty()) {
             return None;
         }
         let needed = bench.config.recover_iterations;
@@ -142,6 +159,7 @@ impl Docket {
         facts.insert(0, hidden.fact());
         let event = self.open_slowdown(bench, verdict, &facts, Some(hidden));
         if let Some(open) = self.open.last_mut() {
+            open.alone_ms = Some(alone_ms);
             (open.quiet, open.own) = (quiet, if quiet { own } else { std::mem::take(&mut open.own) });
         }
         Some(event)

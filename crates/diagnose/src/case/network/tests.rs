@@ -41,7 +41,18 @@ fn facts(list: &[Told<'_>]) -> Vec<Fact> {
 /// A way that takes so many milliseconds per iteration now and before.
 fn way(now_ms: f64, base_ms: f64) -> Way {
     let (ratio, excess_ms, sent) = (now_ms / base_ms, now_ms - base_ms, (base_ms, base_ms));
-    Way { ratio, excess_ms, weight: 1.0, denies: 1.0, beyond: None, sent, follows: false, moved: false, on_way: None }
+    Way {
+        ratio,
+        excess_ms,
+        weight: 1.0,
+        denies: 1.0,
+        beyond: None,
+        sent,
+        follows: false,
+        moved: false,
+        on_way: None,
+        sent_share: 1.0,
+    }
 }
 
 fn said(facts: &[Fact]) -> Option<(Category, Vec<String>, bool)> {
@@ -448,4 +459,37 @@ fn data_that_nobody_waits_for_tells_nothing_where_it_was_on_its_way_for_longer()
     let is_told = |on_way_now_ms: f64| !ways(&[on_its_way(("a", "b", 1.1, 4.6), (on_way_now_ms, 4.6), 9.0)]).is_empty();
     assert!(is_told(4.6), "it is as fast as before");
     assert!(!is_told(6.9));
+}
+
+/// Of the traffic of a stage that meets that of another since a rank is late: in one direction only.
+#[test]
+fn a_way_that_is_slow_in_one_direction_is_no_way_that_is_slow() {
+    let told = |back_ms: f64| {
+        let all = [
+            ("a", "b", 234.0, 53.0),
+            ("b", "a", back_ms, 440.0),
+            ("c", "a", 208.0, 206.0),
+            ("a", "c", 412.0, 410.0),
+            ("a", "d", 414.0, 410.0),
+            ("b", "c", 416.0, 412.0),
+            ("c", "b", 205.0, 205.0),
+            ("d", "b", 209.0, 205.0),
+        ];
+        said(&facts(&all))
+    };
+    assert_eq!(told(441.0), None);
+    assert_eq!(told(1_940.0), Some((Category::NetworkCongestion, hosts(&["a", "b"]), false)));
+}
+
+/// Twenty times slower: a message that is one part data to nineteen of latency takes twice as long.
+#[test]
+fn messages_that_are_mostly_latency_are_twice_as_slow_at_most() {
+    let worst = way(500.0, 25.0);
+    let short = |now_ms: f64| Way { sent_share: 0.05, denies: 0.25, ..way(now_ms, 4.0) };
+    assert_eq!(lean(&short(8.0), &worst), 0.0);
+    assert!(lean(&short(4.1), &worst) < -0.2);
+    let long = Way { sent_share: 0.5, ..way(8.0, 4.0) };
+    assert!(lean(&long, &worst) < -0.2, "it carries enough to be slower");
+    let shared = Way { sent_share: 0.05, denies: 0.25, ..way(80.0, 40.0) };
+    assert!(lean(&shared, &worst) < -0.1, "that is no latency");
 }

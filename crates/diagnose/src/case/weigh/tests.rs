@@ -207,7 +207,8 @@ fn short_messages_tell_the_ends_of_a_slow_link_apart() {
     let either = vec![sender.clone(), receiver.clone()];
     let first = [sender];
     assert_eq!(said(short(1, 0), short(0, 1)), first);
-    assert_eq!(said(short(0, 2), short(1, 1)), [receiver]);
+    let second = [receiver];
+    assert_eq!(said(short(0, 2), short(1, 1)), second);
     assert_eq!(said(short(1, 0), short(1, 1)), either, "both are slower");
     assert_eq!(said(short(1, 0), short(0, 0)), either, "the other end shows nothing");
     let by_message = |by_message: usize| OtherLinks { by_message, ..OtherLinks::default() };
@@ -215,6 +216,28 @@ fn short_messages_tell_the_ends_of_a_slow_link_apart() {
     assert_eq!(said(by_message(1), by_message(1)), either, "at both ends");
     assert_eq!(said(by_message(1), short(1, 0)), either);
     assert_eq!(said(OtherLinks { fast: 1, ..short(1, 0) }, of_others(0, 1)), either, "longer ones deny it");
+    assert_eq!(said(of_others(1, 0), of_others(1, 1)), first, "of both some are slow, of the sender all");
+    assert_eq!(said(of_others(2, 1), of_others(1, 0)), second);
+    assert_eq!(said(of_others(1, 0), of_others(1, 0)), either);
+}
+
+/// Of sends that are ten times as slow. Elsewhere a proxy thread was late with a little of what it had.
+#[test]
+fn a_thread_that_is_late_with_little_does_not_hide_slow_sends() {
+    let end = |rank: u32| (Rank(rank), HostName::from(format!("host{}", rank / 4).as_str()));
+    let said = |held_ms: f64| {
+        let (from, to, now_ms, base_ms, iteration_ms) = (end(4), end(8), 1_808.0, 184.0, 614.0);
+        let (links, of, sends, receives, returns) = (1, 2, of_others(6, 0), of_others(0, 0), OtherLinks::default());
+        let link = Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links, of, sends, receives, returns };
+        let late = |(rank, now_ms): (u32, f64)| {
+            let (rank, host) = end(rank);
+            Fact::HandoverExcess { rank, host, now_ms, base_ms: 0.0, iteration_ms }
+        };
+        let facts: Vec<Fact> = [(16, held_ms), (20, 1.0), (24, 1.0)].map(late).into_iter().chain([link]).collect();
+        slowdown(&Timeline::default(), &facts, &Config::default(), HostTime(1), iteration_ms).category
+    };
+    assert_eq!(said(69.0), Category::NetworkSend);
+    assert_eq!(said(800.0), Category::HostThread, "who waits for such a thread seems to be slow");
 }
 
 /// Of a rank whose sends are six times as slow: who received from it was told of pauses of a second.
