@@ -267,10 +267,10 @@ diagnosis sees records only. The numbers are the same on any machine.
 
 {}
 - *Faults*: those that a case is due for: they last 8 s or longer, nothing stopped the job before, and because of them
-  iterations take 1.3 times as long or longer (the first fault of a job against the job before it, another against the
-  same job without it). *Named*: a case names the culprit's host or better, and nobody else as surely. *Exact*: exactly
-  the culprit, that is the rank for a fault of a rank; share of all faults. What cannot be told apart in principle is in
-  `docs/formats/scenario.md`.
+  iterations take 1.3 times as long or longer (the first fault of a job against the job before it, as if no other came;
+  another against the same job without it). *Named*: a case names the culprit's host or better, no innocent as surely, and
+  no other fault's culprit more surely. *Exact*: exactly the culprit, that is the rank for a fault of a rank; share of all
+  faults. What cannot be told apart in principle is in `docs/formats/scenario.md`.
 - *Cases*: that name a culprit / that name an innocent or come without a fault / that name nobody.
   *Precision*: the first of the first two. *Recall*: named of all faults.
 - *Category*: of the named faults, those whose case also says what is wrong and the kind of fault rightly.
