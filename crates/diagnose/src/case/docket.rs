@@ -561,11 +561,7 @@ impl Docket {
             (None, _) => self.paused(bench)?,
         };
         let finding = &self.case(open.id).finding;
-        let sure = finding.suspects.first().map_or(0.0, |suspect| suspect.confidence);
-        // How fast ways were before is forgotten first, and the copies that wait behind a slow one are left.
-        let are_left = is_of_network(finding.category) && verdict.category == Category::GpuCopy;
-        let least = if are_left { sure + SURER } else { sure - SURER };
-        let weaker = verdict.confidence() < least;
+        let weaker = verdict.confidence() < verdict.least_against(finding);
         if verdict.category == Category::Unknown || (weaker && finding.diagnosed_at.is_some()) {
             return None;
         }

@@ -5,7 +5,8 @@ use crate::config::Config;
 use crate::fact::{Fact, OtherLinks};
 use crate::timeline::{RankState, Timeline};
 use mycroft_record::{
-    Category, CommId, Direction, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpId, Place, Rank, Suspect, What,
+    Category, CommId, Direction, Finding, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpId, Place, Rank, Suspect,
+    What,
 };
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -77,6 +78,14 @@ impl Verdict {
 
     pub(crate) fn confidence(&self) -> f64 {
         self.suspects.first().map_or(0.0, |suspect| suspect.confidence)
+    }
+
+    /// How sure it must be at least to take the place of what a case says: about as sure. How fast ways were before is forgotten
+    /// first, and the copies that wait behind a slow one are left: those must be surer.
+    pub(crate) fn least_against(&self, finding: &Finding) -> f64 {
+        let sure = finding.suspects.first().map_or(0.0, |suspect| suspect.confidence);
+        let are_left = network::is_of_network(finding.category) && self.category == Category::GpuCopy;
+        if are_left { sure + SURER } else { sure - SURER }
     }
 
     /// The suspects that are as likely as the first.

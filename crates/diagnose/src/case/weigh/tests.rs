@@ -379,3 +379,27 @@ fn the_only_slow_copy_that_takes_longer_than_a_way_is_not_behind_it() {
     assert_eq!(said(&[(15, 120.0)]), Category::NetworkSend, "by less than the way");
     assert_eq!(said(&[(15, 149.0), (23, 130.0)]), Category::NetworkSend, "as do others");
 }
+
+/// Of a way whose time before is forgotten, while that of the copies behind it is not.
+#[test]
+fn copies_take_the_place_of_a_slow_way_only_where_they_are_surer() {
+    let place = Place::Host { host: "a".into() };
+    let finding = |category| Finding {
+        what: What::Slowdown,
+        category,
+        suspects: vec![Suspect { place: place.clone(), confidence: 0.88 }],
+        since: HostTime(1),
+        detected_at: HostTime(2),
+        diagnosed_at: HostTime(2),
+    };
+    let takes = |category, confidence, of| {
+        let suspects = vec![Suspect { place: place.clone(), confidence }];
+        let verdict = Verdict { category, suspects, ..Verdict::unknown(What::Slowdown, HostTime(1)) };
+        verdict.confidence() >= verdict.least_against(&finding(of))
+    };
+    assert!(!takes(Category::GpuCopy, 0.91, Category::NetworkCongestion));
+    assert!(takes(Category::GpuCopy, 0.95, Category::NetworkCongestion));
+    assert!(takes(Category::NetworkReceive, 0.85, Category::NetworkCongestion), "other ways tell more");
+    assert!(takes(Category::GpuCopy, 0.85, Category::Gpu));
+    assert!(!takes(Category::GpuCopy, 0.80, Category::Gpu));
+}
