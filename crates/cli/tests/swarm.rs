@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 176] = [
+const MENDED: [(&str, &str, &str); 193] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -202,6 +202,39 @@ const MENDED: [(&str, &str, &str); 176] = [
     ("58197", "", "of a contended host half of the ranks showed it, and nobody was named"),
     ("59033", "", "a slow NIC behind a crowded host was two: what became slow with that host was left out of account"),
     ("58521", "", "two hosts whose interfaces others keep busy were not named where iterations are restless"),
+    ("70038", "", "chance in what ranks took behind a crowded host said that a device behind it was slow by chance"),
+    (
+        "58541",
+        "",
+        "nobody was named for a rank that waits for input behind a crowded host, where five iterations take twelve seconds",
+    ),
+    ("58166", "", "a loss in every fourth iteration was taken for its end while one crawled, and all was forgotten"),
+    ("56626", "", "nobody was named for a crowded host behind a slow NIC, by two long iterations and its counters"),
+    ("53442", "", "a rank whose sends are slow was a proxy thread that pauses: nothing that it receives stood still"),
+    ("58880", "", "the same"),
+    ("70129", "", "the same"),
+    ("71143", "", "the same"),
+    ("71454", "", "the same, once the case had said that it pauses"),
+    ("71693", "", "the same"),
+    ("71174", "", "nobody was named for a device that stopped inside its host, which had taken more than it sent on"),
+    ("72092", "", "a throttled host was a hang of one rank, whose host's others had issued too little to tell"),
+    (
+        "59082",
+        "",
+        "a rank that waits for input was copies elsewhere: its last iteration ended a little later than others'",
+    ),
+    (
+        "54808",
+        "",
+        "a host whose memory is far away was copies of one that waits behind it, twice as slow in one direction only",
+    ),
+    ("72950", "", "a link that was down and came back was a device by chance"),
+    ("73158", "", "slow copies were a device that computed longer for three iterations, whatever came later"),
+    (
+        "73504",
+        "",
+        "a crowded host became the device before it again when that had its end, and a slow NIC behind both was nobody",
+    ),
 ];
 
 /// Each part of the list is a test: they run side by side.

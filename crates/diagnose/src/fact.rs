@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 /// The rule of [`Fact::StuckInside`].
 pub(crate) const STUCK_INSIDE: &str = "hang.stuck-inside";
+/// The rule of [`Fact::NicDown`].
+pub(crate) const NIC_DOWN: &str = "nic.down";
 /// The rule of [`Fact::GpuNotReady`].
 pub(crate) const LEFT_UNTOUCHED: &str = "chunk.gpu-not-ready";
 /// Threads that wait for a processor for so many thousandths of the time in which they could run wait longer than they run:
@@ -306,7 +308,7 @@ impl Fact {
             Fact::SplitsDiffer { .. } => "args.splits",
             Fact::CameLate { .. } => "late.history",
             Fact::Records { .. } => "dump.records",
-            Fact::NicDown { .. } => "nic.down",
+            Fact::NicDown { .. } => NIC_DOWN,
             Fact::ForeignTraffic { .. } => "nic.foreign-traffic",
             Fact::NicSlow { .. } => "nic.slow",
             Fact::CpuWait { .. } => "host.cpu-wait",

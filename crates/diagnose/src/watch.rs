@@ -665,8 +665,7 @@ impl Track {
     fn step(&self, config: &Config) -> Option<Slow> {
         let (limit, mid) = (self.raised.limit_ms(config, &self.healthy)?, self.raised.ms()?);
         let why = format!("{mid:.0} ms with the faults that are known, for {} iterations", self.raised.0.len());
-        let step = self.since(config, &self.raised, (limit / mid, why), self.raised_from, |lap| lap.above);
-        step.filter(|step| !step.is_early(config))
+        self.since(config, &self.raised, (limit / mid, why), self.raised_from, |lap| lap.above)
     }
 
     /// See [`Watch::drift`].
@@ -711,7 +710,7 @@ impl Track {
         let base_ms = level.ms()?;
         let over_ms = window.iter().filter(|lap| beyond(lap)).map(|lap| lap.ms - base_ms);
         let slow = over_ms.clone().count();
-        if !is_enough(config, base_ms, over_ms) {
+        if !is_enough(config, self.healthy.ms()?, over_ms) {
             return None;
         }
         // The onset: back over slow iterations, single healthy ones between them included.
@@ -752,10 +751,10 @@ impl Track {
     }
 }
 
-/// Whether iterations that took so much longer than usual, milliseconds, are enough to look for who is slow: so many of the
-/// last ones, or two that took a multiple, since a third may be long in coming.
-fn is_enough(config: &Config, base_ms: f64, over_ms: impl Iterator<Item = f64> + Clone) -> bool {
-    over_ms.clone().count() >= config.slow_needed || over_ms.filter(|over_ms| *over_ms >= FAR * base_ms).count() >= 2
+/// Whether iterations that took so much longer, milliseconds, are enough to look for who is slow: so many of the last ones, or
+/// two by a multiple of the usual ones, since a third may be long in coming.
+fn is_enough(config: &Config, usual_ms: f64, over_ms: impl Iterator<Item = f64> + Clone) -> bool {
+    over_ms.clone().count() >= config.slow_needed || over_ms.filter(|over_ms| *over_ms >= FAR * usual_ms).count() >= 2
 }
 
 /// Records of the rank were lost lately.

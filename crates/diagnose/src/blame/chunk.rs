@@ -311,12 +311,23 @@ impl View<'_> {
     fn fed_inside_host(&self, member: CommRank) -> bool {
         let Some((_, host)) = self.place(member) else { return false };
         let own_recv = self.wires.iter().any(|(key, wire)| key.2 == member && wire.recv.is_some());
+        let waits =
+            |(key, wire): Flow<'_>| (wants(wire.recv) && !self.is_ahead(key.0, wire, member)) || untaken(wire.recv);
         !own_recv
             && self.inside.iter().any(|(other, rank)| {
                 *other != member
                     && self.timeline.host(*rank) == host
-                    && self.wires.iter().any(|(key, wire)| key.2 == *other && (wants(wire.recv) || untaken(wire.recv)))
+                    && self.wires.iter().any(|(key, wire)| key.2 == *other && waits((key, wire)))
             })
+    }
+
+    /// Whether more has come into a host on a ring's way than a member of it has sent on: what it waits for was taken by a
+    /// neighbour. Each sends its own data first, so it is ahead of what has come wherever all is passed on.
+    fn is_ahead(&self, channel: ChannelId, came: &Wire, member: CommRank) -> bool {
+        let taken = came.recv.map_or(0, |flow| flow.counters.done);
+        let sends = self.wires.iter().filter(|(key, _)| key.0 == channel && key.1 == member);
+        let mut sent = sends.filter_map(|(_, wire)| Some(wire.send?.counters.ready));
+        self.op.meta.algorithm == Algorithm::Ring && sent.any(|sent| sent < taken)
     }
 }
 
@@ -441,6 +452,18 @@ mod tests {
         let wires =
             [(1, 2, [10, 10, 10, 10], FULL), (3, 4, [7, 1, 1, 1], [10, 1, 1, 1]), (5, 0, [7, 1, 1, 1], [10, 1, 1, 1])];
         assert_eq!(said(Algorithm::Ring, 6, &wires), [(2, false)]);
+    }
+
+    /// All that was sent has been taken. Into the host of ranks 2 and 3 more has come than has left it: one of the two has it.
+    #[test]
+    fn a_host_that_has_taken_more_than_it_sent_on_has_the_device() {
+        let waits = |from, to, made: u32| (from, to, [made + 4, made, made, made], [made + 4, made, made, made]);
+        let said_after = |into: u32, out_of: u32, later: u32| {
+            said(Algorithm::Ring, 6, &[waits(1, 2, into), waits(3, 4, out_of), waits(5, 0, later)])
+        };
+        assert_eq!(said_after(6, 2, 4), [(3, false)]);
+        assert_eq!(said_after(2, 4, 6), [(1, false)]);
+        assert_eq!(said_after(4, 4, 4), [], "as much");
     }
 
     /// In a tree a device adds up what two children send: with one child's data it can do nothing.

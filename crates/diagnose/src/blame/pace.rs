@@ -7,7 +7,7 @@ use mycroft_record::{HostName, HostTime};
 use std::collections::BTreeSet;
 
 /// Fewer calls one after the other tell no pace.
-const CALLS_MIN: usize = 8;
+const CALLS_MIN: usize = 4;
 /// Calls that take so many times as long as before are slow: a busy core, or a cold cache, makes less of a difference.
 const SLOWER: f64 = 4.0;
 /// Calls one after the other from which on a rank's pace is compared with that of others.

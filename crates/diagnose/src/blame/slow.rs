@@ -56,7 +56,7 @@ pub(crate) struct Windows {
     pub base_ns_max: u64,
     /// The slowdown's first iteration began here.
     pub onset: HostTime,
-    /// Last time looked at.
+    /// Iterations that had mostly passed by then are looked at: ranks do not end one together.
     pub until: HostTime,
     /// How much the iteration grew, milliseconds.
     pub iteration_ms: f64,
@@ -79,7 +79,7 @@ impl Windows {
     }
 
     fn is_now(&self, it: &Iteration) -> bool {
-        it.start + SLACK_NS >= self.onset && it.end <= self.until
+        it.start + SLACK_NS >= self.onset && middle(it) <= self.until
     }
 }
 

@@ -13,7 +13,7 @@ use crate::case::stop::{blast_radius, crash, stalled};
 use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
 use crate::config::Config;
-use crate::fact::{Fact, LEFT_UNTOUCHED, STUCK_INSIDE};
+use crate::fact::{Fact, STUCK_INSIDE};
 use crate::timeline::Timeline;
 use crate::watch::{Seen, Slow, Watch};
 use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, Rank, Suspect, What};
@@ -35,8 +35,6 @@ const PAUSES_MAX: usize = 64;
 const FIRST_DEATH_LOOKS_NS: u64 = 2 * NANOS_PER_SEC;
 /// Of a stall that may be a row of pauses, or of waits in a job that crawls, so many transients must have passed.
 const NAPS_MAX: u64 = 5;
-/// Confidence left in a stall's suspects once the stall has resolved itself.
-const RESUMED_DOUBT: f64 = 0.5;
 /// A pause leaves its marks in records that end this much around it.
 const PAUSE_MARGIN_NS: u64 = NANOS_PER_SEC;
 
@@ -69,6 +67,8 @@ struct Open {
     own: Vec<Own>,
     /// How often the last checks gave the same answer.
     stable: usize,
+    /// How often they named another, whom this case does not.
+    others: usize,
 }
 
 /// All cases of a job.
@@ -288,6 +288,7 @@ impl Docket {
             joined: false,
             own: Vec::new(),
             stable: 0,
+            others: 0,
         });
         self.write(bench, id, verdict, facts, blast);
         CaseEvent::Opened(id)
@@ -420,41 +421,6 @@ impl Docket {
         Some(self.resumed(bench, open, moved))
     }
 
-    /// What looked like a stall went on.
-    fn resumed(&mut self, bench: &Bench<'_>, open: &Open, moved: HostTime) -> CaseEvent {
-        let length = moved.since_ns(open.stalled_since);
-        self.note_pause(open.stalled_since, moved);
-        if let Some((verdict, facts)) = self.paused(bench) {
-            self.write(bench, open.id, verdict, &facts, Vec::new());
-        } else if length < bench.config.transient_ns {
-            let again = self.late_again(bench, open);
-            return again.unwrap_or_else(|| self.withdraw(bench, open.id));
-        } else {
-            // What explained a stop may not explain why it goes on slowly: let better evidence take over. Who was named only
-            // for being inside and not moving does move.
-            let at = self.place_of(open.id);
-            let case = &mut self.cases[at];
-            case.finding.what = What::Slowdown;
-            case.finding.suspects.iter_mut().for_each(|suspect| suspect.confidence *= RESUMED_DOUBT);
-            if case.finding.category == Category::Gpu && case.because.iter().any(|reason| reason.rule == STUCK_INSIDE) {
-                case.finding.suspects.clear();
-                case.finding.category = Category::Unknown;
-                case.finding.diagnosed_at = HostTime::NONE;
-            } else if case.finding.category == Category::Gpu && case.because.iter().any(|it| it.rule == LEFT_UNTOUCHED)
-            {
-                // A device that leaves its slots for seconds and then goes on is slow to fill and drain them.
-                case.finding.category = Category::GpuCopy;
-            }
-            case.do_next = advice::steps(case.finding.what, case.finding.category, &case.finding.suspects);
-            case.updated_at = bench.now;
-        }
-        self.raised_at.get_or_insert(open.stalled_since);
-        if let Some(of) = self.open.iter_mut().find(|of| of.id == open.id) {
-            of.onset = open.stalled_since;
-        }
-        CaseEvent::Strengthened(open.id)
-    }
-
     fn withdraw(&mut self, bench: &Bench<'_>, id: CaseId) -> CaseEvent {
         let mut case = self.cases.remove(self.place_of(id));
         case.state = CaseState::Closed;
@@ -529,12 +495,14 @@ impl Docket {
         let Some(slow) = &bench.seen.slow else { return Vec::new() };
         let rest = Slow { base_from: HostTime::NONE, base_until: open.onset, ..slow.since(since) };
         let (verdict, facts) = self.slowed(bench, &rest);
-        if !stands_out(&verdict) || self.same_fault(&verdict).is_some() {
+        // Whoever was slow for so few iterations only did not begin this, unless the host's own counters said that threads
+        // wait there: that is not by chance, and makes iterations so long that there are few of them.
+        let by_chance = !bench.watch.is_level(open.onset, since) && own::counted_milli(&open.own).is_none();
+        let is_enough = if by_chance { is_sure(&verdict, STEP_SURE) } else { stands_out(&verdict) };
+        if !is_enough || self.same_fault(&verdict).is_some() {
             return Vec::new();
         }
-        if !bench.watch.is_level(open.onset, since) && own::counted_milli(&open.own).is_none() {
-            // Whoever was slow for so few iterations only did not begin this, unless the host's own counters said that threads
-            // wait there: that is not by chance, and makes iterations so long that there are few of them.
+        if by_chance {
             let verdict = Verdict { since: open.onset, ..verdict };
             return self.rewrite(bench, open, verdict, &facts).into_iter().collect();
         }
@@ -547,7 +515,7 @@ impl Docket {
         let until = |slow: &Slow| until.map_or(slow.until, |until| until.min(slow.until));
         let (verdict, facts) = match (&bench.seen.slow, &open.step) {
             (Some(slow), None) => {
-                let onset = open.onset.min(slow.onset);
+                let onset = if self.began_behind(open) { open.onset } else { open.onset.min(slow.onset) };
                 self.slowed(bench, &Slow { base_until: onset, onset, until: until(slow), ..slow.clone() })
             }
             (Some(slow), Some(step)) => {
@@ -561,10 +529,13 @@ impl Docket {
             (None, _) => self.paused(bench)?,
         };
         let finding = &self.case(open.id).finding;
-        let weaker = verdict.confidence() < verdict.least_against(finding);
-        if verdict.category == Category::Unknown || (weaker && finding.diagnosed_at.is_some()) {
+        let weaker = verdict.confidence() < verdict.least_against(finding, &facts);
+        let is_diagnosed = finding.diagnosed_at.is_some();
+        let is_told = !self.is_outlived(bench, open, &verdict) && weaker && is_diagnosed;
+        if verdict.category == Category::Unknown || is_told {
             return None;
         }
+        let finding = &self.case(open.id).finding;
         let same = self.same_fault(&verdict);
         let is_another = match same {
             Some(other) => other != open.id,
@@ -580,6 +551,28 @@ impl Docket {
             return None;
         }
         self.rewrite(bench, open, verdict, &facts)
+    }
+
+    /// Whether the job was slow because of another case when this one began: that it was slow before says nothing of this.
+    fn began_behind(&self, open: &Open) -> bool {
+        let was_there =
+            |case: &Case| case.finding.since < open.onset && !(case.closed_at.is_some() && case.closed_at < open.onset);
+        let mut others = self.cases.iter().filter(|case| case.id != open.id && case.finding.what == What::Slowdown);
+        others.any(was_there)
+    }
+
+    /// Whether what a case says was so for a few iterations only: look after look now names another, as sure as a case must
+    /// be, and its own suspect not at all, whose parts are as before in most of the last iterations.
+    fn is_outlived(&mut self, bench: &Bench<'_>, open: &Open, verdict: &Verdict) -> bool {
+        let (count, newest) = (bench.config.recover_iterations, bench.timeline.newest_sample);
+        let is_named = |place: &Place| verdict.suspects.iter().any(|suspect| meets(&suspect.place, place));
+        let is_other = !open.own.is_empty()
+            && is_sure(verdict, STEP_SURE)
+            && !self.surest(open.id).any(is_named)
+            && !own::is_slow(bench.timeline, &open.own, count, open.onset, newest);
+        let Some(of) = self.open.iter_mut().find(|of| of.id == open.id) else { return false };
+        of.others = if is_other { of.others + 1 } else { 0 };
+        of.others >= count
     }
 
     /// Writes a verdict into the case of a slowdown; since when somebody else was slow says nothing of new suspects.
@@ -607,18 +600,23 @@ impl Docket {
     }
 
     //= falcon 3.4
-    /// Iterations became longer than the open cases account for: one of their faults got worse, or another has begun. What
-    /// the suspects of open cases make others wait was there before, so it is in what the others are compared with.
+    /// Iterations became longer than the open cases account for: one of their faults got worse, or another has begun. Where few
+    /// say so, a host's own counters must too. What the suspects of open cases make others wait was there before, so it is in
+    /// what the others are compared with.
     fn join(&mut self, bench: &Bench<'_>, step: &Slow) -> Joined {
         let (verdict, facts) = self.slowed(bench, step);
+        let is_counted = is_sure(&verdict, DECISIVE) && is_about_crowd(&verdict, &facts);
+        let is_same = self.same_fault(&verdict).is_some();
+        if step.is_early(bench.config) && (is_same || !is_counted) {
+            return Joined::Nobody;
+        }
         if !stands_out(&verdict) {
             return Joined::Somebody;
         }
-        if self.same_fault(&verdict).is_some() {
+        if is_same {
             self.raised_at = Some(step.onset);
             return Joined::Nobody;
         }
-        let is_counted = is_sure(&verdict, DECISIVE) && is_about_crowd(&verdict, &facts);
         if !self.is_told_again(&verdict) && !is_counted {
             return Joined::Somebody;
         }

@@ -1,4 +1,7 @@
 //! Weighing: facts of all rooms into one verdict. Nothing else accuses anybody (design invariant 6).
+mod pauses;
+
+use self::pauses::Paused;
 use crate::blame::slow;
 use crate::case::{crowd, network, stuck};
 use crate::config::Config;
@@ -8,7 +11,6 @@ use mycroft_record::{
     Category, CommId, Direction, Finding, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpId, Place, Rank, Suspect,
     What,
 };
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Suspects kept in a verdict.
@@ -35,8 +37,6 @@ const CROWDED: f64 = 0.7;
 const SLOW_CALLS: f64 = 0.95;
 /// A main thread that gets a tenth of a processor takes so long for a checkpoint of three seconds: no hang yet.
 pub(crate) const STARVED_NS: u64 = 30 * NANOS_PER_SEC;
-/// Pauses of one rank that are beyond any noise: two of half a second.
-const PAUSES_MIN: usize = 2;
 /// Share of an iteration's growth that recurring pauses of one rank explain: a flow shows the longest of several only.
 const PAUSES_EXPLAIN: f64 = 0.8;
 
@@ -81,11 +81,21 @@ impl Verdict {
     }
 
     /// How sure it must be at least to take the place of what a case says: about as sure. How fast ways were before is forgotten
-    /// first, and the copies that wait behind a slow one are left: those must be surer.
-    pub(crate) fn least_against(&self, finding: &Finding) -> f64 {
+    /// first, and the copies that wait behind a slow one are left: those must be surer. That what stood still time and again was
+    /// all that a rank sends tells more than that it stood still.
+    pub(crate) fn least_against(&self, finding: &Finding, facts: &[Fact]) -> f64 {
         let sure = finding.suspects.first().map_or(0.0, |suspect| suspect.confidence);
         let are_left = network::is_of_network(finding.category) && self.category == Category::GpuCopy;
-        if are_left { sure + SURER } else { sure - SURER }
+        let only_sends = |place: &Place| match place {
+            Place::Rank { rank, .. } => pauses::only_sends_slowly(facts, *rank),
+            Place::Host { .. } | Place::Link { .. } => false,
+        };
+        let were_sends = finding.category == Category::HostThread && self.category == Category::NetworkSend;
+        match finding.suspects.first() {
+            Some(Suspect { place, .. }) if were_sends && self.leads().eq([place]) && only_sends(place) => 0.0,
+            _ if are_left => sure + SURER,
+            _ => sure - SURER,
+        }
     }
 
     /// The suspects that are as likely as the first.
@@ -433,7 +443,6 @@ fn is_on(place: &Place, whole: &Place) -> bool {
 fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms: f64) -> Vec<Hypothesis> {
     let mut out = Vec::new();
     let mut by_category: BTreeMap<Category, BTreeMap<Rank, (HostName, f64, f64)>> = BTreeMap::new();
-    let mut pauses: BTreeMap<Rank, (HostName, f64, usize)> = BTreeMap::new();
     for fact in facts {
         let (category, rank, host, now, base) = match fact {
             Fact::ComputeExcess { rank, host, now_ms, base_ms, .. } => (Category::Gpu, *rank, host, *now_ms, *base_ms),
@@ -451,12 +460,6 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
                 let places = vec![slow_on_way(facts, host)];
                 let (excess_ms, ratio) = (now_ms - base_ms, now_ms / base_ms.max(1.0));
                 out.push(Hypothesis { category: Category::GpuCopy, places, either: false, excess_ms, ratio });
-                continue;
-            }
-            Fact::ProxyPause { rank, host, pause_ms, .. } => {
-                let entry = pauses.entry(*rank).or_insert_with(|| (host.clone(), 0.0, 0));
-                entry.1 += pause_ms;
-                entry.2 += 1;
                 continue;
             }
             _ => continue,
@@ -480,16 +483,8 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
             !is_copy(hypothesis) || hypothesis.excess_ms > shadow * slowest.excess_ms
         });
     }
-    // Whoever receives from a rank that is slow towards everybody is told late of what it sends: that is no pause.
-    let told_late = behind_slow_senders(facts);
-    pauses.retain(|rank, _| !told_late.contains(rank));
-    // Whom the paused thread does not serve seems to pause with it, on the one link that they share.
-    let on_links: BTreeMap<Rank, f64> = pauses.keys().map(|rank| (*rank, on_links_ms(facts, *rank))).collect();
-    let worst = on_links.values().copied().fold(0.0, f64::max);
-    pauses.retain(|rank, _| on_links.get(rank).is_some_and(|ms| *ms >= SHADOW * worst));
-    let most = pauses.values().map(|(_, _, count)| *count).max().unwrap_or(0);
-    pauses.retain(|_, (_, _, count)| *count >= PAUSES_MIN && *count == most);
-    let mut network = network::of_slowdown(&without_paused(timeline, facts, &pauses), config);
+    let pauses = pauses::of(facts);
+    let mut network = network::of_slowdown(&pauses::without(timeline, facts, &pauses), config);
     // Data that a proxy thread has and does not pass on is late for no other reason. Those that wait for it look like slow
     // wires, those that send to it wait for room and those behind it for data, which looks like slow copies.
     let proxies = out.iter().filter(|hypothesis| hypothesis.category == Category::HostThread);
@@ -508,11 +503,11 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
         out.extend(links);
     }
     let busy = if wire > 0.0 { network::foreign(facts) } else { Vec::new() };
-    for (rank, (host, total_ms, count)) in pauses {
+    for (rank, Paused { host, mean_ms, .. }) in pauses {
         // Pauses on links that are all slow are the wire's, and so are those where others keep it busy.
         if wire < 0.5 * iteration_ms && !busy.contains(&host) {
             let places = vec![rank_place(rank, &host)];
-            let excess_ms = (total_ms / count as f64).max(PAUSES_EXPLAIN * iteration_ms);
+            let excess_ms = mean_ms.max(PAUSES_EXPLAIN * iteration_ms);
             out.push(Hypothesis { category: Category::HostThread, places, either: false, excess_ms, ratio: 10.0 });
         }
     }
@@ -545,10 +540,19 @@ fn slow_on_way(facts: &[Fact], wanted: &HostName) -> Place {
 /// ones that are slow, by more than the way, do not wait behind it.
 fn is_behind(copies: &Hypothesis, way: &Hypothesis, facts: &[Fact]) -> bool {
     let shadow = if is_only_copy(facts) { 1.0 } else { SHADOW };
+    let ends = hosts(way);
+    let is_slow = |fact: &Fact| match fact {
+        Fact::WireExcess { from, to, now_ms, base_ms, .. } => {
+            (ends.contains(from) || ends.contains(to))
+                && *now_ms >= WAY_RATIO * base_ms
+                && now_ms - base_ms >= way.excess_ms
+        }
+        _ => false,
+    };
     copies.category == Category::GpuCopy
-        && way.ratio >= WAY_RATIO
+        && (way.ratio >= WAY_RATIO || facts.iter().any(is_slow))
         && way.excess_ms >= shadow * copies.excess_ms
-        && hosts(copies).is_disjoint(&hosts(way))
+        && hosts(copies).is_disjoint(&ends)
 }
 
 /// Whether ways may be slow because of the only rank whose copies are: those that wait for it send at once when it has come.
@@ -568,58 +572,6 @@ fn hosts(of: &Hypothesis) -> BTreeSet<HostName> {
         Place::Link { .. } => None,
     };
     of.places.iter().filter_map(host).collect()
-}
-
-/// Ranks at the end of a link that is slow alone, whose sender is slow towards others too, and who get from others as fast
-/// as before, or give: a thread that sleeps does neither.
-fn behind_slow_senders(facts: &[Fact]) -> BTreeSet<Rank> {
-    let serves = |others: &OtherLinks| others.slow == 0 && others.fast > 0;
-    // Many times slower, if not in proportion: where sends take hundreds of times as long, no two take equally many.
-    let is_slow = |others: &OtherLinks| others.slow > 0 || (others.less_slow > 0 && others.fast == 0);
-    let of = |fact: &Fact| match fact {
-        Fact::RankLink { to, sends, receives, returns, .. }
-            if is_slow(sends) && receives.slow == 0 && (serves(receives) || serves(returns)) =>
-        {
-            Some(to.0)
-        }
-        _ => None,
-    };
-    facts.iter().filter_map(of).collect()
-}
-
-/// By how much the links grew that are slow alone and lead from or to a rank, milliseconds per iteration.
-fn on_links_ms(facts: &[Fact], rank: Rank) -> f64 {
-    let of = |fact: &Fact| match fact {
-        Fact::RankLink { from, to, now_ms, base_ms, .. } if from.0 == rank || to.0 == rank => now_ms - base_ms,
-        _ => 0.0,
-    };
-    facts.iter().map(of).sum()
-}
-
-/// Facts without slow links that are one rank's alone, whose proxy thread pauses: they hold what it did not move. So does the
-/// only link on a way.
-fn without_paused<'a, T>(timeline: &Timeline, facts: &'a [Fact], paused: &BTreeMap<Rank, T>) -> Cow<'a, [Fact]> {
-    let touches = |rank: &Rank| paused.contains_key(rank);
-    let mut of_paused: BTreeSet<(&HostName, &HostName)> = BTreeSet::new();
-    for fact in facts {
-        match fact {
-            Fact::RankLink { from, to, .. } if touches(&from.0) || touches(&to.0) => {
-                of_paused.insert((&from.1, &to.1));
-            }
-            Fact::WireExcess { from, to, of: 1, .. } if !paused.is_empty() => {
-                let mut links = timeline.links.all(&timeline.ranks).filter(|link| touches(&link.from));
-                if links.any(|link| timeline.host(link.from) == *from && timeline.host(link.to) == *to) {
-                    of_paused.insert((from, to));
-                }
-            }
-            _ => {}
-        }
-    }
-    let is_theirs = |fact: &&Fact| matches!(fact, Fact::WireExcess { from, to, .. } if of_paused.contains(&(from, to)));
-    if of_paused.is_empty() {
-        return Cow::Borrowed(facts);
-    }
-    Cow::Owned(facts.iter().filter(|fact| !is_theirs(fact)).cloned().collect())
 }
 
 /// One link that is slow alone.

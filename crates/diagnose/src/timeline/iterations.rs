@@ -478,8 +478,11 @@ impl Iterations {
         let Some((best, count)) = best else { return };
         let current = self.marker.and_then(|marker| self.known(&marker.signature));
         // Signatures of one iteration differ by one in count while it runs: keep the marker unless clearly rarer.
-        let comes = |seen: &Recurrence| recurs(seen, newest) || self.is_within_iteration(seen.ends.back());
-        let keep = current.is_some_and(|seen| comes(seen) && seen.count <= count * 2 + 1);
+        // While an iteration crawls, what comes in every fourth only seems to come still.
+        let is_sure = self.marker.is_some_and(|marker| marker.sure);
+        let crawls = |seen: &Recurrence| !recurs(seen, newest) && self.is_within_iteration(seen.ends.back());
+        let not_rarer = |seen: &Recurrence| seen.count <= count * 2 + 1 || (is_sure && crawls(seen));
+        let keep = current.is_some_and(|seen| (recurs(seen, newest) || crawls(seen)) && not_rarer(seen));
         let young = current.is_none_or(|seen| seen.ends.len() < YOUNG_ENDS);
         let signature = match (self.marker, keep) {
             (Some(marker), true) => marker.signature,

@@ -537,6 +537,29 @@ fn an_iteration_that_crawls_is_seen_before_it_ends() {
     assert_eq!(iterations(&timeline).2, None, "more than an iteration does");
 }
 
+/// A loss in every fourth iteration has not come for less than its own rhythm, while an iteration crawls: it ends none.
+#[test]
+fn what_comes_seldom_is_no_iteration_while_one_crawls() {
+    let mut timeline = Timeline::default();
+    let (mut now, mut seq) = (T0, 0);
+    let mut step = |timeline: &mut Timeline, size: u32, gap_ms: u64| {
+        (now, seq) = (now + gap_ms * MS, seq + 1);
+        complete(timeline, size, seq, now);
+        timeline.settle();
+    };
+    for lap in 0..40 {
+        [50, 150, 50, 150, 50, 150].into_iter().for_each(|gap_ms| step(&mut timeline, 2, gap_ms));
+        step(&mut timeline, 4, 200);
+        if lap % 4 == 3 {
+            step(&mut timeline, 0, 1);
+        }
+    }
+    let generation = |timeline: &Timeline| timeline.ranks.get(&Rank(0)).unwrap().iterations.generation();
+    let before = generation(&timeline);
+    step(&mut timeline, 2, 9_000);
+    assert_eq!(generation(&timeline), before);
+}
+
 /// A device computes twice as long from the middle of an iteration on that is long for another reason: it is known when what it
 /// computed was more than before.
 #[test]

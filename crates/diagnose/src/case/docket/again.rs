@@ -1,18 +1,60 @@
-//! Stops that are over soon, one of which is no case: where ranks of one host are late again and again, something is wrong
+//! Stops that are over: one that was soon is no case, but where ranks of one host are late again and again, something is wrong
 //! there.
 use super::{Bench, Docket, Open};
+use crate::case::advice;
 use crate::case::network::host_place;
 use crate::case::weigh::Verdict;
 use crate::case::{Case, CaseEvent};
-use crate::fact::Fact;
-use mycroft_record::{Category, HostName, Place, Suspect, What};
+use crate::fact::{Fact, LEFT_UNTOUCHED, NIC_DOWN, STUCK_INSIDE};
+use mycroft_record::{Category, HostName, HostTime, Place, Suspect, What};
 
 /// So many stops within the time in which pauses belong together, all because of ranks of one host, are no coincidence.
 const AGAIN: usize = 3;
 /// How sure it is that the host is why.
 const SURE: f64 = 0.8;
 
+/// Confidence left in a stall's suspects once the stall has resolved itself.
+const RESUMED_DOUBT: f64 = 0.5;
+
 impl Docket {
+    /// What looked like a stall went on.
+    pub(super) fn resumed(&mut self, bench: &Bench<'_>, open: &Open, moved: HostTime) -> CaseEvent {
+        let length = moved.since_ns(open.stalled_since);
+        self.note_pause(open.stalled_since, moved);
+        if let Some((verdict, facts)) = self.paused(bench) {
+            self.write(bench, open.id, verdict, &facts, Vec::new());
+        } else if length < bench.config.transient_ns {
+            let again = self.late_again(bench, open);
+            return again.unwrap_or_else(|| self.withdraw(bench, open.id));
+        } else {
+            // What explained a stop may not explain why it goes on slowly: let better evidence take over. Who was named only
+            // for being inside and not moving does move.
+            let at = self.place_of(open.id);
+            let case = &mut self.cases[at];
+            case.finding.what = What::Slowdown;
+            let shows = |rule: &str| case.because.iter().any(|reason| reason.rule == rule);
+            let (was_down, was_inside, was_untouched) = (shows(NIC_DOWN), shows(STUCK_INSIDE), shows(LEFT_UNTOUCHED));
+            // That an interface was down is no guess.
+            let doubt = if was_down { 1.0 } else { RESUMED_DOUBT };
+            case.finding.suspects.iter_mut().for_each(|suspect| suspect.confidence *= doubt);
+            if case.finding.category == Category::Gpu && was_inside {
+                case.finding.suspects.clear();
+                case.finding.category = Category::Unknown;
+                case.finding.diagnosed_at = HostTime::NONE;
+            } else if case.finding.category == Category::Gpu && was_untouched {
+                // A device that leaves its slots for seconds and then goes on is slow to fill and drain them.
+                case.finding.category = Category::GpuCopy;
+            }
+            case.do_next = advice::steps(case.finding.what, case.finding.category, &case.finding.suspects);
+            case.updated_at = bench.now;
+        }
+        self.raised_at.get_or_insert(open.stalled_since);
+        if let Some(of) = self.open.iter_mut().find(|of| of.id == open.id) {
+            of.onset = open.stalled_since;
+        }
+        CaseEvent::Strengthened(open.id)
+    }
+
     /// A stop that is over soon and was because of a host that has been late often lately: a slowdown since the first time,
     /// of the rank if it was always the same.
     pub(super) fn late_again(&mut self, bench: &Bench<'_>, open: &Open) -> Option<CaseEvent> {

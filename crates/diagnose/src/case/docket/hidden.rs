@@ -6,7 +6,7 @@ use crate::case::network::{self, host_place};
 use crate::case::weigh::{self, DECISIVE, Verdict};
 use crate::fact::Fact;
 use crate::watch::Slow;
-use mycroft_record::{Category, HostName, HostTime, Place, Rank, What};
+use mycroft_record::{Category, HostName, HostTime, NANOS_PER_SEC, Place, Rank, What};
 use std::collections::BTreeSet;
 
 /// How sure the first suspects must be together: what makes no iteration longer must stand alone, since there is no step
@@ -14,6 +14,10 @@ use std::collections::BTreeSet;
 const HIDDEN_SURE: f64 = 0.8;
 /// Iterations that take so many times as long as before are worth a look at all parts, although that may be chance.
 const DRIFTS: f64 = 1.1;
+/// Where the iterations that are looked at lasted longer than this together, nanoseconds, ..
+const LONG_NS: u64 = 10 * NANOS_PER_SEC;
+/// .. so many are enough beside the job as it was when healthy.
+const OF_LONG: usize = 3;
 
 impl Docket {
     /// What works side by side hides each other: the job waits for the slowest device, and a ring for its slowest part. What
@@ -33,11 +37,14 @@ impl Docket {
         if bench.watch.is_level(base_from, onset) {
             facts = slow::hidden(bench.timeline, bench.config, &hidden.windows(), alone_ms);
             facts.retain(|fact| !self.explains(bench, fact));
+            chance::without_chance(&mut facts, bench.timeline, &hidden.windows(), alone_ms);
         }
+        let few = bench.watch.laps_ago(OF_LONG).filter(|_| until.since_ns(onset) > LONG_NS);
         let healthy = self.usual_until().map(|base_until| Slow {
             base_from: HostTime::NONE,
             base_until,
             base_max_ms,
+            onset: few.unwrap_or(onset),
             ..hidden.clone()
         });
         if let Some(healthy) = healthy {
@@ -50,7 +57,9 @@ impl Docket {
     /// Adds what ranks and their threads do themselves for longer than when the job was healthy, on hosts that no open case
     /// is about: that is nobody else's, however few iterations lie between the faults.
     fn add_own(&self, bench: &Bench<'_>, healthy: &Slow, alone_ms: f64, facts: &mut Vec<Fact>) {
-        let mut own = slow::own(bench.timeline, bench.config, &healthy.windows(), alone_ms);
+        let windows = healthy.windows();
+        let mut own = slow::own(bench.timeline, bench.config, &windows, alone_ms);
+        chance::without_chance(&mut own, bench.timeline, &windows, alone_ms);
         let told: BTreeSet<_> = facts.iter().filter_map(own_part).collect();
         own.retain(|fact| own_part(fact).is_some_and(|part| !self.is_known(part.1) && !told.contains(&part)));
         facts.extend(own);
@@ -112,11 +121,12 @@ impl Docket {
         let drift = bench.watch.drift(bench.timeline, bench.config.recover_iterations)?;
         let alone_ms = (bench.config.slow_factor_floor - 1.0) * drift.base_ms;
         let (timeline, config, windows) = (bench.timeline, bench.config, drift.windows());
-        let facts = if drift.now_ms >= DRIFTS * drift.base_ms {
+        let mut facts = if drift.now_ms >= DRIFTS * drift.base_ms {
             slow::blame_without_waiting(timeline, config, &windows, alone_ms)
         } else {
             slow::computing(timeline, config, &windows, alone_ms)
         };
+        chance::without_chance(&mut facts, timeline, &windows, alone_ms);
         self.open_hidden(bench, drift, facts, alone_ms, true)
     }
 
@@ -131,7 +141,6 @@ impl Docket {
         quiet: bool,
     ) -> Option<CaseEvent> {
         let sure = if quiet { DECISIVE } else { HIDDEN_SURE };
-        chance::without_chance(&mut facts, bench.timeline, &hidden.windows(), alone_ms);
         let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, hidden.onset, alone_ms);
         if !is_sure(&verdict, sure) || self.same_fault(&verdict).is_some() || !told_again(&mut self.whisper, &verdict) {
             return None;

@@ -269,6 +269,42 @@ fn who_receives_from_a_slow_sender_does_not_pause() {
     assert_eq!(said_of(OtherLinks { fast: 1, ..many_times }, of_others(0, 2), none), not_served, "it sends well, too");
 }
 
+/// Of a rank whose sends are ten times as slow: nothing that it receives stood still.
+#[test]
+fn a_thread_that_sleeps_takes_nothing_either() {
+    let end = |rank: u32| (Rank(rank), HostName::from(format!("host{}", rank / 4).as_str()));
+    let link = |from: u32, to: u32, sends: OtherLinks| {
+        let (from, to, now_ms, base_ms, iteration_ms) = (end(from), end(to), 1_300.0, 130.0, 1_200.0);
+        let (links, of, receives, returns) = (1, 8, of_others(0, 3), of_others(0, 3));
+        Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links, of, sends, receives, returns }
+    };
+    let pause = |inbound: bool| {
+        let (at, pause_ms, flows, op) = (HostTime(1), 1_500.0, 12, None);
+        Fact::ProxyPause { rank: Rank(4), host: end(4).1, at, pause_ms, flows, inbound, op }
+    };
+    let of = |facts: &[Fact]| slowdown(&Timeline::default(), facts, &Config::default(), HostTime(1), 1_200.0);
+    let said = |facts: &[Fact]| {
+        let verdict = of(facts);
+        assert_eq!(verdict.leads().collect::<Vec<_>>(), [&rank_place(Rank(4), &end(4).1)]);
+        verdict.category
+    };
+    let slow = link(4, 8, of_others(2, 0));
+    let facts = [slow.clone(), pause(false), pause(false)];
+    assert_eq!(said(&facts), Category::NetworkSend);
+    assert_eq!(said(&[slow.clone(), pause(false), pause(true)]), Category::HostThread, "it did not receive either");
+    assert_eq!(said(&[link(4, 8, of_others(2, 1)), pause(false), pause(false)]), Category::HostThread);
+    let received = link(12, 4, of_others(0, 2));
+    assert_eq!(said(&[slow, received, pause(false), pause(false)]), Category::HostThread);
+
+    let suspects = vec![Suspect { place: rank_place(Rank(4), &end(4).1), confidence: 0.99 }];
+    let (what, category, since) = (What::Slowdown, Category::HostThread, HostTime(1));
+    let paused = Finding { what, category, suspects, since, detected_at: since, diagnosed_at: since };
+    let mut verdict = of(&facts);
+    verdict.suspects[0].confidence = 0.7;
+    assert!(verdict.confidence() >= verdict.least_against(&paused, &facts), "it says what the pauses were");
+    assert!(verdict.confidence() < verdict.least_against(&paused, &facts[1..]), "that all it sends is slow says so");
+}
+
 /// Of a link that flaps: a device behind it had slots to fill and nothing came.
 #[test]
 fn who_does_not_move_behind_a_link_that_is_down_is_not_why() {
@@ -395,7 +431,7 @@ fn copies_take_the_place_of_a_slow_way_only_where_they_are_surer() {
     let takes = |category, confidence, of| {
         let suspects = vec![Suspect { place: place.clone(), confidence }];
         let verdict = Verdict { category, suspects, ..Verdict::unknown(What::Slowdown, HostTime(1)) };
-        verdict.confidence() >= verdict.least_against(&finding(of))
+        verdict.confidence() >= verdict.least_against(&finding(of), &[])
     };
     assert!(!takes(Category::GpuCopy, 0.91, Category::NetworkCongestion));
     assert!(takes(Category::GpuCopy, 0.95, Category::NetworkCongestion));
