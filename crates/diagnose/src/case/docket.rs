@@ -495,14 +495,12 @@ impl Docket {
         let Some(slow) = &bench.seen.slow else { return Vec::new() };
         let rest = Slow { base_from: HostTime::NONE, base_until: open.onset, ..slow.since(since) };
         let (verdict, facts) = self.slowed(bench, &rest);
-        // Whoever was slow for so few iterations only did not begin this, unless the host's own counters said that threads
-        // wait there: that is not by chance, and makes iterations so long that there are few of them.
-        let by_chance = !bench.watch.is_level(open.onset, since) && own::counted_milli(&open.own).is_none();
-        let is_enough = if by_chance { is_sure(&verdict, STEP_SURE) } else { stands_out(&verdict) };
-        if !is_enough || self.same_fault(&verdict).is_some() {
+        if !stands_out(&verdict) || self.same_fault(&verdict).is_some() {
             return Vec::new();
         }
-        if by_chance {
+        if !bench.watch.is_level(open.onset, since) && own::counted_milli(&open.own).is_none() {
+            // Whoever was slow for so few iterations only did not begin this, unless the host's own counters said that threads
+            // wait there: that is not by chance, and makes iterations so long that there are few of them.
             let verdict = Verdict { since: open.onset, ..verdict };
             return self.rewrite(bench, open, verdict, &facts).into_iter().collect();
         }
@@ -555,8 +553,9 @@ impl Docket {
 
     /// Whether the job was slow because of another case when this one began: that it was slow before says nothing of this.
     fn began_behind(&self, open: &Open) -> bool {
-        let was_there =
-            |case: &Case| case.finding.since < open.onset && !(case.closed_at.is_some() && case.closed_at < open.onset);
+        let was_there = |case: &Case| {
+            case.finding.since < open.onset && (!case.closed_at.is_some() || case.closed_at >= open.onset)
+        };
         let mut others = self.cases.iter().filter(|case| case.id != open.id && case.finding.what == What::Slowdown);
         others.any(was_there)
     }
