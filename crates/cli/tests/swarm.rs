@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 193] = [
+const MENDED: [(&str, &str, &str); 203] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -235,6 +235,32 @@ const MENDED: [(&str, &str, &str); 193] = [
         "",
         "a crowded host became the device before it again when that had its end, and a slow NIC behind both was nobody",
     ),
+    (
+        "80351",
+        "",
+        "the only link between two hosts, slow because of its sender, was congested: its other messages are mostly latency",
+    ),
+    (
+        "80554",
+        "",
+        "traffic that meets at two hosts was the NIC of the one or the other: what little they carry besides tells",
+    ),
+    ("75059", "", "the same, one of the two said for sure"),
+    ("75759", "", "the same, where a ring besides has next to no latencies"),
+    (
+        "80677",
+        "",
+        "congestion was a rank that computes longer for a moment, as some rank or other does in each iteration",
+    ),
+    ("74354", "", "two congested ways at once were one between them, over which data was as fast as before"),
+    ("80734", "", "a congested way was two NICs: a ring of the other pipeline stage waits as well"),
+    ("74148", "", "nobody was named for a crowded host that was seen once, over fifteen seconds"),
+    (
+        "75165",
+        "",
+        "a rank left out a collective of an evaluation, and the job went on, slower: a copy elsewhere had the case",
+    ),
+    ("75227", "", "the same, and nobody was named"),
 ];
 
 /// Each part of the list is a test: they run side by side.

@@ -127,6 +127,9 @@ pub(crate) enum Fact {
     PathsPart { op: OpRef, odd: Vec<Rank>, odd_at: String, peers_at: String },
     /// A rank does not do what it always did at this place.
     BreaksPast { rank: Rank, op: OpRef, instead_of: String },
+    /// Between two operations of `comm`, the first of them issued at `at`, the rank issued so many collectives fewer than all its
+    /// `peers` there, and as many as they before and after.
+    LeftOut { rank: Rank, host: HostName, comm: String, at: HostTime, fewer: usize, peers: usize },
     /// Peers are through an operation in which these ranks still are.
     LeftBehind { op: OpRef, stuck: Vec<Rank>, left: Vec<Rank> },
     /// All members are in it and none is through. `started`: all were seen running on their devices.
@@ -303,6 +306,7 @@ impl Fact {
             Fact::Doing { .. } => "stack.doing",
             Fact::PathsPart { .. } => "stack.paths-part",
             Fact::BreaksPast { .. } => "history.break",
+            Fact::LeftOut { .. } => "turns.left-out",
             Fact::LeftBehind { .. } => "frontier.left-behind",
             Fact::NoneCompleted { .. } => "frontier.none-completed",
             Fact::SplitsDiffer { .. } => "args.splits",
@@ -351,6 +355,7 @@ impl Fact {
             | Fact::Doing { .. }
             | Fact::PathsPart { .. }
             | Fact::BreaksPast { .. }
+            | Fact::LeftOut { .. }
             | Fact::LeftBehind { .. }
             | Fact::NoneCompleted { .. }
             | Fact::SplitsDiffer { .. }
@@ -438,6 +443,11 @@ impl Fact {
             Fact::BreaksPast { rank, op, instead_of } => {
                 format!("rank {rank} issued {} where it always issued {instead_of} before", op.label)
             }
+            Fact::LeftOut { rank, comm, fewer, peers, .. } => format!(
+                "between two operations of {comm} rank {rank} issued {} fewer than each of its {peers} peers there, once, and as many \
+                 as they before and after",
+                if *fewer == 1 { "one collective".to_owned() } else { format!("{fewer} collectives") }
+            ),
             Fact::LeftBehind { op, stuck, left } => {
                 format!("{} went through {}, in which {} stayed", these(left), op.label, these(stuck))
             }
@@ -637,6 +647,7 @@ impl Fact {
                 waiting.iter().take(4).flat_map(|rank| of_op(*rank, op, op.meta.enqueued_at)).collect()
             }
             Fact::Doing { rank, .. } => of_rank(*rank, HostTime::NONE),
+            Fact::LeftOut { rank, at, .. } => of_rank(*rank, *at),
             Fact::BreaksPast { rank, op, .. } | Fact::CameLate { rank, op, .. } => {
                 of_op(*rank, op, op.meta.enqueued_at)
             }

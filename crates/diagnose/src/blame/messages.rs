@@ -49,7 +49,11 @@ pub(super) fn are_the_senders(
 ) -> bool {
     let links = mates.iter().chain([&from]).flat_map(|rank| timeline.links.of(&timeline.ranks, *rank));
     let others = links.filter(|link| (link.from, link.to) != (from, to));
-    is_one_senders(others.map(|link| (link.from == from, is_slower(timeline, link, windows, TIMES))))
+    let others: Vec<&Link> = others.collect();
+    let tells = |times: f64| {
+        is_one_senders(others.iter().map(|link| (link.from == from, is_slower(timeline, link, windows, times))))
+    };
+    tells(TIMES) || tells(TIMES_OF_SHORT)
 }
 
 /// Of links of a sender and of its mates, and whether each is slower.

@@ -1,4 +1,4 @@
-//! Blame: who started it? Stalls along the wait-for graph (`graph`, `hang`, `order`, `chunk`), slowdowns by self time (`slow`),
+//! Blame: who started it? Stalls along the wait-for graph (`graph`, `hang`, `order`, `chunk`), what was left out without one (`turns`), slowdowns by self time (`slow`),
 //! and whether they are over (`own`).
 pub(crate) mod chance;
 pub(crate) mod chunk;
@@ -14,3 +14,4 @@ pub(crate) mod own;
 pub(crate) mod pace;
 mod passage;
 pub(crate) mod slow;
+pub(crate) mod turns;

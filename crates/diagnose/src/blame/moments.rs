@@ -27,13 +27,29 @@ pub(crate) struct Long {
 /// Which of `laps` are long only because a rank computed longer that does not in most of the others. `before`: the job was
 /// as usual until then.
 pub(crate) fn are_moments(timeline: &Timeline, laps: &[Long], before: HostTime) -> Vec<bool> {
-    let whole = timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state));
-    told_by(laps, whole.map(|state| computed_longer(state, laps, before)).collect())
+    let whole: Vec<&RankState> = timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state)).collect();
+    let over_ms = whole.iter().map(|state| computed_longer(state, laps, before)).collect();
+    told_by(laps, over_ms, usual_moment_ms(&whole, before))
+}
+
+/// How much longer than usual the rank that does so by most computed in the usual iteration: large jobs have such a moment in
+/// every one, and one as long makes no iteration longer than that.
+fn usual_moment_ms(ranks: &[&RankState], before: HostTime) -> f64 {
+    let Some(first) = ranks.first() else { return 0.0 };
+    let list = first.iterations.list();
+    let usual = list.iter().rev().filter(|it| it.end <= before).take(BASE_ITERATIONS);
+    let laps: Vec<Long> = usual.map(|it| Long { start: it.start, end: it.end, over_ms: 0.0 }).collect();
+    let mut most = vec![0.0_f64; laps.len()];
+    for state in ranks {
+        let longer = computed_longer(state, &laps, before);
+        most.iter_mut().zip(longer).for_each(|(most, over_ms)| *most = most.max(over_ms));
+    }
+    median(most).unwrap_or(0.0)
 }
 
 /// The same from how many milliseconds longer each rank computed in each of them. What most ranks have in common
 /// (evaluation, long sequences) is no reason of one.
-fn told_by(laps: &[Long], mut ranks: Vec<Vec<f64>>) -> Vec<bool> {
+fn told_by(laps: &[Long], mut ranks: Vec<Vec<f64>>, usual_ms: f64) -> Vec<bool> {
     let judges: Vec<Vec<usize>> = (0..laps.len()).map(|at| judges(laps, at)).collect();
     let of_all = |at| median(ranks.iter().map(|over_ms| over_ms[at]).collect()).unwrap_or(0.0).max(0.0);
     let common: Vec<f64> = (0..laps.len()).map(of_all).collect();
@@ -42,7 +58,9 @@ fn told_by(laps: &[Long], mut ranks: Vec<Vec<f64>>) -> Vec<bool> {
         over_ms.iter_mut().zip(&common).for_each(|(over_ms, common)| *over_ms -= common);
         let mut next_lasts = false;
         for (at, lap) in laps.iter().enumerate().rev() {
-            if over_ms[at] < REASON * (lap.over_ms - common[at]).max(0.0) || over_ms[at] <= 0.0 {
+            let is_usual = usual_ms >= REASON * over_ms[at];
+            let explains_ms = over_ms[at] - if is_usual { usual_ms } else { 0.0 };
+            if explains_ms < REASON * (lap.over_ms - common[at]).max(0.0) || explains_ms <= 0.0 {
                 next_lasts = false;
                 continue;
             }
@@ -104,9 +122,14 @@ mod tests {
     }
 
     fn told_by_all<const N: usize>(over_ms: [f64; N], ranks: &[[f64; N]]) -> Vec<bool> {
+        told_beside(over_ms, ranks, 0.0)
+    }
+
+    /// Where in the usual iteration some rank computes so much longer.
+    fn told_beside<const N: usize>(over_ms: [f64; N], ranks: &[[f64; N]], usual_ms: f64) -> Vec<bool> {
         let long = |(at, over_ms)| Long { start: HostTime(at), end: HostTime(at + 1), over_ms };
         let laps: Vec<Long> = (0..).zip(over_ms).map(long).collect();
-        told_by(&laps, ranks.iter().map(|rank| rank.to_vec()).collect())
+        told_by(&laps, ranks.iter().map(|rank| rank.to_vec()).collect(), usual_ms)
     }
 
     #[test]
@@ -114,6 +137,14 @@ mod tests {
         assert_eq!(told(&[[190.0, 0.0, 0.0, 0.0], [0.0, 0.0, 150.0, 3.0]]), [true, false, true, false]);
         assert_eq!(told(&[[120.0, 0.0, 0.0, 0.0]]), [false; 4], "something else made it as long");
         assert_eq!(told(&[[190.0, 10.0, 120.0, 5.0]]), [true, false, false, false], "once more, less: still a moment");
+    }
+
+    #[test]
+    fn a_moment_like_that_of_the_usual_iteration_makes_none_longer() {
+        let ranks = [[190.0, 0.0, 5.0, 0.0], [0.0, 185.0, 0.0, 188.0], [0.0; 4], [0.0; 4], [0.0; 4]];
+        assert_eq!(told_by_all([210.0; 4], &ranks), [true, true, false, true]);
+        assert_eq!(told_beside([210.0; 4], &ranks, 180.0), [false; 4]);
+        assert_eq!(told_beside([210.0; 4], &ranks, 70.0), [true, true, false, true], "that one is much longer");
     }
 
     #[test]

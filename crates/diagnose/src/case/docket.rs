@@ -9,7 +9,7 @@ use crate::blame::own::{self, Own};
 use crate::blame::slow;
 use crate::case::advice;
 use crate::case::network::{host_place, is_of_network};
-use crate::case::stop::{blast_radius, crash, stalled};
+use crate::case::stop::{blast_radius, crash, left_out, stalled};
 use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
 use crate::config::Config;
@@ -49,7 +49,7 @@ struct PauseSeen {
 #[derive(Clone, Debug)]
 struct Open {
     id: CaseId,
-    /// Progress stopped at this time, in the records' clock; `NONE` for slowdowns.
+    /// Progress stopped at this time, in the records' clock; `NONE` where it did not.
     stalled_since: HostTime,
     onset: HostTime,
     /// The growth of iterations that it accounts for, where others had slowed the job before: they are in what it is
@@ -213,6 +213,9 @@ impl Docket {
         if let Some(slow) = &bench.seen.slow {
             let (verdict, facts) = self.slowed(bench, slow);
             let is_one = verdict.leads().count() == 1 && is_sure(&verdict, DECISIVE);
+            if !is_one && let Some((verdict, facts)) = left_out(bench, slow) {
+                return Some(self.open_case(bench, verdict, &facts, Vec::new(), HostTime::NONE));
+            }
             let is_named = verdict.category != Category::Unknown && (is_one || !slow.is_early(bench.config));
             if is_named || Watch::beyond_doubt(bench.config, slow) {
                 return Some(self.open_slowdown(bench, verdict, &facts, None));
@@ -399,8 +402,8 @@ impl Docket {
 
     fn follow_stall(&mut self, bench: &Bench<'_>, open: &Open) -> Option<CaseEvent> {
         let anybody_dying = bench.timeline.leaving().any(|state| state.dead_since.is_some());
-        if anybody_dying {
-            return None; // whoever ends the job now is not what stopped it
+        if anybody_dying || (bench.seen.stall.is_none() && !open.stalled_since.is_some()) {
+            return None; // whoever ends the job now is not what stopped it; what did not stop it does not end when it goes on
         }
         if let Some(stall) = &bench.seen.stall {
             let (verdict, facts, blast) = stalled(bench, stall, self.usual_until());

@@ -67,6 +67,13 @@ const TIE: f64 = 0.15;
 /// Of pairs of hosts that explain alike what carries much, one is left out for which what carries little speaks by so much
 /// less: a way that is as slow as the worst.
 const BACKED_MORE: f64 = 1.0;
+/// What the way between two hosts says at most where nothing that slows both is between them.
+const APART: f64 = -0.5;
+/// What a way that carries little costs a cause that leaves out that its data is on its way for much longer: two of them are
+/// more than a second NIC.
+const LIGHT: f64 = 0.6;
+/// What all of these cost at most.
+const LIGHT_MOST: f64 = 1.8;
 /// Share of the slow ways that a cause may leave unexplained.
 const UNEXPLAINED: f64 = 0.4;
 /// Ways of one ring carry alike: at least one part in so many of each other.
@@ -94,6 +101,9 @@ struct Way {
     sent: (f64, f64),
     /// It leads on from the slowest way, is of the same ring, and slower too.
     follows: bool,
+    /// It is of another ring than the slowest way, and both its ends exchange something else with hosts of that one's that are
+    /// at the slowest way or next to it: ranks of a pipeline stage wait for those of the next.
+    mirrors: bool,
     /// All ways of one of its ends together take less time than before: what is waited for here was waited for elsewhere.
     moved: bool,
     /// How many times longer its data was on its way, awaited or not.
@@ -351,6 +361,7 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
                 beyond: None,
                 sent,
                 follows: false,
+                mirrors: false,
                 moved: false,
                 on_way: on_way.times(),
                 sent_share: 1.0,
@@ -373,6 +384,13 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
     }
     let Some(worst) = worst(&ways) else { return ways };
     let slowest = ways.iter().max_by(|a, b| a.1.excess_ms.total_cmp(&b.1.excess_ms)).map(|(key, _)| *key);
+    let mirrors: Vec<_> =
+        ways.keys().copied().filter(|key| slowest.is_some_and(|slowest| mirrors(&ways, *key, slowest))).collect();
+    for key in mirrors {
+        ways.entry(key).and_modify(|way| {
+            way.mirrors = way.excess_ms < TELLS * worst.excess_ms && carries_alike(way, &worst);
+        });
+    }
     for ((from, to), way) in &mut ways {
         let leads_on = slowest.is_some_and(|slowest| *from == slowest.1 && *to != slowest.0);
         way.follows = leads_on && way.ratio >= FOLLOWS && carries_alike(way, &worst);
@@ -383,6 +401,19 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
         ways.entry(key).and_modify(|way| way.beyond = Some(times));
     }
     ways
+}
+
+/// Whether a way is beside the slowest one, or beside one that leads to it or on from it, in a ring of another pipeline stage.
+fn mirrors(ways: &Ways<'_>, (from, to): (&HostName, &HostName), slowest: (&HostName, &HostName)) -> bool {
+    let Some(worst) = ways.get(&slowest) else { return false };
+    let exchange = |a: &HostName, b: &HostName| {
+        let both = [ways.get(&(a, b)), ways.get(&(b, a))];
+        both.iter().flatten().any(|way| !carries_alike(way, worst))
+    };
+    let is_near = |key: &(&HostName, &HostName)| key.0 == slowest.0 || key.1 == slowest.0 || key.0 == slowest.1;
+    let beside = |(a, b): &(&HostName, &HostName)| exchange(from, a) && exchange(to, b);
+    let is_of_another = ![from, to].iter().any(|end| *end == slowest.0 || *end == slowest.1);
+    is_of_another && ways.iter().any(|(key, way)| is_near(key) && carries_alike(way, worst) && beside(key))
 }
 
 /// Whether two ways may be parts of one ring.
@@ -459,7 +490,7 @@ fn lean_of_awaited(way: &Way, worst: &Way) -> f64 {
 
 /// How slow a way is, as evidence that must be explained.
 fn to_explain(way: &Way, worst: &Way) -> f64 {
-    if way.moved {
+    if way.moved || way.mirrors {
         return 0.0;
     }
     let in_full = if carries_alike(way, worst) { IN_FULL } else { SHADOW };
@@ -506,15 +537,20 @@ fn fitting<'a>(
         }
         [missed, besides, denied, backed]
     };
+    let light = light_and_slow(facts, worst);
+    let left_out = |cause: &Cause<'_>| LIGHT * light.iter().filter(|(from, to)| !cause.slows(from, to)).count() as f64;
     let slow_in_all: f64 = ways.values().map(|way| to_explain(way, worst)).sum();
     // What leaves too much unexplained is no cause however cheap, and neither is what more speaks against than for.
     let mut all: Vec<(f64, Cause<'a>, f64)> = causes
         .into_iter()
+        .filter(|cause| !is_apart(cause, ways, worst))
         .filter_map(|cause| {
             let [missed, besides, denied, backed] = speaks(&cause);
             let most = if matches!(cause, Cause::Between(..)) { DENIED * backed } else { backed };
             let fits = missed <= UNEXPLAINED * slow_in_all && denied <= most;
-            fits.then(|| (missed + besides + denied + cause.price(&rated), cause, backed))
+            fits.then(|| {
+                (missed + besides + denied + left_out(&cause).min(LIGHT_MOST) + cause.price(&rated), cause, backed)
+            })
         })
         .collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| a.1.cmp(&b.1)));
@@ -524,6 +560,22 @@ fn fitting<'a>(
         all.iter().filter(|(_, cause, _)| cause.is_of_two()).map(|(_, _, backed)| *backed).fold(0.0, f64::max);
     all.retain(|(_, cause, backed)| !cause.is_of_two() || *backed > backed_most - BACKED_MORE);
     Some(all.into_iter().map(|(_, cause, _)| cause).collect())
+}
+
+/// Whether two hosts are named for what is between them although data between them is as fast as before: two faults look so.
+fn is_apart(cause: &Cause<'_>, ways: &Ways<'_>, worst: &Way) -> bool {
+    let Cause::Both(a, b) = cause else { return false };
+    let direct = [ways.get(&(*a, *b)), ways.get(&(*b, *a))];
+    direct.into_iter().flatten().any(|way| lean(way, worst) <= APART)
+}
+
+/// Ways that carry little beside the slowest and whose data was on its way for so much longer that no waiting explains it: of
+/// what is sent at once, however seldom, that is how slow the wire is.
+fn light_and_slow<'a>(facts: &'a [Fact], worst: &Way) -> BTreeSet<(&'a HostName, &'a HostName)> {
+    let is_slow = |way: &Told| {
+        way.mb * CARRY_ALIKE < worst.sent.0 && way.on_way.times().is_some_and(|times| times >= SLOW_ANYHOW)
+    };
+    told(facts).into_iter().filter(|(_, way)| is_slow(way)).map(|(key, _)| key).collect()
 }
 
 /// Hosts whose interfaces carry far more than the job sends over them, the busiest first.

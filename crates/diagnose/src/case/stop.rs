@@ -1,13 +1,13 @@
-//! A job that stopped: whose process is gone, or where the waiting ends.
+//! A job that stopped, or should have: whose process is gone, where the waiting ends, who left its place in line.
 use crate::blame::hang::{self, Held};
-use crate::blame::{load, nic, pace};
+use crate::blame::{load, nic, pace, turns};
 use crate::case::BlastEntry;
 use crate::case::docket::Bench;
 use crate::case::weigh::{self, Verdict};
 use crate::fact::{Fact, these, these_do};
 use crate::timeline::RankState;
-use crate::watch::Stall;
-use mycroft_record::{HostTime, NANOS_PER_MS, NANOS_PER_SEC, Rank};
+use crate::watch::{Slow, Stall};
+use mycroft_record::{Category, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, Suspect, What};
 
 /// Arrows of the blast radius kept.
 const BLAST_MAX: usize = 32;
@@ -15,6 +15,8 @@ const BLAST_MAX: usize = 32;
 const FIRST_DEATH_NS: u64 = 500 * NANOS_PER_MS;
 /// A rank that is gone this long while most others stay did not end with them.
 const ALONE_NS: u64 = NANOS_PER_SEC;
+/// How sure it is that who issued one collective less than all its peers left it out.
+const LEFT_OUT: f64 = 0.95;
 
 /// A process is gone that had operations in flight, or that others wait for.
 pub(super) fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>, Vec<BlastEntry>)> {
@@ -69,6 +71,15 @@ pub(super) fn stalled(
     facts.extend(pace::facts(bench.timeline, &facts));
     let verdict = weigh::hang(bench.timeline, &facts, stall.since);
     (verdict, facts, blast_radius(found.path))
+}
+
+/// A job that goes on slowly because one rank left a collective out: it is one operation ahead of its peers, and stays so.
+pub(super) fn left_out(bench: &Bench<'_>, slow: &Slow) -> Option<(Verdict, Vec<Fact>)> {
+    let fact = turns::left_out(bench.timeline)?;
+    let Fact::LeftOut { rank, host, at, .. } = &fact else { return None };
+    let suspects = vec![Suspect { place: Place::Rank { rank: *rank, host: host.clone() }, confidence: LEFT_OUT }];
+    let verdict = Verdict { category: Category::CodeDivergence, suspects, ..Verdict::unknown(What::Desync, *at) };
+    Some((verdict, vec![slow.fact(), fact]))
 }
 
 /// Operations that are waited in, as entries of a case.

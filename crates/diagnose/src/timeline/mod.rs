@@ -27,6 +27,7 @@ use rank::Joined;
 use ranks::{Ranks, Slot};
 use waits::LiveGraph;
 
+pub(crate) use comms::Comm;
 pub(crate) use iterations::{Iteration, NO_PEER};
 pub(crate) use links::{Link, Links, NicSample, Pause};
 pub(crate) use loads::Usual;

@@ -142,7 +142,19 @@ impl Docket {
     ) -> Option<CaseEvent> {
         let sure = if quiet { DECISIVE } else { HIDDEN_SURE };
         let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, hidden.onset, alone_ms);
-        if !is_sure(&verdict, sure) || self.same_fault(&verdict).is_some() || !told_again(&mut self.whisper, &verdict) {
+        // A host whose threads get no processor is seen to, and so are interfaces that others keep busy, whatever share of it shows
+        // at their ways.
+        let starved: Vec<Place> = facts.iter().filter_map(Fact::starved).map(host_place).collect();
+        let gets_none = verdict.leads().any(|place| starved.contains(place));
+        // What its host's own counters say over many seconds is told at once.
+        let crowded: Vec<Place> = facts.iter().filter_map(Fact::crowded).map(host_place).collect();
+        let is_counted_there =
+            verdict.category == Category::HostThread && verdict.leads().all(|place| crowded.contains(place));
+        let is_seen = is_counted_there && hidden.until.since_ns(hidden.onset) > LONG_NS;
+        if !is_sure(&verdict, sure) || self.same_fault(&verdict).is_some() {
+            return None;
+        }
+        if !told_again(&mut self.whisper, &verdict) && !is_seen {
             return None;
         }
         if self.is_wake(bench, &hidden, &verdict, &facts) {
@@ -153,9 +165,6 @@ impl Docket {
         if quiet && own.is_empty() {
             own = own::of_copies(&facts, &leads);
         }
-        // A host whose threads get no processor is seen to, and so are interfaces that others keep busy, whatever share of it shows
-        // at their ways.
-        let gets_none = facts.iter().filter_map(Fact::starved).any(|host| leads.contains(&host_place(host)));
         let foreign: Vec<Place> = network::foreign(&facts).iter().map(host_place).collect();
         let is_counted = gets_none || leads.iter().all(|place| foreign.contains(place));
         if quiet && ((verdict.share < 1.0 && !is_counted) || own.is_empty()) {

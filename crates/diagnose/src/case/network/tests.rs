@@ -49,6 +49,7 @@ fn way(now_ms: f64, base_ms: f64) -> Way {
         beyond: None,
         sent,
         follows: false,
+        mirrors: false,
         moved: false,
         on_way: None,
         sent_share: 1.0,
@@ -492,4 +493,64 @@ fn messages_that_are_mostly_latency_are_twice_as_slow_at_most() {
     assert!(lean(&long, &worst) < -0.2, "it carries enough to be slower");
     let shared = Way { sent_share: 0.05, denies: 0.25, ..way(80.0, 40.0) };
     assert!(lean(&shared, &worst) < -0.1, "that is no latency");
+}
+
+/// Traffic between 5 and 6: a ring of much data, in which 7 waits, and what little goes to hosts of another ring, which nobody
+/// waits for: how long it was on its way is all that it tells.
+#[test]
+fn what_little_goes_elsewhere_tells_of_a_second_nic() {
+    let ring =
+        [("4", "5", 853.0, 104.0), ("5", "6", 786.0, 107.0), ("6", "7", 597.0, 145.0), ("7", "4", 552.0, 1105.0)];
+    let light = |slow: &[&str]| -> Vec<Fact> {
+        let way = |(from, to): (&str, &str)| {
+            let now_ms = if [from, to].iter().any(|host| slow.contains(host)) { 6.0 } else { 2.3 };
+            Fact::WireOther {
+                from: HostName::from(from),
+                to: HostName::from(to),
+                now_ms: 0.8,
+                base_ms: 1.2,
+                mb: 0.1,
+                on_way: OnWay { now_ms, base_ms: 2.3 },
+                links: 8,
+            }
+        };
+        [("4", "0"), ("5", "1"), ("6", "2"), ("7", "3"), ("1", "5"), ("2", "6")].map(way).to_vec()
+    };
+    let both = [facts(&ring), light(&["5", "6"])].concat();
+    assert_eq!(said(&both), Some((Category::NetworkCongestion, hosts(&["5", "6"]), false)));
+    let one = [facts(&ring), light(&["5"])].concat();
+    assert_eq!(said(&one), Some((Category::NetworkSend, hosts(&["5"]), false)));
+}
+
+/// Two ways of a ring are congested, and the hosts in the middle are at one of them each.
+#[test]
+fn two_hosts_between_which_data_is_as_fast_as_before_are_not_both_slow() {
+    let ring = [("2", "3", 209.0, 35.0), ("3", "4", 118.0, 188.0), ("4", "5", 246.0, 16.0), ("5", "2", 105.0, 125.0)];
+    let between =
+        |said: Option<(Category, Vec<String>, bool)>| said.is_some_and(|(_, said, _)| said == hosts(&["3", "4"]));
+    assert!(!between(said(&facts(&ring))));
+}
+
+/// A ring of the second pipeline stage has a congested way, and the first stage's waits where its hosts exchange activations
+/// with those at either end.
+#[test]
+fn a_ring_of_another_stage_waits_beside_the_slow_way() {
+    let rings = [
+        ("22", "23", 57.0, 68.0),
+        ("23", "24", 553.0, 182.0),
+        ("24", "25", 54.0, 116.0),
+        ("5", "6", 63.0, 67.0),
+        ("6", "7", 185.0, 66.0),
+        ("7", "8", 188.0, 71.0),
+        ("8", "9", 167.0, 78.0),
+        ("6", "22", 10.3, 10.6),
+        ("22", "6", 16.0, 15.8),
+        ("7", "23", 10.4, 10.6),
+        ("23", "7", 15.9, 15.8),
+        ("8", "24", 11.0, 10.9),
+        ("24", "8", 15.6, 15.8),
+        ("9", "25", 11.4, 11.4),
+        ("25", "9", 14.9, 15.7),
+    ];
+    assert_eq!(said(&facts(&rings)), Some((Category::NetworkCongestion, hosts(&["23", "24"]), false)));
 }

@@ -1,0 +1,117 @@
+//! Who left a collective out although nobody stopped for it: where what comes next on the communicator is alike, its members
+//! go on, each with another operation of the others' (Flight Recorder, case one, without a hang). What they receive is wrong
+//! from then on, and they wait for each other longer.
+//!
+//! Between two operations of another communicator all its members issue as many collectives, since they run the same
+//! program. The one that issued one less once, and never before or after, left it out.
+use crate::fact::Fact;
+use crate::timeline::{Comm, Timeline};
+use mycroft_record::{HostTime, OpClass, OpSeq, Rank};
+use std::collections::BTreeMap;
+
+/// Members that must agree against one: of two nobody knows which is right.
+const OTHERS_MIN: usize = 2;
+/// Turns in which all members of a communicator issued as much, without which they need not run the same program.
+const TURNS_MIN: usize = 8;
+/// Of how many communicators it is asked at most: 64 x 1,024 ranks x 512 operations of the past.
+const COMMS_MAX: usize = 64;
+
+/// What a member issued elsewhere between one operation of a communicator and the next.
+type Turn = (HostTime, usize);
+
+/// The rank that left one out, if there is just one such, as the communicators of at least three members tell.
+pub(crate) fn left_out(timeline: &Timeline) -> Option<Fact> {
+    let mut found: Option<Fact> = None;
+    for comm in timeline.comms.values().filter(|comm| comm.ranks.len() > OTHERS_MIN).take(COMMS_MAX) {
+        let Some(members) = turns(timeline, comm) else { continue };
+        let Some((rank, at, fewer)) = odd_one(&members) else { continue };
+        match &found {
+            Some(Fact::LeftOut { rank: other, .. }) if *other != rank => return None,
+            Some(_) => {}
+            None => {
+                let (host, comm) = (timeline.host(rank), timeline.comm_name(comm.id));
+                found = Some(Fact::LeftOut { rank, host, comm, at, fewer, peers: members.len() - 1 });
+            }
+        }
+    }
+    found
+}
+
+/// The turns of all members of a communicator, by the number of the operation with which they begin; `None`: records of one
+/// are lost, or not all are known.
+fn turns(timeline: &Timeline, comm: &Comm) -> Option<BTreeMap<Rank, BTreeMap<OpSeq, Turn>>> {
+    let of = |rank: &Rank| {
+        let state = timeline.ranks.get(rank).filter(|state| !timeline.has_fresh_gap(state))?;
+        let mut out = BTreeMap::new();
+        let mut begun: Option<(OpSeq, HostTime, usize)> = None;
+        for op in state.issued().iter().filter(|op| op.id.class == OpClass::Collective) {
+            if op.id.comm != comm.id {
+                begun = begun.map(|(seq, at, count)| (seq, at, count + 1));
+                continue;
+            }
+            if let Some((seq, at, count)) = begun.filter(|(seq, _, _)| seq.0 + 1 == op.id.seq.0) {
+                out.insert(seq, (at, count));
+            }
+            begun = Some((op.id.seq, op.enqueued_at, 0));
+        }
+        Some((*rank, out))
+    };
+    (comm.n_ranks as usize == comm.ranks.len()).then(|| comm.ranks.keys().map(of).collect::<Option<_>>()).flatten()
+}
+
+/// Who issued less in one turn than all others did, when, and by how many; of several turns the first, and `None` where they
+/// are not one rank's, or all else is not alike.
+fn odd_one(members: &BTreeMap<Rank, BTreeMap<OpSeq, Turn>>) -> Option<(Rank, HostTime, usize)> {
+    let (first, rest) = members.first_key_value().map(|(_, turns)| (turns, members.len() - 1))?;
+    let (mut alike, mut odd) = (0, Vec::new());
+    for seq in first.keys() {
+        let told: Vec<(Rank, Turn)> =
+            members.iter().filter_map(|(rank, turns)| Some((*rank, *turns.get(seq)?))).collect();
+        if told.len() <= rest {
+            continue; // not all remember it, or have come to its end
+        }
+        let mut counts: BTreeMap<usize, Vec<(Rank, HostTime)>> = BTreeMap::new();
+        told.iter().for_each(|(rank, (at, count))| counts.entry(*count).or_default().push((*rank, *at)));
+        let mut counts = counts.into_iter();
+        match (counts.next(), counts.next(), counts.next()) {
+            (Some(_), None, None) => alike += 1,
+            (Some((few, who)), Some((many, _)), None) if who.len() == 1 => odd.push((who[0], many - few)),
+            _ => return None,
+        }
+    }
+    let [((rank, at), fewer)] = odd[..] else { return None };
+    (alike >= TURNS_MIN).then_some((rank, at, fewer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of as many ranks as there are lists, each with how many collectives it issued in its turns.
+    fn told(counts: &[&[usize]]) -> Option<(u32, usize)> {
+        let turns = |list: &[usize]| {
+            let turn = |(seq, count): (usize, &usize)| (OpSeq(seq as u64), (HostTime(1 + seq as u64), *count));
+            list.iter().enumerate().map(turn).collect()
+        };
+        let members = counts.iter().enumerate().map(|(rank, list)| (Rank(rank as u32), turns(list))).collect();
+        odd_one(&members).map(|(rank, _, fewer)| (rank.0, fewer))
+    }
+
+    #[test]
+    fn who_issued_one_less_once_left_it_out() {
+        let usual = [0, 4, 0, 4, 0, 9, 0, 4, 0, 4, 0];
+        let mut less = usual;
+        less[5] = 8;
+        assert_eq!(told(&[&usual, &less, &usual]), Some((1, 1)));
+        assert_eq!(told(&[&usual, &usual, &usual]), None);
+        assert_eq!(told(&[&usual[..7], &less[..7], &usual[..7]]), None, "too few turns to know that they are alike");
+        assert_eq!(told(&[&less, &less, &usual]), None, "most of them did");
+        assert_eq!(told(&[&usual, &less[..5], &usual]), None, "it has not come to its end");
+        let mut again = less;
+        again[7] = 3;
+        assert_eq!(told(&[&usual, &again, &usual]), None, "it runs another program");
+        let mut more = usual;
+        more[7] = 6;
+        assert_eq!(told(&[&usual, &less, &more]), None, "they do not run the same one");
+    }
+}
