@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 203] = [
+const MENDED: [(&str, &str, &str); 204] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -261,6 +261,11 @@ const MENDED: [(&str, &str, &str); 203] = [
         "a rank left out a collective of an evaluation, and the job went on, slower: a copy elsewhere had the case",
     ),
     ("75227", "", "the same, and nobody was named"),
+    (
+        "80874",
+        "",
+        "a congested way behind a throttled device took less than a quarter of an iteration: nobody was named",
+    ),
 ];
 
 /// Each part of the list is a test: they run side by side.

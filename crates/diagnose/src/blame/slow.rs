@@ -23,6 +23,9 @@ const SMALL_LINK_SHARE: f64 = 0.02;
 /// A way that makes no iteration longer is slow from so many times its time on: who waits elsewhere now holds data longer,
 /// but not so much longer.
 const HIDDEN_RATIO: f64 = 3.0;
+/// The same for less of an iteration where data is so much longer on its way in both directions: it does not wait for anybody
+/// then.
+const BOTH_WAYS: f64 = 0.6;
 /// A link that grew by less than this share of the slowest one between the same hosts is slow for another reason: the
 /// wire is the same for all, and what they carry differs less.
 const LINKS_ALIKE: f64 = 0.1;
@@ -154,8 +157,21 @@ pub(crate) fn own(timeline: &Timeline, config: &Config, windows: &Windows, least
 
 /// Whether a way between hosts is so much slower that it is no waiting for others.
 pub(crate) fn is_any_way_slow(facts: &[Fact], least_ms: f64) -> bool {
+    let on_way = |a: &HostName, b: &HostName| {
+        facts.iter().find_map(|fact| match fact {
+            Fact::WireExcess { from, to, on_way, .. } | Fact::WireOther { from, to, on_way, .. } => {
+                (from == a && to == b).then(|| on_way.times())?
+            }
+            _ => None,
+        })
+    };
+    let is_longer = |times: Option<f64>| times.is_some_and(|times| times > HIDDEN_RATIO);
     facts.iter().any(|fact| match fact {
-        Fact::WireExcess { now_ms, base_ms, .. } => now_ms - base_ms > least_ms && *now_ms > HIDDEN_RATIO * base_ms,
+        Fact::WireExcess { from, to, now_ms, base_ms, .. } if *now_ms > HIDDEN_RATIO * base_ms => {
+            let both = || is_longer(on_way(from, to)) && is_longer(on_way(to, from));
+            let grew_ms = now_ms - base_ms;
+            grew_ms > least_ms || grew_ms > BOTH_WAYS * least_ms && both()
+        }
         _ => false,
     })
 }

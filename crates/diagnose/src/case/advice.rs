@@ -13,6 +13,12 @@ fn who(place: &Place) -> String {
     }
 }
 
+/// The last step where a job stands still.
+const STANDS: &str = "the job will not go on by itself: save the evidence, then restart it";
+/// The last step where ranks are in different operations and the job goes on.
+const WRONG: &str =
+    "what the job computes since then is wrong: save the evidence, then restart it from a checkpoint before it";
+
 /// Steps for a verdict on `suspects`, most likely first.
 pub(crate) fn steps(what: What, category: Category, suspects: &[Suspect]) -> Vec<String> {
     let Some(first) = suspects.first() else {
@@ -97,6 +103,10 @@ pub(crate) fn steps(what: What, category: Category, suspects: &[Suspect]) -> Vec
     let together = equal.is_some() && what == What::Hang && category == Category::NetworkSend;
     let switch = together.then(|| "they went together: look at the switch that they have in common".to_string());
     let restart = matches!(what, What::Hang | What::Deadlock | What::Desync);
-    let tail = restart.then(|| "the job will not go on by itself: save the evidence, then restart it".to_string());
-    lines.into_iter().chain(switch).chain(tail).collect()
+    lines.into_iter().chain(switch).chain(restart.then(|| STANDS.to_owned())).collect()
+}
+
+/// The same where the job has not stopped.
+pub(crate) fn goes_on(steps: &mut [String]) {
+    steps.iter_mut().filter(|step| *step == STANDS).for_each(|step| WRONG.clone_into(step));
 }

@@ -354,6 +354,9 @@ impl Docket {
             case.blast_radius = blast;
         }
         case.do_next = advice::steps(case.finding.what, case.finding.category, &case.finding.suspects);
+        if facts.iter().any(|fact| matches!(fact, Fact::LeftOut { .. })) {
+            advice::goes_on(&mut case.do_next);
+        }
         if !same || surer {
             case.updated_at = bench.now;
         }
