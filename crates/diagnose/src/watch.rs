@@ -132,7 +132,7 @@ impl Slow {
     /// Without iterations that were long because of a moment: what is left of it, if that is slow still. `is_known`: the
     /// job is slow for sure, and only since when is the question.
     fn lasting(mut self, timeline: &Timeline, config: &Config, is_known: bool) -> Option<Slow> {
-        let moments = moments::are_moments(timeline, &self.long, self.onset);
+        let moments = moments::are_moments(timeline, &self.long, self.onset, self.windows().base_ns_max);
         if !moments.contains(&true) {
             return Some(self);
         }

@@ -2,7 +2,7 @@
 //! stragglers that come and go). The iteration is long, links hold data for whoever comes late, and nobody is at fault.
 use crate::blame::slow;
 use crate::median::median;
-use crate::timeline::{RankState, Timeline};
+use crate::timeline::{Iteration, RankState, Timeline};
 use mycroft_record::HostTime;
 
 /// Iterations before a slowdown from which it is told how long a rank computes.
@@ -25,19 +25,20 @@ pub(crate) struct Long {
 }
 
 /// Which of `laps` are long only because a rank computed longer that does not in most of the others. `before`: the job was
-/// as usual until then.
-pub(crate) fn are_moments(timeline: &Timeline, laps: &[Long], before: HostTime) -> Vec<bool> {
+/// as usual until then, where an iteration took `usual_ns_max` nanoseconds at most.
+pub(crate) fn are_moments(timeline: &Timeline, laps: &[Long], before: HostTime, usual_ns_max: u64) -> Vec<bool> {
     let whole: Vec<&RankState> = timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state)).collect();
     let over_ms = whole.iter().map(|state| computed_longer(state, laps, before)).collect();
-    told_by(laps, over_ms, usual_moment_ms(&whole, before))
+    told_by(laps, over_ms, usual_moment_ms(&whole, before, usual_ns_max))
 }
 
 /// How much longer than usual the rank that does so by most computed in the usual iteration: large jobs have such a moment in
 /// every one, and one as long makes no iteration longer than that.
-fn usual_moment_ms(ranks: &[&RankState], before: HostTime) -> f64 {
+fn usual_moment_ms(ranks: &[&RankState], before: HostTime, usual_ns_max: u64) -> f64 {
     let Some(first) = ranks.first() else { return 0.0 };
     let list = first.iterations.list();
-    let usual = list.iter().rev().filter(|it| it.end <= before).take(BASE_ITERATIONS);
+    let is_usual = |it: &&Iteration| it.end <= before && it.ns() <= usual_ns_max;
+    let usual = list.iter().rev().filter(is_usual).take(BASE_ITERATIONS);
     let laps: Vec<Long> = usual.map(|it| Long { start: it.start, end: it.end, over_ms: 0.0 }).collect();
     let mut most = vec![0.0_f64; laps.len()];
     for state in ranks {
