@@ -59,8 +59,7 @@ fn turns(timeline: &Timeline, comm: &Comm) -> Option<BTreeMap<Rank, BTreeMap<OpS
     (comm.n_ranks as usize == comm.ranks.len()).then(|| comm.ranks.keys().map(of).collect::<Option<_>>()).flatten()
 }
 
-/// Who issued less in one turn than all others did, when, and by how many; of several turns the first, and `None` where they
-/// are not one rank's, or all else is not alike.
+/// Who issued less than all others did in just one turn, when, and by how many; `None` where all else is not alike.
 fn odd_one(members: &BTreeMap<Rank, BTreeMap<OpSeq, Turn>>) -> Option<(Rank, HostTime, usize)> {
     let (first, rest) = members.first_key_value().map(|(_, turns)| (turns, members.len() - 1))?;
     let (mut alike, mut odd) = (0, Vec::new());

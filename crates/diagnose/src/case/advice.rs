@@ -110,3 +110,19 @@ pub(crate) fn steps(what: What, category: Category, suspects: &[Suspect]) -> Vec
 pub(crate) fn goes_on(steps: &mut [String]) {
     steps.iter_mut().filter(|step| *step == STANDS).for_each(|step| WRONG.clone_into(step));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::{HostName, Rank};
+
+    #[test]
+    fn a_job_that_goes_on_is_not_said_to_stand() {
+        let place = Place::Rank { rank: Rank(3), host: HostName::from("a") };
+        let mut told = steps(What::Desync, Category::CodeDivergence, &[Suspect { place, confidence: 0.95 }]);
+        assert_eq!(told.last().map(String::as_str), Some(STANDS));
+        goes_on(&mut told);
+        assert_eq!(told.last().map(String::as_str), Some(WRONG));
+        assert!(!told.iter().any(|step| step == STANDS));
+    }
+}
