@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 205] = [
+const MENDED: [(&str, &str, &str); 212] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -267,6 +267,33 @@ const MENDED: [(&str, &str, &str); 205] = [
         "a congested way behind a throttled device took less than a quarter of an iteration: nobody was named",
     ),
     ("81687", "", "a healthy job had a case: iterations that a moment had made long were taken for usual ones"),
+    (
+        "81694",
+        "",
+        "a loss that was due in every fourth iteration was no one's departure from the order, and two ranks were named",
+    ),
+    (
+        "82085",
+        "",
+        "a deadlock was a desync: what was awaited was issued out of turn, many turns after what seemed to be one",
+    ),
+    (
+        "81978",
+        "",
+        "congestion, and a NIC behind it, in a restless job that was a third slower for many iterations: nobody was named",
+    ),
+    (
+        "78121",
+        "",
+        "a link was fourteen times slower in a restless job: nothing told which of its ends, and neither was named",
+    ),
+    ("78203", "", "a copy was so slow that the job seemed to stand for two seconds again and again: each was a moment"),
+    ("82920", "", "other traffic was a rank that receives slowly, although most links to its host were as slow"),
+    (
+        "83179",
+        "",
+        "a rank of which an older operation was forgotten than of its peers had left it out, and traffic had no case",
+    ),
 ];
 
 /// Each part of the list is a test: they run side by side.

@@ -154,8 +154,9 @@ pub(crate) enum Fact {
     /// Ranks of a host issue operations much more slowly one after the other than they did, and others' do not; or all do beside
     /// those of other hosts, whose pace is `base_us` then.
     SlowCalls { host: HostName, ranks: usize, now_us: f64, base_us: f64, beside: bool },
-    /// Others waited for ranks of a host to issue what they had issued, again and again, if not for long.
-    LateAgain { host: HostName, times: usize, within_ns: u64 },
+    /// Others waited for ranks of a host to issue what they had issued, or for a device there to touch its slots, again and
+    /// again, if not for long.
+    LateAgain { host: HostName, times: usize, within_ns: u64, is_device: bool },
     /// Iterations take longer (Algorithm 1, straggler trigger): `slow` of the last `of`, or the one that runs where `of` is 0.
     SlowIterations { base_ms: f64, now_ms: f64, factor: f64, slow: usize, of: usize, since: HostTime, why: String },
     /// A rank computes longer between operations than it did.
@@ -606,9 +607,14 @@ impl Fact {
             Fact::SlowCalls { host, ranks, now_us, base_us, beside: true } => format!(
                 "all {ranks} ranks of {host} take {now_us:.0} us from one call to the next, those of other hosts {base_us:.0} us"
             ),
-            Fact::LateAgain { host, times, within_ns } => format!(
-                "all others have waited {times} times within {:.0} s for ranks of {host} to issue an operation",
-                ms(*within_ns) / 1e3
+            Fact::LateAgain { host, times, within_ns, is_device } => format!(
+                "all others have waited {times} times within {:.0} s for {}",
+                ms(*within_ns) / 1e3,
+                if *is_device {
+                    format!("a device of {host} to fill or drain its slots")
+                } else {
+                    format!("ranks of {host} to issue an operation")
+                }
             ),
             Fact::NicSlow { host, nic, now_mb_s, other_mb_s } => {
                 format!("{nic} of {host} is rated at {now_mb_s:.1} MB/s, against {other_mb_s:.1} MB/s")

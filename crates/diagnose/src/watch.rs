@@ -1,6 +1,8 @@
 //! Is something wrong now? The trigger of Algorithm 1, with thresholds that learn from the job (design D6).
 //!
 //! It says that and since when, never who: that is `blame`'s question.
+mod track;
+
 use crate::blame::graph::Stillness;
 use crate::blame::moments::{self, Long};
 use crate::blame::slow::Windows;
@@ -11,72 +13,22 @@ use crate::report::Threshold;
 use crate::timeline::{Iteration, RankState, Timeline};
 use mycroft_record::{HostTime, NANOS_PER_MS, NANOS_PER_SEC, Rank};
 use std::collections::{BTreeMap, VecDeque};
+use track::{LEVEL_KEPT, Lap, SLACK_NS, SPREAD_MIN, Track, is_enough};
 
-/// Iterations that a level is made of: the healthy ones, and those of a slowdown that has its case.
-const LEVEL_KEPT: usize = 32;
-/// Flags of the last iterations kept per sampled rank.
-const RECENT_KEPT: usize = 32;
-/// So long must the iterations of a level have lasted together.
-const LEVEL_LEAST_MS: f64 = 1_000.0;
 /// Healthy waits kept; the second longest counts, so that one hiccup does not blunt the trigger.
 const WAITS_KEPT: usize = 64;
-/// With fewer healthy iterations than this their spread is not known yet.
-const SPREAD_MIN: usize = 6;
-/// The spread of n values is taken (1 + 4/n) times.
-const YOUNG_SPREAD: f64 = 4.0;
 /// An iteration that runs for so many usual ones is looked at before it has ended ..
 const CRAWLS: f64 = 4.0;
 /// .. and again after this share of what it has taken: a look at it costs more than others do.
 const CRAWLS_AGAIN: f64 = 0.125;
 /// Ranks begin an iteration within this share of a usual one.
 const BEFORE_OTHERS: f64 = 0.25;
-/// One in so many iterations may be longer than the others without a reason.
-const FEW: usize = 10;
-/// Slow is at least this much while the spread is not known.
-const SLOW_FACTOR_YOUNG: f64 = 1.4;
 /// A stall could be declared this long after it is due, when the samples have come.
 const ARRIVAL_NS: u64 = 100 * NANOS_PER_MS;
 /// Shortest time between two checks.
 const RECHECK_NS: u64 = 50 * NANOS_PER_MS;
-/// An iteration that begins this much before a level does still belongs to it: ranks end iterations at about the same time.
-const SLACK_NS: u64 = 50 * NANOS_PER_MS;
 /// Time between checks while something looks wrong.
 const SUSPICIOUS_RECHECK_NS: u64 = 200 * NANOS_PER_MS;
-
-/// An iteration that is longer than usual by so many usual ones is far from usual.
-const FAR: f64 = 2.0;
-
-/// One iteration of a sampled rank.
-#[derive(Clone, Copy, Debug)]
-struct Lap {
-    start: HostTime,
-    end: HostTime,
-    /// Without what all ranks idled together, milliseconds.
-    ms: f64,
-    /// Longer than healthy ones.
-    slow: bool,
-    /// Longer than the level that the open cases account for.
-    above: bool,
-}
-
-/// How long iterations take while nothing changes, milliseconds.
-#[derive(Clone, Debug, Default)]
-struct Level(VecDeque<f64>);
-
-/// One sampled rank's recent past.
-#[derive(Debug, Default)]
-struct Track {
-    generation: u64,
-    seen: HostTime,
-    healthy: Level,
-    /// What iterations take because of the faults that have their cases.
-    raised: Level,
-    /// Where `raised` was asked to begin, and where it does since some of it has gone again.
-    raised_at: HostTime,
-    raised_from: HostTime,
-    recent: VecDeque<Lap>,
-    skipped_first: bool,
-}
 
 /// Nothing moves.
 #[derive(Clone, PartialEq, Debug)]
@@ -519,242 +471,26 @@ impl Watch {
     /// The last `count` iterations beside those before, if most took longer than these usually do: by less than the trigger
     /// asks for, as in a job whose iterations are restless. By the sampled rank that shows least of it.
     pub(crate) fn drift(&self, timeline: &Timeline, count: usize) -> Option<Slow> {
-        let whole = self.tracks.iter().filter(|(rank, _)| !lossy(timeline, **rank)).map(|(_, track)| track);
-        let drifts = whole.map(|track| track.drift(count)).collect::<Option<Vec<Slow>>>()?;
-        drifts.into_iter().min_by(|a, b| (a.now_ms / a.base_ms).total_cmp(&(b.now_ms / b.base_ms)))
+        self.least(timeline, |track| track.drift(count))
+    }
+
+    /// The same where nearly all of many were slow in a job that is not restless, and longer than nearly all before: however
+    /// restless it is, that is no chance.
+    pub(crate) fn stretch(&self, timeline: &Timeline, config: &Config) -> Option<Slow> {
+        self.least(timeline, |track| track.stretch(config))
+    }
+
+    /// The least of what sampled ranks show, where all show it whose records are whole.
+    fn least(&self, timeline: &Timeline, of: impl Fn(&Track) -> Option<Slow>) -> Option<Slow> {
+        let whole = self.tracks.iter().filter(|(rank, _)| !lossy(timeline, **rank));
+        let all = whole.map(|(_, track)| of(track)).collect::<Option<Vec<Slow>>>()?;
+        all.into_iter().min_by(|a, b| (a.now_ms / a.base_ms).total_cmp(&(b.now_ms / b.base_ms)))
     }
 
     /// Whether a job this slow for this long is a case although nobody can be named.
     pub(crate) fn beyond_doubt(config: &Config, slow: &Slow) -> bool {
         slow.now_ms > config.paper_slow_factor * slow.base_ms && slow.streak >= 2 * config.slow_window
     }
-}
-
-impl Level {
-    fn take(&mut self, ms: f64) {
-        self.0.push_back(ms);
-        if self.0.len() > LEVEL_KEPT {
-            self.0.pop_front();
-        }
-    }
-
-    /// Enough iterations, and of long enough: what recurs in a job's first moments may be a layer. One long one among them
-    /// is what lies between two iterations.
-    fn is_ready(&self, config: &Config) -> bool {
-        let lasted = self.0.len() >= LEVEL_KEPT / 2 || self.usual_sum_ms() >= LEVEL_LEAST_MS;
-        self.0.len() >= config.baseline_min && lasted
-    }
-
-    fn usual_sum_ms(&self) -> f64 {
-        self.0.len() as f64 * self.ms().unwrap_or(0.0)
-    }
-
-    fn ms(&self) -> Option<f64> {
-        median(self.0.iter().copied().collect())
-    }
-
-    /// How many times as long is slow, and why.
-    fn factor(&self, config: &Config) -> (f64, String) {
-        let Some(mid) = self.ms() else {
-            return (config.paper_slow_factor, "the paper's value".to_string());
-        };
-        let mad = median(self.0.iter().map(|value| (value - mid).abs()).collect()).unwrap_or(0.0);
-        // Few values underestimate their spread.
-        let few = 1.0 + YOUNG_SPREAD / self.0.len() as f64;
-        let spread = 1.0 + config.slow_mads * mad * few / mid.max(1e-9);
-        let floor = if self.0.len() < SPREAD_MIN { SLOW_FACTOR_YOUNG } else { config.slow_factor_floor };
-        let why = format!("usual {mid:.0} ms, spread {mad:.1} ms over {} iterations", self.0.len());
-        (spread.max(floor), why)
-    }
-
-    /// Milliseconds beyond which faults that are known do not explain an iteration: it took as much more as is slow in a
-    /// `healthy` job, and more than nearly all since they began. These are few and restless, and the first are cut by the
-    /// onset, so their spread says little.
-    fn limit_ms(&self, config: &Config, healthy: &Level) -> Option<f64> {
-        let (mid, least_ms) = (self.ms()?, (config.slow_factor_floor - 1.0) * healthy.ms()?);
-        let mut sorted: Vec<f64> = self.0.iter().copied().collect();
-        sorted.sort_by(f64::total_cmp);
-        let high = sorted[sorted.len() - 1 - sorted.len() / FEW];
-        (sorted.len() >= SPREAD_MIN).then_some(high.max(mid + least_ms))
-    }
-
-    fn is_below(&self, config: &Config, ms: f64) -> bool {
-        self.is_ready(config) && self.ms().is_some_and(|mid| ms > mid * self.factor(config).0)
-    }
-}
-
-impl Track {
-    /// Takes in one iteration of `ms` milliseconds (common idle time taken off); returns by how much it was a pause.
-    fn take(&mut self, config: &Config, iteration: Iteration, ms: f64) -> Option<f64> {
-        if !self.skipped_first {
-            self.skipped_first = true; // the first iteration compiles, allocates and connects
-            self.seen = iteration.end;
-            return None;
-        }
-        let base = self.healthy.ms();
-        let ready = self.healthy.is_ready(config);
-        let slow = self.healthy.is_below(config, ms);
-        if !slow && !self.is_raised(iteration.start) {
-            self.healthy.take(ms);
-        }
-        self.recent.push_back(Lap { start: iteration.start, end: iteration.end, ms, slow, above: false });
-        if self.recent.len() > RECENT_KEPT {
-            self.recent.pop_front();
-        }
-        self.compare(config, self.recent.len() - 1);
-        self.fall(config);
-        let over = ms - base.unwrap_or(ms);
-        (ready && over >= config.pause_ns as f64 / 1e6).then_some(over)
-    }
-
-    /// The level that cases account for begins at `at`; `None`: there are none.
-    fn raise(&mut self, config: &Config, at: Option<HostTime>) {
-        let at = at.unwrap_or_default();
-        if self.raised_at != at {
-            let is_first = !self.raised_at.is_some();
-            self.raised_at = at;
-            self.raise_from(config, at);
-            if is_first {
-                self.forget(self.recent.iter().filter(|lap| !lap.slow && self.is_raised(lap.start)).count());
-            }
-        }
-    }
-
-    /// Whether an iteration that began then shows what cases account for: it is not how long a healthy one takes.
-    fn is_raised(&self, start: HostTime) -> bool {
-        self.raised_at.is_some() && start + SLACK_NS >= self.raised_at
-    }
-
-    /// The newest so many iterations were not healthy, as far as others are left to tell what is.
-    fn forget(&mut self, count: usize) {
-        let kept = self.healthy.0.len().saturating_sub(count).max(SPREAD_MIN);
-        self.healthy.0.truncate(kept);
-    }
-
-    fn raise_from(&mut self, config: &Config, from: HostTime) {
-        self.raised_from = from;
-        self.raised = Level::default();
-        (0..self.recent.len()).for_each(|lap| self.compare(config, lap));
-    }
-
-    /// Compares an iteration with the level that cases account for.
-    fn compare(&mut self, config: &Config, at: usize) {
-        let lap = &mut self.recent[at];
-        let counts = self.raised_from.is_some() && lap.start + SLACK_NS >= self.raised_from;
-        lap.above = counts && self.raised.limit_ms(config, &self.healthy).is_some_and(|limit| lap.ms > limit);
-        if counts && !lap.above {
-            self.raised.take(lap.ms);
-        }
-    }
-
-    /// A cause that has gone leaves a lower level, with which what comes next is compared.
-    fn fall(&mut self, config: &Config) {
-        let (Some(mid), Some(usual)) = (self.raised.ms(), self.healthy.ms()) else { return };
-        let last = self.recent.iter().skip(self.recent.len().saturating_sub(config.slow_window));
-        let Some(first) = last.clone().next().map(|lap| lap.start) else { return };
-        let low_ms = mid - (config.slow_factor_floor - 1.0) * usual;
-        if first >= self.raised_from && last.clone().all(|lap| lap.ms < low_ms) {
-            self.raise_from(config, first);
-        }
-    }
-
-    fn slow(&self, config: &Config) -> Option<Slow> {
-        self.since(config, &self.healthy, self.healthy.factor(config), HostTime::NONE, |lap| lap.slow)
-    }
-
-    fn step(&self, config: &Config) -> Option<Slow> {
-        let (limit, mid) = (self.raised.limit_ms(config, &self.healthy)?, self.raised.ms()?);
-        let why = format!("{mid:.0} ms with the faults that are known, for {} iterations", self.raised.0.len());
-        self.since(config, &self.raised, (limit / mid, why), self.raised_from, |lap| lap.above)
-    }
-
-    /// See [`Watch::drift`].
-    fn drift(&self, count: usize) -> Option<Slow> {
-        let at = self.recent.len().checked_sub(count)?;
-        let taken = self.recent.range(at..).filter(|lap| !lap.slow && !self.is_raised(lap.start)).count();
-        let before = self.healthy.0.len().checked_sub(taken).filter(|before| *before >= SPREAD_MIN)?;
-        let base: Vec<f64> = self.healthy.0.range(..before).copied().collect();
-        let base_max_ms = base.iter().copied().fold(0.0, f64::max);
-        let base_ms = median(base)?;
-        let now_ms = median(self.recent.range(at..).map(|lap| lap.ms).collect())?;
-        let longer = self.recent.range(at..).filter(|lap| lap.ms > base_ms).count();
-        let (first, last) = (self.recent.get(at)?, self.recent.back()?);
-        (4 * longer >= 3 * count).then(|| Slow {
-            base_from: HostTime::NONE,
-            base_until: first.start,
-            base_max_ms,
-            onset: first.start,
-            until: last.end,
-            base_ms,
-            now_ms,
-            factor: 1.0,
-            slow: longer,
-            of: count,
-            streak: 0,
-            long: Vec::new(),
-            window_from: first.start,
-            why: "restless as it is, that alone would be no sign".to_owned(),
-        })
-    }
-
-    /// Since when most iterations are beyond a level that began at `base_from`.
-    fn since(
-        &self,
-        config: &Config,
-        level: &Level,
-        (factor, why): (f64, String),
-        base_from: HostTime,
-        beyond: impl Fn(&Lap) -> bool,
-    ) -> Option<Slow> {
-        let window: Vec<&Lap> = self.recent.iter().rev().take(config.slow_window).collect();
-        let base_ms = level.ms()?;
-        let over_ms = window.iter().filter(|lap| beyond(lap)).map(|lap| lap.ms - base_ms);
-        let slow = over_ms.clone().count();
-        if !is_enough(config, self.healthy.ms()?, over_ms) {
-            return None;
-        }
-        // The onset: back over slow iterations, single healthy ones between them included.
-        let mut onset = window[0].start;
-        let mut within = 0;
-        for lap in self.recent.iter().rev() {
-            within = if beyond(lap) { 0 } else { within + 1 };
-            if within >= 2 {
-                break;
-            }
-            if beyond(lap) {
-                onset = lap.start;
-            }
-        }
-        let long = |lap: &Lap| Long { start: lap.start, end: lap.end, over_ms: lap.ms - base_ms };
-        let long: Vec<Long> = self.recent.iter().filter(|lap| beyond(lap) && lap.start >= onset).map(long).collect();
-        let slow_ms = long.iter().map(|long| base_ms + long.over_ms).collect();
-        let window_from = window.last()?.start;
-        let streak = self.recent.iter().rev().take_while(|lap| beyond(lap)).count();
-        let (until, now_ms, of) = (self.recent.back()?.end, median(slow_ms)?, window.len());
-        let base_max_ms = if base_from == HostTime::NONE { factor * base_ms } else { f64::MAX };
-        Some(Slow {
-            base_from,
-            base_until: onset,
-            base_max_ms,
-            onset,
-            until,
-            base_ms,
-            now_ms,
-            factor,
-            slow,
-            of,
-            streak,
-            long,
-            window_from,
-            why,
-        })
-    }
-}
-
-/// Whether iterations that took so much longer, milliseconds, are enough to look for who is slow: so many of the last ones, or
-/// two by a multiple of the usual ones, since a third may be long in coming.
-fn is_enough(config: &Config, usual_ms: f64, over_ms: impl Iterator<Item = f64> + Clone) -> bool {
-    over_ms.clone().count() >= config.slow_needed || over_ms.filter(|over_ms| *over_ms >= FAR * usual_ms).count() >= 2
 }
 
 /// Records of the rank were lost lately.

@@ -36,6 +36,9 @@ pub(crate) struct Departure {
     pub instead_of: String,
     /// It went on without that: left out, and not only late.
     pub left_out: bool,
+    /// What it issued every member of that communicator issued against its past: what comes every few iterations, and
+    /// their program rather than their fault.
+    together: bool,
 }
 
 /// The ranks of the cycles of `walk`, of which `cycle` is one, that left their order; none where the past does not tell.
@@ -50,7 +53,11 @@ pub(crate) fn departures(timeline: &Timeline, walk: &Walk<OpNode>, cycle: &[Rank
     let others = walk.in_cycles().into_iter().filter(|rank| !cycle.contains(rank));
     let ranks: BTreeSet<Rank> = cycle.iter().copied().chain(others).take(RANKS_MAX).collect();
     let of = |rank: Rank| departure(timeline, rank, walk.entry_edges.get(&rank)?, awaited.get(&rank)?);
-    ranks.into_iter().filter_map(of).collect()
+    let mut found: Vec<Departure> = ranks.into_iter().filter_map(of).collect();
+    if found.iter().any(|departure| !departure.together) {
+        found.retain(|departure| !departure.together);
+    }
+    found
 }
 
 /// Whether `rank`, which waits in the operations of `entered`, went past one of those in which it is `awaited`.
@@ -65,11 +72,14 @@ fn departure(
     let last = issued.iter().position(|op| entered.iter().any(|(node, _)| id_of(node) == Some(op.id)))?;
     let lines: Vec<Line> = issued.iter().map(|op| line(&op.id, op.kind)).collect();
     let times: Vec<HostTime> = issued.iter().map(|op| op.enqueued_at).collect();
+    let mut with_all = None;
     for at in last.saturating_sub(WINDOW)..=last {
         let Some(wanted) = history::expected(&lines[..at], CONTEXT).filter(|wanted| *wanted != lines[at]) else {
             continue;
         };
-        let is_wanted = |node: &OpNode| id_of(node).is_some_and(|id| line(&id, wanted.3) == wanted);
+        // Where it issues what is awaited later on, and others of that line before it, this is not where it left that out.
+        let is_due = |id: &OpId| !issued[at..].iter().any(|op| line(&op.id, wanted.3) == wanted && op.id.seq < id.seq);
+        let is_wanted = |node: &OpNode| id_of(node).is_some_and(|id| line(&id, wanted.3) == wanted && is_due(&id));
         let Some((node, waiter)) = awaited.iter().find(|(node, _)| is_wanted(node)) else { continue };
         let Issued { id, kind, enqueued_at } = issued[at];
         let meta = OpMeta { id, kind, enqueued_at, ..NO_META };
@@ -78,9 +88,30 @@ fn departure(
         // What comes every few iterations misleads the past: of a collective its peers tell what came.
         let of_peers = if id_of(node)?.class == OpClass::Collective { held.meta.kind } else { wanted.3 };
         let wanted = (wanted.0, wanted.1, wanted.2, of_peers);
-        return Some(Departure { rank, op, instead_of: held.label, left_out: is_left_out(&lines, &times, at, wanted) });
+        let left_out = is_left_out(&lines, &times, at, wanted);
+        let together = is_with_all(timeline, &id, kind);
+        let departure = Departure { rank, op, instead_of: held.label, left_out, together };
+        if !together {
+            return Some(departure);
+        }
+        with_all.get_or_insert(departure);
     }
-    None
+    with_all
+}
+
+/// Whether all members of a communicator issued this collective, and for each of them it is not what its past let expect.
+fn is_with_all(timeline: &Timeline, id: &OpId, kind: OpKind) -> bool {
+    if id.class != OpClass::Collective {
+        return false;
+    }
+    let members = timeline.members(&OpNode::Collective { comm: id.comm, seq: id.seq.0 });
+    let is_surprise = |rank: &Rank| {
+        let issued = timeline.ranks.get(rank).map(|state| state.issued()).unwrap_or_default();
+        let at = issued.iter().position(|op| op.id == *id && op.kind == kind)?;
+        let past: Vec<Line> = issued[..at].iter().map(|op| line(&op.id, op.kind)).collect();
+        history::deviates(&past, CONTEXT, line(id, kind))
+    };
+    members.iter().all(|rank| is_surprise(rank) == Some(true))
 }
 
 /// Whether a rank that issued something else than `wanted` at `at` went on as if it had done that: where the same line

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::fact::{Fact, OnWay, OtherLinks};
 use crate::median::median;
 use crate::timeline::{Iteration, Link, Pause, RankState, Timeline};
-use mycroft_record::{HostName, HostTime, NANOS_PER_MS, Rank};
+use mycroft_record::{HostName, HostTime, NANOS_PER_MS, Place, Rank};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Baseline iterations used, newest first.
@@ -171,6 +171,23 @@ pub(crate) fn is_any_way_slow(facts: &[Fact], least_ms: f64) -> bool {
             let both = || is_longer(on_way(from, to)) && is_longer(on_way(to, from));
             let grew_ms = now_ms - base_ms;
             grew_ms > least_ms || grew_ms > BOTH_WAYS * least_ms && both()
+        }
+        _ => false,
+    })
+}
+
+/// Whether these places are the two ends of a link that is so much slower that it is no waiting for others: it has nothing
+/// beside it that would tell which of them, but one it is.
+pub(crate) fn are_its_ends<'a>(facts: &[Fact], places: impl Iterator<Item = &'a Place>) -> bool {
+    let rank = |place: &'a Place| match place {
+        Place::Rank { rank, .. } => Some(*rank),
+        _ => None,
+    };
+    let mut ranks: Vec<Rank> = places.filter_map(rank).collect();
+    ranks.sort_unstable();
+    facts.iter().any(|fact| match fact {
+        Fact::RankLink { from, to, now_ms, base_ms, .. } => {
+            *now_ms > HIDDEN_RATIO * base_ms && ranks == [from.0.min(to.0), from.0.max(to.0)]
         }
         _ => false,
     })

@@ -5,19 +5,24 @@
 //! Between two operations of another communicator all its members issue as many collectives, since they run the same
 //! program. The one that issued one less once, and never before or after, left it out.
 use crate::fact::Fact;
-use crate::timeline::{Comm, Timeline};
-use mycroft_record::{HostTime, OpClass, OpSeq, Rank};
+use crate::timeline::{Comm, Issued, Timeline};
+use mycroft_record::{CommId, HostTime, OpClass, OpSeq, Rank};
 use std::collections::BTreeMap;
 
 /// Members that must agree against one: of two nobody knows which is right.
 const OTHERS_MIN: usize = 2;
 /// Turns in which all members of a communicator issued as much, without which they need not run the same program.
 const TURNS_MIN: usize = 8;
+/// Iterations at the beginning of what is remembered in which operations may be forgotten that were issued later than others
+/// that are not: one that runs, and the next one, which is issued meanwhile.
+const FORGETFUL: usize = 2;
 /// Of how many communicators it is asked at most: 64 x 1,024 ranks x 512 operations of the past.
 const COMMS_MAX: usize = 64;
 
 /// What a member issued elsewhere between one operation of a communicator and the next.
 type Turn = (HostTime, usize);
+/// By the number of the operation with which they begin.
+type Turns = BTreeMap<OpSeq, Turn>;
 
 /// The rank that left one out, if there is just one such, as the communicators of at least three members tell.
 pub(crate) fn left_out(timeline: &Timeline) -> Option<Fact> {
@@ -37,30 +42,48 @@ pub(crate) fn left_out(timeline: &Timeline) -> Option<Fact> {
     found
 }
 
-/// The turns of all members of a communicator, by the number of the operation with which they begin; `None`: records of one
-/// are lost, or not all are known.
-fn turns(timeline: &Timeline, comm: &Comm) -> Option<BTreeMap<Rank, BTreeMap<OpSeq, Turn>>> {
+/// The turns of all members of a communicator; `None`: records of one are lost, or not all are known.
+fn turns(timeline: &Timeline, comm: &Comm) -> Option<BTreeMap<Rank, Turns>> {
     let of = |rank: &Rank| {
         let state = timeline.ranks.get(rank).filter(|state| !timeline.has_fresh_gap(state))?;
-        let mut out = BTreeMap::new();
-        let mut begun: Option<(OpSeq, HostTime, usize)> = None;
-        for op in state.issued().iter().filter(|op| op.id.class == OpClass::Collective) {
-            if op.id.comm != comm.id {
-                begun = begun.map(|(seq, at, count)| (seq, at, count + 1));
-                continue;
-            }
-            if let Some((seq, at, count)) = begun.filter(|(seq, _, _)| seq.0 + 1 == op.id.seq.0) {
-                out.insert(seq, (at, count));
-            }
-            begun = Some((op.id.seq, op.enqueued_at, 0));
-        }
-        Some((*rank, out))
+        let issued = state.issued();
+        let oldest = issued.first()?.enqueued_at;
+        let since = state.iterations.list().iter().filter(|it| it.end > oldest).nth(FORGETFUL - 1);
+        Some((*rank, taken(&issued, comm.id, since.map_or(HostTime(u64::MAX), |it| it.end))))
     };
     (comm.n_ranks as usize == comm.ranks.len()).then(|| comm.ranks.keys().map(of).collect::<Option<_>>()).flatten()
 }
 
+/// The turns of a communicator that began after the last operation of which the record is lost: numbers are missing there,
+/// while one that was left out has none. Operations are forgotten in the order in which they ended, so before `whole_from` one
+/// may be missed of a communicator that shows no earlier one.
+fn taken(issued: &[Issued], wanted: CommId, whole_from: HostTime) -> Turns {
+    let mut out = Turns::new();
+    let mut begun: Option<(OpSeq, HostTime, usize)> = None;
+    let mut last: BTreeMap<CommId, u64> = BTreeMap::new();
+    for op in issued.iter().filter(|op| op.id.class == OpClass::Collective) {
+        let (comm, seq) = (op.id.comm, op.id.seq);
+        let doubted_until = match last.insert(comm, seq.0) {
+            Some(last) if last + 1 != seq.0 => op.enqueued_at + 1,
+            None if seq.0 > 0 => whole_from,
+            _ => HostTime::NONE,
+        };
+        out.retain(|_, (at, _)| *at >= doubted_until);
+        begun = begun.filter(|(_, at, _)| *at >= doubted_until);
+        if comm != wanted {
+            begun = begun.map(|(seq, at, count)| (seq, at, count + 1));
+            continue;
+        }
+        if let Some((seq, at, count)) = begun {
+            out.insert(seq, (at, count));
+        }
+        begun = Some((seq, op.enqueued_at, 0));
+    }
+    out
+}
+
 /// Who issued less than all others did in just one turn, when, and by how many; `None` where all else is not alike.
-fn odd_one(members: &BTreeMap<Rank, BTreeMap<OpSeq, Turn>>) -> Option<(Rank, HostTime, usize)> {
+fn odd_one(members: &BTreeMap<Rank, Turns>) -> Option<(Rank, HostTime, usize)> {
     let (first, rest) = members.first_key_value().map(|(_, turns)| (turns, members.len() - 1))?;
     let (mut alike, mut odd) = (0, Vec::new());
     for seq in first.keys() {
@@ -85,6 +108,7 @@ fn odd_one(members: &BTreeMap<Rank, BTreeMap<OpSeq, Turn>>) -> Option<(Rank, Hos
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mycroft_record::{CommRank, OpId, OpKind};
 
     /// Of as many ranks as there are lists, each with how many collectives it issued in its turns.
     fn told(counts: &[&[usize]]) -> Option<(u32, usize)> {
@@ -94,6 +118,36 @@ mod tests {
         };
         let members = counts.iter().enumerate().map(|(rank, list)| (Rank(rank as u32), turns(list))).collect();
         odd_one(&members).map(|(rank, _, fewer)| (rank.0, fewer))
+    }
+
+    /// In each of six turns of communicator 1 two operations of communicator 2 were issued: the turns that are known where the
+    /// records of some are not there.
+    fn known(missing: &[u64], whole_from: u64) -> Vec<(u64, usize)> {
+        let (mut issued, mut now) = (Vec::new(), 0);
+        let mut issue = |comm: u64, seq: u64| {
+            now += 1_000;
+            let id = OpId { comm: CommId(comm), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(seq) };
+            issued.push(Issued { id, kind: OpKind::AllReduce, enqueued_at: HostTime(now) });
+        };
+        for turn in 0..6 {
+            issue(1, turn);
+            (2 * turn..2 * turn + 2).for_each(|seq| issue(2, seq));
+        }
+        issued.retain(|op| op.id.comm == CommId(1) || !missing.contains(&op.id.seq.0));
+        let turns = taken(&issued, CommId(1), HostTime(whole_from));
+        turns.into_iter().map(|(seq, (_, count))| (seq.0, count)).collect()
+    }
+
+    #[test]
+    fn what_was_lost_was_not_left_out() {
+        assert_eq!(known(&[], 0), [(0, 2), (1, 2), (2, 2), (3, 2), (4, 2)]);
+        assert_eq!(known(&[5], 0), [(4, 2)], "the last of turn 2 is missed in turn 3, which may not be whole either");
+    }
+
+    #[test]
+    fn what_is_forgotten_was_not_left_out() {
+        assert_eq!(known(&[0, 1, 2], 5_000), [(2, 2), (3, 2), (4, 2)], "what turns 0 and 1 issued ended before them");
+        assert_eq!(known(&[0, 1, 2], 4_000), [(1, 1), (2, 2), (3, 2), (4, 2)], "turn 1 began when all is known");
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub(super) const PROXY_LOOKS: f64 = 3.0;
 const THREADS: usize = 3;
 /// Share of an excess of links or copies from which on proxy threads explain it.
 const PROXY_EXPLAINS: f64 = 0.3;
+/// Links that grew by this share of what another one did are as slow.
+const AS_SLOW: f64 = 0.9;
 /// A way between hosts that is so many times slower is slow itself: who waits behind one takes twice as long.
 pub(super) const WAY_RATIO: f64 = 3.0;
 /// Share of the worst link's excess under which another one-rank link is its shadow.
@@ -656,7 +658,25 @@ fn of_links(facts: &[Fact]) -> Vec<Hypothesis> {
         (false, false) => return Vec::new(),
     };
     let (excess_ms, ratio) = (worst.excess_ms, worst.ratio);
+    if !either && is_of_others_too(worst, category, facts) {
+        return Vec::new();
+    }
     vec![Hypothesis { category, places, either, excess_ms, ratio }]
+}
+
+/// Whether most links between the slow end's host and another one are as slow: what slows those is no single rank's.
+fn is_of_others_too(slow: &SlowLink<'_>, category: Category, facts: &[Fact]) -> bool {
+    let is_beside = |from: &HostName, to: &HostName| match category {
+        Category::NetworkSend => *from == slow.from.1 && *to != slow.to.1,
+        _ => *to == slow.to.1 && *from != slow.from.1,
+    };
+    facts.iter().any(|fact| match fact {
+        Fact::WireExcess { from, to, now_ms, base_ms, links, of, .. } => {
+            let are_most = *links >= 2 && links * 2 >= *of;
+            is_beside(from, to) && are_most && now_ms - base_ms >= AS_SLOW * slow.excess_ms
+        }
+        _ => false,
+    })
 }
 
 /// Ranks with an excess of one kind: those of one host that are all alike are the host's.

@@ -54,3 +54,20 @@ fn a_long_one_among_short_ones_makes_no_level() {
     play(&mut track, &config, now, &[39.0; 10]);
     assert!(track.healthy.is_ready(&config), "so many are iterations, short as they are");
 }
+
+/// What is slow in a steady job is chance in a restless one, but not eight times in a row.
+#[test]
+fn a_long_stretch_is_no_chance_in_a_restless_job() {
+    let config = Config::default();
+    let after = |ms: &[f64]| {
+        let mut track = Track::default();
+        let onset = play(&mut track, &config, HostTime(NANOS_PER_SEC), &RESTLESS);
+        play(&mut track, &config, onset, ms);
+        assert!(track.slow(&config).is_none(), "restless as it is, a few of them are no sign");
+        track.stretch(&config).map(|stretch| (stretch.base_ms, stretch.slow))
+    };
+    assert_eq!(after(&[900.0; 8]), Some((700.0, 8)));
+    assert_eq!(after(&[900.0, 900.0, 900.0, 700.0, 900.0, 900.0, 900.0, 900.0]), Some((700.0, 7)), "one may be short");
+    assert_eq!(after(&[900.0; 6]), None, "so few are too few");
+    assert_eq!(after(&[860.0; 8]), None, "less than what is slow in any job");
+}

@@ -56,27 +56,33 @@ impl Docket {
     }
 
     /// A stop that is over soon and was because of a host that has been late often lately: a slowdown since the first time,
-    /// of the rank if it was always the same.
+    /// of the rank if it was always the same. A device that leaves its slots again and again, and goes on, is slow to fill and
+    /// drain them.
     pub(super) fn late_again(&mut self, bench: &Bench<'_>, open: &Open) -> Option<CaseEvent> {
         let case = self.case(open.id);
-        let (host, _) = late(case)?;
+        let (host, _, category) = late(case)?;
         let within_ns = bench.config.pause_window_ns;
         let oldest = bench.now - within_ns;
         let before = self.transients.iter().filter(|other| other.closed_at >= oldest);
-        let all: Vec<&Case> =
-            before.filter(|other| late(other).is_some_and(|(of, _)| of == host)).chain([case]).collect();
+        let all: Vec<&Case> = before
+            .filter(|other| late(other).is_some_and(|(of, _, as_what)| of == host && as_what == category))
+            .chain([case])
+            .collect();
         if all.len() < AGAIN {
             return None;
         }
         let place = &case.finding.suspects.first()?.place;
-        let is_one = all.iter().filter_map(|case| late(case)).all(|(_, of)| of == place);
+        let is_one = all.iter().filter_map(|case| late(case)).all(|(_, of, _)| of == place);
+        if category == Category::GpuCopy && !is_one {
+            return None; // no two devices are slow in turn
+        }
         let place = if is_one { place.clone() } else { host_place(host) };
         let since = all.iter().map(|case| case.finding.since).min()?;
-        let facts = [Fact::LateAgain { host: host.clone(), times: all.len(), within_ns }];
+        let (host, times, is_device) = (host.clone(), all.len(), category == Category::GpuCopy);
+        let facts = [Fact::LateAgain { host, times, within_ns, is_device }];
         let (group, op) = (case.group, case.op);
         let suspects = vec![Suspect { place, confidence: SURE }];
-        let (what, category) = (What::Slowdown, Category::NotStarted);
-        let verdict = Verdict { what, category, suspects, since, share: 0.0, group, op };
+        let verdict = Verdict { what: What::Slowdown, category, suspects, since, share: 0.0, group, op };
         self.write(bench, open.id, verdict, &facts, Vec::new());
         let at = self.place_of(open.id);
         self.cases[at].finding.since = since;
@@ -86,11 +92,18 @@ impl Docket {
     }
 }
 
-/// Whose rank a case names that did not issue what others waited for, and that place.
-fn late(case: &Case) -> Option<(&HostName, &Place)> {
-    let place = &case.finding.suspects.first().filter(|_| case.finding.category == Category::NotStarted)?.place;
+/// Whose rank a case names that did not issue what others waited for, or whose device did not touch its slots, that place, and
+/// what it is where that comes again.
+fn late(case: &Case) -> Option<(&HostName, &Place, Category)> {
+    let place = &case.finding.suspects.first()?.place;
+    let is_untouched = || case.because.iter().any(|reason| reason.rule == LEFT_UNTOUCHED);
+    let category = match case.finding.category {
+        Category::NotStarted => Category::NotStarted,
+        Category::Gpu if is_untouched() => Category::GpuCopy,
+        _ => return None,
+    };
     match place {
-        Place::Rank { host, .. } | Place::Host { host } => Some((host, place)),
+        Place::Rank { host, .. } | Place::Host { host } => Some((host, place, category)),
         Place::Link { .. } => None,
     }
 }

@@ -18,6 +18,11 @@ const DRIFTS: f64 = 1.1;
 const LONG_NS: u64 = 10 * NANOS_PER_SEC;
 /// .. so many are enough beside the job as it was when healthy.
 const OF_LONG: usize = 3;
+/// How sure the first suspects must be together where a restless job is slow for a long stretch: of two that cannot be told
+/// apart both are.
+const STRETCH_SURE: f64 = 0.6;
+/// What a suspect must account for of that.
+const OF_STRETCH: f64 = 0.5;
 
 impl Docket {
     /// What works side by side hides each other: the job waits for the slowest device, and a ring for its slowest part. What
@@ -51,7 +56,7 @@ impl Docket {
             self.add_own(bench, &healthy, alone_ms, &mut facts);
             self.add_ways(bench, &healthy, alone_ms, &mut facts);
         }
-        self.open_hidden(bench, hidden, facts, alone_ms, false)
+        self.open_hidden(bench, hidden, facts, alone_ms, HIDDEN_SURE, false)
     }
 
     /// Adds what ranks and their threads do themselves for longer than when the job was healthy, on hosts that no open case
@@ -118,6 +123,13 @@ impl Docket {
     /// A part that is slower in each iteration of a job that is not slow for sure: iterations are restless, and the part
     /// alone shows that something is wrong. Where they are hardly longer only devices are looked at.
     pub(super) fn unnoticed(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
+        if let Some(stretch) = bench.watch.stretch(bench.timeline, bench.config) {
+            let windows = stretch.windows();
+            let least_ms = OF_STRETCH * windows.iteration_ms;
+            let mut facts = slow::blame(bench.timeline, bench.config, &windows);
+            chance::without_chance(&mut facts, bench.timeline, &windows, least_ms);
+            return self.open_hidden(bench, stretch, facts, least_ms, STRETCH_SURE, true);
+        }
         let drift = bench.watch.drift(bench.timeline, bench.config.recover_iterations)?;
         let alone_ms = (bench.config.slow_factor_floor - 1.0) * drift.base_ms;
         let (timeline, config, windows) = (bench.timeline, bench.config, drift.windows());
@@ -127,20 +139,20 @@ impl Docket {
             slow::computing(timeline, config, &windows, alone_ms)
         };
         chance::without_chance(&mut facts, timeline, &windows, alone_ms);
-        self.open_hidden(bench, drift, facts, alone_ms, true)
+        self.open_hidden(bench, drift, facts, alone_ms, DECISIVE, true)
     }
 
-    /// A case about parts that became slower by more than `alone_ms`, if the verdict is sure enough of one suspect. A `quiet`
-    /// one must be surer and account for all of that, and its suspect must have parts that tell when it is over.
+    /// A case about parts that became slower by more than `alone_ms`, if the verdict is `sure` enough of its first suspects. A
+    /// `quiet` one must account for all of that, and its suspect must have parts that tell when it is over.
     fn open_hidden(
         &mut self,
         bench: &Bench<'_>,
         hidden: Slow,
         mut facts: Vec<Fact>,
         alone_ms: f64,
+        sure: f64,
         quiet: bool,
     ) -> Option<CaseEvent> {
-        let sure = if quiet { DECISIVE } else { HIDDEN_SURE };
         let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, hidden.onset, alone_ms);
         // A host whose threads get no processor is seen to, and so are interfaces that others keep busy, whatever share of it shows
         // at their ways.
@@ -151,7 +163,8 @@ impl Docket {
         let is_counted_there =
             verdict.category == Category::HostThread && verdict.leads().all(|place| crowded.contains(place));
         let is_seen = is_counted_there && hidden.until.since_ns(hidden.onset) > LONG_NS;
-        if !is_sure(&verdict, sure) || self.same_fault(&verdict).is_some() {
+        let is_clear = is_sure(&verdict, sure) || slow::are_its_ends(&facts, verdict.leads());
+        if !is_clear || self.same_fault(&verdict).is_some() {
             return None;
         }
         if !told_again(&mut self.whisper, &verdict) && !is_seen {

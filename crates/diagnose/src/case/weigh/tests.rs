@@ -221,6 +221,27 @@ fn short_messages_tell_the_ends_of_a_slow_link_apart() {
     assert_eq!(said(of_others(1, 0), of_others(1, 0)), either);
 }
 
+/// Two of seven links to a host are many times slower, both of one rank. Beside them are links from another host.
+#[test]
+fn a_host_to_which_most_links_are_slow_is_no_single_rank() {
+    let end = |rank: u32| (Rank(rank), HostName::from(format!("host{}", rank / 8).as_str()));
+    let (from, to, now_ms, base_ms, iteration_ms) = (end(34), end(16), 738.0, 43.0, 780.0);
+    let (links, of, sends, receives, returns) = (2, 7, of_others(0, 3), of_others(1, 0), OtherLinks::default());
+    let link = Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links, of, sends, receives, returns };
+    let said = |now_ms: f64, links: usize| {
+        let (from, to, base_ms, of) = (end(40).1, end(16).1, 33.0, 8);
+        let (mb, on_way) = (6.0, OnWay { now_ms, base_ms });
+        let way = Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms, mb, on_way, links, of };
+        let facts = [link.clone(), way];
+        let verdict = slowdown(&Timeline::default(), &facts, &Config::default(), HostTime(1), iteration_ms);
+        verdict.leads().next().cloned()
+    };
+    let rank = Some(rank_place(Rank(16), &end(16).1));
+    assert_eq!(said(300.0, 8), rank, "they wait for it");
+    assert_eq!(said(726.0, 2), rank, "they may be its own");
+    assert_ne!(said(726.0, 8), rank);
+}
+
 /// Of sends that are ten times as slow. Elsewhere a proxy thread was late with a little of what it had.
 #[test]
 fn a_thread_that_is_late_with_little_does_not_hide_slow_sends() {
