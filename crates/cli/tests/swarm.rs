@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 212] = [
+const MENDED: [(&str, &str, &str); 218] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -294,6 +294,12 @@ const MENDED: [(&str, &str, &str); 212] = [
         "",
         "a rank of which an older operation was forgotten than of its peers had left it out, and traffic had no case",
     ),
+    ("83720", "", "who computed longer by chance in three iterations was named, of which others were as long"),
+    ("84216", "", "a throttled host in a restless job: its copies, that wait for its threads, told nothing of its end"),
+    ("84160", "", "each slot of a device that is slow with them was a hang anew"),
+    ("83115", "", "the same, two slots long"),
+    ("84666", "", "a NIC in a restless job took a little less than makes a job slow: nobody was named"),
+    ("84761", "", "who receives from a slow sender paused: it showed nothing else but short messages, which pass"),
 ];
 
 /// Each part of the list is a test: they run side by side.

@@ -23,6 +23,10 @@ const CRAWLS: f64 = 4.0;
 const CRAWLS_AGAIN: f64 = 0.125;
 /// Ranks begin an iteration within this share of a usual one.
 const BEFORE_OTHERS: f64 = 0.25;
+/// An iteration that is longer than usual by this share of what others are is as long.
+const AS_LONG: f64 = 0.8;
+/// A suspect need not account for one long iteration in more than so many.
+const OTHERS_OF: usize = 4;
 /// A stall could be declared this long after it is due, when the samples have come.
 const ARRIVAL_NS: u64 = 100 * NANOS_PER_MS;
 /// Shortest time between two checks.
@@ -102,6 +106,14 @@ impl Slow {
         (self.slow, self.streak) = (slow, self.streak.min(after));
         self.long = lasting;
         Some(self)
+    }
+
+    /// Whether a suspect whose part is slow from `since` on does not account for it: so many iterations were as long before.
+    pub(crate) fn is_older_than(&self, since: HostTime) -> bool {
+        let (before, after): (Vec<&Long>, Vec<&Long>) = self.long.iter().partition(|long| long.end <= since + SLACK_NS);
+        let Some(over_ms) = median(after.iter().map(|long| long.over_ms).collect()) else { return false };
+        let alike = before.iter().filter(|long| long.over_ms >= AS_LONG * over_ms).count();
+        OTHERS_OF * alike >= self.long.len()
     }
 
     /// Whether so few iterations say so that whoever is named must be beyond doubt.

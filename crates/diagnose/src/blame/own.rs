@@ -109,6 +109,13 @@ pub(crate) fn counted_milli(own: &[Own]) -> Option<f64> {
     own.iter().find(|own| matches!(own.part, Part::Wait(_))).map(|own| own.worst_ms)
 }
 
+/// What the suspects' threads take longer for, although copies beside them have grown: those wait for the threads.
+pub(crate) fn of_threads(facts: &[Fact], places: &[Place]) -> Vec<Own> {
+    let mut out = parts(facts, places, Category::HostThread);
+    out.retain(|own| matches!(own.part, Part::Proxy(_) | Part::Handover(_) | Part::Wait(_)));
+    out
+}
+
 /// The copies of a single suspect rank that the facts say have grown: where no iteration shows for sure that the job is slow
 /// nothing else tells when they are fast again. That others may make them look slow keeps a case open, and closes none.
 pub(crate) fn of_copies(facts: &[Fact], places: &[Place]) -> Vec<Own> {

@@ -3,6 +3,7 @@ mod again;
 mod crawl;
 mod crowded;
 mod hidden;
+mod same;
 
 use crate::blame::hang;
 use crate::blame::own::{self, Own};
@@ -13,18 +14,16 @@ use crate::case::stop::{blast_radius, crash, left_out, stalled};
 use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
 use crate::config::Config;
-use crate::fact::{Fact, STUCK_INSIDE};
+use crate::fact::Fact;
 use crate::timeline::Timeline;
 use crate::watch::{Seen, Slow, Watch};
-use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, Rank, Suspect, What};
+use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, Rank, What};
+use same::{
+    STEP_SURE, hangs_together, is_about_crowd, is_inside_only, is_of_whole_host, is_slow_device, is_starved, is_sure,
+    meets, names, naps, stands_out,
+};
 use std::collections::VecDeque;
 
-/// Share of a step that a fault must account for to have a case besides others: the rest may be theirs, so most of it.
-const STEP_SHARE: f64 = 0.5;
-/// How sure the first suspects must be together: more than half, since the known faults disturb what others show.
-const STEP_SURE: f64 = 0.6;
-/// The same where the copies of one rank are said to be slow.
-const COPY_SURE: f64 = 0.8;
 /// Cases kept; the oldest closed ones go first.
 const CASES_MAX: usize = 256;
 /// Reasons kept in a case.
@@ -51,6 +50,8 @@ struct Open {
     id: CaseId,
     /// Progress stopped at this time, in the records' clock; `NONE` where it did not.
     stalled_since: HostTime,
+    /// The longest time for which the job stood because of it before it went on, nanoseconds.
+    stood_ns: u64,
     onset: HostTime,
     /// The growth of iterations that it accounts for, where others had slowed the job before: they are in what it is
     /// compared with. `None`: it is compared with a healthy job.
@@ -190,7 +191,11 @@ impl Docket {
         let in_turns = findings().any(naps) || self.open.iter().any(|open| open.crawls);
         let is_nap = is_inside_only(&verdict, &facts) && in_turns;
         let waited = stall.waited_ns;
-        if (is_starved && waited < STARVED_NS) || (is_nap && waited < NAPS_MAX * bench.config.transient_ns) {
+        let is_slot = |open: &Open| is_slow_device(&self.case(open.id).finding, open.stood_ns, &verdict, waited);
+        if self.open.iter().any(is_slot)
+            || (is_starved && waited < STARVED_NS)
+            || (is_nap && waited < NAPS_MAX * bench.config.transient_ns)
+        {
             return None;
         }
         if let Some(id) = self.same_place(&verdict, |_| true) {
@@ -216,7 +221,8 @@ impl Docket {
             if !is_one && let Some((verdict, facts)) = left_out(bench, slow) {
                 return Some(self.open_case(bench, verdict, &facts, Vec::new(), HostTime::NONE));
             }
-            let is_named = verdict.category != Category::Unknown && (is_one || !slow.is_early(bench.config));
+            let is_it = || !slow.is_early(bench.config) && !slow.is_older_than(began(bench, &verdict, &facts));
+            let is_named = verdict.category != Category::Unknown && (is_one || is_it());
             if is_named || Watch::beyond_doubt(bench.config, slow) {
                 return Some(self.open_slowdown(bench, verdict, &facts, None));
             }
@@ -229,8 +235,7 @@ impl Docket {
 
     /// Opens a slowdown that began with the first iteration in which its suspects' own parts were slow.
     fn open_slowdown(&mut self, bench: &Bench<'_>, verdict: Verdict, facts: &[Fact], step: Option<Slow>) -> CaseEvent {
-        let leads: Vec<Place> = verdict.leads().cloned().collect();
-        let since = own::first_slow(bench.timeline, facts, &leads, verdict.category, verdict.since);
+        let since = began(bench, &verdict, facts);
         let verdict = Verdict { since, ..verdict };
         let step = step.map(|step| if since > step.onset { step.since(since) } else { step });
         self.raised_at = Some(since);
@@ -283,6 +288,7 @@ impl Docket {
         self.open.push(Open {
             id,
             stalled_since,
+            stood_ns: 0,
             onset,
             step: None,
             alone_ms: None,
@@ -701,98 +707,16 @@ impl Docket {
     }
 }
 
+/// When the first iteration began in which a suspect's own part was slow.
+fn began(bench: &Bench<'_>, verdict: &Verdict, facts: &[Fact]) -> HostTime {
+    let leads: Vec<Place> = verdict.leads().cloned().collect();
+    own::first_slow(bench.timeline, facts, &leads, verdict.category, verdict.since)
+}
+
 /// Whether a verdict is about the same as the one that was `told` last; it is told now.
 fn told_again(told: &mut Option<(Category, Place)>, verdict: &Verdict) -> bool {
     let now = verdict.suspects.first().map(|suspect| (verdict.category, suspect.place.clone()));
     let again = now == *told;
     *told = now;
     again
-}
-
-/// Whether a stall is more of what the case says: the threads of a whole host get the processor seldom, and now its ranks
-/// are late to issue as well.
-fn is_starved(finding: &Finding, stall: &Verdict) -> bool {
-    let is_named = |host: &HostName| {
-        finding.suspects.iter().any(|named| matches!(&named.place, Place::Host { host: other } if other == host))
-    };
-    finding.category == Category::HostThread
-        && stall.category == Category::NotStarted
-        && stall.suspects.iter().all(|suspect| match &suspect.place {
-            Place::Rank { host, .. } | Place::Host { host } => is_named(host),
-            Place::Link { .. } => false,
-        })
-}
-
-/// Whether a stall that began with one rank that did not come is because of its host by now: the others there come no more
-/// either, and its counters say why.
-fn is_of_whole_host(finding: &Finding, stall: &Verdict) -> bool {
-    let mut named = finding.suspects.iter().map(|suspect| &suspect.place);
-    finding.category == Category::NotStarted
-        && stall.category == Category::HostThread
-        && named.all(|named| stall.leads().any(|place| meets(place, named)))
-}
-
-/// Whether a stall shows nobody who made it: at most who is inside an operation and does not move.
-fn is_inside_only(stall: &Verdict, facts: &[Fact]) -> bool {
-    stall.suspects.is_empty()
-        || (stall.category == Category::Gpu && facts.iter().any(|fact| fact.rule() == STUCK_INSIDE))
-}
-
-/// Whether a rank's proxy thread pauses again and again: when pauses follow each other, nothing moves for seconds.
-fn naps(finding: &Finding) -> bool {
-    let of_rank = |suspect: &Suspect| matches!(suspect.place, Place::Rank { .. });
-    finding.what == What::Slowdown
-        && finding.category == Category::HostThread
-        && finding.suspects.first().is_some_and(of_rank)
-}
-
-/// Whether a place is this rank.
-fn names(place: &Place, wanted: Rank) -> bool {
-    matches!(place, Place::Rank { rank, .. } if *rank == wanted)
-}
-
-/// Whether a verdict is good enough for a case besides others.
-fn stands_out(verdict: &Verdict) -> bool {
-    // Slots stay full, or come late, wherever others wait: a slow copy has to stand alone.
-    let sure = if verdict.category == Category::GpuCopy { COPY_SURE } else { STEP_SURE };
-    verdict.share >= STEP_SHARE && is_sure(verdict, sure)
-}
-
-/// Whether it is about a host of which its own counters say that threads wait there: that is not by chance.
-fn is_about_crowd(verdict: &Verdict, facts: &[Fact]) -> bool {
-    verdict.leads().all(|place| facts.iter().filter_map(Fact::crowded).any(|host| *place == host_place(host)))
-}
-
-/// Whether its first suspects are at least so sure together.
-fn is_sure(verdict: &Verdict, least: f64) -> bool {
-    verdict.confidence() * verdict.leads().count() as f64 >= least
-}
-
-/// Whether two places may be one: the same rank, the same host, a host and a rank on it.
-fn meets(a: &Place, b: &Place) -> bool {
-    let hosts = |place: &Place| match place {
-        Place::Rank { host, .. } | Place::Host { host } => vec![host.clone()],
-        Place::Link { from, to } => vec![from.clone(), to.clone()],
-    };
-    match (a, b) {
-        (Place::Rank { rank: a, .. }, Place::Rank { rank: b, .. }) => a == b,
-        _ => hosts(a).iter().any(|host| hosts(b).contains(host)),
-    }
-}
-
-/// Whether a fault of one kind may show as the other. Slices go from the device through slots, a proxy thread and a NIC:
-/// what is slow on this way makes the next part look slow.
-fn hangs_together(a: Category, b: Category) -> bool {
-    let on_the_way = |category: Category| {
-        matches!(
-            category,
-            Category::GpuCopy
-                | Category::HostThread
-                | Category::NetworkSend
-                | Category::NetworkReceive
-                | Category::NetworkCongestion
-        )
-    };
-    let unknown = a == Category::Unknown || b == Category::Unknown;
-    a == b || unknown || (on_the_way(a) && on_the_way(b))
 }

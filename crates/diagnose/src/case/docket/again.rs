@@ -51,6 +51,7 @@ impl Docket {
         self.raised_at.get_or_insert(open.stalled_since);
         if let Some(of) = self.open.iter_mut().find(|of| of.id == open.id) {
             of.onset = open.stalled_since;
+            of.stood_ns = of.stood_ns.max(length);
         }
         CaseEvent::Strengthened(open.id)
     }

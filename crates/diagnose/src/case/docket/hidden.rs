@@ -18,6 +18,8 @@ const DRIFTS: f64 = 1.1;
 const LONG_NS: u64 = 10 * NANOS_PER_SEC;
 /// .. so many are enough beside the job as it was when healthy.
 const OF_LONG: usize = 3;
+/// What a way that is slow beyond doubt must account for of what makes a job slow alone.
+const WAY_SHARE: f64 = 0.85;
 /// How sure the first suspects must be together where a restless job is slow for a long stretch: of two that cannot be told
 /// apart both are.
 const STRETCH_SURE: f64 = 0.6;
@@ -143,7 +145,7 @@ impl Docket {
     }
 
     /// A case about parts that became slower by more than `alone_ms`, if the verdict is `sure` enough of its first suspects. A
-    /// `quiet` one must account for all of that, and its suspect must have parts that tell when it is over.
+    /// `quiet` one must account for all of that, or nearly, and its suspect must have parts that tell when it is over.
     fn open_hidden(
         &mut self,
         bench: &Bench<'_>,
@@ -176,11 +178,13 @@ impl Docket {
         let leads: Vec<Place> = verdict.leads().cloned().collect();
         let mut own = own::of(&facts, &leads, verdict.category);
         if quiet && own.is_empty() {
-            own = own::of_copies(&facts, &leads);
+            let threads = || own::of_threads(&facts, &leads);
+            own = if verdict.category == Category::HostThread { threads() } else { own::of_copies(&facts, &leads) };
         }
         let foreign: Vec<Place> = network::foreign(&facts).iter().map(host_place).collect();
         let is_counted = gets_none || leads.iter().all(|place| foreign.contains(place));
-        if quiet && ((verdict.share < 1.0 && !is_counted) || own.is_empty()) {
+        let least = if network::is_of_network(verdict.category) { WAY_SHARE } else { 1.0 };
+        if quiet && ((verdict.share < least && !is_counted) || own.is_empty()) {
             return None;
         }
         let needed = bench.config.recover_iterations;
