@@ -486,8 +486,8 @@ impl Watch {
         self.least(timeline, |track| track.drift(count))
     }
 
-    /// The same where nearly all of many were slow in a job that is not restless, and longer than nearly all before: however
-    /// restless it is, that is no chance.
+    /// The same where nearly all of many took as long as is slow in a steady job, and longer than nearly all before: however
+    /// restless the job is, that is no chance.
     pub(crate) fn stretch(&self, timeline: &Timeline, config: &Config) -> Option<Slow> {
         self.least(timeline, |track| track.stretch(config))
     }

@@ -36,9 +36,6 @@ pub(crate) struct Departure {
     pub instead_of: String,
     /// It went on without that: left out, and not only late.
     pub left_out: bool,
-    /// What it issued every member of that communicator issued against its past: what comes every few iterations, and
-    /// their program rather than their fault.
-    together: bool,
 }
 
 /// The ranks of the cycles of `walk`, of which `cycle` is one, that left their order; none where the past does not tell.
@@ -53,11 +50,7 @@ pub(crate) fn departures(timeline: &Timeline, walk: &Walk<OpNode>, cycle: &[Rank
     let others = walk.in_cycles().into_iter().filter(|rank| !cycle.contains(rank));
     let ranks: BTreeSet<Rank> = cycle.iter().copied().chain(others).take(RANKS_MAX).collect();
     let of = |rank: Rank| departure(timeline, rank, walk.entry_edges.get(&rank)?, awaited.get(&rank)?);
-    let mut found: Vec<Departure> = ranks.into_iter().filter_map(of).collect();
-    if found.iter().any(|departure| !departure.together) {
-        found.retain(|departure| !departure.together);
-    }
-    found
+    ranks.into_iter().filter_map(of).collect()
 }
 
 /// Whether `rank`, which waits in the operations of `entered`, went past one of those in which it is `awaited`.
@@ -72,7 +65,6 @@ fn departure(
     let last = issued.iter().position(|op| entered.iter().any(|(node, _)| id_of(node) == Some(op.id)))?;
     let lines: Vec<Line> = issued.iter().map(|op| line(&op.id, op.kind)).collect();
     let times: Vec<HostTime> = issued.iter().map(|op| op.enqueued_at).collect();
-    let mut with_all = None;
     for at in last.saturating_sub(WINDOW)..=last {
         let Some(wanted) = history::expected(&lines[..at], CONTEXT).filter(|wanted| *wanted != lines[at]) else {
             continue;
@@ -88,30 +80,9 @@ fn departure(
         // What comes every few iterations misleads the past: of a collective its peers tell what came.
         let of_peers = if id_of(node)?.class == OpClass::Collective { held.meta.kind } else { wanted.3 };
         let wanted = (wanted.0, wanted.1, wanted.2, of_peers);
-        let left_out = is_left_out(&lines, &times, at, wanted);
-        let together = is_with_all(timeline, &id, kind);
-        let departure = Departure { rank, op, instead_of: held.label, left_out, together };
-        if !together {
-            return Some(departure);
-        }
-        with_all.get_or_insert(departure);
+        return Some(Departure { rank, op, instead_of: held.label, left_out: is_left_out(&lines, &times, at, wanted) });
     }
-    with_all
-}
-
-/// Whether all members of a communicator issued this collective, and for each of them it is not what its past let expect.
-fn is_with_all(timeline: &Timeline, id: &OpId, kind: OpKind) -> bool {
-    if id.class != OpClass::Collective {
-        return false;
-    }
-    let members = timeline.members(&OpNode::Collective { comm: id.comm, seq: id.seq.0 });
-    let is_surprise = |rank: &Rank| {
-        let issued = timeline.ranks.get(rank).map(|state| state.issued()).unwrap_or_default();
-        let at = issued.iter().position(|op| op.id == *id && op.kind == kind)?;
-        let past: Vec<Line> = issued[..at].iter().map(|op| line(&op.id, op.kind)).collect();
-        history::deviates(&past, CONTEXT, line(id, kind))
-    };
-    members.iter().all(|rank| is_surprise(rank) == Some(true))
+    None
 }
 
 /// Whether a rank that issued something else than `wanted` at `at` went on as if it had done that: where the same line

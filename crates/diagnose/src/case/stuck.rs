@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 const CUT_OFF: f64 = 0.9;
 /// How sure it is that a rank cannot send from whom several wait for data.
 const ONE_SENDER: f64 = 0.8;
-/// A slice is not lost before it has taken so many times as long as the slowest that came.
-const CRAWLS_ON: u64 = 2;
+/// What crawls, a slice on its way or a device with a slot, does not stand still before it has taken so many times as long as the
+/// slowest that went on.
+pub(crate) const CRAWLS_ON: u64 = 2;
 /// Interfaces that are seen to be down within this went together: they are read once a second, by clocks that agree.
 const TOGETHER_NS: u64 = 3 * NANOS_PER_SEC / 2;
 

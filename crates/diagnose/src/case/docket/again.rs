@@ -21,6 +21,8 @@ impl Docket {
     pub(super) fn resumed(&mut self, bench: &Bench<'_>, open: &Open, moved: HostTime) -> CaseEvent {
         let length = moved.since_ns(open.stalled_since);
         self.note_pause(open.stalled_since, moved);
+        let stood = self.open.iter_mut().filter(|of| of.id == open.id);
+        stood.for_each(|of| of.stood_ns = of.stood_ns.max(length));
         if let Some((verdict, facts)) = self.paused(bench) {
             self.write(bench, open.id, verdict, &facts, Vec::new());
         } else if length < bench.config.transient_ns {
@@ -51,7 +53,6 @@ impl Docket {
         self.raised_at.get_or_insert(open.stalled_since);
         if let Some(of) = self.open.iter_mut().find(|of| of.id == open.id) {
             of.onset = open.stalled_since;
-            of.stood_ns = of.stood_ns.max(length);
         }
         CaseEvent::Strengthened(open.id)
     }

@@ -1,5 +1,6 @@
-//! Whether two verdicts are about the same fault, and whether one is good enough for a case.
+//! Whether a verdict is more of what a case says already, and whether it is good enough for a case of its own.
 use crate::case::network::host_place;
+use crate::case::stuck::CRAWLS_ON;
 use crate::case::weigh::Verdict;
 use crate::fact::{Fact, STUCK_INSIDE};
 use mycroft_record::{Category, Finding, HostName, Place, Rank, Suspect, What};
@@ -10,8 +11,6 @@ const STEP_SHARE: f64 = 0.5;
 pub(super) const STEP_SURE: f64 = 0.6;
 /// The same where the copies of one rank are said to be slow.
 const COPY_SURE: f64 = 0.8;
-/// A device that was slow with its slots for so long stands still from so many times that on.
-const CRAWLS_ON: u64 = 2;
 
 /// Whether a stall is the next slot of a device that is known to be slow with them: it once left them for `stood_ns`.
 pub(super) fn is_slow_device(finding: &Finding, stood_ns: u64, stall: &Verdict, waited_ns: u64) -> bool {
