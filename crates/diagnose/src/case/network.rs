@@ -439,7 +439,7 @@ fn beyond(ways: &Ways<'_>, (from, to): (&HostName, &HostName), worst: &Way) -> O
 /// The way that grew by most, as many times slower as those are that grew alike.
 fn worst(ways: &Ways<'_>) -> Option<Way> {
     let worst = ways.values().max_by(|a, b| a.excess_ms.total_cmp(&b.excess_ms))?;
-    let grew_alike = |way: &&Way| way.excess_ms >= TELLS * worst.excess_ms;
+    let grew_alike = |way: &&Way| beside(way, worst) >= TELLS * worst.excess_ms;
     let mut grown: Vec<(f64, f64)> = ways.values().filter(grew_alike).map(|way| (way.ratio, way.excess_ms)).collect();
     grown.sort_by(|a, b| a.0.total_cmp(&b.0));
     let least_ms = BY_LEAST * grown.iter().map(|(_, excess_ms)| excess_ms).sum::<f64>();
@@ -450,6 +450,13 @@ fn worst(ways: &Ways<'_>) -> Option<Way> {
     };
     let ratio = grown.iter().find(tells).map_or(worst.ratio, |(ratio, _)| *ratio);
     Some(Way { ratio, ..*worst })
+}
+
+/// What a way took longer, milliseconds, had it taken as long as the worst one before: of two that carry alike one may be the
+/// faster wire, and slowed as many times it takes less longer.
+fn beside(way: &Way, worst: &Way) -> f64 {
+    let slower_before = if carries_alike(way, worst) { worst.sent.1 / way.sent.1.max(LEAST_MS) } else { 1.0 };
+    way.excess_ms * slower_before.max(1.0)
 }
 
 /// Of what takes so many times as long, 1: as slow as the worst; 0: as fast as before. Factors are compared by their logarithms.
@@ -494,7 +501,7 @@ fn to_explain(way: &Way, worst: &Way) -> f64 {
         return 0.0;
     }
     let in_full = if carries_alike(way, worst) { IN_FULL } else { SHADOW };
-    let share = (way.excess_ms / worst.excess_ms - NEGLIGIBLE) / (in_full - NEGLIGIBLE);
+    let share = (beside(way, worst) / worst.excess_ms - NEGLIGIBLE) / (in_full - NEGLIGIBLE);
     lean(way, worst).max(0.0) * share.clamp(0.0, 1.0)
 }
 

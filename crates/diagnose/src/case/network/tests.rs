@@ -336,9 +336,23 @@ fn the_least_slow_ways_tell_how_slow_a_nic_is() {
 fn what_carries_little_is_to_be_explained_in_full() {
     let worst = way(405.0, 36.0);
     let little = way(53.0, 5.0);
-    let ring = Way { sent: (20.0, 5.0), ..little };
+    let ring = Way { sent: (20.0, 36.0), ..little };
     assert_eq!(to_explain(&little, &worst), lean(&little, &worst));
     assert!(to_explain(&ring, &worst) < 0.5 * lean(&ring, &worst));
+}
+
+/// Traffic between a and c in a ring over three switches: the wire between these was slow before, and the others take less
+/// longer.
+#[test]
+fn a_faster_wire_that_is_slowed_as_much_takes_less_longer() {
+    let told = [
+        ("z", "a", 859.7, 145.4),
+        ("a", "b", 168.0, 37.9),
+        ("b", "c", 169.9, 44.7),
+        ("c", "d", 177.0, 39.9),
+        ("y", "z", 141.7, 156.8),
+    ];
+    assert_eq!(said(&facts(&told)), Some((Category::NetworkCongestion, hosts(&["a", "c"]), false)));
 }
 
 /// The last of a line of stages: whether it is its NIC or the way to the one before it shows nowhere.
