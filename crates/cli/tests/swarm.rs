@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 219] = [
+const MENDED: [(&str, &str, &str); 221] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -301,6 +301,12 @@ const MENDED: [(&str, &str, &str); 219] = [
     ("84666", "", "a NIC in a restless job took a little less than makes a job slow: nobody was named"),
     ("84761", "", "who receives from a slow sender paused: it showed nothing else but short messages, which pass"),
     ("85887", "", "traffic between two hosts in a ring whose ends were slower before was what one of them receives"),
+    ("87118", "", "nobody was named for a congested way whose ends were the least sure suspects of another case"),
+    (
+        "87337",
+        "",
+        "a rank whose sends are slow, of whose short messages only the rest is seen, was the way to the next host",
+    ),
 ];
 
 /// Each part of the list is a test: they run side by side.

@@ -116,10 +116,9 @@ impl Docket {
         network::is_of_network(verdict.category) && apart_ns.any(|apart_ns| apart_ns <= an_iteration_ns)
     }
 
-    /// Whether an open case is about a host, or a rank on it.
+    /// Whether an open case is about a host, or a rank on it: it is among those that the case is surest of.
     pub(super) fn is_known(&self, host: &HostName) -> bool {
-        let mut suspects = self.open.iter().flat_map(|open| &self.case(open.id).finding.suspects);
-        suspects.any(|suspect| meets(&suspect.place, &host_place(host)))
+        self.open.iter().flat_map(|open| self.surest(open.id)).any(|place| meets(place, &host_place(host)))
     }
 
     /// A part that is slower in each iteration of a job that is not slow for sure: iterations are restless, and the part
