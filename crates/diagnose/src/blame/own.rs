@@ -116,6 +116,13 @@ pub(crate) fn of_threads(facts: &[Fact], places: &[Place]) -> Vec<Own> {
     out
 }
 
+/// The ways of the suspects that take longer, although copies beside them have grown: those wait for the ways.
+pub(crate) fn of_ways(facts: &[Fact], places: &[Place]) -> Vec<Own> {
+    let mut out = parts(facts, places, Category::NetworkSend);
+    out.retain(|own| matches!(own.part, Part::Wire(..)));
+    out
+}
+
 /// The copies of a single suspect rank that the facts say have grown: where no iteration shows for sure that the job is slow
 /// nothing else tells when they are fast again. That others may make them look slow keeps a case open, and closes none.
 pub(crate) fn of_copies(facts: &[Fact], places: &[Place]) -> Vec<Own> {

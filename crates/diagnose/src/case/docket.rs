@@ -20,7 +20,7 @@ use crate::watch::{Seen, Slow, Watch};
 use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, Rank, What};
 use same::{
     STEP_SURE, hangs_together, is_about_crowd, is_inside_only, is_of_whole_host, is_slow_device, is_starved, is_sure,
-    meets, names, naps, stands_out,
+    is_sure_of_host, meets, names, naps, stands_out,
 };
 use std::collections::VecDeque;
 
@@ -533,7 +533,7 @@ impl Docket {
                 // Weighed as it was when it was found; another than it accounts for what iterations grew.
                 let found = open.alone_ms.map(|alone_ms| self.weighed(bench, &step, alone_ms));
                 let is_named = |place: &Place| self.surest(open.id).any(|named| meets(place, named));
-                let same = found.filter(|(verdict, _)| verdict.leads().count() > 0 && verdict.leads().all(is_named));
+                let same = found.filter(|(verdict, _)| verdict.leads().any(is_named));
                 same.unwrap_or_else(|| self.slowed(bench, &step))
             }
             (None, _) => self.paused(bench)?,

@@ -21,8 +21,10 @@ impl Docket {
         if !is_one(&verdict) && !self.has_open() {
             (verdict, facts) = held_up(bench, crawl)?;
         }
-        let is_another = || is_about_crowd(&verdict, &facts) && self.same_fault(&verdict).is_none();
-        if is_stopped || !is_one(&verdict) || (self.has_open() && !is_another()) || !self.is_told_again(&verdict) {
+        // Counters over seconds need no second look, which an iteration may end before.
+        let is_counted = is_about_crowd(&verdict, &facts);
+        let is_new = !self.has_open() || (is_counted && self.same_fault(&verdict).is_none());
+        if is_stopped || !is_one(&verdict) || !is_new || !(self.is_told_again(&verdict) || is_counted) {
             return None;
         }
         let step = self.has_open().then(|| crawl.clone());

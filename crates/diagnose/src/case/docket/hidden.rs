@@ -1,5 +1,5 @@
 //! Cases about what no iteration shows for sure: faults that others hide, and parts of a restless job.
-use super::{Bench, Docket, Open, is_sure, meets, told_again};
+use super::{Bench, Docket, Open, is_sure, is_sure_of_host, meets, told_again};
 use crate::blame::{chance, own, slow};
 use crate::case::CaseEvent;
 use crate::case::network::{self, host_place};
@@ -164,7 +164,8 @@ impl Docket {
         let is_counted_there =
             verdict.category == Category::HostThread && verdict.leads().all(|place| crowded.contains(place));
         let is_seen = is_counted_there && hidden.until.since_ns(hidden.onset) > LONG_NS;
-        let is_clear = is_sure(&verdict, sure) || slow::are_its_ends(&facts, verdict.leads());
+        let is_clear =
+            is_sure(&verdict, sure) || is_sure_of_host(&verdict, sure) || slow::are_its_ends(&facts, verdict.leads());
         if !is_clear || self.same_fault(&verdict).is_some() {
             return None;
         }
@@ -177,8 +178,11 @@ impl Docket {
         let leads: Vec<Place> = verdict.leads().cloned().collect();
         let mut own = own::of(&facts, &leads, verdict.category);
         if quiet && own.is_empty() {
-            let threads = || own::of_threads(&facts, &leads);
-            own = if verdict.category == Category::HostThread { threads() } else { own::of_copies(&facts, &leads) };
+            own = match verdict.category {
+                Category::HostThread => own::of_threads(&facts, &leads),
+                category if network::is_of_network(category) => own::of_ways(&facts, &leads),
+                _ => own::of_copies(&facts, &leads),
+            };
         }
         let foreign: Vec<Place> = network::foreign(&facts).iter().map(host_place).collect();
         let is_counted = gets_none || leads.iter().all(|place| foreign.contains(place));

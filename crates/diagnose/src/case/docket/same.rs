@@ -81,6 +81,13 @@ pub(super) fn is_sure(verdict: &Verdict, least: f64) -> bool {
     verdict.confidence() * verdict.leads().count() as f64 >= least
 }
 
+/// Whether all its suspects are one host and ranks of it, which are so sure together: whichever it is, it is there.
+pub(super) fn is_sure_of_host(verdict: &Verdict, least: f64) -> bool {
+    let [first, others @ ..] = &verdict.suspects[..] else { return false };
+    let is_there = matches!(first.place, Place::Host { .. }) && others.iter().all(|of| meets(&of.place, &first.place));
+    is_there && verdict.suspects.iter().map(|suspect| suspect.confidence).sum::<f64>() >= least
+}
+
 /// Whether two places may be one: the same rank, the same host, a host and a rank on it.
 pub(super) fn meets(a: &Place, b: &Place) -> bool {
     let hosts = |place: &Place| match place {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Pauses of one rank that are beyond any noise: two of half a second.
 const PAUSES_MIN: usize = 2;
-/// Other links of a sender that are slow besides.
+/// Other links of a sender that are slow besides, where more of them are not.
 const SEVERAL: usize = 2;
 
 /// The pauses of one rank's proxy thread.
@@ -73,11 +73,16 @@ pub(super) fn without<'a>(timeline: &Timeline, facts: &'a [Fact], paused: &BTree
 /// as before, or give: a thread that sleeps does neither.
 fn behind_slow_senders(facts: &[Fact]) -> BTreeSet<Rank> {
     let serves = |others: &OtherLinks| others.slow == 0 && others.fast > 0;
-    // Short messages pass a thread that sleeps now and then, if not when it does: they tell where several links are slow.
+    // Short messages pass a thread that sleeps now and then, if not when it does: they tell where several links are
+    // slow, or all.
     let quickly = |a: &OtherLinks, b: &OtherLinks| {
         let is_quick =
             |others: &OtherLinks| others.short_fast > 0 && others.slow + others.less_slow + others.by_message == 0;
         is_quick(a) && is_quick(b)
+    };
+    let several = |sends: &OtherLinks| {
+        let rest = sends.fast + sends.short_fast + sends.less_slow;
+        sends.slow >= SEVERAL || (sends.slow > 0 && rest == 0)
     };
     // Many times slower, if not in proportion: where sends take hundreds of times as long, no two take equally many.
     let is_slow = |others: &OtherLinks| others.slow > 0 || (others.less_slow > 0 && others.fast == 0);
@@ -85,7 +90,7 @@ fn behind_slow_senders(facts: &[Fact]) -> BTreeSet<Rank> {
         Fact::RankLink { to, sends, receives, returns, .. }
             if is_slow(sends)
                 && receives.slow == 0
-                && (serves(receives) || serves(returns) || sends.slow >= SEVERAL && quickly(receives, returns)) =>
+                && (serves(receives) || serves(returns) || several(sends) && quickly(receives, returns)) =>
         {
             Some(to.0)
         }
