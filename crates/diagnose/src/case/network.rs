@@ -101,6 +101,8 @@ struct Way {
     sent: (f64, f64),
     /// It leads on from the slowest way, is of the same ring, and slower too.
     follows: bool,
+    /// Ways that carry alike join it to the slowest one.
+    is_of_ring: bool,
     /// It is of another ring than the slowest way, and both its ends exchange something else with hosts of that one's that are
     /// at the slowest way or next to it: ranks of a pipeline stage wait for those of the next.
     mirrors: bool,
@@ -361,6 +363,7 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
                 beyond: None,
                 sent,
                 follows: false,
+                is_of_ring: false,
                 mirrors: false,
                 moved: false,
                 on_way: on_way.times(),
@@ -382,8 +385,12 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
     for ((from, to), way) in &mut ways {
         way.moved = of_host[*from] < 0.0 || of_host[*to] < 0.0;
     }
-    let Some(worst) = worst(&ways) else { return ways };
     let slowest = ways.iter().max_by(|a, b| a.1.excess_ms.total_cmp(&b.1.excess_ms)).map(|(key, _)| *key);
+    let ring = slowest.map(|slowest| ring_of(&ways, slowest)).unwrap_or_default();
+    for ((from, to), way) in &mut ways {
+        way.is_of_ring = ring.contains(from) && ring.contains(to);
+    }
+    let Some(worst) = worst(&ways) else { return ways };
     let mirrors: Vec<_> =
         ways.keys().copied().filter(|key| slowest.is_some_and(|slowest| mirrors(&ways, *key, slowest))).collect();
     for key in mirrors {
@@ -401,6 +408,24 @@ fn ways(facts: &[Fact]) -> Ways<'_> {
         ways.entry(key).and_modify(|way| way.beyond = Some(times));
     }
     ways
+}
+
+/// The hosts that ways which carry alike join to the slowest one.
+fn ring_of<'a>(ways: &Ways<'a>, slowest: (&'a HostName, &'a HostName)) -> BTreeSet<&'a HostName> {
+    let mut ring = BTreeSet::from([slowest.0, slowest.1]);
+    let alike: Vec<_> =
+        ways.iter().filter(|(_, way)| carries_alike(way, &ways[&slowest])).map(|(key, _)| *key).collect();
+    loop {
+        let before = ring.len();
+        for (from, to) in &alike {
+            if ring.contains(from) || ring.contains(to) {
+                ring.extend([*from, *to]);
+            }
+        }
+        if ring.len() == before {
+            return ring;
+        }
+    }
 }
 
 /// Whether a way is beside the slowest one, or beside one that leads to it or on from it, in a ring of another pipeline stage.
@@ -452,10 +477,11 @@ fn worst(ways: &Ways<'_>) -> Option<Way> {
     Some(Way { ratio, ..*worst })
 }
 
-/// What a way took longer, milliseconds, had it taken as long as the worst one before: of two that carry alike one may be the
-/// faster wire, and slowed as many times it takes less longer.
+/// What a way took longer, milliseconds, had it taken as long as the worst one before: of two of a ring one may be the faster
+/// wire, and slowed as many times it takes less longer. Other rings wait for that one, each way for as long.
 fn beside(way: &Way, worst: &Way) -> f64 {
-    let slower_before = if carries_alike(way, worst) { worst.sent.1 / way.sent.1.max(LEAST_MS) } else { 1.0 };
+    let is_alike = way.is_of_ring && carries_alike(way, worst);
+    let slower_before = if is_alike { worst.sent.1 / way.sent.1.max(LEAST_MS) } else { 1.0 };
     way.excess_ms * slower_before.max(1.0)
 }
 

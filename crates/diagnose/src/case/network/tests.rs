@@ -49,6 +49,7 @@ fn way(now_ms: f64, base_ms: f64) -> Way {
         beyond: None,
         sent,
         follows: false,
+        is_of_ring: true,
         mirrors: false,
         moved: false,
         on_way: None,
@@ -353,6 +354,22 @@ fn a_faster_wire_that_is_slowed_as_much_takes_less_longer() {
         ("y", "z", 141.7, 156.8),
     ];
     assert_eq!(said(&facts(&told)), Some((Category::NetworkCongestion, hosts(&["a", "c"]), false)));
+}
+
+/// The way from a to b. In the rings of other stages those wait that wait for it, and were faster before.
+#[test]
+fn what_waits_in_another_ring_does_not_tell_how_slow_a_way_is() {
+    let told = [
+        ("a", "b", 515.0, 102.0),
+        ("z", "a", 168.0, 396.0),
+        ("b", "c", 173.0, 221.0),
+        ("i", "j", 128.0, 46.0),
+        ("p", "q", 118.0, 80.0),
+        ("q", "r", 129.0, 37.0),
+        ("v", "w", 121.0, 61.0),
+        ("w", "x", 127.0, 38.0),
+    ];
+    assert_eq!(said(&facts(&told)), Some((Category::NetworkCongestion, hosts(&["a", "b"]), false)));
 }
 
 /// The last of a line of stages: whether it is its NIC or the way to the one before it shows nowhere.
