@@ -6,9 +6,9 @@ mod ring;
 mod rows;
 mod scale;
 
-use crate::run::run;
+use crate::run::{run, target_dir};
 use anyhow::Result;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Fewest rounds from which a median says something.
 const ROUNDS_MIN: usize = 3;
@@ -73,11 +73,6 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
         run(root, &mycroft.to_string_lossy(), &[&in_job[..], &write[..]].concat())?;
     }
     Ok(())
-}
-
-/// Where cargo builds.
-fn target_dir(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }
 
 /// Builds an example in release mode, with its package's library, which it may load: its program.

@@ -1,6 +1,6 @@
 //! Running commands with their line printed, so that a failure can be repeated by hand.
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -36,4 +36,9 @@ pub(crate) fn output(root: &Path, program: &str, args: &[&str]) -> Result<String
 /// Whether a program answers to `--version` (or any given argument).
 pub(crate) fn answers(program: &str, args: &[&str]) -> bool {
     Command::new(program).args(args).output().is_ok_and(|out| out.status.success())
+}
+
+/// Where cargo builds.
+pub(crate) fn target_dir(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }

@@ -1,5 +1,5 @@
 //! `cargo xtask test`, `demo` and `dist`.
-use crate::run::{answers, run};
+use crate::run::{answers, run, target_dir};
 use crate::tidy;
 use anyhow::Result;
 use std::path::Path;
@@ -84,16 +84,17 @@ pub(crate) fn demo(root: &Path, args: &[String]) -> Result<()> {
     run(root, "cargo", &["build", "--workspace", "--exclude", "xtask"])?;
     let mut argv = vec!["demo"];
     argv.extend(args.iter().map(String::as_str));
-    run(root, "target/debug/mycroft", &argv)
+    let mycroft = target_dir(root).join("debug/mycroft");
+    run(root, &mycroft.strip_prefix(root).unwrap_or(&mycroft).to_string_lossy(), &argv)
 }
 
 /// Release binary and libraries side by side in target/dist.
 pub(crate) fn dist(root: &Path) -> Result<()> {
     run(root, "cargo", &["build", "--release", "--workspace", "--exclude", "xtask"])?;
-    let dist = root.join("target/dist");
+    let (target, dist) = (target_dir(root), root.join("target/dist"));
     std::fs::create_dir_all(&dist)?;
     for file in ["mycroft", "libmycroft_nccl.so", "libmycroft_testbed_nccl.so"] {
-        std::fs::copy(root.join("target/release").join(file), dist.join(file))?;
+        std::fs::copy(target.join("release").join(file), dist.join(file))?;
         eprintln!("{}", dist.join(file).display());
     }
     Ok(())

@@ -92,16 +92,15 @@ fn largest_take_longer(mut sizes: Sizes, times: f64) -> Option<bool> {
     sizes.pop_last().map(|(_, (before, since))| take_longer(before, since, times))
 }
 
-/// Whether the usual one does, and most do than nearly all before.
+/// Whether the usual one does, and most do than nearly all before; or some do by far.
 fn take_longer(mut before: Vec<f64>, since: Vec<f64>, times: f64) -> bool {
     before.sort_by(f64::total_cmp);
     let high_us = before[(before.len() - 1) * 9 / 10];
     let above = since.iter().filter(|us| **us > high_us).count();
     let is_above = above * 4 >= since.len() * 3;
-    let longest_us = before[before.len() - 1];
-    let usual = median(before).zip(median(since.clone()));
-    is_above && usual.is_some_and(|(before_us, since_us)| since_us >= times * before_us)
-        || are_beyond(&since, longest_us)
+    let is_beyond = are_beyond(&since, before[before.len() - 1]);
+    let usual = median(before).zip(median(since));
+    is_beyond || (is_above && usual.is_some_and(|(before_us, since_us)| since_us >= times * before_us))
 }
 
 /// Whether some take so much longer than any did before. Of a message that lay there for a while when its receiver came only
