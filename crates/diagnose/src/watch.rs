@@ -486,8 +486,8 @@ impl Watch {
         self.least(timeline, |track| track.drift(count))
     }
 
-    /// The same where nearly all of many took as long as is slow in a steady job, and longer than nearly all before: however
-    /// restless the job is, that is no chance.
+    /// The same where nearly all of many took longer than nearly all before, and half of them as long as is slow in a steady job:
+    /// however restless the job is, that is no chance.
     pub(crate) fn stretch(&self, timeline: &Timeline, config: &Config) -> Option<Slow> {
         self.least(timeline, |track| track.stretch(config))
     }
@@ -529,7 +529,7 @@ fn common_idle_ms(lists: &BTreeMap<Rank, &VecDeque<Iteration>>, iteration: &Iter
 
 /// Median over the recent iterations of the longest piece of computation in each.
 fn usual_longest_compute(state: &RankState) -> Option<u64> {
-    let pieces = state.iterations.list().iter().rev().take(LEVEL_KEPT).map(|it| it.compute_max_us).collect();
+    let pieces = state.iterations.list().iter().rev().take(LEVEL_KEPT).map(|it| f64::from(it.compute_max_us)).collect();
     median(pieces).map(|us| (us * 1e3) as u64)
 }
 

@@ -176,6 +176,17 @@ impl Own {
         is_mostly(last) || (was_always && last.iter().any(|ms| is_slow(*ms)))
     }
 
+    /// In which of these iterations it was slow first. A device that straggles once, and not in the next one, is slow from where
+    /// it stays so.
+    fn first_slow_in(&self, since: &[f64]) -> Option<usize> {
+        let is_slow = |ms: &f64| !self.is_over(&[*ms]);
+        let stays = match self.part {
+            Part::Compute(_) => since.windows(2).position(|pair| pair.iter().all(is_slow)),
+            _ => None,
+        };
+        stays.or_else(|| since.iter().position(is_slow))
+    }
+
     fn is_over(&self, ms: &[f64]) -> bool {
         ms.iter().all(|ms| *ms <= self.base_ms + LEFT * self.grew_ms())
     }
@@ -242,8 +253,9 @@ pub(crate) fn first_slow(
             Part::Wire(from, to) => of_wire(timeline, (from, to), usize::MAX, Held::Without)?,
             part => lately(timeline, part, usize::MAX, &idle)?,
         };
-        let since = laps.iter().zip(&ms).skip_while(|(lap, _)| middle(lap) <= onset);
-        let slow = since.enumerate().find(|(_, (_, ms))| !own.is_over(&[**ms]));
+        let from = laps.partition_point(|lap| middle(lap) <= onset);
+        let first = own.first_slow_in(&ms[from.min(ms.len())..]);
+        let slow = first.and_then(|at| Some((at, (laps.get(from + at)?, ms.get(from + at)?))));
         slow.map(|(at, (lap, ms))| {
             let start = if at == 0 { onset } else { lap.start.max(onset) };
             let before = laps.iter().rfind(|before| before.end <= lap.start + SLACK_NS);
@@ -366,6 +378,20 @@ mod tests {
         assert!(!slow("sssssssfsssffff"), "some iteration or other is by chance");
         assert!(!slow("sssssssffff"), "so were these, perhaps");
         assert!(!slow(""));
+    }
+
+    #[test]
+    fn a_device_is_slow_from_where_it_stays_so_and_a_way_from_where_it_first_was() {
+        let first = |part: Part, laps: &str| {
+            let ms: Vec<f64> = laps.chars().map(|lap| if lap == 's' { 30.0 } else { 10.0 }).collect();
+            Own { part, base_ms: 10.0, worst_ms: 30.0 }.first_slow_in(&ms)
+        };
+        let device = || Part::Compute(Rank(1));
+        assert_eq!(first(device(), "sfss"), Some(2), "it straggled once");
+        assert_eq!(first(device(), "fssfs"), Some(1));
+        assert_eq!(first(device(), "fsf"), Some(1), "nothing else is known");
+        assert_eq!(first(device(), "ff"), None);
+        assert_eq!(first(Part::Wire("a".into(), "b".into()), "sfss"), Some(0), "a way carries now more, now less");
     }
 
     /// Several pauses in iterations that follow each other are seen as one long stretch, and that begins with an iteration.

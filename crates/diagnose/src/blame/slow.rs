@@ -117,7 +117,8 @@ pub(crate) fn hidden(timeline: &Timeline, config: &Config, windows: &Windows, le
     facts
 }
 
-fn is_of_way(fact: &Fact) -> bool {
+/// Whether a fact is about a way between hosts.
+pub(crate) fn is_of_way(fact: &Fact) -> bool {
     matches!(fact, Fact::WireExcess { .. } | Fact::WireOther { .. } | Fact::OnePeer { .. })
 }
 

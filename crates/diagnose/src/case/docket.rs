@@ -34,6 +34,12 @@ const PAUSES_MAX: usize = 64;
 const FIRST_DEATH_LOOKS_NS: u64 = 2 * NANOS_PER_SEC;
 /// Of a stall that may be a row of pauses, or of waits in a job that crawls, so many transients must have passed.
 const NAPS_MAX: u64 = 5;
+/// What makes an iteration longer by so many usual ones accounts for a pause.
+const FAR: f64 = 2.0;
+/// A way so many times slower than before waits for nobody.
+const TIMES_SLOWER: f64 = 10.0;
+/// The last iterations, where all since the onset may not be of one fault.
+const NEWEST: usize = 3;
 /// A pause leaves its marks in records that end this much around it.
 const PAUSE_MARGIN_NS: u64 = NANOS_PER_SEC;
 
@@ -216,7 +222,7 @@ impl Docket {
 
     fn open_slow(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
         if let Some(slow) = &bench.seen.slow {
-            let (verdict, facts) = self.slowed(bench, slow);
+            let (verdict, facts) = self.slowed_lately(bench, slow);
             let is_one = verdict.leads().count() == 1 && is_sure(&verdict, DECISIVE);
             if !is_one && let Some((verdict, facts)) = left_out(bench, slow) {
                 return Some(self.open_case(bench, verdict, &facts, Vec::new(), HostTime::NONE));
@@ -506,7 +512,7 @@ impl Docket {
         // Something else must be why the job is slow still: who shows now is compared with the job as it was before both.
         let Some(slow) = &bench.seen.slow else { return Vec::new() };
         let rest = Slow { base_from: HostTime::NONE, base_until: open.onset, ..slow.since(since) };
-        let (verdict, facts) = self.slowed(bench, &rest);
+        let (verdict, facts) = self.slowed_lately(bench, &rest);
         if !stands_out(&verdict) || self.same_fault(&verdict).is_some() {
             return Vec::new();
         }
@@ -676,6 +682,22 @@ impl Docket {
         self.weighed(bench, slow, slow.windows().iteration_ms)
     }
 
+    /// The same, unless the last iterations are beyond doubt somebody's whom all since the onset do not show: then the first of
+    /// these were long for another reason, as chance makes some of a restless job.
+    fn slowed_lately(&self, bench: &Bench<'_>, slow: &Slow) -> (Verdict, Vec<Fact>) {
+        let (verdict, facts) = self.slowed(bench, slow);
+        let newest = bench.watch.laps_ago(NEWEST).filter(|from| *from > slow.onset).map(|from| slow.since(from));
+        let Some(newest) = newest.filter(|newest| newest.long.len() >= 2) else { return (verdict, facts) };
+        let (late, late_facts) = self.slowed(bench, &newest);
+        let is_named = |place: &Place| verdict.leads().any(|named| meets(place, named));
+        let is_it = late.leads().count() == 1
+            && is_sure(&late, DECISIVE)
+            && stands_out(&late)
+            && late.confidence() > verdict.confidence()
+            && !late.leads().any(is_named);
+        if is_it { (late, late_facts) } else { (verdict, facts) }
+    }
+
     /// The same where `grew_ms` are to be accounted for.
     fn weighed(&self, bench: &Bench<'_>, slow: &Slow, grew_ms: f64) -> (Verdict, Vec<Fact>) {
         let (onset, windows) = (slow.onset, slow.windows());
@@ -703,7 +725,38 @@ impl Docket {
         }
         let mean_ms = bench.config.pause_ns as f64 / 1e6;
         let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, first, mean_ms);
-        (verdict.category == Category::HostThread).then_some((verdict, facts))
+        let is_it = verdict.category == Category::HostThread && !self.is_behind_a_sender(bench, &recent, &verdict);
+        is_it.then_some((verdict, facts))
+    }
+
+    /// Whether the long iterations of these pauses are those of a rank, or of its host, that sends many times more slowly to the
+    /// one that seems to pause: that one takes nothing because nothing comes.
+    fn is_behind_a_sender(&self, bench: &Bench<'_>, pauses: &[&PauseSeen], paused: &Verdict) -> bool {
+        let (Some(first), Some(usual_ms)) = (pauses.first(), bench.watch.iteration_ms()) else { return false };
+        let iteration_ms = FAR * usual_ms;
+        let onset = first.from - (usual_ms * 1e6) as u64;
+        let windows = slow::Windows {
+            base_from: HostTime::NONE,
+            base_until: onset,
+            base_ns_max: u64::MAX,
+            onset,
+            until: bench.timeline.newest_sample,
+            iteration_ms,
+        };
+        let facts = slow::blame(bench.timeline, bench.config, &windows);
+        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, iteration_ms);
+        let is_paused = |rank: Rank| paused.leads().any(|place| names(place, rank));
+        let is_there = |host: &HostName| paused.leads().any(|place| meets(place, &host_place(host)));
+        let sends_slowly = |place: &Place| {
+            facts.iter().any(|fact| match fact {
+                Fact::RankLink { from, to, .. } => names(place, from.0) && is_paused(to.0),
+                Fact::WireExcess { from, to, now_ms, base_ms, .. } => {
+                    *place == host_place(from) && is_there(to) && *now_ms > TIMES_SLOWER * base_ms
+                }
+                _ => false,
+            })
+        };
+        is_of_network(verdict.category) && is_sure(&verdict, STEP_SURE) && verdict.leads().all(sends_slowly)
     }
 }
 

@@ -47,6 +47,10 @@ pub(super) const PROXY_LOOKS: f64 = 3.0;
 const THREADS: usize = 3;
 /// Share of an excess of links or copies from which on proxy threads explain it.
 const PROXY_EXPLAINS: f64 = 0.3;
+/// So many ways that are many times slower are no shadow of a copy at another host.
+const SEVERAL_WAYS: usize = 3;
+/// Share of an iteration's growth from which on what a rank does itself explains the copies of other hosts.
+const OWN_EXPLAINS: f64 = 0.9;
 /// Links that grew by this share of what another one did are as slow.
 const AS_SLOW: f64 = 0.9;
 /// A way between hosts that is so many times slower is slow itself: who waits behind one takes twice as long.
@@ -485,6 +489,12 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
             !is_copy(hypothesis) || hypothesis.excess_ms > shadow * slowest.excess_ms
         });
     }
+    // What a device computes, or a main thread does, waits for nobody; slots wait for whoever is late with it.
+    let is_own = |hypothesis: &&Hypothesis| matches!(hypothesis.category, Category::Gpu | Category::NotStarted);
+    let own = out.iter().filter(is_own).max_by(|a, b| a.excess_ms.total_cmp(&b.excess_ms)).cloned();
+    if let Some(own) = own.filter(|own| own.excess_ms >= OWN_EXPLAINS * iteration_ms) {
+        out.retain(|hypothesis| !is_copy(hypothesis) || !hosts(hypothesis).is_disjoint(&hosts(&own)));
+    }
     let pauses = pauses::of(facts);
     let mut network = network::of_slowdown(&pauses::without(timeline, facts, &pauses), config);
     // Data that a proxy thread has and does not pass on is late for no other reason. Those that wait for it look like slow
@@ -539,10 +549,21 @@ fn slow_on_way(facts: &[Fact], wanted: &HostName) -> Place {
 
 /// Whether copies are of hosts that wait behind a slow way between others: their slots stay full, or come late, and copies last.
 /// Copies that are slow themselves slow no way but those of their host, where both ends would wait for the wire. The only
-/// ones that are slow, by more than the way, do not wait behind it.
+/// ones that are slow, by more than the way, do not wait behind it, unless there are several such ways: in a tree a rank waits
+/// for a neighbour inside its own host as well.
 fn is_behind(copies: &Hypothesis, way: &Hypothesis, facts: &[Fact]) -> bool {
-    let shadow = if is_only_copy(facts) { 1.0 } else { SHADOW };
-    let ends = hosts(way);
+    let (ends, theirs) = (hosts(way), hosts(copies));
+    let is_elsewhere = |fact: &&Fact| match fact {
+        Fact::WireExcess { from, to, now_ms, base_ms, .. } => {
+            *now_ms >= WAY_RATIO * base_ms
+                && now_ms - base_ms >= SHADOW * copies.excess_ms
+                && !theirs.contains(from)
+                && !theirs.contains(to)
+        }
+        _ => false,
+    };
+    let is_first = is_only_copy(facts) && facts.iter().filter(is_elsewhere).count() < SEVERAL_WAYS;
+    let shadow = if is_first { 1.0 } else { SHADOW };
     let is_slow = |fact: &Fact| match fact {
         Fact::WireExcess { from, to, now_ms, base_ms, .. } => {
             (ends.contains(from) || ends.contains(to))
@@ -554,7 +575,7 @@ fn is_behind(copies: &Hypothesis, way: &Hypothesis, facts: &[Fact]) -> bool {
     copies.category == Category::GpuCopy
         && (way.ratio >= WAY_RATIO || facts.iter().any(is_slow))
         && way.excess_ms >= shadow * copies.excess_ms
-        && hosts(copies).is_disjoint(&ends)
+        && theirs.is_disjoint(&ends)
 }
 
 /// Whether ways may be slow because of the only rank whose copies are: those that wait for it send at once when it has come.

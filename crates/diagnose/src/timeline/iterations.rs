@@ -71,7 +71,9 @@ pub(crate) struct Iteration {
     /// operation's end and its own issue.
     pub compute_us: f64,
     /// Longest single piece of `compute_us`.
-    pub compute_max_us: f64,
+    pub compute_max_us: f32,
+    /// Operations that ended in it.
+    pub ops: u32,
     /// When the device began what made `compute_us` more than in the iteration before; `NONE`: it is not.
     pub computes_more_at: HostTime,
     /// Device idle because the host issued late.
@@ -572,6 +574,7 @@ impl Iterations {
         let is_inside = |op: &&Raw| op.is(STARTED) && op.ended_at() > start && op.ended_at() <= end;
         let mut ops: Vec<&Raw> = self.raw.iter().filter(is_inside).collect();
         ops.sort_by_key(|op| (op.started_at(), op.ended_at(), *past.counter(op.counter), op.seq));
+        out.ops = ops.len() as u32;
         let mut device_free = start;
         let mut near = 0;
         // Sends and receives of one group are served one after the other: all but the first wait for their turn.
@@ -586,7 +589,7 @@ impl Iterations {
             if out.compute_us > before_us && !out.computes_more_at.is_some() {
                 out.computes_more_at = ready;
             }
-            out.compute_max_us = out.compute_max_us.max(compute);
+            out.compute_max_us = out.compute_max_us.max(compute as f32);
             out.host_us += us(enqueued_at.since_ns(device_free));
             device_free = device_free.max(op.left.at(op.ended_at()));
             let Some(sums) = self.sums_of(op, &mut near) else { continue };

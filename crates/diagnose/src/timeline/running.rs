@@ -58,6 +58,7 @@ impl Iterations {
         self.list.push_back(Iteration {
             compute_us: 0.0,
             compute_max_us: 0.0,
+            ops: 0,
             computes_more_at: HostTime::NONE,
             host_us: 0.0,
             ..so_far

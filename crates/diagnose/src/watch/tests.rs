@@ -70,4 +70,27 @@ fn a_long_stretch_is_no_chance_in_a_restless_job() {
     assert_eq!(after(&[900.0, 900.0, 900.0, 700.0, 900.0, 900.0, 900.0, 900.0]), Some((700.0, 7)), "one may be short");
     assert_eq!(after(&[900.0; 6]), None, "so few are too few");
     assert_eq!(after(&[860.0; 8]), None, "less than what is slow in any job");
+    let half = [860.0, 900.0, 860.0, 900.0, 860.0, 900.0, 900.0, 900.0];
+    assert_eq!(after(&half), Some((700.0, 8)), "most are as long, and none is as short as those before");
+}
+
+/// A loss in every fourth iteration, and an evaluation now and then, take longer whenever they come.
+#[test]
+fn an_iteration_of_more_operations_is_compared_with_those_of_as_many() {
+    let config = Config::default();
+    let (usual, loss, evaluation) = ((10, 620.0), (11, 790.0), (14, 880.0));
+    let slow = |laps: &[(u32, f64)]| {
+        let mut track = Track::default();
+        laps.iter().fold(HostTime(NANOS_PER_SEC), |start, (ops, ms)| {
+            let end = start + (ms * 1e6) as u64;
+            track.take(&config, Iteration { start, end, ops: *ops, ..Iteration::default() }, *ms);
+            end
+        });
+        track.recent.iter().rev().map(|lap| if lap.slow { 's' } else { '.' }).take(4).collect::<String>()
+    };
+    let healthy = [&[usual; 3][..], &[loss], &[usual; 3], &[loss], &[usual; 2]].concat();
+    let then = |laps: &[(u32, f64)]| slow(&[&healthy[..], laps].concat());
+    assert_eq!(then(&[loss, evaluation, loss, usual]), "..s.", "nobody knows what an evaluation takes");
+    assert_eq!(then(&[loss, evaluation, usual, loss, usual, usual, evaluation]), "....", "now it is known");
+    assert_eq!(then(&[(10, 790.0), (10, 790.0), (11, 960.0), (9, 790.0)]), "ssss", "longer than those of as many");
 }

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::median::median;
 use crate::timeline::Iteration;
 use mycroft_record::{HostTime, NANOS_PER_MS};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Iterations that a level is made of: the healthy ones, and those of a slowdown that has its case.
 pub(super) const LEVEL_KEPT: usize = 32;
@@ -21,6 +21,10 @@ const YOUNG_SPREAD: f64 = 4.0;
 const FEW: usize = 10;
 /// So many slow iterations, all but one in a row, are no chance in a restless job either.
 const STRETCH: usize = 8;
+/// Kinds of iterations told apart, and how many of each are kept: 8 x 16 x 8 = 1 kB for each of ten sampled ranks.
+const KINDS_MAX: usize = 8;
+/// See [`KINDS_MAX`].
+const OF_KIND_KEPT: usize = 16;
 /// Slow is at least this much while the spread is not known.
 const SLOW_FACTOR_YOUNG: f64 = 1.4;
 /// An iteration that begins this much before a level does still belongs to it: ranks end iterations at about the same time.
@@ -33,7 +37,7 @@ const FAR: f64 = 2.0;
 pub(super) struct Lap {
     pub(super) start: HostTime,
     pub(super) end: HostTime,
-    /// Without what all ranks idled together, milliseconds.
+    /// Without what all ranks idled together, and what iterations of as many operations took longer before, milliseconds.
     pub(super) ms: f64,
     /// Longer than healthy ones.
     pub(super) slow: bool,
@@ -58,6 +62,33 @@ pub(super) struct Track {
     pub(super) raised_from: HostTime,
     pub(super) recent: VecDeque<Lap>,
     pub(super) skipped_first: bool,
+    pub(super) kinds: Kinds,
+}
+
+/// How long iterations took by the number of their operations: one with a loss or an evaluation has more than others, and
+/// takes longer whenever it comes. The last ones of each kind, milliseconds.
+#[derive(Debug, Default)]
+pub(super) struct Kinds(BTreeMap<u32, VecDeque<f64>>);
+
+impl Kinds {
+    /// How many milliseconds longer than `usual_ms` an iteration of `ops` operations took whenever one came, if most have fewer;
+    /// 0 where none has come.
+    fn longer_ms(&self, ops: u32, usual_ms: f64) -> f64 {
+        let most = self.0.iter().max_by_key(|(ops, list)| (list.len(), std::cmp::Reverse(**ops)));
+        let Some(seen) = self.0.get(&ops).filter(|_| most.is_some_and(|(usual, _)| ops > *usual)) else { return 0.0 };
+        (seen.iter().copied().fold(f64::MAX, f64::min) - usual_ms).max(0.0)
+    }
+
+    fn take(&mut self, ops: u32, ms: f64) {
+        if self.0.len() >= KINDS_MAX && !self.0.contains_key(&ops) {
+            return;
+        }
+        let list = self.0.entry(ops).or_default();
+        list.push_back(ms);
+        if list.len() > OF_KIND_KEPT {
+            list.pop_front();
+        }
+    }
 }
 
 impl Level {
@@ -120,6 +151,9 @@ impl Track {
             return None;
         }
         let base = self.healthy.ms();
+        let longer_ms = base.map_or(0.0, |base| self.kinds.longer_ms(iteration.ops, base));
+        self.kinds.take(iteration.ops, ms);
+        let ms = ms - longer_ms;
         let ready = self.healthy.is_ready(config);
         let slow = self.healthy.is_below(config, ms);
         if !slow && !self.is_raised(iteration.start) {
@@ -203,7 +237,8 @@ impl Track {
 
     /// See [`super::Watch::stretch`].
     pub(super) fn stretch(&self, config: &Config) -> Option<Slow> {
-        self.longer(STRETCH, STRETCH - 1, |before, mid| (config.slow_factor_floor * mid).max(high(before)))
+        let longer = self.longer(STRETCH, STRETCH - 1, |before, _| high(before));
+        longer.filter(|slow| slow.now_ms >= config.slow_factor_floor * slow.base_ms)
     }
 
     /// The last `count` iterations beside those before, if `needed` of them took longer than what `limit` makes of these and

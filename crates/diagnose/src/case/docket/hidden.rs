@@ -18,11 +18,15 @@ const DRIFTS: f64 = 1.1;
 const LONG_NS: u64 = 10 * NANOS_PER_SEC;
 /// .. so many are enough beside the job as it was when healthy.
 const OF_LONG: usize = 3;
-/// What a way that is slow beyond doubt must account for of what makes a job slow alone.
+/// What a way that is slow beyond doubt, or copies, must account for of what makes a job slow alone.
 const WAY_SHARE: f64 = 0.85;
 /// How sure the first suspects must be together where a restless job is slow for a long stretch: of two that cannot be told
 /// apart both are.
 const STRETCH_SURE: f64 = 0.6;
+/// What copies must account for of `OF_STRETCH`: in a tree less than all of what waits is surely a rank's own.
+const OF_COPY: f64 = 0.6;
+/// How sure the only suspect must be to be told at once, if iterations that last many seconds say so together.
+const WHOLE_SURE: f64 = 0.95;
 /// What a suspect must account for of that.
 const OF_STRETCH: f64 = 0.5;
 
@@ -44,6 +48,10 @@ impl Docket {
         if bench.watch.is_level(base_from, onset) {
             facts = slow::hidden(bench.timeline, bench.config, &hidden.windows(), alone_ms);
             facts.retain(|fact| !self.explains(bench, fact));
+            // Where the known faults are gone, ways hold again what those held in their stead.
+            if bench.seen.slow.is_none() {
+                facts.retain(|fact| !slow::is_of_way(fact));
+            }
             chance::without_chance(&mut facts, bench.timeline, &hidden.windows(), alone_ms);
         }
         let few = bench.watch.laps_ago(OF_LONG).filter(|_| until.since_ns(onset) > LONG_NS);
@@ -163,7 +171,8 @@ impl Docket {
         let crowded: Vec<Place> = facts.iter().filter_map(Fact::crowded).map(host_place).collect();
         let is_counted_there =
             verdict.category == Category::HostThread && verdict.leads().all(|place| crowded.contains(place));
-        let is_seen = is_counted_there && hidden.until.since_ns(hidden.onset) > LONG_NS;
+        let is_whole = !quiet && is_sure(&verdict, WHOLE_SURE) && verdict.leads().count() == 1 && verdict.share >= 1.0;
+        let is_seen = (is_counted_there || is_whole) && hidden.until.since_ns(hidden.onset) > LONG_NS;
         let is_clear =
             is_sure(&verdict, sure) || is_sure_of_host(&verdict, sure) || slow::are_its_ends(&facts, verdict.leads());
         if !is_clear || self.same_fault(&verdict).is_some() {
@@ -186,7 +195,12 @@ impl Docket {
         }
         let foreign: Vec<Place> = network::foreign(&facts).iter().map(host_place).collect();
         let is_counted = gets_none || leads.iter().all(|place| foreign.contains(place));
-        let least = if network::is_of_network(verdict.category) { WAY_SHARE } else { 1.0 };
+        let least = match verdict.category {
+            Category::GpuCopy if sure == STRETCH_SURE => OF_COPY,
+            Category::GpuCopy => WAY_SHARE,
+            category if network::is_of_network(category) => WAY_SHARE,
+            _ => 1.0,
+        };
         if quiet && ((verdict.share < least && !is_counted) || own.is_empty()) {
             return None;
         }
