@@ -418,13 +418,7 @@ fn copies_elsewhere_are_behind_a_slow_way() {
 /// Of a tree in which all ranks that waited for a slow copy send at once: a way is slower then too.
 #[test]
 fn the_only_slow_copy_that_takes_longer_than_a_way_is_not_behind_it() {
-    let mut timeline = Timeline::default();
-    for rank in 0..4 {
-        let process = ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 };
-        let source = Source { job: "job".into(), host: "d".into(), process: Some(process) };
-        let sampled = Sampled { at: HostTime(1), ops_in_flight: 0, flows_in_flight: 0, alive: true, stopped: false };
-        timeline.observe(&Batch { source, collected_at: HostTime(1), records: vec![Record::Sampled(sampled)] }, 0);
-    }
+    let timeline = four_ranks();
     let said = |copies: &[(u32, f64)]| {
         let iteration_ms = 619.0;
         let copy = |(rank, now_ms): &(u32, f64)| {
@@ -440,6 +434,50 @@ fn the_only_slow_copy_that_takes_longer_than_a_way_is_not_behind_it() {
     assert_eq!(said(&[(15, 149.0)]), Category::GpuCopy);
     assert_eq!(said(&[(15, 120.0)]), Category::NetworkSend, "by less than the way");
     assert_eq!(said(&[(15, 149.0), (23, 130.0)]), Category::NetworkSend, "as do others");
+}
+
+/// A job of four ranks on host d.
+fn four_ranks() -> Timeline {
+    let mut timeline = Timeline::default();
+    for rank in 0..4 {
+        let process = ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 };
+        let source = Source { job: "job".into(), host: "d".into(), process: Some(process) };
+        let sampled = Sampled { at: HostTime(1), ops_in_flight: 0, flows_in_flight: 0, alive: true, stopped: false };
+        timeline.observe(&Batch { source, collected_at: HostTime(1), records: vec![Record::Sampled(sampled)] }, 0);
+    }
+    timeline
+}
+
+/// Of a tree: rank 1 waits for a neighbour inside its own host, of which nothing is seen, for as long as another host's ways
+/// take, or a device elsewhere.
+#[test]
+fn who_waits_in_a_tree_for_others_is_no_slow_copy() {
+    let iteration_ms = 692.0;
+    let copy = || Fact::CopyExcess { rank: Rank(1), host: "a".into(), now_ms: 818.0, base_ms: 8.0, iteration_ms };
+    let ways = |count: usize| {
+        let way = |from: &str| Fact::WireExcess {
+            from: from.into(),
+            to: "z".into(),
+            now_ms: 700.0,
+            base_ms: 29.0,
+            iteration_ms,
+            mb: 9.0,
+            on_way: OnWay::default(),
+            links: 4,
+            of: 4,
+        };
+        ["w", "x", "y"].into_iter().take(count).map(way).collect::<Vec<_>>()
+    };
+    let said = |beside: &[Fact]| {
+        let facts: Vec<Fact> = beside.iter().cloned().chain([copy()]).collect();
+        slowdown(&four_ranks(), &facts, &Config::default(), HostTime(1), iteration_ms).category
+    };
+    assert_eq!(said(&ways(2)), Category::GpuCopy, "longer than either");
+    assert_eq!(said(&ways(3)), Category::NetworkReceive, "so many are not slow because of a copy elsewhere");
+    let computes =
+        |now_ms: f64| [Fact::ComputeExcess { rank: Rank(551), host: "b".into(), now_ms, base_ms: 400.0, iteration_ms }];
+    assert_eq!(said(&computes(1_050.0)), Category::Gpu, "it accounts for all that iterations grew");
+    assert_eq!(said(&computes(900.0)), Category::GpuCopy, "it does not");
 }
 
 /// Of a way whose time before is forgotten, while that of the copies behind it is not.
