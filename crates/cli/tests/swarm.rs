@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 240] = [
+const MENDED: [(&str, &str, &str); 243] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -334,6 +334,13 @@ const MENDED: [(&str, &str, &str); 240] = [
     ("93318", "", "ways that hold data again what a congested one held in their stead were congested"),
     ("92659", "", "who waits in a tree for a device that computes longer was a slow copy"),
     ("92981", "", "the same for two hosts that others keep busy"),
+    ("93816", "", "a slow NIC beside one that is known was the way to the other neighbour in its ring"),
+    ("100188", "", "the same, again and again beside the right one"),
+    (
+        "100724",
+        "",
+        "nobody was named for copies so slow that a ring's operation never ends, at whose entry another rank sits",
+    ),
 ];
 
 /// Each part of the list is a test: they run side by side.

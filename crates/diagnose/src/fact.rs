@@ -201,7 +201,8 @@ pub(crate) enum Fact {
     /// What all links of a host pair cost together that are not slow beyond noise; one of the hosts has others that are.
     WireOther { from: HostName, to: HostName, now_ms: f64, base_ms: f64, mb: f64, on_way: OnWay, links: usize },
     /// A host with slow links exchanges data with one other only: what its NIC slows the way between them slows as well.
-    OnePeer { host: HostName, peer: HostName },
+    /// `besides`: other than the one that is known to be slow, on the way to which nothing shows.
+    OnePeer { host: HostName, peer: HostName, besides: Option<HostName> },
     /// A rank's proxy did not move ready data for a while, on all its flows, and then did.
     ProxyPause {
         rank: Rank,
@@ -580,8 +581,12 @@ impl Fact {
                     "links {from} -> {to} hold ready data {now_ms:.1} ms per iteration, {base_ms:.1} ms before{on_way}"
                 )
             }
-            Fact::OnePeer { host, peer } => {
-                format!("{host} exchanges data with {peer} only: nothing tells its NIC from the way between them")
+            Fact::OnePeer { host, peer, besides } => {
+                let besides = besides.as_ref().map(|known| format!(" besides {known}, which is known to be slow"));
+                let besides = besides.unwrap_or_default();
+                format!(
+                    "{host} exchanges data with {peer} only{besides}: nothing tells its NIC from the way between them"
+                )
             }
             Fact::ProxyPause { rank, pause_ms, flows, inbound, .. } => format!(
                 "{flows} flows of rank {rank} stood still for {pause_ms:.0} ms at once, {}, then went on",

@@ -492,7 +492,7 @@ fn wires(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
     let ends = touched.iter().filter_map(|host| Some((host, only(host)?)));
     // Of two that have each other only, neither end tells; that is seen without being said.
     let ends = ends.filter(|(_, peer)| only(peer).is_none());
-    facts.extend(ends.map(|(host, peer)| Fact::OnePeer { host: host.clone(), peer: peer.clone() }));
+    facts.extend(ends.map(|(host, peer)| Fact::OnePeer { host: host.clone(), peer: peer.clone(), besides: None }));
     facts
 }
 

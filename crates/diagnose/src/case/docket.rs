@@ -9,7 +9,7 @@ use crate::blame::hang;
 use crate::blame::own::{self, Own};
 use crate::blame::slow;
 use crate::case::advice;
-use crate::case::network::{host_place, is_of_network};
+use crate::case::network::{self, host_place, is_of_network};
 use crate::case::stop::{blast_radius, crash, left_out, stalled};
 use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
@@ -22,7 +22,7 @@ use same::{
     STEP_SURE, hangs_together, is_about_crowd, is_inside_only, is_of_whole_host, is_slow_device, is_starved, is_sure,
     is_sure_of_host, meets, names, naps, stands_out,
 };
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 /// Cases kept; the oldest closed ones go first.
 const CASES_MAX: usize = 256;
@@ -677,6 +677,17 @@ impl Docket {
         late.any(|suspect| to.iter().any(|host| meets(&suspect.place, &Place::Host { host: host.clone() })))
     }
 
+    /// The hosts that are each the only one that an open case from before `onset` is surest of, about a slow NIC.
+    fn slow_nics(&self, onset: HostTime) -> BTreeSet<HostName> {
+        let is_of_network = |open: &&Open| open.onset < onset && is_of_network(self.case(open.id).finding.category);
+        let of_network = self.open.iter().filter(is_of_network);
+        let host = |open: &Open| match self.surest(open.id).collect::<Vec<_>>()[..] {
+            [Place::Host { host }] => Some(host.clone()),
+            _ => None,
+        };
+        of_network.filter_map(host).collect()
+    }
+
     /// Who made iterations longer from `slow.onset` on.
     fn slowed(&self, bench: &Bench<'_>, slow: &Slow) -> (Verdict, Vec<Fact>) {
         self.weighed(bench, slow, slow.windows().iteration_ms)
@@ -704,6 +715,9 @@ impl Docket {
         let mut facts = vec![slow.fact()];
         let found = slow::blame(bench.timeline, bench.config, &windows);
         facts.extend(found.into_iter().filter(|fact| slow.base_from == HostTime::NONE || !self.explains(bench, fact)));
+        if slow.base_from != HostTime::NONE {
+            network::without_known(&mut facts, &self.slow_nics(onset));
+        }
         let from = onset - PAUSE_MARGIN_NS;
         facts.extend(slow::pauses(bench.timeline, bench.config, from, bench.timeline.newest_sample));
         let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, grew_ms);

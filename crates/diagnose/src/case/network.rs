@@ -254,9 +254,42 @@ fn only_way<'a>(ends: &BTreeSet<&'a HostName>, facts: &'a [Fact]) -> Option<[&'a
     let of_nic =
         |fact: &Fact| matches!(fact, Fact::NicSlow { host: of, .. } | Fact::NicDown { host: of, .. } if of == host);
     facts.iter().find_map(|fact| match fact {
-        Fact::OnePeer { host: of, peer } if of == host && !facts.iter().any(of_nic) => Some([host, peer]),
+        Fact::OnePeer { host: of, peer, .. } if of == host && !facts.iter().any(of_nic) => Some([host, peer]),
         _ => None,
     })
+}
+
+/// Takes out the ways between hosts whose NICs are `known` to be slow and the ends of another way that is many times slower:
+/// they were slow before, so they do not show that these ends are well.
+pub(crate) fn without_known(facts: &mut Vec<Fact>, known: &BTreeSet<HostName>) {
+    let slow = |fact: &Fact| match fact {
+        Fact::WireExcess { from, to, now_ms, base_ms, .. } if *now_ms >= WAY_RATIO * base_ms => {
+            (!known.contains(from) && !known.contains(to)).then(|| [from.clone(), to.clone()])
+        }
+        _ => None,
+    };
+    let ends: BTreeSet<HostName> = facts.iter().filter_map(slow).flatten().collect();
+    let mut peers: BTreeMap<&HostName, BTreeSet<&HostName>> = BTreeMap::new();
+    for fact in facts.iter() {
+        if let Fact::WireExcess { from, to, .. } | Fact::WireOther { from, to, .. } = fact {
+            peers.entry(from).or_default().insert(to);
+            peers.entry(to).or_default().insert(from);
+        }
+    }
+    let one_peer = |end: &HostName| {
+        let (slow, others): (Vec<&HostName>, Vec<&HostName>) =
+            peers.get(end)?.iter().copied().partition(|peer| known.contains(*peer));
+        let ([besides, ..], [peer]) = (&slow[..], &others[..]) else { return None };
+        Some(Fact::OnePeer { host: end.clone(), peer: (*peer).clone(), besides: Some((*besides).clone()) })
+    };
+    let told: Vec<Fact> = ends.iter().filter_map(one_peer).collect();
+    facts.retain(|fact| match fact {
+        Fact::WireExcess { from, to, .. } | Fact::WireOther { from, to, .. } => {
+            !(known.contains(from) && ends.contains(to) || known.contains(to) && ends.contains(from))
+        }
+        _ => true,
+    });
+    facts.extend(told);
 }
 
 /// Whether a kind of fault is the network's.

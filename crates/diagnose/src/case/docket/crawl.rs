@@ -3,10 +3,11 @@
 use super::{Bench, Docket, is_about_crowd, is_sure};
 use crate::blame::hang;
 use crate::case::CaseEvent;
+use crate::case::network::host_place;
 use crate::case::weigh::{DECISIVE, Verdict};
 use crate::fact::Fact;
 use crate::watch::Slow;
-use mycroft_record::{Category, Place, Rank, Suspect, What};
+use mycroft_record::{Algorithm, Category, Place, Rank, Suspect, What};
 
 /// How sure it is that a device which leaves its slots untouched in look after look, while the job goes on, is slow with them.
 const SLOW_DEVICE: f64 = 0.9;
@@ -38,12 +39,18 @@ impl Docket {
 
 //= mycroft 5.3
 /// Nothing that has ended shows who is slow: but all wait for one operation that all are in, and in that for one device, which
-/// has data and room. It does go on, so it is slow to fill and drain its slots.
+/// has data and room, or for one host. It does go on, so it is slow to fill and drain its slots.
 fn held_up(bench: &Bench<'_>, crawl: &Slow) -> Option<(Verdict, Vec<Fact>)> {
     let all: Vec<Rank> = bench.timeline.ranks.keys().collect();
     let found = hang::blame(bench.timeline, bench.timeline.graph(), bench.config, &all).facts;
-    let [Fact::GpuNotReady { rank, host, op, strong: true, .. }] = &found[..] else { return None };
-    let place = Place::Rank { rank: *rank, host: host.clone() };
+    let [Fact::GpuNotReady { rank, host, op, counters, strong, .. }] = &found[..] else { return None };
+    // In a ring what has come into a host and does not leave it is held by one of its devices, whichever it is.
+    let is_inside = op.meta.algorithm == Algorithm::Ring && counters.transmitted > counters.done;
+    let place = match strong {
+        true => Place::Rank { rank: *rank, host: host.clone() },
+        false if is_inside => host_place(host),
+        false => return None,
+    };
     let verdict = Verdict {
         category: Category::GpuCopy,
         suspects: vec![Suspect { place, confidence: SLOW_DEVICE }],

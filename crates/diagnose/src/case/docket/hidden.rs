@@ -48,6 +48,7 @@ impl Docket {
         if bench.watch.is_level(base_from, onset) {
             facts = slow::hidden(bench.timeline, bench.config, &hidden.windows(), alone_ms);
             facts.retain(|fact| !self.explains(bench, fact));
+            network::without_known(&mut facts, &self.slow_nics(onset));
             // Where the known faults are gone, ways hold again what those held in their stead.
             if bench.seen.slow.is_none() {
                 facts.retain(|fact| !slow::is_of_way(fact));

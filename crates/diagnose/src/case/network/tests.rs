@@ -378,13 +378,33 @@ fn the_only_way_of_a_host_may_be_slow_as_well_as_its_nic() {
     let line = [("a", "b", 46.0, 30.0), ("b", "a", 47.0, 30.0), ("b", "c", 339.0, 36.0), ("c", "b", 350.0, 30.0)];
     let (peer, nic) = (HostName::from("b"), std::sync::Arc::from("eth0"));
     let mut facts = facts(&line);
-    facts.push(Fact::OnePeer { host: HostName::from("c"), peer });
+    facts.push(Fact::OnePeer { host: HostName::from("c"), peer, besides: None });
     let told: Vec<_> =
         of_slowdown(&facts, &Config::default()).into_iter().map(|of| (of.excess_ms, of.places)).collect();
     let [c, b] = ["c", "b"].map(|host| host_place(&HostName::from(host)));
     assert_eq!(told, [(320.0, vec![c.clone()]), (160.0, vec![c.clone(), b])]);
     facts.push(Fact::NicSlow { host: HostName::from("c"), nic, now_mb_s: 10.0, other_mb_s: 100.0 });
     assert_eq!(of_slowdown(&facts, &Config::default()).len(), 1, "it says itself that it is slower");
+}
+
+/// Of a ring .. a -> b -> c -> d .., whose d is known to be slow: c -> d was slow before and shows nothing of c.
+#[test]
+fn ways_to_a_host_that_is_known_to_be_slow_do_not_show_that_others_are_well() {
+    let ring =
+        [("a", "b", 56.0, 57.0), ("b", "c", 655.0, 55.0), ("c", "d", 1210.0, 1221.0), ("d", "e", 1086.0, 1060.0)];
+    let places = |facts: &[Fact]| {
+        let told = of_slowdown(facts, &Config::default()).into_iter();
+        told.map(|of| (of.places, of.either)).collect::<Vec<_>>()
+    };
+    let [b, c] = ["b", "c"].map(|host| host_place(&HostName::from(host)));
+    let mut facts = facts(&ring);
+    assert_eq!(places(&facts), [(vec![b.clone(), c.clone()], false)], "neither's other way is slower");
+    without_known(&mut facts, &BTreeSet::from(["d".into()]));
+    assert_eq!(places(&facts), [(vec![c.clone()], false), (vec![b, c], false)], "c, or the way to it");
+    assert!(facts.iter().any(|fact| fact.reason().text.starts_with("c exchanges data with b only besides d")));
+    let before = facts.len();
+    without_known(&mut facts, &BTreeSet::from(["c".into()]));
+    assert_eq!(facts.len(), before, "nothing else is many times slower");
 }
 
 /// The two of a tree that exchange most; what one of them exchanges with others is slow as well, however little it is.
