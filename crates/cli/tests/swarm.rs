@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 243] = [
+const MENDED: [(&str, &str, &str); 245] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -340,6 +340,16 @@ const MENDED: [(&str, &str, &str); 243] = [
         "100724",
         "",
         "nobody was named for copies so slow that a ring's operation never ends, at whose entry another rank sits",
+    ),
+    (
+        "101426",
+        "",
+        "a device that straggled in two of three long iterations behind a crowded host had a case of its own",
+    ),
+    (
+        "101755",
+        "",
+        "who waits in a tree for a rank whose sends take hundreds of times as long was a device that stopped",
     ),
 ];
 

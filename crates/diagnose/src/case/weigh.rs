@@ -232,13 +232,14 @@ fn sink(timeline: &Timeline, facts: &[Fact]) -> Answer {
     if is_cut(facts) {
         return None; // whoever does not move is behind that
     }
+    let is_behind_sends = sends_to_nobody(facts);
     let mut sinks: Vec<(HostTime, Rank, HostName, Category)> = facts
         .iter()
         .filter_map(|fact| {
             let (rank, host, category) = match fact {
                 Fact::NeverIssued { rank, host, .. } => (*rank, host, Category::NotStarted),
                 Fact::NeverRan { rank, host, .. } => (*rank, host, Category::Gpu),
-                Fact::GpuNotReady { rank, host, strong: true, .. } => (*rank, host, Category::Gpu),
+                Fact::GpuNotReady { rank, host, strong: true, .. } if !is_behind_sends => (*rank, host, Category::Gpu),
                 _ => return None,
             };
             let at = timeline.ranks.get(&rank).map_or(HostTime::NONE, |state| state.progress_at);
@@ -259,6 +260,18 @@ fn sink(timeline: &Timeline, facts: &[Fact]) -> Answer {
             .map(|(_, rank, host, _)| Suspect { place: rank_place(*rank, host), confidence: 0.3 / rest }),
     );
     Some((What::Hang, category, suspects))
+}
+
+/// What one rank sends reaches none of several hosts: who seems to leave its slots waits for that, in a tree perhaps behind a
+/// neighbour inside its own host.
+fn sends_to_nobody(facts: &[Fact]) -> bool {
+    let undelivered = |fact: &Fact| match fact {
+        Fact::NotDelivered { from, to, .. } => Some((from.0, to.1.clone())),
+        _ => None,
+    };
+    let all: BTreeSet<(Rank, HostName)> = facts.iter().filter_map(undelivered).collect();
+    let senders: BTreeSet<Rank> = all.iter().map(|(from, _)| *from).collect();
+    senders.len() == 1 && all.len() >= 2
 }
 
 /// A link is down, and data does not get over it.

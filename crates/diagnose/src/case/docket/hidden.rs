@@ -25,7 +25,7 @@ const WAY_SHARE: f64 = 0.85;
 const STRETCH_SURE: f64 = 0.6;
 /// What copies must account for of `OF_STRETCH`: in a tree less than all of what waits is surely a rank's own.
 const OF_COPY: f64 = 0.6;
-/// How sure the only suspect must be to be told at once, if iterations that last many seconds say so together.
+/// How sure of a slow NIC one must be to tell of it at once, if iterations that last many seconds say so together.
 const WHOLE_SURE: f64 = 0.95;
 /// What a suspect must account for of that.
 const OF_STRETCH: f64 = 0.5;
@@ -172,7 +172,8 @@ impl Docket {
         let crowded: Vec<Place> = facts.iter().filter_map(Fact::crowded).map(host_place).collect();
         let is_counted_there =
             verdict.category == Category::HostThread && verdict.leads().all(|place| crowded.contains(place));
-        let is_whole = !quiet && is_sure(&verdict, WHOLE_SURE) && verdict.leads().count() == 1 && verdict.share >= 1.0;
+        let is_one = verdict.leads().count() == 1 && is_sure(&verdict, WHOLE_SURE) && verdict.share >= 1.0;
+        let is_whole = !quiet && network::is_of_network(verdict.category) && is_one;
         let is_seen = (is_counted_there || is_whole) && hidden.until.since_ns(hidden.onset) > LONG_NS;
         let is_clear =
             is_sure(&verdict, sure) || is_sure_of_host(&verdict, sure) || slow::are_its_ends(&facts, verdict.leads());

@@ -365,6 +365,11 @@ fn who_does_not_move_behind_a_link_that_is_down_is_not_why() {
     assert_eq!(said(None), (Category::Gpu, rank_place(Rank(0), &"a".into())));
     assert_eq!(said(Some(down("e"))).1, Place::Host { host: "e".into() });
     assert_eq!(said(Some(down("f"))).0, Category::Gpu, "nothing is lost at that one");
+    // What one rank sends reaches neither of two: rank 0 waits for it behind a neighbour inside its own host.
+    let one_sender = [both[0].clone(), lost(end(3, "d"), end(5, "e")), lost(end(3, "d"), end(0, "a"))];
+    let verdict = hang(&Timeline::default(), &one_sender, HostTime(1));
+    assert_eq!(verdict.category, Category::NetworkSend);
+    assert_eq!(verdict.suspects[0].place, Place::Host { host: "d".into() });
 }
 
 /// Of a ring in which a crowded host's threads are late: one of its ranks is named for less, and is a part of it.
