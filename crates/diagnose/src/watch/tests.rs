@@ -93,4 +93,7 @@ fn an_iteration_of_more_operations_is_compared_with_those_of_as_many() {
     assert_eq!(then(&[loss, evaluation, loss, usual]), "..s.", "nobody knows what an evaluation takes");
     assert_eq!(then(&[loss, evaluation, usual, loss, usual, usual, evaluation]), "....", "now it is known");
     assert_eq!(then(&[(10, 790.0), (10, 790.0), (11, 960.0), (9, 790.0)]), "ssss", "longer than those of as many");
+    // Where the usual iteration has more operations than earlier ones, a fault's own do not tell how long it takes.
+    let later = [&[(10, 600.0); 16][..], &[loss; 16], &[(11, 1_600.0); 20]].concat();
+    assert_eq!(slow(&later), "ssss", "for how long ever");
 }

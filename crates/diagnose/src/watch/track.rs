@@ -152,12 +152,16 @@ impl Track {
         }
         let base = self.healthy.ms();
         let longer_ms = base.map_or(0.0, |base| self.kinds.longer_ms(iteration.ops, base));
-        self.kinds.take(iteration.ops, ms);
+        let whole_ms = ms;
         let ms = ms - longer_ms;
         let ready = self.healthy.is_ready(config);
         let slow = self.healthy.is_below(config, ms);
         if !slow && !self.is_raised(iteration.start) {
             self.healthy.take(ms);
+        }
+        // What a fault made longer does not tell what a kind takes, but where nothing else is known of it.
+        if !self.is_raised(iteration.start) && (!slow || !self.kinds.0.contains_key(&iteration.ops)) {
+            self.kinds.take(iteration.ops, whole_ms);
         }
         self.recent.push_back(Lap { start: iteration.start, end: iteration.end, ms, slow, above: false });
         if self.recent.len() > RECENT_KEPT {
