@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 245] = [
+const MENDED: [(&str, &str, &str); 251] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -350,6 +350,20 @@ const MENDED: [(&str, &str, &str); 245] = [
         "101755",
         "",
         "who waits in a tree for a rank whose sends take hundreds of times as long was a device that stopped",
+    ),
+    ("83585", "", "a slow copy in a tree was one whose parent is inside its own host, and who waits for that one"),
+    ("101587", "", "the same, where both show as much"),
+    ("94254", "", "who skipped a collective was a rank that waits until what it sent is taken"),
+    ("94345", "", "a data loader behind a throttled device was a slow NIC, since an evaluation began the step"),
+    (
+        "101953",
+        "",
+        "a data loader was a copy somewhere, since one iteration in which others straggled came just before",
+    ),
+    (
+        "101418",
+        "",
+        "a NIC on the wrong socket in a ring of 1,024 was the copy of a rank whose slots were full when it began",
     ),
 ];
 

@@ -163,8 +163,9 @@ pub(crate) enum Fact {
     ComputeExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
     /// A rank's host issues later than it did, while its device idles.
     HostExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
-    /// A rank's device takes longer to copy into and out of the transport's slots.
-    CopyExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
+    /// A rank's device takes longer to copy into and out of the transport's slots. `unseen`: it has children in a tree and no
+    /// parent in another host; slots that wait for one in its own look the same.
+    CopyExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64, unseen: bool },
     /// What a ring brings into a host waits, and so do the slots in which it leaves the host: a copy in between is slow.
     PassageExcess { host: HostName, entry: Rank, exit: Rank, now_ms: f64, base_ms: f64, iteration_ms: f64 },
     /// Its proxy thread passes on late what was delivered.
@@ -565,8 +566,11 @@ impl Fact {
                 *base_ms,
                 *iteration_ms,
             ),
-            Fact::CopyExcess { rank, now_ms, base_ms, iteration_ms, .. } => {
-                excess("copies slots", &format!("rank {rank}"), *now_ms, *base_ms, *iteration_ms)
+            Fact::CopyExcess { rank, now_ms, base_ms, iteration_ms, unseen, .. } => {
+                let told = excess("copies slots", &format!("rank {rank}"), *now_ms, *base_ms, *iteration_ms);
+                let unseen =
+                    if *unseen { "; or waits for its parent in the tree, of which nothing is seen" } else { "" };
+                format!("{told}{unseen}")
             }
             Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms, links, of, .. } => excess(
                 "hold ready data",

@@ -85,6 +85,13 @@ impl Slow {
         Slow { onset, now_ms, long, ..self.clone() }
     }
 
+    /// What of it is in the last of its iterations that follow each other, if these are two or more.
+    pub(crate) fn last_row(&self) -> Option<Slow> {
+        let follow = |pair: &&[Long]| pair[1].start <= pair[0].end + SLACK_NS;
+        let pairs = self.long.windows(2).rev().take_while(follow);
+        Some(self.since(pairs.last()?[0].start))
+    }
+
     /// Without iterations that were long because of a moment: what is left of it, if that is slow still. `is_known`: the
     /// job is slow for sure, and only since when is the question.
     fn lasting(mut self, timeline: &Timeline, config: &Config, is_known: bool) -> Option<Slow> {

@@ -6,7 +6,7 @@ use crate::blame::history;
 use crate::blame::order::{self, Departure};
 use crate::config::Config;
 use crate::fact::{Fact, OpRef};
-use crate::timeline::{LiveScene, OpNode, RankState, Stand, Timeline};
+use crate::timeline::{LiveScene, OpNode, RankState, Stand, Timeline, device_has_left};
 use mycroft_record::{
     Algorithm, CommId, CommRank, Datatype, HostTime, NANOS_PER_MS, OpClass, OpId, OpKind, OpMeta, OpSeq, Protocol, Rank,
 };
@@ -209,6 +209,9 @@ pub(crate) fn blame(timeline: &Timeline, graph: &Graph<OpNode>, config: &Config,
         out.facts.extend(silent.map(|state| live.no_data(state, waiting.clone(), false)));
     }
     let cycle = live.cycle(&walk, &out.facts);
+    if !cycle.is_empty() {
+        out.facts.retain(|fact| !matches!(fact, Fact::NeverIssued { rank, .. } if live.may_wait_to_send(*rank)));
+    }
     out.facts.extend(cycle);
     out
 }
@@ -272,6 +275,20 @@ impl Live<'_> {
         let op = waiting.iter().find_map(|waiter| self.timeline.op_ref(*waiter, &node))?;
         let finalized = state.finalized();
         Some(Fact::NeverIssued { rank, host, op, waiting, idle_since: state.left_at, finalized })
+    }
+
+    /// Whether a main thread that issues nothing may wait for what it sent: the device has handed it over, and the receiver, who
+    /// is in something else, has not come to it.
+    fn may_wait_to_send(&self, rank: Rank) -> bool {
+        let Some(state) = self.timeline.ranks.get(&rank) else { return false };
+        let is_elsewhere = |to: &Rank, node: &OpNode| {
+            let receiver = self.timeline.ranks.get(to).filter(|receiver| !receiver.current().is_empty());
+            receiver.is_some() && matches!(self.timeline.stand(*to, node), Some(Stand::NotIssued | Stand::Issued))
+        };
+        state.live.values().filter(|op| op.meta.id.class == OpClass::Send && device_has_left(op)).any(|op| {
+            let node = OpNode::of(&op.meta);
+            self.timeline.members(&node).iter().any(|to| *to != rank && is_elsewhere(to, &node))
+        })
     }
 
     fn no_data(&self, state: &RankState, waiting: Vec<Rank>, gap: bool) -> Fact {
@@ -380,7 +397,8 @@ impl Live<'_> {
         let is_awaited = |rank: &Rank| walk.entry_edges.values().flatten().any(|(_, missing)| missing == rank);
         let accused = facts.iter().any(|fact| match fact {
             Fact::Mismatch { .. } | Fact::NoData { .. } | Fact::StuckInside { .. } => false,
-            Fact::NeverRan { rank, .. } | Fact::NeverIssued { rank, .. } => is_awaited(rank),
+            Fact::NeverRan { rank, .. } => is_awaited(rank),
+            Fact::NeverIssued { rank, .. } => is_awaited(rank) && !self.may_wait_to_send(*rank),
             _ => true,
         });
         let Some(cycle) = walk.cycle().filter(|_| !accused) else { return Vec::new() };

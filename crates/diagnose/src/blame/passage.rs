@@ -47,7 +47,7 @@ fn of_exit(exit: &RankState, config: &Config, windows: &Windows) -> Option<Fact>
     let own = |list: &[&Iteration]| list.iter().map(|it| f64::from(it.out.us.min(it.out.first_us)) / 1e3).collect();
     let (now_ms, base_ms) = grown(own(&now), own(&base), config, LEAST_SHARE * windows.iteration_ms)?;
     let (rank, host, iteration_ms) = (exit.rank, exit.host.clone(), windows.iteration_ms);
-    Some(Fact::CopyExcess { rank, host, now_ms, base_ms, iteration_ms })
+    Some(Fact::CopyExcess { rank, host, now_ms, base_ms, iteration_ms, unseen: false })
 }
 
 fn worst(ends: &Ends<'_>, config: &Config, windows: &Windows) -> Option<Fact> {
@@ -62,7 +62,7 @@ fn worst(ends: &Ends<'_>, config: &Config, windows: &Windows) -> Option<Fact> {
     let first = |list: &[&Iteration]| median(list.iter().map(|it| f64::from(it.out.first_us) / 1e3).collect());
     let own_ms = first(&now)? - first(&base)?;
     Some(if own_ms >= OWN_SHARE * (now_ms - base_ms) {
-        Fact::CopyExcess { rank: exit.rank, host, now_ms, base_ms, iteration_ms }
+        Fact::CopyExcess { rank: exit.rank, host, now_ms, base_ms, iteration_ms, unseen: false }
     } else {
         Fact::PassageExcess { host, entry: entry.rank, exit: exit.rank, now_ms, base_ms, iteration_ms }
     })

@@ -100,7 +100,7 @@ pub(crate) fn blame(timeline: &Timeline, config: &Config, windows: &Windows) -> 
 /// What happens on ranks, without what happens between them.
 pub(crate) fn of_ranks(timeline: &Timeline, config: &Config, windows: &Windows) -> Vec<Fact> {
     let idle = CommonIdle::of(timeline, windows.until);
-    let of = |state: &RankState| of_rank(state.rank, &state.host, state.iterations.list(), config, windows, &idle);
+    let of = |state: &RankState| of_rank(state, config, windows, &idle);
     // An operation whose end was lost looks like time of the rank's own.
     timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state)).flat_map(of).collect()
 }
@@ -302,15 +302,9 @@ pub(super) fn compared<'a>(
     (windows.base(list, HostTime::NONE), list.iter().filter(|it| windows.is_now(it)).collect())
 }
 
-fn of_rank(
-    rank: Rank,
-    host: &HostName,
-    list: &VecDeque<Iteration>,
-    config: &Config,
-    windows: &Windows,
-    idle: &CommonIdle,
-) -> Vec<Fact> {
-    let (base, now) = compared(list, windows);
+fn of_rank(state: &RankState, config: &Config, windows: &Windows, idle: &CommonIdle) -> Vec<Fact> {
+    let (rank, host) = (state.rank, &state.host);
+    let (base, now) = compared(state.iterations.list(), windows);
     if base.len() < 2 || now.is_empty() {
         return Vec::new();
     }
@@ -328,7 +322,8 @@ fn of_rank(
         out.push(Fact::HostExcess { rank, host: host.clone(), now_ms, base_ms, iteration_ms });
     }
     if let Some((now_ms, base_ms)) = compare(&|it| it.copy_us) {
-        out.push(Fact::CopyExcess { rank, host: host.clone(), now_ms, base_ms, iteration_ms });
+        let unseen = state.iterations.has_unseen_parent();
+        out.push(Fact::CopyExcess { rank, host: host.clone(), now_ms, base_ms, iteration_ms, unseen });
     }
     if let Some((now_ms, base_ms)) = compare(&|it| it.proxy_us) {
         out.push(Fact::ProxyExcess { rank, host, now_ms, base_ms, iteration_ms });

@@ -3,6 +3,7 @@ mod again;
 mod crawl;
 mod crowded;
 mod hidden;
+mod lately;
 mod paused;
 mod same;
 
@@ -35,8 +36,6 @@ const PAUSES_MAX: usize = 64;
 const FIRST_DEATH_LOOKS_NS: u64 = 2 * NANOS_PER_SEC;
 /// Of a stall that may be a row of pauses, or of waits in a job that crawls, so many transients must have passed.
 const NAPS_MAX: u64 = 5;
-/// The last iterations, where all since the onset may not be of one fault.
-const NEWEST: usize = 3;
 /// A pause leaves its marks in records that end this much around it.
 const PAUSE_MARGIN_NS: u64 = NANOS_PER_SEC;
 
@@ -227,6 +226,7 @@ impl Docket {
             let is_it = || !slow.is_early(bench.config) && !slow.is_older_than(began(bench, &verdict, &facts));
             let is_named = verdict.category != Category::Unknown && (is_one || is_it());
             if is_named || Watch::beyond_doubt(bench.config, slow) {
+                let (verdict, facts) = self.slowed_in_a_row(bench, slow, (verdict, facts));
                 return Some(self.open_slowdown(bench, verdict, &facts, None));
             }
         }
@@ -618,7 +618,7 @@ impl Docket {
     /// say so, a host's own counters must too. What the suspects of open cases make others wait was there before, so it is in
     /// what the others are compared with.
     fn join(&mut self, bench: &Bench<'_>, step: &Slow) -> Joined {
-        let (verdict, facts) = self.slowed(bench, step);
+        let (verdict, facts) = self.slowed_lately(bench, step);
         let is_counted = is_sure(&verdict, DECISIVE) && is_about_crowd(&verdict, &facts);
         let is_same = self.same_fault(&verdict).is_some();
         if step.is_early(bench.config) && (is_same || !is_counted) {
@@ -688,22 +688,6 @@ impl Docket {
     /// Who made iterations longer from `slow.onset` on.
     fn slowed(&self, bench: &Bench<'_>, slow: &Slow) -> (Verdict, Vec<Fact>) {
         self.weighed(bench, slow, slow.windows().iteration_ms)
-    }
-
-    /// The same, unless the last iterations are beyond doubt somebody's whom all since the onset do not show: then the first of
-    /// these were long for another reason, as chance makes some of a restless job.
-    fn slowed_lately(&self, bench: &Bench<'_>, slow: &Slow) -> (Verdict, Vec<Fact>) {
-        let (verdict, facts) = self.slowed(bench, slow);
-        let newest = bench.watch.laps_ago(NEWEST).filter(|from| *from > slow.onset).map(|from| slow.since(from));
-        let Some(newest) = newest.filter(|newest| newest.long.len() >= 2) else { return (verdict, facts) };
-        let (late, late_facts) = self.slowed(bench, &newest);
-        let is_named = |place: &Place| verdict.leads().any(|named| meets(place, named));
-        let is_it = late.leads().count() == 1
-            && is_sure(&late, DECISIVE)
-            && stands_out(&late)
-            && late.confidence() > verdict.confidence()
-            && !late.leads().any(is_named);
-        if is_it { (late, late_facts) } else { (verdict, facts) }
     }
 
     /// The same where `grew_ms` are to be accounted for.

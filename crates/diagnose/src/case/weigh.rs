@@ -1,5 +1,6 @@
 //! Weighing: facts of all rooms into one verdict. Nothing else accuses anybody (design invariant 6).
 mod pauses;
+mod unseen;
 
 use self::pauses::Paused;
 use crate::blame::slow;
@@ -406,6 +407,7 @@ pub(crate) fn slowdown(
     since: HostTime,
     iteration_ms: f64,
 ) -> Verdict {
+    let facts = &unseen::without(facts)[..];
     let mut list = hypotheses(timeline, facts, config, iteration_ms);
     // Of a host whose threads wait and the one rank that shows it the host is meant.
     let crowd = |of: &Hypothesis| {
@@ -476,6 +478,9 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
                 (Category::HostThread, *rank, host, *now_ms, *base_ms)
             }
             Fact::PassageExcess { host, now_ms, base_ms, .. } => {
+                if are_ways_slow(facts, host, now_ms - base_ms) {
+                    continue;
+                }
                 let places = vec![slow_on_way(facts, host)];
                 let (excess_ms, ratio) = (now_ms - base_ms, now_ms / base_ms.max(1.0));
                 out.push(Hypothesis { category: Category::GpuCopy, places, either: false, excess_ms, ratio });
@@ -539,6 +544,20 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     out.extend(network);
     out.extend(crowd::of_slowdown(facts, config, iteration_ms));
     out
+}
+
+/// Whether data waits both on its way into a host and on its way out of it, ready and awaited, about as long as slots at both
+/// ends wait inside: then the host's copies wait for its interfaces, and not these for them.
+fn are_ways_slow(facts: &[Fact], host: &HostName, passage_ms: f64) -> bool {
+    let is_slow = |is_its: &dyn Fn(&HostName, &HostName) -> bool| {
+        facts.iter().any(|fact| match fact {
+            Fact::WireExcess { from, to, now_ms, base_ms, .. } => {
+                is_its(from, to) && now_ms - base_ms >= SHADOW * passage_ms
+            }
+            _ => false,
+        })
+    };
+    is_slow(&|_, to| to == host) && is_slow(&|from, _| from == host)
 }
 
 /// Whose copies slow a way through a host: both ends of it do not tell, but a device that is slow is so in all its copies.

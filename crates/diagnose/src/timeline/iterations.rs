@@ -4,6 +4,7 @@
 //! The self times are free of waiting for others, so that they compare a rank with its own past and with its peers.
 mod late;
 
+use super::kin::Kin;
 use super::past::{Counter, Numbered, Past};
 use mycroft_record::{
     Algorithm, CommId, CommRank, Datatype, Direction, FlowDone, FlowTimes, HostTime, NANOS_PER_MS, NANOS_PER_SEC,
@@ -96,7 +97,8 @@ pub(crate) struct HalfCopy {
     pub counter: u16,
     /// Time of all slices, as if the device filled or drained one after the other; without what waited for a late rank.
     pub us: f32,
-    /// The same by the first slice of each operation, which is the rank's own data and waits for its own device only.
+    /// The same by the first slice of each operation, which is the rank's own data and waits for its own device only, once the
+    /// slots hold nothing of the operation before.
     pub first_us: f32,
 }
 
@@ -283,6 +285,7 @@ pub(crate) struct Iterations {
     /// An operation was dropped that ended then.
     pub(super) dropped: HostTime,
     sums: VecDeque<OpSums>,
+    kin: Kin,
     /// By counter: the order number after the newest operation of which a flow has ended.
     summed: Vec<u32>,
     signatures: Numbered<Signature>,
@@ -328,6 +331,9 @@ impl Iterations {
         mark |= if done.op.started_at.is_some() { STARTED } else { 0 };
         mark |= if done.op.algorithm == Algorithm::Ring { RING } else { 0 };
         let Some(counter) = counter else { return };
+        if mark & RING != 0 {
+            self.kin.on_ring(counter);
+        }
         let ended_at = done.ended_at;
         let span = |at: HostTime| Span::of(ended_at, at);
         while let Some(op) = self.raw.front() {
@@ -375,6 +381,9 @@ impl Iterations {
     /// Takes in a completed flow; `counter` is the number of its operation's order counter.
     pub(crate) fn on_flow(&mut self, counter: Option<u16>, done: &FlowDone) {
         let Some(counter) = counter else { return };
+        if done.flow.op.class == OpClass::Collective {
+            self.kin.on_flow(counter, done);
+        }
         let seq = done.flow.op.seq.0 as u32;
         let is_its = |sums: &OpSums| sums.counter == counter && sums.seq == seq;
         let needed = usize::from(counter) + 1;
@@ -580,6 +589,8 @@ impl Iterations {
         // Sends and receives of one group are served one after the other: all but the first wait for their turn.
         let mut group: Option<(HostTime, f64)> = None;
         let mut halves: BTreeMap<(bool, u16), HalfCopy> = BTreeMap::new();
+        // When the slots of a ring held nothing of the operation before any more.
+        let mut emptied: BTreeMap<u16, HostTime> = BTreeMap::new();
         let before_us = self.list.back().map_or(f64::MAX, |before| before.compute_us);
         for op in ops {
             let (started_at, enqueued_at) = (op.started_at(), op.enqueued.at(op.ended_at()));
@@ -600,7 +611,8 @@ impl Iterations {
             if class == OpClass::Collective {
                 out.copy_us += own_us;
                 if op.is(RING) && sums.send.is_some() != sums.recv.is_some() {
-                    halves.entry((sums.send.is_some(), op.counter)).or_default().add(op, sums);
+                    let empty_at = emptied.insert(op.counter, op.ended_at()).unwrap_or_default().max(started_at);
+                    halves.entry((sums.send.is_some(), op.counter)).or_default().add(sums, empty_at);
                 }
                 continue;
             }
@@ -626,6 +638,11 @@ impl Iterations {
         let at = ahead.or_else(|| self.sums.iter().take(*near).position(is_its))?;
         *near = at;
         self.sums.get(at)
+    }
+
+    /// See [`Kin::has_unseen_parent`].
+    pub(crate) fn has_unseen_parent(&self) -> bool {
+        self.kin.has_unseen_parent()
     }
 
     pub(crate) fn list(&self) -> &VecDeque<Iteration> {
@@ -665,11 +682,12 @@ pub(super) fn copy_us(class: OpClass, ring: bool, (send, recv): (FlowSum, FlowSu
 }
 
 impl HalfCopy {
-    fn add(&mut self, op: &Raw, sums: &OpSums) {
+    /// Adds an operation whose slots were empty, and which its device had begun, at `empty_at`.
+    fn add(&mut self, sums: &OpSums, empty_at: HostTime) {
         let flow = if sums.send.is_some() { sums.send } else { sums.recv };
         self.us += flow.punctual_us(RING_SLOTS) as f32;
         // Unknown clocks may put it before the start.
-        let after = sums.first_ready.wrapping_sub(coarse(op.started_at()));
+        let after = sums.first_ready.wrapping_sub(coarse(empty_at));
         if sums.send.is_some() && after <= u16::MAX / 2 {
             self.first_us += (f64::from(after) * COARSE_US * f64::from(flow.steps)) as f32;
         }

@@ -2,6 +2,7 @@
 mod comms;
 mod halves;
 mod iterations;
+mod kin;
 mod links;
 mod loads;
 mod past;
@@ -32,7 +33,7 @@ pub(crate) use iterations::{Iteration, NO_PEER};
 pub(crate) use links::{Link, Links, NicSample, Pause};
 pub(crate) use loads::Usual;
 pub(crate) use past::Issued;
-pub(crate) use rank::{FlowSlot, LiveFlow, LiveOp, RankState, Stand};
+pub(crate) use rank::{FlowSlot, LiveFlow, LiveOp, RankState, Stand, device_has_left};
 
 /// First number given to processes whose launcher told no rank; far above any real world size.
 const UNKNOWN_RANK_BASE: u32 = 1 << 30;

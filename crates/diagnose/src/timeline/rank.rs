@@ -316,6 +316,6 @@ fn standing(op: &LiveOp) -> (bool, bool, HostTime, HostTime) {
 }
 
 /// The kernel is over on all channels; what remains is on the wire (a send whose data the device has handed over).
-fn device_has_left(op: &LiveOp) -> bool {
+pub(crate) fn device_has_left(op: &LiveOp) -> bool {
     op.kernels_stopped > 0 && op.kernels_stopped >= op.kernels_started.max(op.meta.n_channels)
 }

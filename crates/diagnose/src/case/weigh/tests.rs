@@ -77,7 +77,7 @@ fn who_waits_for_a_slow_copy_now_for_data_and_now_for_room_is_no_slow_copy() {
     let said = |of_other_ms: f64| {
         let copy = |rank: u32, host: &str, grew_ms: f64| {
             let (host, base_ms, iteration_ms) = (HostName::from(host), 2.0, 5_000.0);
-            Fact::CopyExcess { rank: Rank(rank), host, now_ms: base_ms + grew_ms, base_ms, iteration_ms }
+            Fact::CopyExcess { rank: Rank(rank), host, now_ms: base_ms + grew_ms, base_ms, iteration_ms, unseen: false }
         };
         let mut facts = vec![copy(7, "a", of_other_ms), copy(23, "c", 4_000.0)];
         facts.extend([8, 9, 10].map(|rank| copy(rank, "b", 0.0)));
@@ -102,6 +102,7 @@ fn a_slow_way_through_a_host_is_the_devices_whose_other_copies_are_slow() {
         now_ms,
         base_ms: 40.0,
         iteration_ms,
+        unseen: false,
     };
     let said = |facts: &[Fact]| -> Vec<Place> {
         let verdict = slowdown(&Timeline::default(), facts, &Config::default(), HostTime(1), iteration_ms);
@@ -397,7 +398,7 @@ fn copies_elsewhere_are_behind_a_slow_way() {
     let said = |host: &str, now_ms: f64| {
         let copies = |rank: u32, host: &str, now_ms: f64| {
             let (rank, host) = (Rank(rank), HostName::from(host));
-            Fact::CopyExcess { rank, host, now_ms, base_ms: 5.0, iteration_ms: 410.0 }
+            Fact::CopyExcess { rank, host, now_ms, base_ms: 5.0, iteration_ms: 410.0, unseen: false }
         };
         let (from, to, iteration_ms) = (HostName::from("b"), HostName::from("c"), 410.0);
         let way = Fact::WireExcess {
@@ -428,7 +429,7 @@ fn the_only_slow_copy_that_takes_longer_than_a_way_is_not_behind_it() {
         let iteration_ms = 619.0;
         let copy = |(rank, now_ms): &(u32, f64)| {
             let (rank, host) = (Rank(*rank), HostName::from("a"));
-            Fact::CopyExcess { rank, host, now_ms: *now_ms, base_ms: 0.0, iteration_ms }
+            Fact::CopyExcess { rank, host, now_ms: *now_ms, base_ms: 0.0, iteration_ms, unseen: false }
         };
         let (from, to) = (HostName::from("b"), HostName::from("c"));
         let (now_ms, base_ms, on_way) = (173.0, 41.0, OnWay::default());
@@ -458,7 +459,14 @@ fn four_ranks() -> Timeline {
 #[test]
 fn who_waits_in_a_tree_for_others_is_no_slow_copy() {
     let iteration_ms = 692.0;
-    let copy = || Fact::CopyExcess { rank: Rank(1), host: "a".into(), now_ms: 818.0, base_ms: 8.0, iteration_ms };
+    let copy = || Fact::CopyExcess {
+        rank: Rank(1),
+        host: "a".into(),
+        now_ms: 818.0,
+        base_ms: 8.0,
+        iteration_ms,
+        unseen: false,
+    };
     let ways = |count: usize| {
         let way = |from: &str| Fact::WireExcess {
             from: from.into(),
@@ -507,4 +515,52 @@ fn copies_take_the_place_of_a_slow_way_only_where_they_are_surer() {
     assert!(takes(Category::NetworkReceive, 0.85, Category::NetworkCongestion), "other ways tell more");
     assert!(takes(Category::GpuCopy, 0.85, Category::Gpu));
     assert!(!takes(Category::GpuCopy, 0.80, Category::Gpu));
+}
+
+/// Of a tree: a rank near the root waits for its parent, inside its own host, as long as the slow copy elsewhere takes, or for
+/// all that iterations grow.
+#[test]
+fn who_may_wait_for_an_unseen_parent_is_no_slow_copy_where_another_is() {
+    let iteration_ms = 489.0;
+    let copy = |rank: u32, host: &str, now_ms: f64, unseen: bool| {
+        let (rank, host) = (Rank(rank), HostName::from(host));
+        Fact::CopyExcess { rank, host, now_ms, base_ms: 0.0, iteration_ms, unseen }
+    };
+    let said = |facts: &[Fact]| -> Vec<Place> {
+        let verdict = slowdown(&four_ranks(), facts, &Config::default(), HostTime(1), iteration_ms);
+        verdict.leads().cloned().collect()
+    };
+    let (near_root, slow) = (rank_place(Rank(0), &"a".into()), rank_place(Rank(28), &"d".into()));
+    assert_eq!(said(&[copy(0, "a", 550.0, true), copy(28, "d", 88.0, false)]), vec![slow.clone()]);
+    assert_eq!(said(&[copy(0, "a", 220.0, true), copy(28, "d", 208.0, false)]), vec![slow]);
+    assert_eq!(said(&[copy(0, "a", 550.0, true)]), vec![near_root.clone()], "nobody else's are slow");
+    assert_eq!(said(&[copy(0, "a", 550.0, false), copy(28, "d", 88.0, false)]), vec![near_root], "its parent is seen");
+}
+
+/// Of a ring .. a -> b -> c: both ends of b wait for each other as long as data waits on its ways in and out.
+#[test]
+fn a_passage_between_two_slow_ways_is_no_slow_copy() {
+    let iteration_ms = 844.0;
+    let passage = |host: &str, now_ms: f64| {
+        let (entry, exit) = (Rank(80), Rank(87));
+        Fact::PassageExcess { host: host.into(), entry, exit, now_ms, base_ms: 1.0, iteration_ms }
+    };
+    let way = |from: &str, to: &str, grew_ms: f64| Fact::WireExcess {
+        from: from.into(),
+        to: to.into(),
+        now_ms: 160.0 + grew_ms,
+        base_ms: 160.0,
+        iteration_ms,
+        mb: 9.0,
+        on_way: OnWay::default(),
+        links: 1,
+        of: 1,
+    };
+    let said =
+        |facts: &[Fact]| slowdown(&Timeline::default(), facts, &Config::default(), HostTime(1), iteration_ms).category;
+    let ways = || [way("a", "b", 297.0), way("b", "c", 320.0)];
+    let of = |host: &str, now_ms: f64, ways: &[Fact]| said(&[&[passage(host, now_ms)], ways].concat());
+    assert_eq!(of("b", 445.0, &ways()), Category::NetworkSend);
+    assert_eq!(of("b", 445.0, &ways()[..1]), Category::GpuCopy, "what leaves it is not late");
+    assert_eq!(of("b", 800.0, &ways()), Category::GpuCopy, "by much more than the ways");
 }
