@@ -69,6 +69,13 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn varint(&mut self) -> Option<u64> {
+        // Most are short.
+        if let Some((&byte, rest)) = self.bytes.split_first()
+            && byte < 0x80
+        {
+            self.bytes = rest;
+            return Some(u64::from(byte));
+        }
         let mut value = 0u64;
         for shift in (0..70).step_by(7) {
             let byte = self.u8()?;
@@ -108,6 +115,8 @@ impl<'a> Reader<'a> {
 const BLOCK: usize = 32;
 /// A block whose values take eight bytes each.
 const BLOCK_BYTES_MAX: usize = BLOCK * 8;
+/// A value is read from up to nine bytes, of which the last eight may lie behind its block.
+const BEHIND: usize = 8;
 
 /// Appends values as blocks: one byte of width, then the values' bits, low first.
 pub(crate) fn put_bits(out: &mut Vec<u8>, values: &[u64]) {
@@ -137,22 +146,38 @@ impl Reader<'_> {
         let end = values.len().checked_add(count)?;
         while values.len() < end {
             let block = (end - values.len()).min(BLOCK);
-            let width = u32::from(self.u8()?);
+            let width = usize::from(self.u8()?);
             if width > 64 {
                 return None;
             }
-            let bytes = self.bytes((block * width as usize).div_ceil(8))?;
-            let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
-            // Zeros behind the last value, so that nine bytes can be read for each.
-            let mut padded = [0; BLOCK_BYTES_MAX + 9];
-            padded[..bytes.len()].copy_from_slice(bytes);
-            for index in 0..block {
-                let (at, shift) = (index * width as usize / 8, index * width as usize % 8);
-                let [low @ .., high] = *padded[at..].first_chunk::<9>()?;
-                let bits = u64::from_le_bytes(low) >> shift | (u64::from(high) << 1) << (63 - shift);
-                values.push(bits & mask);
+            let front = self.bytes;
+            let bytes = self.bytes((block * width).div_ceil(8))?;
+            if front.len() >= bytes.len() + BEHIND {
+                unpack_bits(front, width, block, values);
+            } else {
+                // Zeros behind the last value of all, so that nine bytes can be read for each.
+                let mut padded = [0; BLOCK_BYTES_MAX + BEHIND];
+                padded[..bytes.len()].copy_from_slice(bytes);
+                unpack_bits(&padded, width, block, values);
             }
         }
         Some(())
+    }
+}
+
+/// The values of a block, behind which there are `BEHIND` bytes more.
+fn unpack_bits(bytes: &[u8], width: usize, block: usize, values: &mut Vec<u64>) {
+    let mask = if width == 64 { u64::MAX } else { (1 << width) - 1 };
+    let word = |bit: usize| {
+        let word = bytes.get(bit / 8..).and_then(|bytes| bytes.first_chunk::<8>());
+        word.map_or(0, |word| u64::from_le_bytes(*word)) >> (bit % 8)
+    };
+    let bits = (0..block).map(|index| index * width);
+    if width <= 57 {
+        values.extend(bits.map(|bit| word(bit) & mask));
+    } else {
+        // Up to seven bits of the value may lie in a ninth byte.
+        let high = |bit: usize| (u64::from(bytes[bit / 8 + 8]) << 1) << (63 - bit % 8);
+        values.extend(bits.map(|bit| (word(bit) | high(bit)) & mask));
     }
 }

@@ -38,7 +38,7 @@ pub struct Column {
 }
 
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $name:ident = $code:literal, $visit:ident, $blank:expr;)+) => {
+    ($text:ident; $($(#[$doc:meta])* $name:ident = $code:literal, $visit:ident, $blank:expr;)+) => {
         /// Record kinds with their stable numbers.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
@@ -54,19 +54,21 @@ macro_rules! kinds {
             pub fn as_str(self) -> &'static str { match self { $(Kind::$name => stringify!($name),)+ } }
             /// The kind with this name.
             pub fn from_text(text: &str) -> Option<Kind> { match text { $(stringify!($name) => Some(Kind::$name),)+ _ => None } }
-            fn blank(self) -> Record { match self { $(Kind::$name => Record::$name($blank),)+ } }
+            /// One whose fields say nothing, and whose text, where it has one, is to be replaced.
+            fn blank(self, $text: impl FnOnce() -> Arc<str>) -> Record { match self { $(Kind::$name => Record::$name($blank),)+ } }
         }
         fn visit<V: Visit>(v: &mut V, record: &mut Record) { match record { $(Record::$name(r) => $visit(v, r),)+ } }
     };
 }
 
 kinds! {
+    text;
     /// `Record::Process`.
     Process = 1, process, ProcessInfo { attached_at: T0, world_size: 0, local_rank: 0, gpu: 0, profiler_abi: 0, nccl_version: 0, kernel_events: false };
     /// `Record::ProcessExit`.
     ProcessExit = 2, process_exit, ProcessExit { noticed_at: T0, clean: false };
     /// `Record::CommInit`.
-    CommInit = 3, comm_init, CommInit { at: T0, comm: CommId(0), n_ranks: 0, n_nodes: 0, comm_rank: CommRank(0), name: Arc::from("") };
+    CommInit = 3, comm_init, CommInit { at: T0, comm: CommId(0), n_ranks: 0, n_nodes: 0, comm_rank: CommRank(0), name: text() };
     /// `Record::CommEnd`.
     CommEnd = 4, comm_end, CommEnd { at: T0, comm: CommId(0) };
     /// `Record::OpState`.
@@ -82,7 +84,7 @@ kinds! {
     /// `Record::Gap`.
     Gap = 10, gap, Gap { noticed_at: T0, lost: 0, cause: GapCause::Damaged };
     /// `Record::NicState`.
-    NicState = 11, nic_state, NicState { at: T0, nic: Arc::from(""), up: false, link_changes: 0, speed_bytes_per_sec: 0, tx_bytes: 0, rx_bytes: 0, errors: 0 };
+    NicState = 11, nic_state, NicState { at: T0, nic: text(), up: false, link_changes: 0, speed_bytes_per_sec: 0, tx_bytes: 0, rx_bytes: 0, errors: 0 };
     /// `Record::HostVitals`.
     HostVitals = 12, host_vitals, HostVitals { at: T0, cpu_busy_milli: 0, memory_available_bytes: 0, agent_dropped: 0, cpu_wait_milli: 0 };
     /// `Record::StepMark`.
@@ -429,22 +431,29 @@ pub fn round_to_micros(batch: &mut Batch) {
     }
 }
 
-struct Round(bool);
-impl Visit for Round {
-    fn cell(&mut self, column: Column, value: u64, _max: u64) -> u64 {
-        self.0 &= !matches!(column.cell, CellType::At | CellType::Time) || value.is_multiple_of(1000);
-        value
-    }
-    fn text(&mut self, _name: &'static str, _value: &mut Arc<str>) {}
-}
-
 /// Whether [`round_to_micros`] would change nothing.
 pub fn is_round(batch: &Batch) -> bool {
-    let mut round = Round(batch.collected_at.0.is_multiple_of(1000));
-    batch.records.iter().all(|record| {
-        visit(&mut round, &mut record.clone());
-        round.0
-    }) && round.0
+    let is_round = |at: &HostTime| at.0.is_multiple_of(1000);
+    is_round(&batch.collected_at) && batch.records.iter().all(|record| times_of(record).iter().all(is_round))
+}
+
+/// All times of a record, filled up with none: every batch on its way into the store is asked whether it is round, and to
+/// visit the fields of a record takes a copy of it.
+fn times_of(record: &Record) -> [HostTime; 5] {
+    let at = [time_of(record), T0, T0, T0, T0];
+    let op = |op: &OpMeta, ended_first_at| {
+        [time_of(record), op.enqueued_at, op.started_at, op.started_last_at, ended_first_at]
+    };
+    let flow =
+        |times: &FlowTimes| [time_of(record), times.started_at, times.first_ready_at, times.last_progress_at, T0];
+    match record {
+        Record::OpState(r) => op(&r.op, T0),
+        Record::OpDone(r) => op(&r.op, r.ended_first_at),
+        Record::FlowState(r) => flow(&r.times),
+        Record::FlowDone(r) => flow(&r.times),
+        Record::Process(_) | Record::ProcessExit(_) | Record::CommInit(_) | Record::CommEnd(_) => at,
+        Record::Sampled(_) | Record::Gap(_) | Record::NicState(_) | Record::HostVitals(_) | Record::StepMark(_) => at,
+    }
 }
 
 /// Rows of one batch longer than this are impossible: the widest kind has 27 columns.
@@ -456,7 +465,7 @@ pub fn columns(kind: Kind) -> &'static [Column] {
     let all = COLUMNS.get_or_init(|| {
         let name_columns = |&kind: &Kind| {
             let mut names = Names(Vec::new());
-            visit(&mut names, &mut kind.blank());
+            visit(&mut names, &mut kind.blank(|| Arc::from("")));
             let sound = |(index, c): (usize, &Column)| {
                 (index == 0) == (c.cell == CellType::At)
                     && (c.reference == 0 || c.reference < index && names.0[c.reference].cell == CellType::Time)
@@ -479,13 +488,34 @@ pub fn put(record: &Record, strings: &mut Interner, cells: &mut Vec<u64>) {
 
 /// Makes a record from its cells; missing cells are 0. The error names the column whose value is out of range.
 pub fn take(kind: Kind, strings: &[Arc<str>], cells: impl IntoIterator<Item = u64>) -> Result<Record, &'static str> {
-    let mut record = kind.blank();
-    let mut take = Take { strings, cells: cells.into_iter(), bad: None };
-    visit(&mut take, &mut record);
-    match take.bad {
-        Some(column) => Err(column),
-        None => Ok(record),
+    let mut record = kind.blank(|| first_of(strings));
+    fill(&mut record, strings, cells)?;
+    Ok(record)
+}
+
+/// As `take`, at the end of `records`, where it is made; after an error something lies there that is no record.
+pub(crate) fn push(
+    kind: Kind,
+    strings: &[Arc<str>],
+    cells: impl IntoIterator<Item = u64>,
+    records: &mut Vec<Record>,
+) -> Result<(), &'static str> {
+    records.push(kind.blank(|| first_of(strings)));
+    match records.last_mut() {
+        Some(record) => fill(record, strings, cells),
+        None => Ok(()),
     }
+}
+
+/// A text that is replaced: to count one that is there is cheaper than to make one.
+fn first_of(strings: &[Arc<str>]) -> Arc<str> {
+    strings.first().map_or_else(|| Arc::from(""), Arc::clone)
+}
+
+fn fill(record: &mut Record, strings: &[Arc<str>], cells: impl IntoIterator<Item = u64>) -> Result<(), &'static str> {
+    let mut take = Take { strings, cells: cells.into_iter(), bad: None };
+    visit(&mut take, record);
+    take.bad.map_or(Ok(()), Err)
 }
 
 /// The time a record is about.

@@ -6,9 +6,8 @@ use crate::bytes::{Reader, put_bits, put_varint, unzigzag, zigzag};
 use crate::cells::{self, CellType, Column, Interner, Kind};
 use mycroft_record::{Batch, HostTime, ProcessKey, Rank, Source};
 use std::borrow::Borrow;
-use std::cell::RefCell;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use zstd::bulk::Decompressor;
 
 pub use crate::cells::{is_round, round_to_micros};
@@ -376,28 +375,74 @@ pub fn decode(frame: &[u8]) -> Result<Decoded, DecodeError> {
     if found != computed {
         return Err(DecodeError::Checksum { found, computed });
     }
-    let raw = decompress(stored, head.raw_bytes as usize)
+    let mut bench = Workbench::take();
+    let decoded = decode_stored(stored, head, &mut bench);
+    bench.give_back();
+    decoded
+}
+
+fn decode_stored(stored: &[u8], head: FrameHeader, bench: &mut Workbench) -> Result<Decoded, DecodeError> {
+    bench
+        .decompress(stored, head.raw_bytes as usize)
         .map_err(|e| DecodeError::Malformed { what: format!("the compressed part cannot be read ({e})") })?;
-    if raw.len() != head.raw_bytes as usize {
+    if bench.raw.len() != head.raw_bytes as usize {
         return malformed("the decompressed size differs from the header's");
     }
-    let mut reader = Reader::new(&raw);
-    match decode_raw(&mut reader, head.records as usize) {
+    let mut reader = Reader::new(&bench.raw);
+    match decode_raw(&mut reader, head.records as usize, &mut bench.tables) {
         Some(decoded) => decoded,
         None => malformed("the content ends inside a value"),
     }
 }
 
-/// Decompresses with what this thread has from its last frame: making it anew costs as much as a small frame.
-fn decompress(stored: &[u8], capacity: usize) -> io::Result<Vec<u8>> {
-    thread_local!(static MINE: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) });
-    MINE.with_borrow_mut(|mine| {
-        let mine = match mine {
-            Some(mine) => mine,
-            None => mine.insert(Decompressor::new()?),
+/// Workbenches that wait for the next frame: frames are decoded on as many processors as there are, whatever the number
+/// of connections.
+const BENCHES_KEPT: usize = 16;
+/// Of each of their buffers; larger ones are freed. 16 x 14 x 1 MiB = 224 MiB, where frames of all kinds are that large.
+const BUFFER_KEPT: usize = 1 << 20;
+
+/// What decoding a frame needs besides what it gives. Making it anew costs as much as a small frame: the allocator gives
+/// blocks of some ten kilobytes back to the system, which clears them again.
+#[derive(Default)]
+struct Workbench {
+    decompressor: Option<Decompressor<'static>>,
+    raw: Vec<u8>,
+    /// By kind.
+    tables: Vec<Table>,
+}
+
+static BENCHES: Mutex<Vec<Workbench>> = Mutex::new(Vec::new());
+
+impl Workbench {
+    fn take() -> Workbench {
+        BENCHES.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn give_back(mut self) {
+        if self.raw.capacity() > BUFFER_KEPT {
+            self.raw = Vec::new();
+        }
+        for table in &mut self.tables {
+            if table.cells.capacity() * size_of::<u64>() > BUFFER_KEPT {
+                *table = Table::default();
+            }
+        }
+        let mut benches = BENCHES.lock().unwrap_or_else(PoisonError::into_inner);
+        if benches.len() < BENCHES_KEPT {
+            benches.push(self);
+        }
+    }
+
+    fn decompress(&mut self, stored: &[u8], capacity: usize) -> io::Result<()> {
+        let decompressor = match &mut self.decompressor {
+            Some(decompressor) => decompressor,
+            none => none.insert(Decompressor::new()?),
         };
-        mine.decompress(stored, capacity)
-    })
+        self.raw.clear();
+        self.raw.reserve_exact(capacity);
+        decompressor.decompress_to_buffer(stored, &mut self.raw)?;
+        Ok(())
+    }
 }
 
 type Step<T> = Option<Result<T, DecodeError>>;
@@ -412,14 +457,15 @@ macro_rules! step {
     };
 }
 
-fn decode_raw(r: &mut Reader<'_>, records: usize) -> Step<Decoded> {
+fn decode_raw(r: &mut Reader<'_>, records: usize, tables: &mut Vec<Table>) -> Step<Decoded> {
     let strings = step!(take_strings(r)?);
-    let sources = step!(take_sources(r, &strings)?);
-    if sources.iter().map(|s| s.1).sum::<usize>() != records {
+    let (batches, lengths) = step!(take_sources(r, &strings)?);
+    if lengths.iter().sum::<usize>() != records {
         return Some(malformed("the batches do not add up to the header's record count"));
     }
     let runs = step!(take_order(r, records)?);
-    let mut tables: Vec<Table> = Kind::ALL.iter().map(|_| Table::default()).collect();
+    tables.resize_with(Kind::ALL.len(), Table::default);
+    tables.iter_mut().for_each(Table::clear);
     let mut total = 0usize;
     while !r.is_empty() {
         let code = r.u8()?;
@@ -431,10 +477,10 @@ fn decode_raw(r: &mut Reader<'_>, records: usize) -> Step<Decoded> {
             return Some(malformed(format!("kind {code} has {rows} rows, more than the frame has room for")));
         }
         if let Some(kind) = kind {
-            tables[kind as usize - 1] = step!(take_table(kind, rows, &mut Reader::new(body))?);
+            step!(take_table(kind, rows, &mut Reader::new(body), &mut tables[kind as usize - 1])?);
         }
     }
-    Some(assemble(sources, runs, &mut tables, &strings))
+    Some(assemble(batches, &lengths, runs, tables, &strings))
 }
 
 fn take_strings(r: &mut Reader<'_>) -> Step<Vec<Arc<str>>> {
@@ -452,10 +498,11 @@ fn take_strings(r: &mut Reader<'_>) -> Step<Vec<Arc<str>>> {
     Some(Ok(strings))
 }
 
-fn take_sources(r: &mut Reader<'_>, strings: &[Arc<str>]) -> Step<Vec<(Batch, usize)>> {
+/// The batches without their records, and how many each has.
+fn take_sources(r: &mut Reader<'_>, strings: &[Arc<str>]) -> Step<(Vec<Batch>, Vec<usize>)> {
     let count = r.varint()?;
     step!(at_most("batches", count, MAX_BATCHES));
-    let mut sources = Vec::new();
+    let (mut batches, mut lengths) = (Vec::with_capacity(count as usize), Vec::with_capacity(count as usize));
     for _ in 0..count {
         let (job, host) = (r.varint_usize()?, r.varint_usize()?);
         let (Some(job), Some(host)) = (strings.get(job), strings.get(host)) else {
@@ -470,9 +517,10 @@ fn take_sources(r: &mut Reader<'_>, strings: &[Arc<str>]) -> Step<Vec<(Batch, us
         let collected_at = HostTime(r.varint()?);
         let records = r.varint()?;
         step!(at_most("records in a batch", records, MAX_RECORDS));
-        sources.push((Batch { source, collected_at, records: Vec::new() }, records as usize));
+        batches.push(Batch { source, collected_at, records: Vec::new() });
+        lengths.push(records as usize);
     }
-    Some(Ok(sources))
+    Some(Ok((batches, lengths)))
 }
 
 fn take_order(r: &mut Reader<'_>, records: usize) -> Step<Vec<(u8, usize)>> {
@@ -494,49 +542,75 @@ fn take_order(r: &mut Reader<'_>, records: usize) -> Step<Vec<(u8, usize)>> {
 /// The cells of one kind, of which so many rows are in a batch already.
 #[derive(Default)]
 struct Table {
-    columns: Vec<Vec<u64>>,
+    /// Column after column, of `rows` cells each.
+    cells: Vec<u64>,
     rows: usize,
     taken: usize,
 }
 
-fn take_table(kind: Kind, rows: usize, r: &mut Reader<'_>) -> Step<Table> {
+impl Table {
+    /// Keeps the room.
+    fn clear(&mut self) {
+        self.cells.clear();
+        (self.rows, self.taken) = (0, 0);
+    }
+}
+
+/// The cells of a row.
+struct Row<'a> {
+    cells: &'a [u64],
+    at: usize,
+    rows: usize,
+}
+
+impl Iterator for Row<'_> {
+    type Item = u64;
+    fn next(&mut self) -> Option<u64> {
+        let cell = self.cells.get(self.at).copied();
+        self.at += self.rows;
+        cell
+    }
+}
+
+fn take_table(kind: Kind, rows: usize, r: &mut Reader<'_>, table: &mut Table) -> Step<()> {
     let known = cells::columns(kind);
     let width = r.varint_usize()?;
-    let mut columns: Vec<Vec<u64>> = Vec::with_capacity(known.len());
+    // `rows` is at most MAX_RECORDS: 54 MiB.
+    table.cells.reserve_exact(rows * width.min(known.len()));
+    table.rows = rows;
     for index in 0..width {
         let bytes = r.sized_bytes()?;
         // Columns after the known ones are a newer minor version's additions.
-        if index < known.len() {
-            let reference = columns.get(known[index].reference).map_or(&[][..], Vec::as_slice);
-            match decode_column(&mut Reader::new(bytes), rows, reference) {
-                Some(values) => columns.push(values),
-                None => {
-                    return Some(malformed(format!("column {} of {} is damaged", known[index].name, kind.as_str())));
-                }
-            }
+        if let Some(column) = known.get(index)
+            && take_column(&mut Reader::new(bytes), rows, column.reference * rows, &mut table.cells).is_none()
+        {
+            return Some(malformed(format!("column {} of {} is damaged", column.name, kind.as_str())));
         }
     }
     if !r.is_empty() {
         return Some(malformed(format!("{} has bytes after its last column", kind.as_str())));
     }
-    Some(Ok(Table { columns, rows, taken: 0 }))
+    Some(Ok(()))
 }
 
-fn decode_column(r: &mut Reader<'_>, rows: usize, reference: &[u64]) -> Option<Vec<u64>> {
+/// Appends a column to the cells of those before it; the one that it may refer to begins at `reference`.
+fn take_column(r: &mut Reader<'_>, rows: usize, reference: usize, cells: &mut Vec<u64>) -> Option<()> {
     let tag = r.u8()?;
     let scale = if tag & THOUSANDS != 0 { 1000 } else { 1 };
-    let mut values = unpack(r, tag & 0x30, rows)?;
+    let begin = cells.len();
+    unpack(r, tag & 0x30, rows, cells)?;
+    let (before, values) = cells.split_at_mut(begin);
     match tag & !(THOUSANDS | 0x30) {
         PLAIN => {}
         DELTA => {
             let mut previous = 0u64;
-            for value in &mut values {
+            for value in &mut *values {
                 previous = previous.wrapping_add(unzigzag(*value));
                 *value = previous;
             }
         }
-        FROM_REFERENCE if reference.len() == rows => {
-            for (value, reference) in values.iter_mut().zip(reference) {
+        FROM_REFERENCE => {
+            for (value, reference) in values.iter_mut().zip(before.get(reference..)?.get(..rows)?) {
                 if *value != 0 {
                     *value = (reference / scale).wrapping_add(unzigzag(*value - 1));
                 }
@@ -545,18 +619,22 @@ fn decode_column(r: &mut Reader<'_>, rows: usize, reference: &[u64]) -> Option<V
         _ => return None,
     }
     if scale != 1 {
-        for value in &mut values {
-            *value = value.checked_mul(scale)?;
+        let mut is_over = false;
+        for value in &mut *values {
+            is_over |= *value > u64::MAX / scale;
+            *value = value.wrapping_mul(scale);
+        }
+        if is_over {
+            return None;
         }
     }
-    r.is_empty().then_some(values)
+    r.is_empty().then_some(())
 }
 
-fn unpack(r: &mut Reader<'_>, packing: u8, rows: usize) -> Option<Vec<u64>> {
-    // `rows` is at most MAX_RECORDS: 2 MiB.
-    let mut values = Vec::with_capacity(rows);
+fn unpack(r: &mut Reader<'_>, packing: u8, rows: usize, values: &mut Vec<u64>) -> Option<()> {
+    let begin = values.len();
     match packing {
-        CONSTANT => values.resize(rows, r.varint()?),
+        CONSTANT => values.resize(begin + rows, r.varint()?),
         VARINTS => {
             for _ in 0..rows {
                 values.push(r.varint()?);
@@ -564,9 +642,14 @@ fn unpack(r: &mut Reader<'_>, packing: u8, rows: usize) -> Option<Vec<u64>> {
         }
         BITS => {
             let smallest = r.varint()?;
-            r.bits(rows, &mut values)?;
-            for value in &mut values {
-                *value = value.checked_add(smallest)?;
+            r.bits(rows, values)?;
+            let mut is_over = false;
+            for value in &mut values[begin..] {
+                is_over |= *value > u64::MAX - smallest;
+                *value = value.wrapping_add(smallest);
+            }
+            if is_over {
+                return None;
             }
         }
         _ => {
@@ -574,25 +657,29 @@ fn unpack(r: &mut Reader<'_>, packing: u8, rows: usize) -> Option<Vec<u64>> {
             if count > MAX_DICTIONARY {
                 return None;
             }
-            let distinct = (0..count).map(|_| r.varint()).collect::<Option<Vec<u64>>>()?;
-            for _ in 0..rows {
-                values.push(*distinct.get(usize::from(r.u8()?))?);
+            let mut distinct = [0; MAX_DICTIONARY];
+            for value in &mut distinct[..count] {
+                *value = r.varint()?;
+            }
+            for index in r.bytes(rows)? {
+                values.push(*distinct[..count].get(usize::from(*index))?);
             }
         }
     }
-    Some(values)
+    Some(())
 }
 
 fn assemble(
-    sources: Vec<(Batch, usize)>,
+    mut batches: Vec<Batch>,
+    lengths: &[usize],
     runs: Vec<(u8, usize)>,
     tables: &mut [Table],
     strings: &[Arc<str>],
 ) -> Result<Decoded, DecodeError> {
-    let mut decoded = Decoded::default();
+    let mut skipped_records = 0;
     let mut runs = runs.into_iter();
     let mut run = (0u8, 0usize);
-    for (mut batch, records) in sources {
+    for (batch, &records) in batches.iter_mut().zip(lengths) {
         batch.records.reserve_exact(records);
         for _ in 0..records {
             while run.1 == 0 {
@@ -601,7 +688,7 @@ fn assemble(
             }
             run.1 -= 1;
             let Some(kind) = Kind::from_code(run.0) else {
-                decoded.skipped_records += 1;
+                skipped_records += 1;
                 continue;
             };
             let table = &mut tables[kind as usize - 1];
@@ -610,17 +697,16 @@ fn assemble(
                 return malformed(format!("{} has fewer rows than the order says", kind.as_str()));
             }
             table.taken += 1;
-            match cells::take(kind, strings, table.columns.iter().map(|column| column[row])) {
-                Ok(record) => batch.records.push(record),
-                Err(column) => return malformed(format!("{} row {row}: {column} is out of range", kind.as_str())),
+            let cells = Row { cells: &table.cells, at: row, rows: table.rows };
+            if let Err(column) = cells::push(kind, strings, cells, &mut batch.records) {
+                return malformed(format!("{} row {row}: {column} is out of range", kind.as_str()));
             }
         }
         // What was skipped must not keep its room: memory is counted by records.
         batch.records.shrink_to_fit();
-        decoded.batches.push(batch);
     }
     if tables.iter().any(|table| table.taken < table.rows) {
         return malformed("a kind has more rows than the order says");
     }
-    Ok(decoded)
+    Ok(Decoded { batches, skipped_records })
 }
