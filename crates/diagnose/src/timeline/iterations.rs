@@ -3,13 +3,15 @@
 //! The marker is the collective that recurs least often but regularly; the time between its ends is the iteration time.
 //! The self times are free of waiting for others, so that they compare a rank with its own past and with its peers.
 mod late;
+mod recurrence;
 
 use super::kin::Kin;
 use super::past::{Counter, Numbered, Past};
 use mycroft_record::{
     Algorithm, CommId, CommRank, Datatype, Direction, FlowDone, FlowTimes, HostTime, NANOS_PER_MS, NANOS_PER_SEC,
-    OpClass, OpDone, OpKind, OpSeq,
+    OpClass, OpDone, OpKind,
 };
+use recurrence::{Recurrence, Weight, is_even, may_recur, mean_period, recurs};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Completed operations kept for self times of iterations that are not over: 1,536 x 28 B = 42 KiB a rank.
@@ -20,8 +22,6 @@ const RAW_SETTLED_KEPT: usize = SEQUENCE_KEPT + 40;
 const FLOW_SUMS_KEPT: usize = 512;
 /// Signatures kept: distinct collectives of a program.
 const SIGNATURES_KEPT: usize = 256;
-/// Ends kept of each signature: 256 x 8 B = 2 KiB.
-const ENDS_KEPT: usize = 256;
 /// A marker with fewer ends may still turn out to be a layer.
 const YOUNG_ENDS: usize = 64;
 /// A collective that comes more often than this is a layer, unless it is known how many of it make an iteration.
@@ -239,35 +239,6 @@ struct OpSums {
     flush_us: u32,
 }
 
-/// How well a signature marks iterations.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Weight {
-    /// A collective that carries something.
-    #[default]
-    Large,
-    /// A loss, a norm or a barrier: it comes when it comes, often enough every fourth iteration only.
-    Small,
-    /// Sends to, or receives from, one peer: several in each iteration, the last resort.
-    PointToPoint,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Recurrence {
-    count: u64,
-    weight: Weight,
-    last_seq: OpSeq,
-    /// When each of the last ended.
-    ends: VecDeque<HostTime>,
-}
-
-impl Recurrence {
-    /// The ends with how many there had been by then.
-    fn numbered(&self) -> impl Iterator<Item = (u64, HostTime)> + Clone {
-        let first = self.count - self.ends.len() as u64 + 1;
-        self.ends.iter().enumerate().map(move |(at, end)| (first + at as u64, *end))
-    }
-}
-
 /// What ends an iteration: every so many-th operation of a signature.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Marker {
@@ -298,6 +269,8 @@ pub(crate) struct Iterations {
     generation: u64,
     oldest: HostTime,
     newest: HostTime,
+    /// Records came out of order by this at most.
+    late_ns: u64,
     settled: HostTime,
     pub(super) list: VecDeque<Iteration>,
     total: u64,
@@ -317,6 +290,7 @@ impl Iterations {
         if !done.observed {
             return;
         }
+        self.late_ns = self.late_ns.max(self.newest.since_ns(done.ended_at));
         self.newest = self.newest.max(done.ended_at);
         if !self.oldest.is_some() {
             self.oldest = done.op.enqueued_at;
@@ -363,17 +337,12 @@ impl Iterations {
         let signature = (done.op.id.comm, done.op.kind, size_or_peer, done.op.datatype);
         let Some(number) = self.signatures.number(signature, SIGNATURES_KEPT) else { return NO_MARK };
         if usize::from(number) == self.seen.len() {
-            self.seen.push(Recurrence { weight, ..Recurrence::default() });
+            self.seen.push(Recurrence::of(weight));
         }
         let seen = &mut self.seen[usize::from(number)];
         if seen.count == 0 || done.op.id.seq > seen.last_seq {
-            seen.count += 1;
             seen.last_seq = done.op.id.seq;
-            if seen.ends.len() >= ENDS_KEPT {
-                seen.ends.pop_front();
-            }
-            make_room(&mut seen.ends);
-            seen.ends.push_back(done.ended_at);
+            seen.end(done.ended_at);
         }
         number
     }
@@ -447,7 +416,7 @@ impl Iterations {
     fn due(&self) -> Vec<(HostTime, HostTime)> {
         let seen = self.marker.and_then(|marker| Some((marker, self.known(&marker.signature)?)));
         let Some((marker, seen)) = seen else { return Vec::new() };
-        let ends = seen.numbered().filter(|(number, _)| number % marker.every == 0).map(|(_, at)| at);
+        let ends = seen.every(marker.every, self.settled);
         let is_due = |(_, end): &(HostTime, HostTime)| *end > self.settled && self.newest >= *end + GRACE_NS;
         ends.clone().zip(ends.skip(1)).filter(is_due).collect()
     }
@@ -581,11 +550,14 @@ impl Iterations {
     pub(super) fn measure(&self, past: &Past, start: HostTime, end: HostTime) -> Iteration {
         let mut out = Iteration { start, end, ..Iteration::default() };
         let is_inside = |op: &&Raw| op.is(STARTED) && op.ended_at() > start && op.ended_at() <= end;
-        let mut ops: Vec<&Raw> = self.raw.iter().filter(is_inside).collect();
+        // Those before one that ended so long before the start ended before the start.
+        let may_be_inside = |op: &&Raw| op.ended_at() + self.late_ns > start;
+        let mut ops: Vec<&Raw> = self.raw.iter().rev().take_while(may_be_inside).filter(is_inside).collect();
+        ops.reverse();
         ops.sort_by_key(|op| (op.started_at(), op.ended_at(), *past.counter(op.counter), op.seq));
         out.ops = ops.len() as u32;
         let mut device_free = start;
-        let mut near = 0;
+        let mut near = self.sums.len();
         // Sends and receives of one group are served one after the other: all but the first wait for their turn.
         let mut group: Option<(HostTime, f64)> = None;
         let mut halves: BTreeMap<(bool, u16), HalfCopy> = BTreeMap::new();
@@ -631,11 +603,15 @@ impl Iterations {
         out
     }
 
-    /// The sums of an operation, looked for from `near` on, where those of the operation before were found.
+    /// The sums of an operation, looked for from `near` on, where those of the operation before were found, and from there
+    /// back. Many operations have no flows.
     fn sums_of(&self, op: &Raw, near: &mut usize) -> Option<&OpSums> {
         let is_its = |sums: &OpSums| sums.counter == op.counter && sums.seq == op.seq;
-        let ahead = self.sums.iter().skip(*near).position(is_its).map(|at| at + *near);
-        let at = ahead.or_else(|| self.sums.iter().take(*near).position(is_its))?;
+        if self.summed.get(usize::from(op.counter)).is_none_or(|after| op.seq.saturating_add(1) > *after) {
+            return None;
+        }
+        let ahead = self.sums.range(*near..).position(is_its).map(|at| at + *near);
+        let at = ahead.or_else(|| self.sums.range(..*near).rposition(is_its))?;
         *near = at;
         self.sums.get(at)
     }
@@ -705,40 +681,6 @@ pub(super) fn make_room<T>(list: &mut VecDeque<T>) {
 /// the first end says something of the whole only where there is one channel.
 fn left_at(done: &OpDone) -> HostTime {
     if done.op.n_channels == 1 && done.ended_first_at.is_some() { done.ended_first_at } else { done.ended_at }
-}
-
-/// Seen once or twice, and not so long ago that it should have come again.
-fn may_recur(seen: &Recurrence, oldest: HostTime, newest: HostTime) -> bool {
-    let (Some(&first), Some(&last)) = (seen.ends.front(), seen.ends.back()) else { return false };
-    let period = last.since_ns(first).max(first.since_ns(oldest));
-    period <= ITERATION_MAX_NS && seen.count < MARKER_MIN && newest.since_ns(last) <= 2 * period + NANOS_PER_SEC
-}
-
-/// Recurs at even intervals: three quarters of them within 0.67 and 1.5 of the median. Layers do not: those of a
-/// backward pass take twice as long, and between two iterations there is more than a layer.
-fn is_even(seen: &Recurrence) -> bool {
-    let ends = seen.ends.iter();
-    let mut ns: Vec<u64> = ends.clone().zip(ends.skip(1)).map(|(a, b)| b.since_ns(*a)).collect();
-    ns.sort_unstable();
-    let Some(&median) = ns.get(ns.len() / 2) else { return false };
-    let even = ns.iter().filter(|&&ns| 3 * ns >= 2 * median && 2 * ns <= 3 * median).count();
-    median >= LAYER_NS_MAX && 4 * even >= 3 * ns.len()
-}
-
-fn mean_period(seen: &Recurrence) -> u64 {
-    match (seen.ends.front(), seen.ends.back(), seen.ends.len() as u64) {
-        (Some(first), Some(last), n) if n >= 2 => last.since_ns(*first) / (n - 1),
-        _ => 0,
-    }
-}
-
-fn recurs(seen: &Recurrence, newest: HostTime) -> bool {
-    let n = seen.ends.len();
-    if n < 2 {
-        return false;
-    }
-    let mean = mean_period(seen);
-    mean <= ITERATION_MAX_NS && newest.since_ns(seen.ends[n - 1]) <= 4 * mean + 2 * NANOS_PER_SEC
 }
 
 fn us(ns: u64) -> f64 {
