@@ -14,15 +14,10 @@ const SPEED_SHARE: f64 = 0.75;
 /// Facts about interfaces in `from..=to`.
 pub(crate) fn facts(timeline: &Timeline, config: &Config, from: HostTime, to: HostTime) -> Vec<Fact> {
     let mut out = Vec::new();
-    let fastest = timeline
-        .links
-        .nics
-        .values()
-        .filter_map(|seen| seen.back().map(|nic| nic.speed_bytes_per_sec))
-        .max()
-        .unwrap_or(0);
+    let speeds = timeline.links.nics().filter_map(|(_, _, seen)| seen.back().map(|nic| nic.speed_bytes_per_sec));
+    let fastest = speeds.max().unwrap_or(0);
     let job = job_bytes(timeline, from, to);
-    for ((host, name), seen) in &timeline.links.nics {
+    for (host, name, seen) in timeline.links.nics() {
         let Some(last) = seen.back() else { continue };
         out.extend(is_down(host, name, seen));
         let before = seen.front().map_or(0, |nic| nic.speed_bytes_per_sec).max(fastest);
@@ -45,7 +40,7 @@ pub(crate) fn facts(timeline: &Timeline, config: &Config, from: HostTime, to: Ho
 
 /// Facts about interfaces that are down now.
 pub(crate) fn down(timeline: &Timeline) -> Vec<Fact> {
-    timeline.links.nics.iter().filter_map(|((host, name), seen)| is_down(host, name, seen)).collect()
+    timeline.links.nics().filter_map(|(host, name, seen)| is_down(host, name, seen)).collect()
 }
 
 fn is_down(host: &HostName, name: &Arc<str>, seen: &VecDeque<NicSample>) -> Option<Fact> {

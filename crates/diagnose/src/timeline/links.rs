@@ -200,13 +200,17 @@ pub(crate) struct NicSample {
     pub rx_bytes: u64,
 }
 
+/// The interfaces of a host by name.
+pub(super) type Nics = BTreeMap<Arc<str>, VecDeque<NicSample>>;
+
 /// Links and interfaces of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     /// By the sender's slot.
     outgoing: Vec<Outgoing>,
     pub(crate) pauses: VecDeque<Pause>,
-    pub(crate) nics: BTreeMap<(HostName, Arc<str>), VecDeque<NicSample>>,
+    /// By host and name.
+    nics: BTreeMap<HostName, Nics>,
 }
 
 impl Links {
@@ -250,23 +254,44 @@ impl Links {
         }
     }
 
-    pub(super) fn on_nic(&mut self, host: &HostName, nic: &NicState) {
-        let seen = self.nics.entry((host.clone(), nic.nic.clone())).or_default();
-        if seen.back().is_some_and(|last| last.at > nic.at) {
+    /// Every interface with its host and name, ascending.
+    pub(crate) fn nics(&self) -> impl Iterator<Item = (&HostName, &Arc<str>, &VecDeque<NicSample>)> {
+        self.nics.iter().flat_map(|(host, nics)| nics.iter().map(move |(name, seen)| (host, name, seen)))
+    }
+
+    /// Takes in what a host tells of its interfaces: all of them at a time, so that it is looked for once.
+    pub(super) fn on_nics<'a>(&mut self, host: &HostName, told: impl Iterator<Item = &'a NicState>) {
+        let mut told = told.peekable();
+        if told.peek().is_none() {
             return;
         }
-        if seen.len() >= NIC_KEPT {
-            seen.pop_front();
+        if !self.nics.contains_key(host) {
+            self.nics.insert(host.clone(), Nics::default());
         }
-        make_room(seen);
-        seen.push_back(NicSample {
-            at: nic.at,
-            up: nic.up,
-            speed_bytes_per_sec: nic.speed_bytes_per_sec,
-            tx_bytes: nic.tx_bytes,
-            rx_bytes: nic.rx_bytes,
-        });
+        let Some(nics) = self.nics.get_mut(host) else { return };
+        told.for_each(|nic| on_nic(nics, nic));
     }
+}
+
+fn on_nic(nics: &mut Nics, nic: &NicState) {
+    let seen = match nics.get_mut(&nic.nic) {
+        Some(seen) => seen,
+        None => nics.entry(nic.nic.clone()).or_default(),
+    };
+    if seen.back().is_some_and(|last| last.at > nic.at) {
+        return;
+    }
+    if seen.len() >= NIC_KEPT {
+        seen.pop_front();
+    }
+    make_room(seen);
+    seen.push_back(NicSample {
+        at: nic.at,
+        up: nic.up,
+        speed_bytes_per_sec: nic.speed_bytes_per_sec,
+        tx_bytes: nic.tx_bytes,
+        rx_bytes: nic.rx_bytes,
+    });
 }
 
 /// What bounds the memory of links.

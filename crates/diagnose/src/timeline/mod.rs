@@ -116,11 +116,14 @@ impl Timeline {
 
     pub(crate) fn observe(&mut self, batch: &Batch, pause_us: u32) {
         let Some(process) = batch.source.process else {
+            let nics = batch.records.iter().filter_map(|record| match record {
+                Record::NicState(nic) => Some(nic),
+                _ => None,
+            });
+            self.links.on_nics(&batch.source.host, nics);
             for record in &batch.records {
-                match record {
-                    Record::NicState(nic) => self.links.on_nic(&batch.source.host, nic),
-                    Record::HostVitals(vitals) => self.loads.take(&batch.source.host, vitals),
-                    _ => {}
+                if let Record::HostVitals(vitals) = record {
+                    self.loads.take(&batch.source.host, vitals);
                 }
             }
             return;
