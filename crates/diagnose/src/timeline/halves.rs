@@ -1,5 +1,6 @@
 //! The two ends of a flow come from two agents: the first waits in its communicator for the other.
 use mycroft_record::{ChannelId, CommRank, Direction, FlowDone, HostTime, OpClass, OpSeq, Rank};
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Halves that wait in a communicator of any size: 1,024 x 128 B = 128 KiB.
@@ -42,6 +43,8 @@ impl Half {
 pub(crate) struct Halves {
     waiting: BTreeMap<JoinKey, Half>,
     order: VecDeque<JoinKey>,
+    /// The first in the order is known to wait still.
+    first_waits: bool,
 }
 
 impl Halves {
@@ -55,13 +58,19 @@ impl Halves {
         };
         let key = (flow.op.class == OpClass::Collective, flow.op.seq, flow.channel, from, to);
         let half = Half::of(rank, done);
-        if self.waiting.get(&key).is_some_and(|other| other.direction != half.direction)
-            && let Some(other) = self.waiting.remove(&key)
-        {
-            return Some(if half.direction == Direction::Send { (half, other) } else { (other, half) });
-        }
-        if self.waiting.insert(key, half).is_none() {
-            self.order.push_back(key);
+        match self.waiting.entry(key) {
+            Entry::Occupied(other) if other.get().direction != half.direction => {
+                let other = other.remove();
+                self.first_waits &= self.order.front() != Some(&key);
+                return Some(if half.direction == Direction::Send { (half, other) } else { (other, half) });
+            }
+            Entry::Occupied(mut again) => {
+                again.insert(half);
+            }
+            Entry::Vacant(place) => {
+                place.insert(half);
+                self.order.push_back(key);
+            }
         }
         self.forget(HALVES_MIN.max(HALVES_PER_MEMBER * members));
         None
@@ -72,10 +81,12 @@ impl Halves {
         while let Some(oldest) = self.order.front() {
             if self.waiting.len() > most {
                 self.waiting.remove(oldest);
-            } else if self.waiting.contains_key(oldest) && self.order.len() <= 2 * most {
+            } else if self.order.len() <= 2 * most && (self.first_waits || self.waiting.contains_key(oldest)) {
+                self.first_waits = true;
                 break;
             }
             self.order.pop_front();
+            self.first_waits = false;
         }
     }
 }
