@@ -35,10 +35,6 @@ impl<K: Ord + Copy, V> Sorted<K, V> {
         self.find(key).ok().map(|at| &self.values[at])
     }
 
-    pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        self.find(key).ok().map(|at| &mut self.values[at])
-    }
-
     pub(crate) fn contains_key(&self, key: &K) -> bool {
         self.find(key).is_ok()
     }
@@ -64,25 +60,13 @@ impl<K: Ord + Copy, V> Sorted<K, V> {
         &mut self.values[at]
     }
 
-    pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
-        let at = self.find(key).ok()?;
-        self.keys.remove(at);
-        Some(self.values.remove(at))
-    }
-
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&K, &V) -> bool) {
-        let mut kept = 0;
-        for at in 0..self.keys.len() {
-            if keep(&self.keys[at], &self.values[at]) {
-                if kept < at {
-                    self.keys.swap(kept, at);
-                    self.values.swap(kept, at);
-                }
-                kept += 1;
-            }
+    /// Forgets everything, and keeps the room if that is for `most` entries at most.
+    pub(crate) fn clear(&mut self, most: usize) {
+        if self.values.capacity() > most {
+            *self = Sorted::default();
         }
-        self.keys.truncate(kept);
-        self.values.truncate(kept);
+        self.keys.clear();
+        self.values.clear();
     }
 
     pub(crate) fn keys(&self) -> impl DoubleEndedIterator<Item = &K> {
@@ -117,8 +101,6 @@ pub(crate) struct Comm {
     pub members: Sorted<CommRank, Rank>,
     pub ranks: Sorted<Rank, CommRank>,
     pub(super) halves: Halves,
-    /// What members are in, or have left, changed since the last look.
-    pub(super) changed: bool,
 }
 
 impl Comm {
@@ -138,7 +120,10 @@ pub(crate) type CommSlot = u32;
 pub(crate) struct Comms {
     slots: Vec<Comm>,
     index: BTreeMap<CommId, CommSlot>,
-    /// Those with `changed` set.
+    /// By slot: what members are in, or have left, changed since the last look. Apart from the communicators, which are
+    /// large and seldom at hand.
+    is_changed: Vec<bool>,
+    /// Those of which that is set.
     changed: Vec<CommSlot>,
 }
 
@@ -157,6 +142,7 @@ impl Comms {
         }
         let slot = self.slots.len() as CommSlot;
         self.slots.push(Comm { id, ..Comm::default() });
+        self.is_changed.push(false);
         self.index.insert(id, slot);
         Some(slot)
     }
@@ -176,9 +162,7 @@ impl Comms {
 
     /// Notes that members of a communicator are not where they were.
     pub(super) fn touch(&mut self, slot: CommSlot) {
-        let comm = &mut self.slots[slot as usize];
-        if !comm.changed {
-            comm.changed = true;
+        if !std::mem::replace(&mut self.is_changed[slot as usize], true) {
             self.changed.push(slot);
         }
     }
@@ -188,9 +172,8 @@ impl Comms {
         let slots = std::mem::take(&mut self.changed);
         let mut out = Vec::with_capacity(slots.len());
         for slot in slots {
-            let comm = &mut self.slots[slot as usize];
-            comm.changed = false;
-            out.push(comm.id);
+            self.is_changed[slot as usize] = false;
+            out.push(self.slots[slot as usize].id);
         }
         out
     }

@@ -4,6 +4,7 @@ mod halves;
 mod iterations;
 mod kin;
 mod links;
+mod live;
 mod loads;
 mod past;
 mod rank;

@@ -6,10 +6,11 @@ use mycroft_record::{
 
 use super::comms::{CommSlot, Sorted};
 use super::iterations::Iterations;
+use super::live::Live;
 use super::past::{Issued, Known, Past};
 
 /// Operations in flight kept per rank; the probe's live table is smaller.
-pub(crate) const LIVE_MAX: usize = 4096;
+const LIVE_MAX: u16 = 4096;
 /// Flows kept per operation in flight: 32 channels x 2 directions x 8 peers.
 pub(crate) const LIVE_FLOWS_MAX: usize = 512;
 /// Agents repeat the state of an operation in flight once a second; one not repeated for longer has completed and its
@@ -46,6 +47,33 @@ pub(crate) struct LiveOp {
     pub flows: Sorted<FlowSlot, LiveFlow>,
 }
 
+impl LiveOp {
+    /// At the first look at it. `flows` are empty, with the room of those of another.
+    pub(super) fn new(state: &OpState, flows: Sorted<FlowSlot, LiveFlow>) -> LiveOp {
+        LiveOp {
+            meta: state.op,
+            seen_at: state.sampled_at,
+            kernels_started: state.kernels_started,
+            kernels_stopped: state.kernels_stopped,
+            flows,
+        }
+    }
+
+    /// Takes in a look at it: whether its rank now stands elsewhere with regard to it, and whether its kernels have moved.
+    fn take(&mut self, state: &OpState) -> (bool, bool) {
+        if state.sampled_at < self.seen_at {
+            return (false, false);
+        }
+        let before = standing(self);
+        let newly = state.kernels_started > self.kernels_started || state.kernels_stopped > self.kernels_stopped;
+        self.meta = state.op;
+        self.seen_at = state.sampled_at;
+        self.kernels_started = state.kernels_started;
+        self.kernels_stopped = state.kernels_stopped;
+        (before != standing(self), newly && (state.kernels_stopped > 0 || !state.op.started_at.is_some()))
+    }
+}
+
 /// Where a rank stands with regard to one operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stand {
@@ -69,7 +97,7 @@ pub(crate) struct RankState {
     pub world_size: u32,
     pub kernel_events: bool,
     pub comms: Sorted<CommId, Joined>,
-    pub live: Sorted<OpId, LiveOp>,
+    pub live: Live,
     /// What the last operations were, to compare what peers call operation n.
     pub past: Past,
     pub sampled_at: HostTime,
@@ -102,7 +130,7 @@ impl RankState {
             world_size: 0,
             kernel_events: true,
             comms: Sorted::default(),
-            live: Sorted::default(),
+            live: Live::default(),
             past: Past::default(),
             sampled_at: HostTime::NONE,
             ops_in_flight: 0,
@@ -145,47 +173,29 @@ impl RankState {
     /// Takes in a look at an operation; whether the rank now stands elsewhere with regard to it.
     pub(super) fn on_op_state(&mut self, state: &OpState) -> bool {
         self.moved(state.op.enqueued_at.max(state.op.started_at).max(state.op.started_last_at));
-        if !self.live.contains_key(&state.op.id) && self.past.has_done(&state.op.id) {
+        // Four of ten records are of an operation that is known to be in flight: nothing else is to be learned of it.
+        if let Some(op) = self.live.get_mut(&state.op.id) {
+            let (is_elsewhere, has_moved) = op.take(state);
+            if has_moved {
+                self.moved(state.sampled_at);
+            }
+            return is_elsewhere;
+        }
+        if self.past.has_done(&state.op.id) {
             return false; // a late sample of a completed operation
         }
         let begun = self.past.begun();
         self.past.learn(&state.op.id);
         // A collective on a communicator that was silent so far says something of what makes an iteration.
         self.unsettled |= self.past.begun() > begun;
-        if self.live.len() >= LIVE_MAX && !self.live.contains_key(&state.op.id) {
-            return true;
-        }
-        let mut is_new = false;
-        let op = self.live.entry_or_insert_with(state.op.id, || {
-            is_new = true;
-            LiveOp {
-                meta: state.op,
-                seen_at: state.sampled_at,
-                kernels_started: state.kernels_started,
-                kernels_stopped: state.kernels_stopped,
-                flows: Sorted::default(),
-            }
-        });
-        if state.sampled_at < op.seen_at {
-            return is_new;
-        }
-        let before = standing(op);
-        let newly = state.kernels_started > op.kernels_started || state.kernels_stopped > op.kernels_stopped;
-        op.meta = state.op;
-        op.seen_at = state.sampled_at;
-        op.kernels_started = state.kernels_started;
-        op.kernels_stopped = state.kernels_stopped;
-        let is_elsewhere = is_new || before != standing(op);
-        if newly && (state.kernels_stopped > 0 || !state.op.started_at.is_some()) {
-            self.moved(state.sampled_at);
-        }
-        is_elsewhere
+        self.live.begin(state, LIVE_MAX);
+        true
     }
 
     pub(super) fn on_op_done(&mut self, done: &OpDone) {
         self.moved(done.ended_at);
         self.left_at = self.left_at.max(done.ended_at);
-        self.live.remove(&done.op.id);
+        self.live.end(&done.op.id);
         let counter = self.past.finish(&done.op);
         self.iterations.on_op(counter, done);
     }

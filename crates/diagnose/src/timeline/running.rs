@@ -1,9 +1,9 @@
 //! The iteration that runs: what a rank has done of it so far, where it takes many times as long as those before.
-use super::comms::Sorted;
 use super::iterations::{FlowSum, GROUP_NS, HalfCopy, Iteration, Iterations, RING_SLOTS, copy_us};
+use super::live::Live;
 use super::past::Past;
 use super::rank::{FlowSlot, LiveFlow, LiveOp, RankState};
-use mycroft_record::{Algorithm, Direction, HostTime, OpClass, OpId};
+use mycroft_record::{Algorithm, Direction, HostTime, OpClass};
 
 /// So many iterations are no coincidence.
 const KNOWN: usize = 8;
@@ -51,7 +51,7 @@ impl Iterations {
     /// Takes the iteration that runs as one that ends at `until`: its times are what they are at least, of operations in
     /// flight those of their finished steps. `false`: none does.
     /// Nothing is said of computing and issuing: what the device was busy with before an operation may not have ended.
-    pub(super) fn show_running(&mut self, past: &Past, live: &Sorted<OpId, LiveOp>, until: HostTime) -> bool {
+    pub(super) fn show_running(&mut self, past: &Past, live: &Live, until: HostTime) -> bool {
         let Some(since) = self.running_since().filter(|since| *since < until) else { return false };
         let mut so_far = self.measure(past, since, until);
         so_far.take_in_flight(past, live);
@@ -74,7 +74,7 @@ impl Iterations {
 
 impl Iteration {
     /// Adds the device's part in operations in flight: in one that takes minutes nothing else shows it.
-    fn take_in_flight(&mut self, past: &Past, live: &Sorted<OpId, LiveOp>) {
+    fn take_in_flight(&mut self, past: &Past, live: &Live) {
         let mut ops: Vec<&LiveOp> = live.values().filter(|op| op.meta.started_at.is_some()).collect();
         ops.sort_by_key(|op| (op.meta.started_at, op.meta.id));
         let mut group: Option<(HostTime, f64)> = None;
