@@ -87,11 +87,6 @@ pub(crate) fn measure(root: &Path, ranks_max: u32) -> Result<()> {
         runs.alone.push(run(ranks, &["simulate", &size, &seconds])?);
         runs.beside.push(run(ranks, &["diagnose", &size, "none", &seconds])?);
     }
-    for (ranks, _) in SIZES.into_iter().filter(|(ranks, _)| *ranks <= ranks_max) {
-        for (fault, _, seconds) in FAULTS {
-            runs.faulty.push((fault, run(ranks, &["diagnose", &ranks.to_string(), fault, &seconds.to_string()])?));
-        }
-    }
     for (ranks, seconds, times) in BACKENDS.into_iter().filter(|(ranks, ..)| *ranks <= ranks_max) {
         let folder = super::target_dir(root).join("scale");
         let path = folder.to_string_lossy();
@@ -100,6 +95,12 @@ pub(crate) fn measure(root: &Path, ranks_max: u32) -> Result<()> {
         // Some gigabytes; what cannot be removed now is overwritten next time.
         let _ = std::fs::remove_dir_all(&folder);
         runs.backends.push(measured?);
+    }
+    // Last, since it takes longest and tells processor time, which others on the machine disturb least.
+    for (ranks, _) in SIZES.into_iter().filter(|(ranks, _)| *ranks <= ranks_max) {
+        for (fault, _, seconds) in FAULTS {
+            runs.faulty.push((fault, run(ranks, &["diagnose", &ranks.to_string(), fault, &seconds.to_string()])?));
+        }
     }
     let text = page(&runs, &machine(&load_before))?;
     if SIZES.iter().any(|(ranks, _)| *ranks > ranks_max) {

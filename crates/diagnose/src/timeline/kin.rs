@@ -2,7 +2,7 @@
 //! waits for it unseen, and its slots look as if its own device were slow. Which of the others is its parent shows by what
 //! comes first, on one clock: it sends up before anything comes down, and down to a child only after what that sent up.
 use mycroft_record::{ChannelId, CommRank, Direction, FlowDone, HostTime, OpSeq};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Flows that wait for the other direction: both of a parent and two children on a few channels.
 const WAITING_MAX: usize = 16;
@@ -29,17 +29,18 @@ struct Known {
     ring: bool,
 }
 
-/// A rank's visible neighbours in its trees, by order counter.
+/// A rank's visible neighbours in its trees.
 #[derive(Debug, Default)]
 pub(super) struct Kin {
     waiting: VecDeque<Half>,
-    known: BTreeMap<u16, Known>,
+    /// By order counter.
+    known: Vec<Known>,
 }
 
 impl Kin {
     /// Takes in a flow of a collective.
     pub(super) fn on_flow(&mut self, counter: u16, done: &FlowDone) {
-        let known = self.known.entry(counter).or_default();
+        let known = self.known(counter);
         if known.ring || known.pairs >= PAIRS_ENOUGH {
             return;
         }
@@ -50,6 +51,7 @@ impl Kin {
                 && half.direction != direction
         };
         if let Some(other) = self.waiting.iter().position(is_other).and_then(|at| self.waiting.remove(at)) {
+            let known = self.known(counter);
             known.pairs += 1;
             match (direction == Direction::Send) == (first_ready_at < other.first_ready_at) {
                 true => known.parent = true,
@@ -65,16 +67,22 @@ impl Kin {
 
     /// The collectives of a counter go around rings: what comes first says nothing there.
     pub(super) fn on_ring(&mut self, counter: u16) {
-        let known = self.known.entry(counter).or_default();
-        if !known.ring {
-            known.ring = true;
+        if !std::mem::replace(&mut self.known(counter).ring, true) {
             self.waiting.retain(|half| half.counter != counter);
         }
     }
 
+    fn known(&mut self, counter: u16) -> &mut Known {
+        let at = usize::from(counter);
+        if at >= self.known.len() {
+            self.known.resize(at + 1, Known::default());
+        }
+        &mut self.known[at]
+    }
+
     /// Whether it has children in other hosts in a tree, and no parent: that is in its own host, unless it is the root.
     pub(super) fn has_unseen_parent(&self) -> bool {
-        self.known.values().any(|known| known.child && !known.parent && !known.ring)
+        self.known.iter().any(|known| known.child && !known.parent && !known.ring)
     }
 }
 
