@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 251] = [
+const MENDED: [(&str, &str, &str); 252] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -364,6 +364,11 @@ const MENDED: [(&str, &str, &str); 251] = [
         "101418",
         "",
         "a NIC on the wrong socket in a ring of 1,024 was the copy of a rank whose slots were full when it began",
+    ),
+    (
+        "95287",
+        "",
+        "a NIC on the wrong socket at a leaf of a tree was the copy of a rank near the root that waits unseen",
     ),
 ];
 

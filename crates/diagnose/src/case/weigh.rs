@@ -1,4 +1,5 @@
 //! Weighing: facts of all rooms into one verdict. Nothing else accuses anybody (design invariant 6).
+mod passages;
 mod pauses;
 mod unseen;
 
@@ -478,10 +479,10 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
                 (Category::HostThread, *rank, host, *now_ms, *base_ms)
             }
             Fact::PassageExcess { host, now_ms, base_ms, .. } => {
-                if are_ways_slow(facts, host, now_ms - base_ms) {
+                if passages::are_ways_slow(facts, host, now_ms - base_ms) {
                     continue;
                 }
-                let places = vec![slow_on_way(facts, host)];
+                let places = vec![passages::slow_on_way(facts, host)];
                 let (excess_ms, ratio) = (now_ms - base_ms, now_ms / base_ms.max(1.0));
                 out.push(Hypothesis { category: Category::GpuCopy, places, either: false, excess_ms, ratio });
                 continue;
@@ -507,6 +508,7 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
             !is_copy(hypothesis) || hypothesis.excess_ms > shadow * slowest.excess_ms
         });
     }
+    unseen::together(facts, &mut out);
     // What a device computes, or a main thread does, waits for nobody; slots wait for whoever is late with it.
     let is_own = |hypothesis: &&Hypothesis| matches!(hypothesis.category, Category::Gpu | Category::NotStarted);
     let own = out.iter().filter(is_own).max_by(|a, b| a.excess_ms.total_cmp(&b.excess_ms)).cloned();
@@ -546,43 +548,10 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     out
 }
 
-/// Whether data waits both on its way into a host and on its way out of it, ready and awaited, about as long as slots at both
-/// ends wait inside: then the host's copies wait for its interfaces, and not these for them.
-fn are_ways_slow(facts: &[Fact], host: &HostName, passage_ms: f64) -> bool {
-    let is_slow = |is_its: &dyn Fn(&HostName, &HostName) -> bool| {
-        facts.iter().any(|fact| match fact {
-            Fact::WireExcess { from, to, now_ms, base_ms, .. } => {
-                is_its(from, to) && now_ms - base_ms >= SHADOW * passage_ms
-            }
-            _ => false,
-        })
-    };
-    is_slow(&|_, to| to == host) && is_slow(&|from, _| from == host)
-}
-
-/// Whose copies slow a way through a host: both ends of it do not tell, but a device that is slow is so in all its copies.
-fn slow_on_way(facts: &[Fact], wanted: &HostName) -> Place {
-    let slow: BTreeSet<Rank> = facts
-        .iter()
-        .filter_map(|fact| match fact {
-            Fact::CopyExcess { rank, host, now_ms, base_ms, .. }
-                if host == wanted && *now_ms >= WAY_RATIO * base_ms =>
-            {
-                Some(*rank)
-            }
-            _ => None,
-        })
-        .collect();
-    match slow.first() {
-        Some(rank) if slow.len() == 1 => rank_place(*rank, wanted),
-        _ => network::host_place(wanted),
-    }
-}
-
 /// Whether copies are of hosts that wait behind a slow way between others: their slots stay full, or come late, and copies last.
 /// Copies that are slow themselves slow no way but those of their host, where both ends would wait for the wire. The only
-/// ones that are slow, by more than the way, do not wait behind it, unless there are several such ways: in a tree a rank waits
-/// for a neighbour inside its own host as well.
+/// ones that are slow, by more than the way, do not wait behind it, unless there are several such ways, or the rank may wait
+/// for its parent in a tree, inside its own host: whoever waits there does so for all that the way takes longer.
 fn is_behind(copies: &Hypothesis, way: &Hypothesis, facts: &[Fact]) -> bool {
     let (ends, theirs) = (hosts(way), hosts(copies));
     let is_elsewhere = |fact: &&Fact| match fact {
@@ -594,13 +563,13 @@ fn is_behind(copies: &Hypothesis, way: &Hypothesis, facts: &[Fact]) -> bool {
         }
         _ => false,
     };
-    let is_first = is_only_copy(facts) && facts.iter().filter(is_elsewhere).count() < SEVERAL_WAYS;
+    let may_wait = unseen::may_wait(facts, &copies.places);
+    let is_first = is_only_copy(facts) && !may_wait && facts.iter().filter(is_elsewhere).count() < SEVERAL_WAYS;
     let shadow = if is_first { 1.0 } else { SHADOW };
+    let least_ms = if may_wait { SHADOW * way.excess_ms } else { way.excess_ms };
     let is_slow = |fact: &Fact| match fact {
         Fact::WireExcess { from, to, now_ms, base_ms, .. } => {
-            (ends.contains(from) || ends.contains(to))
-                && *now_ms >= WAY_RATIO * base_ms
-                && now_ms - base_ms >= way.excess_ms
+            (ends.contains(from) || ends.contains(to)) && *now_ms >= WAY_RATIO * base_ms && now_ms - base_ms >= least_ms
         }
         _ => false,
     };

@@ -534,7 +534,34 @@ fn who_may_wait_for_an_unseen_parent_is_no_slow_copy_where_another_is() {
     assert_eq!(said(&[copy(0, "a", 550.0, true), copy(28, "d", 88.0, false)]), vec![slow.clone()]);
     assert_eq!(said(&[copy(0, "a", 220.0, true), copy(28, "d", 208.0, false)]), vec![slow]);
     assert_eq!(said(&[copy(0, "a", 550.0, true)]), vec![near_root.clone()], "nobody else's are slow");
+    let of_host = vec![network::host_place(&"a".into())];
+    assert_eq!(said(&[copy(0, "a", 550.0, true), copy(4, "a", 512.0, true)]), of_host, "one of them it is");
     assert_eq!(said(&[copy(0, "a", 550.0, false), copy(28, "d", 88.0, false)]), vec![near_root], "its parent is seen");
+}
+
+/// Of a tree: a slow way elsewhere accounts for most of what a rank near the root waits.
+#[test]
+fn who_may_wait_for_an_unseen_parent_is_behind_a_slow_way() {
+    let iteration_ms = 218.0;
+    let said = |unseen: bool| {
+        let (rank, host) = (Rank(1), HostName::from("a"));
+        let copy = Fact::CopyExcess { rank, host, now_ms: 210.0, base_ms: 5.0, iteration_ms, unseen };
+        let way = |from: &str, to: &str, now_ms: f64, base_ms: f64| Fact::WireExcess {
+            from: from.into(),
+            to: to.into(),
+            now_ms,
+            base_ms,
+            iteration_ms,
+            mb: 9.0,
+            on_way: OnWay::default(),
+            links: 4,
+            of: 4,
+        };
+        let facts = [copy, way("y", "z", 132.0, 15.0), way("z", "y", 251.0, 85.0)];
+        slowdown(&four_ranks(), &facts, &Config::default(), HostTime(1), iteration_ms).category
+    };
+    assert_ne!(said(true), Category::GpuCopy);
+    assert_eq!(said(false), Category::GpuCopy, "its parent is seen: it waits for nobody");
 }
 
 /// Of a ring .. a -> b -> c: both ends of b wait for each other as long as data waits on its ways in and out.
