@@ -353,8 +353,8 @@ fn told(facts: &[Fact]) -> BTreeMap<(&HostName, &HostName), Told> {
 
 /// With the time before that a way would have shown had its receiver waited. Data that lies there when its receiver comes was
 /// waited for by nobody, however long it took: a way whose receiver came late shows no time, and some when the other end comes
-/// late. It took as long as the way back did of which nothing is seen now, or as what carries as much; where it takes less than
-/// that now it tells nothing.
+/// late. It took as long as the way back did of which nothing is seen now, or as what carries as much, but no longer than its data
+/// was on its way; where it takes less than that now it tells nothing.
 fn seen_before<'a>(told: BTreeMap<(&'a HostName, &'a HostName), Told>) -> BTreeMap<(&'a HostName, &'a HostName), Told> {
     let alike = |a: &Told, b: &Told| a.mb * CARRY_ALIKE >= b.mb && b.mb * CARRY_ALIKE >= a.mb;
     let shown = |(key, way): (&(&'a HostName, &'a HostName), &Told)| {
@@ -362,6 +362,7 @@ fn seen_before<'a>(told: BTreeMap<(&'a HostName, &'a HostName), Told>) -> BTreeM
         let base_ms = turned.map_or(way.base_ms, |back| back.base_ms.max(way.base_ms));
         let others = told.values().filter(|other| alike(other, way) && other.mb > 0.0);
         let usual_ms = way.mb * median(others.map(|other| other.base_ms / other.mb).collect()).unwrap_or(0.0);
+        let usual_ms = way.on_way.times().map_or(usual_ms, |_| usual_ms.min(way.on_way.base_ms));
         let base_ms = if base_ms < HIDDEN * usual_ms { usual_ms } else { base_ms };
         let tells = (base_ms <= way.base_ms || base_ms <= way.now_ms) && way.now_ms >= HIDDEN * base_ms;
         let seen = if tells { Some(Told { base_ms, ..*way }) } else { unawaited(way) };

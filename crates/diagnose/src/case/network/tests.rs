@@ -469,6 +469,27 @@ fn who_comes_late_to_slow_data_hides_that_it_is_slow() {
     assert_eq!(said_with(23.3), way, "what comes to b is as fast as before, and so is what a sends");
 }
 
+/// Stages of a pipeline hand on less at a time, so a megabyte between them takes five times as long as in the ring of which one way
+/// is congested: that was as fast before as its data was on its way.
+#[test]
+fn a_way_took_no_longer_before_than_its_data_was_on_its_way() {
+    let said_with = |on_way: OnWay| {
+        let (from, to) = (HostName::from("b"), HostName::from("c"));
+        let (now_ms, base_ms, mb) = (411.0, 66.0, 1.9);
+        let ring = Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms: 566.0, mb, on_way, links: 2, of: 2 };
+        let stages = [("b", "d"), ("d", "b"), ("c", "e"), ("e", "c"), ("d", "e"), ("e", "d")];
+        let others = stages.map(|(from, to)| carrying((from, to, 190.0, 191.0), 1.0));
+        let found = of_slowdown(&[&[ring][..], &others].concat(), &Config::default());
+        found.first().map(|way| way.excess_ms.round())
+    };
+    assert_eq!(said_with(OnWay { now_ms: 417.0, base_ms: 65.0 }), Some(345.0));
+    assert_eq!(
+        said_with(OnWay::default()),
+        Some(48.0),
+        "of which nothing is known but how long as much takes elsewhere"
+    );
+}
+
 /// The way between two hosts is congested, both come late to what others send to them: nobody waits for that, but it is on
 /// its way for no longer.
 #[test]
