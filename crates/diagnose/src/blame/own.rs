@@ -11,6 +11,8 @@ use mycroft_record::{Category, HostName, HostTime, Place, Rank};
 const CARRIES: f64 = 0.5;
 /// An iteration that is longer than the one before by so many times what a part grew is long for another reason.
 const LONG: f64 = 4.0;
+/// So many iterations before the last ones in a row are no chance.
+const FLICKERS: usize = 2;
 /// What may be left of a part's growth when its fault is gone: the same as what no fault explains
 /// (`Config::explains_share`).
 const LEFT: f64 = 0.3;
@@ -226,6 +228,21 @@ pub(crate) fn began(timeline: &Timeline, own: &[Own], count: usize, until: HostT
         laps.get(as_before).map(|lap| lap.start)
     };
     own.iter().filter_map(of).min()
+}
+
+/// Whether each of these parts was as slow now and then before, from `from` on: not only in the iterations in a row that led to
+/// the newest. What comes and goes began with neither.
+pub(crate) fn flickers(timeline: &Timeline, own: &[Own], from: HostTime, until: HostTime) -> bool {
+    let idle = CommonIdle::of(timeline, until);
+    let of = |own: &Own| {
+        let Some((laps, ms)) = lately(timeline, &own.part, usize::MAX, &idle) else { return false };
+        let is_slow = |ms: &f64| *ms > own.base_ms + CARRIES * own.grew_ms();
+        let first = laps.partition_point(|lap| middle(lap) <= from).min(ms.len());
+        let since = &ms[first..];
+        let row = since.iter().rev().take_while(|ms| is_slow(ms)).count();
+        since[..since.len() - row].iter().filter(|ms| is_slow(ms)).count() >= FLICKERS
+    };
+    !own.is_empty() && own.iter().all(of)
 }
 
 /// Where the first iteration from `onset` on began in which a part of the suspects at `places` was slow: those before were

@@ -114,15 +114,21 @@ impl Docket {
         })
     }
 
-    /// Whether all ways that speak for a verdict became slow, and stayed so, in the same iteration as the suspect of an open case.
+    /// Whether all ways that speak for a verdict became slow, and stayed so, in the same iteration as the suspect of an open case,
+    /// or have been slow now and then since the newest one's.
     fn is_wake(&self, bench: &Bench<'_>, hidden: &Slow, verdict: &Verdict, facts: &[Fact]) -> bool {
         let leads: Vec<Place> = verdict.leads().cloned().collect();
         let parts = own::of(facts, &leads, verdict.category);
-        let Some(began) = own::began(bench.timeline, &parts, usize::MAX, hidden.until) else { return false };
         let an_iteration_ns = (hidden.now_ms * 1e6) as u64;
-        let since = |open: &Open| self.case(open.id).finding.since;
-        let mut apart_ns = self.open.iter().map(since).map(|since| since.since_ns(began).max(began.since_ns(since)));
-        network::is_of_network(verdict.category) && apart_ns.any(|apart_ns| apart_ns <= an_iteration_ns)
+        let came_with = |began: HostTime| {
+            let since = |open: &Open| self.case(open.id).finding.since;
+            let mut apart_ns =
+                self.open.iter().map(since).map(|since| since.since_ns(began).max(began.since_ns(since)));
+            apart_ns.any(|apart_ns| apart_ns <= an_iteration_ns)
+        };
+        let began = || own::began(bench.timeline, &parts, usize::MAX, hidden.until);
+        network::is_of_network(verdict.category)
+            && (began().is_some_and(came_with) || own::flickers(bench.timeline, &parts, hidden.base_from, hidden.until))
     }
 
     /// Whether an open case is about a host, or a rank on it: it is among those that the case is surest of.
