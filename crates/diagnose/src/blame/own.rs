@@ -11,7 +11,7 @@ use mycroft_record::{Category, HostName, HostTime, Place, Rank};
 const CARRIES: f64 = 0.5;
 /// An iteration that is longer than the one before by so many times what a part grew is long for another reason.
 const LONG: f64 = 4.0;
-/// So many iterations before the last ones in a row are no chance.
+/// A part that was slow in so many iterations, and not in all from there on, comes and goes.
 const FLICKERS: usize = 2;
 /// What may be left of a part's growth when its fault is gone: the same as what no fault explains
 /// (`Config::explains_share`).
@@ -230,8 +230,8 @@ pub(crate) fn began(timeline: &Timeline, own: &[Own], count: usize, until: HostT
     own.iter().filter_map(of).min()
 }
 
-/// Whether each of these parts was as slow now and then before, from `from` on: not only in the iterations in a row that led to
-/// the newest. What comes and goes began with neither.
+/// Whether each of these parts has come and gone from `from` on: it was as slow in several iterations besides the last ones in a
+/// row, so that these began nothing.
 pub(crate) fn flickers(timeline: &Timeline, own: &[Own], from: HostTime, until: HostTime) -> bool {
     let idle = CommonIdle::of(timeline, until);
     let of = |own: &Own| {

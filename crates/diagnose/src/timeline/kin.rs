@@ -53,9 +53,11 @@ impl Kin {
         if let Some(other) = self.waiting.iter().position(is_other).and_then(|at| self.waiting.remove(at)) {
             let known = self.known(counter);
             known.pairs += 1;
-            match (direction == Direction::Send) == (first_ready_at < other.first_ready_at) {
-                true => known.parent = true,
-                false => known.child = true,
+            // Data goes up before it comes down.
+            if (direction == Direction::Send) == (first_ready_at < other.first_ready_at) {
+                known.parent = true;
+            } else {
+                known.child = true;
             }
             return;
         }
