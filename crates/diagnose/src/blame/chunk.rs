@@ -10,6 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const SERVED_AFTER_NS: u64 = 300 * NANOS_PER_MS;
 /// Neighbours in a tree whose data a device has that lacks one other's: two are its children, so that one is its parent.
 const CHILDREN: usize = 2;
+/// Neighbours of a device in a tree, where none more is inside its host: two children and a parent.
+const NEIGHBOURS: usize = 3;
 
 /// Both ends of a flow, as far as known.
 #[derive(Clone, Copy, Debug, Default)]
@@ -187,7 +189,7 @@ impl View<'_> {
     //= mycroft 5.3
     /// Devices that have room and data (strong), or room and no visible reason to wait (weak), and do nothing.
     fn gpu(&self, strong: bool) -> Vec<Fact> {
-        let mut found: Vec<(Fed, u32, Fact)> = Vec::new();
+        let mut found: Vec<(Fed, u32, bool, Fact)> = Vec::new();
         let mut weak: Vec<(u64, usize, Fact)> = Vec::new();
         for (member, rank) in &self.inside {
             let Some((key, flow, fed)) = self.idle_device(*member) else { continue };
@@ -203,7 +205,7 @@ impl View<'_> {
                 strong: takes,
             };
             if takes && strong {
-                found.push((fed, self.taken_least(*member), fact));
+                found.push((fed, self.taken_least(*member), self.degree(key.0, *member) >= NEIGHBOURS, fact));
             } else if !takes && !strong {
                 let degree = self.wires.keys().filter(|wire| wire.1 == *member || wire.2 == *member).count();
                 weak.push((self.made(*member, direction), degree, fact));
@@ -212,14 +214,17 @@ impl View<'_> {
         // The least progress (Algorithm 2, CheckMinData), then the fewest connections.
         weak.sort_by_key(|(made, degree, _)| (*made, *degree));
         // One that may wait for a neighbour whom no flow shows is nobody where another has all it needs. Of several such the one
-        // that stopped is not ahead of those that wait for it.
-        let clearest = found.iter().map(|(fed, _, _)| *fed).max();
-        found.retain(|(fed, _, _)| Some(*fed) == clearest);
+        // that stopped is not ahead of those that wait for it, and one of which flows show all that a tree joins it to hardly
+        // has another.
+        let clearest = found.iter().map(|(fed, ..)| *fed).max();
+        found.retain(|(fed, ..)| Some(*fed) == clearest);
         if clearest == Some(Fed::Seen) {
-            let least = found.iter().map(|(_, taken, _)| *taken).min();
-            found.retain(|(_, taken, _)| Some(*taken) == least);
+            let least = found.iter().map(|(_, taken, ..)| *taken).min();
+            found.retain(|(_, taken, ..)| Some(*taken) == least);
+            let any_whole = found.iter().any(|(.., whole, _)| *whole);
+            found.retain(|(.., whole, _)| *whole == any_whole);
         }
-        let mut out: Vec<Fact> = found.into_iter().map(|(_, _, fact)| fact).collect();
+        let mut out: Vec<Fact> = found.into_iter().map(|(.., fact)| fact).collect();
         out.extend(weak.into_iter().take(1).map(|(_, _, fact)| fact));
         out
     }
@@ -290,6 +295,11 @@ impl View<'_> {
             }
         }
         if self.has_hidden_neighbour(member, channel) { Fed::Seen } else { Fed::Surely }
+    }
+
+    /// How many neighbours flows of a member show on a channel.
+    fn degree(&self, channel: ChannelId, member: CommRank) -> usize {
+        self.peers.range((channel, member, CommRank(0))..=(channel, member, CommRank(u32::MAX))).count()
     }
 
     /// Whether a member of a tree may have a neighbour inside its host, to whom no flow leads: one to whom no other way leads
@@ -498,6 +508,18 @@ mod tests {
         let ahead = [(7, 3, UNFILLED, [16, 16, 16, 3]), (3, 7, UNFILLED, WANTING)];
         let both = [&[children[0], idle[0]][..], &ahead].concat();
         assert_eq!(said(Algorithm::Tree, 12, &both), [(2, true)], "what rank 3 has not taken rank 2 may have held up");
+    }
+
+    /// Ranks 2 and 4 have what their children send, and on the host of each is a rank that no flow joins to it. Rank 4 has two
+    /// children and a parent whom flows show, rank 2 one of three neighbours.
+    #[test]
+    fn a_device_in_a_tree_all_of_whose_neighbours_are_seen_waits_for_no_other() {
+        let children = [(6, 2, UNFILLED, FULL), (8, 4, UNFILLED, FULL), (10, 4, UNFILLED, FULL)];
+        let idle = [(2, 6), (4, 0), (0, 4), (4, 8), (4, 10)].map(|(a, b)| (a, b, UNFILLED, WANTING));
+        let seen = |wires: &[Connection]| said(Algorithm::Tree, 12, wires);
+        assert_eq!(seen(&[&children[..], &idle].concat()), [(4, true)]);
+        let three = [&children[..2], &idle[..1], &idle[3..4]].concat();
+        assert_eq!(seen(&three), [(2, true), (4, true)], "neither shows all of its neighbours");
     }
 
     /// Rank 0 has data for rank 2 that does not arrive; of its slices that did one took so long. Another flow between their

@@ -74,6 +74,9 @@ const APART: f64 = -0.5;
 const LIGHT: f64 = 0.6;
 /// What all of these cost at most.
 const LIGHT_MOST: f64 = 1.8;
+/// Data of a way that carries little beside the slowest is not as fast as before if it was on its way for so many times as
+/// long, however much slower that one is: of one that was seldom waited for before nobody knows how many times slower it is.
+const LONGER: f64 = 1.5;
 /// Share of the slow ways that a cause may leave unexplained.
 const UNEXPLAINED: f64 = 0.4;
 /// Ways of one ring carry alike: at least one part in so many of each other.
@@ -534,7 +537,12 @@ fn slowness_of_sent(times: f64, way: &Way, worst: &Way) -> f64 {
 
 /// What a way says, but no more against its being slow than the time that its data was on its way does.
 fn lean(way: &Way, worst: &Way) -> f64 {
-    let denies = way.on_way.map_or(1.0, |times| (1.0 - 2.0 * slowness_of_sent(times, way, worst)).max(0.0));
+    let is_light = way.sent.0 * CARRY_ALIKE < worst.sent.0;
+    let denies = |times: f64| match is_light && times >= LONGER {
+        true => 0.0,
+        false => (1.0 - 2.0 * slowness_of_sent(times, way, worst)).max(0.0),
+    };
+    let denies = way.on_way.map_or(1.0, denies);
     lean_of_awaited(way, worst).max(-denies)
 }
 

@@ -144,7 +144,7 @@ pub(super) struct Raw {
     /// When the device left it; the wire may be busy longer.
     left: Span,
     seq: u32,
-    counter: u16,
+    pub(super) counter: u16,
     /// Its signature's number, `NO_MARK` when there are too many; `SMALL` and `STARTED` besides.
     mark: u16,
 }

@@ -54,7 +54,11 @@ impl Iterations {
     pub(super) fn show_running(&mut self, past: &Past, live: &Live, until: HostTime) -> bool {
         let Some(since) = self.running_since().filter(|since| *since < until) else { return false };
         let mut so_far = self.measure(past, since, until);
-        so_far.take_in_flight(past, live);
+        let emptied = |counter: u16| {
+            let before = self.raw.iter().rev().find(|op| op.counter == counter && op.ended_at() <= until);
+            before.map_or(HostTime::NONE, |op| op.ended_at())
+        };
+        so_far.take_in_flight(past, live, emptied);
         self.list.push_back(Iteration {
             compute_us: 0.0,
             compute_max_us: 0.0,
@@ -73,8 +77,9 @@ impl Iterations {
 }
 
 impl Iteration {
-    /// Adds the device's part in operations in flight: in one that takes minutes nothing else shows it.
-    fn take_in_flight(&mut self, past: &Past, live: &Live) {
+    /// Adds the device's part in operations in flight: in one that takes minutes nothing else shows it. `emptied` is when the
+    /// slots of a communicator held nothing of the operation before any more.
+    fn take_in_flight(&mut self, past: &Past, live: &Live, emptied: impl Fn(u16) -> HostTime) {
         let mut ops: Vec<&LiveOp> = live.values().filter(|op| op.meta.started_at.is_some()).collect();
         ops.sort_by_key(|op| (op.meta.started_at, op.meta.id));
         let mut group: Option<(HostTime, f64)> = None;
@@ -86,7 +91,7 @@ impl Iteration {
             if class == OpClass::Collective {
                 self.copy_us += own_us;
                 if ring && send.is_some() != recv.is_some() {
-                    self.take_half(past, op, send, recv);
+                    self.take_half(past, op, (send, recv), &emptied);
                 }
                 continue;
             }
@@ -99,13 +104,20 @@ impl Iteration {
     }
 
     /// Adds the end of a ring's way through the host that an operation in flight is.
-    fn take_half(&mut self, past: &Past, op: &LiveOp, send: FlowSum, recv: FlowSum) {
+    fn take_half(
+        &mut self,
+        past: &Past,
+        op: &LiveOp,
+        (send, recv): (FlowSum, FlowSum),
+        emptied: impl Fn(u16) -> HostTime,
+    ) {
         let Some(counter) = past.number_of(&op.meta.id) else { return };
+        let empty_at = emptied(counter).max(op.meta.started_at);
         let flow = if send.is_some() { send } else { recv };
         // A device that is slow itself is slow with the first slice of all its flows.
         let of = |((_, _, direction), flow): (&FlowSlot, &LiveFlow)| {
             let at = Some(flow.times.first_ready_at).filter(|at| *direction == Direction::Send && at.is_some());
-            at.map(|at| at.since_ns(op.meta.started_at))
+            at.map(|at| at.since_ns(empty_at))
         };
         let first = op.flows.iter().filter_map(of).min().unwrap_or(0);
         let half = if send.is_some() { &mut self.out } else { &mut self.into };

@@ -465,7 +465,7 @@ fn what_comes_now_and_then_is_no_iteration() {
 }
 
 /// Rank 0 is in a ring's operation: of its slices its device has served so many, in so long each, in both directions.
-fn in_flight(timeline: &mut Timeline, at: HostTime, steps: u32, each_ms: u32) {
+fn in_flight(timeline: &mut Timeline, at: HostTime, (steps, each_ms): (u32, u32), ways: &[Direction]) {
     let step = Step { rank: 0, comm: 0, back: 0, told: Told::Entered, look: false };
     let mut op = Teller { now: at.0, ..Teller::new() }.meta(&step, true);
     (op.id.seq, op.algorithm) = (OpSeq(1 << 20), Algorithm::Ring);
@@ -481,14 +481,20 @@ fn in_flight(timeline: &mut Timeline, at: HostTime, steps: u32, each_ms: u32) {
             flow: FlowKey { op: op.id, channel: ChannelId(0), peer: CommRank(1 + u32::from(sends)), direction },
             counters: done,
             bytes: 0,
-            times: FlowTimes { started_at: at, last_progress_at: at, stage_us, ..FlowTimes::default() },
+            times: FlowTimes {
+                started_at: at,
+                last_progress_at: at,
+                first_ready_at: HostTime(at.0 + u64::from(each_ms) * MS),
+                stage_us,
+                ..FlowTimes::default()
+            },
             peer_wait_polls: 0,
             proxied_for_pid: 0,
         })
     };
-    let (kernels_started, kernels_stopped, flows_started, flows_done) = (1, 0, 2, 0);
+    let (kernels_started, kernels_stopped, flows_started, flows_done) = (1, 0, ways.len() as u16, 0);
     let state = OpState { sampled_at: at, op, kernels_started, kernels_stopped, flows_started, flows_done };
-    let records = vec![Record::OpState(state), flow(Direction::Send), flow(Direction::Recv)];
+    let records = [Record::OpState(state)].into_iter().chain(ways.iter().copied().map(flow)).collect();
     let process = ProcessKey { rank: Rank(0), pid: 1, nonce: 1 };
     let source = Source { job: "job".into(), host: "host".into(), process: Some(process) };
     timeline.observe(&Batch { source, collected_at: at, records }, 500_000);
@@ -528,7 +534,10 @@ fn an_iteration_that_crawls_is_seen_before_it_ends() {
     let shown = show(&mut timeline);
     assert_eq!((shown.start, shown.end, shown.compute_us, shown.host_us, shown.copy_us), (end, until, 0.0, 0.0, 0.0));
     assert_eq!(iterations(&timeline).1, end, "and it is as it was");
-    in_flight(&mut timeline, until, 20, 400);
+    in_flight(&mut timeline, until, (20, 400), &[Direction::Send]);
+    let first_us = show(&mut timeline).out.first_us;
+    assert_eq!(first_us, 8e6, "its first slice counts once the slots hold nothing of the one before");
+    in_flight(&mut timeline, until, (20, 400), &[Direction::Send, Direction::Recv]);
     assert_eq!(show(&mut timeline).copy_us, 8e6, "what the device has done of an operation in flight");
     assert_eq!(iterations(&timeline).1, end);
     (0..4).for_each(|_| {

@@ -535,6 +535,22 @@ fn data_that_nobody_waits_for_tells_nothing_where_it_was_on_its_way_for_longer()
 }
 
 /// Of the traffic of a stage that meets that of another since a rank is late: in one direction only.
+/// Of a way that was seldom waited for before nobody knows how many times slower it is. Messages that are on their way for
+/// twice as long are a sign of a slow NIC all the same.
+#[test]
+fn messages_that_are_on_their_way_for_longer_do_not_deny_that_a_nic_is_slow() {
+    let told = |times: f64| {
+        let ring = on_its_way(("c", "d", 633.0, 109.0), (640.0, 112.0), 37.5);
+        let of_d = [("d", "b", 0.3), ("b", "d", 0.2), ("d", "f", 0.8), ("f", "d", 0.4)];
+        let of_c = [("c", "e", 0.8), ("e", "c", 0.4), ("d", "c", 4.0)];
+        let of_d = of_d.map(|(from, to, ms)| on_its_way((from, to, times * ms, ms), (times * ms, ms), 0.1));
+        let of_c = of_c.map(|(from, to, ms)| on_its_way((from, to, ms, ms), (ms, ms), 0.1));
+        [ring].into_iter().chain(of_d).chain(of_c).collect::<Vec<Fact>>()
+    };
+    assert_eq!(said(&told(2.1)), Some((Category::NetworkReceive, hosts(&["d"]), false)));
+    assert_eq!(said(&told(1.0)), Some((Category::NetworkCongestion, hosts(&["c", "d"]), false)));
+}
+
 #[test]
 fn a_way_that_is_slow_in_one_direction_is_no_way_that_is_slow() {
     let told = |back_ms: f64| {
