@@ -90,11 +90,13 @@ pub(crate) fn blame(timeline: &Timeline, node: &OpNode) -> Vec<Fact> {
         return vec![Fact::StuckInside { op: view.op, members }];
     }
     let mut facts = view.undelivered();
-    let strong = view.gpu(true);
+    // A device that may wait for a neighbour whom no flow shows may wait for data that does not arrive.
+    let least = if facts.is_empty() { Fed::Seen } else { Fed::Surely };
+    let strong = view.gpu(least);
     if !strong.is_empty() {
         facts.extend(strong);
     } else if facts.is_empty() {
-        facts.extend(view.gpu(false));
+        facts.extend(view.gpu(Fed::Perhaps));
     }
     if facts.is_empty() {
         let members = view.members();
@@ -187,8 +189,9 @@ impl View<'_> {
     }
 
     //= mycroft 5.3
-    /// Devices that have room and data (strong), or room and no visible reason to wait (weak), and do nothing.
-    fn gpu(&self, strong: bool) -> Vec<Fact> {
+    /// Devices that do nothing although they have room and data, at least as clearly as that (strong); or room and no visible
+    /// reason to wait (`Perhaps`, weak).
+    fn gpu(&self, least: Fed) -> Vec<Fact> {
         let mut found: Vec<(Fed, u32, bool, Fact)> = Vec::new();
         let mut weak: Vec<(u64, usize, Fact)> = Vec::new();
         for (member, rank) in &self.inside {
@@ -204,9 +207,9 @@ impl View<'_> {
                 counters: flow.counters,
                 strong: takes,
             };
-            if takes && strong {
+            if takes && least > Fed::Perhaps && fed >= least {
                 found.push((fed, self.taken_least(*member), self.degree(key.0, *member) >= NEIGHBOURS, fact));
-            } else if !takes && !strong {
+            } else if !takes && least == Fed::Perhaps {
                 let degree = self.wires.keys().filter(|wire| wire.1 == *member || wire.2 == *member).count();
                 weak.push((self.made(*member, direction), degree, fact));
             }
@@ -508,6 +511,16 @@ mod tests {
         let ahead = [(7, 3, UNFILLED, [16, 16, 16, 3]), (3, 7, UNFILLED, WANTING)];
         let both = [&[children[0], idle[0]][..], &ahead].concat();
         assert_eq!(said(Algorithm::Tree, 12, &both), [(2, true)], "what rank 3 has not taken rank 2 may have held up");
+    }
+
+    /// Rank 2 has what rank 6 sends, and may wait for rank 3 on its host, to which what rank 9 sends does not come.
+    #[test]
+    fn a_device_in_a_tree_may_wait_for_data_that_does_not_arrive() {
+        let wires = |held: Counts| [(6, 2, UNFILLED, FULL), (2, 6, UNFILLED, WANTING), (9, 3, held, WANTING)];
+        let idle = |fact: &Fact| matches!(fact, Fact::GpuNotReady { strong: true, .. });
+        let said = |held: Counts| said_with(Algorithm::Tree, 10, &wires(held), [0; 3], &[]);
+        assert_eq!(said([16, 16, 16, 0]).iter().map(Fact::rule).collect::<Vec<_>>(), ["chunk.not-delivered"]);
+        assert!(said(UNFILLED).iter().any(idle), "nothing is on its way");
     }
 
     /// Ranks 2 and 4 have what their children send, and on the host of each is a rank that no flow joins to it. Rank 4 has two

@@ -53,6 +53,8 @@ const PROXY_EXPLAINS: f64 = 0.3;
 const SEVERAL_WAYS: usize = 3;
 /// Share of an iteration's growth from which on what a rank does itself explains the copies of other hosts.
 const OWN_EXPLAINS: f64 = 0.9;
+/// Share of an iteration's growth for which what a device computes more must account: all wait for that, whole.
+const COMPUTED: f64 = 0.5;
 /// Links that grew by this share of what another one did are as slow.
 const AS_SLOW: f64 = 0.9;
 /// A way between hosts that is so many times slower is slow itself: who waits behind one takes twice as long.
@@ -437,7 +439,9 @@ pub(crate) fn slowdown(
         && best.excess_ms >= config.noise_ms
         && share >= slow::LEAST_SHARE
         && !network::waits_for_others(best, facts, config.explains_share * iteration_ms);
-    if share < config.explains_share && !stands_out {
+    let least =
+        if best.category == Category::Gpu { COMPUTED.max(config.explains_share) } else { config.explains_share };
+    if share < least && !stands_out {
         return verdict;
     }
     let sure = (0.35 + 0.35 * share + 0.29 * margin).clamp(0.05, 0.99);
