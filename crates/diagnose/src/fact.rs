@@ -129,7 +129,8 @@ pub(crate) enum Fact {
     BreaksPast { rank: Rank, op: OpRef, instead_of: String },
     /// Between two operations of `comm`, the first of them issued at `at`, the rank issued so many collectives fewer than all its
     /// `peers` there, and as many as they before and after.
-    LeftOut { rank: Rank, host: HostName, comm: String, at: HostTime, fewer: usize, peers: usize },
+    /// `own`: one of `comm`, between two operations of others; else one of others, between two of `comm`.
+    LeftOut { rank: Rank, host: HostName, comm: String, own: bool, at: HostTime, fewer: usize, peers: usize },
     /// Peers are through an operation in which these ranks still are.
     LeftBehind { op: OpRef, stuck: Vec<Rank>, left: Vec<Rank> },
     /// All members are in it and none is through. `started`: all were seen running on their devices.
@@ -446,11 +447,17 @@ impl Fact {
             Fact::BreaksPast { rank, op, instead_of } => {
                 format!("rank {rank} issued {} where it always issued {instead_of} before", op.label)
             }
-            Fact::LeftOut { rank, comm, fewer, peers, .. } => format!(
-                "between two operations of {comm} rank {rank} issued {} fewer than each of its {peers} peers there, once, and as many \
-                 as they before and after",
-                if *fewer == 1 { "one collective".to_owned() } else { format!("{fewer} collectives") }
-            ),
+            Fact::LeftOut { rank, comm, own, fewer, peers, .. } => {
+                let (between, of) = match own {
+                    true => (String::new(), format!(" of {comm}")),
+                    false => (format!("between two operations of {comm} "), String::new()),
+                };
+                let fewer = if *fewer == 1 { "one collective".to_owned() } else { format!("{fewer} collectives") };
+                format!(
+                    "{between}rank {rank} issued {fewer}{of} fewer than each of its {peers} peers there, once, and as many as they \
+                     before and after"
+                )
+            }
             Fact::LeftBehind { op, stuck, left } => {
                 format!("{} went through {}, in which {} stayed", these(left), op.label, these(stuck))
             }

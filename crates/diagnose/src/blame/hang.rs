@@ -4,6 +4,7 @@ use crate::blame::chunk;
 use crate::blame::graph::{Graph, Scene, Turn};
 use crate::blame::history;
 use crate::blame::order::{self, Departure};
+use crate::blame::turns;
 use crate::config::Config;
 use crate::fact::{Fact, OpRef};
 use crate::timeline::{LiveScene, OpNode, RankState, Stand, Timeline, device_has_left};
@@ -410,8 +411,14 @@ impl Live<'_> {
         let hosts = ranks.iter().map(|rank| self.timeline.host(*rank)).collect();
         let departures = order::departures(self.timeline, walk, &ranks);
         let left_out = !departures.is_empty() && departures.iter().all(|departure| departure.left_out);
-        let left = departures.iter().map(|departure| (departure.rank, self.timeline.host(departure.rank))).collect();
-        let mut out = vec![Fact::Cycle { edges, hosts, left, left_out }];
+        let mut left: Vec<_> = departures.iter().map(|of| (of.rank, self.timeline.host(of.rank))).collect();
+        let waited_in: Vec<CommId> = edges.iter().map(|(_, op, _)| op.meta.id.comm).collect();
+        let fewer = departures.is_empty().then(|| turns::left_out_in(self.timeline, &waited_in)).flatten();
+        if let Some(Fact::LeftOut { rank, host, .. }) = &fewer {
+            left.push((*rank, host.clone()));
+        }
+        let mut out = vec![Fact::Cycle { edges, hosts, left, left_out: left_out || fewer.is_some() }];
+        out.extend(fewer);
         out.extend(departures.into_iter().map(|Departure { rank, op, instead_of, .. }| Fact::BreaksPast {
             rank,
             op,

@@ -6,7 +6,7 @@
 //! program. The one that issued one less once, and never before or after, left it out.
 use crate::fact::Fact;
 use crate::timeline::{Comm, Issued, Timeline};
-use mycroft_record::{CommId, HostTime, OpClass, OpSeq, Rank};
+use mycroft_record::{CommId, HostTime, OpClass, OpKind, OpSeq, Rank};
 use std::collections::BTreeMap;
 
 /// Members that must agree against one: of two nobody knows which is right.
@@ -21,21 +21,42 @@ const COMMS_MAX: usize = 64;
 
 /// What a member issued elsewhere between one operation of a communicator and the next.
 type Turn = (HostTime, usize);
-/// By the number of the operation with which they begin.
-type Turns = BTreeMap<OpSeq, Turn>;
+/// By the operation with which they begin: its kind and number.
+type Turns = BTreeMap<(OpKind, OpSeq), Turn>;
+
+/// Which of a member's collectives are counted between which.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Counted {
+    /// Others, between two of the communicator that all members share.
+    Others,
+    /// Those of the communicator that all share, between two others, of whichever communicator: members of several groups
+    /// have the same number there if they run the same program.
+    Own,
+}
 
 /// The rank that left one out, if there is just one such, as the communicators of at least three members tell.
 pub(crate) fn left_out(timeline: &Timeline) -> Option<Fact> {
+    odd_one_of(timeline, timeline.comms.values(), Counted::Others)
+}
+
+/// The same of those that wait in a cycle: the one of them that left out a collective of the communicator in which its peers
+/// wait for it. What comes next there is alike, so they went on, up to where it was a whole iteration ahead.
+pub(crate) fn left_out_in(timeline: &Timeline, waited_in: &[CommId]) -> Option<Fact> {
+    odd_one_of(timeline, timeline.comms.values().filter(|comm| waited_in.contains(&comm.id)), Counted::Own)
+}
+
+fn odd_one_of<'a>(timeline: &Timeline, comms: impl Iterator<Item = &'a Comm>, counted: Counted) -> Option<Fact> {
     let mut found: Option<Fact> = None;
-    for comm in timeline.comms.values().filter(|comm| comm.ranks.len() > OTHERS_MIN).take(COMMS_MAX) {
-        let Some(members) = turns(timeline, comm) else { continue };
+    for comm in comms.filter(|comm| comm.ranks.len() > OTHERS_MIN).take(COMMS_MAX) {
+        let Some(members) = turns(timeline, comm, counted) else { continue };
         let Some((rank, at, fewer)) = odd_one(&members) else { continue };
         match &found {
             Some(Fact::LeftOut { rank: other, .. }) if *other != rank => return None,
             Some(_) => {}
             None => {
                 let (host, comm) = (timeline.host(rank), timeline.comm_name(comm.id));
-                found = Some(Fact::LeftOut { rank, host, comm, at, fewer, peers: members.len() - 1 });
+                let (own, peers) = (counted == Counted::Own, members.len() - 1);
+                found = Some(Fact::LeftOut { rank, host, comm, own, at, fewer, peers });
             }
         }
     }
@@ -43,23 +64,23 @@ pub(crate) fn left_out(timeline: &Timeline) -> Option<Fact> {
 }
 
 /// The turns of all members of a communicator; `None`: records of one are lost, or not all are known.
-fn turns(timeline: &Timeline, comm: &Comm) -> Option<BTreeMap<Rank, Turns>> {
+fn turns(timeline: &Timeline, comm: &Comm, counted: Counted) -> Option<BTreeMap<Rank, Turns>> {
     let of = |rank: &Rank| {
         let state = timeline.ranks.get(rank).filter(|state| !timeline.has_fresh_gap(state))?;
         let issued = state.issued();
         let oldest = issued.first()?.enqueued_at;
         let since = state.iterations.list().iter().filter(|it| it.end > oldest).nth(FORGETFUL - 1);
-        Some((*rank, taken(&issued, comm.id, since.map_or(HostTime(u64::MAX), |it| it.end))))
+        Some((*rank, taken(&issued, comm.id, counted, since.map_or(HostTime(u64::MAX), |it| it.end))))
     };
     (comm.n_ranks as usize == comm.ranks.len()).then(|| comm.ranks.keys().map(of).collect::<Option<_>>()).flatten()
 }
 
-/// The turns of a communicator that began after the last operation of which the record is lost: numbers are missing there,
+/// A member's turns that began after the last operation of which the record is lost: numbers are missing there,
 /// while one that was left out has none. Operations are forgotten in the order in which they ended, so before `whole_from` one
 /// may be missed of a communicator that shows no earlier one.
-fn taken(issued: &[Issued], wanted: CommId, whole_from: HostTime) -> Turns {
+fn taken(issued: &[Issued], shared: CommId, counted: Counted, whole_from: HostTime) -> Turns {
     let mut out = Turns::new();
-    let mut begun: Option<(OpSeq, HostTime, usize)> = None;
+    let mut begun: Option<((OpKind, OpSeq), HostTime, usize)> = None;
     let mut last: BTreeMap<CommId, u64> = BTreeMap::new();
     for op in issued.iter().filter(|op| op.id.class == OpClass::Collective) {
         let (comm, seq) = (op.id.comm, op.id.seq);
@@ -70,14 +91,14 @@ fn taken(issued: &[Issued], wanted: CommId, whole_from: HostTime) -> Turns {
         };
         out.retain(|_, (at, _)| *at >= doubted_until);
         begun = begun.filter(|(_, at, _)| *at >= doubted_until);
-        if comm != wanted {
-            begun = begun.map(|(seq, at, count)| (seq, at, count + 1));
+        if (comm == shared) == (counted == Counted::Own) {
+            begun = begun.map(|(first, at, count)| (first, at, count + 1));
             continue;
         }
-        if let Some((seq, at, count)) = begun {
-            out.insert(seq, (at, count));
+        if let Some((first, at, count)) = begun {
+            out.insert(first, (at, count));
         }
-        begun = Some((seq, op.enqueued_at, 0));
+        begun = Some(((op.kind, seq), op.enqueued_at, 0));
     }
     out
 }
@@ -86,9 +107,9 @@ fn taken(issued: &[Issued], wanted: CommId, whole_from: HostTime) -> Turns {
 fn odd_one(members: &BTreeMap<Rank, Turns>) -> Option<(Rank, HostTime, usize)> {
     let (first, rest) = members.first_key_value().map(|(_, turns)| (turns, members.len() - 1))?;
     let (mut alike, mut odd) = (0, Vec::new());
-    for seq in first.keys() {
+    for begin in first.keys() {
         let told: Vec<(Rank, Turn)> =
-            members.iter().filter_map(|(rank, turns)| Some((*rank, *turns.get(seq)?))).collect();
+            members.iter().filter_map(|(rank, turns)| Some((*rank, *turns.get(begin)?))).collect();
         if told.len() <= rest {
             continue; // not all remember it, or have come to its end
         }
@@ -108,12 +129,14 @@ fn odd_one(members: &BTreeMap<Rank, Turns>) -> Option<(Rank, HostTime, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mycroft_record::{CommRank, OpId, OpKind};
+    use mycroft_record::{CommRank, OpId};
 
     /// Of as many ranks as there are lists, each with how many collectives it issued in its turns.
     fn told(counts: &[&[usize]]) -> Option<(u32, usize)> {
         let turns = |list: &[usize]| {
-            let turn = |(seq, count): (usize, &usize)| (OpSeq(seq as u64), (HostTime(1 + seq as u64), *count));
+            let turn = |(seq, count): (usize, &usize)| {
+                ((OpKind::AllReduce, OpSeq(seq as u64)), (HostTime(1 + seq as u64), *count))
+            };
             list.iter().enumerate().map(turn).collect()
         };
         let members = counts.iter().enumerate().map(|(rank, list)| (Rank(rank as u32), turns(list))).collect();
@@ -134,8 +157,10 @@ mod tests {
             (2 * turn..2 * turn + 2).for_each(|seq| issue(2, seq));
         }
         issued.retain(|op| op.id.comm == CommId(1) || !missing.contains(&op.id.seq.0));
-        let turns = taken(&issued, CommId(1), HostTime(whole_from));
-        turns.into_iter().map(|(seq, (_, count))| (seq.0, count)).collect()
+        let turns = taken(&issued, CommId(1), Counted::Others, HostTime(whole_from));
+        let own = taken(&issued, CommId(2), Counted::Own, HostTime(whole_from));
+        assert_eq!(own, turns, "between those of one that are not of the other");
+        turns.into_iter().map(|((_, seq), (_, count))| (seq.0, count)).collect()
     }
 
     #[test]

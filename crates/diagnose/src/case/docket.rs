@@ -363,7 +363,7 @@ impl Docket {
             case.blast_radius = blast;
         }
         case.do_next = advice::steps(case.finding.what, case.finding.category, &case.finding.suspects);
-        if facts.iter().any(|fact| matches!(fact, Fact::LeftOut { .. })) {
+        if facts.iter().any(|fact| matches!(fact, Fact::LeftOut { own: false, .. })) {
             advice::goes_on(&mut case.do_next);
         }
         if !same || surer {
