@@ -533,6 +533,8 @@ fn hypotheses(timeline: &Timeline, facts: &[Fact], config: &Config, iteration_ms
     if pauses.is_empty() {
         let mut links = of_links(facts);
         links.retain(|link| !shadow(link));
+        let may_wait = |of: &Hypothesis| unseen::may_wait(facts, &of.places);
+        out.retain(|of| !may_wait(of) || !links.iter().any(|link| is_behind(of, link, facts)));
         // What waits behind the one slow link is its shadow.
         let worst = links.iter().map(|hypothesis| hypothesis.excess_ms).fold(0.0, f64::max);
         network.retain(|hypothesis| hypothesis.excess_ms >= SHADOW * worst);

@@ -564,6 +564,36 @@ fn who_may_wait_for_an_unseen_parent_is_behind_a_slow_way() {
     assert_eq!(said(false), Category::GpuCopy, "its parent is seen: it waits for nobody");
 }
 
+/// The same of the way of one rank: what rank 4 sends is slow to all.
+#[test]
+fn who_may_wait_for_an_unseen_parent_is_behind_slow_sends_of_a_rank() {
+    let end = |rank: u32| (Rank(rank), HostName::from(format!("host{rank}")));
+    let iteration_ms = 421.0;
+    let said = |unseen: bool| {
+        let (rank, host) = (Rank(1), HostName::from("z"));
+        let copy = Fact::CopyExcess { rank, host, now_ms: 482.0, base_ms: 5.0, iteration_ms, unseen };
+        let (sends, receives) =
+            (OtherLinks { slow: 1, ..OtherLinks::default() }, OtherLinks { fast: 2, ..OtherLinks::default() });
+        let link = Fact::RankLink {
+            from: end(4),
+            to: end(8),
+            now_ms: 494.0,
+            base_ms: 19.0,
+            iteration_ms,
+            links: 1,
+            of: 8,
+            sends,
+            receives,
+            returns: OtherLinks::default(),
+        };
+        let verdict = slowdown(&four_ranks(), &[copy, link], &Config::default(), HostTime(1), iteration_ms);
+        verdict.suspects.into_iter().map(|suspect| suspect.place).collect::<Vec<Place>>()
+    };
+    let sender = rank_place(Rank(4), &end(4).1);
+    assert_eq!(said(true), vec![sender.clone()]);
+    assert!(said(false).len() > 1, "its parent is seen: it waits for nobody");
+}
+
 /// Of a ring .. a -> b -> c: both ends of b wait for each other as long as data waits on its ways in and out.
 #[test]
 fn a_passage_between_two_slow_ways_is_no_slow_copy() {
