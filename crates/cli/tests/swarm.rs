@@ -5,7 +5,7 @@ mod common;
 use common::say;
 
 /// Seed, family ("" for the one that the seed draws), and what was said before.
-const MENDED: [(&str, &str, &str); 258] = [
+const MENDED: [(&str, &str, &str); 259] = [
     ("16", "", "a link that flaps in a tree was a device that stopped"),
     ("17", "", "a device that fails: one that waits for it behind a whole host"),
     ("28", "", "a congested way was one of its two ends"),
@@ -372,6 +372,7 @@ const MENDED: [(&str, &str, &str); 258] = [
     ),
     ("102202", "", "a congested way of a ring was as slow before as the messages of a pipeline beside it"),
     ("103054", "", "a way that is slow in every other iteration while a device is throttled was congested"),
+    ("106485", "", "a host whose threads get no processor was nobody, since a third long iteration did not end"),
     ("106241", "", "slow sends of one rank in a tree were the copy of a rank near the root that waits unseen"),
     ("104718", "", "a device that is restless computed a third of what iterations took longer, and was named for it"),
     ("105685", "", "who left out a collective of a group of four, an iteration later, was any rank of a cycle"),

@@ -27,6 +27,8 @@ const BEFORE_OTHERS: f64 = 0.25;
 const AS_LONG: f64 = 0.8;
 /// A suspect need not account for one long iteration in more than so many.
 const OTHERS_OF: usize = 4;
+/// Slow iterations in a row that are enough beside counters which tell of a host.
+const TWICE: usize = 2;
 /// A stall could be declared this long after it is due, when the samples have come.
 const ARRIVAL_NS: u64 = 100 * NANOS_PER_MS;
 /// Shortest time between two checks.
@@ -497,6 +499,12 @@ impl Watch {
     /// however restless the job is, that is no chance.
     pub(crate) fn stretch(&self, timeline: &Timeline, config: &Config) -> Option<Slow> {
         self.least(timeline, |track| track.stretch(config))
+    }
+
+    /// The last two iterations, if both are slow: too few to look for who is, but not beside counters of seconds.
+    pub(crate) fn twice(&self, timeline: &Timeline, config: &Config) -> Option<Slow> {
+        let config = self.recently_slow().then(|| Config { slow_needed: TWICE, ..config.clone() })?;
+        self.slow(timeline, &config, Track::slow).filter(|slow| slow.streak >= TWICE)
     }
 
     /// The least of what sampled ranks show, where all show it whose records are whole.

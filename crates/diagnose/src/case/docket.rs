@@ -232,7 +232,7 @@ impl Docket {
         }
         match self.paused(bench) {
             Some((verdict, facts)) => Some(self.open_slowdown(bench, verdict, &facts, None)),
-            None => self.unnoticed(bench),
+            None => self.unnoticed(bench).or_else(|| self.starved(bench)),
         }
     }
 

@@ -1,11 +1,12 @@
-//! A host that became crowded while a case is about another that is.
+//! A crowded host, where its counters tell sooner than iterations: before enough of them are slow, or while a case is about
+//! another that is.
 use super::{Bench, Docket};
 use crate::blame::{load, own};
 use crate::case::CaseEvent;
 use crate::case::network::host_place;
 use crate::case::weigh::Verdict;
 use crate::fact::Fact;
-use mycroft_record::{Category, Suspect, What};
+use mycroft_record::{Category, HostTime, Place, Suspect, What};
 
 /// Threads that wait for this share of the time that those of a host wait which a case is about slow the job as well.
 const ALIKE: f64 = 0.8;
@@ -24,18 +25,34 @@ impl Docket {
             matches!(fact, Fact::CpuWait { host, now_milli, .. } if *now_milli >= least_milli && !self.is_known(host))
         });
         let (fact, since) = waits.min_by_key(|(_, since)| *since)?;
-        let place = host_place(fact.crowded()?);
-        let verdict = Verdict {
-            category: Category::HostThread,
-            suspects: vec![Suspect { place, confidence: SURE }],
-            share: 1.0,
-            ..Verdict::unknown(What::Slowdown, since)
-        };
+        let verdict = about(host_place(fact.crowded()?), since);
         let event = self.open_slowdown(bench, verdict, &[fact], None);
         if let Some(open) = self.open.last_mut() {
             open.joined = true; // iterations say nothing of it beside the other
         }
         Some(event)
+    }
+
+    //= falcon 3.2
+    /// Where the threads of one host wait longer than they run iterations take seconds, and a third slow one may be long in
+    /// coming: two in a row are enough beside its counters.
+    pub(super) fn starved(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
+        let slow = bench.watch.twice(bench.timeline, bench.config)?;
+        let mut waits =
+            load::facts(bench.timeline, &slow.windows()).into_iter().filter(|fact| fact.starved().is_some());
+        let (Some(fact), None) = (waits.next(), waits.next()) else { return None };
+        let verdict = about(host_place(fact.crowded()?), slow.onset);
+        Some(self.open_slowdown(bench, verdict, &[slow.fact(), fact], None))
+    }
+}
+
+/// That the threads of a host wait.
+fn about(place: Place, since: HostTime) -> Verdict {
+    Verdict {
+        category: Category::HostThread,
+        suspects: vec![Suspect { place, confidence: SURE }],
+        share: 1.0,
+        ..Verdict::unknown(What::Slowdown, since)
     }
 }
 
