@@ -87,6 +87,12 @@ impl Slow {
         Slow { onset, now_ms, long, ..self.clone() }
     }
 
+    /// The same where its suspect has been slow from `onset` on. That may be later than when it really began, and what
+    /// it was not compared with may be slow already, so it is compared with no more than it was.
+    pub(crate) fn begun(self, onset: HostTime) -> Slow {
+        Slow { base_until: onset.min(self.base_until), onset, ..self }
+    }
+
     /// What of it is in the last of its iterations that follow each other, if these are two or more.
     pub(crate) fn last_row(&self) -> Option<Slow> {
         let follow = |pair: &&[Long]| pair[1].start <= pair[0].end + SLACK_NS;

@@ -98,30 +98,46 @@ fn an_iteration_of_more_operations_is_compared_with_those_of_as_many() {
     assert_eq!(slow(&later), "ssss", "for how long ever");
 }
 
+fn at(ms: u64) -> HostTime {
+    HostTime(NANOS_PER_SEC + ms * 1_000_000)
+}
+
+/// A job whose iterations from .. until take longer than the usual 670 ms.
+fn slow_in(list: &[(u64, u64)]) -> Slow {
+    let long = |(start, end): (u64, u64)| Long { start: at(start), end: at(end), over_ms: (end - start - 670) as f64 };
+    Slow {
+        base_from: HostTime::NONE,
+        base_until: at(0),
+        base_max_ms: 800.0,
+        onset: at(0),
+        until: at(3_400),
+        base_ms: 670.0,
+        now_ms: 890.0,
+        factor: 1.25,
+        slow: list.len(),
+        of: 4,
+        streak: 2,
+        long: list.iter().copied().map(long).collect(),
+        window_from: at(0),
+        why: String::new(),
+    }
+}
+
 /// One that straggled before makes no row with those that are slow now.
 #[test]
 fn the_last_row_is_of_long_iterations_that_follow_each_other() {
-    let at = |ms: u64| HostTime(NANOS_PER_SEC + ms * 1_000_000);
-    let long = |(start, end): (u64, u64)| Long { start: at(start), end: at(end), over_ms: (end - start - 670) as f64 };
-    let row = |list: &[(u64, u64)]| {
-        let slow = Slow {
-            base_from: HostTime::NONE,
-            base_until: at(0),
-            base_max_ms: 800.0,
-            onset: at(0),
-            until: at(3_400),
-            base_ms: 670.0,
-            now_ms: 890.0,
-            factor: 1.25,
-            slow: list.len(),
-            of: 4,
-            streak: 2,
-            long: list.iter().copied().map(long).collect(),
-            window_from: at(0),
-            why: String::new(),
-        };
-        slow.last_row().map(|row| (row.onset, row.long.len(), row.now_ms))
-    };
+    let row = |list: &[(u64, u64)]| slow_in(list).last_row().map(|row| (row.onset, row.long.len(), row.now_ms));
     assert_eq!(row(&[(0, 870), (1_600, 2_500), (2_500, 3_400)]), Some((at(1_600), 2, 900.0)));
     assert_eq!(row(&[(0, 870), (870, 1_770), (2_500, 3_400)]), None, "the last one is alone");
+}
+
+/// Seed 107493: a NIC that became slow when a throttled device recovered was compared with the iteration between the two.
+#[test]
+fn what_is_said_to_have_begun_later_is_compared_with_what_it_was_compared_with() {
+    let begun = |ms: u64| {
+        let slow = Slow { base_until: at(1_000), onset: at(1_000), ..slow_in(&[]) }.begun(at(ms));
+        (slow.base_until, slow.onset)
+    };
+    assert_eq!(begun(1_400), (at(1_000), at(1_400)), "the iteration between may be slow already");
+    assert_eq!(begun(600), (at(600), at(600)), "it is not compared with itself");
 }

@@ -215,7 +215,7 @@ impl Docket {
         let needed = bench.config.recover_iterations;
         let onset = own::began(bench.timeline, &own, needed, hidden.until).unwrap_or(hidden.onset);
         let verdict = Verdict { since: onset, ..verdict };
-        let hidden = Slow { base_until: onset, onset, ..hidden };
+        let hidden = hidden.begun(onset);
         facts.insert(0, hidden.fact());
         let event = self.open_slowdown(bench, verdict, &facts, Some(hidden));
         if let Some(open) = self.open.last_mut() {
