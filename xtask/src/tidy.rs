@@ -10,23 +10,22 @@ const EDGES: &[(&str, &[&str])] = &[
     ("mycroft-ring", &["mycroft-record"]),
     ("mycroft-probe-core", &["mycroft-record", "mycroft-ring"]),
     ("mycroft-nccl", &["mycroft-probe-core", "mycroft-record"]),
-    ("mycroft-store", &["mycroft-record"]),
+    ("mycroft-wire", &["mycroft-record"]),
+    ("mycroft-store", &["mycroft-record", "mycroft-wire"]),
     ("mycroft-formats", &["mycroft-record"]),
-    ("mycroft-agent", &["mycroft-record", "mycroft-ring", "mycroft-formats", "mycroft-store"]),
+    ("mycroft-agent", &["mycroft-record", "mycroft-ring", "mycroft-wire"]),
     ("mycroft-diagnose", &["mycroft-record"]),
-    ("mycroft-serve", &["mycroft-record", "mycroft-store", "mycroft-diagnose", "mycroft-formats"]),
+    ("mycroft-serve", &["mycroft-record", "mycroft-wire", "mycroft-store", "mycroft-diagnose", "mycroft-formats"]),
     ("mycroft-sim", &["mycroft-record"]),
     ("mycroft-testbed-nccl", &[]),
-    (
-        "mycroft-testbed",
-        &["mycroft-record", "mycroft-probe-core", "mycroft-agent", "mycroft-sim", "mycroft-testbed-nccl"],
-    ),
+    ("mycroft-testbed", &["mycroft-sim", "mycroft-testbed-nccl"]),
     (
         "mycroft-cli",
         &[
             "mycroft-record",
             "mycroft-ring",
             "mycroft-agent",
+            "mycroft-wire",
             "mycroft-store",
             "mycroft-diagnose",
             "mycroft-formats",
@@ -89,7 +88,8 @@ pub(crate) fn tidy(root: &Path) -> Result<()> {
     bail!("tidy: {} violations\n{}", violations.len(), violations.join("\n"));
 }
 
-/// Compares the dependencies in every manifest (not the dev-dependencies) with `EDGES`.
+/// Compares the dependencies in every manifest (not the dev-dependencies) with `EDGES`, in both directions: an edge that
+/// no manifest has is no edge.
 fn edges(root: &Path, violations: &mut Vec<String>) -> Result<()> {
     let text = output(root, "cargo", &["metadata", "--format-version", "1", "--no-deps"])?;
     let metadata: serde_json::Value = serde_json::from_str(&text).context("cargo metadata printed no JSON")?;
@@ -100,14 +100,19 @@ fn edges(root: &Path, violations: &mut Vec<String>) -> Result<()> {
             violations.push(format!("{name}: a new room; give it its edges in xtask/src/tidy.rs and a decision page"));
             continue;
         };
-        for dependency in package["dependencies"].as_array().into_iter().flatten() {
-            let target = dependency["name"].as_str().unwrap_or_default();
-            let is_normal = dependency["kind"].is_null();
-            if is_normal && target.starts_with("mycroft-") && !may_use.contains(&target) {
-                violations.push(format!(
-                    "{name} -> {target}: not an edge of ARCHITECTURE.md; needs a page in docs/decisions"
-                ));
-            }
+        let dependencies = package["dependencies"].as_array().into_iter().flatten();
+        let used: Vec<&str> = dependencies
+            .filter(|dependency| dependency["kind"].is_null())
+            .filter_map(|dependency| dependency["name"].as_str())
+            .filter(|target| target.starts_with("mycroft-"))
+            .collect();
+        for target in used.iter().filter(|target| !may_use.contains(target)) {
+            violations
+                .push(format!("{name} -> {target}: not an edge of ARCHITECTURE.md; needs a page in docs/decisions"));
+        }
+        for target in may_use.iter().filter(|target| !used.contains(target)) {
+            violations
+                .push(format!("{name} -> {target}: an edge of the map that no manifest has; take it out of both"));
         }
     }
     Ok(())

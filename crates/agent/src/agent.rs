@@ -9,7 +9,7 @@ use crate::process::own_uid;
 use crate::sampler::{Event, Sampler};
 use crate::ship::{Shipper, WIRE_TIMEOUT};
 use crate::stats::{AgentStats, Shared};
-use mycroft_store::wire::{ClientConfig, WRITE_TIMEOUT_DEFAULT};
+use mycroft_wire::{ClientConfig, WRITE_TIMEOUT_DEFAULT};
 use std::fs::DirBuilder;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;

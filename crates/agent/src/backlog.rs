@@ -1,8 +1,8 @@
 //! Records that wait on disk while the server is away, and whose they are: what the spool drops is known per source,
 //! so that a `Gap` can say it (invariant 4).
 use mycroft_record::{Batch, Source};
-use mycroft_store::codec;
-use mycroft_store::spool::{Spool, SpoolError};
+use mycroft_wire::codec;
+use mycroft_wire::spool::{Spool, SpoolError};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 

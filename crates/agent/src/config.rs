@@ -1,5 +1,5 @@
 //! What an agent is told, and every limit it keeps.
-use mycroft_store::wire::{Endpoint, TlsClient};
+use mycroft_wire::{Endpoint, TlsClient};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -53,7 +53,7 @@ pub enum AgentError {
     },
     /// The spool cannot be used.
     #[error(transparent)]
-    Spool(#[from] mycroft_store::spool::SpoolError),
+    Spool(#[from] mycroft_wire::spool::SpoolError),
     /// A setting that cannot work.
     #[error("agent setting {name} is {value}, expected {expected}")]
     Setting {

@@ -44,5 +44,5 @@ pub use agent::{Agent, AgentHandle};
 pub use capture::spy::main as spy;
 pub use config::{AgentConfig, CaptureConfig, SpyProgram};
 pub use error::{AgentError, Notice};
-pub use mycroft_store::wire::{Endpoint, TlsClient};
+pub use mycroft_wire::{Endpoint, TlsClient};
 pub use stats::AgentStats;

@@ -6,7 +6,7 @@ use common::child::{Job, Traced};
 use common::{PATIENCE, Rig, wait_until};
 use mycroft_agent::{Agent, AgentConfig, AgentHandle, CaptureConfig, SpyProgram};
 use mycroft_record::HostTime;
-use mycroft_store::wire::{CaptureKind, CaptureOrder, Captured, Endpoint, Listener, ListenerHandle, ServerConfig};
+use mycroft_wire::{CaptureKind, CaptureOrder, Captured, Endpoint, Listener, ListenerHandle, ServerConfig};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;

@@ -124,7 +124,7 @@ fn a_spool_that_overflows_drops_the_oldest_and_says_how_many() {
 
 #[test]
 fn a_server_that_refuses_is_told_once_with_its_reason() {
-    use mycroft_store::wire::{Listener, ServerConfig};
+    use mycroft_wire::{Listener, ServerConfig};
     let rig = Rig::new();
     let config = ServerConfig { token: Some("secret".to_owned()), ..ServerConfig::default() };
     let listener = Listener::bind(&rig.endpoint(), config).expect("the server binds");
@@ -157,7 +157,7 @@ fn what_a_host_ships_at_once_is_one_frame_with_times_in_microseconds() {
     let frames = server.stats().frames;
     let received = rig.received();
     let mut rounded = received.clone();
-    rounded.iter_mut().for_each(mycroft_store::codec::round_to_micros);
+    rounded.iter_mut().for_each(mycroft_wire::codec::round_to_micros);
     assert_eq!(received, rounded, "no time is finer than a microsecond");
     let shipments: BTreeSet<_> = received.iter().map(|batch| batch.collected_at).collect();
     assert!(received.len() > shipments.len(), "some of them carry both processes, or one and the host");
@@ -166,7 +166,7 @@ fn what_a_host_ships_at_once_is_one_frame_with_times_in_microseconds() {
 
 #[test]
 fn what_a_server_rejects_for_good_is_told_as_lost_and_what_follows_arrives() {
-    use mycroft_store::wire::{Listener, ServerConfig};
+    use mycroft_wire::{Listener, ServerConfig};
     let rig = Rig::new();
     let received = Arc::new(Mutex::new(Vec::new()));
     let taken = Arc::clone(&received);
@@ -193,7 +193,7 @@ fn what_a_server_rejects_for_good_is_told_as_lost_and_what_follows_arrives() {
 
 #[test]
 fn a_server_that_stops_reading_does_not_keep_an_agent_from_stopping() {
-    use mycroft_store::wire::{Listener, ServerConfig};
+    use mycroft_wire::{Listener, ServerConfig};
     let rig = Rig::new();
     let (open, gate) = std::sync::mpsc::channel::<()>();
     let gate = Mutex::new(gate);

@@ -5,7 +5,7 @@ use crate::stop::Stop;
 use anyhow::{Context, Result};
 use mycroft_agent::{Agent, AgentConfig, CaptureConfig, SpyProgram};
 use mycroft_serve::{ServeConfig, Server};
-use mycroft_store::wire::{Endpoint, TlsClient, TlsIdentity, TlsServer};
+use mycroft_wire::{Endpoint, TlsClient, TlsIdentity, TlsServer};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -3,7 +3,8 @@ mod common;
 
 use common::{Going, Said, end, line_with, mycroft, refusal, say, until};
 use mycroft_store::recording::RecordingWriter;
-use mycroft_store::{Store, StoreConfig, codec};
+use mycroft_store::{Store, StoreConfig};
+use mycroft_wire::codec;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};

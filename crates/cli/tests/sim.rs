@@ -2,7 +2,7 @@
 mod common;
 
 use common::{Going, end, mycroft, refusal, say, until};
-use mycroft_store::cells::{CellType, Kind, columns};
+use mycroft_wire::cells::{CellType, Kind, columns};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs;

@@ -10,6 +10,7 @@ pub mod finding;
 pub mod ids;
 pub mod kind;
 pub mod record;
+pub mod text;
 pub mod time;
 
 pub use batch::{Batch, ProcessKey, Source};

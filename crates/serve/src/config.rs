@@ -1,6 +1,6 @@
 //! What a server is told, and the rules that a configuration must keep before anything is bound.
 use crate::http::auth::TOKEN_BYTES_MIN;
-use mycroft_store::wire::{Endpoint, TlsServer};
+use mycroft_wire::{Endpoint, TlsServer};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;

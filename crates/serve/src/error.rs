@@ -1,6 +1,7 @@
 //! Why a server does not start.
 use crate::config::ConfigError;
-use mycroft_store::{StoreError, wire::WireError};
+use mycroft_store::StoreError;
+use mycroft_wire::WireError;
 use std::net::SocketAddr;
 
 /// Why `Server::start` failed. Nothing is left behind: what was bound is released.

@@ -9,7 +9,7 @@ use mycroft_record::{
 };
 use mycroft_serve::api::{CaseJson, CasesJson, HealthJson, RanksJson};
 use mycroft_serve::{ServeConfig, Server, ServerHandle};
-use mycroft_store::wire::{Client, ClientConfig, Endpoint, WireError};
+use mycroft_wire::{Client, ClientConfig, Endpoint, WireError};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};

@@ -4,11 +4,11 @@
 //! collection, named by the log's number, and is removed when the last of them is durable; segments whose log is still
 //! there do not count. So a crash at any point leaves either the log or all of its segments in force, never both and
 //! never neither.
-use crate::codec;
 use crate::facade::StoreError;
-use crate::log::{ENTRY_HEAD_BYTES, LogFile, create_private_dir, numbered_files, read_entry, sync_dir};
 use crate::segment::{self, Arrived};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
+use mycroft_wire::codec;
+use mycroft_wire::log::{ENTRY_HEAD_BYTES, LogFile, create_private_dir, numbered_files, read_entry, sync_dir};
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,10 +1,10 @@
 //! The one door to everything the store keeps.
-use crate::codec::EncodeError;
 use crate::delivery::Deliveries;
 use crate::disk::{self, Disk, Replay};
 use crate::hot::{Cursor, Hit, Hot, HotLimits, LastState, Query, Tail};
 use crate::meta::{CaseRow, JobRow, Meta, MetaError};
 use mycroft_record::{Batch, HostTime, JobName, Rank};
+use mycroft_wire::codec::EncodeError;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

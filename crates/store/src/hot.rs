@@ -1,7 +1,7 @@
 //! The hot window: recent records in memory, found by (job, rank) without touching a disk. A batch is noted once, however
 //! many records it has; whoever looks for some passes over those of the rank.
-use crate::cells;
 use mycroft_record::{Batch, CommId, HostName, HostTime, JobName, OpId, Rank, Record, Sampled, Source};
+use mycroft_wire::cells;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;

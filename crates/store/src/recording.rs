@@ -2,12 +2,12 @@
 //!
 //! The same batches in the same order give the same bytes. Files are `records/NUMBER-CHECKSUM.parquet`, in the order of
 //! arrival, each readable by any Parquet reader.
-use crate::codec;
 use crate::delivery::Deliveries;
 use crate::disk::{SegmentFile, io_error, named_segments};
 use crate::facade::StoreError;
 use crate::segment;
 use mycroft_record::{Batch, HostTime};
+use mycroft_wire::codec;
 use std::path::{Path, PathBuf};
 
 /// The folder of the files inside a recording's.

@@ -2,8 +2,8 @@
 //!
 //! One flat schema for all kinds. Times are whole microseconds: `time` is absolute, every other time is its distance
 //! from `time` or from another time of the row, which is what one wants to look at and compresses best.
-use crate::cells::{self, CellType, Column, Interner, Kind};
 use mycroft_record::{Batch, HostTime, ProcessKey, Rank, Record, Source};
+use mycroft_wire::cells::{self, CellType, Column, Interner, Kind};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
@@ -30,7 +30,7 @@ const VERSION_KEY: &str = "mycroft.segment.version";
 /// Written once in ten minutes in the background, read rarely: worth more effort than a frame.
 const ZSTD_LEVEL: i32 = 6;
 /// Longest text: see `codec::MAX_STRING_BYTES`; a file that says more is not ours.
-const MAX_TEXT_BYTES: usize = crate::codec::MAX_STRING_BYTES;
+const MAX_TEXT_BYTES: usize = mycroft_wire::codec::MAX_STRING_BYTES;
 /// Different texts in a file, each an allocation.
 const MAX_TEXTS: usize = 1 << 20;
 

@@ -1,10 +1,12 @@
 //! Deliveries: the order in which a replay takes batches in, from a server's store and from a recording.
+#[path = "../../wire/tests/common/mod.rs"]
 mod common;
 
 use common::{Random, any_batch, step_batch};
 use mycroft_record::*;
 use mycroft_store::recording::{self, RecordingWriter};
-use mycroft_store::{Delivery, Store, StoreConfig, codec, segment};
+use mycroft_store::{Delivery, Store, StoreConfig, segment};
+use mycroft_wire::codec;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;

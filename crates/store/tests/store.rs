@@ -1,10 +1,12 @@
 //! The store: replay equals what was appended, crashes, retention, damage, the hot window, cases.
+#[path = "../../wire/tests/common/mod.rs"]
 mod common;
 
 use common::{Random, any_batch, iteration, source, step_batch};
 use mycroft_record::*;
 use mycroft_store::meta::CaseRow;
-use mycroft_store::{Cursor, HotLimits, Query, Store, StoreConfig, codec};
+use mycroft_store::{Cursor, HotLimits, Query, Store, StoreConfig};
+use mycroft_wire::codec;
 use proptest::prelude::*;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@ use crate::config::CaptureConfig;
 use crate::stats::Shared;
 use access::Target;
 use mycroft_record::{HostTime, JobName, Rank};
-use mycroft_store::wire::{CaptureKind, CaptureOrder, Captured, PIECE_BYTES_MAX};
+use mycroft_wire::{CaptureKind, CaptureOrder, Captured, PIECE_BYTES_MAX};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -6,7 +6,7 @@ use super::spy::{self, Stacks};
 use super::{Found, wait_until};
 use crate::config::SpyProgram;
 use mycroft_record::Rank;
-use mycroft_store::wire::CaptureKind;
+use mycroft_wire::CaptureKind;
 use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part")]
 use mycroft_agent::{Agent, AgentConfig, AgentHandle, Endpoint};
 use mycroft_record::{Batch, CommId, Record, Source};
-use mycroft_store::wire::{Listener, ListenerHandle, ServerConfig};
+use mycroft_wire::{Listener, ListenerHandle, ServerConfig};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -18,7 +18,7 @@ use crate::sync::lock;
 use gather::Gathering;
 use keep::Keep;
 use mycroft_record::{HostTime, NANOS_PER_SEC};
-use mycroft_store::wire::{Captured, ListenerHandle};
+use mycroft_wire::{Captured, ListenerHandle};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::path::PathBuf;

@@ -9,7 +9,7 @@ use mycroft_diagnose::stacks::{Autopsy, Question, autopsy};
 use mycroft_formats::{Naming, assemble, read};
 use mycroft_record::dump::Bundle;
 use mycroft_record::{HostTime, NANOS_PER_MS};
-use mycroft_store::wire::{CaptureOrder, NotOrdered, Peer, VERSION_CAPTURE};
+use mycroft_wire::{CaptureOrder, NotOrdered, Peer, VERSION_CAPTURE};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};

@@ -19,7 +19,7 @@ use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::get as on_get;
 use axum::{Router, http::HeaderValue};
 use mycroft_diagnose::{Report, render};
-use mycroft_store::wire::{ListenerHandle, ServerStats};
+use mycroft_wire::{ListenerHandle, ServerStats};
 use serde::Deserialize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

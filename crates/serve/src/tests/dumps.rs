@@ -2,7 +2,7 @@
 use super::{NEW_YEAR, OPEN, PATIENCE, SETTLE, World, get, quick, raw};
 use crate::config::ServeConfig;
 use mycroft_record::{NANOS_PER_SEC, Rank};
-use mycroft_store::wire::{CaptureKind, CaptureOrder, Captured, Client, ClientConfig, Endpoint};
+use mycroft_wire::{CaptureKind, CaptureOrder, Captured, Client, ClientConfig, Endpoint};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -4,7 +4,7 @@ use crate::brain::{CALM_NS, JOB_IDLE_NS, JOBS_MAX};
 use crate::job::ENGINE_PANICS_MAX;
 use crate::warm::{ORPHAN_NS, WARM_NS};
 use mycroft_record::GapCause;
-use mycroft_store::wire::Endpoint;
+use mycroft_wire::Endpoint;
 use std::net::TcpListener;
 
 #[test]

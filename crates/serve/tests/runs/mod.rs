@@ -1,7 +1,7 @@
 //! The recorded runs of the testbed: what agents shipped, and what the launcher knew.
 use mycroft_record::{Batch, NANOS_PER_MS, Record, Sampled, Source};
 use mycroft_sim::Truth;
-use mycroft_store::codec;
+use mycroft_wire::codec;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

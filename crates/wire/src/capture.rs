@@ -2,8 +2,8 @@
 //!
 //! Part of protocol version 2. An order is a few numbers and a job name; the answer is files in pieces, a line for each
 //! process that was tried, and an end.
-use super::proto::put_text;
 use crate::bytes::Reader;
+use crate::proto::put_text;
 use mycroft_record::{HostTime, Rank};
 
 /// The protocol version from which an agent understands orders.

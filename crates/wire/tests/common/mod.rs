@@ -1,7 +1,7 @@
 //! Records for tests: random ones of every kind, and the plausible traffic of a training job.
 #![allow(dead_code)] // Each test binary uses its own part.
 use mycroft_record::*;
-use mycroft_store::cells::{self, CellType, Kind};
+use mycroft_wire::cells::{self, CellType, Kind};
 use proptest::prelude::*;
 use std::sync::Arc;
 

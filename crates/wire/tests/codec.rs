@@ -3,7 +3,7 @@ mod common;
 
 use common::{Random, any_batch, iteration, step_batch};
 use mycroft_record::{Batch, HostTime};
-use mycroft_store::codec::{self, DecodeError, HEADER_BYTES, decode, encode};
+use mycroft_wire::codec::{self, DecodeError, HEADER_BYTES, decode, encode};
 use proptest::prelude::*;
 
 proptest! {
@@ -163,7 +163,7 @@ fn rounding_keeps_known_times_known() {
 #[test]
 fn every_cause_of_a_gap_is_kept_and_one_of_the_future_is_read_as_damage() {
     use mycroft_record::{Gap, GapCause, Record};
-    use mycroft_store::cells::{self, Interner, Kind};
+    use mycroft_wire::cells::{self, Interner, Kind};
     let causes = [
         (GapCause::Damaged, 0),
         (GapCause::RingLapped, 1),

@@ -1,6 +1,6 @@
 //! The bytes of the protocol: hello, answer and messages, as `docs/formats/wire.md` maps them.
-use super::capture::{self, CaptureOrder, Captured};
 use crate::bytes::Reader;
+use crate::capture::{self, CaptureOrder, Captured};
 use std::fmt;
 
 /// First bytes of both directions.

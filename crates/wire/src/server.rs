@@ -1,10 +1,10 @@
 //! The server's end: admits agents, hands their batches over once, acknowledges, and is safe against slow or hostile
 //! peers: every wait has an end, every size a limit.
-use super::capture::{CaptureOrder, Captured, VERSION_CAPTURE};
-use super::proto::{self, Answer, Hello, Message, MessageHead, Refusal, Welcome};
-use super::stream::{Closer, Stream};
-use super::{Endpoint, ServerConfig, WireError, io_error, tls};
+use crate::capture::{CaptureOrder, Captured, VERSION_CAPTURE};
 use crate::codec;
+use crate::proto::{self, Answer, Hello, Message, MessageHead, Refusal, Welcome};
+use crate::stream::{Closer, Stream};
+use crate::{Endpoint, ServerConfig, WireError, io_error, tls};
 use mycroft_record::Batch;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};

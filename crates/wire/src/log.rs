@@ -8,13 +8,13 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Length and checksum.
-pub(crate) const ENTRY_HEAD_BYTES: u64 = 8;
+pub const ENTRY_HEAD_BYTES: u64 = 8;
 /// An entry is one frame.
 const MAX_ENTRY_BYTES: usize = crate::codec::MAX_FRAME_BYTES;
 
 /// An open log.
 #[derive(Debug)]
-pub(crate) struct LogFile {
+pub struct LogFile {
     file: File,
     bytes: u64,
 }
@@ -24,7 +24,7 @@ fn checksum(length: [u8; 4], content: &[u8]) -> u32 {
 }
 
 /// The entry at an offset, or `None` when there is no whole one.
-pub(crate) fn read_entry(file: &File, offset: u64, end: u64) -> io::Result<Option<Vec<u8>>> {
+pub fn read_entry(file: &File, offset: u64, end: u64) -> io::Result<Option<Vec<u8>>> {
     if end.saturating_sub(offset) < ENTRY_HEAD_BYTES {
         return Ok(None);
     }
@@ -44,7 +44,7 @@ pub(crate) fn read_entry(file: &File, offset: u64, end: u64) -> io::Result<Optio
 impl LogFile {
     /// Opens or creates the log, shows every whole entry to `each`, and cuts off what follows the last one.
     /// Also says how many bytes were cut.
-    pub(crate) fn open(path: &Path, each: &mut dyn FnMut(Vec<u8>)) -> io::Result<(LogFile, u64)> {
+    pub fn open(path: &Path, each: &mut dyn FnMut(Vec<u8>)) -> io::Result<(LogFile, u64)> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let end = file.metadata()?.len();
         let mut bytes = 0;
@@ -59,7 +59,7 @@ impl LogFile {
     }
 
     /// Appends one entry. After an error the log is as it was before.
-    pub(crate) fn append(&mut self, content: &[u8]) -> io::Result<()> {
+    pub fn append(&mut self, content: &[u8]) -> io::Result<()> {
         if content.len() > MAX_ENTRY_BYTES {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("an entry of {} bytes", content.len())));
         }
@@ -78,37 +78,46 @@ impl LogFile {
         Ok(())
     }
 
-    pub(crate) fn bytes(&self) -> u64 {
+    /// Length of the file in bytes: where the next entry goes.
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub(crate) fn read(&self, offset: u64) -> io::Result<Option<Vec<u8>>> {
+    /// The entry at an offset, or `None` when there is no whole one.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn read(&self, offset: u64) -> io::Result<Option<Vec<u8>>> {
         read_entry(&self.file, offset, self.bytes)
     }
 
     /// A second handle, for reading while this one appends.
-    pub(crate) fn reader(&self) -> io::Result<File> {
+    pub fn reader(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 
-    pub(crate) fn sync(&self) -> io::Result<()> {
+    /// Makes what was appended survive the end of the machine.
+    ///
+    /// # Errors
+    /// The file cannot be flushed.
+    pub fn sync(&self) -> io::Result<()> {
         self.file.sync_data()
     }
 }
 
 /// Makes the creation, renaming or removal of files in a directory durable.
-pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+pub fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
 /// Creates a directory, and its parents, that only this user may enter.
-pub(crate) fn create_private_dir(dir: &Path) -> io::Result<()> {
+pub fn create_private_dir(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 /// The numbers of the files named `NUMBER.extension` in a directory, ascending; other files are left alone.
-pub(crate) fn numbered_files(dir: &Path, extension: &str) -> io::Result<Vec<u64>> {
+pub fn numbered_files(dir: &Path, extension: &str) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         let name = entry?.file_name();
@@ -122,12 +131,16 @@ pub(crate) fn numbered_files(dir: &Path, extension: &str) -> io::Result<Vec<u64>
 
 /// A small file of two numbers that is overwritten in place; a torn write reads as `None`.
 #[derive(Debug)]
-pub(crate) struct Mark {
+pub struct Mark {
     file: File,
 }
 
 impl Mark {
-    pub(crate) fn open(path: &Path) -> io::Result<(Mark, Option<(u64, u64)>)> {
+    /// Opens or creates the file and reads what it holds.
+    ///
+    /// # Errors
+    /// The file cannot be opened or read.
+    pub fn open(path: &Path) -> io::Result<(Mark, Option<(u64, u64)>)> {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         let mut bytes = Vec::new();
         Read::by_ref(&mut file).take(64).read_to_end(&mut bytes)?;
@@ -139,7 +152,11 @@ impl Mark {
         Ok((Mark { file }, value))
     }
 
-    pub(crate) fn set(&mut self, first: u64, second: u64) -> io::Result<()> {
+    /// Overwrites both numbers.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn set(&mut self, first: u64, second: u64) -> io::Result<()> {
         let mut bytes = [first.to_le_bytes(), second.to_le_bytes()].concat();
         bytes.extend_from_slice(&crc32c::crc32c(&bytes).to_le_bytes());
         self.file.seek(SeekFrom::Start(0))?;

@@ -1,9 +1,9 @@
 //! The agent's end: keeps what was not acknowledged, resends it after a reconnect, respects the server's credit.
-use super::capture::{CaptureOrder, Captured};
-use super::proto::{self, Answer, Hello, Message, MessageHead, Refusal};
-use super::stream::Stream;
-use super::{ClientConfig, Endpoint, WireError, io_error, tls};
+use crate::capture::{CaptureOrder, Captured};
 use crate::codec;
+use crate::proto::{self, Answer, Hello, Message, MessageHead, Refusal};
+use crate::stream::Stream;
+use crate::{ClientConfig, Endpoint, WireError, io_error, tls};
 use mycroft_record::Batch;
 use rustls::pki_types::ServerName;
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
 //! The agent's spool: order, restarts, limits, damage, a killed writer.
-use mycroft_store::spool::Spool;
+use mycroft_wire::spool::Spool;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@ mod common;
 
 use common::step_batch;
 use mycroft_record::{HostTime, Rank};
-use mycroft_store::wire::{
+use mycroft_wire::{
     CaptureKind, CaptureOrder, Captured, Client, ClientConfig, Endpoint, Listener, ListenerHandle, NotOrdered,
     PIECE_BYTES_MAX, ServerConfig,
 };

@@ -3,8 +3,8 @@ mod common;
 
 use common::step_batch;
 use mycroft_record::{Batch, HostTime, Record};
-use mycroft_store::codec;
-use mycroft_store::wire::{
+use mycroft_wire::codec;
+use mycroft_wire::{
     Client, ClientConfig, Endpoint, Listener, ListenerHandle, Refusal, ServerConfig, ServerLimits, TlsClient,
     TlsIdentity, TlsServer, WireError,
 };

@@ -1,8 +1,17 @@
-//! Agent to server: an own framed protocol over TCP or a unix socket (`docs/formats/wire.md`).
+//! How batches become bytes and travel: the codec and its cells, the framed protocol between agents and a server over
+//! TCP or a unix socket (client, server, TLS), the spool that holds frames while the server is away, and the file of
+//! checked entries that spool and store share. Formats: `docs/formats/wire.md`, `docs/formats/record.md`.
+#![forbid(unsafe_code)]
+
+mod bytes;
 mod capture;
+pub mod cells;
 mod client;
+pub mod codec;
+pub mod log;
 mod proto;
 mod server;
+pub mod spool;
 mod stream;
 mod tls;
 

@@ -1,5 +1,5 @@
 //! The catalogue in `docs/formats/record.md` lists every kind and column of the code.
-use mycroft_store::cells::{Kind, columns};
+use mycroft_wire::cells::{Kind, columns};
 
 #[test]
 fn the_catalogue_is_complete() {

@@ -1,5 +1,5 @@
 //! rustls set-up from PEM files, with errors that name the file.
-use super::{TlsClient, TlsIdentity, TlsServer, WireError};
+use crate::{TlsClient, TlsIdentity, TlsServer, WireError};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
