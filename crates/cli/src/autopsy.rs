@@ -1,11 +1,12 @@
 //! `mycroft autopsy`: a folder of dumps and stacks to one verdict.
 use crate::{EXIT_FOUND, EXIT_OK};
 use anyhow::{Context, Result, bail};
+use mycroft_diagnose::render::{Style, render_autopsy};
 use mycroft_diagnose::stacks::{Autopsy, Outcome, Question};
 use mycroft_formats::{Clash, Naming, Piece};
 use mycroft_record::What;
 use mycroft_record::dump::{Bundle, Unusable};
-use mycroft_serve::autopsy::{AutopsyJson, Style, page, text};
+use mycroft_serve::autopsy::{AutopsyJson, page};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{IsTerminal, Read, Write};
@@ -86,7 +87,7 @@ pub(crate) fn autopsy(args: &AutopsyArgs) -> Result<u8> {
         let html = page::render(&answer, &title(&args.dirs));
         std::fs::write(file, html).with_context(|| format!("cannot write the page to {}", file.display()))?;
     }
-    let said = if args.json { as_json(&answer, notes)? } else { text::render(&answer, style()) + &noted(&notes) };
+    let said = if args.json { as_json(&answer, notes)? } else { render_autopsy(&answer, style()) + &noted(&notes) };
     print(&said)?;
     let code = exit_code(&answer);
     // Freeing two million entries takes a tenth of a second; the system takes the memory back at once.

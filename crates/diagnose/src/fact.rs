@@ -223,35 +223,36 @@ fn ms(ns: u64) -> f64 {
 
 /// Ranks for people: `0-3,8`.
 pub(crate) fn ranks_text(ranks: &[Rank]) -> String {
-    let mut out = String::new();
-    let mut at = 0;
-    while at < ranks.len() {
-        let mut end = at;
-        while end + 1 < ranks.len() && ranks[end + 1].0 == ranks[end].0 + 1 {
-            end += 1;
-        }
-        if !out.is_empty() {
-            out.push(',');
-        }
-        match end - at {
-            0 => out.push_str(&ranks[at].to_string()),
-            1 => out.push_str(&format!("{},{}", ranks[at], ranks[end])),
-            _ => out.push_str(&format!("{}-{}", ranks[at], ranks[end])),
-        }
-        at = end + 1;
+    ranks_within(ranks, usize::MAX)
+}
+
+/// The same, the first `ranges_max` ranges of them: `0-3,8 and 24 more`.
+pub(crate) fn ranks_within(ranks: &[Rank], ranges_max: usize) -> String {
+    let ranges: Vec<&[Rank]> = ranks.chunk_by(|a, b| a.0 + 1 == b.0).collect();
+    let (shown, rest) = ranges.split_at(ranges.len().min(ranges_max));
+    let range = |range: &&[Rank]| match range {
+        [first, .., last] if range.len() > 2 => format!("{first}-{last}"),
+        few => few.iter().map(Rank::to_string).collect::<Vec<_>>().join(","),
+    };
+    let mut text = shown.iter().map(range).collect::<Vec<_>>().join(",");
+    if !rest.is_empty() {
+        text += &format!(" and {} more", rest.iter().map(|range| range.len()).sum::<usize>());
     }
-    out
+    text
 }
 
-/// `rank 3`, `ranks 0-3,8`.
+/// `rank 3`, `ranks 0-3,8`; `no rank` where there is none.
 pub(crate) fn these(ranks: &[Rank]) -> String {
-    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
-    format!("{word} {}", ranks_text(ranks))
+    match ranks {
+        [] => "no rank".to_owned(),
+        [only] => format!("rank {only}"),
+        several => format!("ranks {}", ranks_text(several)),
+    }
 }
 
-/// Ranks with a verb: `rank 5 waits`, `ranks 1,2 wait`.
+/// Ranks with a verb: `rank 5 waits`, `ranks 1,2 wait`, `no rank waits`.
 pub(crate) fn these_do(ranks: &[Rank], one: &str, many: &str) -> String {
-    format!("{} {}", these(ranks), if ranks.len() == 1 { one } else { many })
+    format!("{} {}", these(ranks), if ranks.len() > 1 { many } else { one })
 }
 
 fn of_rank(rank: Rank, at: HostTime) -> Vec<Evidence> {

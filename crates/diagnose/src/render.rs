@@ -1,97 +1,78 @@
-//! The report as text for a terminal: stable, so that golden files can hold it.
+//! Verdicts as text for a terminal, of live and of dead jobs alike: stable, so that golden files can hold it.
+mod autopsy;
+mod page;
+
 use crate::case::{BlastEntry, Case};
 use crate::fact::{these, these_do};
 use crate::report::{RankSummary, Report};
-use mycroft_record::time::rfc3339;
-use mycroft_record::{HostTime, NANOS_PER_MS, OpKind, Place, Rank};
+use mycroft_record::{HostTime, NANOS_PER_MS, OpKind, Rank};
+use page::{Page, moment, suspect_text};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+
+pub use autopsy::render as render_autopsy;
+pub use page::Style;
 
 /// Lines of ranks shown; a job of 10,000 ranks has 1,250 hosts.
 const RANK_LINES_MAX: usize = 64;
+/// Characters before the labels of a case.
+const INDENT: usize = 2;
 /// Width of the first column of a case.
 const LABEL: usize = 10;
 
 /// The report as text; the same report gives the same text.
 pub fn render(report: &Report) -> String {
-    let mut out = String::new();
+    // Not broken: who reads a report of a running job pipes it, or has it in a window of their own.
+    let mut page = Page::new(Style { width: usize::MAX, is_coloured: false }, INDENT, LABEL);
     let pace = report.iteration_ms_median.map_or_else(|| "not known yet".to_owned(), |ms| format!("{ms:.0} ms"));
-    let _ = writeln!(out, "job {} at {}", report.job, moment(report.as_of));
-    let _ = writeln!(out, "{} ranks, {} iterations, usual iteration {pace}", report.ranks.len(), report.iterations);
+    page.line(&format!("job {} at {}", report.job, moment(report.as_of)));
+    page.line(&format!("{} ranks, {} iterations, usual iteration {pace}", report.ranks.len(), report.iterations));
     if report.cases.is_empty() {
-        let _ = writeln!(out, "no case");
+        page.line("no case");
     }
     for case in &report.cases {
-        out.push('\n');
-        render_case(&mut out, case, report.as_of);
+        page.line("");
+        render_case(&mut page, case, report.as_of);
     }
     for case in &report.transients {
         let ms = case.closed_at.since_ns(case.finding.since) / NANOS_PER_MS;
-        let _ = writeln!(out, "pause at {} for about {ms} ms, went away by itself", moment(case.finding.since));
+        page.line(&format!("pause at {} for about {ms} ms, went away by itself", moment(case.finding.since)));
     }
-    out.push('\n');
-    render_ranks(&mut out, &report.ranks);
+    page.line("");
+    render_ranks(&mut page, &report.ranks);
     for caveat in &report.caveats {
-        let _ = writeln!(out, "caveat {}: {}", caveat.rule, caveat.text);
+        page.line(&format!("caveat {}: {}", caveat.rule, caveat.sentence()));
     }
     for threshold in &report.thresholds {
         let (name, value, unit, why) = (threshold.name, threshold.value, threshold.unit, &threshold.why);
-        let _ = writeln!(out, "threshold {name}: {value:.2} {unit} ({why})");
+        page.line(&format!("threshold {name}: {value:.2} {unit} ({why})"));
     }
-    out
+    page.finish()
 }
 
-/// Date and time to the millisecond, UTC.
-fn moment(time: HostTime) -> String {
-    if !time.is_some() {
-        return "an unknown time".to_owned();
-    }
-    let text = rfc3339(time);
-    let (seconds, _) = text.split_once('.').unwrap_or((&text, ""));
-    format!("{}.{:03} UTC", seconds.replace('T', " "), time.0 / NANOS_PER_MS % 1000)
-}
-
-fn place_text(place: &Place) -> String {
-    match place {
-        Place::Rank { rank, host } => format!("rank {rank} on {host}"),
-        Place::Host { host } => host.to_string(),
-        Place::Link { from, to } => format!("link {from} -> {to}"),
-    }
-}
-
-fn render_case(out: &mut String, case: &Case, now: HostTime) {
+fn render_case(page: &mut Page, case: &Case, now: HostTime) {
     let finding = &case.finding;
-    let _ = writeln!(out, "CASE {} {}: {} / {}", case.id, case.state.as_str(), finding.what, finding.category);
-    let mut row = |label: &str, text: &str| {
-        let _ = writeln!(out, "  {label:<LABEL$} {text}");
-    };
+    page.line(&format!("CASE {} {}: {} / {}", case.id, case.state.as_str(), finding.what, finding.category));
     let seconds = |ns: u64| format!("{}.{} s", ns / NANOS_PER_MS / 1000, ns / NANOS_PER_MS % 1000 / 100);
     if finding.suspects.is_empty() {
-        row("suspect", "not known yet");
+        page.row("suspect", "not known yet");
     }
     for suspect in &finding.suspects {
-        row("suspect", &format!("{} ({:.0} %)", place_text(&suspect.place), suspect.confidence * 100.0));
+        page.each("suspect", &suspect_text(suspect, None));
     }
     let age = seconds(now.since_ns(finding.since));
     let opened = seconds(case.opened_at.since_ns(finding.since));
-    row("since", &format!("{}, {age} ago; case after {opened}", moment(finding.since)));
-    let mut label = "because";
+    page.row("since", &format!("{}, {age} ago; case after {opened}", moment(finding.since)));
     for reason in &case.because {
-        row(label, &format!("{} [{}]", reason.text, reason.rule));
-        label = "";
+        page.row("because", &format!("{} [{}]", reason.text, reason.rule));
     }
-    label = "affected";
     for line in affected(&case.blast_radius) {
-        row(label, &line);
-        label = "";
+        page.row("affected", &line);
     }
-    label = "do next";
     for (number, step) in case.do_next.iter().enumerate() {
-        row(label, &format!("{}. {step}", number + 1));
-        label = "";
+        page.row("do next", &format!("{}. {step}", number + 1));
     }
     if !case.closed_because.is_empty() {
-        row("closed", &case.closed_because);
+        page.row("closed", &case.closed_because);
     }
 }
 
@@ -131,7 +112,7 @@ fn affected(entries: &[BlastEntry]) -> Vec<String> {
 }
 
 /// Ranks of a host that do the same stand in one line.
-fn render_ranks(out: &mut String, ranks: &[RankSummary]) {
+fn render_ranks(page: &mut Page, ranks: &[RankSummary]) {
     let mut lines: BTreeMap<(Rank, &str), (&str, String, Vec<Rank>)> = BTreeMap::new();
     let mut first_of: BTreeMap<(&str, &str, String), Rank> = BTreeMap::new();
     for rank in ranks {
@@ -143,10 +124,9 @@ fn render_ranks(out: &mut String, ranks: &[RankSummary]) {
         line.2.push(rank.rank);
     }
     for ((_, host), (state, doing, ranks)) in lines.iter().take(RANK_LINES_MAX) {
-        let text = format!("{host:<12} {state:<8} {:<20} {doing}", these(ranks));
-        let _ = writeln!(out, "{}", text.trim_end());
+        page.line(&format!("{host:<12} {state:<8} {:<20} {doing}", these(ranks)));
     }
     if lines.len() > RANK_LINES_MAX {
-        let _ = writeln!(out, "and {} more lines of ranks", lines.len() - RANK_LINES_MAX);
+        page.line(&format!("and {} more lines of ranks", lines.len() - RANK_LINES_MAX));
     }
 }

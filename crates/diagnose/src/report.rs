@@ -16,9 +16,35 @@ pub struct Caveat {
     pub text: String,
     /// The ranks it is about, ascending.
     pub ranks: Vec<Rank>,
+    /// The switch that would provide what is missing, e.g. `TORCH_FR_BUFFER_SIZE=20000`; empty where none would.
+    pub switch: String,
 }
 
-/// A threshold in use and why (design D6).
+impl Caveat {
+    /// A caveat about no rank in particular that no switch mends.
+    pub fn new(rule: &'static str, text: impl Into<String>) -> Caveat {
+        Caveat { rule, text: text.into(), ranks: Vec::new(), switch: String::new() }
+    }
+
+    /// The same about these ranks, ascending.
+    #[must_use]
+    pub fn about(self, ranks: &[Rank]) -> Caveat {
+        Caveat { ranks: ranks.to_vec(), ..self }
+    }
+
+    /// The same with the switch that would provide what is missing.
+    #[must_use]
+    pub fn switch(self, switch: &str) -> Caveat {
+        Caveat { switch: switch.to_owned(), ..self }
+    }
+
+    /// The sentence, with its switch where there is one.
+    pub fn sentence(&self) -> String {
+        if self.switch.is_empty() { self.text.clone() } else { format!("{}; switch on {}", self.text, self.switch) }
+    }
+}
+
+/// A threshold in use and why.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Threshold {
     /// Stable name, e.g. `stall`.
@@ -148,7 +174,7 @@ fn caveats(timeline: &Timeline, config: &Config) -> Vec<Caveat> {
     let mut out = Vec::new();
     let mut say = |rule: &'static str, ranks: Vec<Rank>, text: &str| {
         if !ranks.is_empty() {
-            out.push(Caveat { rule, text: format!("{}: {text}", these(&ranks)), ranks });
+            out.push(Caveat::new(rule, format!("{}: {text}", these(&ranks))).about(&ranks));
         }
     };
     say("gap", select(&|state| state.lost > 0), "records were lost; what they would have shown is unknown");
@@ -165,7 +191,7 @@ fn caveats(timeline: &Timeline, config: &Config) -> Vec<Caveat> {
     let world = timeline.ranks.values().map(|state| state.world_size).max().unwrap_or(0) as usize;
     if world > timeline.ranks.len() {
         let text = format!("{} of {world} ranks are seen; is the tracer loaded in all of them?", timeline.ranks.len());
-        out.push(Caveat { rule: "missing-ranks", text, ranks: Vec::new() });
+        out.push(Caveat::new("missing-ranks", text));
     }
     out
 }

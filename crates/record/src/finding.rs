@@ -93,6 +93,24 @@ pub enum Place {
     },
 }
 
+impl Place {
+    /// The rank, where one rank is blamed.
+    pub fn rank(&self) -> Option<Rank> {
+        match self {
+            Place::Rank { rank, .. } => Some(*rank),
+            Place::Host { .. } | Place::Link { .. } => None,
+        }
+    }
+
+    /// The host that is blamed, or that the blamed rank runs on; `None` for a link, and where it is not known.
+    pub fn host(&self) -> Option<&HostName> {
+        match self {
+            Place::Rank { host, .. } | Place::Host { host } => Some(host).filter(|host| !host.is_empty()),
+            Place::Link { .. } => None,
+        }
+    }
+}
+
 /// A suspect with how sure we are.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Suspect {

@@ -240,7 +240,7 @@ impl Job {
                 "diagnosis of this job failed {} time(s) and was restarted: what was learned before is forgotten",
                 self.panics
             );
-            caveats.push(Caveat { rule: "server.engine-restarted", text, ranks: Vec::new() });
+            caveats.push(Caveat::new("server.engine-restarted", text));
         }
         if self.brain.is_none() {
             let text = format!(
@@ -248,7 +248,7 @@ impl Job {
                  try again and send its log to the developers",
                 self.panics
             );
-            caveats.push(Caveat { rule: "server.engine-off", text, ranks: Vec::new() });
+            caveats.push(Caveat::new("server.engine-off", text));
         }
         if self.queue_lost > 0 {
             let text = format!(
@@ -256,7 +256,7 @@ impl Job {
                  nothing",
                 self.queue_lost
             );
-            caveats.push(Caveat { rule: "server.queue-dropped", text, ranks: Vec::new() });
+            caveats.push(Caveat::new("server.queue-dropped", text));
         }
         caveats
     }

@@ -287,13 +287,14 @@ fn hostile_text_stays_text() {
     }
     answer.group = attack.into();
     answer.collective = attack.into();
-    answer.suspects[0].doing = attack.into();
-    answer.suspects[0].host = attack.into();
+    let rank = mycroft_record::Rank(2);
+    answer.conduct.get_mut(&rank).expect("it is blamed").doing = attack.into();
+    answer.suspects[0].place = mycroft_record::Place::Rank { rank, host: attack.into() };
     answer.because[0].text = attack.into();
     answer.do_next[0] = attack.into();
     answer.caveats[0].switch = attack.into();
     answer.missing_dumps = vec![(mycroft_record::Rank(7), attack.into())];
-    answer.arrows[0].text = attack.into();
+    answer.blast_radius[0].text = attack.into();
     answer.stack_groups[1].doing = attack.into();
     answer.grid.push(mycroft_diagnose::stacks::GroupGrid {
         label: "odd numbers".into(),

@@ -2,8 +2,9 @@
 use super::index::Index;
 use super::judge::{Doubt, Ruling};
 use super::tables::NONE;
-use super::verdict::{AutopsyCaveat, Outcome};
+use super::verdict::Outcome;
 use crate::fact::these;
+use crate::report::Caveat;
 use mycroft_record::dump::Dump;
 use mycroft_record::{NANOS_PER_SEC, Rank};
 use std::collections::BTreeSet;
@@ -16,6 +17,8 @@ const TIMING_SWITCH: &str = "TORCH_NCCL_ENABLE_TIMING=1";
 const STACK_SWITCH: &str = "TORCH_INCLUDE_STACK_TRACE=1";
 /// Stacks of running processes.
 const PYSPY_SWITCH: &str = "py-spy dump --json --pid PID > pyspy/rank_N.json";
+/// Arguments of the frames of a running process.
+const LOCALS_SWITCH: &str = "py-spy dump --locals --pid PID";
 /// Dumps of all ranks by one signal.
 const PIPE_SWITCH: &str = "TORCH_NCCL_DUMP_ON_TIMEOUT=1";
 /// Clocks this far apart are not taken for one dump time.
@@ -24,81 +27,86 @@ const FAR_APART_NS: u64 = 60 * NANOS_PER_SEC;
 /// Notes on files that are passed on; a folder of logs has thousands.
 const NOTES_MAX: usize = 4;
 
-fn caveat(text: String, switch: &str) -> AutopsyCaveat {
-    AutopsyCaveat { text, switch: switch.to_owned() }
-}
-
 /// Everything a reader should know before believing the ruling.
-pub(super) fn list(index: &Index<'_>, ruling: &Ruling) -> Vec<AutopsyCaveat> {
-    let mut out: Vec<AutopsyCaveat> = ruling.doubts.iter().map(doubt).collect();
+pub(super) fn list(index: &Index<'_>, ruling: &Ruling) -> Vec<Caveat> {
+    let mut out: Vec<Caveat> = ruling.doubts.iter().map(doubt).collect();
     out.extend(missing(index));
     if ruling.outcome != Outcome::Healthy {
         out.extend(wrapped(index, ruling));
         out.extend(stackless(index));
         let blind: Vec<Rank> =
-            ruling.suspects.iter().filter(|suspect| suspect.doing.is_empty()).map(|suspect| suspect.rank).collect();
+            ruling.conduct.iter().filter(|(_, conduct)| conduct.doing.is_empty()).map(|(rank, _)| *rank).collect();
         if !blind.is_empty() {
             let text = format!("no stacks of {}: what they were doing is not known", these(&blind));
-            out.push(caveat(text, PYSPY_SWITCH));
+            out.push(Caveat::new("no-stacks", text).about(&blind).switch(PYSPY_SWITCH));
         }
     }
     out.extend(inferred(index));
     out.extend(apart(index));
     let notes = &index.bundle.notes;
-    out.extend(notes.iter().take(NOTES_MAX).map(|note| caveat(note.clone(), "")));
+    out.extend(notes.iter().take(NOTES_MAX).map(|note| Caveat::new("files", note.as_str())));
     if notes.len() > NOTES_MAX {
-        out.push(caveat(format!("{} more notes on how the files were read", notes.len() - NOTES_MAX), ""));
+        let more = notes.len() - NOTES_MAX;
+        out.push(Caveat::new("files", format!("{more} more notes on how the files were read")));
     }
     out
 }
 
-fn doubt(doubt: &Doubt) -> AutopsyCaveat {
+fn doubt(doubt: &Doubt) -> Caveat {
     match doubt {
-        Doubt::WhichOf(ranks) => {
-            caveat(format!("nothing tells which of {} is at fault", these(ranks)), PYSPY_SWITCH)
-        }
-        Doubt::Unrecorded(ranks) => caveat(
+        Doubt::WhichOf(ranks) => Caveat::new("which-of", format!("nothing tells which of {} is at fault", these(ranks)))
+            .about(ranks)
+            .switch(PYSPY_SWITCH),
+        Doubt::Unrecorded(ranks) => Caveat::new(
+            "unrecorded",
             format!("the recorder leaves operations out: {} may wait in one that is not recorded", these(ranks)),
-            PYSPY_SWITCH,
-        ),
-        Doubt::StuckOrSlow(rank) => {
-            caveat(format!("rank {rank} was late before; without its stack it may also be stuck now"), PYSPY_SWITCH)
-        }
-        Doubt::Started => caveat(
-            "the recorder does not tell whether devices started the operation: network and device look alike".to_owned(),
-            TIMING_SWITCH,
-        ),
-        Doubt::Splits => caveat(
-            "the recorder tells totals of an exchange and not its splits: splits that do not fit would look like this".to_owned(),
-            "py-spy dump --locals --pid PID",
-        ),
-        Doubt::Older(rank) => caveat(
+        )
+        .about(ranks)
+        .switch(PYSPY_SWITCH),
+        Doubt::StuckOrSlow(rank) => Caveat::new(
+            "stuck-or-slow",
+            format!("rank {rank} was late before; without its stack it may also be stuck now"),
+        )
+        .about(&[*rank])
+        .switch(PYSPY_SWITCH),
+        Doubt::Started => Caveat::new(
+            "no-start-times",
+            "the recorder does not tell whether devices started the operation: network and device look alike",
+        )
+        .switch(TIMING_SWITCH),
+        Doubt::Splits => Caveat::new(
+            "no-splits",
+            "the recorder tells totals of an exchange and not its splits: splits that do not fit would look like this",
+        )
+        .switch(LOCALS_SWITCH),
+        Doubt::Older(rank) => Caveat::new(
+            "older-dump",
             format!("the dump of rank {rank} is older than what its peers were through: dumps of one moment are needed"),
-            PIPE_SWITCH,
-        ),
-        Doubt::Running => caveat(
-            "the files show different moments: the job went on while they were taken".to_owned(),
-            "",
-        ),
-        Doubt::Where => caveat(
+        )
+        .about(&[*rank])
+        .switch(PIPE_SWITCH),
+        Doubt::Running => {
+            Caveat::new("still-running", "the files show different moments: the job went on while they were taken")
+        }
+        Doubt::Where => Caveat::new(
+            "which-link",
             "all devices started and none is through: dumps do not tell which link or device; look at link errors and Xid \
-             messages of all hosts of the group"
-                .to_owned(),
-            "",
+             messages of all hosts of the group",
         ),
     }
 }
 
-fn missing(index: &Index<'_>) -> Option<AutopsyCaveat> {
+fn missing(index: &Index<'_>) -> Option<Caveat> {
     let ranks: Vec<Rank> = index.ranks.iter().copied().filter(|rank| !index.has_dump(*rank)).collect();
     if ranks.is_empty() || index.bundle.dumps.is_empty() {
         return None;
     }
-    Some(caveat(format!("no usable dump from {}", these(&ranks)), PIPE_SWITCH))
+    let text = format!("no usable dump from {}", these(&ranks));
+    Some(Caveat::new("no-dump", text).about(&ranks).switch(PIPE_SWITCH))
 }
 
 /// A ring that was full when something went wrong may hide where it began.
-fn wrapped(index: &Index<'_>, ruling: &Ruling) -> Option<AutopsyCaveat> {
+fn wrapped(index: &Index<'_>, ruling: &Ruling) -> Option<Caveat> {
     let at = ruling.at?;
     let group = index.groups.get(at.group as usize)?;
     let full = group.lanes.iter().filter(|lane| lane.dump.is_some_and(|dump| index.tells[dump].wrapped));
@@ -107,10 +115,10 @@ fn wrapped(index: &Index<'_>, ruling: &Ruling) -> Option<AutopsyCaveat> {
         return None;
     }
     let text = format!("the recorders of {} had overwritten older operations: it may have begun before", these(&ranks));
-    Some(caveat(text, BUFFER_SWITCH))
+    Some(Caveat::new("overwritten", text).about(&ranks).switch(BUFFER_SWITCH))
 }
 
-fn stackless(index: &Index<'_>) -> Option<AutopsyCaveat> {
+fn stackless(index: &Index<'_>) -> Option<Caveat> {
     let without = |dump: &&Dump| !dump.entries.is_empty() && dump.entries.iter().all(|entry| entry.stack == NONE);
     let mut ranks: Vec<Rank> = index.bundle.dumps.iter().filter(without).map(|dump| dump.rank).collect();
     ranks.dedup();
@@ -119,10 +127,10 @@ fn stackless(index: &Index<'_>) -> Option<AutopsyCaveat> {
     }
     let text =
         format!("the dumps of {} have no call stacks: a branch shows only where arguments differ", these(&ranks));
-    Some(caveat(text, STACK_SWITCH))
+    Some(Caveat::new("no-call-stacks", text).about(&ranks).switch(STACK_SWITCH))
 }
 
-fn inferred(index: &Index<'_>) -> Option<AutopsyCaveat> {
+fn inferred(index: &Index<'_>) -> Option<Caveat> {
     let names: BTreeSet<String> =
         index.groups.iter().filter(|group| group.inferred).map(super::index::Group::label).collect();
     if names.is_empty() {
@@ -130,17 +138,17 @@ fn inferred(index: &Index<'_>) -> Option<AutopsyCaveat> {
     }
     let names: Vec<String> = names.into_iter().collect();
     let text = format!("the dumps do not tell the members of {}: taken from who used them", names.join(", "));
-    Some(caveat(text, ""))
+    Some(Caveat::new("members-inferred", text))
 }
 
 /// Dumps written at different times show different moments.
-fn apart(index: &Index<'_>) -> Option<AutopsyCaveat> {
+fn apart(index: &Index<'_>) -> Option<Caveat> {
     let newest = |dump: &Dump| dump.entries.iter().map(|entry| entry.created_at.max(entry.completed_at)).max();
     let times: Vec<_> = index.bundle.dumps.iter().filter_map(newest).filter(|time| time.is_some()).collect();
     let (first, last) = (times.iter().min()?, times.iter().max()?);
     let apart = last.since_ns(*first);
     (apart > FAR_APART_NS).then(|| {
         let text = format!("the newest records of the dumps are up to {} s apart", apart / NANOS_PER_SEC);
-        caveat(text, "")
+        Caveat::new("times-apart", text)
     })
 }

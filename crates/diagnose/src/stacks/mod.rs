@@ -20,17 +20,17 @@ mod wrong;
 
 use crate::blame::graph::Graph;
 use crate::blame::hang::Walk;
-use crate::case::advice;
+use crate::case::{BlastEntry, advice};
 use crate::fact::{these, these_do};
 use doing::Doings;
 use index::Index;
 use judge::{Judge, Ruling};
 use mycroft_record::dump::Bundle;
-use mycroft_record::{Place, Rank, Suspect};
+use mycroft_record::Rank;
 use scene::{DumpOp, DumpScene};
 
 pub use verdict::{
-    Arrow, Autopsy, AutopsyCaveat, Blamed, Cause, Cell, CellMark, Family, GroupGrid, Outcome, RankRow, Role, StackGroup,
+    Autopsy, Cause, Cell, CellMark, Conduct, Family, GroupGrid, Outcome, RankRow, Role, StackGroup,
 };
 
 /// Arrows of the wait-for graph that are shown; a thousand groups wait alike.
@@ -52,9 +52,9 @@ pub fn autopsy(bundle: &Bundle, question: &Question) -> Autopsy {
     let waiting: Vec<Rank> = graph.current.keys().copied().collect();
     let walk = Walk::along(&scene, &graph, &waiting);
     let mut ruling = Judge::new(&scene, &graph, &walk).rule();
-    ruling.suspects.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then_with(|| a.rank.cmp(&b.rank)));
+    ruling.suspects.sort_by(|a, b| b.confidence.total_cmp(&a.confidence).then_with(|| a.place.cmp(&b.place)));
     let mut out = say(&index, &scene, &ruling);
-    out.arrows = arrows(&scene, &graph, &walk);
+    out.blast_radius = blast_radius(&scene, &graph, &walk);
     out.stack_groups = grid::stack_groups(&doings);
     if question.grid {
         grid::fill(&index, &ruling, &mut out);
@@ -71,6 +71,7 @@ fn say(index: &Index<'_>, scene: &DumpScene<'_, '_>, ruling: &Ruling) -> Autopsy
         category: ruling.category,
         cause: ruling.cause,
         suspects: ruling.suspects.clone(),
+        conduct: ruling.conduct.clone(),
         group: group.unwrap_or_default(),
         seq: at.and_then(|op| scene.seq(op)).or(ruling.seq),
         collective: ruling.called.clone().unwrap_or_else(|| at.map_or_else(String::new, |op| scene.name(op))),
@@ -79,7 +80,7 @@ fn say(index: &Index<'_>, scene: &DumpScene<'_, '_>, ruling: &Ruling) -> Autopsy
         ranks: index.ranks.clone(),
         missing_dumps: missing_dumps(index),
         caveats: caveat::list(index, ruling),
-        arrows: Vec::new(),
+        blast_radius: Vec::new(),
         op_names: Vec::new(),
         frames: Vec::new(),
         call_stacks: Vec::new(),
@@ -90,21 +91,13 @@ fn say(index: &Index<'_>, scene: &DumpScene<'_, '_>, ruling: &Ruling) -> Autopsy
 
 fn do_next(ruling: &Ruling) -> Vec<String> {
     let (Outcome::Fault(what), Some(category)) = (ruling.outcome, ruling.category) else { return Vec::new() };
-    let suspects: Vec<Suspect> = ruling
-        .suspects
-        .iter()
-        .map(|blamed| Suspect {
-            place: Place::Rank { rank: blamed.rank, host: blamed.host.clone() },
-            confidence: blamed.confidence,
-        })
-        .collect();
     let mut steps: Vec<String> = Vec::new();
-    for blamed in &ruling.suspects {
-        if let Some(frame) = &blamed.at {
-            steps.push(format!("look at {} in {}, where rank {} is", frames::text(frame), frame.file, blamed.rank));
+    for rank in ruling.suspects.iter().filter_map(|suspect| suspect.place.rank()) {
+        if let Some(frame) = ruling.conduct.get(&rank).and_then(|conduct| conduct.at.as_ref()) {
+            steps.push(format!("look at {} in {}, where rank {rank} is", frames::text(frame), frame.file));
         }
     }
-    steps.extend(advice::steps(what, category, &suspects));
+    steps.extend(advice::steps(what, category, &ruling.suspects));
     steps
 }
 
@@ -120,7 +113,7 @@ fn missing_dumps(index: &Index<'_>) -> Vec<(Rank, String)> {
     index.ranks.iter().filter(|rank| !index.has_dump(**rank)).map(why).collect()
 }
 
-fn arrows(scene: &DumpScene<'_, '_>, graph: &Graph<DumpOp>, walk: &Walk<DumpOp>) -> Vec<Arrow> {
+fn blast_radius(scene: &DumpScene<'_, '_>, graph: &Graph<DumpOp>, walk: &Walk<DumpOp>) -> Vec<BlastEntry> {
     let mut out = Vec::new();
     for (_, op) in &walk.path {
         let Some(waits) = graph.nodes.get(op) else { continue };
@@ -131,7 +124,7 @@ fn arrows(scene: &DumpScene<'_, '_>, graph: &Graph<DumpOp>, walk: &Walk<DumpOp>)
         if !waits_for.is_empty() {
             text += &format!(" for {}", these(&waits_for));
         }
-        out.push(Arrow { waiting: waits.inside.clone(), waits_for, text });
+        out.push(BlastEntry { waiting: waits.inside.clone(), waits_for, op: None, kind: None, text });
     }
     out.sort_by(|a, b| b.waits_for.len().min(1).cmp(&a.waits_for.len().min(1)).then_with(|| a.cmp(b)));
     out.truncate(ARROWS_MAX);

@@ -1,7 +1,9 @@
 //! What an autopsy says.
-use crate::case::Reason;
+use crate::case::{BlastEntry, Reason};
+use crate::report::Caveat;
 use mycroft_record::dump::Frame;
-use mycroft_record::{Category, HostName, Rank, What};
+use mycroft_record::{Category, HostTime, Rank, Suspect, What};
+use std::collections::BTreeMap;
 
 /// What became of the job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,41 +146,15 @@ impl Role {
     }
 }
 
-/// A rank that is blamed.
+/// What a suspect did, as its dump and its stacks tell.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Blamed {
-    /// Global rank.
-    pub rank: Rank,
-    /// Its host, empty where not known.
-    pub host: HostName,
-    /// 0..=1.
-    pub confidence: f64,
+pub struct Conduct {
     /// What it did.
     pub role: Role,
     /// What its stacks say it was doing, one phrase; empty where nothing tells.
     pub doing: String,
     /// The frame of the user's code that matters: where it is, or where its path parts from its peers'.
     pub at: Option<Frame>,
-}
-
-/// What is missing, and the switch that would provide it (empty where none would).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct AutopsyCaveat {
-    /// What is not known.
-    pub text: String,
-    /// E.g. `TORCH_FR_BUFFER_SIZE=20000`.
-    pub switch: String,
-}
-
-/// One arrow of the wait-for graph across groups.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Arrow {
-    /// Ranks that wait.
-    pub waiting: Vec<Rank>,
-    /// Ranks they wait for.
-    pub waits_for: Vec<Rank>,
-    /// One sentence: `ranks 0,2,3 wait in all_reduce default_pg #6 for rank 1`.
-    pub text: String,
 }
 
 /// What is peculiar about a cell of the grid.
@@ -255,7 +231,9 @@ pub struct Autopsy {
     /// The sub-cause, with its family; `None` when nothing is wrong or not told apart.
     pub cause: Option<Cause>,
     /// Only ranks that are blamed, most likely first.
-    pub suspects: Vec<Blamed>,
+    pub suspects: Vec<Suspect>,
+    /// What each suspect did.
+    pub conduct: BTreeMap<Rank, Conduct>,
     /// The group in which it shows, e.g. `default_pg`; empty where it shows in none.
     pub group: String,
     /// The sequence number at which it shows.
@@ -271,9 +249,9 @@ pub struct Autopsy {
     /// Ranks of which there is no usable dump, and why.
     pub missing_dumps: Vec<(Rank, String)>,
     /// What is missing.
-    pub caveats: Vec<AutopsyCaveat>,
+    pub caveats: Vec<Caveat>,
     /// Who waits for whom.
-    pub arrows: Vec<Arrow>,
+    pub blast_radius: Vec<BlastEntry>,
     /// Operation names of the grid.
     pub op_names: Vec<String>,
     /// Frames of the grid's call stacks.
@@ -284,4 +262,21 @@ pub struct Autopsy {
     pub grid: Vec<GroupGrid>,
     /// Main-thread stacks, largest group first.
     pub stack_groups: Vec<StackGroup>,
+}
+
+impl Autopsy {
+    /// The ranks that are blamed, each with how sure we are and what it did, most likely first.
+    pub fn blamed(&self) -> impl Iterator<Item = (Rank, &Suspect, &Conduct)> {
+        self.suspects.iter().filter_map(|suspect| {
+            let rank = suspect.place.rank()?;
+            Some((rank, suspect, self.conduct.get(&rank)?))
+        })
+    }
+
+    /// When it began: the earliest record that shows it, clock of its host. `None` where nothing is wrong and where no
+    /// record tells a time.
+    pub fn since(&self) -> Option<HostTime> {
+        let Outcome::Fault(_) = self.outcome else { return None };
+        self.because.iter().flat_map(|reason| &reason.evidence).filter_map(|evidence| evidence.at.some()).min()
+    }
 }

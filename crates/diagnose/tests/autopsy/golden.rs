@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Ranks blamed, ascending.
 pub(crate) fn blamed(answer: &Autopsy) -> Vec<Rank> {
-    let mut ranks: Vec<Rank> = answer.suspects.iter().map(|suspect| suspect.rank).collect();
+    let mut ranks: Vec<Rank> = answer.blamed().map(|(rank, ..)| rank).collect();
     ranks.sort_unstable();
     ranks
 }

@@ -202,7 +202,7 @@ fn a_cycle_without_a_past_names_all_that_are_in_it() {
     job.all(&[3], 4, open(REDUCE));
     // Rank 3 waits for the cycle and is not in it.
     let answer = check(job, "deadlock", Some("code-divergence"), &[0, 1, 2], Some(1));
-    assert!(answer.suspects.iter().all(|suspect| suspect.role == Role::InCycle));
+    assert!(answer.conduct.values().all(|conduct| conduct.role == Role::InCycle));
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_rank_without_a_dump_is_the_lead() {
     job.all(&[0, 1, 3], 0, open(REDUCE));
     job.lose(2);
     let answer = check(job, "crash", Some("process-exit"), &[2], Some(7));
-    assert_eq!(answer.suspects[0].role, Role::Gone);
+    assert_eq!(answer.conduct[&Rank(2)].role, Role::Gone);
     assert_eq!(answer.missing_dumps.len(), 1);
 }
 
@@ -234,7 +234,8 @@ fn a_worker_of_a_rank_is_told_from_the_rank_although_both_have_a_parent() {
         job.process(2, (worker, rank), &[("read_shard", "/home/me/data.py", 7)]);
         job.process(2, (rank, 1), &[("shuffle_everything", "/home/me/train.py", 5)]);
         let answer = check(job, "hang", Some("not-started"), &[2], Some(7));
-        assert!(answer.suspects[0].doing.contains("shuffle_everything"), "{}", answer.suspects[0].doing);
+        let doing = &answer.conduct[&Rank(2)].doing;
+        assert!(doing.contains("shuffle_everything"), "{doing}");
     }
 }
 

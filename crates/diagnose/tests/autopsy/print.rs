@@ -11,22 +11,22 @@ pub(crate) fn text(autopsy: &Autopsy) -> String {
     let _ = writeln!(out, "{} / {category} / {cause} ({family})", autopsy.outcome.as_str());
     let seq = autopsy.seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
     let _ = writeln!(out, "at {} of {} #{seq}", autopsy.collective, autopsy.group);
-    for suspect in &autopsy.suspects {
-        let at = suspect.at.as_ref().map_or_else(String::new, |frame| format!(" at {}:{}", frame.name, frame.line));
+    for (rank, suspect, conduct) in autopsy.blamed() {
+        let at = conduct.at.as_ref().map_or_else(String::new, |frame| format!(" at {}:{}", frame.name, frame.line));
         let _ = writeln!(
             out,
             "suspect rank {} {:.2} {} [{}]{at}",
-            suspect.rank,
+            rank,
             suspect.confidence,
-            suspect.role.as_str(),
-            suspect.doing
+            conduct.role.as_str(),
+            conduct.doing
         );
     }
     for reason in &autopsy.because {
         let _ = writeln!(out, "because {} [{}]", reason.text, reason.rule);
     }
-    for arrow in &autopsy.arrows {
-        let _ = writeln!(out, "arrow {}", arrow.text);
+    for entry in &autopsy.blast_radius {
+        let _ = writeln!(out, "arrow {}", entry.text);
     }
     for step in &autopsy.do_next {
         let _ = writeln!(out, "next {step}");

@@ -63,9 +63,9 @@ fn renaming_the_ranks_renames_the_culprits() {
             let same = blamed(&answer) == expected
                 && answer.outcome == plain.outcome
                 && (answer.category, answer.cause, answer.seq) == (plain.category, plain.cause, plain.seq)
-                && answer.suspects.iter().all(|suspect| {
-                    let before = plain.suspects.iter().find(|before| name(before.rank) == suspect.rank);
-                    before.is_some_and(|before| before.confidence == suspect.confidence && before.role == suspect.role)
+                && answer.blamed().all(|(rank, suspect, conduct)| {
+                    let before = plain.blamed().find(|(before, ..)| name(*before) == rank);
+                    before.is_some_and(|(_, s, c)| s.confidence == suspect.confidence && c.role == conduct.role)
                 });
             if !same {
                 wrong.push(format!("{} as {order:?}\n{}", truth.folder, print::text(&answer)));

@@ -66,7 +66,7 @@ fn asked(bundle: &Bundle) -> (u64, Vec<Rank>) {
     let before = ASKED.with(Cell::get);
     let answer = autopsy(bundle, &Question::default());
     let asked = ASKED.with(Cell::get) - before;
-    (asked, answer.suspects.iter().map(|suspect| suspect.rank).collect())
+    (asked, answer.blamed().map(|(rank, ..)| rank).collect())
 }
 
 #[test]

@@ -190,7 +190,8 @@ impl CaseJson {
 }
 
 impl SuspectJson {
-    fn of(suspect: &Suspect) -> SuspectJson {
+    /// The JSON form of a suspect.
+    pub(crate) fn of(suspect: &Suspect) -> SuspectJson {
         let (kind, rank, host, link) = match &suspect.place {
             Place::Rank { rank, host } => {
                 ("rank", rank_number(*rank), (!host.is_empty()).then(|| host.to_string()), None)

@@ -1,9 +1,10 @@
 //! An autopsy as JSON: what `mycroft autopsy --json` prints. Fields are only ever added.
 use crate::api::case::finite;
 use crate::api::{TimeJson, rank_number, rank_numbers};
-use mycroft_diagnose::Reason;
-use mycroft_diagnose::stacks::{Arrow, Autopsy, Blamed, StackGroup};
+use mycroft_diagnose::stacks::{Autopsy, Conduct, StackGroup};
+use mycroft_diagnose::{BlastEntry, Caveat, Reason};
 use mycroft_record::dump::Frame;
+use mycroft_record::{Rank, Suspect};
 use serde::{Deserialize, Serialize};
 
 /// The whole answer.
@@ -39,6 +40,9 @@ pub struct VerdictJson {
     pub family: Option<String>,
     /// The sub-cause within the family, e.g. `stuck` or `dtype`; null like `family`.
     pub cause: Option<String>,
+    /// When it began: the earliest record that shows it, clock of its host; null when nothing is wrong or no record tells.
+    #[serde(default)]
+    pub since: Option<TimeJson>,
     /// Only ranks that are blamed, most likely first.
     pub suspects: Vec<SuspectRankJson>,
     /// Description of the group in which it shows; null where it shows in none.
@@ -147,14 +151,14 @@ impl AutopsyJson {
             verdict: VerdictJson::of(autopsy),
             ranks: autopsy.ranks.len(),
             missing_dumps: autopsy.missing_dumps.iter().filter_map(|(rank, _)| rank_number(*rank)).collect(),
-            caveats: autopsy.caveats.iter().map(|caveat| with_switch(&caveat.text, &caveat.switch)).collect(),
+            caveats: autopsy.caveats.iter().map(Caveat::sentence).collect(),
             notes: Vec::new(),
             missing_because: autopsy
                 .missing_dumps
                 .iter()
                 .map(|(rank, why)| MissingJson { rank: rank_number(*rank), why: why.clone() })
                 .collect(),
-            waits: autopsy.arrows.iter().map(WaitJson::of).collect(),
+            waits: autopsy.blast_radius.iter().map(WaitJson::of).collect(),
             stacks: autopsy.stack_groups.iter().map(StackGroupJson::of).collect(),
         }
     }
@@ -168,7 +172,8 @@ impl VerdictJson {
             category: autopsy.category.map(|category| category.as_str().to_owned()),
             family: autopsy.cause.map(|cause| cause.family().as_str().to_owned()),
             cause: autopsy.cause.map(|cause| cause.as_str().to_owned()),
-            suspects: autopsy.suspects.iter().map(SuspectRankJson::of).collect(),
+            since: autopsy.since().and_then(TimeJson::of),
+            suspects: autopsy.blamed().map(|(rank, suspect, conduct)| SuspectRankJson::of(rank, suspect, conduct)).collect(),
             group: told(&autopsy.group),
             seq: autopsy.seq,
             collective: told(&autopsy.collective),
@@ -180,14 +185,14 @@ impl VerdictJson {
 }
 
 impl SuspectRankJson {
-    fn of(blamed: &Blamed) -> SuspectRankJson {
+    fn of(rank: Rank, suspect: &Suspect, conduct: &Conduct) -> SuspectRankJson {
         SuspectRankJson {
-            rank: rank_number(blamed.rank),
-            confidence: finite(blamed.confidence),
-            role: blamed.role.as_str().to_owned(),
-            host: blamed.host.to_string(),
-            doing: blamed.doing.clone(),
-            at: blamed.at.as_ref().map(FrameJson::of),
+            rank: rank_number(rank),
+            confidence: finite(suspect.confidence),
+            role: conduct.role.as_str().to_owned(),
+            host: suspect.place.host().map_or_else(String::new, ToString::to_string),
+            doing: conduct.doing.clone(),
+            at: conduct.at.as_ref().map(FrameJson::of),
         }
     }
 }
@@ -211,11 +216,11 @@ impl EvidenceOfRuleJson {
 }
 
 impl WaitJson {
-    fn of(arrow: &Arrow) -> WaitJson {
+    fn of(entry: &BlastEntry) -> WaitJson {
         WaitJson {
-            waiting: rank_numbers(&arrow.waiting),
-            waits_for: rank_numbers(&arrow.waits_for),
-            text: arrow.text.clone(),
+            waiting: rank_numbers(&entry.waiting),
+            waits_for: rank_numbers(&entry.waits_for),
+            text: entry.text.clone(),
         }
     }
 }
@@ -229,9 +234,4 @@ impl StackGroupJson {
             frames: group.frames.iter().map(FrameJson::of).collect(),
         }
     }
-}
-
-/// A caveat's sentence, and the switch behind it where there is one.
-pub(super) fn with_switch(text: &str, switch: &str) -> String {
-    if switch.is_empty() { text.to_owned() } else { format!("{text}; switch on {switch}") }
 }

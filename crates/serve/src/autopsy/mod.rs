@@ -1,7 +1,6 @@
-//! What a finished autopsy looks like to others: text for a terminal, JSON for machines, a page for people.
+//! What a finished autopsy looks like to others: JSON for machines, a page for people. (`diagnose`
+//! writes it as text for a terminal.)
 pub mod json;
 pub mod page;
-pub mod text;
 
 pub use json::AutopsyJson;
-pub use text::Style;

@@ -1,8 +1,7 @@
 //! What a case gains from a capture: the autopsy's reasons, and what the suspects' own threads were doing. The live
 //! verdict goes first: a capture adds to it, agrees or differs, and names a suspect only where there is none.
-use crate::api::case::finite;
-use crate::api::{CaseDumpJson, CaseJson, EvidenceJson, ReasonJson, SuspectJson, TimeJson, rank_number};
-use mycroft_diagnose::stacks::{Autopsy, Blamed, Outcome};
+use crate::api::{CaseDumpJson, CaseJson, EvidenceJson, ReasonJson, SuspectJson, TimeJson};
+use mycroft_diagnose::stacks::{Autopsy, Outcome};
 use mycroft_record::HostTime;
 use mycroft_record::dump::{Bundle, ProcessStacks, ThreadStack};
 use std::collections::BTreeSet;
@@ -21,7 +20,7 @@ pub(super) fn gained(id: u64, at: HostTime, case: &CaseJson, found: Option<(&Bun
     let Some((bundle, autopsy)) = found else { return gained };
     gained.what = autopsy.outcome.as_str().to_owned();
     gained.category = autopsy.category.map(|category| category.as_str().to_owned());
-    gained.suspects = autopsy.suspects.iter().map(suspect).collect();
+    gained.suspects = autopsy.suspects.iter().map(SuspectJson::of).collect();
     gained.because.extend(verdict(id, case, autopsy));
     gained.because.extend(autopsy.because.iter().map(ReasonJson::of));
     gained.because.truncate(REASONS_MAX);
@@ -29,25 +28,15 @@ pub(super) fn gained(id: u64, at: HostTime, case: &CaseJson, found: Option<(&Bun
     gained
 }
 
-fn suspect(blamed: &Blamed) -> SuspectJson {
-    SuspectJson {
-        kind: "rank".to_owned(),
-        rank: rank_number(blamed.rank),
-        host: (!blamed.host.is_empty()).then(|| blamed.host.to_string()),
-        link: None,
-        confidence: finite(blamed.confidence),
-    }
-}
-
 /// How the capture's verdict stands to the live one.
 fn verdict(id: u64, case: &CaseJson, autopsy: &Autopsy) -> Option<ReasonJson> {
-    let blamed = autopsy.suspects.first()?;
+    let (rank, suspect, conduct) = autopsy.blamed().next()?;
     let Outcome::Fault(_) = autopsy.outcome else { return None };
     let cause = autopsy
         .cause
         .map_or("cause not told apart".to_owned(), |cause| format!("{}, {}", cause.family().as_str(), cause.as_str()));
-    let doing = if blamed.doing.is_empty() { String::new() } else { format!(" ({})", blamed.doing) };
-    let (rank, role, sure) = (blamed.rank.0, blamed.role.as_str(), blamed.confidence);
+    let doing = if conduct.doing.is_empty() { String::new() } else { format!(" ({})", conduct.doing) };
+    let (rank, role, sure) = (rank.0, conduct.role.as_str(), suspect.confidence);
     let names = format!("names rank {rank}, {role}{doing}: {cause}; confidence {sure:.2}");
     let live = case.suspects.iter().filter(|suspect| suspect.kind == "rank").find_map(|suspect| suspect.rank);
     let (rule, text) = match live {
@@ -76,7 +65,7 @@ fn stacks(id: u64, case: &CaseJson, bundle: &Bundle, autopsy: &Autopsy) -> Vec<R
             ranks.push(rank);
         }
     };
-    live.chain(autopsy.suspects.iter().map(|blamed| blamed.rank.0)).for_each(&mut add);
+    live.chain(autopsy.blamed().map(|(rank, ..)| rank.0)).for_each(&mut add);
     // As long as nobody is blamed: those who are elsewhere than the others, or all of a few.
     if case.suspects.is_empty() && autopsy.suspects.is_empty() {
         let odd = autopsy.stack_groups.iter().filter(|group| group.odd).flat_map(|group| &group.ranks);

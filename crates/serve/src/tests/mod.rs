@@ -190,7 +190,7 @@ pub(crate) fn example_report(job: JobName, now: HostTime) -> Report {
         as_of: now,
         cases: Vec::new(),
         transients: Vec::new(),
-        caveats: vec![Caveat { rule: "gap", text: "rank 3 lost 12 records".into(), ranks: vec![Rank(3)] }],
+        caveats: vec![Caveat::new("gap", "rank 3 lost 12 records").about(&[Rank(3)])],
         ranks: (0..4).map(|rank| example_rank(rank, now)).collect(),
         iteration_ms_median: Some(412.5),
         iterations: 91,

@@ -1,10 +1,11 @@
 //! Answers to draw: a small deadlock, and one as large as the promise says.
-use mycroft_diagnose::Reason;
 use mycroft_diagnose::stacks::{
-    Arrow, Autopsy, AutopsyCaveat, Blamed, Cause, Cell, CellMark, GroupGrid, Outcome, RankRow, Role, StackGroup,
+    Autopsy, Cause, Cell, CellMark, Conduct, GroupGrid, Outcome, RankRow, Role, StackGroup,
 };
+use mycroft_diagnose::{BlastEntry, Caveat, Reason};
 use mycroft_record::dump::Frame;
-use mycroft_record::{Category, Rank, What};
+use mycroft_record::{Category, Place, Rank, Suspect, What};
+use std::collections::BTreeMap;
 
 fn frame(name: &str, file: &str, line: u32) -> Frame {
     Frame { name: name.into(), file: file.into(), line }
@@ -14,6 +15,16 @@ fn ranks(numbers: &[u32]) -> Vec<Rank> {
     numbers.iter().copied().map(Rank).collect()
 }
 
+fn wait(waiting: &[u32], waits_for: &[u32], text: &str) -> BlastEntry {
+    BlastEntry { waiting: ranks(waiting), waits_for: ranks(waits_for), op: None, kind: None, text: text.into() }
+}
+
+fn blame(answer: &mut Autopsy, rank: u32, host: &str, confidence: f64, conduct: Conduct) {
+    let place = Place::Rank { rank: Rank(rank), host: host.into() };
+    answer.suspects.push(Suspect { place, confidence });
+    answer.conduct.insert(Rank(rank), conduct);
+}
+
 /// An answer without content.
 pub(crate) fn empty(outcome: Outcome) -> Autopsy {
     Autopsy {
@@ -21,6 +32,7 @@ pub(crate) fn empty(outcome: Outcome) -> Autopsy {
         category: None,
         cause: None,
         suspects: Vec::new(),
+        conduct: BTreeMap::new(),
         group: String::new(),
         seq: None,
         collective: String::new(),
@@ -29,7 +41,7 @@ pub(crate) fn empty(outcome: Outcome) -> Autopsy {
         ranks: Vec::new(),
         missing_dumps: Vec::new(),
         caveats: Vec::new(),
-        arrows: Vec::new(),
+        blast_radius: Vec::new(),
         op_names: Vec::new(),
         frames: Vec::new(),
         call_stacks: Vec::new(),
@@ -89,14 +101,8 @@ pub(crate) fn small() -> Autopsy {
     answer.group = "default_pg".into();
     answer.seq = Some(9);
     answer.collective = "all_reduce".into();
-    answer.suspects = vec![Blamed {
-        rank: Rank(2),
-        host: "node-b".into(),
-        confidence: 0.93,
-        role: Role::Odd,
-        doing: "saving a checkpoint".into(),
-        at: Some(frame("save_checkpoint", "/srv/train/checkpoint.py", 64)),
-    }];
+    let at = Some(frame("save_checkpoint", "/srv/train/checkpoint.py", 64));
+    blame(&mut answer, 2, "node-b", 0.93, Conduct { role: Role::Odd, doing: "saving a checkpoint".into(), at });
     let reason = |rule, text: &str| Reason { rule, text: text.into(), evidence: Vec::new() };
     answer.because = vec![
         reason("stacks.type-differs", "at default_pg #9 rank 2 issued broadcast, ranks 0, 1, 3 all_reduce"),
@@ -110,12 +116,9 @@ pub(crate) fn small() -> Autopsy {
         "Run again with TORCH_DISTRIBUTED_DEBUG=DETAIL to have the mismatch raised where it happens.".into(),
     ];
     answer.ranks = ranks(&[0, 1, 2, 3]);
-    answer.caveats = vec![AutopsyCaveat {
-        text: "start times are not recorded, so a running kernel and a queued one look the same".into(),
-        switch: "TORCH_NCCL_ENABLE_TIMING=1".into(),
-    }];
-    answer.arrows =
-        vec![Arrow { waiting: ranks(&[0, 1, 3]), waits_for: ranks(&[2]), text: "all_reduce default_pg #9".into() }];
+    let text = "start times are not recorded, so a running kernel and a queued one look the same";
+    answer.caveats = vec![Caveat::new("no-start-times", text).switch("TORCH_NCCL_ENABLE_TIMING=1")];
+    answer.blast_radius = vec![wait(&[0, 1, 3], &[2], "all_reduce default_pg #9")];
     let row = |rank: u32| RankRow {
         rank: Rank(rank),
         cells: (0..9)
@@ -185,25 +188,16 @@ pub(crate) fn deadlock() -> Autopsy {
     answer.seq = Some(3);
     answer.collective = "all_reduce".into();
     answer.ranks = ranks(&[0, 1, 2, 3, 4, 5]);
-    let arrow =
-        |from: &[u32], to: &[u32], text: &str| Arrow { waiting: ranks(from), waits_for: ranks(to), text: text.into() };
-    answer.arrows = vec![
-        arrow(&[0], &[1], "all_reduce tp_01 #3"),
-        arrow(&[1], &[3], "all_reduce dp_13 #3"),
-        arrow(&[3], &[2], "all_reduce tp_23 #3"),
-        arrow(&[2], &[0], "all_reduce dp_02 #3"),
-        arrow(&[4, 5], &[0, 3], "barrier default_pg #12"),
+    answer.blast_radius = vec![
+        wait(&[0], &[1], "all_reduce tp_01 #3"),
+        wait(&[1], &[3], "all_reduce dp_13 #3"),
+        wait(&[3], &[2], "all_reduce tp_23 #3"),
+        wait(&[2], &[0], "all_reduce dp_02 #3"),
+        wait(&[4, 5], &[0, 3], "barrier default_pg #12"),
     ];
-    answer.suspects = [1, 2]
-        .map(|rank| Blamed {
-            rank: Rank(rank),
-            host: "".into(),
-            confidence: 0.5,
-            role: Role::InCycle,
-            doing: String::new(),
-            at: None,
-        })
-        .to_vec();
+    for rank in [1, 2] {
+        blame(&mut answer, rank, "", 0.5, Conduct { role: Role::InCycle, doing: String::new(), at: None });
+    }
     answer
 }
 
@@ -212,14 +206,13 @@ pub(crate) fn deadlock() -> Autopsy {
 pub(crate) fn large() -> Autopsy {
     let mut answer = small();
     answer.ranks = (0..1_024).map(Rank).collect();
-    answer.suspects[0].rank = Rank(513);
+    let conduct = answer.conduct.remove(&Rank(2)).expect("the small sample blames rank 2");
+    answer.suspects.clear();
+    blame(&mut answer, 513, "node-b", 0.93, conduct);
     answer.seq = Some(44_300);
-    answer.arrows = vec![Arrow {
-        waiting: (0..1_024).filter(|&rank| rank != 513).map(Rank).collect(),
-        waits_for: ranks(&[513]),
-        text: "all_reduce default_pg #44300".into(),
-    }];
-    answer.stack_groups[0].ranks = answer.arrows[0].waiting.clone();
+    let waiting: Vec<u32> = (0..1_024).filter(|&rank| rank != 513).collect();
+    answer.blast_radius = vec![wait(&waiting, &[513], "all_reduce default_pg #44300")];
+    answer.stack_groups[0].ranks = ranks(&waiting);
     answer.stack_groups[1].ranks = ranks(&[513]);
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
     answer.grid = vec![wide("default_pg", (0..1_024).collect(), 2_000, 42_800, Some(1_500), &mut noise)];

@@ -18,7 +18,7 @@ impl Judge<'_, '_> {
         let confidence = if named.len() == 1 { 0.95 } else { 0.9 };
         for sink in &named {
             let op = self.op_ref(&sink.waiting, &sink.op);
-            ruling.suspects.push(self.blame(sink.rank, confidence, Role::Absent));
+            self.blame(&mut ruling, sink.rank, confidence, Role::Absent);
             ruling.missing.push(sink.rank);
             ruling.facts.push(Fact::NeverIssued {
                 rank: sink.rank,
@@ -69,7 +69,7 @@ impl Judge<'_, '_> {
         let first = sinks.first()?;
         let mut ruling = fault(What::Hang, Category::Gpu, Cause::KernelHang);
         for sink in sinks {
-            ruling.suspects.push(self.blame(sink.rank, 0.9, Role::Stuck));
+            self.blame(&mut ruling, sink.rank, 0.9, Role::Stuck);
             ruling.facts.push(Fact::NeverRan {
                 rank: sink.rank,
                 host: self.host(sink.rank),

@@ -50,11 +50,10 @@ impl Judge<'_, '_> {
             Found::Not => 0.5,
         };
         for rank in &point.odd {
-            let mut blamed = self.blame(*rank, confidence, Role::Odd);
+            let conduct = self.blame(&mut ruling, *rank, confidence, Role::Odd);
             let slot = self.index.groups[point.group as usize].lane(*rank).and_then(|lane| lane.slot(point.seq));
             let frame: Option<&Frame> = slot.and_then(|slot| self.index.tables.own_frame(slot.stack));
-            blamed.at = frame.cloned().or(blamed.at);
-            ruling.suspects.push(blamed);
+            conduct.at = frame.cloned().or(conduct.at.take());
         }
         if point.found == Found::Not {
             let all = point.camps.iter().flat_map(|(ranks, _)| ranks).copied().collect();
@@ -171,8 +170,8 @@ impl Judge<'_, '_> {
         let argument = |point: &&WrongPoint| matches!(point.differs, Differs::Dtype | Differs::Size | Differs::Splits);
         let point = points.filter(argument).min_by_key(|point| (point.group, point.seq))?;
         let mut ruling = self.mismatch(point);
-        for suspect in &mut ruling.suspects {
-            suspect.doing = "went on with other arguments than its peers: what was reduced is wrong".to_owned();
+        for conduct in ruling.conduct.values_mut() {
+            conduct.doing = "went on with other arguments than its peers: what was reduced is wrong".to_owned();
         }
         Some(ruling)
     }

@@ -41,7 +41,7 @@ impl Judge<'_, '_> {
             (false, 1) => 0.8,
             _ => 0.6,
         };
-        ruling.suspects.push(self.blame(sink.rank, confidence, role));
+        self.blame(&mut ruling, sink.rank, confidence, role);
         ruling.missing.push(sink.rank);
         ruling.at = Some(sink.op);
         ruling.facts.push(self.no_dump(sink));

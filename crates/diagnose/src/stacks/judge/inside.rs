@@ -41,7 +41,7 @@ impl Judge<'_, '_> {
         let mut ruling = fault(What::Hang, Category::Gpu, Cause::KernelHang);
         let ranks: BTreeSet<Rank> = few.iter().flat_map(|(_, stuck, _)| stuck).copied().collect();
         for rank in &ranks {
-            ruling.suspects.push(self.blame(*rank, 0.9, Role::Stuck));
+            self.blame(&mut ruling, *rank, 0.9, Role::Stuck);
         }
         // The oldest of each rank says most; the rest repeats it.
         for rank in &ranks {

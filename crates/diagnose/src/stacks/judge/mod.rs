@@ -11,14 +11,15 @@ mod slow;
 use super::doing::{Activities, Doings};
 use super::index::Index;
 use super::scene::{DumpOp, DumpScene};
-use super::verdict::{Blamed, Cause, Outcome, Role};
+use super::verdict::{Cause, Conduct, Outcome, Role};
 use super::wrong::{self, GroupWrong, WrongPoint};
 use crate::blame::graph::{Graph, Scene};
 use crate::blame::hang::Walk;
 use crate::fact::{Fact, OpRef};
 use crate::timeline::Stand;
 use mycroft_record::dump::Unusable;
-use mycroft_record::{Category, HostName, HostTime, NANOS_PER_SEC, OpKind, Rank, What};
+use mycroft_record::{Category, HostName, HostTime, NANOS_PER_SEC, OpKind, Place, Rank, Suspect, What};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Dumps of a running job are written within this; further apart they are of different occasions.
@@ -36,7 +37,9 @@ pub(super) struct Ruling {
     pub(super) outcome: Outcome,
     pub(super) category: Option<Category>,
     pub(super) cause: Option<Cause>,
-    pub(super) suspects: Vec<Blamed>,
+    pub(super) suspects: Vec<Suspect>,
+    /// What each of them did.
+    pub(super) conduct: BTreeMap<Rank, Conduct>,
     /// Where it shows.
     pub(super) at: Option<DumpOp>,
     pub(super) facts: Vec<Fact>,
@@ -106,6 +109,7 @@ fn ruling(outcome: Outcome) -> Ruling {
         category: None,
         cause: None,
         suspects: Vec::new(),
+        conduct: BTreeMap::new(),
         at: None,
         facts: Vec::new(),
         point: None,
@@ -233,16 +237,16 @@ impl<'a, 'b> Judge<'a, 'b> {
         dump.map(|dump| dump.host.clone()).or_else(|| stacks().map(|stacks| stacks.host.clone())).unwrap_or_default()
     }
 
-    fn blame(&self, rank: Rank, confidence: f64, role: Role) -> Blamed {
+    /// Makes a rank a suspect; what it did is handed back, for who knows better.
+    fn blame<'r>(&self, ruling: &'r mut Ruling, rank: Rank, confidence: f64, role: Role) -> &'r mut Conduct {
+        ruling.suspects.push(Suspect { place: Place::Rank { rank, host: self.host(rank) }, confidence });
         let doing = self.doings.of.get(&rank);
-        Blamed {
-            rank,
-            host: self.host(rank),
-            confidence,
+        let conduct = Conduct {
             role,
             doing: doing.map_or_else(String::new, |doing| doing.text.clone()),
             at: doing.and_then(|doing| doing.at).cloned(),
-        }
+        };
+        ruling.conduct.entry(rank).insert_entry(conduct).into_mut()
     }
 
     fn doing_facts(&self, ranks: impl Iterator<Item = Rank>) -> Vec<Fact> {

@@ -100,7 +100,7 @@ impl Judge<'_, '_> {
         let (category, cause) = kind_of_stuck(activity);
         let mut ruling = fault(What::Hang, category, cause);
         for rank in &idle {
-            ruling.suspects.push(self.blame(*rank, 0.7, Role::Absent));
+            self.blame(&mut ruling, *rank, 0.7, Role::Absent);
         }
         ruling.missing.clone_from(&idle);
         ruling.facts = self.doing_facts(idle.iter().chain(waiting.iter().take(RECORDS_MAX)).copied());
@@ -125,7 +125,7 @@ impl Judge<'_, '_> {
         let pair = &self.index.groups[found.group as usize].pairs[found.pair as usize];
         let confidence = if found.odd.len() == 1 { 0.85 } else { 0.5 };
         for rank in &found.odd {
-            ruling.suspects.push(self.blame(*rank, confidence, Role::Odd));
+            self.blame(&mut ruling, *rank, confidence, Role::Odd);
         }
         if found.odd.len() > 1 {
             ruling.doubts.push(Doubt::WhichOf(found.odd.clone()));

@@ -33,20 +33,19 @@ impl Judge<'_, '_> {
         ruling.facts.push(Fact::Cycle { edges, hosts, left: Vec::new(), left_out: false });
         if breakers.is_empty() {
             for rank in &ring {
-                ruling.suspects.push(self.blame(*rank, 0.95 / ring.len() as f64, Role::InCycle));
+                self.blame(&mut ruling, *rank, 0.95 / ring.len() as f64, Role::InCycle);
             }
             ruling.doubts.push(Doubt::WhichOf(ring.clone()));
         }
         for (rank, entered, skipped) in &breakers {
-            ruling.suspects.push(self.blame(*rank, 0.9, Role::InCycle));
+            self.blame(&mut ruling, *rank, 0.9, Role::InCycle);
             let instead_of = self.scene.label(skipped);
             ruling.facts.push(Fact::BreaksPast { rank: *rank, op: self.scene.op_ref(*rank, entered), instead_of });
         }
         let at = breakers.first().map(|(_, _, skipped)| *skipped).or(first);
         ruling.at = at;
-        ruling.facts.extend(
-            self.doing_facts(ruling.suspects.iter().map(|suspect| suspect.rank).collect::<Vec<_>>().into_iter()),
-        );
+        let blamed = ruling.suspects.iter().filter_map(|suspect| suspect.place.rank());
+        ruling.facts.extend(self.doing_facts(blamed));
         ruling.facts.extend(at.and_then(|op| self.records(&op, &self.waiting_in(&op).unwrap_or_default())));
         Some(ruling)
     }

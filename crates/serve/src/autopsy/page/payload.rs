@@ -129,12 +129,12 @@ fn meta(autopsy: &Autopsy, title: &str, combos: Vec<i64>, groups: Vec<GroupJson>
         missing: autopsy.missing_dumps.iter().map(|(rank, why)| (rank.0, clean(why))).collect(),
         ranks: autopsy.ranks.iter().map(|rank| rank.0).collect(),
         arrows: autopsy
-            .arrows
+            .blast_radius
             .iter()
-            .map(|arrow| ArrowJson {
-                waiting: arrow.waiting.iter().map(|rank| rank.0).collect(),
-                waits_for: arrow.waits_for.iter().map(|rank| rank.0).collect(),
-                text: clean(&arrow.text),
+            .map(|entry| ArrowJson {
+                waiting: entry.waiting.iter().map(|rank| rank.0).collect(),
+                waits_for: entry.waits_for.iter().map(|rank| rank.0).collect(),
+                text: clean(&entry.text),
             })
             .collect(),
         ops: autopsy.op_names.iter().map(|name| clean(name)).collect(),
@@ -157,15 +157,14 @@ fn meta(autopsy: &Autopsy, title: &str, combos: Vec<i64>, groups: Vec<GroupJson>
 
 fn suspects(autopsy: &Autopsy) -> Vec<SuspectJson> {
     autopsy
-        .suspects
-        .iter()
-        .map(|blamed| SuspectJson {
-            rank: blamed.rank.0,
-            host: clean(&blamed.host),
-            confidence: blamed.confidence,
-            role: blamed.role.as_str(),
-            doing: clean(&blamed.doing),
-            at: blamed.at.as_ref().map(frame_json),
+        .blamed()
+        .map(|(rank, suspect, conduct)| SuspectJson {
+            rank: rank.0,
+            host: suspect.place.host().map_or_else(String::new, |host| clean(host)),
+            confidence: suspect.confidence,
+            role: conduct.role.as_str(),
+            doing: clean(&conduct.doing),
+            at: conduct.at.as_ref().map(frame_json),
         })
         .collect()
 }
