@@ -84,7 +84,7 @@ pub struct AgentConfig {
     pub token: Option<String>,
     /// TLS to the server.
     pub tls: Option<TlsClient>,
-    /// How often live tables are sampled and rings drained (design D2: 100 ms, as Mycroft section 4.2 logs state).
+    /// How often live tables are sampled and rings drained (100 ms, as Mycroft section 4.2 logs state).
     pub sample_every: Duration,
     /// How often batches are shipped.
     pub ship_every: Duration,

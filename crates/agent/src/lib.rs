@@ -1,5 +1,6 @@
 //! The host daemon: it drains the rings of all traced processes of a host, samples their live tables, network
-//! interfaces and load, and ships batches to a server (design D2).
+//! interfaces and load, and ships batches to a server; live state is sampled from outside, so the
+//! job runs no thread of ours and a frozen process still shows its last state.
 //!
 //! Two threads. The sampling thread never waits for anything but time: it treats every segment as written by an
 //! adversary, tells only what changed, and says what was lost. The shipping thread talks to the server, spools to disk

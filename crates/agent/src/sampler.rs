@@ -1,4 +1,4 @@
-//! The sampling thread: one closed set of events, one place that acts on each (design D2).
+//! The sampling thread: one closed set of events, one place that acts on each.
 use crate::clock::{Clocks, wall_now};
 use crate::config::{
     AgentConfig, CALIBRATE_EVERY, CALIBRATE_FIRST, COLLECT_EVERY, NIC_EVERY, NIC_ROOT_DEFAULT, SEGMENTS_MAX,

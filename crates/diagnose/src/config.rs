@@ -2,7 +2,7 @@
 use mycroft_record::{NANOS_PER_MS, NANOS_PER_SEC};
 
 /// Thresholds and limits. `Config::default()` is what the product runs with; the paper's constants are kept where the
-/// job's own spread (design D6) has not tightened them.
+/// job's own spread has not tightened them.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
     /// Shortest time without progress that is called a stall. 0.9 s + 0.1 s sample + 0.1 s ship + 0.1 s transit leaves
@@ -10,7 +10,7 @@ pub struct Config {
     pub stall_floor_ns: u64,
     /// The same before a baseline of healthy iterations exists: first iterations compile, allocate and connect.
     pub stall_warmup_ns: u64,
-    /// A stall is this many times the longest healthy wait (design D6).
+    /// A stall is this many times the longest healthy wait.
     pub stall_wait_factor: u64,
     /// A rank whose agent has not looked for this long, against the newest look of all, has no data: unknown.
     pub no_data_after_ns: u64,

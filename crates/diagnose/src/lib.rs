@@ -1,4 +1,4 @@
-//! The brain: records in, cases out. Pure and deterministic (design invariant 1): time is an argument, the same batches
+//! The brain: records in, cases out. Pure and deterministic (invariant 1): time is an argument, the same batches
 //! in the same order give the same report, byte for byte. It reads no clock, file, socket or environment variable.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! Is something wrong now? The trigger of Algorithm 1, with thresholds that learn from the job (design D6).
+//! Is something wrong now? The trigger of Algorithm 1, with thresholds that learn from the job.
 //!
 //! It says that and since when, never who: that is `blame`'s question.
 mod track;

@@ -1,4 +1,4 @@
-//! Findings: the words of a verdict, shared by everything that makes, scores or shows one (design section 5).
+//! Findings: the words of a verdict, shared by everything that makes, scores or shows one.
 use crate::ids::{HostName, Rank};
 use crate::time::HostTime;
 
@@ -38,7 +38,7 @@ words!(
 );
 
 words!(
-    /// What kind of fault (design section 5, paper Table 4).
+    /// What kind of fault (the paper, Table 4).
     Category {
         /// The rank's host thread never issued the operation its peers wait in.
         NotStarted, "not-started";

@@ -159,7 +159,7 @@ pub struct OpDone {
     pub observed: bool,
 }
 
-/// The unit of progress (design D1): one direction of one connection on one channel in one operation.
+/// The unit of progress, a flow: one direction of one connection on one channel in one operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct FlowKey {
     /// The operation.

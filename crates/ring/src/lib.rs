@@ -1,4 +1,4 @@
-//! The shared-memory segment between the probe in the job and the agent on the host (Mycroft section 4.2, design D2).
+//! The shared-memory segment between the probe in the job and the agent on the host (Mycroft section 4.2).
 //!
 //! One segment per traced process: a header, a table of communicators, tables of the operations and flows in flight with
 //! their counters, and rings of completions with one writer each. `docs/formats/ring.md` is the byte map.

@@ -30,7 +30,7 @@ pub fn expected(kind: FaultKind) -> Expectation {
 /// Confidences closer than this are equal.
 const TIE: f64 = 1e-6;
 
-/// What was really done: known to the testbed, the simulator and tests, never to the diagnosis (design invariant 2).
+/// What was really done: known to the testbed, the simulator and tests, never to the diagnosis (invariant 2).
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Truth {
     /// The fault; `None` in a healthy run.

@@ -14,7 +14,7 @@ use std::process::Command;
 use std::time::Duration;
 use watched::{Cost, watch};
 
-/// The promise (design section 4): wall time at full size, two cores.
+/// The promise (SPEC.md, "Autopsy"): wall time at full size, two cores.
 const WALL_S_MAX: f64 = 2.0;
 /// The promise: peak resident memory at full size.
 const PEAK_BYTES_MAX: f64 = 1e9;

@@ -1,5 +1,5 @@
 //! Taking stacks and Flight Recorder dumps of a job's ranks when the server says so (Flight Recorder paper, "How to
-//! leverage FR dumps"; design section 2, the one arrow back).
+//! leverage FR dumps").
 //!
 //! A thread per rank tries, one coordinating thread gathers, and the shipping thread sends. The job is never paused:
 //! stacks are read from outside without stopping anything. Whatever one process does (hang, vanish, lie) concerns its

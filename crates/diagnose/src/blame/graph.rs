@@ -1,4 +1,4 @@
-//! The wait-for graph (design D4): which rank is in which operation, and for whom that operation waits. One graph for a
+//! The wait-for graph: which rank is in which operation, and for whom that operation waits. One graph for a
 //! job that runs (`timeline`) and for one that is dead (`stacks`): both answer the questions of [`Scene`].
 use crate::timeline::{OpNode, RankState, Stand, Timeline};
 use mycroft_record::{HostTime, Rank};

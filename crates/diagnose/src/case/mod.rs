@@ -1,4 +1,4 @@
-//! Cases: the only place where facts of several rooms are weighed into one verdict (design invariant 6).
+//! Cases: the only place where facts of several rooms are weighed into one verdict (invariant 6).
 pub(crate) mod advice;
 mod crowd;
 pub(crate) mod docket;

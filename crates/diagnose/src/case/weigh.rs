@@ -1,4 +1,4 @@
-//! Weighing: facts of all rooms into one verdict. Nothing else accuses anybody (design invariant 6).
+//! Weighing: facts of all rooms into one verdict. Nothing else accuses anybody (invariant 6).
 mod passages;
 mod pauses;
 mod unseen;

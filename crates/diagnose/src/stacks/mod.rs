@@ -1,5 +1,5 @@
 //! Post-mortem: from what a job left behind (dumps, stacks) to one verdict, over the same wait-for graph, facts and
-//! reasons as the live side (design D4). Flight Recorder paper, "How to leverage FR dumps".
+//! reasons as the live side. Flight Recorder paper, "How to leverage FR dumps".
 //!
 //! ```text
 //! Bundle -> index (align) -> scene (who stands where) -> walk (who waits for whom) -> judge -> Autopsy

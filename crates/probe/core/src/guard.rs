@@ -1,4 +1,4 @@
-//! The edge to C: nothing that goes wrong inside may reach the job (design invariant 3).
+//! The edge to C: nothing that goes wrong inside may reach the job (invariant 3).
 use crate::runtime;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,4 +1,4 @@
-//! The in-job runtime that both probe libraries share (design D1, D2; Mycroft section 4.2).
+//! The in-job runtime that both probe libraries share (Mycroft section 4.2).
 //!
 //! It attaches at the first communicator (never at load time), keeps operations and flows in flight in the shared
 //! segment, pushes completions into the calling thread's ring, and hands out handles that survive misuse. After a

@@ -1,4 +1,4 @@
-//! `libmycroft_nccl.so`: the tracer as a NCCL profiler plugin (design D1, Mycroft section 4.2).
+//! `libmycroft_nccl.so`: the tracer as a NCCL profiler plugin: stock NCCL loads it, nothing is patched (Mycroft section 4.2).
 //!
 //! Exports `ncclProfiler_v1` to `ncclProfiler_v6`; NCCL takes the highest it knows. One file per version holds its
 //! layouts and turns its descriptors into the newest vocabulary; everything else is `mycroft_probe_core`.

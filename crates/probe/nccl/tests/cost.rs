@@ -1,4 +1,4 @@
-//! The event path allocates nothing and makes no system call (design invariant 3), each shown with a negative control.
+//! The event path allocates nothing and makes no system call (invariant 3), each shown with a negative control.
 mod driver;
 
 use driver::{CollArgs, Ctx, Ev, Plugin, ProxyArgs, in_own_process};

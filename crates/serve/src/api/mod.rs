@@ -1,6 +1,6 @@
 //! JSON mirrors of what the server tells (`docs/formats/api.md`): one file a shape, conversion in one place each.
 //!
-//! The brain's types are not serializable (design invariant 8); these are. They also deserialize, so that the command
+//! The brain's types are not serializable (invariant 7); these are. They also deserialize, so that the command
 //! line and tests read what the server writes through the same definition. Fields are only ever added; a reader
 //! ignores those it does not know.
 pub mod case;

@@ -29,7 +29,7 @@ use tokio::sync::oneshot;
 const LIMIT_DEFAULT: usize = 100;
 /// Most items of a list: 10,000 ranks at 300 bytes are 3 MB.
 const LIMIT_MAX: usize = 10_000;
-/// How long a reader waits for the brain: a tick at 100,000 ranks may take five seconds (design section 4).
+/// How long a reader waits for the brain: a tick at 100,000 ranks may take five seconds (SPEC.md, "Root cause").
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The page at `/`.
 const PAGE: &str = include_str!("page.html");
