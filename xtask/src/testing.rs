@@ -32,6 +32,8 @@ pub(crate) fn test(root: &Path, args: &TestArgs) -> Result<()> {
     if args.filter.is_none() {
         run(root, "cargo", &["fmt", "--all", "--check"])?;
         tidy::tidy(root)?;
+        // Advisories need a database that is fetched: not here, see deny.toml.
+        run(root, "cargo", &["deny", "--locked", "check", "licenses", "bans", "sources"])?;
         run(root, "cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     }
     run(root, "cargo", &["build", "--workspace"])?;
@@ -59,7 +61,7 @@ fn same_bytes_however_built(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Installs missing tools: Debian packages where apt-get is there and allowed, cargo-nextest and components by name.
+/// Installs missing tools: Debian packages where apt-get is there and allowed, cargo-nextest and cargo-deny by name.
 fn install(root: &Path) -> Result<()> {
     let mut missing: Vec<&str> = APT_PACKAGES
         .iter()
@@ -75,6 +77,10 @@ fn install(root: &Path) -> Result<()> {
     }
     if !answers("cargo", &["nextest", "--version"]) {
         run(root, "cargo", &["install", "--locked", "cargo-nextest"])?;
+    }
+    if !answers("cargo", &["deny", "--version"]) {
+        // Unoptimized: built in half the time, and a check takes seconds either way.
+        run(root, "cargo", &["install", "--locked", "--debug", "cargo-deny"])?;
     }
     Ok(())
 }
