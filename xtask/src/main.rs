@@ -30,7 +30,7 @@ enum Command {
         args: Vec<String>,
     },
     /// Check crate edges and house rules.
-    Tidy,
+    Tidy(tidy::TidyArgs),
     /// Measure: prints ratios side by side and writes docs/results.
     Bench(bench::BenchArgs),
     /// Run the tests of the pages in a real browser, installing one where there is none.
@@ -47,7 +47,7 @@ fn main() -> anyhow::Result<()> {
             testing::test(&root, &args)
         }
         Command::Demo { args } => testing::demo(&root, &args),
-        Command::Tidy => tidy::tidy(&root),
+        Command::Tidy(args) => tidy::tidy(&root, &args),
         Command::Bench(args) => bench::bench(&root, &args),
         Command::Web(args) => web::web(&root, &args),
         Command::Dist => testing::dist(&root),

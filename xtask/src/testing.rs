@@ -31,7 +31,7 @@ pub(crate) fn test(root: &Path, args: &TestArgs) -> Result<()> {
     install(root)?;
     if args.filter.is_none() {
         run(root, "cargo", &["fmt", "--all", "--check"])?;
-        tidy::tidy(root)?;
+        tidy::tidy(root, &tidy::TidyArgs::default())?;
         // Advisories need a database that is fetched: not here, see deny.toml.
         run(root, "cargo", &["deny", "--locked", "check", "licenses", "bans", "sources"])?;
         run(root, "cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
