@@ -22,6 +22,9 @@ const FAULTS_MAX: usize = 64;
 
 impl Scenario {
     /// Whether the simulator can play it.
+    ///
+    /// # Errors
+    /// The first rule of the scenario that is broken, naming the field.
     pub fn check(&self) -> Result<(), String> {
         self.check_shape()?;
         self.check_schedule()?;
@@ -41,6 +44,9 @@ impl Scenario {
     }
 
     /// Whether the testbed can play it too: smaller limits, and nothing that only the simulator has.
+    ///
+    /// # Errors
+    /// The first rule of the testbed that is broken, naming the field.
     pub fn check_testbed(&self) -> Result<(), String> {
         self.check()?;
         let message_bytes = self.tp_bytes.max(self.pp_bytes).max(self.dp_bytes).max(self.ep_bytes);

@@ -245,6 +245,9 @@ pub enum ScenarioError {
 
 impl Scenario {
     /// Reads and checks a scenario file; a file without `name` is named after itself.
+    ///
+    /// # Errors
+    /// The file cannot be read, is not a scenario, or breaks a rule.
     pub fn load(path: &Path) -> Result<Scenario, ScenarioError> {
         let file = path.display().to_string();
         let text =
@@ -259,6 +262,9 @@ impl Scenario {
     }
 
     /// Parses and checks the text of a scenario; `file` is for messages.
+    ///
+    /// # Errors
+    /// The text is not a scenario, or breaks a rule.
     pub fn parse(file: &str, text: &str) -> Result<Scenario, ScenarioError> {
         let scenario: Scenario = toml::from_str(text).map_err(|error: toml::de::Error| ScenarioError::Parse {
             file: file.to_owned(),

@@ -45,6 +45,9 @@ unsafe impl Sync for Board {}
 
 impl Board {
     /// Makes the file.
+    ///
+    /// # Errors
+    /// The file cannot be made or mapped.
     pub fn create(path: &Path, ranks: usize) -> Result<Board, TestbedError> {
         let error = |source| TestbedError::file("make the board", path, source);
         let file = OpenOptions::new().read(true).write(true).create_new(true).open(path).map_err(error)?;
@@ -56,6 +59,9 @@ impl Board {
     }
 
     /// Opens a file that [`Board::create`] made.
+    ///
+    /// # Errors
+    /// The file cannot be opened or mapped, or has another size.
     pub fn open(path: &Path) -> Result<Board, TestbedError> {
         let error = |source| TestbedError::file("open the board", path, source);
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(error)?;

@@ -130,6 +130,9 @@ pub struct Running {
 impl Testbed {
     /// Makes the hosts, starts agents and ranks, and returns while they come up. What earlier launchers left behind
     /// when they were killed is removed first.
+    ///
+    /// # Errors
+    /// The scenario cannot be played here, or a host or process cannot be made; what was made is removed.
     pub fn launch(config: LaunchConfig) -> Result<Running, TestbedError> {
         let scenario = Arc::new(config.scenario.clone());
         scenario.check_testbed().map_err(|message| TestbedError::Scenario { name: scenario.name.clone(), message })?;
@@ -359,6 +362,9 @@ impl Running {
     }
 
     /// Waits until every rank has finished `iteration` iterations. Fails when a rank ends before, or after `limit`.
+    ///
+    /// # Errors
+    /// A rank ended, or the time is over.
     pub fn wait_for_iteration(&mut self, iteration: u64, limit: Duration) -> Result<(), TestbedError> {
         let begun = Instant::now();
         loop {
@@ -379,6 +385,9 @@ impl Running {
     }
 
     /// Waits until the warm-up iterations are over.
+    ///
+    /// # Errors
+    /// A rank ended, or the time is over.
     pub fn wait_warmed_up(&mut self, limit: Duration) -> Result<(), TestbedError> {
         let warm_up = u64::from(self.site.scenario.warm_up_iterations);
         self.wait_for_iteration(warm_up + 1, limit)?;
@@ -387,6 +396,9 @@ impl Running {
     }
 
     /// Fails when a rank has ended although nothing told it to.
+    ///
+    /// # Errors
+    /// Names the rank and how it ended.
     pub fn check_alive(&mut self) -> Result<(), TestbedError> {
         for (rank, process) in self.ranks.iter_mut().enumerate() {
             if let Some(status) = process.status() {
@@ -416,6 +428,9 @@ impl Running {
     }
 
     /// Injects the scenario's fault now.
+    ///
+    /// # Errors
+    /// The scenario has no fault, a rank has ended, or the fault cannot be made.
     pub fn inject(&mut self) -> Result<&Truth, TestbedError> {
         let fault = self.site.scenario.fault.clone().ok_or_else(|| TestbedError::Fault {
             fault: "a fault".to_owned(),
@@ -425,12 +440,18 @@ impl Running {
     }
 
     /// Sleeps until `at`, then injects the scenario's fault.
+    ///
+    /// # Errors
+    /// As [`Running::inject`].
     pub fn inject_at(&mut self, at: Instant) -> Result<&Truth, TestbedError> {
         std::thread::sleep(at.saturating_duration_since(Instant::now()));
         self.inject()
     }
 
     /// Injects `fault` now; it lasts until [`Running::heal`] or the end. The truth is then about this fault.
+    ///
+    /// # Errors
+    /// A rank has ended, or the fault cannot be made.
     pub fn inject_fault(&mut self, fault: &Fault) -> Result<&Truth, TestbedError> {
         self.check_alive()?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -13,6 +13,9 @@ pub const NCCL_SONAME: &str = "libnccl.so.2";
 
 /// Finds a library in MYCROFT_LIB_DIR, beside the executable, in its `deps` folder, one folder up (an executable in
 /// `deps` itself), or in `../lib`.
+///
+/// # Errors
+/// Names the places that were looked at.
 pub fn find(name: &str) -> Result<PathBuf, TestbedError> {
     let mut places: Vec<PathBuf> = Vec::new();
     places.extend(std::env::var_os("MYCROFT_LIB_DIR").map(PathBuf::from));
@@ -99,6 +102,9 @@ pub struct Nccl {
 
 impl Nccl {
     /// Loads the library at `path` for the rest of the process's life.
+    ///
+    /// # Errors
+    /// The library or one of its functions is not there.
     pub fn load(path: &Path) -> Result<Nccl, TestbedError> {
         let error = |message: String| TestbedError::Library { path: path.to_owned(), message };
         let c_path =
@@ -150,6 +156,9 @@ impl Nccl {
     }
 
     /// A fresh unique id; the caller's process then listens for its peers.
+    ///
+    /// # Errors
+    /// The call failed; the code is in the error.
     pub fn unique_id(&self) -> Result<UniqueId, TestbedError> {
         let mut id = UniqueId { bytes: [0; 128] };
         // SAFETY: id is valid to write.
@@ -159,6 +168,9 @@ impl Nccl {
     }
 
     /// Joins the communicator of `id` as `rank` of `ranks`, with `channels` channels; returns when all have.
+    ///
+    /// # Errors
+    /// The call failed; the code is in the error.
     pub fn join(&self, id: UniqueId, rank: u32, ranks: u32, name: &str, channels: u32) -> Result<Comm, TestbedError> {
         let c_name = CString::new(name).unwrap_or_default();
         let mut config = Config {
@@ -182,6 +194,9 @@ impl Nccl {
     }
 
     /// Leaves a communicator.
+    ///
+    /// # Errors
+    /// The call failed; the code is in the error.
     pub fn leave(&self, comm: Comm) -> Result<(), TestbedError> {
         // SAFETY: the handle came from `join` and is given up here.
         let code = unsafe { (self.comm_destroy)(comm.handle) };
@@ -189,6 +204,9 @@ impl Nccl {
     }
 
     /// Fails when the communicator has broken in the background.
+    ///
+    /// # Errors
+    /// Says how the communicator broke.
     pub fn healthy(&self, comm: &Comm) -> Result<(), TestbedError> {
         let mut state: c_int = 0;
         // SAFETY: comm is live and state is valid to write.
@@ -198,6 +216,9 @@ impl Nccl {
     }
 
     /// A stream: work on it runs in order.
+    ///
+    /// # Errors
+    /// The call failed; the code is in the error.
     pub fn stream(&self) -> Result<Stream, TestbedError> {
         let mut handle: Handle = std::ptr::null_mut();
         // SAFETY: handle is valid to write.
@@ -207,6 +228,9 @@ impl Nccl {
     }
 
     /// Waits until everything on the stream is done.
+    ///
+    /// # Errors
+    /// Work on the stream failed.
     pub fn synchronize(&self, stream: Stream) -> Result<(), TestbedError> {
         // SAFETY: the stream is never destroyed.
         let code = unsafe { (self.stream_synchronize)(stream.0) };
@@ -220,6 +244,9 @@ impl Nccl {
     }
 
     /// Enqueues a compute kernel of a nominal duration.
+    ///
+    /// # Errors
+    /// The call failed; the code is in the error.
     pub fn compute(&self, stream: Stream, ns: u64) -> Result<(), TestbedError> {
         // SAFETY: the stream is never destroyed.
         let code = unsafe { (self.launch_compute)(stream.0, ns) };
@@ -227,6 +254,9 @@ impl Nccl {
     }
 
     /// Runs `calls` as one group.
+    ///
+    /// # Errors
+    /// A call of the group failed, or its end did.
     pub fn group(&self, calls: impl FnOnce() -> Result<(), TestbedError>) -> Result<(), TestbedError> {
         // SAFETY: no arguments.
         self.check(unsafe { (self.group_start)() }, "ncclGroupStart", None)?;
@@ -242,6 +272,9 @@ impl Nccl {
     /// # Safety
     /// Both stay valid for `count` elements, `from` unchanged and `to` unread, until the stream is synchronized. The
     /// same holds for the four functions below.
+    ///
+    /// # Errors
+    /// The call failed; the code is in the error.
     pub unsafe fn all_reduce(
         &self,
         from: *const f32,
@@ -258,6 +291,9 @@ impl Nccl {
     /// Sum of all ranks' `from` (ranks x `count` elements); this rank's `count` of them in `to`.
     ///
     /// # Safety
+    /// As [`Nccl::all_reduce`].
+    ///
+    /// # Errors
     /// As [`Nccl::all_reduce`].
     pub unsafe fn reduce_scatter(
         &self,
@@ -276,6 +312,9 @@ impl Nccl {
     ///
     /// # Safety
     /// As [`Nccl::all_reduce`].
+    ///
+    /// # Errors
+    /// As [`Nccl::all_reduce`].
     pub unsafe fn all_gather(
         &self,
         from: *const f32,
@@ -293,6 +332,9 @@ impl Nccl {
     ///
     /// # Safety
     /// As [`Nccl::all_reduce`].
+    ///
+    /// # Errors
+    /// As [`Nccl::all_reduce`].
     pub unsafe fn send(
         &self,
         from: *const f32,
@@ -309,6 +351,9 @@ impl Nccl {
     /// Receives from `peer`, a rank of `comm`.
     ///
     /// # Safety
+    /// As [`Nccl::all_reduce`].
+    ///
+    /// # Errors
     /// As [`Nccl::all_reduce`].
     pub unsafe fn recv(
         &self,

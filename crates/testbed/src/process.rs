@@ -41,6 +41,9 @@ type Request = (Command, mpsc::Sender<std::io::Result<Child>>);
 
 impl Spawner {
     /// Starts the thread.
+    ///
+    /// # Errors
+    /// No thread can be had.
     pub fn start() -> Result<Spawner, TestbedError> {
         let (requests, inbox) = mpsc::channel::<Request>();
         let thread = std::thread::Builder::new()
@@ -58,6 +61,9 @@ impl Spawner {
     }
 
     /// Starts a process.
+    ///
+    /// # Errors
+    /// The program is not there, or the system refused a process.
     pub fn spawn(&self, spec: &Spec) -> Result<Process, TestbedError> {
         let command = command(spec)?;
         let program = command.get_program().to_string_lossy().into_owned();
@@ -202,6 +208,9 @@ fn last_line(log: &Path) -> String {
 }
 
 /// Runs a tool to its end and gives what it printed.
+///
+/// # Errors
+/// The tool is not there or failed; what it said is in the error.
 pub fn tool(program: &str, arguments: &[&str], input: &str) -> Result<String, TestbedError> {
     use std::io::Write;
     let shown = || format!("{program} {}", arguments.join(" "));

@@ -168,6 +168,9 @@ impl Fault {
     }
 
     /// Checks the fault against a scenario; the error is one line that names the field.
+    ///
+    /// # Errors
+    /// One line that names the field.
     pub fn check(&self, scenario: &Scenario) -> Result<(), String> {
         self.check_place(scenario)?;
         self.check_profile()

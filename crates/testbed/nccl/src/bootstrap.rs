@@ -37,6 +37,9 @@ impl RootAddr {
     }
 
     /// Reads a unique id that [`RootAddr::to_unique_id`] made.
+    ///
+    /// # Errors
+    /// The id was not made by this library.
     pub fn from_unique_id(id: &UniqueId) -> Res<RootAddr> {
         let bytes: Vec<u8> = id.internal.iter().map(|c| *c as u8).take_while(|b| *b != 0).collect();
         let parse = || {
@@ -65,6 +68,9 @@ pub fn random_u64() -> u64 {
 }
 
 /// Starts a root on `ip` and says where it is. Its thread waits for the ranks.
+///
+/// # Errors
+/// No port or no thread can be had.
 pub fn start_root(ip: IpAddr) -> Res<RootAddr> {
     let listener = TcpListener::bind((ip, 0)).map_err(|e| Fault::system(&format!("bootstrap root on {ip}"), &e))?;
     let addr = listener.local_addr().map_err(|e| Fault::system("bootstrap root address", &e))?;
@@ -155,6 +161,9 @@ pub struct Bootstrap {
 
 impl Bootstrap {
     /// Joins the communicator at `root` as `rank` of `ranks`, speaking from `ip`.
+    ///
+    /// # Errors
+    /// The root cannot be reached, or refuses the rank.
     pub fn join(root: RootAddr, rank: usize, ranks: usize) -> Res<Bootstrap> {
         let connect = || -> io::Result<TcpStream> {
             let mut link = TcpStream::connect(root.addr)?;
@@ -171,6 +180,9 @@ impl Bootstrap {
     }
 
     /// Gives `mine`, gets everybody's in rank order. Blocks until every rank has called it.
+    ///
+    /// # Errors
+    /// A rank is gone, or the root is.
     pub fn all_gather(&mut self, mine: &[u8]) -> Res<Vec<Vec<u8>>> {
         let mut round = || -> io::Result<Vec<Vec<u8>>> {
             let mut out = Vec::with_capacity(mine.len() + 4);
@@ -185,6 +197,9 @@ impl Bootstrap {
     }
 
     /// Blocks until every rank has come here.
+    ///
+    /// # Errors
+    /// A rank is gone, or the root is.
     pub fn barrier(&mut self) -> Res<()> {
         self.all_gather(&[]).map(|_| ())
     }

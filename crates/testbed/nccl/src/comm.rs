@@ -156,6 +156,9 @@ impl Card {
 
 impl Comm {
     /// Joins the communicator that `root` names. Blocks until every rank has come.
+    ///
+    /// # Errors
+    /// A rank or the root cannot be reached, or resources ran out.
     pub fn join(root: RootAddr, rank: usize, ranks: usize, wish: &Wish) -> Res<Arc<Comm>> {
         let identity = Identity::current();
         if let Some(control) = &identity.control {
@@ -248,6 +251,9 @@ impl Comm {
 
     /// Splits off the ranks that give the same `color`, ordered by `key` and then by rank. `None` color: take part in
     /// the agreement, get nothing.
+    ///
+    /// # Errors
+    /// A rank is gone, or resources ran out.
     pub fn split(self: &Arc<Comm>, color: Option<u32>, key: i32, wish: &Wish) -> Res<Option<Arc<Comm>>> {
         let mut guard = lock(&self.bootstrap);
         let bootstrap =

@@ -152,6 +152,9 @@ unsafe impl Sync for ControlFile {}
 impl ControlFile {
     /// Makes (or replaces the contents of) the file at `path`. Ranks are spread over hosts in equal blocks; change
     /// `host_index` where that is wrong.
+    ///
+    /// # Errors
+    /// The counts are out of range, or the file cannot be made or mapped.
     pub fn create(path: &Path, hosts: usize, ranks: usize) -> io::Result<ControlFile> {
         check_counts(hosts, ranks)?;
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
@@ -171,6 +174,9 @@ impl ControlFile {
     }
 
     /// Maps an existing file and checks its head.
+    ///
+    /// # Errors
+    /// The file cannot be opened or mapped, or is not a control file of this version.
     pub fn open(path: &Path) -> io::Result<ControlFile> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
         let bytes = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
@@ -303,6 +309,9 @@ impl HostRecord {
 
     /// Takes `bytes` tokens, or says how many nanoseconds to wait before asking again. All processes of the host
     /// share the bucket; it is a virtual clock, advanced by compare and swap.
+    ///
+    /// # Errors
+    /// Nanoseconds to wait until the bytes may be sent.
     pub fn take(&self, way: Way, bytes: u64, now_ns: u64) -> Result<(), u64> {
         let rate = self.effective_rate(way);
         if rate == 0 {

@@ -90,6 +90,9 @@ struct Queue {
 
 impl Stream {
     /// A stream of the calling thread's identity.
+    ///
+    /// # Errors
+    /// No thread can be had.
     pub fn start() -> std::io::Result<Arc<Stream>> {
         let stream = Arc::new(Stream {
             queue: Mutex::default(),
@@ -202,6 +205,9 @@ fn streams() -> &'static Mutex<HashMap<usize, Arc<Stream>>> {
 }
 
 /// Makes a stream and gives the handle by which C callers name it.
+///
+/// # Errors
+/// No thread can be had.
 pub fn stream_create() -> std::io::Result<usize> {
     let stream = Stream::start()?;
     let handle = Arc::as_ptr(&stream) as usize;

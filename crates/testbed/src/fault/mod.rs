@@ -81,6 +81,9 @@ impl Drop for Guard {
 }
 
 /// Breaks what `fault` says; it must have passed [`Fault::check`] for the scenario.
+///
+/// # Errors
+/// What the fault needs (a tool, a right, a process) is not there.
 pub fn inject(fault: &Fault, site: &Site) -> Result<Guard, TestbedError> {
     let wrong = |message| TestbedError::Fault { fault: fault.to_string(), message };
     fault.check(&site.scenario).map_err(wrong)?;

@@ -34,6 +34,9 @@ pub struct Loopback {
 
 impl Loopback {
     /// Makes the directories and starts the thread.
+    ///
+    /// # Errors
+    /// A directory or the thread cannot be made.
     pub fn create(scenario: &Scenario, run_dir: &Path, control: &Arc<ControlFile>) -> Result<Loopback, TestbedError> {
         let mut nics = Vec::new();
         for index in 0..scenario.hosts {

@@ -53,6 +53,9 @@ pub enum Network {
 impl Hosts {
     /// Makes the hosts of `scenario`. `tag` names namespaces, segments lie under `shm_dir`, virtual interfaces under
     /// `run_dir`.
+    ///
+    /// # Errors
+    /// The hosts cannot be made: a missing tool or right, or names that are taken.
     pub fn create(
         scenario: &Scenario,
         tag: &str,

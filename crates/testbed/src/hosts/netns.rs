@@ -33,6 +33,9 @@ pub struct Netns {
 
 impl Netns {
     /// Makes namespaces `TAG-br` and `TAG-h0`..., joins them and limits each interface to the scenario's speed.
+    ///
+    /// # Errors
+    /// A tool or right is missing, or a name is taken; what was made is removed.
     pub fn create(tag: &str, scenario: &Scenario) -> Result<Netns, TestbedError> {
         let netns = Netns { tag: tag.to_owned(), hosts: scenario.hosts, nic_bytes_per_sec: scenario.nic_bytes_per_sec };
         let bridge = netns.bridge();
@@ -72,6 +75,9 @@ impl Netns {
     }
 
     /// Limits a host's interface both ways: what it sends, at the interface; what it receives, at the bridge's port.
+    ///
+    /// # Errors
+    /// `tc` failed; the message is its own.
     pub fn limit(&self, index: u32, bytes_per_sec: u64) -> Result<(), TestbedError> {
         let burst = BURST_BYTES_MIN.max(bytes_per_sec / TICKS_PER_SEC).to_string();
         let rate = format!("{}bit", bytes_per_sec.saturating_mul(8));
@@ -85,12 +91,18 @@ impl Netns {
     }
 
     /// Takes a host's interface up or down.
+    ///
+    /// # Errors
+    /// `ip` failed; the message is its own.
     pub fn set_link(&self, index: u32, up: bool) -> Result<(), TestbedError> {
         let state = if up { "up" } else { "down" };
         tool("ip", &["-n", &self.host(index), "link", "set", NIC, state], "").map(|_| ())
     }
 
     /// Opens a host's namespace, for a thread that wants to enter it.
+    ///
+    /// # Errors
+    /// The namespace is gone.
     pub fn open(&self, index: u32) -> Result<File, TestbedError> {
         let path = format!("/run/netns/{}", self.host(index));
         File::open(&path).map_err(|source| TestbedError::file("open", path, source))

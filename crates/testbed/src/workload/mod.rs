@@ -51,6 +51,9 @@ pub struct RankArgs {
 impl RankArgs {
     /// Reads the arguments that the launcher appended to the rank command: `--run-dir DIR --rank N`. Anything before
     /// them is skipped. The error names what is missing.
+    ///
+    /// # Errors
+    /// Names the argument that is missing or cannot be read.
     pub fn parse(arguments: &[String]) -> Result<RankArgs, String> {
         let value = |name: &str| {
             let at = arguments.iter().position(|argument| argument == name);

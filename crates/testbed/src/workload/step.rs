@@ -71,6 +71,9 @@ fn tokens(bytes: u64, size: u32, from: u32, to: u32) -> usize {
 
 impl<'a> Job<'a> {
     /// Prepares buffers and a stream.
+    ///
+    /// # Errors
+    /// The library refused memory, a stream or a group.
     pub fn new(nccl: &'a Nccl, scenario: &'a Scenario, rank: u32, groups: &'a Groups) -> Result<Job<'a>, TestbedError> {
         let layout = scenario.layout();
         let at = layout.coordinates(rank);
@@ -101,6 +104,9 @@ impl<'a> Job<'a> {
     }
 
     /// Runs iteration `number` to its end and checks the data.
+    ///
+    /// # Errors
+    /// A call of the library failed, or received data are wrong.
     pub fn iteration(&mut self, number: u64) -> Result<(), TestbedError> {
         let stamp = (number % STAMP_MODULUS) as f32;
         self.stamp(stamp);

@@ -53,6 +53,9 @@ impl Fifo {
     }
 
     /// A FIFO in private memory.
+    ///
+    /// # Errors
+    /// No memory can be had.
     pub fn private(slot_bytes: usize) -> std::io::Result<Fifo> {
         Ok(Fifo::new(Arc::new(Mapping::private(fifo_bytes(slot_bytes))?), 0, slot_bytes))
     }

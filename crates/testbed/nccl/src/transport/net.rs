@@ -39,6 +39,9 @@ const DOZING: u8 = 2;
 
 impl ProxyWaker {
     /// A waker with its eventfd.
+    ///
+    /// # Errors
+    /// No descriptor can be had.
     pub fn new() -> io::Result<ProxyWaker> {
         // SAFETY: plain system call without pointers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
@@ -140,6 +143,9 @@ impl Link {
     }
 
     /// Begins to connect from `from` to `to`; the hello for `key` goes first.
+    ///
+    /// # Errors
+    /// No socket can be had, or the address is refused at once.
     pub fn connect(from: IpAddr, to: SocketAddr, hello: [u8; HELLO_BYTES]) -> io::Result<Link> {
         let fd = socket(to.ip())?;
         let (addr, len) = sockaddr(SocketAddr::new(from, 0));
@@ -167,6 +173,9 @@ impl Link {
     }
 
     /// Finishes a connect that poll said is over.
+    ///
+    /// # Errors
+    /// The connection failed.
     pub fn finish_connect(&mut self) -> io::Result<bool> {
         if self.connected {
             return Ok(true);
@@ -203,6 +212,9 @@ impl Link {
     }
 
     /// Writes queued control bytes; true when none are left.
+    ///
+    /// # Errors
+    /// The connection failed.
     pub fn flush(&mut self) -> io::Result<bool> {
         if !self.finish_connect()? {
             return Ok(false);
@@ -292,6 +304,9 @@ impl SendLink {
     }
 
     /// Hands bytes to the kernel as tokens and buffers allow.
+    ///
+    /// # Errors
+    /// The connection failed, or the peer broke the protocol.
     pub fn pump(&mut self, identity: &Identity) -> io::Result<Stop> {
         if !self.link.flush()? {
             return Ok(Stop::Kernel);
@@ -314,6 +329,9 @@ impl SendLink {
     }
 
     /// Reads credit and acknowledgements; true when something new came.
+    ///
+    /// # Errors
+    /// The connection failed, or the peer broke the protocol.
     pub fn listen(&mut self) -> io::Result<bool> {
         let mut news = false;
         loop {
@@ -358,6 +376,9 @@ impl RecvLink {
     }
 
     /// Reads on. `slot` gives address and room for the slice at a raw step, or `None` when it was not posted.
+    ///
+    /// # Errors
+    /// The connection failed, or the peer broke the protocol.
     pub fn pump(&mut self, identity: &Identity, slot: impl Fn(u64) -> Option<(*mut u8, usize)>) -> io::Result<Arrival> {
         while self.head_at < FRAME_BYTES {
             let to = self.head[self.head_at..].as_mut_ptr();
@@ -423,6 +444,9 @@ impl Stranger {
     }
 
     /// Reads on; the key and the link once the hello is complete and right.
+    ///
+    /// # Errors
+    /// The connection failed, or the peer broke the protocol.
     pub fn listen(
         mut self,
         comm: u64,
@@ -457,6 +481,9 @@ pub struct Listener {
 
 impl Listener {
     /// Listens on a free port of `ip`.
+    ///
+    /// # Errors
+    /// No port of the address can be had.
     pub fn bind(ip: IpAddr) -> io::Result<Listener> {
         let fd = socket(ip)?;
         let (addr, len) = sockaddr(SocketAddr::new(ip, 0));
@@ -477,6 +504,9 @@ impl Listener {
     }
 
     /// The next waiting connection.
+    ///
+    /// # Errors
+    /// The socket failed; that nobody waits is no error.
     pub fn accept(&self) -> io::Result<Option<Stranger>> {
         let (none, flags) = (std::ptr::null_mut(), libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
         // SAFETY: null addresses are allowed; the socket is open and non-blocking.

@@ -31,11 +31,17 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Zeroed memory of this process.
+    ///
+    /// # Errors
+    /// No memory can be had.
     pub fn private(len: usize) -> io::Result<Mapping> {
         Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)
     }
 
     /// The whole of `file`.
+    ///
+    /// # Errors
+    /// The file cannot be mapped.
     pub fn shared(file: &File, len: usize) -> io::Result<Mapping> {
         Self::map(len, libc::MAP_SHARED | libc::MAP_NORESERVE, file.as_raw_fd())
     }
@@ -97,6 +103,9 @@ impl Shape {
 }
 
 /// Makes an anonymous segment of `len` bytes.
+///
+/// # Errors
+/// The size is over the limit, or no memory can be had.
 pub fn create_segment(len: usize) -> io::Result<File> {
     if len > SEGMENT_BYTES_MAX {
         return Err(io::Error::other(format!("a segment of {len} bytes is over the limit of {SEGMENT_BYTES_MAX}")));
@@ -113,6 +122,9 @@ pub fn create_segment(len: usize) -> io::Result<File> {
 }
 
 /// Opens the segment that process `pid` holds as descriptor `fd`, and checks its size.
+///
+/// # Errors
+/// The process or descriptor is gone, may not be looked at, or has another size.
 pub fn open_segment(pid: u32, fd: i32, len: usize) -> io::Result<Mapping> {
     let file = File::options().read(true).write(true).open(format!("/proc/{pid}/fd/{fd}"))?;
     let found = file.metadata()?.len();
