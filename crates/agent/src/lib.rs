@@ -11,7 +11,7 @@
 //! use mycroft_agent::{Agent, AgentConfig};
 //! use std::path::Path;
 //! let endpoint = "127.0.0.1:7700".parse().expect("an endpoint");
-//! let config = AgentConfig::new(Path::new("/dev/shm/mycroft-1000"), Path::new("/var/tmp/mycroft-spool"), endpoint);
+//! let config = AgentConfig::new(Path::new("/dev/shm/mycroft-1000"), Path::new("/var/lib/mycroft/spool"), endpoint);
 //! let agent = Agent::start(config).expect("an agent");
 //! for notice in agent.take_notices() {
 //!     eprintln!("{notice}");

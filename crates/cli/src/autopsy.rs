@@ -85,7 +85,7 @@ pub(crate) fn autopsy(args: &AutopsyArgs) -> Result<u8> {
     let answer = mycroft_diagnose::stacks::autopsy(&bundle, &Question { grid: args.html.is_some() });
     if let Some(file) = &args.html {
         let html = page::render(&answer, &title(&args.dirs));
-        std::fs::write(file, html).with_context(|| format!("cannot write the page to {}", file.display()))?;
+        crate::whole::write(file, &html)?;
     }
     let said = if args.json { as_json(&answer, notes)? } else { render_autopsy(&answer, style()) + &noted(&notes) };
     print(&said)?;

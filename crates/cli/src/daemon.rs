@@ -2,10 +2,11 @@
 use crate::EXIT_OK;
 use crate::args::{AgentArgs, ServeArgs};
 use crate::stop::Stop;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use mycroft_agent::{Agent, AgentConfig, CaptureConfig, SpyProgram};
 use mycroft_serve::{ServeConfig, Server};
 use mycroft_wire::{Endpoint, TlsClient, TlsIdentity, TlsServer};
+use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,13 +14,16 @@ use std::time::Duration;
 
 /// How often a waiting daemon looks for a signal.
 const SIGNAL_POLL: Duration = Duration::from_millis(100);
+/// Longest name of a default spool: what a file system takes.
+const SPOOL_NAME_BYTES_MAX: usize = 255;
 
 /// Runs the agent until a signal comes.
 pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
     let stop = Stop::on_signals()?;
     let endpoint: Endpoint = args.server.parse().context("--server")?;
     let segment_dir = args.dir.clone().unwrap_or_else(default_segment_dir);
-    let spool_dir = args.spool.clone().unwrap_or_else(|| default_spool_dir(&segment_dir));
+    let spool_dir =
+        args.spool.clone().map_or_else(|| default_spool_dir(uid(), |name| std::env::var_os(name), &segment_dir), Ok)?;
     let mut config = AgentConfig::new(&segment_dir, &spool_dir, endpoint);
     config.host = args.host.clone();
     config.token = args.token.clone();
@@ -63,10 +67,31 @@ pub(crate) fn default_segment_dir() -> PathBuf {
     PathBuf::from(format!("/dev/shm/mycroft-{}", uid()))
 }
 
-/// Beside the segments in name, on disk in fact.
-fn default_spool_dir(segment_dir: &std::path::Path) -> PathBuf {
-    let name = segment_dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    std::env::temp_dir().join(format!("mycroft-spool-{}-{name}", uid()))
+/// Where records wait for a lost server unless told otherwise: a private directory on disk, one for each segment
+/// directory. `/var/lib/mycroft/spool/NAME` for root, else `NAME` in `mycroft` of `$XDG_STATE_HOME`, which is
+/// `~/.local/state` when it is not set; `NAME` is the segment directory with `-` for each slash.
+fn default_spool_dir(
+    uid: u32,
+    variable: impl Fn(&str) -> Option<OsString>,
+    segment_dir: &std::path::Path,
+) -> Result<PathBuf> {
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = match uid {
+        0 => PathBuf::from("/var/lib/mycroft/spool"),
+        _ => match (absolute("XDG_STATE_HOME"), absolute("HOME")) {
+            (Some(state), _) => state.join("mycroft"),
+            (None, Some(home)) => home.join(".local/state/mycroft"),
+            (None, None) => {
+                bail!("neither XDG_STATE_HOME nor HOME names a directory: say with --spool where records wait")
+            }
+        },
+    };
+    let whole = std::path::absolute(segment_dir).context("--dir")?;
+    let name = whole.to_string_lossy().trim_matches('/').replace('/', "-");
+    if name.len() > SPOOL_NAME_BYTES_MAX {
+        bail!("the segment directory's path is too long to name a spool after: say with --spool where records wait");
+    }
+    Ok(base.join(name))
 }
 
 fn uid() -> u32 {
@@ -107,4 +132,31 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     handle.stop();
     eprintln!("mycroft serve: stopped");
     Ok(EXIT_OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_default_spool_is_nobody_elses() {
+        let spool = |uid: u32, set: &[(&str, &str)], dir: &str| {
+            let variable = |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, value)| OsString::from(value));
+            default_spool_dir(uid, variable, Path::new(dir))
+        };
+        let home = ("HOME", "/home/ada");
+        let spooled = |uid, set: &[(&str, &str)], dir| spool(uid, set, dir).expect("a place");
+        let shm = "/dev/shm/mycroft-1000";
+        assert_eq!(spooled(0, &[home], shm), Path::new("/var/lib/mycroft/spool/dev-shm-mycroft-1000"));
+        assert_eq!(spooled(7, &[home], shm), Path::new("/home/ada/.local/state/mycroft/dev-shm-mycroft-1000"));
+        assert_eq!(spooled(7, &[home, ("XDG_STATE_HOME", "/s")], shm), Path::new("/s/mycroft/dev-shm-mycroft-1000"));
+        assert_eq!(spooled(7, &[home, ("XDG_STATE_HOME", "s")], "/a"), Path::new("/home/ada/.local/state/mycroft/a"));
+        for set in [&[][..], &[("HOME", "relative")]] {
+            let why = spool(7, set, shm).expect_err("no place").to_string();
+            assert!(why.contains("--spool"), "{why}");
+        }
+        assert!(spool(0, &[], &"long/".repeat(60)).is_err());
+        assert_ne!(spooled(0, &[], "/a/x"), spooled(0, &[], "/b/x"), "one spool for each segment directory");
+    }
 }

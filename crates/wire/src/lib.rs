@@ -8,12 +8,14 @@ mod capture;
 pub mod cells;
 mod client;
 pub mod codec;
+pub mod dir;
 pub mod log;
 mod proto;
 mod server;
 pub mod spool;
 mod stream;
 mod tls;
+mod unix;
 
 pub use capture::{CAPTURE_TEXT_BYTES_MAX, CaptureKind, CaptureOrder, Captured, PIECE_BYTES_MAX, VERSION_CAPTURE};
 pub use client::{Client, ClientStats};

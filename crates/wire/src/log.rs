@@ -46,6 +46,14 @@ impl LogFile {
     /// Also says how many bytes were cut.
     pub fn open(path: &Path, each: &mut dyn FnMut(Vec<u8>)) -> io::Result<(LogFile, u64)> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        LogFile::of(file, each)
+    }
+
+    /// As `open`, for a file that is open already for reading and writing.
+    ///
+    /// # Errors
+    /// The file cannot be read, or not be cut.
+    pub fn of(file: File, each: &mut dyn FnMut(Vec<u8>)) -> io::Result<(LogFile, u64)> {
         let end = file.metadata()?.len();
         let mut bytes = 0;
         while let Some(content) = read_entry(&file, bytes, end)? {
@@ -118,15 +126,17 @@ pub fn create_private_dir(dir: &Path) -> io::Result<()> {
 
 /// The numbers of the files named `NUMBER.extension` in a directory, ascending; other files are left alone.
 pub fn numbered_files(dir: &Path, extension: &str) -> io::Result<Vec<u64>> {
-    let mut numbers = Vec::new();
-    for entry in std::fs::read_dir(dir)? {
-        let name = entry?.file_name();
-        let number: Option<u64> =
-            name.to_str().and_then(|n| n.strip_suffix(extension)?.strip_suffix('.')?.parse().ok());
-        numbers.extend(number);
-    }
+    let names =
+        std::fs::read_dir(dir)?.map(|entry| entry.map(|e| e.file_name().to_str().unwrap_or_default().to_owned()));
+    Ok(numbers_of(names.collect::<io::Result<Vec<String>>>()?, extension))
+}
+
+/// The numbers of the names `NUMBER.extension`, ascending.
+pub(crate) fn numbers_of(names: Vec<String>, extension: &str) -> Vec<u64> {
+    let number = |name: String| name.strip_suffix(extension)?.strip_suffix('.')?.parse().ok();
+    let mut numbers: Vec<u64> = names.into_iter().filter_map(number).collect();
     numbers.sort_unstable();
-    Ok(numbers)
+    numbers
 }
 
 /// A small file of two numbers that is overwritten in place; a torn write reads as `None`.
@@ -141,7 +151,14 @@ impl Mark {
     /// # Errors
     /// The file cannot be opened or read.
     pub fn open(path: &Path) -> io::Result<(Mark, Option<(u64, u64)>)> {
-        let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        Mark::of(OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?)
+    }
+
+    /// As `open`, for a file that is open already for reading and writing.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn of(mut file: File) -> io::Result<(Mark, Option<(u64, u64)>)> {
         let mut bytes = Vec::new();
         Read::by_ref(&mut file).take(64).read_to_end(&mut bytes)?;
         let mut r = crate::bytes::Reader::new(&bytes);

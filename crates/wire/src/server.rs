@@ -4,12 +4,11 @@ use crate::capture::{CaptureOrder, Captured, VERSION_CAPTURE};
 use crate::codec;
 use crate::proto::{self, Answer, Hello, Message, MessageHead, Refusal, Welcome};
 use crate::stream::{Closer, Stream};
-use crate::{Endpoint, ServerConfig, WireError, io_error, tls};
+use crate::{Endpoint, ServerConfig, WireError, io_error, tls, unix};
 use mycroft_record::Batch;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -209,19 +208,22 @@ pub struct Listener {
     endpoint: Endpoint,
     address: Option<SocketAddr>,
     socket: Socket,
+    own_socket: Option<unix::Place>,
     token: Option<String>,
     tls: Option<Arc<rustls::ServerConfig>>,
     limits: ServerLimits,
 }
 
 impl Listener {
-    /// Binds. Port 0 picks a free port. A unix socket gets mode 0600; one that nobody listens on is replaced.
+    /// Binds. Port 0 picks a free port. A unix socket gets mode 0600; one of this user's that nobody listens on is
+    /// replaced, and nothing else is.
     ///
     /// # Errors
     /// `Io` when the address is taken or forbidden, `Tls` when certificates cannot be used.
     pub fn bind(endpoint: &Endpoint, config: ServerConfig) -> Result<Listener, WireError> {
         let failed = |e| io_error("listening on", endpoint)(e);
         let tls = config.tls.as_ref().map(tls::server).transpose()?;
+        let mut own_socket = None;
         let (socket, address, endpoint) = match endpoint {
             Endpoint::Tcp(text) => {
                 let socket = TcpListener::bind(text.as_str()).map_err(failed)?;
@@ -233,16 +235,20 @@ impl Listener {
                 return Err(WireError::Tls { endpoint: endpoint.to_string(), reason });
             }
             Endpoint::Unix(path) => {
-                let stale = UnixStream::connect(path).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused);
-                if stale {
-                    std::fs::remove_file(path).map_err(failed)?;
-                }
-                let socket = UnixListener::bind(path).map_err(failed)?;
-                std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(failed)?;
+                let (socket, place) = unix::bind(path).map_err(failed)?;
+                own_socket = Some(place);
                 (Socket::Unix(socket), None, endpoint.clone())
             }
         };
-        Ok(Listener { endpoint, address, socket, token: config.token, tls, limits: ServerLimits::default() })
+        Ok(Listener {
+            endpoint,
+            address,
+            socket,
+            own_socket,
+            token: config.token,
+            tls,
+            limits: ServerLimits::default(),
+        })
     }
 
     /// Other limits than the default ones.
@@ -279,7 +285,8 @@ impl Listener {
         let for_thread = Arc::clone(&shared);
         let socket = self.socket;
         let accepting = thread::spawn(move || accept_loop(&socket, &for_thread));
-        ListenerHandle { endpoint: self.endpoint, address: self.address, shared, accepting: Some(accepting) }
+        let (endpoint, address, own_socket) = (self.endpoint, self.address, self.own_socket);
+        ListenerHandle { endpoint, address, own_socket, shared, accepting: Some(accepting) }
     }
 }
 
@@ -287,6 +294,7 @@ impl Listener {
 pub struct ListenerHandle {
     endpoint: Endpoint,
     address: Option<SocketAddr>,
+    own_socket: Option<unix::Place>,
     shared: Arc<Shared>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -375,9 +383,8 @@ impl ListenerHandle {
             // A panic there would be a fault of ours that has ended the thread, which is what we want here.
             let _ = accepting.join();
         }
-        if let Endpoint::Unix(path) = &self.endpoint {
-            // It may be gone with its directory.
-            let _ = std::fs::remove_file(path);
+        if let Some(place) = self.own_socket.take() {
+            place.remove();
         }
     }
 }

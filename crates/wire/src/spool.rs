@@ -3,7 +3,8 @@
 //! Frames lie in numbered logs of a sixteenth of the limit each; `head` says up to where they were taken. The oldest
 //! frames are dropped, and their records counted, when the limit is reached. Frames survive the end of the process;
 //! after the end of the machine the last ones may be missing, never damaged.
-use crate::log::{ENTRY_HEAD_BYTES, LogFile, Mark, create_private_dir, numbered_files};
+use crate::dir::{Access, PrivateDir};
+use crate::log::{ENTRY_HEAD_BYTES, LogFile, Mark, numbers_of};
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -46,7 +47,7 @@ struct Part {
 /// The queue.
 #[derive(Debug)]
 pub struct Spool {
-    dir: PathBuf,
+    dir: PrivateDir,
     max_bytes: u64,
     /// Oldest first; never empty.
     parts: VecDeque<Part>,
@@ -60,29 +61,29 @@ impl Spool {
     /// Opens or creates the spool in `dir`; frames of an earlier run are still there.
     ///
     /// # Errors
-    /// When the directory cannot be used, or another process uses it.
+    /// When the directory cannot be used, others may change it, or another process uses it.
     pub fn open(dir: &Path, max_bytes: u64) -> Result<Spool, SpoolError> {
         let failed = |source| SpoolError { operation: "opening", path: dir.to_owned(), source };
         let open = || -> io::Result<Spool> {
-            create_private_dir(dir)?;
-            let lock = std::fs::File::create(dir.join("lock"))?;
+            let dir = PrivateDir::open(dir)?;
+            let lock = dir.file("lock", Access::ReadWrite)?;
             lock.try_lock()?;
-            let (head, taken) = Mark::open(&dir.join("head"))?;
+            let (head, taken) = Mark::of(dir.file("head", Access::ReadWrite)?)?;
             let (mut part_number, mut offset) = taken.unwrap_or((0, 0));
             let mut parts = VecDeque::new();
-            for number in numbered_files(dir, "spool")? {
+            for number in numbers_of(dir.names()?, "spool") {
                 if number < part_number {
-                    std::fs::remove_file(part_path(dir, number))?;
+                    dir.remove(&part_name(number))?;
                     continue;
                 }
                 let from = if number == part_number { offset } else { 0 };
-                parts.push_back(open_part(dir, number, from)?);
+                parts.push_back(open_part(&dir, number, from)?);
                 (part_number, offset) = (part_number.max(number), 0);
             }
             if parts.is_empty() {
-                parts.push_back(open_part(dir, part_number + 1, 0)?);
+                parts.push_back(open_part(&dir, part_number + 1, 0)?);
             }
-            Ok(Spool { dir: dir.to_owned(), max_bytes, parts, head, dropped_records: 0, _lock: lock })
+            Ok(Spool { dir, max_bytes, parts, head, dropped_records: 0, _lock: lock })
         };
         open().map_err(failed)
     }
@@ -121,7 +122,7 @@ impl Spool {
         while self.disk_bytes() + need > self.max_bytes {
             let Some(part) = self.parts.pop_front() else { break };
             self.dropped_records += part.entries.iter().map(|e| e.records).sum::<u64>();
-            std::fs::remove_file(part_path(&self.dir, part.number))?;
+            self.dir.remove(&part_name(part.number))?;
             if self.parts.is_empty() {
                 self.parts.push_back(open_part(&self.dir, part.number + 1, 0)?);
                 break;
@@ -177,7 +178,7 @@ impl Spool {
 
     fn remove_first(&mut self) -> io::Result<()> {
         match self.parts.pop_front() {
-            Some(part) => std::fs::remove_file(part_path(&self.dir, part.number)),
+            Some(part) => self.dir.remove(&part_name(part.number)),
             None => Ok(()),
         }
     }
@@ -203,18 +204,18 @@ impl Spool {
     }
 
     fn failed(&self, operation: &'static str, source: io::Error) -> SpoolError {
-        SpoolError { operation, path: self.dir.clone(), source }
+        SpoolError { operation, path: self.dir.path().to_owned(), source }
     }
 }
 
-fn part_path(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("{number:010}.spool"))
+fn part_name(number: u64) -> String {
+    format!("{number:010}.spool")
 }
 
-fn open_part(dir: &Path, number: u64, from: u64) -> io::Result<Part> {
+fn open_part(dir: &PrivateDir, number: u64, from: u64) -> io::Result<Part> {
     let mut entries = VecDeque::new();
     let mut offset = 0;
-    let (log, _torn) = LogFile::open(&part_path(dir, number), &mut |content| {
+    let (log, _torn) = LogFile::of(dir.file(&part_name(number), Access::ReadWrite)?, &mut |content| {
         let bytes = ENTRY_HEAD_BYTES + content.len() as u64;
         let records = content.first_chunk::<COUNT_BYTES>().map_or(0, |count| u64::from_le_bytes(*count));
         if offset >= from {

@@ -119,3 +119,20 @@ fn two_agents_cannot_share_a_spool() {
     let error = Spool::open(dir.path(), 1000).unwrap_err().to_string();
     assert!(error.contains("opening spool") && error.contains("other agent"), "{error}");
 }
+
+/// Whoever makes the folder first could otherwise have files emptied that only root may write.
+#[test]
+fn a_spool_with_links_in_it_is_refused_and_empties_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let target = temp.path().join("target");
+    for name in ["lock", "head", "0000000001.spool"] {
+        std::fs::write(&target, "precious").unwrap();
+        let dir = temp.path().join(format!("spool-{name}"));
+        drop(Spool::open(&dir, 1 << 20).unwrap());
+        let _ = std::fs::remove_file(dir.join(name));
+        std::os::unix::fs::symlink(&target, dir.join(name)).unwrap();
+        let refused = Spool::open(&dir, 1 << 20).unwrap_err().to_string();
+        assert!(refused.contains(&format!("{name} is a link")), "{refused}");
+        assert_eq!(std::fs::read_to_string(&target).unwrap(), "precious", "{name}");
+    }
+}
