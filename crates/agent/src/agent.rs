@@ -44,6 +44,7 @@ impl Agent {
         let within = |limit: Duration| limit.min(config.stop_timeout).max(WIRE_TIMEOUT_MIN);
         let client_config = ClientConfig {
             host: config.host.clone().unwrap_or_else(host_name),
+            machine: None,
             token: config.token.clone(),
             tls: config.tls.clone(),
             connect_timeout: within(WIRE_TIMEOUT),

@@ -5,19 +5,30 @@ use crate::proto::{self, Answer, Hello, Message, MessageHead, Refusal};
 use crate::stream::Stream;
 use crate::{ClientConfig, Endpoint, WireError, io_error, tls};
 use mycroft_record::Batch;
+use mycroft_record::text::printable;
 use rustls::pki_types::ServerName;
 use std::collections::VecDeque;
 use std::hash::{BuildHasher, Hasher};
 use std::io::ErrorKind;
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Rejected frames kept for the one who asks: as many as a server gives credit for at once.
 const REJECTED_KEPT: usize = 64;
 /// Orders kept for the one who asks; a server sends one at a time.
 const ORDERS_KEPT: usize = 16;
+/// Names looked up at once; more means that the name service hangs.
+const LOOKUPS_MAX: usize = 4;
+/// Reads of 64 KiB that one call makes at most: a server answers 64 frames with 64 messages of 25 bytes.
+const READS_MAX: usize = 16;
+/// Messages that a server may send unasked on a connection: orders, each a few an hour, and what newer versions say.
+const UNASKED_MAX: u64 = 4096;
+/// Messages of a server that each of ours allows: its answer, and what newer versions say besides.
+const ANSWERS_MAX: u64 = 4;
 /// Heartbeats that may stay without any answer.
 const SILENT_HEARTBEATS: u32 = 3;
 
@@ -54,6 +65,16 @@ struct Connection {
     heartbeat: Duration,
     last_written: Instant,
     last_heard: Instant,
+    /// Messages that the server may still send.
+    allowed: u64,
+}
+
+impl Connection {
+    /// Notes that a message of ours goes out.
+    fn writes(&mut self, now: Instant) {
+        self.last_written = now;
+        self.allowed = self.allowed.saturating_add(ANSWERS_MAX);
+    }
 }
 
 /// An agent's connection.
@@ -221,7 +242,7 @@ impl Client {
         let deadline = self.end_of(self.config.write_timeout);
         let message = Message::Captured(captured).encode();
         let connection = self.live()?;
-        connection.last_written = Instant::now();
+        connection.writes(Instant::now());
         match connection.stream.write_all_by(&message, deadline) {
             Ok(()) => Ok(()),
             Err(e) => Err(self.end(e)),
@@ -258,6 +279,7 @@ impl Client {
             agent: self.agent,
             token: self.config.token.clone().unwrap_or_default(),
             host: self.config.host.clone(),
+            machine: self.config.machine.unwrap_or_else(this_machine),
             software: concat!("mycroft ", env!("CARGO_PKG_VERSION")).to_owned(),
         };
         let sent = stream.write_all_by(&hello.encode(), deadline);
@@ -278,6 +300,7 @@ impl Client {
             heartbeat: Duration::from_millis(u64::from(welcome.heartbeat_ms.max(10))),
             last_written: now,
             last_heard: now,
+            allowed: UNASKED_MAX,
         });
         self.acknowledge(welcome.last_sequence);
         for pending in &mut self.pending {
@@ -290,11 +313,11 @@ impl Client {
     fn dial(&self, deadline: Instant) -> Result<Stream, WireError> {
         let failed = |e| io_error("connecting to", &self.endpoint)(e);
         let address = match &self.endpoint {
-            Endpoint::Unix(path) => return UnixStream::connect(path).map(Stream::Unix).map_err(failed),
+            Endpoint::Unix(path) => return UnixStream::connect(path).map(Stream::unix).map_err(failed),
             Endpoint::Tcp(address) => address,
         };
         let mut last = std::io::Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in address.to_socket_addrs().map_err(failed)? {
+        for address in addresses(address, deadline).map_err(failed)? {
             let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
             match TcpStream::connect_timeout(&address, left) {
                 Ok(socket) => {
@@ -308,10 +331,10 @@ impl Client {
     }
 
     fn wrap(&self, socket: TcpStream) -> Result<Stream, WireError> {
-        let Some((config, name)) = &self.tls else { return Ok(Stream::Tcp(socket)) };
+        let Some((config, name)) = &self.tls else { return Ok(Stream::tcp(socket)) };
         let connection = rustls::ClientConnection::new(Arc::clone(config), name.clone())
             .map_err(|e| WireError::Tls { endpoint: self.endpoint.to_string(), reason: e.to_string() })?;
-        Ok(Stream::tls(connection, socket))
+        Ok(Stream::tls(connection, Arc::new(socket)))
     }
 
     fn read_answer(&self, stream: &mut Stream, deadline: Instant) -> Result<Answer, WireError> {
@@ -358,6 +381,7 @@ impl Client {
     }
 
     fn refused(&self, code: Refusal, text: String) -> WireError {
+        let text = printable(&text).into_owned();
         WireError::Refused { endpoint: self.endpoint.to_string(), code, text }
     }
 
@@ -405,7 +429,7 @@ impl Client {
             connection.credit_bytes -= bytes;
             pending.written = true;
             let message = proto::batches_message(pending.sequence, &pending.frame);
-            connection.last_written = Instant::now();
+            connection.writes(Instant::now());
             if let Err(e) = connection.stream.write_all_by(&message, deadline) {
                 failure = Some(e);
                 break;
@@ -430,17 +454,17 @@ impl Client {
         if now.duration_since(connection.last_written).min(unheard) < connection.heartbeat {
             return Ok(());
         }
-        connection.last_written = now;
+        connection.writes(now);
         match connection.stream.write_all_by(&Message::Heartbeat(0).encode(), deadline) {
             Ok(()) => Ok(()),
             Err(e) => Err(self.end(e)),
         }
     }
 
-    /// Reads what is there and acts on it.
+    /// Reads what is there and acts on it. A server that sends without end holds it no longer than `READS_MAX` reads.
     fn pump(&mut self, wait: Duration) -> Result<(), WireError> {
         let mut wait = wait;
-        loop {
+        for _ in 0..READS_MAX {
             let connection = self.live()?;
             match connection.stream.read_available(wait, &mut connection.received) {
                 Ok(0) => break,
@@ -457,25 +481,30 @@ impl Client {
         self.write_pending()
     }
 
+    /// Acts on every whole message that has arrived.
     fn messages(&mut self) -> Result<(), WireError> {
-        loop {
-            let connection = self.live()?;
-            let Some(head) = connection.received.first_chunk::<{ proto::MESSAGE_HEAD_BYTES }>() else { return Ok(()) };
+        let received = std::mem::take(&mut self.live()?.received);
+        let mut rest = &received[..];
+        while let Some((head, behind)) = rest.split_first_chunk::<{ proto::MESSAGE_HEAD_BYTES }>() {
             let head = MessageHead::read(head);
             if head.body_bytes > proto::MAX_CONTROL_BYTES {
                 return Err(self.end(format!("the server sent a message of {} bytes", head.body_bytes)));
             }
-            let whole = proto::MESSAGE_HEAD_BYTES + head.body_bytes;
-            if connection.received.len() < whole {
-                return Ok(());
+            let Some((body, next)) = behind.split_at_checked(head.body_bytes) else { break };
+            rest = next;
+            let connection = self.live()?;
+            connection.allowed = connection.allowed.saturating_sub(1);
+            if connection.allowed == 0 {
+                return Err(self.end("the server sent thousands of messages that nothing had asked for"));
             }
-            let body = connection.received[proto::MESSAGE_HEAD_BYTES..whole].to_vec();
-            connection.received.drain(..whole);
-            match Message::decode(head, body) {
+            match Message::decode(head, body.to_vec()) {
                 Ok(message) => self.act(message)?,
                 Err(why) => return Err(self.end(format!("the server sent a bad message: {why}"))),
             }
         }
+        let rest = rest.to_vec();
+        self.live()?.received = rest;
+        Ok(())
     }
 
     fn act(&mut self, message: Message) -> Result<(), WireError> {
@@ -486,7 +515,7 @@ impl Client {
             }
             Message::Reject { sequence, bytes, text } => {
                 self.credit(bytes);
-                self.last_reject = Some(text);
+                self.last_reject = Some(printable(&text).into_owned());
                 if let Some(index) = self.pending.iter().position(|p| p.sequence == sequence)
                     && let Some(rejected) = self.pending.remove(index)
                 {
@@ -498,7 +527,7 @@ impl Client {
                 }
             }
             Message::Goodbye { code, text } => {
-                self.end(format!("{code}: {text}"));
+                self.end(format!("{code}: {}", printable(&text)));
                 return Err(self.refused(code, text));
             }
             Message::Order(order) => {
@@ -529,6 +558,41 @@ impl Client {
             self.stats.acknowledged += 1;
         }
     }
+}
+
+/// Looks an address up. The system's resolver may take half a minute and cannot be stopped, so it runs in a thread of its
+/// own that nobody waits for beyond `deadline`.
+fn addresses(text: &str, deadline: Instant) -> std::io::Result<Vec<SocketAddr>> {
+    static RUNNING: AtomicUsize = AtomicUsize::new(0);
+    if let Ok(address) = text.parse() {
+        return Ok(vec![address]);
+    }
+    let slow = || std::io::Error::new(ErrorKind::TimedOut, "the name service does not answer");
+    if RUNNING.fetch_add(1, Ordering::Relaxed) >= LOOKUPS_MAX {
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+        return Err(slow());
+    }
+    let (sender, found) = mpsc::channel();
+    let name = text.to_owned();
+    let looking = std::thread::Builder::new().spawn(move || {
+        // Nobody may wait for it any more.
+        let _ = sender.send(name.to_socket_addrs().map(Iterator::collect));
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+    });
+    if let Err(error) = looking {
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
+        return Err(error);
+    }
+    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    found.recv_timeout(left).unwrap_or_else(|_| Err(slow()))
+}
+
+/// A number that all agents of this machine say until it starts again, and hardly one of another machine; 0: not known.
+fn this_machine() -> u64 {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    // A UUID: 64 of its 122 random bits tell machines apart.
+    let digits: String = boot.chars().filter(char::is_ascii_hexdigit).take(16).collect();
+    u64::from_str_radix(&digits, 16).unwrap_or(0)
 }
 
 /// Tells this client from every other one, also of the same host; the standard library's hasher is seeded by the

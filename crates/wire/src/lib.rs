@@ -3,16 +3,20 @@
 //! checked entries that spool and store share. Formats: `docs/formats/wire.md`, `docs/formats/record.md`.
 #![forbid(unsafe_code)]
 
+pub mod budget;
 mod bytes;
 mod capture;
 pub mod cells;
 mod client;
 pub mod codec;
+pub mod descriptors;
 pub mod dir;
 pub mod log;
 mod proto;
+mod refused;
 mod server;
 pub mod spool;
+mod strangers;
 mod stream;
 mod tls;
 mod unix;
@@ -20,7 +24,8 @@ mod unix;
 pub use capture::{CAPTURE_TEXT_BYTES_MAX, CaptureKind, CaptureOrder, Captured, PIECE_BYTES_MAX, VERSION_CAPTURE};
 pub use client::{Client, ClientStats};
 pub use proto::{Refusal, VERSION_HIGHEST, VERSION_LOWEST};
-pub use server::{Listener, ListenerHandle, NotOrdered, Peer, ServerLimits, ServerStats};
+pub use refused::Log;
+pub use server::{Listener, ListenerHandle, NotOrdered, Peer, Places, ServerLimits, ServerStats};
 
 use std::fmt;
 use std::path::PathBuf;
@@ -99,6 +104,9 @@ pub struct TlsServer {
 pub struct ClientConfig {
     /// Name of this host, for the server's messages.
     pub host: String,
+    /// Number that tells this machine from others, so that a server notices two hosts with one name; `None`: that of the
+    /// machine's present boot.
+    pub machine: Option<u64>,
     /// Shared secret, where the server asks for one.
     pub token: Option<String>,
     /// TLS; TCP endpoints only.
@@ -115,6 +123,7 @@ impl Default for ClientConfig {
     fn default() -> ClientConfig {
         ClientConfig {
             host: String::new(),
+            machine: None,
             token: None,
             tls: None,
             connect_timeout: Duration::from_secs(5),

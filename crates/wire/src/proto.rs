@@ -45,6 +45,8 @@ pub enum Refusal {
     Stopping,
     /// The server's own defect or want; send it again.
     Failed,
+    /// The server has no memory for the frame now; send it again.
+    Busy,
     /// A reason of a newer server.
     Other(u16),
 }
@@ -62,6 +64,7 @@ impl Refusal {
             Refusal::Malformed => 8,
             Refusal::Stopping => 9,
             Refusal::Failed => 10,
+            Refusal::Busy => 11,
             Refusal::Other(code) => code,
         }
     }
@@ -78,6 +81,7 @@ impl Refusal {
             8 => Refusal::Malformed,
             9 => Refusal::Stopping,
             10 => Refusal::Failed,
+            11 => Refusal::Busy,
             other => Refusal::Other(other),
         }
     }
@@ -96,6 +100,7 @@ impl fmt::Display for Refusal {
             Refusal::Malformed => "malformed message",
             Refusal::Stopping => "the server is stopping",
             Refusal::Failed => "the server failed to handle a frame",
+            Refusal::Busy => "the server has no memory for a frame now",
             Refusal::Other(code) => return write!(f, "reason {code}"),
         };
         f.write_str(text)
@@ -111,6 +116,8 @@ pub(super) struct Hello {
     pub(super) token: String,
     pub(super) host: String,
     pub(super) software: String,
+    /// Which machine it runs on; 0 if it does not say.
+    pub(super) machine: u64,
 }
 
 pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
@@ -129,6 +136,7 @@ impl Hello {
         for text in [&self.token, &self.host, &self.software] {
             put_text(&mut body, text);
         }
+        body.extend_from_slice(&self.machine.to_le_bytes());
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&self.lowest.to_le_bytes());
         out.extend_from_slice(&self.highest.to_le_bytes());
@@ -153,6 +161,8 @@ impl Hello {
             token: r.text16()?.to_owned(),
             host: r.text16()?.to_owned(),
             software: r.text16()?.to_owned(),
+            // Agents of before say nothing of it.
+            machine: r.u64().unwrap_or(0),
         })
     }
 }

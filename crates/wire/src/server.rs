@@ -1,26 +1,31 @@
 //! The server's end: admits agents, hands their batches over once, acknowledges, and is safe against slow or hostile
 //! peers: every wait has an end, every size a limit.
+use crate::budget::{self, Budgets, Charge};
 use crate::capture::{CaptureOrder, Captured, VERSION_CAPTURE};
 use crate::codec;
+use crate::descriptors::{self, Shares};
 use crate::proto::{self, Answer, Hello, Message, MessageHead, Refusal, Welcome};
+use crate::refused::{Log, Told, shown};
+use crate::strangers::Strangers;
 use crate::stream::{Closer, Stream};
 use crate::{Endpoint, ServerConfig, WireError, io_error, tls, unix};
 use mycroft_record::Batch;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// One agent per host: 4,096 hosts of 8 GPUs are 32,768 GPUs on one server; 4,096 threads x 1 MiB = 4 GiB of
-/// address space.
-const MAX_CONNECTIONS: usize = 4096;
 /// Agents whose last sequence is remembered: four times the connections, 64 B each = 1 MiB.
-const MAX_AGENTS: usize = 4 * MAX_CONNECTIONS;
+const MAX_AGENTS: usize = 4 * 4096;
+/// Longest that a frame waits for memory to be received or decoded in; then it is sent again. An agent waits for an
+/// answer as long as three heartbeats.
+const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 /// Frames without acknowledgement per agent: 6.4 s of frames every 100 ms.
 const CREDIT_FRAMES: u32 = 64;
 /// Their bytes: two of the largest frames.
@@ -91,13 +96,49 @@ pub enum NotOrdered {
     Busy,
 }
 
-/// A connection as the other threads see it.
+/// An agent's connection as the other threads see it.
 struct Line {
-    closer: Option<Closer>,
-    /// After the handshake.
-    peer: Option<Peer>,
+    closer: Closer,
+    peer: Peer,
+    /// Which agent, by its own number.
+    agent: u64,
+    /// Which machine, by its own number; 0: it did not say.
+    machine: u64,
+    since: Instant,
+    /// When its last message came.
+    heard: Instant,
     /// Orders to write, encoded.
     orders: VecDeque<Vec<u8>>,
+    _place: Place,
+}
+
+/// Agents of all listeners that share these places.
+#[derive(Debug)]
+pub struct Places {
+    shares: Shares,
+    taken: AtomicUsize,
+}
+
+impl Places {
+    /// Places under a limit of descriptors.
+    pub fn new(shares: Shares) -> Places {
+        Places { shares, taken: AtomicUsize::new(0) }
+    }
+
+    fn take(self: &Arc<Places>) -> Option<Place> {
+        let free = |taken: usize| (taken < self.shares.agents).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).ok()?;
+        Some(Place(Arc::clone(self)))
+    }
+}
+
+/// The place of an agent; dropping it frees it.
+struct Place(Arc<Places>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.taken.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What a listener has done so far.
@@ -107,6 +148,8 @@ pub struct ServerStats {
     pub connections: usize,
     /// Connections refused or ended for breaking the rules.
     pub refused: u64,
+    /// Connections put out before they had shown who they are, because too many came.
+    pub put_out: u64,
     /// Frames handed to the handler.
     pub frames: u64,
     /// Their bytes.
@@ -124,6 +167,7 @@ pub struct ServerStats {
 #[derive(Default)]
 struct Counters {
     refused: AtomicU64,
+    put_out: AtomicU64,
     frames: AtomicU64,
     bytes: AtomicU64,
     duplicates: AtomicU64,
@@ -164,9 +208,23 @@ struct Shared {
     handler: Arc<Handler>,
     captured: Arc<CapturedHandler>,
     stopping: AtomicBool,
+    places: Arc<Places>,
+    budgets: Budgets,
+    log: Arc<Log>,
+    told: Told,
+    strangers: Mutex<Strangers>,
     connections: Mutex<BTreeMap<u64, Line>>,
     agents: Mutex<Agents>,
     counters: Counters,
+}
+
+impl Shared {
+    /// Tells the operator, unless enough was told lately.
+    fn tell(&self, text: &str) {
+        if let Some(line) = self.told.line(text, Instant::now()) {
+            (self.log)(&line);
+        }
+    }
 }
 
 #[derive(Default)]
@@ -202,8 +260,16 @@ enum Socket {
     Unix(UnixListener),
 }
 
+impl Socket {
+    fn fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Socket::Tcp(socket) => socket.as_fd(),
+            Socket::Unix(socket) => socket.as_fd(),
+        }
+    }
+}
+
 /// A bound server socket.
-#[derive(Debug)]
 pub struct Listener {
     endpoint: Endpoint,
     address: Option<SocketAddr>,
@@ -212,6 +278,15 @@ pub struct Listener {
     token: Option<String>,
     tls: Option<Arc<rustls::ServerConfig>>,
     limits: ServerLimits,
+    places: Arc<Places>,
+    budgets: Budgets,
+    log: Arc<Log>,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").field("endpoint", &self.endpoint).finish_non_exhaustive()
+    }
 }
 
 impl Listener {
@@ -248,12 +323,30 @@ impl Listener {
             token: config.token,
             tls,
             limits: ServerLimits::default(),
+            places: Arc::new(Places::new(Shares::of(descriptors::current()))),
+            budgets: Budgets::default(),
+            log: Arc::new(|_| {}),
         })
     }
 
     /// Other limits than the default ones.
     pub fn with_limits(self, limits: ServerLimits) -> Listener {
         Listener { limits, ..self }
+    }
+
+    /// Places for agents that this listener shares with others.
+    pub fn with_places(self, places: &Arc<Places>) -> Listener {
+        Listener { places: Arc::clone(places), ..self }
+    }
+
+    /// Other memory for frames than what all listeners of the process share.
+    pub fn with_budgets(self, budgets: Budgets) -> Listener {
+        Listener { budgets, ..self }
+    }
+
+    /// Told about agents that are refused and of hosts with one name, some lines a minute.
+    pub fn with_log(self, log: Arc<Log>) -> Listener {
+        Listener { log, ..self }
     }
 
     /// The endpoint with the real port.
@@ -278,15 +371,21 @@ impl Listener {
             handler,
             captured,
             stopping: AtomicBool::new(false),
+            places: self.places,
+            budgets: self.budgets,
+            log: self.log,
+            told: Told::default(),
+            strangers: Mutex::default(),
             connections: Mutex::default(),
             agents: Mutex::default(),
             counters: Counters::default(),
         });
         let for_thread = Arc::clone(&shared);
-        let socket = self.socket;
-        let accepting = thread::spawn(move || accept_loop(&socket, &for_thread));
+        let socket = Arc::new(self.socket);
+        let accepted_on = Arc::clone(&socket);
+        let accepting = thread::spawn(move || accept_loop(&accepted_on, &for_thread));
         let (endpoint, address, own_socket) = (self.endpoint, self.address, self.own_socket);
-        ListenerHandle { endpoint, address, own_socket, shared, accepting: Some(accepting) }
+        ListenerHandle { endpoint, address, socket, own_socket, shared, accepting: Some(accepting) }
     }
 }
 
@@ -294,6 +393,7 @@ impl Listener {
 pub struct ListenerHandle {
     endpoint: Endpoint,
     address: Option<SocketAddr>,
+    socket: Arc<Socket>,
     own_socket: Option<unix::Place>,
     shared: Arc<Shared>,
     accepting: Option<JoinHandle<()>>,
@@ -321,8 +421,9 @@ impl ListenerHandle {
         let c = &self.shared.counters;
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         ServerStats {
-            connections: lock(&self.shared.connections).values().filter(|line| line.peer.is_some()).count(),
+            connections: lock(&self.shared.connections).len(),
             refused: load(&c.refused),
+            put_out: load(&c.put_out),
             frames: load(&c.frames),
             bytes: load(&c.bytes),
             duplicates: load(&c.duplicates),
@@ -334,7 +435,29 @@ impl ListenerHandle {
 
     /// The agents connected now, by connection.
     pub fn peers(&self) -> Vec<Peer> {
-        lock(&self.shared.connections).values().filter_map(|line| line.peer.clone()).collect()
+        lock(&self.shared.connections).values().map(|line| line.peer.clone()).collect()
+    }
+
+    /// Names of hosts that agents of several machines give themselves and go on with: each has sent something since the
+    /// last of them came, so none is what a restarted machine has left behind.
+    pub fn shared_names(&self) -> Vec<String> {
+        let connections = lock(&self.shared.connections);
+        let mut of: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
+        for line in connections.values().filter(|line| line.machine != 0) {
+            of.entry(&line.peer.host).or_default().push(line);
+        }
+        let several = |lines: &[&Line]| {
+            let newest = lines.iter().map(|line| line.since).max();
+            let mut talking = lines.iter().filter(|line| newest.is_some_and(|newest| line.heard > newest));
+            let first = talking.next().map(|line| line.machine);
+            talking.any(|line| Some(line.machine) != first)
+        };
+        of.into_iter().filter(|(_, lines)| several(lines)).map(|(host, _)| host.to_owned()).collect()
+    }
+
+    /// How many connections it takes of each kind.
+    pub fn shares(&self) -> Shares {
+        self.shared.places.shares
     }
 
     /// Gives an order to an agent; it is on its way within [`ORDER_LATENCY`].
@@ -344,7 +467,7 @@ impl ListenerHandle {
     pub fn order(&self, connection: u64, order: &CaptureOrder) -> Result<(), NotOrdered> {
         let mut connections = lock(&self.shared.connections);
         let line = connections.get_mut(&connection).ok_or(NotOrdered::Gone)?;
-        let version = line.peer.as_ref().ok_or(NotOrdered::Gone)?.version;
+        let version = line.peer.version;
         if version < VERSION_CAPTURE {
             return Err(NotOrdered::TooOld(version));
         }
@@ -363,25 +486,15 @@ impl ListenerHandle {
     fn shut(&mut self) {
         let Some(accepting) = self.accepting.take() else { return };
         self.shared.stopping.store(true, Ordering::SeqCst);
-        // Connecting to ourselves wakes the accepting thread.
-        let woken = match (&self.endpoint, self.address) {
-            (Endpoint::Unix(path), _) => UnixStream::connect(path).is_ok(),
-            (Endpoint::Tcp(_), Some(mut address)) => {
-                match address.ip() {
-                    IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-                    IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-                    _ => {}
-                }
-                TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok()
-            }
-            (Endpoint::Tcp(_), None) => false,
-        };
-        for closer in lock(&self.shared.connections).values().filter_map(|line| line.closer.as_ref()) {
-            closer.close();
-        }
+        // Wakes the accepting thread: on a listening socket, Linux lets `accept` fail from then on.
+        let woken = rustix::net::shutdown(self.socket.fd(), rustix::net::Shutdown::Both).is_ok();
+        lock(&self.shared.strangers).close();
+        lock(&self.shared.connections).values().for_each(|line| line.closer.close());
         if woken {
             // A panic there would be a fault of ours that has ended the thread, which is what we want here.
             let _ = accepting.join();
+            // Those that it let in meanwhile.
+            lock(&self.shared.strangers).close();
         }
         if let Some(place) = self.own_socket.take() {
             place.remove();
@@ -399,35 +512,32 @@ fn accept_loop(socket: &Socket, shared: &Arc<Shared>) {
     let mut number = 0u64;
     while !shared.stopping.load(Ordering::SeqCst) {
         let accepted = match socket {
-            Socket::Tcp(socket) => socket.accept().map(|(stream, _)| {
+            Socket::Tcp(socket) => socket.accept().map(|(stream, from)| {
                 // Without it an acknowledgement waits 40 ms; it works without.
                 let _ = stream.set_nodelay(true);
-                Stream::Tcp(stream)
+                (Stream::tcp(stream), Some(from.ip()))
             }),
-            Socket::Unix(socket) => socket.accept().map(|(stream, _)| Stream::Unix(stream)),
+            Socket::Unix(socket) => socket.accept().map(|(stream, _)| (Stream::unix(stream), None)),
         };
-        let Ok(stream) = accepted else {
-            // Out of file descriptors, most likely: wait for connections to end.
-            thread::sleep(Duration::from_millis(50));
+        let Ok((stream, from)) = accepted else {
+            if !shared.stopping.load(Ordering::SeqCst) {
+                // Out of file descriptors, most likely: wait for connections to end.
+                thread::sleep(Duration::from_millis(50));
+            }
             continue;
         };
         number += 1;
-        let full = {
-            let mut connections = lock(&shared.connections);
-            let full = connections.len() >= MAX_CONNECTIONS;
-            if !full {
-                let line = Line { closer: stream.closer().ok(), peer: None, orders: VecDeque::new() };
-                connections.insert(number, line);
-            }
-            full
-        };
+        if lock(&shared.strangers).enter(number, from, stream.closer(), shared.places.shares.strangers) {
+            count(&shared.counters.put_out, 1);
+        }
         let for_thread = Arc::clone(shared);
         let started = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
             let _guard = Registered { shared: Arc::clone(&for_thread), number };
-            run_connection(stream, &for_thread, number, full);
+            run_connection(stream, &for_thread, number, from);
         });
-        if started.is_err() {
-            lock(&shared.connections).remove(&number);
+        if let Err(error) = started {
+            lock(&shared.strangers).leave(number);
+            shared.tell(&format!("no thread for a connection: {error}; raise the limit of processes (ulimit -u)"));
         }
     }
 }
@@ -440,6 +550,7 @@ struct Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
+        lock(&self.shared.strangers).leave(self.number);
         lock(&self.shared.connections).remove(&self.number);
     }
 }
@@ -460,31 +571,30 @@ fn refuse<T>(code: Refusal, text: impl Into<String>) -> Result<T, End> {
     Err(End::Refuse(code, text.into()))
 }
 
-fn run_connection(stream: Stream, shared: &Shared, number: u64, full: bool) {
+fn run_connection(stream: Stream, shared: &Shared, number: u64, from: Option<IpAddr>) {
     let deadline = Instant::now() + shared.limits.handshake;
     let mut stream = match begin_tls(stream, shared, deadline) {
         Ok(stream) => stream,
-        Err((mut stream, end)) => return say_no(&mut stream, shared, end),
+        Err((mut stream, end)) => return say_no(&mut stream, shared, from, end),
     };
-    let seen = match handshake(&mut stream, shared, deadline, full) {
-        Ok((seen, peer)) => {
-            if let Some(line) = lock(&shared.connections).get_mut(&number) {
-                line.peer = Some(Peer { connection: number, ..peer });
-            }
-            seen
-        }
-        Err(end) => return say_no(&mut stream, shared, end),
+    let seen = match handshake(&mut stream, shared, deadline, number) {
+        Ok(seen) => seen,
+        Err(end) => return say_no(&mut stream, shared, from, end),
     };
     if let Err(End::Refuse(code, text)) = messages(&mut stream, shared, number, &seen) {
         count(&shared.counters.refused, 1);
+        let host = lock(&shared.connections).get(&number).map(|line| shown(&line.peer.host)).unwrap_or_default();
+        shared.tell(&format!("agent of host {host} cut off ({code}): {text}"));
         // The peer may be gone already.
         let _ = stream.write_all_by(&Message::Goodbye { code, text }.encode(), Instant::now() + WRITE_LIMIT);
     }
 }
 
-fn say_no(stream: &mut Stream, shared: &Shared, end: End) {
+fn say_no(stream: &mut Stream, shared: &Shared, from: Option<IpAddr>, end: End) {
     count(&shared.counters.refused, 1);
     if let End::Refuse(code, text) = end {
+        let from = from.map_or_else(|| "the unix socket".to_owned(), |ip| ip.to_string());
+        shared.tell(&format!("agent at {from} refused ({code}): {text}"));
         let answer = Answer::Refused { code, text }.encode(0);
         let deadline = Instant::now() + WRITE_LIMIT;
         if stream.write_all_by(&answer, deadline).is_ok() {
@@ -519,7 +629,7 @@ fn begin_tls(stream: Stream, shared: &Shared, deadline: Instant) -> Result<Strea
     }
 }
 
-fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, full: bool) -> Result<(Seen, Peer), End> {
+fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, number: u64) -> Result<Seen, End> {
     let mut head = [0u8; proto::HELLO_HEAD_BYTES];
     let (magic, rest) = head.split_at_mut(4);
     stream.read_exact_by(magic, deadline)?;
@@ -552,10 +662,10 @@ fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, full: bool
     {
         return refuse(Refusal::BadToken, "the token is missing or wrong; give the agent the server's token");
     }
-    if full {
-        return refuse(Refusal::Full, format!("{MAX_CONNECTIONS} agents are connected; add a server"));
-    }
-    let seen = lock(&shared.agents).get(hello.agent);
+    let version = highest.min(own_high);
+    let agent = hello.agent;
+    admit(shared, number, version, hello)?;
+    let seen = lock(&shared.agents).get(agent);
     // Waits for a frame that the agent's previous connection is still handling.
     let last_sequence = lock(&seen).last;
     let welcome = Welcome {
@@ -565,9 +675,43 @@ fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, full: bool
         heartbeat_ms: HEARTBEAT.as_millis() as u32,
         last_sequence,
     };
-    let version = highest.min(own_high);
     stream.write_all_by(&Answer::Welcome(welcome).encode(version), Instant::now() + WRITE_LIMIT)?;
-    Ok((seen, Peer { connection: 0, host: hello.host, software: hello.software, version }))
+    Ok(seen)
+}
+
+/// A stranger that has shown the token becomes an agent. Its earlier connection ends, if it has one.
+fn admit(shared: &Shared, number: u64, version: u16, hello: Hello) -> Result<(), End> {
+    let mut connections = lock(&shared.connections);
+    connections.retain(|_, line| {
+        let is_another = line.agent != hello.agent;
+        if !is_another {
+            line.closer.close();
+        }
+        is_another
+    });
+    let Some(place) = shared.places.take() else {
+        let shares = shared.places.shares;
+        let remedy = if shares.is_tight { "raise its limit of open files (ulimit -n) or add" } else { "add" };
+        return refuse(Refusal::Full, format!("{} agents are connected; {remedy} a server", shares.agents));
+    };
+    // Put out a moment ago: the socket is closed already.
+    let closer = lock(&shared.strangers).leave(number).ok_or(End::Silent)?;
+    let named_so = |line: &Line| line.peer.host == hello.host && line.machine != 0 && line.machine != hello.machine;
+    let is_second = hello.machine != 0 && connections.values().any(named_so);
+    let peer = Peer { connection: number, host: hello.host, software: hello.software, version };
+    let host = shown(&peer.host);
+    let now = Instant::now();
+    let (agent, machine, orders) = (hello.agent, hello.machine, VecDeque::new());
+    let line = Line { closer, peer, agent, machine, since: now, heard: now, orders, _place: place };
+    connections.insert(number, line);
+    drop(connections);
+    if is_second {
+        shared.tell(&format!(
+            "host {host}: an agent of a second machine has connected under this name; if both stay, give one of them \
+             another name with --host"
+        ));
+    }
+    Ok(())
 }
 
 /// Takes the same time wherever the first difference is.
@@ -583,6 +727,9 @@ fn same_token(given: &[u8], expected: &[u8]) -> bool {
 fn first_byte(stream: &mut Stream, shared: &Shared, number: u64, first: &mut [u8]) -> Result<(), End> {
     let idle = Instant::now() + shared.limits.idle;
     loop {
+        if shared.stopping.load(Ordering::Relaxed) {
+            return Err(End::Silent);
+        }
         let orders = lock(&shared.connections).get_mut(&number).map(|line| std::mem::take(&mut line.orders));
         for order in orders.unwrap_or_default() {
             stream.write_all_by(&order, Instant::now() + WRITE_LIMIT)?;
@@ -607,10 +754,16 @@ fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen) -> R
         if head.body_bytes > max {
             return refuse(Refusal::Malformed, format!("a message of {} bytes, at most {max}", head.body_bytes));
         }
-        let mut body = vec![0u8; head.body_bytes];
-        stream.read_exact_by(&mut body, deadline)?;
+        if let Some(line) = lock(&shared.connections).get_mut(&number) {
+            line.heard = Instant::now();
+        }
+        let (body, _arrived) = read_body(stream, shared, head.body_bytes, deadline)?;
+        let mut _opened = None;
         let answer = match Message::decode(head, body) {
-            Ok(Message::Batches { sequence, frame }) => handle(shared, seen, sequence, &frame)?,
+            Ok(Message::Batches { sequence, frame }) => {
+                _opened = charge(stream, shared, sequence, &frame)?;
+                handle(shared, seen, sequence, &frame)?
+            }
             Ok(Message::Heartbeat(nonce)) => Message::HeartbeatAck(nonce),
             Ok(Message::Captured(captured)) => {
                 (shared.captured)(number, captured);
@@ -621,6 +774,52 @@ fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen) -> R
             Err(why) => return refuse(Refusal::Malformed, why),
         };
         stream.write_all_by(&answer.encode(), Instant::now() + WRITE_LIMIT)?;
+    }
+}
+
+/// Reads the body of a message. A large one takes memory for what has arrived, not for what was announced.
+fn read_body<'a>(
+    stream: &mut Stream,
+    shared: &'a Shared,
+    length: usize,
+    deadline: Instant,
+) -> Result<(Vec<u8>, Option<Charge<'a>>), End> {
+    let mut body = vec![0u8; length.min(budget::SMALL_BYTES)];
+    stream.read_exact_by(&mut body, deadline)?;
+    let mut charged: Option<Charge<'_>> = None;
+    while body.len() < length {
+        let arrived = body.len();
+        let more = arrived.min(length - arrived);
+        let by = deadline.min(Instant::now() + MEMORY_PATIENCE);
+        let Some(charge) = shared.budgets.receiving.take(more as u64, by) else {
+            return refuse(Refusal::Busy, "too many large frames arrive at once; it is sent again");
+        };
+        match &mut charged {
+            Some(charged) => charged.join(charge),
+            none => *none = Some(charge),
+        }
+        body.reserve_exact(more);
+        body.resize(arrived + more, 0);
+        stream.read_exact_by(&mut body[arrived..], deadline)?;
+    }
+    Ok((body, charged))
+}
+
+/// Takes memory for what a frame opens to, before it is opened. One that claims more than a peer's share is rejected, and
+/// its peer cut off.
+fn charge<'a>(stream: &mut Stream, shared: &'a Shared, sequence: u64, frame: &[u8]) -> Result<Option<Charge<'a>>, End> {
+    // What has no sound head is not opened, and rejected where that is told.
+    let Ok(head) = codec::header(frame) else { return Ok(None) };
+    if let Some(text) = budget::overclaims(&head) {
+        count(&shared.counters.rejected, 1);
+        let reject = Message::Reject { sequence, bytes: frame.len() as u64, text: text.clone() };
+        stream.write_all_by(&reject.encode(), Instant::now() + WRITE_LIMIT)?;
+        return refuse(Refusal::Malformed, text);
+    }
+    let by = Instant::now() + MEMORY_PATIENCE;
+    match shared.budgets.decoding.take(budget::decoded_bytes(&head), by) {
+        Some(charge) => Ok(Some(charge)),
+        None => refuse(Refusal::Busy, "too many frames are opened at once; it is sent again"),
     }
 }
 

@@ -2,12 +2,13 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A connected socket.
 pub(super) enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+    Tcp(Arc<TcpStream>),
+    Unix(Arc<UnixStream>),
     Tls(Box<Tls>),
 }
 
@@ -15,19 +16,19 @@ pub(super) enum Stream {
 /// holds also against a peer that drips one byte at a time.
 pub(super) struct Tls {
     connection: rustls::Connection,
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
 }
 
 impl Tls {
     /// One step of whatever the connection wants to do.
     fn step(&mut self) -> io::Result<usize> {
         if self.connection.wants_write() {
-            return self.connection.write_tls(&mut self.socket);
+            return self.connection.write_tls(&mut &*self.socket);
         }
-        let count = self.connection.read_tls(&mut self.socket)?;
+        let count = self.connection.read_tls(&mut &*self.socket)?;
         if let Err(error) = self.connection.process_new_packets() {
             // Tell the peer why, if it listens.
-            let _ = self.connection.write_tls(&mut self.socket);
+            let _ = self.connection.write_tls(&mut &*self.socket);
             return Err(io::Error::new(ErrorKind::InvalidData, error));
         }
         Ok(count)
@@ -59,17 +60,17 @@ impl Tls {
     /// `WouldBlock` while something is left to write.
     fn flush(&mut self) -> io::Result<()> {
         if self.connection.wants_write() {
-            self.connection.write_tls(&mut self.socket)?;
+            self.connection.write_tls(&mut &*self.socket)?;
             return if self.connection.wants_write() { Err(ErrorKind::WouldBlock.into()) } else { Ok(()) };
         }
         Ok(())
     }
 }
 
-/// A second handle on a socket, to end its connection from another thread.
+/// Ends a socket's connection from another thread.
 pub(super) enum Closer {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+    Tcp(Arc<TcpStream>),
+    Unix(Arc<UnixStream>),
 }
 
 impl Closer {
@@ -88,7 +89,15 @@ enum Socket<'a> {
 }
 
 impl Stream {
-    pub(super) fn tls(connection: impl Into<rustls::Connection>, socket: TcpStream) -> Stream {
+    pub(super) fn tcp(socket: TcpStream) -> Stream {
+        Stream::Tcp(Arc::new(socket))
+    }
+
+    pub(super) fn unix(socket: UnixStream) -> Stream {
+        Stream::Unix(Arc::new(socket))
+    }
+
+    pub(super) fn tls(connection: impl Into<rustls::Connection>, socket: Arc<TcpStream>) -> Stream {
         Stream::Tls(Box::new(Tls { connection: connection.into(), socket }))
     }
 
@@ -100,11 +109,12 @@ impl Stream {
         }
     }
 
-    pub(super) fn closer(&self) -> io::Result<Closer> {
-        Ok(match self.socket() {
-            Socket::Tcp(socket) => Closer::Tcp(socket.try_clone()?),
-            Socket::Unix(socket) => Closer::Unix(socket.try_clone()?),
-        })
+    pub(super) fn closer(&self) -> Closer {
+        match self {
+            Stream::Tcp(socket) => Closer::Tcp(Arc::clone(socket)),
+            Stream::Unix(socket) => Closer::Unix(Arc::clone(socket)),
+            Stream::Tls(tls) => Closer::Tcp(Arc::clone(&tls.socket)),
+        }
     }
 
     fn set_read_timeout(&self, limit: Duration) -> io::Result<()> {
@@ -133,8 +143,8 @@ impl Stream {
 
     fn read_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Stream::Tcp(socket) => socket.read(buffer),
-            Stream::Unix(socket) => socket.read(buffer),
+            Stream::Tcp(socket) => (&**socket).read(buffer),
+            Stream::Unix(socket) => (&**socket).read(buffer),
             Stream::Tls(tls) => tls.read(buffer),
         }
     }
@@ -192,8 +202,8 @@ impl Stream {
             // A TLS handshake reads while it writes.
             self.set_read_timeout(left)?;
             let result = match self {
-                Stream::Tcp(socket) => socket.write(bytes),
-                Stream::Unix(socket) => socket.write(bytes),
+                Stream::Tcp(socket) => (&**socket).write(bytes),
+                Stream::Unix(socket) => (&**socket).write(bytes),
                 Stream::Tls(tls) => tls.write(bytes),
             };
             match result {
