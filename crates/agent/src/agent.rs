@@ -35,6 +35,8 @@ impl Agent {
     /// The segment or spool directory cannot be used or is in use by another agent; a setting cannot work.
     pub fn start(config: AgentConfig) -> Result<AgentHandle, AgentError> {
         check(&config)?;
+        // Each segment takes one, and a host may have hundreds.
+        mycroft_wire::descriptors::raise();
         let owner_uid = prepare_dir(&config.segment_dir)?;
         let lock = DirLock::take(&config.segment_dir)?;
         let backlog = Backlog::open(&config.spool_dir, config.spool_max_bytes)?;

@@ -11,6 +11,9 @@ pub const NIC_ROOT_DEFAULT: &str = "/sys/class/net";
 /// at the 350 KB/s of a busy host about 12 minutes.
 pub const SPOOL_MAX_BYTES_DEFAULT: u64 = 256 << 20;
 
+/// For the last flush: an agent has ended three seconds after it was asked to, and collecting takes less than one.
+pub const STOP_TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
+
 /// Segments watched at once. A host has 8 to 16 ranks per job; 256 is room for 16 jobs. Each costs one file descriptor
 /// and about 30 us per sample: 256 x 30 us x 10 per second = 8 % of a core at most.
 pub const SEGMENTS_MAX: usize = 256;
@@ -139,7 +142,7 @@ impl AgentConfig {
             spool_max_bytes: SPOOL_MAX_BYTES_DEFAULT,
             nic_root: None,
             nics: Vec::new(),
-            stop_timeout: Duration::from_secs(3),
+            stop_timeout: STOP_TIMEOUT_DEFAULT,
             capture: CaptureConfig::default(),
         }
     }

@@ -1,4 +1,5 @@
 //! What can go wrong: errors that keep an agent from starting, and notices about what it meets while it runs.
+use mycroft_record::text::printable;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -96,7 +97,21 @@ pub enum Notice {
         /// Why.
         reason: String,
     },
-    /// The server cannot be reached or refuses; told again only when the reason changes or after it was reached.
+    /// The server answers and says no; told again only when the reason changes or after it took this agent in.
+    ServerRefused {
+        /// The server.
+        endpoint: String,
+        /// Its reason.
+        reason: String,
+    },
+    /// The server will never take what it was sent, and it is lost.
+    Rejected {
+        /// The server.
+        endpoint: String,
+        /// Its reason.
+        reason: String,
+    },
+    /// The server cannot be reached; told again only when the reason changes or after it was reached.
     ServerAway {
         /// The server.
         endpoint: String,
@@ -120,23 +135,35 @@ pub enum Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Notice::BadSegment { path, reason } => write!(f, "segment {} is left alone: {reason}", path.display()),
+            Notice::BadSegment { path, reason } => {
+                let (path, reason) = (path.display().to_string(), printable(reason));
+                write!(f, "segment {} is left alone: {reason}", printable(&path))
+            }
             Notice::TooManySegments { limit } => {
                 write!(f, "more than {limit} segments: the rest is not watched until some end")
             }
             Notice::DirUnreadable { path, reason } => {
-                write!(
-                    f,
-                    "segment directory {}: {reason}; no new process is found until it is readable",
-                    path.display()
-                )
+                let path = path.display().to_string();
+                let (path, reason) = (printable(&path), printable(reason));
+                write!(f, "segment directory {path}: {reason}; no new process is found until it is readable")
+            }
+            Notice::ServerRefused { endpoint, reason } => {
+                let reason = printable(reason);
+                write!(f, "refused by server {endpoint}: {reason}; records are spooled and sent when it takes them")
+            }
+            Notice::Rejected { endpoint, reason } => {
+                let reason = printable(reason);
+                write!(f, "server {endpoint} rejected records for good: {reason}; they are lost and told as a gap")
             }
             Notice::ServerAway { endpoint, reason } => {
+                let reason = printable(reason);
                 write!(f, "server {endpoint} is away: {reason}; records are spooled and sent when it is back")
             }
             Notice::ServerBack { endpoint } => write!(f, "server {endpoint} is connected"),
             Notice::Defect => f.write_str("a thread of the agent failed; please report it with the lines above"),
-            Notice::SpoolFailed { reason } => write!(f, "spool: {reason}; records are dropped until it works"),
+            Notice::SpoolFailed { reason } => {
+                write!(f, "spool: {}; records are dropped until it works", printable(reason))
+            }
         }
     }
 }

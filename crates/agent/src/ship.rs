@@ -53,6 +53,9 @@ pub(crate) struct Shipper {
     /// The same of records that the server refused for good.
     refused: Lost,
     connections: u64,
+    up_since: Instant,
+    /// Wait after a connection that ended; longer after each that ended soon.
+    flapping: Duration,
     told_away: Option<String>,
     told_spool: bool,
     polled_at: Instant,
@@ -97,6 +100,8 @@ impl Shipper {
             lost: Lost::new(),
             refused: Lost::new(),
             connections: 0,
+            up_since: now,
+            flapping: BACKOFF_MIN / 2,
             told_away: None,
             told_spool: false,
             polled_at: now,
@@ -177,6 +182,7 @@ impl Shipper {
     fn came_up(&mut self, client: Box<Client>) {
         self.link = Link::Up(client);
         self.polled_at = Instant::now();
+        self.up_since = self.polled_at;
         self.connections += 1;
         if self.told_away.take().is_some() || self.connections > 1 {
             self.shared.notice(Notice::ServerBack { endpoint: self.endpoint.to_string() });
@@ -191,8 +197,11 @@ impl Shipper {
         if let Some(capturer) = &mut self.capturer {
             capturer.abandon();
         }
-        let retry_at = Instant::now() + BACKOFF_MIN;
-        let down = Link::Down { client: None, retry_at, backoff: BACKOFF_MIN };
+        // A server that takes the agent in and throws it out at once is not asked twenty times a second.
+        let lived = self.up_since.elapsed() >= BACKOFF_MAX;
+        self.flapping = if lived { BACKOFF_MIN } else { (self.flapping * 2).min(BACKOFF_MAX) };
+        let (retry_at, backoff) = (Instant::now() + self.flapping, self.flapping);
+        let down = Link::Down { client: None, retry_at, backoff };
         if let Link::Up(client) = std::mem::replace(&mut self.link, down)
             && let Link::Down { client: kept, .. } = &mut self.link
         {
@@ -202,10 +211,16 @@ impl Shipper {
     }
 
     fn tell_away(&mut self, error: &WireError) {
-        let reason = error.to_string();
-        if self.told_away.as_ref() != Some(&reason) {
-            self.shared.notice(Notice::ServerAway { endpoint: self.endpoint.to_string(), reason: reason.clone() });
-            self.told_away = Some(reason);
+        let whole = error.to_string();
+        if self.told_away.as_ref() != Some(&whole) {
+            let endpoint = self.endpoint.to_string();
+            self.shared.notice(match error {
+                WireError::Refused { code, text, .. } => {
+                    Notice::ServerRefused { endpoint, reason: format!("{code}: {text}") }
+                }
+                _ => Notice::ServerAway { endpoint, reason: whole.clone() },
+            });
+            self.told_away = Some(whole);
         }
     }
 
@@ -255,8 +270,7 @@ impl Shipper {
         let Link::Up(client) = &mut self.link else { return };
         let frames = client.take_rejected();
         let Some(why) = client.last_reject().filter(|_| !frames.is_empty()) else { return };
-        let reason = format!("it rejected a frame for good: {why}");
-        self.shared.notice(Notice::ServerAway { endpoint: self.endpoint.to_string(), reason });
+        self.shared.notice(Notice::Rejected { endpoint: self.endpoint.to_string(), reason: why.to_owned() });
         for frame in frames {
             add(&self.shared.dropped, codec::header(&frame).map_or(0, |header| u64::from(header.records)));
             // What we encoded can be read; what an older agent left in the spool, most often.

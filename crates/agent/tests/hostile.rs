@@ -11,6 +11,9 @@ use proptest::test_runner::TestRunner;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 /// The child's entry; see `common::child`.
 #[test]
@@ -181,4 +184,66 @@ fn segments_with_any_words_in_them_stop_nothing() {
     }
     agent.stop();
     drop(paths);
+}
+
+/// CRC-32C of type 5, length 8 and eight zero bytes.
+const HEARTBEAT_ACK_CRC: u32 = 0xc1a3_ab64;
+
+/// A server that answers what nobody asked for, without end: the agent is not held by it and keeps its records.
+#[test]
+fn a_server_that_floods_does_not_keep_an_agent_from_stopping() {
+    use std::io::{Read, Write};
+    let rig = Rig::new();
+    let listener = std::os::unix::net::UnixListener::bind(rig.root().join("server.sock")).expect("a socket");
+    let flooded = Arc::new(AtomicU64::new(0));
+    let counter = Arc::clone(&flooded);
+    std::thread::spawn(move || {
+        // A heartbeat's acknowledgement: type, length, checksum, number.
+        let many = [&[5u8, 8, 0, 0, 0][..], &HEARTBEAT_ACK_CRC.to_le_bytes(), &[0; 8]].concat().repeat(1000);
+        let welcome = [
+            &64u32.to_le_bytes()[..],
+            &(1u64 << 25).to_le_bytes(),
+            &(1u32 << 24).to_le_bytes(),
+            &[208, 7, 0, 0],
+            &[0; 8],
+        ]
+        .concat();
+        for socket in listener.incoming() {
+            let mut socket = socket.expect("a connection");
+            let answer = [&b"MYCW\x01\0"[..], &(welcome.len() as u32).to_le_bytes(), &welcome].concat();
+            let mut hello = [0; 12];
+            let _ = socket.read_exact(&mut hello).and_then(|()| socket.write_all(&answer));
+            while socket.write_all(&many).is_ok() {
+                counter.fetch_add(1000, Ordering::Relaxed);
+            }
+        }
+    });
+    let agent = rig.agent();
+    let mut job = Traced::start(&rig.segment_dir(), "job", 0);
+    job.tell("steps 50");
+    wait_until("it is watched and flooded", || {
+        agent.stats().records_read >= 50 && flooded.load(Ordering::Relaxed) > 4000
+    });
+    let begun = Instant::now();
+    let stats = agent.stop();
+    let took = begun.elapsed();
+    // The promise is three seconds; the machine of a test may be busy.
+    assert!(took < Duration::from_secs(15), "stopping took {took:?}");
+    assert!(stats.spooled > 0 && stats.dropped == 0, "{stats:?}");
+}
+
+#[test]
+fn what_a_server_says_reaches_no_terminal_raw() {
+    let reason = "no\x1b[2J\x07\nforged: line".to_owned();
+    for notice in [
+        Notice::ServerRefused { endpoint: "s:1".to_owned(), reason: reason.clone() },
+        Notice::ServerAway { endpoint: "s:1".to_owned(), reason: reason.clone() },
+        Notice::Rejected { endpoint: "s:1".to_owned(), reason: reason.clone() },
+        Notice::SpoolFailed { reason: reason.clone() },
+        Notice::BadSegment { path: "/a\x1b[2J".into(), reason: reason.clone() },
+        Notice::DirUnreadable { path: "/a\nb".into(), reason },
+    ] {
+        let told = notice.to_string();
+        assert!(!told.contains(char::is_control), "{told:?}");
+    }
 }

@@ -138,7 +138,9 @@ fn a_server_that_refuses_is_told_once_with_its_reason() {
     wait_until("records are spooled", || agent.stats().spooled == 0 && agent.stats().cpu.as_millis() > 0);
     let stats = agent.stop();
     assert!(!stats.connected);
-    assert!(matches!(&notices[..], [Notice::ServerAway { reason, .. }] if reason.contains("token")), "{notices:?}");
+    assert!(matches!(&notices[..], [Notice::ServerRefused { reason, .. }] if reason.contains("token")), "{notices:?}");
+    let told = notices[0].to_string();
+    assert!(told.starts_with("refused by server") && !told.contains("away"), "{told}");
 }
 
 #[test]

@@ -45,6 +45,10 @@ impl Rig {
         rig
     }
 
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
     pub fn segment_dir(&self) -> PathBuf {
         self.root.path().join("segments")
     }
