@@ -341,7 +341,7 @@ impl Fact {
 
     /// The fact as a reason of a case: one sentence with its numbers, and its records.
     pub(crate) fn reason(&self) -> Reason {
-        Reason { rule: self.rule(), text: self.text(), evidence: self.evidence() }
+        Reason { rule: self.rule().into(), text: self.text(), evidence: self.evidence() }
     }
 
     fn text(&self) -> String {

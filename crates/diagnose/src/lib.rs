@@ -19,7 +19,7 @@ pub mod stacks;
 mod timeline;
 mod watch;
 
-pub use case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Evidence, Reason};
+pub use case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Evidence, Gain, Reason};
 pub use config::Config;
 pub use render::render;
 pub use report::{Caveat, RankSummary, Report, Threshold};

@@ -4,6 +4,7 @@
 //! away costs nothing but old alerts; the cases themselves are always in the API.
 use crate::api::CaseJson;
 use crate::book::Change;
+use crate::case::BookedCase;
 use crate::config::LogSink;
 use crate::stats::{Stats, add};
 use crate::sync::lock;
@@ -28,6 +29,12 @@ pub struct AlertJson {
     pub case: CaseJson,
 }
 
+/// What somebody is to be told.
+struct Alert {
+    change: Change,
+    case: BookedCase,
+}
+
 /// The queue of alerts.
 pub(crate) struct Alerts {
     state: Mutex<Waiting>,
@@ -36,7 +43,7 @@ pub(crate) struct Alerts {
 }
 
 struct Waiting {
-    alerts: VecDeque<AlertJson>,
+    alerts: VecDeque<Alert>,
     open: bool,
 }
 
@@ -55,13 +62,13 @@ impl Alerts {
     }
 
     /// Queues an alert; the oldest is dropped and counted when there are too many.
-    pub(crate) fn post(&self, change: Change, case: CaseJson) {
+    pub(crate) fn post(&self, change: Change, case: BookedCase) {
         let mut state = lock(&self.state);
         if state.alerts.len() >= WAITING_MAX {
             state.alerts.pop_front();
             add(&self.stats.alerts_dropped, 1);
         }
-        state.alerts.push_back(AlertJson { event: change.word().to_owned(), case });
+        state.alerts.push_back(Alert { change, case });
         drop(state);
         self.changed.notify_all();
     }
@@ -82,7 +89,8 @@ impl Alerts {
                 Ok(()) => add(&self.stats.alerts_sent, 1),
                 Err(why) => {
                     add(&self.stats.alerts_failed, 1);
-                    log(&format!("alert for case {} ({}) was not delivered: {why}", alert.case.id, alert.event));
+                    let (number, word) = (alert.case.number, alert.change.word());
+                    log(&format!("alert for case {number} ({word}) was not delivered: {why}"));
                 }
             }
             let mut state = lock(&self.state);
@@ -93,16 +101,17 @@ impl Alerts {
         }
     }
 
-    fn next(&self) -> Option<AlertJson> {
+    fn next(&self) -> Option<Alert> {
         let guard = lock(&self.state);
         let idle = |state: &mut Waiting| state.open && state.alerts.is_empty();
         self.changed.wait_while(guard, idle).unwrap_or_else(PoisonError::into_inner).alerts.pop_front()
     }
 
-    fn deliver(&self, agent: &ureq::Agent, url: &str, alert: &AlertJson) -> Result<(), String> {
+    fn deliver(&self, agent: &ureq::Agent, url: &str, alert: &Alert) -> Result<(), String> {
+        let alert = AlertJson { event: alert.change.word().to_owned(), case: CaseJson::of(&alert.case) };
         let mut pauses = PAUSES.iter();
         loop {
-            let why = match post(agent, url, alert) {
+            let why = match post(agent, url, &alert) {
                 Outcome::Delivered => return Ok(()),
                 Outcome::Refused(why) => return Err(why),
                 Outcome::TryAgain(why) => why,

@@ -1,7 +1,7 @@
 //! The book of cases: every case this server knows, under its own number, for readers, alerts and the disk.
-use crate::api::{CaseDumpJson, CaseJson, CasesJson, TimeJson};
+use crate::case::{BookState, BookedCase, Capture};
 use crate::sync::lock;
-use mycroft_record::HostTime;
+use mycroft_record::{HostTime, JobName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,14 +11,7 @@ use std::time::Duration;
 pub(crate) const CASES_KEPT: usize = 1_000;
 
 /// Captures that a case gains from: one automatic, and those of people who look at it.
-const CASE_DUMPS_MAX: usize = 8;
-
-/// State word of a case that holds.
-pub(crate) const OPEN: &str = "open";
-/// State word of a case nobody watches any more.
-pub(crate) const STALE: &str = "stale";
-/// State word of a case that was one pause and went away.
-pub(crate) const WITHDRAWN: &str = "withdrawn";
+const CASE_CAPTURES_MAX: usize = 8;
 
 /// What a change of a case means to somebody who is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,9 +42,9 @@ impl Change {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
     /// Only of this job.
-    pub(crate) job: Option<String>,
+    pub(crate) job: Option<JobName>,
     /// Only in this state; `None`: all but withdrawn ones.
-    pub(crate) state: Option<String>,
+    pub(crate) state: Option<BookState>,
 }
 
 /// The book.
@@ -61,7 +54,7 @@ pub(crate) struct CaseBook {
 }
 
 struct Inner {
-    cases: BTreeMap<u64, CaseJson>,
+    cases: BTreeMap<u64, BookedCase>,
     unwritten: BTreeSet<u64>,
     next: u64,
     closed: bool,
@@ -69,15 +62,15 @@ struct Inner {
 
 impl CaseBook {
     /// A book with the cases of an earlier run as they were left, and the highest number ever given.
-    pub(crate) fn reopen(old: Vec<CaseJson>, highest: u64) -> CaseBook {
-        let next = old.iter().map(|case| case.id).max().unwrap_or(0).max(highest).saturating_add(1);
-        let cases = old.into_iter().map(|case| (case.id, case)).collect();
+    pub(crate) fn reopen(old: Vec<BookedCase>, highest: u64) -> CaseBook {
+        let next = old.iter().map(|case| case.number).max().unwrap_or(0).max(highest).saturating_add(1);
+        let cases = old.into_iter().map(|case| (case.number, case)).collect();
         let inner = Inner { cases, unwritten: BTreeSet::new(), next, closed: false };
         CaseBook { inner: Mutex::new(inner), changed: Condvar::new() }
     }
 
     /// Every case, oldest first.
-    pub(crate) fn all(&self) -> Vec<CaseJson> {
+    pub(crate) fn all(&self) -> Vec<BookedCase> {
         lock(&self.inner).cases.values().cloned().collect()
     }
 
@@ -89,23 +82,23 @@ impl CaseBook {
     }
 
     /// Enters or replaces a case.
-    pub(crate) fn put(&self, case: CaseJson) -> Change {
+    pub(crate) fn put(&self, case: BookedCase) -> Change {
         let (mut case, mut inner) = (case, lock(&self.inner));
         // An engine knows nothing of captures: each of its versions of a case gains them again.
-        if case.dumps.is_empty()
-            && let Some(old) = inner.cases.get(&case.id)
+        if case.captures.is_empty()
+            && let Some(old) = inner.cases.get(&case.number)
         {
-            old.dumps.iter().for_each(|dump| case.gain(dump.clone()));
+            old.captures.iter().for_each(|capture| case.gain(capture.clone()));
         }
-        let change = match inner.cases.get(&case.id) {
-            None if case.state == OPEN => Change::Opened,
+        let change = match inner.cases.get(&case.number) {
+            None if case.is_open() => Change::Opened,
             None => Change::Closed,
-            Some(old) if old.state == OPEN && case.state != OPEN => Change::Closed,
-            Some(old) if !old.settled && case.settled => Change::Settled,
+            Some(old) if old.is_open() && !case.is_open() => Change::Closed,
+            Some(old) if !old.is_settled() && case.is_settled() => Change::Settled,
             Some(_) => Change::Updated,
         };
-        inner.unwritten.insert(case.id);
-        inner.cases.insert(case.id, case);
+        inner.unwritten.insert(case.number);
+        inner.cases.insert(case.number, case);
         inner.forget_oldest();
         drop(inner);
         self.changed.notify_all();
@@ -113,67 +106,67 @@ impl CaseBook {
     }
 
     /// Adds what a capture brought to a case. False: it is not known, or has gained enough.
-    pub(crate) fn attach(&self, id: u64, dump: CaseDumpJson, now: HostTime) -> bool {
+    pub(crate) fn attach(&self, number: u64, capture: Capture, now: HostTime) -> bool {
         let mut inner = lock(&self.inner);
-        let Some(case) = inner.cases.get_mut(&id).filter(|case| case.dumps.len() < CASE_DUMPS_MAX) else {
+        let Some(case) = inner.cases.get_mut(&number).filter(|case| case.captures.len() < CASE_CAPTURES_MAX) else {
             return false;
         };
-        case.gain(dump);
-        case.updated_at = TimeJson::of(now);
-        inner.unwritten.insert(id);
+        case.gain(capture);
+        case.case.updated_at = now;
+        inner.unwritten.insert(number);
         drop(inner);
         self.changed.notify_all();
         true
     }
 
     /// Ends an open case without its engine; `None` if it is not open.
-    pub(crate) fn end(&self, id: u64, state: &str, why: &str, now: HostTime) -> Option<CaseJson> {
-        let mut case = self.get(id).filter(|case| case.state == OPEN)?;
-        retire(&mut case, state, why, now);
+    pub(crate) fn end(&self, number: u64, state: BookState, why: &str, now: HostTime) -> Option<BookedCase> {
+        let mut case = self.get(number).filter(BookedCase::is_open)?;
+        case.end(state, why, now);
         self.put(case.clone());
         Some(case)
     }
 
     /// One case.
-    pub(crate) fn get(&self, id: u64) -> Option<CaseJson> {
-        lock(&self.inner).cases.get(&id).cloned()
+    pub(crate) fn get(&self, number: u64) -> Option<BookedCase> {
+        lock(&self.inner).cases.get(&number).cloned()
     }
 
-    /// Cases that match, newest first.
-    pub(crate) fn list(&self, filter: &Filter, limit: usize) -> CasesJson {
+    /// Cases that match, newest first, and how many were cut off by `limit`.
+    pub(crate) fn list(&self, filter: &Filter, limit: usize) -> (Vec<BookedCase>, u64) {
         let inner = lock(&self.inner);
-        let matches = |case: &&CaseJson| {
+        let matches = |case: &&BookedCase| {
             filter.job.as_ref().is_none_or(|job| *job == case.job)
-                && match &filter.state {
-                    Some(state) => *state == case.state,
-                    None => case.state != WITHDRAWN,
+                && match filter.state {
+                    Some(state) => state == case.state,
+                    None => case.state != BookState::Withdrawn,
                 }
         };
         let mut found = inner.cases.values().rev().filter(matches);
-        let cases: Vec<CaseJson> = found.by_ref().take(limit).cloned().collect();
-        CasesJson { cases, more: found.count() as u64 }
+        let cases = found.by_ref().take(limit).cloned().collect();
+        (cases, found.count() as u64)
     }
 
     /// Open cases, of one job or of all.
     pub(crate) fn open_count(&self, job: Option<&str>) -> u64 {
         let inner = lock(&self.inner);
-        inner.cases.values().filter(|c| c.state == OPEN && job.is_none_or(|job| job == c.job)).count() as u64
+        inner.cases.values().filter(|c| c.is_open() && job.is_none_or(|job| job == &*c.job)).count() as u64
     }
 
     /// Cases that the disk does not have yet in their newest form.
-    pub(crate) fn take_unwritten(&self) -> Vec<CaseJson> {
+    pub(crate) fn take_unwritten(&self) -> Vec<BookedCase> {
         let mut inner = lock(&self.inner);
-        let ids = std::mem::take(&mut inner.unwritten);
-        ids.iter().filter_map(|id| inner.cases.get(id).cloned()).collect()
+        let numbers = std::mem::take(&mut inner.unwritten);
+        numbers.iter().filter_map(|number| inner.cases.get(number).cloned()).collect()
     }
 
     /// Gives back a case that could not be written.
-    pub(crate) fn unwritten_again(&self, id: u64) {
-        lock(&self.inner).unwritten.insert(id);
+    pub(crate) fn unwritten_again(&self, number: u64) {
+        lock(&self.inner).unwritten.insert(number);
     }
 
     /// Waits until a case satisfies `wanted` (checked at every change), at most `timeout` or until the server stops.
-    pub(crate) fn wait_for(&self, timeout: Duration, wanted: &dyn Fn(&CaseJson) -> bool) -> Option<CaseJson> {
+    pub(crate) fn wait_for(&self, timeout: Duration, wanted: &dyn Fn(&BookedCase) -> bool) -> Option<BookedCase> {
         let absent = |inner: &mut Inner| !inner.closed && !inner.cases.values().any(wanted);
         let guard = lock(&self.inner);
         let (inner, _) =
@@ -192,18 +185,12 @@ impl Inner {
     /// Drops the oldest written case that is not open while there are too many.
     fn forget_oldest(&mut self) {
         while self.cases.len() > CASES_KEPT {
-            let oldest = self.cases.values().find(|c| c.state != OPEN && !self.unwritten.contains(&c.id));
-            let Some(id) = oldest.or_else(|| self.cases.values().find(|c| c.state != OPEN)).map(|c| c.id) else {
+            let oldest = self.cases.values().find(|c| !c.is_open() && !self.unwritten.contains(&c.number));
+            let Some(case) = oldest.or_else(|| self.cases.values().find(|c| !c.is_open())) else {
                 return; // All are open: they are real, and engines limit how many they open.
             };
-            self.cases.remove(&id);
+            let number = case.number;
+            self.cases.remove(&number);
         }
     }
-}
-
-fn retire(case: &mut CaseJson, state: &str, why: &str, now: HostTime) {
-    case.state = state.to_owned();
-    case.closed_because = why.to_owned();
-    case.updated_at = TimeJson::of(now);
-    case.closed_at = TimeJson::of(now);
 }

@@ -3,8 +3,8 @@
 //! A stall is declared when the engine says it becomes due (`next_check`), not at the next regular tick, so that the
 //! time from stall to case is the engine's threshold plus at most [`PLAN_EVERY`].
 use crate::alert::Alerts;
-use crate::api::CaseJson;
-use crate::book::{CaseBook, Change, OPEN, STALE, WITHDRAWN};
+use crate::book::{CaseBook, Change};
+use crate::case::{BookState, BookedCase};
 use crate::command::Command;
 use crate::config::LogSink;
 use crate::dump::Dumps;
@@ -170,7 +170,7 @@ impl Loop {
         {
             job.number(case.id, || number);
         }
-        let was_open = known.and_then(|number| self.around.book.get(number)).is_some_and(|case| case.state == OPEN);
+        let was_open = known.and_then(|number| self.around.book.get(number)).is_some_and(|case| case.is_open());
         if was_open || case.state == CaseState::Open {
             self.enter(name, case);
         }
@@ -329,7 +329,7 @@ impl Loop {
     /// A case that its engine took back.
     fn withdraw(&mut self, name: &JobName, id: CaseId, now: HostTime) {
         if let Some(number) = self.jobs.get_mut(name).and_then(|job| job.forget_number(id)) {
-            self.end(number, WITHDRAWN, "it was a single pause that went away by itself", now);
+            self.end(number, BookState::Withdrawn, "it was a single pause that went away by itself", now);
         }
     }
 
@@ -338,29 +338,29 @@ impl Loop {
         let Some(job) = self.jobs.get_mut(name) else { return };
         let (book, orphans) = (&self.around.book, &mut self.orphans);
         let number = job.number(case.id, || orphans.adopt(name, case).unwrap_or_else(|| book.number()));
-        let mut json = CaseJson::of(number, name, case);
+        let mut booked = BookedCase::of(number, name, case);
         if self.orphans.is_adopted(number)
             && let Some(old) = book.get(number)
         {
-            keep_beginning(&mut json, &old);
+            keep_beginning(&mut booked.case, &old.case);
         }
-        let change = book.put(json.clone());
+        let change = book.put(booked.clone());
         if change == Change::Opened {
-            self.around.stats.case_opened(&json.job, &json.what, &json.category);
+            self.around.stats.case_opened(name, &case.finding);
         }
         self.reports.remove(name);
-        self.tell(change, json);
+        self.tell(change, booked);
     }
 
     /// Ends a case that its engine will not end.
-    fn end(&mut self, number: u64, state: &str, why: &str, now: HostTime) {
+    fn end(&mut self, number: u64, state: BookState, why: &str, now: HostTime) {
         if let Some(case) = self.around.book.end(number, state, why, now) {
             self.tell(Change::Closed, case);
         }
     }
 
     /// Log, disk, webhook.
-    fn tell(&self, change: Change, case: CaseJson) {
+    fn tell(&self, change: Change, case: BookedCase) {
         if let Some(keeper) = &self.around.keeper {
             keeper.ask(Command::Wake); // Refused only when the keeper is stopping or already has wakes waiting.
         }
@@ -369,10 +369,10 @@ impl Loop {
         }
         (self.around.log)(&format!(
             "case {} {}: {} {} in job {:?}",
-            case.id,
+            case.number,
             change.word(),
-            case.what,
-            case.category,
+            case.case.finding.what,
+            case.case.finding.category,
             case.job
         ));
         if change == Change::Opened {
@@ -391,7 +391,7 @@ impl Loop {
         let orphans = job.replace_brain(&self.around.make);
         self.reports.remove(name);
         for number in orphans {
-            self.end(number, STALE, "diagnosis of the job failed and was restarted", now);
+            self.end(number, BookState::Stale, "diagnosis of the job failed and was restarted", now);
         }
     }
 
@@ -404,7 +404,7 @@ impl Loop {
             self.reports.remove(&name);
             (self.around.log)(&format!("job {name:?} is retired: no records for a long time"));
             for number in self.jobs.remove(&name).map(Job::retire).unwrap_or_default() {
-                self.end(number, STALE, "the job sent no records for a long time", now);
+                self.end(number, BookState::Stale, "the job sent no records for a long time", now);
             }
         }
         if self.jobs.len() < JOBS_MAX {
@@ -416,7 +416,7 @@ impl Loop {
     fn end_orphans(&mut self) {
         let now = (self.around.clock)();
         for number in self.orphans.overdue(now) {
-            self.end(number, STALE, "the server restarted and the fault did not show again", now);
+            self.end(number, BookState::Stale, "the server restarted and the fault did not show again", now);
         }
     }
 

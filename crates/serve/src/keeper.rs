@@ -2,10 +2,11 @@
 use crate::api::CaseJson;
 use crate::book::CaseBook;
 use crate::brain::Clock;
+use crate::case::BookedCase;
 use crate::config::LogSink;
 use crate::inbox::{Event, Inbox};
 use crate::stats::{Stats, add};
-use mycroft_record::{Batch, HostTime};
+use mycroft_record::Batch;
 use mycroft_store::{Store, StoreError, meta::CaseRow};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -70,7 +71,7 @@ impl Keeper {
         for case in self.book.take_unwritten() {
             let outcome = self.store.put_case(&row(&case));
             if outcome.is_err() {
-                self.book.unwritten_again(case.id);
+                self.book.unwritten_again(case.number);
             }
             let failed = outcome.is_err();
             self.note("store.cases", outcome);
@@ -93,24 +94,24 @@ impl Keeper {
 }
 
 /// A case as the store keeps it.
-fn row(case: &CaseJson) -> CaseRow {
-    let time = |t: &Option<crate::api::TimeJson>| t.as_ref().map_or(HostTime::NONE, |t| HostTime(t.ns));
+fn row(booked: &BookedCase) -> CaseRow {
     CaseRow {
-        id: case.id,
-        job: case.job.clone(),
-        state: case.state.clone(),
-        opened_at: time(&case.opened_at),
-        updated_at: time(&case.updated_at),
+        id: booked.number,
+        job: booked.job.to_string(),
+        state: booked.state.as_str().to_owned(),
+        opened_at: booked.case.opened_at,
+        updated_at: booked.case.updated_at,
         // Numbers, strings and lists only: serde_json has no way to fail on them.
-        json: serde_json::to_string(case).unwrap_or_default(),
+        json: serde_json::to_string(&CaseJson::of(booked)).unwrap_or_default(),
     }
 }
 
 /// The cases of earlier runs, and the highest number ever used; unreadable ones are counted.
-pub(crate) fn old_cases(store: &Store, limit: usize) -> Result<(Vec<CaseJson>, u64, usize), StoreError> {
+pub(crate) fn old_cases(store: &Store, limit: usize) -> Result<(Vec<BookedCase>, u64, usize), StoreError> {
     let rows = store.list_cases(None, limit)?;
     let highest = rows.iter().map(|row| row.id).max().unwrap_or(0);
-    let cases: Vec<CaseJson> = rows.iter().filter_map(|row| serde_json::from_str(&row.json).ok()).collect();
+    let read = |row: &CaseRow| serde_json::from_str::<CaseJson>(&row.json).ok()?.booked();
+    let cases: Vec<BookedCase> = rows.iter().filter_map(read).collect();
     let unreadable = rows.len() - cases.len();
     Ok((cases, highest, unreadable))
 }

@@ -13,6 +13,7 @@ pub mod api;
 pub mod autopsy;
 mod book;
 mod brain;
+mod case;
 mod clock;
 mod command;
 mod config;
@@ -31,6 +32,7 @@ mod tests;
 mod warm;
 
 pub use alert::AlertJson;
+pub use case::{BookState, BookedCase, Capture};
 pub use config::{ConfigError, HTTP_PORT, LogSink, ServeConfig, TICK};
 pub use error::ServeError;
 pub use server::{Server, ServerHandle};

@@ -1,8 +1,8 @@
 //! Starting and stopping: binds everything, starts the threads, and takes them down in the order of the line.
 use crate::alert::Alerts;
-use crate::api::CaseJson;
 use crate::book::{CASES_KEPT, CaseBook};
 use crate::brain::{Clock, Loop, Surroundings};
+use crate::case::BookedCase;
 use crate::clock::wall_now;
 use crate::command::Command;
 use crate::config::{LogSink, ServeConfig};
@@ -115,13 +115,13 @@ impl ServerHandle {
     }
 
     /// One case by the server's number.
-    pub fn case(&self, id: u64) -> Option<CaseJson> {
-        self.book.get(id)
+    pub fn case(&self, number: u64) -> Option<BookedCase> {
+        self.book.get(number)
     }
 
     /// Waits until some case satisfies `wanted`, which is asked at every change of a case; `None` after `timeout` or
     /// when the server stops.
-    pub fn wait_for_case(&self, timeout: Duration, wanted: impl Fn(&CaseJson) -> bool) -> Option<CaseJson> {
+    pub fn wait_for_case(&self, timeout: Duration, wanted: impl Fn(&BookedCase) -> bool) -> Option<BookedCase> {
         self.book.wait_for(timeout, &wanted)
     }
 

@@ -1,6 +1,7 @@
 //! The server's own counters: plain atomics, read by `/metrics` and `/api/v1/health` without touching the brain.
 use crate::api::JobJson;
 use crate::sync::lock;
+use mycroft_record::{Category, Finding, JobName, What};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,12 +41,15 @@ pub(crate) struct Stats {
     /// Alerts dropped because too many waited.
     pub(crate) alerts_dropped: AtomicU64,
     /// Cases opened, by (job, what, category).
-    opened: Mutex<BTreeMap<(String, String, String), u64>>,
+    opened: Mutex<BTreeMap<Kind, u64>>,
     /// Jobs as of the last tick.
     board: Mutex<Vec<JobJson>>,
     /// What is wrong with the server, by place.
     problems: Mutex<BTreeMap<&'static str, String>>,
 }
+
+/// Job, what and category of a case when it opened.
+type Kind = (JobName, What, Category);
 
 /// Kinds of opened cases kept apart: jobs (256) x what (5) x category (13) could be 16,640; jobs come and go.
 const OPENED_KINDS: usize = 1 << 12;
@@ -88,16 +92,16 @@ impl Stats {
     }
 
     /// Counts an opened case.
-    pub(crate) fn case_opened(&self, job: &str, what: &str, category: &str) {
+    pub(crate) fn case_opened(&self, job: &JobName, finding: &Finding) {
         let mut opened = lock(&self.opened);
-        let key = (job.to_owned(), what.to_owned(), category.to_owned());
+        let key = (JobName::clone(job), finding.what, finding.category);
         if opened.len() < OPENED_KINDS || opened.contains_key(&key) {
             *opened.entry(key).or_insert(0) += 1;
         }
     }
 
     /// Cases opened by (job, what, category).
-    pub(crate) fn opened(&self) -> BTreeMap<(String, String, String), u64> {
+    pub(crate) fn opened(&self) -> BTreeMap<Kind, u64> {
         lock(&self.opened).clone()
     }
 

@@ -1,8 +1,7 @@
 //! Warm restart: the newest stored batches through the engines before the first live one, at their recorded times, so
 //! that what was known when the server stopped is known again.
-use crate::api::CaseJson;
-use crate::book::OPEN;
-use mycroft_diagnose::Case;
+use crate::case::BookedCase;
+use mycroft_diagnose::{Case, CaseState};
 use mycroft_record::{Batch, HostTime, JobName, NANOS_PER_SEC};
 use mycroft_store::Replay;
 use std::collections::{BTreeSet, VecDeque};
@@ -27,7 +26,7 @@ pub(crate) struct Past {
     /// Everything in the store that may be recent enough.
     pub(crate) records: Option<Replay>,
     /// Its cases, closed ones too.
-    pub(crate) cases: Vec<CaseJson>,
+    pub(crate) cases: Vec<BookedCase>,
 }
 
 impl Past {
@@ -57,7 +56,7 @@ impl Past {
 
 /// Cases of an earlier run that wait to be recognized.
 pub(crate) struct Orphans {
-    cases: Vec<CaseJson>,
+    cases: Vec<BookedCase>,
     /// Those whose number an engine of this run goes on with.
     adopted: BTreeSet<u64>,
     /// The open ones that nobody recognized by then have ended.
@@ -66,24 +65,23 @@ pub(crate) struct Orphans {
 
 impl Orphans {
     /// The cases of the earlier run, from `now` on.
-    pub(crate) fn new(cases: Vec<CaseJson>, now: HostTime) -> Orphans {
+    pub(crate) fn new(cases: Vec<BookedCase>, now: HostTime) -> Orphans {
         Orphans { cases, adopted: BTreeSet::new(), until: now + ORPHAN_NS }
     }
 
     /// The number under which this case is known already. An open case goes on under the number of an open one only; a
     /// closed one is looked for among the closed ones first.
     pub(crate) fn adopt(&mut self, job: &JobName, case: &Case) -> Option<u64> {
-        let new = CaseJson::of(0, job, case);
-        let find = |open: bool, is_same: fn(&CaseJson, &CaseJson) -> bool| {
-            let fits = |old: &CaseJson| old.job == new.job && (old.state == OPEN) == open && is_same(old, &new);
+        let find = |open: bool, is_same: fn(&Case, &Case) -> bool| {
+            let fits = |old: &BookedCase| old.job == *job && old.is_open() == open && is_same(&old.case, case);
             self.cases.iter().rposition(fits)
         };
         // A closed one ended in records that the earlier run had taken but not weighed yet, or ended before it stopped.
-        let index = match new.state == OPEN {
+        let index = match case.state == CaseState::Open {
             true => find(true, began_together).or_else(|| find(true, say_the_same)),
             false => find(false, began_together).or_else(|| find(true, began_together)),
         }?;
-        let number = self.cases.remove(index).id;
+        let number = self.cases.remove(index).number;
         self.adopted.insert(number);
         Some(number)
     }
@@ -98,30 +96,30 @@ impl Orphans {
         if now < self.until {
             return Vec::new();
         }
-        std::mem::take(&mut self.cases).into_iter().filter(|case| case.state == OPEN).map(|case| case.id).collect()
+        std::mem::take(&mut self.cases).into_iter().filter(BookedCase::is_open).map(|case| case.number).collect()
     }
 }
 
 /// Whether `old`, of an earlier run, and `new` are about the same fault because they began at the same time: of several
 /// open cases of a job each has its own onset.
-fn began_together(old: &CaseJson, new: &CaseJson) -> bool {
-    let ns = |case: &CaseJson| case.since.as_ref().map_or(0, |time| time.ns);
-    ns(old).abs_diff(ns(new)) <= SAME_ONSET_NS
+fn began_together(old: &Case, new: &Case) -> bool {
+    old.finding.since.0.abs_diff(new.finding.since.0) <= SAME_ONSET_NS
 }
 
 /// The same because nothing that they say speaks against it.
-fn say_the_same(old: &CaseJson, new: &CaseJson) -> bool {
-    let who = |case: &CaseJson| case.suspects.first().map(|s| (s.rank, s.host.clone(), s.link.clone()));
-    let agree = who(old).is_none() || who(new).is_none() || who(old) == who(new);
+fn say_the_same(old: &Case, new: &Case) -> bool {
+    let (old, new) = (&old.finding, &new.finding);
+    let who = (old.suspects.first(), new.suspects.first());
+    let agree = if let (Some(old), Some(new)) = who { old.place == new.place } else { true };
     old.what == new.what && agree
 }
 
 /// Keeps of an adopted case what its first run knew better: when it was found, and when it began.
-pub(crate) fn keep_beginning(new: &mut CaseJson, old: &CaseJson) {
-    new.opened_at.clone_from(&old.opened_at);
-    new.detected_at.clone_from(&old.detected_at);
-    let ns = |case: &CaseJson| case.since.as_ref().map(|time| time.ns);
-    if ns(old).is_some_and(|began| ns(new).is_none_or(|since| began < since)) {
-        new.since.clone_from(&old.since);
+pub(crate) fn keep_beginning(new: &mut Case, old: &Case) {
+    new.opened_at = old.opened_at;
+    new.finding.detected_at = old.finding.detected_at;
+    let (began, since) = (old.finding.since, &mut new.finding.since);
+    if began.is_some() && (!since.is_some() || began < *since) {
+        *since = began;
     }
 }

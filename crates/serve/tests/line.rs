@@ -4,11 +4,12 @@
 //! The batches are synthetic, their times lie around the real clock: the iterations before the stall are in the past,
 //! those after the recovery a little in the future, as hosts' clocks are.
 use mycroft_record::{
-    Algorithm, Batch, CommId, CommInit, CommRank, Datatype, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpClass, OpDone,
-    OpId, OpKind, OpMeta, OpSeq, OpState, ProcessInfo, ProcessKey, Protocol, Rank, Record, Sampled, Source,
+    Algorithm, Batch, Category, CommId, CommInit, CommRank, Datatype, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpClass,
+    OpDone, OpId, OpKind, OpMeta, OpSeq, OpState, Place, ProcessInfo, ProcessKey, Protocol, Rank, Record, Sampled,
+    Source, What,
 };
 use mycroft_serve::api::{CaseJson, CasesJson, HealthJson, RanksJson};
-use mycroft_serve::{ServeConfig, Server, ServerHandle};
+use mycroft_serve::{BookState, BookedCase, ServeConfig, Server, ServerHandle};
 use mycroft_wire::{Client, ClientConfig, Endpoint, WireError};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -21,6 +22,15 @@ const COMM: CommId = CommId(0xfeed);
 const ITERATION: u64 = 200 * NANOS_PER_MS;
 /// Healthy iterations before the stall.
 const HEALTHY: u64 = 20;
+
+/// What is blamed first.
+fn first(booked: &BookedCase) -> Option<&Place> {
+    booked.case.finding.suspects.first().map(|suspect| &suspect.place)
+}
+
+fn is_slow(booked: &BookedCase) -> bool {
+    booked.case.finding.what == What::Slowdown
+}
 
 fn now() -> HostTime {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
@@ -176,14 +186,14 @@ fn a_stalled_job_has_a_case_within_two_seconds_which_closes_when_it_recovers_and
     let origin = HostTime(at.0 - 2 * NANOS_PER_SEC - HEALTHY * ITERATION);
     let sent = Instant::now();
     stall(&mut clients, origin, at);
-    let case = server.wait_for_case(PATIENCE, |case| case.settled).expect("a settled case");
+    let case = server.wait_for_case(PATIENCE, |case| case.is_settled()).expect("a settled case");
     assert!(sent.elapsed() < Duration::from_secs(2), "took {:?}", sent.elapsed());
-    assert_eq!((case.job.as_str(), case.what.as_str(), case.category.as_str()), ("train", "hang", "not-started"));
-    assert_eq!(case.suspects[0].rank, Some(1), "{case:?}");
-    assert_eq!(case.suspects[0].host.as_deref(), Some("host1"));
-    assert!(!case.because.is_empty() && !case.do_next.is_empty(), "{case:?}");
+    let finding = &case.case.finding;
+    assert_eq!((&*case.job, finding.what, finding.category), ("train", What::Hang, Category::NotStarted));
+    assert_eq!(finding.suspects[0].place, Place::Rank { rank: Rank(1), host: "host1".into() }, "{case:?}");
+    assert!(!case.case.because.is_empty() && !case.case.do_next.is_empty(), "{case:?}");
     let open: CasesJson = get(&server, "/api/v1/cases?state=open");
-    assert_eq!(open.cases.iter().map(|c| c.id).collect::<Vec<_>>(), [case.id]);
+    assert_eq!(open.cases.iter().map(|c| c.id).collect::<Vec<_>>(), [case.number]);
     let ranks: RanksJson = get(&server, "/api/v1/ranks?job=train");
     assert_eq!(ranks.ranks.iter().map(|r| r.rank).collect::<Vec<_>>(), [Some(0), Some(1)]);
     let health: HealthJson = get(&server, "/api/v1/health");
@@ -191,16 +201,17 @@ fn a_stalled_job_has_a_case_within_two_seconds_which_closes_when_it_recovers_and
 
     let moved = now();
     arrive(&mut clients, origin, moved);
-    server.wait_for_case(PATIENCE, |c| c.id == case.id && c.what == "slowdown").expect("it moves again");
+    server.wait_for_case(PATIENCE, |c| c.number == case.number && is_slow(c)).expect("it moves again");
     go_on(&mut clients, moved);
-    let closed = server.wait_for_case(PATIENCE, |c| c.id == case.id && c.state == "closed").expect("it closes");
-    assert!(!closed.closed_because.is_empty() && closed.closed_at.is_some(), "{closed:?}");
+    let closed =
+        server.wait_for_case(PATIENCE, |c| c.number == case.number && c.state == BookState::Closed).expect("it closes");
+    assert!(!closed.case.closed_because.is_empty() && closed.case.closed_at.is_some(), "{closed:?}");
     drop(clients);
     server.stop();
 
     let server = Server::start(config(dir.path())).expect("the server starts again");
-    let kept: CaseJson = get(&server, &format!("/api/v1/cases/{}", case.id));
-    assert_eq!(kept, closed, "the case outlives the server");
+    let kept: CaseJson = get(&server, &format!("/api/v1/cases/{}", case.number));
+    assert_eq!(kept, CaseJson::of(&closed), "the case outlives the server");
 }
 
 #[test]
@@ -212,30 +223,34 @@ fn a_stall_that_outlasts_a_restart_is_one_case_and_closes_when_it_ends() {
     let at = now();
     let origin = HostTime(at.0 - 2 * NANOS_PER_SEC - HEALTHY * ITERATION);
     stall(&mut clients, origin, at);
-    let case = server.wait_for_case(PATIENCE, |case| case.settled).expect("a settled case");
+    let case = server.wait_for_case(PATIENCE, |case| case.is_settled()).expect("a settled case");
     drop(clients);
     server.stop();
 
     let server = Server::start(config(dir.path())).expect("the server starts again");
-    let held = server.case(case.id).expect("the case is kept");
+    let held = server.case(case.number).expect("the case is kept");
     let told =
-        |c: &CaseJson| (c.state.clone(), c.what.clone(), c.category.clone(), c.suspects[0].rank, c.opened_at.clone());
+        |c: &BookedCase| (c.state, c.case.finding.what, c.case.finding.category, first(c).cloned(), c.case.opened_at);
     assert_eq!(told(&held), told(&case), "it holds before any agent is back");
     let endpoints = server.wire_endpoints().to_vec();
     let mut clients = [connect(&endpoints[0], "host0"), connect(&endpoints[1], "host1")];
     let moved = now();
     arrive(&mut clients, origin, moved);
-    server.wait_for_case(PATIENCE, |c| c.id == case.id && c.what == "slowdown").expect("it moves again");
+    server.wait_for_case(PATIENCE, |c| c.number == case.number && is_slow(c)).expect("it moves again");
     go_on(&mut clients, moved);
-    let closed = server.wait_for_case(PATIENCE, |c| c.state != "open").expect("it ends");
-    assert_eq!((closed.id, closed.state.as_str()), (case.id, "closed"));
+    let closed = server.wait_for_case(PATIENCE, |c| !c.is_open()).expect("it ends");
+    assert_eq!((closed.number, closed.state), (case.number, BookState::Closed));
     let all: CasesJson = get(&server, "/api/v1/cases");
     assert_eq!(all.cases.len(), 1, "{all:?}");
     drop(clients);
     server.stop();
 
     let server = Server::start(config(dir.path())).expect("the server starts a third time");
-    assert_eq!(server.case(case.id), Some(closed), "what is closed stays as it was");
+    assert_eq!(
+        server.case(case.number).map(|c| CaseJson::of(&c)),
+        Some(CaseJson::of(&closed)),
+        "what is closed stays as it was"
+    );
     let all: CasesJson = get(&server, "/api/v1/cases");
     assert_eq!(all.cases.len(), 1, "{all:?}");
 }
@@ -252,8 +267,9 @@ fn a_stall_of_a_job_that_began_long_ago_keeps_its_number_once_agents_tell_who_th
         ship(&mut clients[rank as usize], &batch(rank, joined, hello(rank, joined), 0));
     }
     stall_of_known(&mut clients, origin, at);
-    let case = server.wait_for_case(PATIENCE, |case| case.settled).expect("a settled case");
-    assert_eq!(case.suspects[0].rank, Some(1), "{case:?}");
+    let case = server.wait_for_case(PATIENCE, |case| case.is_settled()).expect("a settled case");
+    let suspect = Place::Rank { rank: Rank(1), host: "host1".into() };
+    assert_eq!(first(&case), Some(&suspect), "{case:?}");
     drop(clients);
     server.stop();
 
@@ -266,9 +282,10 @@ fn a_stall_of_a_job_that_began_long_ago_keeps_its_number_once_agents_tell_who_th
         let in_flight = u32::from(rank == 0);
         ship(&mut clients[rank as usize], &batch(rank, later, told, in_flight));
     }
-    let sure = |c: &CaseJson| c.settled && c.state == "open" && c.suspects.first().and_then(|s| s.rank) == Some(1);
+    let sure = |c: &BookedCase| c.is_settled() && c.is_open() && first(c) == Some(&suspect);
     let held = server.wait_for_case(PATIENCE, sure).expect("it holds");
-    assert_eq!((held.id, held.what.as_str(), &held.opened_at), (case.id, "hang", &case.opened_at));
+    let opened = (held.number, held.case.finding.what, held.case.opened_at);
+    assert_eq!(opened, (case.number, What::Hang, case.case.opened_at));
     let all: CasesJson = get(&server, "/api/v1/cases");
     assert_eq!(all.cases.len(), 1, "{all:?}");
 }
@@ -317,8 +334,8 @@ fn a_slowdown_that_spans_a_restart_is_measured_against_the_time_before() {
         ship(&mut clients[rank as usize], &batch(rank, slow_from + SLOW, hello(rank, joined), 0));
     }
     paced(&mut clients, slow_from + SLOW, 31, 12, SLOW);
-    let case = server.wait_for_case(PATIENCE, |case| case.what == "slowdown").expect("a case");
-    assert_eq!(case.state, "open", "{case:?}");
+    let case = server.wait_for_case(PATIENCE, |case| is_slow(case)).expect("a case");
+    assert!(case.is_open(), "{case:?}");
 }
 
 #[test]

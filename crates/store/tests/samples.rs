@@ -97,8 +97,7 @@ fn recordings_of_every_version_are_read() {
         assert!(recording::is_recording(&folder(name)), "{name}");
         let read = recording::read(&folder(name)).expect("reads").map(|delivery| delivery.expect("whole"));
         let read: Vec<(HostTime, Batch)> = read.map(|delivery| (delivery.arrives_at, delivery.batch)).collect();
-        let written: Vec<(HostTime, Batch)> =
-            batches().into_iter().map(|batch| (arrives_at(&batch), batch)).collect();
+        let written: Vec<(HostTime, Batch)> = batches().into_iter().map(|batch| (arrives_at(&batch), batch)).collect();
         assert_eq!(read, written, "{name}");
     }
 }

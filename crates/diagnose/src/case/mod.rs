@@ -2,12 +2,16 @@
 pub(crate) mod advice;
 mod crowd;
 pub(crate) mod docket;
+mod gain;
 pub(crate) mod network;
 mod stop;
 pub(crate) mod stuck;
 pub(crate) mod weigh;
 
+pub use gain::Gain;
+
 use mycroft_record::{ChannelId, CommId, CommRank, Direction, Finding, HostTime, OpId, OpKind, Rank};
+use std::borrow::Cow;
 use std::fmt;
 
 /// Number of a case; unique within a job.
@@ -55,8 +59,8 @@ pub struct Evidence {
 /// A rule that fired, with the numbers it saw.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Reason {
-    /// Stable name of the rule, e.g. `hang.not-entered`.
-    pub rule: &'static str,
+    /// Stable name of the rule, e.g. `hang.not-entered`; a case of an earlier run may name one that is no more.
+    pub rule: Cow<'static, str>,
     /// One sentence with the numbers.
     pub text: String,
     /// The records that show it.

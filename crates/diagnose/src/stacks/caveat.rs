@@ -54,9 +54,11 @@ pub(super) fn list(index: &Index<'_>, ruling: &Ruling) -> Vec<Caveat> {
 
 fn doubt(doubt: &Doubt) -> Caveat {
     match doubt {
-        Doubt::WhichOf(ranks) => Caveat::new("which-of", format!("nothing tells which of {} is at fault", these(ranks)))
-            .about(ranks)
-            .switch(PYSPY_SWITCH),
+        Doubt::WhichOf(ranks) => {
+            Caveat::new("which-of", format!("nothing tells which of {} is at fault", these(ranks)))
+                .about(ranks)
+                .switch(PYSPY_SWITCH)
+        }
         Doubt::Unrecorded(ranks) => Caveat::new(
             "unrecorded",
             format!("the recorder leaves operations out: {} may wait in one that is not recorded", these(ranks)),
@@ -81,7 +83,9 @@ fn doubt(doubt: &Doubt) -> Caveat {
         .switch(LOCALS_SWITCH),
         Doubt::Older(rank) => Caveat::new(
             "older-dump",
-            format!("the dump of rank {rank} is older than what its peers were through: dumps of one moment are needed"),
+            format!(
+                "the dump of rank {rank} is older than what its peers were through: dumps of one moment are needed"
+            ),
         )
         .about(&[*rank])
         .switch(PIPE_SWITCH),

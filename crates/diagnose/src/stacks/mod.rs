@@ -25,13 +25,11 @@ use crate::fact::{these, these_do};
 use doing::Doings;
 use index::Index;
 use judge::{Judge, Ruling};
-use mycroft_record::dump::Bundle;
 use mycroft_record::Rank;
+use mycroft_record::dump::Bundle;
 use scene::{DumpOp, DumpScene};
 
-pub use verdict::{
-    Autopsy, Cause, Cell, CellMark, Conduct, Family, GroupGrid, Outcome, RankRow, Role, StackGroup,
-};
+pub use verdict::{Autopsy, Cause, Cell, CellMark, Conduct, Family, GroupGrid, Outcome, RankRow, Role, StackGroup};
 
 /// Arrows of the wait-for graph that are shown; a thousand groups wait alike.
 const ARROWS_MAX: usize = 64;

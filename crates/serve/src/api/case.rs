@@ -1,7 +1,8 @@
 //! A case as JSON.
 use super::{CaseDumpJson, TimeJson, rank_number, rank_numbers};
-use mycroft_diagnose::{BlastEntry, Case, Evidence, Reason};
-use mycroft_record::{Category, JobName, OpId, Place, Suspect};
+use crate::case::{BookedCase, Capture};
+use mycroft_diagnose::{BlastEntry, Evidence, Reason};
+use mycroft_record::{OpId, Place, Suspect};
 use serde::{Deserialize, Serialize};
 
 /// One fault from its first sign to its end: the unit of paging, of `GET /api/v1/cases/ID` and of alerts.
@@ -146,13 +147,14 @@ pub struct BlastJson {
 }
 
 impl CaseJson {
-    /// The JSON form of a case of `job`, under the server's own number.
-    pub fn of(id: u64, job: &JobName, case: &Case) -> CaseJson {
+    /// The JSON form of a case, under the server's own number.
+    pub fn of(booked: &BookedCase) -> CaseJson {
+        let case = &booked.case;
         let finding = &case.finding;
         CaseJson {
-            id,
-            job: job.to_string(),
-            state: case.state.as_str().to_owned(),
+            id: booked.number,
+            job: booked.job.to_string(),
+            state: booked.state.as_str().to_owned(),
             what: finding.what.as_str().to_owned(),
             category: finding.category.as_str().to_owned(),
             settled: finding.diagnosed_at.is_some(),
@@ -169,23 +171,22 @@ impl CaseJson {
             because: case.because.iter().map(ReasonJson::of).collect(),
             blast_radius: case.blast_radius.iter().map(BlastJson::of).collect(),
             do_next: case.do_next.clone(),
-            dumps: Vec::new(),
+            dumps: booked.captures.iter().map(CaseDumpJson::of).collect(),
         }
     }
+}
 
-    /// Adds what a capture brought. What is live goes first: a capture names a suspect and a category only where the
-    /// live verdict has none.
-    pub(crate) fn gain(&mut self, dump: CaseDumpJson) {
-        self.because.extend(dump.because.iter().cloned());
-        if self.suspects.is_empty() {
-            self.suspects.clone_from(&dump.suspects);
+impl CaseDumpJson {
+    fn of(capture: &Capture) -> CaseDumpJson {
+        let gain = &capture.gain;
+        CaseDumpJson {
+            id: capture.number,
+            taken_at: TimeJson::of(capture.taken_at),
+            what: gain.what.as_str().to_owned(),
+            category: gain.category.map(|category| category.as_str().to_owned()),
+            suspects: gain.suspects.iter().map(SuspectJson::of).collect(),
+            because: gain.because.iter().map(ReasonJson::of).collect(),
         }
-        if self.category == Category::Unknown.as_str()
-            && let Some(category) = &dump.category
-        {
-            self.category.clone_from(category);
-        }
-        self.dumps.push(dump);
     }
 }
 
@@ -206,10 +207,9 @@ impl SuspectJson {
 }
 
 impl ReasonJson {
-    /// The JSON form of a reason.
-    pub(crate) fn of(reason: &Reason) -> ReasonJson {
+    fn of(reason: &Reason) -> ReasonJson {
         ReasonJson {
-            rule: reason.rule.to_owned(),
+            rule: reason.rule.to_string(),
             text: reason.text.clone(),
             evidence: reason.evidence.iter().map(EvidenceJson::of).collect(),
         }
@@ -232,8 +232,7 @@ impl EvidenceJson {
 }
 
 impl OpJson {
-    /// The JSON form of an operation.
-    pub fn of(op: OpId) -> OpJson {
+    fn of(op: OpId) -> OpJson {
         let collective = op.class == mycroft_record::OpClass::Collective;
         OpJson {
             comm: op.comm.to_string(),

@@ -3,6 +3,7 @@
 //! The brain's types are not serializable (invariant 7); these are. They also deserialize, so that the command
 //! line and tests read what the server writes through the same definition. Fields are only ever added; a reader
 //! ignores those it does not know.
+mod booked;
 pub mod case;
 pub mod dump;
 pub mod health;

@@ -1,6 +1,7 @@
 //! A report and its ranks as JSON.
 use super::case::finite;
 use super::{CaseJson, TimeJson, rank_number, rank_numbers};
+use crate::case::{BookedCase, Capture};
 use mycroft_diagnose::{Case, Caveat, RankSummary, Report, Threshold};
 use serde::{Deserialize, Serialize};
 
@@ -96,12 +97,22 @@ pub struct RankJson {
 impl ReportJson {
     /// The JSON form of a report with at most `limit` ranks.
     pub fn of(report: &Report, limit: usize) -> ReportJson {
-        let case = |c: &Case| CaseJson::of(c.id.0, &report.job, c);
+        ReportJson::with_captures(report, limit, |_| Vec::new())
+    }
+
+    /// The same with what captures brought to cases, which engines know nothing of: `captures` of a case's number.
+    pub(crate) fn with_captures(report: &Report, limit: usize, captures: impl Fn(u64) -> Vec<Capture>) -> ReportJson {
+        let case = |case: &Case| {
+            let mut booked = BookedCase::of(case.id.0, &report.job, case);
+            captures(case.id.0).into_iter().for_each(|capture| booked.gain(capture));
+            CaseJson::of(&booked)
+        };
+        let transient = |case: &Case| CaseJson::of(&BookedCase::of(case.id.0, &report.job, case));
         ReportJson {
             job: report.job.to_string(),
             as_of: TimeJson::exact(report.as_of),
             cases: report.cases.iter().map(case).collect(),
-            transients: report.transients.iter().map(case).collect(),
+            transients: report.transients.iter().map(transient).collect(),
             caveats: report.caveats.iter().map(CaveatJson::of).collect(),
             ranks: report.ranks.iter().take(limit).map(RankJson::of).collect(),
             more_ranks: report.ranks.len().saturating_sub(limit) as u64,

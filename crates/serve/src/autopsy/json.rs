@@ -173,7 +173,10 @@ impl VerdictJson {
             family: autopsy.cause.map(|cause| cause.family().as_str().to_owned()),
             cause: autopsy.cause.map(|cause| cause.as_str().to_owned()),
             since: autopsy.since().and_then(TimeJson::of),
-            suspects: autopsy.blamed().map(|(rank, suspect, conduct)| SuspectRankJson::of(rank, suspect, conduct)).collect(),
+            suspects: autopsy
+                .blamed()
+                .map(|(rank, suspect, conduct)| SuspectRankJson::of(rank, suspect, conduct))
+                .collect(),
             group: told(&autopsy.group),
             seq: autopsy.seq,
             collective: told(&autopsy.collective),
@@ -211,7 +214,7 @@ impl EvidenceOfRuleJson {
             seq: evidence.op.map(|op| op.seq.0),
             at: TimeJson::of(evidence.at),
         });
-        EvidenceOfRuleJson { rule: reason.rule.to_owned(), text: reason.text.clone(), records: records.collect() }
+        EvidenceOfRuleJson { rule: reason.rule.to_string(), text: reason.text.clone(), records: records.collect() }
     }
 }
 

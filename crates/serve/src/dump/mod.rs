@@ -1,16 +1,16 @@
 //! Live captures (Flight Recorder paper, "How to leverage FR dumps"): all agents of a job take stacks and dumps at one
 //! agreed time, the server gathers the files, runs the autopsy over them and adds what it says to the job's open case.
 //!
-//! `round` is one capture from order to verdict, `gather` takes in what agents send, `keep` is the directory, `facts` is
-//! what a case gains. A capture runs in a thread of its own; the brain and the wire never wait for it.
-mod facts;
+//! `round` is one capture from order to verdict, `gather` takes in what agents send, `keep` is the directory;
+//! `diagnose::Gain` is what a case gains. A capture runs in a thread of its own; the brain and the wire never wait for it.
 mod gather;
 mod keep;
 mod round;
 
-use crate::api::{CaseJson, DumpJson, DumpsJson, TimeJson};
-use crate::book::{CaseBook, OPEN};
+use crate::api::{DumpJson, DumpsJson, TimeJson};
+use crate::book::{CaseBook, Filter};
 use crate::brain::Clock;
+use crate::case::{BookState, BookedCase};
 use crate::command::Command;
 use crate::config::LogSink;
 use crate::inbox::Inbox;
@@ -144,9 +144,8 @@ impl Dumps {
 
     fn fresh(&self, id: u64, job: &str, wish: Wish) -> DumpJson {
         let case = wish.case.or_else(|| {
-            let open =
-                self.around.book.list(&crate::book::Filter { job: Some(job.to_owned()), state: Some(OPEN.into()) }, 1);
-            open.cases.first().map(|case| case.id)
+            let open = Filter { job: Some(job.into()), state: Some(BookState::Open) };
+            self.around.book.list(&open, 1).0.first().map(|case| case.number)
         });
         DumpJson {
             id,
@@ -168,7 +167,7 @@ impl Dumps {
     }
 
     /// A case opened: takes stacks and dumps of its job, unless that happened too often lately.
-    pub(crate) fn case_opened(self: &Arc<Dumps>, case: &CaseJson) {
+    pub(crate) fn case_opened(self: &Arc<Dumps>, case: &BookedCase) {
         let nobody = lock(&self.around.listeners).iter().all(|listener| listener.peers().is_empty());
         if !self.around.on_case || nobody {
             return;
@@ -176,7 +175,7 @@ impl Dumps {
         let now = (self.around.clock)();
         let room = {
             let mut state = lock(&self.state);
-            let times = state.automatic.entry(case.job.clone()).or_default();
+            let times = state.automatic.entry(case.job.to_string()).or_default();
             while times.front().is_some_and(|at| now.since_ns(*at) >= HOUR_NS) {
                 times.pop_front();
             }
@@ -186,7 +185,7 @@ impl Dumps {
             }
             room
         };
-        let wish = Wish { stacks: true, flight_recorder: true, case: Some(case.id) };
+        let wish = Wish { stacks: true, flight_recorder: true, case: Some(case.number) };
         let why = match room {
             false => format!("{AUTOMATIC_PER_HOUR} captures of the job within an hour are enough"),
             true => match self.begin(&case.job, wish) {
@@ -194,7 +193,7 @@ impl Dumps {
                 Err(why) => why.to_string(),
             },
         };
-        (self.around.log)(&format!("no stacks are taken for case {}: {why}", case.id));
+        (self.around.log)(&format!("no stacks are taken for case {}: {why}", case.number));
     }
 
     /// What an agent sent, on the connection of that listener.

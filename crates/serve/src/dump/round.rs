@@ -1,10 +1,12 @@
 //! One capture from order to verdict.
+use super::Dumps;
 use super::gather::{AgentKey, Gathering};
-use super::{Dumps, facts};
 use crate::api::{DumpHostJson, DumpJson, TimeJson};
 use crate::autopsy::AutopsyJson;
+use crate::case::Capture;
 use crate::command::Command;
 use crate::sync::lock;
+use mycroft_diagnose::Gain;
 use mycroft_diagnose::stacks::{Autopsy, Question, autopsy};
 use mycroft_formats::{Naming, assemble, read};
 use mycroft_record::dump::Bundle;
@@ -201,9 +203,10 @@ impl Dumps {
 
     /// Adds what a capture says to its case.
     fn attach(&self, dump: &DumpJson, at: HostTime, found: Option<(&Bundle, &Autopsy)>) {
-        let Some(case) = dump.case.and_then(|id| self.around.book.get(id)) else { return };
-        let gained = facts::gained(dump.id, at, &case, found);
-        if self.around.book.attach(case.id, gained, (self.around.clock)()) {
+        let Some(live) = dump.case.and_then(|number| self.around.book.get(number)) else { return };
+        let gain = found.map(|(bundle, autopsy)| Gain::of(dump.id, &live.case, bundle, autopsy));
+        let capture = Capture { number: dump.id, taken_at: at, gain: gain.unwrap_or_else(Gain::nothing) };
+        if self.around.book.attach(live.number, capture, (self.around.clock)()) {
             self.wake_keeper();
         }
     }

@@ -123,7 +123,7 @@ fn jobs(out: &mut String, shared: &Shared) {
     each("mycroft_cases_open", "gauge", "Cases open now.", &|j| shared.book.open_count(Some(&j.name)).to_string());
     let mut opened = family(out, "mycroft_cases_opened_total", "counter", "Cases opened, as first judged.");
     for ((job, what, category), count) in shared.stats.opened() {
-        opened.sample(&[("job", &job), ("what", &what), ("category", &category)], count);
+        opened.sample(&[("job", &job), ("what", what.as_str()), ("category", category.as_str())], count);
     }
 }
 

@@ -1,9 +1,12 @@
 //! The routes of `docs/formats/api.md`.
 use super::auth::{self, Denied};
 use super::{dumps, metrics};
-use crate::api::{DroppedJson, ErrorJson, HealthJson, JobsJson, QueueJson, RanksJson, ReportJson, TimeJson};
+use crate::api::{
+    CaseJson, CasesJson, DroppedJson, ErrorJson, HealthJson, JobsJson, QueueJson, RanksJson, ReportJson, TimeJson,
+};
 use crate::book::{CaseBook, Filter};
 use crate::brain::Clock;
+use crate::case::BookState;
 use crate::command::Command;
 use crate::dump::Dumps;
 use crate::inbox::Inbox;
@@ -19,6 +22,7 @@ use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::get as on_get;
 use axum::{Router, http::HeaderValue};
 use mycroft_diagnose::{Report, render};
+use mycroft_record::JobName;
 use mycroft_wire::{ListenerHandle, ServerStats};
 use serde::Deserialize;
 use std::sync::{Arc, Mutex};
@@ -184,13 +188,13 @@ async fn jobs(State(shared): State<Arc<Shared>>, asked: Asked<ListQuery>) -> Res
 async fn cases(State(shared): State<Arc<Shared>>, asked: Asked<CasesQuery>) -> Result<Response, Refusal> {
     let query = parameters(asked, "job, state and limit")?;
     let limit = list_limit(query.limit)?;
-    if let Some(state) = &query.state
-        && !["open", "closed", "stale", "withdrawn"].contains(&state.as_str())
-    {
-        return Err(bad_request(format!("state={state:?}: expected open, closed, stale or withdrawn")));
-    }
-    let filter = Filter { job: query.job, state: query.state };
-    Ok(Json(shared.book.list(&filter, limit)).into_response())
+    let state = query.state.map(|word| {
+        let unknown = || bad_request(format!("state={word:?}: expected open, closed, stale or withdrawn"));
+        BookState::from_text(&word).ok_or_else(unknown)
+    });
+    let filter = Filter { job: query.job.map(JobName::from), state: state.transpose()? };
+    let (cases, more) = shared.book.list(&filter, limit);
+    Ok(Json(CasesJson { cases: cases.iter().map(CaseJson::of).collect(), more }).into_response())
 }
 
 async fn case(State(shared): State<Arc<Shared>>, id: Result<Path<String>, PathRejection>) -> Result<Response, Refusal> {
@@ -198,7 +202,7 @@ async fn case(State(shared): State<Arc<Shared>>, id: Result<Path<String>, PathRe
         return Err(bad_request("the part after /api/v1/cases/ must be a number, as GET /api/v1/cases lists them"));
     };
     match shared.book.get(number) {
-        Some(case) => Ok(Json(case).into_response()),
+        Some(case) => Ok(Json(CaseJson::of(&case)).into_response()),
         None => {
             let text = format!("no case {number} in memory: GET /api/v1/cases lists those there are");
             Err(Refusal(StatusCode::NOT_FOUND, text))
@@ -211,13 +215,9 @@ async fn report(State(shared): State<Arc<Shared>>, asked: Asked<ReportQuery>) ->
     let limit = query.limit.map_or(Ok(LIMIT_MAX), |limit| list_limit(Some(limit)))?;
     match query.format.as_deref() {
         None | Some("json") => {
-            let mut report = ReportJson::of(&*ask_report(&shared, query.job).await?, limit);
-            // Engines know nothing of captures.
-            for case in &mut report.cases {
-                let known = shared.book.get(case.id);
-                known.into_iter().flat_map(|known| known.dumps).for_each(|dump| case.gain(dump));
-            }
-            Ok(Json(report).into_response())
+            let report = ask_report(&shared, query.job).await?;
+            let captures = |number| shared.book.get(number).map(|known| known.captures).unwrap_or_default();
+            Ok(Json(ReportJson::with_captures(&report, limit, captures)).into_response())
         }
         Some("text") => Ok(render(&*ask_report(&shared, query.job).await?).into_response()),
         Some(other) => Err(bad_request(format!("format={other:?}: expected json or text"))),

@@ -64,7 +64,7 @@ fn a_receiver_that_never_answers_does_not_hold_up_diagnosis_or_a_stop() {
     world.send("train", &[OPEN]);
     let (stuck, _) = hook.accept().expect("the server posts");
     world.send("train", &[SETTLE, CLOSE]);
-    world.server.wait_for_case(PATIENCE, |case| case.state == "closed").expect("diagnosis goes on");
+    world.server.wait_for_case(PATIENCE, |case| case.state == crate::BookState::Closed).expect("diagnosis goes on");
     let stopped = Instant::now();
     drop(hook);
     world.server.stop();

@@ -158,7 +158,7 @@ pub(crate) fn example_case(id: CaseId, now: HostTime) -> Case {
         group: Some(comm),
         op: Some(op),
         because: vec![Reason {
-            rule: "flow.not-delivered",
+            rule: "flow.not-delivered".into(),
             text: "rank 1 sent 12 of 16 chunks to rank 0 on channel 0, 8 were delivered, nothing moved for 1000 ms"
                 .into(),
             evidence: vec![Evidence {

@@ -1,6 +1,7 @@
 //! What readers get: shapes, parameters, tokens, metrics.
 use super::*;
 use crate::api::{CaseJson, ErrorJson};
+use crate::case::BookedCase;
 
 #[test]
 fn a_case_is_told_from_its_opening_to_its_end() {
@@ -33,9 +34,9 @@ fn a_case_is_told_from_its_opening_to_its_end() {
 fn a_case_that_settles_without_an_event_is_told_too() {
     let world = World::start(quick());
     world.send("train", &[OPEN]);
-    world.server.wait_for_case(PATIENCE, |case| !case.settled).expect("an open case");
+    world.server.wait_for_case(PATIENCE, |case| !case.is_settled()).expect("an open case");
     world.send("train", &[SETTLE_QUIETLY]);
-    world.server.wait_for_case(PATIENCE, |case| case.settled).expect("it settles");
+    world.server.wait_for_case(PATIENCE, |case| case.is_settled()).expect("it settles");
 }
 
 #[test]
@@ -232,7 +233,7 @@ fn the_documented_example_is_what_the_server_writes() {
     let document = include_str!("../../../../docs/formats/api.md");
     let (_, rest) = document.split_once("<!-- example: case -->\n```json\n").expect("the example is marked");
     let (example, _) = rest.split_once("```").expect("the example ends");
-    let case = CaseJson::of(7, &"llama-70b".into(), &example_case(CaseId(1), HostTime(NEW_YEAR)));
+    let case = CaseJson::of(&BookedCase::of(7, &"llama-70b".into(), &example_case(CaseId(1), HostTime(NEW_YEAR))));
     let written = serde_json::to_string_pretty(&case).expect("a case has a JSON form");
     assert_eq!(example.trim(), written, "docs/formats/api.md shows another shape; write:\n{written}");
     let read: CaseJson = serde_json::from_str(example).expect("the example is a case");

@@ -103,7 +103,7 @@ pub(crate) fn small() -> Autopsy {
     answer.collective = "all_reduce".into();
     let at = Some(frame("save_checkpoint", "/srv/train/checkpoint.py", 64));
     blame(&mut answer, 2, "node-b", 0.93, Conduct { role: Role::Odd, doing: "saving a checkpoint".into(), at });
-    let reason = |rule, text: &str| Reason { rule, text: text.into(), evidence: Vec::new() };
+    let reason = |rule: &'static str, text: &str| Reason { rule: rule.into(), text: text.into(), evidence: Vec::new() };
     answer.because = vec![
         reason("stacks.type-differs", "at default_pg #9 rank 2 issued broadcast, ranks 0, 1, 3 all_reduce"),
         reason(

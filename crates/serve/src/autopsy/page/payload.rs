@@ -122,7 +122,7 @@ fn meta(autopsy: &Autopsy, title: &str, combos: Vec<i64>, groups: Vec<GroupJson>
         because: autopsy
             .because
             .iter()
-            .map(|reason| ReasonJson { rule: clean(reason.rule), text: clean(&reason.text) })
+            .map(|reason| ReasonJson { rule: clean(&reason.rule), text: clean(&reason.text) })
             .collect(),
         do_next: autopsy.do_next.iter().map(|text| clean(text)).collect(),
         caveats: autopsy.caveats.iter().map(|caveat| (clean(&caveat.text), clean(&caveat.switch))).collect(),
