@@ -18,10 +18,10 @@ fn python_rank() {
     let (Ok(script), Ok(dir)) = (std::env::var(SCRIPT), std::env::var(SEGMENTS)) else { return };
     let rank: u32 = std::env::var("RANK").expect("set by the parent").parse().expect("a number");
     let config = SegmentConfig {
-        dir: dir.into(),
+        dir: dir.as_ref(),
         size_bytes: 1 << 20,
-        job: "llama".to_owned(),
-        host: "host0".to_owned(),
+        job: "llama",
+        host: "host0",
         rank,
         world_size: 3,
         local_rank: rank,

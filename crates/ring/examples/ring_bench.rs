@@ -56,10 +56,10 @@ fn main() {
 
 fn segment(dir: &Path, bytes: u64) -> SegmentWriter {
     let config = SegmentConfig {
-        dir: dir.to_owned(),
+        dir,
         size_bytes: bytes,
-        job: "bench".to_owned(),
-        host: "bench".to_owned(),
+        job: "bench",
+        host: "bench",
         rank: 0,
         world_size: 1,
         local_rank: 0,

@@ -38,11 +38,12 @@ pub fn kind() -> ClockKind {
 }
 
 /// Where the kernel says what it keeps time by; it drops the TSC when cores disagree.
-const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
+const CLOCK_SOURCE: &std::ffi::CStr = c"/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 #[cold]
 fn detect() -> ClockKind {
-    let trusted = || std::fs::read_to_string(CLOCK_SOURCE).is_ok_and(|s| s.trim() == "tsc");
+    let mut buffer = [0; 64];
+    let mut trusted = || crate::sys::read_text(CLOCK_SOURCE, &mut buffer).is_ok_and(|s| s.trim() == "tsc");
     let kind = if tsc_is_invariant() && trusted() { ClockKind::Tsc } else { ClockKind::Monotonic };
     KIND.store(kind as u8, Ordering::Relaxed);
     kind

@@ -1,20 +1,23 @@
 //! Making the file of a segment: where, how large, and that nobody else can have put it there.
 use crate::clock::{Calibration, now_ticks};
-use crate::error::CreateError;
+use crate::collect;
+use crate::error::{CreateError, Errno};
+use crate::fixed::{FixedPath, FixedText};
 use crate::layout::{
     BYTE_ORDER_MARK, Geometry, HEADER_BYTES, MAGIC, MIN_SEGMENT_BYTES, NAME_BYTES, STATE_ATTACHED, VERSION, WORD_BYTES,
     default_segment_bytes, header,
 };
+use crate::limits;
 use crate::process::Identity;
-use crate::raw::Text;
-use crate::region::{Region, allocate, available_bytes};
+use crate::raw::{Text, low};
+use crate::region::{Region, allocate, space_of};
 use crate::sync::Ordering;
+use crate::sys::{make_directory, open_at, rename_at, unlink_at};
 use crate::writer::SegmentConfig;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,15 +25,14 @@ use std::sync::atomic::Ordering::Relaxed;
 pub const SUFFIX: &str = ".mycroft";
 /// End of the name while a segment is being made.
 pub const TEMPORARY_SUFFIX: &str = ".mycroft-new";
-/// Share of the space that is left which one segment may take: a container's /dev/shm of 64 MB is also where NCCL puts
-/// its own buffers, and 8 ranks at a sixteenth each leave it 60 %.
-const SPACE_SHARE: u64 = 16;
-/// Least space, in smallest segments: below that even one would crowd out others.
-const SPACE_LEAST: u64 = 4;
+/// Bytes of a file name: numbers of 10, 20 and 8 digits, two dashes, a suffix of 12, the end.
+const FILE_NAME_BYTES: usize = 64;
+
+type FileName = FixedText<FILE_NAME_BYTES>;
 
 /// The file of a segment, owned by the process that made it.
 pub(crate) struct SegmentFile {
-    path: PathBuf,
+    path: FixedPath,
     pid: u32,
     nonce: u32,
     removed: AtomicBool,
@@ -40,7 +42,7 @@ pub(crate) struct SegmentFile {
 
 impl SegmentFile {
     pub(crate) fn path(&self) -> &Path {
-        &self.path
+        self.path.as_path()
     }
 
     pub(crate) fn nonce(&self) -> u32 {
@@ -49,62 +51,77 @@ impl SegmentFile {
 
     pub(crate) fn remove(&self) {
         if std::process::id() == self.pid && !self.removed.swap(true, Relaxed) {
-            // Nothing can be done in the job about a file that will not go; the agent collects it.
-            let _ = std::fs::remove_file(&self.path);
+            // SAFETY: a C string. Nothing can be done in the job about a file that will not go; the agent collects it.
+            unsafe { libc::unlink(self.path.as_c_str().as_ptr()) };
         }
     }
 }
 
 /// Makes, sizes, fills and publishes a segment.
+///
+/// Takes no heap: a lack of memory anywhere in here is an error that leaves the job untraced, not an abort.
 pub(crate) fn create(
-    config: &SegmentConfig,
+    config: &SegmentConfig<'_>,
     calibration: &Calibration,
 ) -> Result<(Region, SegmentFile, Identity), CreateError> {
-    let identity = Identity::current().map_err(|(path, source)| CreateError::Identity { path, source })?;
-    let directory = open_directory(&config.dir)?;
+    let identity = Identity::current()?;
+    let mut path = FixedPath::new(config.dir.as_os_str().as_encoded_bytes())
+        .ok_or(CreateError::Directory(Errno(libc::ENAMETOOLONG)))?;
+    let directory = open_directory(&path)?;
+    limits::check_descriptors(&directory)?;
+    let space = || space_of(&directory).map_err(CreateError::Directory);
+    collect::at_attach(&directory, space()?);
     let requested = if config.size_bytes == 0 { default_segment_bytes(None) } else { config.size_bytes };
+    let bytes = limits::segment_bytes(requested, space()?)?;
     let nonce = draw_nonce(&identity);
-    let stem = format!("{}-{}-{nonce:08x}", identity.pid, identity.start_time);
-    let temporary = Temporary(config.dir.join(format!("{stem}{TEMPORARY_SUFFIX}")));
-    let (file, geometry) = allocate_file(&config.dir, &directory, &temporary.0, requested)?;
-    let failed = |operation, source| CreateError::File { operation, path: temporary.0.clone(), source };
-    file.try_lock().map_err(|e| failed("lock", e.into()))?;
-    let region = Region::map(&file, &temporary.0, geometry)?;
+    let name = |suffix| FileName::printed(format_args!("{}-{}-{nonce:08x}{suffix}", identity.pid, identity.start_time));
+    let published = name(SUFFIX);
+    if !(path.push(b"/") && path.push(published.as_bytes())) {
+        return Err(CreateError::Directory(Errno(libc::ENAMETOOLONG)));
+    }
+    let temporary = Temporary { directory: &directory, name: name(TEMPORARY_SUFFIX) };
+    let (file, geometry) = allocate_file(&temporary, bytes)?;
+    let failed = |operation| move |source| CreateError::File { operation, source };
+    file.try_lock().map_err(|e| Errno::of(&e.into())).map_err(failed("lock"))?;
+    let region = Region::map(&file, geometry).map_err(failed("map"))?;
     write_header(&region, config, requested, nonce, &identity, calibration);
-    let path = config.dir.join(format!("{stem}{SUFFIX}"));
-    std::fs::rename(&temporary.0, &path).map_err(|e| failed("publish", e))?;
+    rename_at(&directory, temporary.name.as_c_str(), published.as_c_str()).map_err(failed("publish"))?;
     std::mem::forget(temporary);
     let file = SegmentFile { path, pid: identity.pid, nonce, removed: AtomicBool::new(false), _locked: file };
     Ok((region, file, identity))
 }
 
 /// A file that goes again unless it is published.
-struct Temporary(PathBuf);
+struct Temporary<'a> {
+    directory: &'a File,
+    name: FileName,
+}
 
-impl Drop for Temporary {
+impl Drop for Temporary<'_> {
     fn drop(&mut self) {
         // Also runs where the file was never made.
-        let _ = std::fs::remove_file(&self.0);
+        let _ = unlink_at(self.directory, self.name.as_c_str());
     }
 }
 
-/// Opens the directory of segments, making it when missing, and makes sure that only its owner, us, can put files there.
-fn open_directory(path: &Path) -> Result<File, CreateError> {
-    let failed = |source| CreateError::Directory { path: path.to_owned(), source };
-    let refused = |problem: String| CreateError::Unsafe { path: path.to_owned(), problem };
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-    let directory = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC)
-        .open(path)
-        .map_err(failed)?;
-    let metadata = directory.metadata().map_err(failed)?;
-    let user = effective_user();
-    if metadata.uid() != user {
-        return Err(refused(format!("it belongs to user {}, this process runs as user {user}", metadata.uid())));
+/// Opens the directory of segments, making it when missing (but not what it lies in: a host without /dev/shm is not ours to
+/// mend), and makes sure that only its owner, us, can put files there.
+fn open_directory(path: &FixedPath) -> Result<File, CreateError> {
+    let failed = |source| {
+        let limit = limits::descriptors();
+        let out = limits::is_out_of_descriptors(source);
+        if out { CreateError::Descriptors { limit } } else { CreateError::Directory(source) }
+    };
+    make_directory(path.as_c_str()).map_err(failed)?;
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+    let directory = open_at(libc::AT_FDCWD, path.as_c_str(), flags, 0).map_err(failed)?;
+    let metadata = directory.metadata().map_err(|e| failed(Errno::of(&e)))?;
+    let (owner, user) = (metadata.uid(), effective_user());
+    if owner != user {
+        return Err(CreateError::Foreign { owner, user });
     }
     if metadata.mode() & 0o022 != 0 {
-        return Err(refused(format!("others may write to it (mode {:04o})", metadata.mode() & 0o7777)));
+        return Err(CreateError::Writable { mode: metadata.mode() & 0o7777 });
     }
     Ok(directory)
 }
@@ -116,59 +133,48 @@ pub(crate) fn effective_user() -> u32 {
 }
 
 /// Makes the file as large as asked, or as large as there is room for.
-fn allocate_file(dir: &Path, directory: &File, path: &Path, requested: u64) -> Result<(File, Geometry), CreateError> {
-    let available = available_bytes(directory)
-        .map_err(|source| CreateError::Directory { path: dir.to_owned(), source })?
-        .min(crate::memory::room_bytes());
-    let needed = SPACE_LEAST * MIN_SEGMENT_BYTES;
-    let no_space = || CreateError::NoSpace { path: dir.to_owned(), available, needed };
-    if available < needed {
-        return Err(no_space());
-    }
-    let failed = |operation, source| CreateError::File { operation, path: path.to_owned(), source };
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-        .open(path)
-        .map_err(|e| failed("create", e))?;
-    match largest_that_fits(requested.min(available / SPACE_SHARE), |bytes| allocate(&file, bytes)) {
-        Ok(geometry) => Ok((file, geometry)),
-        Err(e) if is_full(&e) => Err(no_space()),
-        Err(e) => Err(failed("allocate", e)),
-    }
+fn allocate_file(temporary: &Temporary<'_>, bytes: u64) -> Result<(File, Geometry), CreateError> {
+    let failed = |operation| move |source| CreateError::File { operation, source };
+    let flags = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+    let directory = temporary.directory;
+    let file = open_at(directory.as_raw_fd(), temporary.name.as_c_str(), flags, 0o600).map_err(failed("create"))?;
+    let geometry = largest_that_fits(bytes, |bytes| allocate(&file, bytes)).map_err(failed("allocate"))?;
+    Ok((file, geometry))
 }
 
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+/// Worth trying with less: the file system is full, or a signal of the job came in between (a profiler's timer comes
+/// again and again, and less is done sooner).
+fn is_worth_less(error: Errno) -> bool {
+    matches!(error, Errno(libc::ENOSPC | libc::EDQUOT | libc::EFBIG | libc::EINTR))
 }
 
 /// The largest geometry up to `bytes` that can be allocated, halving while the file system is full.
-fn largest_that_fits(bytes: u64, allocate: impl Fn(u64) -> io::Result<()>) -> io::Result<Geometry> {
+fn largest_that_fits(bytes: u64, allocate: impl Fn(u64) -> Result<(), Errno>) -> Result<Geometry, Errno> {
     let mut bytes = bytes.max(MIN_SEGMENT_BYTES);
     loop {
         let geometry = Geometry::for_bytes(bytes);
         match allocate(geometry.total_bytes()) {
             Ok(()) => return Ok(geometry),
             // posix_fallocate on tmpfs gives back what it took when it fails.
-            Err(e) if is_full(&e) && bytes > MIN_SEGMENT_BYTES => bytes = (bytes / 2).max(MIN_SEGMENT_BYTES),
+            Err(e) if is_worth_less(e) && bytes > MIN_SEGMENT_BYTES => bytes = (bytes / 2).max(MIN_SEGMENT_BYTES),
             Err(e) => return Err(e),
         }
     }
 }
 
+/// A random number, never 0. (The standard library's own source of them keeps it in thread-local storage, which takes heap
+/// and ends the process where there is none.)
 fn draw_nonce(identity: &Identity) -> u32 {
-    let mut hasher = RandomState::new().build_hasher();
-    hasher.write_u64(identity.start_time);
-    hasher.write_u64(now_ticks());
-    (hasher.finish() as u32).max(1)
+    let mut bytes = [0; 4];
+    // SAFETY: the buffer is writable for its length.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_NONBLOCK) };
+    let drawn = if got == 4 { u64::from(u32::from_ne_bytes(bytes)) } else { now_ticks() ^ identity.start_time };
+    low(drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32).max(1)
 }
 
 fn write_header(
     region: &Region,
-    config: &SegmentConfig,
+    config: &SegmentConfig<'_>,
     requested: u64,
     nonce: u32,
     identity: &Identity,
@@ -193,7 +199,7 @@ fn write_header(
     put(header::RANK, u64::from(config.rank));
     put(header::WORLD_SIZE, u64::from(config.world_size));
     put(header::LOCAL_RANK, u64::from(config.local_rank));
-    put(header::GPU, i64::from(config.gpu) as u64);
+    put(header::GPU, i64::from(config.gpu).cast_unsigned());
     put(header::CLOCK_KIND, calibration.kind as u64);
     put(header::TICK0, calibration.tick0);
     put(header::MONOTONIC0, calibration.monotonic0_ns);
@@ -208,7 +214,7 @@ fn write_header(
     for (i, offset) in geometry.offsets().into_iter().enumerate() {
         put(header::SECTIONS + i, offset * WORD_BYTES as u64);
     }
-    for (field, text) in [(header::JOB, &config.job), (header::HOST, &config.host)] {
+    for (field, text) in [(header::JOB, config.job), (header::HOST, config.host)] {
         let text = Text::<NAME_BYTES>::new(text);
         put(field, text.len() as u64);
         for i in 0..NAME_BYTES / WORD_BYTES {
@@ -226,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_full_file_system_halves_the_segment_until_it_fits_or_gives_up() {
-        let full = || io::Error::from_raw_os_error(libc::ENOSPC);
+        let full = || Errno(libc::ENOSPC);
         let asked = RefCell::new(Vec::new());
         let room = |room: u64| {
             asked.borrow_mut().clear();
@@ -238,9 +244,9 @@ mod tests {
         assert_eq!(room(1 << 30).expect("room"), Geometry::for_bytes(64 << 20));
         assert_eq!(room(5 << 20).expect("room"), Geometry::for_bytes(4 << 20));
         assert_eq!(room(MIN_SEGMENT_BYTES).expect("room"), Geometry::for_bytes(MIN_SEGMENT_BYTES));
-        assert!(is_full(&room(MIN_SEGMENT_BYTES / 2).expect_err("no room")));
+        assert_eq!(room(MIN_SEGMENT_BYTES / 2), Err(full()));
         assert_eq!(asked.borrow().len(), 9, "64 MiB halved to 256 KiB");
-        let refused = largest_that_fits(1 << 20, |_| Err(io::Error::from_raw_os_error(libc::EPERM)));
-        assert_eq!(refused.expect_err("refused").raw_os_error(), Some(libc::EPERM));
+        let refused = largest_that_fits(1 << 20, |_| Err(Errno(libc::EPERM)));
+        assert_eq!(refused, Err(Errno(libc::EPERM)));
     }
 }

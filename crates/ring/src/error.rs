@@ -1,59 +1,135 @@
 //! What can go wrong when a segment is made, opened or read.
+use std::ffi::CStr;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use thiserror::Error;
 
-/// A segment could not be made. The job goes on without tracing.
-#[derive(Debug, Error)]
+/// Number of a system error. Unlike `io::Error` it is told without the heap.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Errno(pub i32);
+
+/// Longest description of a system error; glibc's longest is 49 bytes.
+const DESCRIPTION_BYTES: usize = 128;
+
+impl Errno {
+    /// Of the latest failed call of this thread.
+    pub fn last() -> Errno {
+        Errno::of(&io::Error::last_os_error())
+    }
+
+    /// Of an error that a system call gave.
+    pub fn of(error: &io::Error) -> Errno {
+        Errno(error.raw_os_error().unwrap_or(libc::EIO))
+    }
+}
+
+impl fmt::Display for Errno {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut buffer = [0u8; DESCRIPTION_BYTES];
+        // SAFETY: the buffer is writable for its whole length, which is what is passed.
+        let rc = unsafe { libc::strerror_r(self.0, buffer.as_mut_ptr().cast(), buffer.len()) };
+        let text = CStr::from_bytes_until_nul(&buffer).ok().and_then(|text| text.to_str().ok());
+        match text.filter(|text| rc == 0 && !text.is_empty()) {
+            Some(text) => f.write_str(text),
+            None => write!(f, "system error {}", self.0),
+        }
+    }
+}
+
+impl From<Errno> for io::Error {
+    fn from(errno: Errno) -> io::Error {
+        io::Error::from_raw_os_error(errno.0)
+    }
+}
+
+/// What leaves too little room for a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scarce {
+    /// The file system of the segment directory, or the memory limit of the control group, which its pages count against.
+    Memory,
+    /// RLIMIT_AS.
+    AddressSpace,
+    /// RLIMIT_DATA.
+    Data,
+    /// RLIMIT_FSIZE.
+    FileSize,
+}
+
+impl fmt::Display for Scarce {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Scarce::Memory => "file system and memory limit",
+            Scarce::AddressSpace => "the address space limit (ulimit -v)",
+            Scarce::Data => "the data limit (ulimit -d)",
+            Scarce::FileSize => "the file size limit (ulimit -f)",
+        })
+    }
+}
+
+/// A segment could not be made. The job goes on without tracing. Holds no heap, because it arises where there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum CreateError {
     /// The directory cannot be made or looked at.
-    #[error("cannot use segment directory {path}: {source}; set MYCROFT_DIR to a directory of your own")]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The system's reason.
-        source: io::Error,
+    #[error("cannot use the segment directory: {0}; set MYCROFT_DIR to a directory of your own")]
+    Directory(Errno),
+    /// The directory belongs to somebody else.
+    #[error(
+        "refusing the segment directory: it belongs to user {owner}, this process runs as user {user}; set MYCROFT_DIR \
+         to a directory of your own"
+    )]
+    Foreign {
+        /// Who owns it.
+        owner: u32,
+        /// Who we are.
+        user: u32,
     },
-    /// The directory is not safely ours.
-    #[error("refusing segment directory {path}: {problem}; set MYCROFT_DIR to a directory of your own")]
-    Unsafe {
-        /// The directory.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
+    /// Others may put files into the directory.
+    #[error(
+        "refusing the segment directory: others may write to it (mode {mode:04o}); set MYCROFT_DIR to a directory of your own"
+    )]
+    Writable {
+        /// Its permission bits.
+        mode: u32,
     },
     /// Not even the smallest segment fits.
     #[error(
-        "no room for a segment in {path}: {available} bytes left by file system and memory limit, tracing needs {needed}; \
-         make the file system or the limit larger, or set MYCROFT_DIR to another file system"
+        "no room for a segment: {available} bytes left by {scarce}, tracing needs {needed}; make it larger, or set \
+         MYCROFT_DIR to another file system"
     )]
     NoSpace {
-        /// The directory.
-        path: PathBuf,
-        /// Bytes the file system and the memory limit leave.
+        /// What leaves too little.
+        scarce: Scarce,
+        /// Bytes that it leaves.
         available: u64,
-        /// Bytes there would have to be: four smallest segments, so that one does not crowd out others.
+        /// Bytes there would have to be, so that the tracer does not crowd out the job.
         needed: u64,
     },
+    /// The process has hardly a descriptor left.
+    #[error("the process may open {limit} descriptors and has hardly one left; raise the limit (ulimit -n)")]
+    Descriptors {
+        /// The limit.
+        limit: u64,
+    },
     /// The file could not be made.
-    #[error("cannot {operation} segment {path}: {source}")]
+    #[error("cannot {operation} the segment: {source}")]
     File {
         /// What was being done.
         operation: &'static str,
-        /// The file.
-        path: PathBuf,
         /// The system's reason.
-        source: io::Error,
+        source: Errno,
     },
     /// /proc does not tell who this process is.
     #[error("cannot read {path} to identify this process: {source}; is /proc mounted?")]
     Identity {
         /// The file in /proc.
-        path: String,
+        path: &'static str,
         /// The system's reason.
-        source: io::Error,
+        source: Errno,
     },
 }
+
+impl std::error::Error for Errno {}
 
 /// A file is not a segment that this version can read.
 #[derive(Debug, Error)]

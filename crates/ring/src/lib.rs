@@ -9,12 +9,16 @@
 
 pub mod cells;
 pub mod clock;
+mod collect;
 pub mod convert;
 mod create;
 pub mod error;
+pub mod fixed;
 pub mod lane;
 pub mod layout;
+pub mod limits;
 mod memory;
+pub mod pages;
 pub mod process;
 pub mod raw;
 pub mod reader;
@@ -22,13 +26,16 @@ mod region;
 pub mod segment;
 pub mod source;
 pub mod sync;
+mod sys;
 pub mod table;
 pub mod writer;
 
 pub use cells::{CommSlot, FlowCell, FlowSlot, OpCell, OpSlot};
 pub use clock::{Calibration, ClockKind, now_ticks};
+pub use collect::AGENT_LOCK;
 pub use create::{SUFFIX, TEMPORARY_SUFFIX};
-pub use error::{CreateError, OpenError, ReadError};
+pub use error::{CreateError, Errno, OpenError, ReadError};
+pub use fixed::{FixedPath, FixedText};
 pub use process::{Identity, Liveness};
 pub use raw::{RawCommBegin, RawCommEnd, RawFlowDone, RawOpDone, RawOpMeta, RawRecord, RawStepMark, Text};
 pub use reader::{CommSnapshot, DrainStats, FlowSnapshot, OpSnapshot};

@@ -1,4 +1,8 @@
 //! Who a process is, so that a process id that was given out again is not taken for its predecessor.
+use crate::error::{CreateError, Errno};
+use crate::fixed::FixedText;
+use crate::sys::read_text;
+use std::ffi::CStr;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
@@ -49,13 +53,29 @@ pub fn parse_stat(text: &str) -> Option<ProcStat> {
     Some(ProcStat { state, start_time })
 }
 
+/// Bytes of a stat file: 52 numbers of at most 20 digits and a name of 64 bytes are 1.2 KB.
+const STAT_BYTES: usize = 2048;
+/// Bytes of "/proc/PID/stat" with its end.
+const STAT_PATH_BYTES: usize = 32;
+/// Our own stat file, whatever pid namespace /proc is of.
+const OWN_STAT: &CStr = c"/proc/self/stat";
+/// Hexadecimal digits of a boot id.
+const BOOT_ID_DIGITS: usize = 32;
+
 /// Stat of a process.
 ///
 /// # Errors
-/// `NotFound` when there is no such process, `InvalidData` when the file is not as proc(5) says.
-pub fn stat(pid: u32) -> io::Result<ProcStat> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    parse_stat(&text).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, format!("/proc/{pid}/stat: {text:?}")))
+/// ENOENT when there is no such process, EINVAL when the file is not as proc(5) says.
+pub(crate) fn stat(pid: u32) -> Result<ProcStat, Errno> {
+    stat_at(FixedText::<STAT_PATH_BYTES>::printed(format_args!("/proc/{pid}/stat")).as_c_str())
+}
+
+fn stat_at(path: &CStr) -> Result<ProcStat, Errno> {
+    let mut buffer = [0; STAT_BYTES];
+    let bytes = crate::sys::read_small(path, &mut buffer)?;
+    // The name may hold any bytes; what counts is behind it.
+    let behind = bytes.iter().rposition(|&byte| byte == b')').map_or(&[][..], |at| &bytes[at..]);
+    std::str::from_utf8(behind).ok().and_then(parse_stat).ok_or(Errno(libc::EINVAL))
 }
 
 /// Boot id of this host.
@@ -63,15 +83,20 @@ pub fn stat(pid: u32) -> io::Result<ProcStat> {
 /// # Errors
 /// /proc is not mounted or holds no boot id.
 pub fn boot_id() -> io::Result<[u8; 16]> {
-    let text = std::fs::read_to_string(BOOT_ID_FILE)?;
-    let digits: String = text.trim().chars().filter(|&c| c != '-').collect();
-    u128::from_str_radix(&digits, 16)
-        .map(u128::to_be_bytes)
-        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, format!("{text:?}: {e}")))
+    Ok(read_boot_id()?)
+}
+
+pub(crate) fn read_boot_id() -> Result<[u8; 16], Errno> {
+    let mut buffer = [0; 64];
+    let text = read_text(BOOT_ID_FILE, &mut buffer)?;
+    let mut digits = FixedText::<{ BOOT_ID_DIGITS + 1 }>::EMPTY;
+    let fits = text.trim().bytes().filter(|&byte| byte != b'-').all(|byte| digits.push(&[byte]));
+    let number = std::str::from_utf8(digits.as_bytes()).ok().and_then(|text| u128::from_str_radix(text, 16).ok());
+    number.filter(|_| fits).map(u128::to_be_bytes).ok_or(Errno(libc::EINVAL))
 }
 
 /// Where the kernel keeps the boot id.
-pub const BOOT_ID_FILE: &str = "/proc/sys/kernel/random/boot_id";
+const BOOT_ID_FILE: &CStr = c"/proc/sys/kernel/random/boot_id";
 
 /// Inode number of this process's pid namespace, 0 if not known.
 pub fn pid_namespace() -> u64 {
@@ -82,17 +107,17 @@ impl Identity {
     /// This process.
     ///
     /// # Errors
-    /// The file in /proc that could not be read, and why.
-    pub fn current() -> Result<Identity, (String, io::Error)> {
-        let pid = std::process::id();
-        let stat = stat(pid).map_err(|e| (format!("/proc/{pid}/stat"), e))?;
-        let boot_id = boot_id().map_err(|e| (BOOT_ID_FILE.to_owned(), e))?;
-        Ok(Identity { pid, start_time: stat.start_time, boot_id, pid_namespace: pid_namespace() })
+    /// A file in /proc could not be read.
+    pub fn current() -> Result<Identity, CreateError> {
+        let failed = |path| move |source| CreateError::Identity { path, source };
+        let stat = stat_at(OWN_STAT).map_err(failed("/proc/self/stat"))?;
+        let boot_id = read_boot_id().map_err(failed("/proc/sys/kernel/random/boot_id"))?;
+        Ok(Identity { pid: std::process::id(), start_time: stat.start_time, boot_id, pid_namespace: pid_namespace() })
     }
 
     /// Whether the process still runs.
     pub fn liveness(&self) -> Liveness {
-        if boot_id().is_ok_and(|now| now != self.boot_id) {
+        if read_boot_id().is_ok_and(|now| now != self.boot_id) {
             return Liveness::Dead;
         }
         if self.pid_namespace != 0 && self.pid_namespace != pid_namespace() {
@@ -102,9 +127,8 @@ impl Identity {
             Ok(now) if now.start_time != self.start_time => Liveness::Dead,
             Ok(ProcStat { state: 'Z' | 'X' | 'x', .. }) => Liveness::Zombie,
             Ok(_) => Liveness::Alive,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Liveness::Dead,
             // A process that ends while its file is being read gives ESRCH.
-            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => Liveness::Dead,
+            Err(Errno(libc::ENOENT | libc::ESRCH)) => Liveness::Dead,
             Err(_) => Liveness::Unknown,
         }
     }

@@ -3,7 +3,7 @@
 use crate::cells::{CommSlot, FlowCell, FlowSlot, OpCell, OpSlot};
 use crate::clock::Calibration;
 use crate::create::{self, SegmentFile};
-use crate::error::CreateError;
+use crate::error::{CreateError, Errno};
 use crate::layout::{
     CELL_WORDS, COMM_NAME_BYTES, DROP_KINDS, FLOW_REACH_FIRST, Geometry, HEADER_WORDS, OP_REACH_FIRST, STATE_CLEAN,
     WORD_BYTES, comm, dir, flow, header, op,
@@ -15,21 +15,20 @@ use crate::{lane, table};
 use mycroft_record::{
     Algorithm, ChannelId, CommRank, Datatype, Direction, FlowCounters, FlowKey, OpId, OpKind, Protocol,
 };
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How to make a segment.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct SegmentConfig {
-    /// Directory of this user's segments; made 0700 when missing.
-    pub dir: PathBuf,
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SegmentConfig<'a> {
+    /// Directory of this user's segments; made 0700 when missing, where the directory it lies in exists.
+    pub dir: &'a Path,
     /// Bytes wanted; 0 for the default, this rank's share of `layout::HOST_BYTES`.
     pub size_bytes: u64,
     /// Job name.
-    pub job: String,
+    pub job: &'a str,
     /// Host name.
-    pub host: String,
+    pub host: &'a str,
     /// Global rank, `u32::MAX` if not told.
     pub rank: u32,
     /// Ranks in the job, 0 if not told.
@@ -186,7 +185,7 @@ impl Turn {
 
 /// The segment of this process. All methods take `&self` and may be called from any thread.
 pub struct SegmentWriter {
-    region: Arc<Region>,
+    region: Region,
     file: Option<SegmentFile>,
     calibration: Calibration,
     nonce: u32,
@@ -202,21 +201,21 @@ impl SegmentWriter {
     ///
     /// # Errors
     /// The directory is not safely ours, there is no room for the smallest segment, or the system refused.
-    pub fn create(config: &SegmentConfig) -> Result<SegmentWriter, CreateError> {
+    pub fn create(config: &SegmentConfig<'_>) -> Result<SegmentWriter, CreateError> {
         let calibration = Calibration::measure();
         let (region, file, identity) = create::create(config, &calibration)?;
         let nonce = file.nonce();
-        Ok(SegmentWriter::over(Arc::new(region), Some(file), calibration, nonce, identity.pid))
+        Ok(SegmentWriter::over(region, Some(file), calibration, nonce, identity.pid))
     }
 
     /// A segment on the heap, without a file: for models and miri.
     #[doc(hidden)]
-    pub fn on_heap(geometry: Geometry, calibration: Calibration) -> SegmentWriter {
-        SegmentWriter::over(Arc::new(Region::heap(geometry)), None, calibration, 1, std::process::id())
+    pub fn on_heap(geometry: Geometry, calibration: Calibration) -> Result<SegmentWriter, Errno> {
+        Ok(SegmentWriter::over(Region::heap(geometry)?, None, calibration, 1, std::process::id()))
     }
 
     fn over(
-        region: Arc<Region>,
+        region: Region,
         file: Option<SegmentFile>,
         calibration: Calibration,
         nonce: u32,
@@ -298,7 +297,7 @@ impl SegmentWriter {
 
     /// Puts a communicator into the table. `None` (and counted) when there is no free cell near.
     pub fn comm_begin(&self, begin: &CommBegin<'_>) -> Option<CommSlot> {
-        let region = &*self.region;
+        let region = &self.region;
         let Some((index, generation)) = self.comm_turn.claim(region.comm_dir(), |_| {}) else {
             self.count_drop(DropKind::Comm);
             return None;
@@ -320,7 +319,7 @@ impl SegmentWriter {
 
     /// Ends a communicator; its cell stays readable until it is needed. False if the reference was stale.
     pub fn comm_end(&self, slot: CommSlot, at_ticks: u64) -> bool {
-        let region = &*self.region;
+        let region = &self.region;
         let (index, generation) = (u64::from(slot.index()), u64::from(slot.generation()));
         let ended = table::take(region.comm_dir(), index, generation);
         if ended {
@@ -333,7 +332,7 @@ impl SegmentWriter {
     /// Puts an operation into the live table. `None` (and counted) when there is no free cell near.
     #[inline]
     pub fn op_begin(&self, begin: &OpBegin) -> Option<OpSlot> {
-        let region = &*self.region;
+        let region = &self.region;
         let publish = |reach| self.reach(header::OP_REACH, reach);
         let Some((index, generation)) = self.op_turn.claim(region.op_dir(), publish) else {
             self.count_drop(DropKind::Op);
@@ -375,7 +374,7 @@ impl SegmentWriter {
     /// reference is stale.
     #[inline]
     pub fn op_end(&self, slot: OpSlot, end: OpEnd) -> Option<RawOpDone> {
-        let region = &*self.region;
+        let region = &self.region;
         let (index, generation) = (u64::from(slot.index()), u64::from(slot.generation()));
         if !table::take(region.op_dir(), index, generation) {
             return None;
@@ -399,7 +398,7 @@ impl SegmentWriter {
     /// Puts a flow into the live table. `None` (and counted) when there is no free cell near or its operation is over.
     #[inline]
     pub fn flow_begin(&self, begin: &FlowBegin) -> Option<FlowSlot> {
-        let region = &*self.region;
+        let region = &self.region;
         let (op, op_bits) = match begin.op {
             FlowOwner::Id(id) => (id, 0),
             FlowOwner::Op(slot) => {
@@ -439,7 +438,7 @@ impl SegmentWriter {
     /// reference is stale.
     #[inline]
     pub fn flow_end(&self, slot: FlowSlot, ended_ticks: u64) -> Option<RawFlowDone> {
-        let region = &*self.region;
+        let region = &self.region;
         let (index, generation) = (u64::from(slot.index()), u64::from(slot.generation()));
         if !table::take(region.flow_dir(), index, generation) {
             return None;
@@ -469,7 +468,7 @@ impl SegmentWriter {
         (0..self.region.geometry.rings as usize).find_map(|ring| {
             let head = lane::claim(self.region.ring_header(ring), owner)?;
             let slot = head % self.region.geometry.ring_slots;
-            Some(RingWriter { region: Arc::clone(&self.region), ring, head, slot, pid: self.pid })
+            Some(RingWriter { region: self.region.clone(), ring, head, slot, pid: self.pid })
         })
     }
 }
@@ -515,7 +514,7 @@ impl Drop for SegmentWriter {
 
 /// One thread's ring: overwrites the oldest record when full, never waits.
 pub struct RingWriter {
-    region: Arc<Region>,
+    region: Region,
     ring: usize,
     head: u64,
     slot: u64,
@@ -533,7 +532,7 @@ impl RingWriter {
     #[doc(hidden)]
     #[inline]
     pub fn push_payload(&mut self, payload: &crate::raw::Payload) {
-        let region = &*self.region;
+        let region = &self.region;
         lane::store(region.ring_header(self.ring), region.ring_slot(self.ring, self.slot), self.head, payload);
         self.head += 1;
         self.slot += 1;

@@ -10,17 +10,18 @@ use mycroft_ring::{
     SegmentReader, SegmentWriter, segment,
 };
 use proptest::prelude::*;
+use std::fs::File;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-fn config(dir: &Path) -> SegmentConfig {
+fn config(dir: &Path) -> SegmentConfig<'_> {
     SegmentConfig {
-        dir: dir.to_owned(),
+        dir,
         size_bytes: MIN_SEGMENT_BYTES,
-        job: "job".to_owned(),
-        host: "host".to_owned(),
+        job: "job",
+        host: "host",
         rank: 0,
         world_size: 1,
         local_rank: 0,
@@ -243,7 +244,11 @@ fn links_pipes_directories_and_open_doors_are_refused() {
 #[test]
 fn a_directory_that_others_may_write_to_is_refused_and_ours_is_made_private() {
     let dir = tempfile::tempdir().expect("directory");
-    let own = dir.path().join("a/b");
+    let nested = dir.path().join("a/b");
+    let error = SegmentWriter::create(&config(&nested)).err().expect("refused").to_string();
+    assert!(error.contains("No such file or directory"), "{error}");
+    assert!(!dir.path().join("a").exists(), "a missing /dev/shm is not the tracer's to make");
+    let own = dir.path().join("a");
     let writer = SegmentWriter::create(&config(&own)).expect("create");
     let mode = |path: &Path| std::fs::metadata(path).expect("there").permissions().mode() & 0o7777;
     assert_eq!((mode(&own), mode(writer.path().expect("a file"))), (0o700, 0o600));
@@ -255,6 +260,71 @@ fn a_directory_that_others_may_write_to_is_refused_and_ours_is_made_private() {
     assert!(SegmentWriter::create(&config(&link)).is_err(), "a link to a directory");
     std::fs::write(dir.path().join("file"), "").expect("file");
     assert!(SegmentWriter::create(&config(&dir.path().join("file"))).is_err(), "a file");
+}
+
+/// A segment file of a process that is gone, with so many bytes on the disk, changed so many seconds ago.
+fn leave_dead(dir: &Path, number: u32, bytes: u64) -> PathBuf {
+    // Process 1 started at another time than 1: whoever made this is gone.
+    let path = dir.join(format!("1-1-{number:08x}.mycroft"));
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).expect("file");
+    // SAFETY: a descriptor that is open.
+    let rc = unsafe { libc::fallocate(std::os::fd::AsRawFd::as_raw_fd(&file), 0, 0, bytes as libc::off_t) };
+    assert_eq!(rc, 0, "room for {bytes} bytes");
+    path
+}
+
+fn dead_left(dir: &Path) -> usize {
+    segment::list(dir).expect("list").iter().filter(|path| path.to_string_lossy().contains("/1-1-")).count()
+}
+
+/// Without an agent dead segments would fill the shared memory that the next job needs.
+#[test]
+fn who_attaches_removes_dead_segments_beyond_their_share_unless_an_agent_does() {
+    let dir = tempfile::tempdir().expect("directory");
+    let own = dir.path().join("segments");
+    drop(SegmentWriter::create(&config(&own)).expect("create"));
+    for number in 0..200 {
+        leave_dead(&own, number, 4096);
+    }
+    let lock = File::options().write(true).create_new(true).open(own.join(mycroft_ring::AGENT_LOCK)).expect("file");
+    // SAFETY: an all-zero flock is valid.
+    let mut whole: libc::flock = unsafe { std::mem::zeroed() };
+    whole.l_type = libc::F_WRLCK as libc::c_short;
+    // SAFETY: a struct to read, and a descriptor that is open.
+    let rc = unsafe { libc::fcntl(std::os::fd::AsRawFd::as_raw_fd(&lock), libc::F_OFD_SETLK, &raw const whole) };
+    assert_eq!(rc, 0, "the lock an agent holds");
+    drop(SegmentWriter::create(&config(&own)).expect("create"));
+    assert_eq!(dead_left(&own), 200, "they are the agent's");
+    drop(lock);
+    drop(SegmentWriter::create(&config(&own)).expect("create"));
+    assert_eq!(dead_left(&own), 72, "128 at a time");
+    drop(SegmentWriter::create(&config(&own)).expect("create"));
+    assert_eq!(dead_left(&own), 72, "few small ones are left to an agent that comes late");
+}
+
+#[test]
+fn ten_thousand_strange_names_cost_an_attach_little() {
+    let dir = tempfile::tempdir().expect("directory");
+    let own = dir.path().join("segments");
+    drop(SegmentWriter::create(&config(&own)).expect("create"));
+    for number in 0..10_000 {
+        // Half are strangers', half of a process that lives: ours, as far as their names tell.
+        let name = if number % 2 == 0 { format!("{number}-x.mycroft") } else { format!("notes{number}") };
+        std::fs::write(own.join(name), "").expect("file");
+    }
+    let before = processor_ns();
+    drop(SegmentWriter::create(&config(&own)).expect("create"));
+    let spent = processor_ns() - before;
+    assert!(spent < 1_000_000_000, "{spent} ns of processor time, where some 10 ms are usual");
+    assert_eq!(std::fs::read_dir(&own).expect("list").count(), 10_000, "strangers' files stay");
+}
+
+/// Processor time of this thread.
+fn processor_ns() -> i64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a struct to write to.
+    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
 #[test]

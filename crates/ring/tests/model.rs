@@ -377,7 +377,7 @@ fn step_of(record: &RawRecord) -> u64 {
 
 fn run(steps: &[Step]) {
     let clock = Calibration::from_parts(ClockKind::Monotonic, 1, 1, 1, 1_000_000_000).expect("a clock");
-    let writer = SegmentWriter::on_heap(GEOMETRY, clock);
+    let writer = SegmentWriter::on_heap(GEOMETRY, clock).expect("memory");
     let mut world = World {
         writer: &writer,
         reader: Reader::new(WordSource(writer.words()), GEOMETRY),
@@ -402,7 +402,7 @@ fn run(steps: &[Step]) {
 fn few_cells_are_used_by_turns_until_more_are_needed() {
     const LARGE: Geometry = Geometry { ops: 1024, flows: 512, ..GEOMETRY };
     let clock = Calibration::from_parts(ClockKind::Monotonic, 1, 1, 1, 1_000_000_000).expect("a clock");
-    let writer = SegmentWriter::on_heap(LARGE, clock);
+    let writer = SegmentWriter::on_heap(LARGE, clock).expect("memory");
     let reader = Reader::new(WordSource(writer.words()), LARGE);
     let word = |field: usize| &writer.words()[field];
     let reach = || [header::OP_REACH, header::FLOW_REACH].map(|field| word(field).load(Ordering::Relaxed));

@@ -39,7 +39,7 @@ fn allocations() -> u64 {
 #[test]
 fn the_event_path_allocates_nothing() {
     let clock = Calibration::from_parts(ClockKind::Monotonic, 1, 1, 1, 1_000_000_000).expect("a clock");
-    let writer = SegmentWriter::on_heap(Geometry::for_bytes(MIN_SEGMENT_BYTES), clock);
+    let writer = SegmentWriter::on_heap(Geometry::for_bytes(MIN_SEGMENT_BYTES), clock).expect("memory");
     let mut ring = writer.claim_ring().expect("a ring");
     now_ticks();
     let before = allocations();

@@ -91,12 +91,12 @@ impl Drop for Writer {
     }
 }
 
-fn config(dir: &Path) -> SegmentConfig {
+fn config(dir: &Path) -> SegmentConfig<'_> {
     SegmentConfig {
-        dir: dir.to_owned(),
+        dir,
         size_bytes: layout::MIN_SEGMENT_BYTES,
-        job: "job-7".to_owned(),
-        host: "host-3".to_owned(),
+        job: "job-7",
+        host: "host-3",
         rank: 11,
         world_size: 32,
         local_rank: 3,

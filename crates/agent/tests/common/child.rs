@@ -127,10 +127,10 @@ pub struct Job {
 impl Job {
     pub fn start(dir: &Path, job: &str, rank: u32) -> Job {
         let writer = SegmentWriter::create(&SegmentConfig {
-            dir: dir.to_path_buf(),
+            dir,
             size_bytes: 1 << 20,
-            job: job.to_owned(),
-            host: "host0".to_owned(),
+            job,
+            host: "host0",
             rank,
             world_size: 8,
             local_rank: rank,

@@ -4,8 +4,9 @@ use crate::handle::{DROP_HANDLE, GENERATION_MASK, Handle, HandleKind, first_gene
 use crate::runtime::Runtime;
 use crate::threads;
 use mycroft_record::{CommId, CommRank};
-use mycroft_ring::{CommBegin, CommSlot, DropKind, RawCommBegin, RawCommEnd, RawRecord, Text, now_ticks};
-use std::sync::Mutex;
+use mycroft_ring::limits::may_map;
+use mycroft_ring::pages::{Backing, Slab, Zeroed, leak};
+use mycroft_ring::{CommBegin, CommSlot, DropKind, Errno, RawCommBegin, RawCommEnd, RawRecord, Text, now_ticks};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Channels of a communicator: NCCL's MAXCHANNELS.
@@ -17,6 +18,8 @@ const UNOBSERVED_WINDOW: u64 = 64;
 const UNTOLD_PEERS: u32 = 4096;
 /// Most peers counted for: 2^20 x 2 x 8 B = 16 MiB for one communicator, beyond the largest known job.
 const MAX_PEERS: u32 = 1 << 20;
+/// Counters up to this size are made without a look at the job's limits: 64 Ki peers.
+const LOOKED_AT_BYTES: usize = 1 << 20;
 /// Longest communicator name read where it comes without a length, bytes.
 const MAX_NAME_BYTES: usize = 128;
 
@@ -27,20 +30,21 @@ const INTRODUCING: u32 = 1;
 /// In the segment.
 const KNOWN: u32 = 2;
 
-/// What is allocated with a communicator and kept for the next one in the same place.
+/// What a communicator needs beside its place; kept for the next one in the same place.
 struct Room {
     /// Two counters for each peer: sends, receives.
-    p2p: Box<[AtomicU64]>,
+    p2p: Slab<AtomicU64>,
     /// Handles of the last operations without kernel events.
-    unobserved: Box<[AtomicU64]>,
+    unobserved: [AtomicU64; UNOBSERVED_WINDOW as usize],
     /// The latest collective's kernel on each channel.
-    kernels: Box<[AtomicU64]>,
+    kernels: [AtomicU64; MAX_CHANNELS],
 }
 
 /// One communicator.
 pub(crate) struct Comm {
-    /// Its context; 0 when the place is free.
+    /// Its context; 0 when the place is free, `DROP_HANDLE` while it is being taken.
     handle: AtomicU64,
+    generation: AtomicU32,
     known: AtomicU32,
     /// `CommSlot` bits plus one, 0 when the segment had no room.
     slot: AtomicU64,
@@ -51,32 +55,23 @@ pub(crate) struct Comm {
     room: AtomicPtr<Room>,
 }
 
-/// All communicators. Places are given out under a lock, in `init` and `finalize` only.
+// SAFETY: integers, and a pointer that may be NULL.
+unsafe impl Zeroed for Comm {}
+
+/// All communicators. Places are given out in `init` and taken back in `finalize` only.
 pub(crate) struct CommTable {
-    comms: Box<[Comm]>,
-    generations: Mutex<Vec<u32>>,
+    comms: Slab<Comm>,
     alive: AtomicU32,
     untold_peers: u32,
 }
 
 impl CommTable {
-    pub(crate) fn new(count: u32, nonce: u32, world_size: u32) -> CommTable {
-        let comm = |_| Comm {
-            handle: AtomicU64::new(0),
-            known: AtomicU32::new(UNKNOWN),
-            slot: AtomicU64::new(0),
-            id: AtomicU64::new(0),
-            rank: AtomicU32::new(0),
-            n_ranks: AtomicU32::new(0),
-            next_coll: AtomicU64::new(0),
-            room: AtomicPtr::new(std::ptr::null_mut()),
-        };
-        CommTable {
-            comms: (0..count).map(comm).collect(),
-            generations: Mutex::new((0..count).map(|slot| first_generation(nonce, !slot)).collect()),
-            alive: AtomicU32::new(0),
-            untold_peers: world_size.max(UNTOLD_PEERS),
+    pub(crate) fn new(count: u32, nonce: u32, world_size: u32) -> Result<CommTable, Errno> {
+        let comms = Slab::<Comm>::new(count as usize, Backing::Now)?;
+        for (comm, slot) in comms.iter().zip(0u32..) {
+            comm.generation.store(first_generation(nonce, !slot), Ordering::Relaxed);
         }
+        Ok(CommTable { comms, alive: AtomicU32::new(0), untold_peers: world_size.max(UNTOLD_PEERS) })
     }
 
     /// Whether every communicator was finalized.
@@ -99,34 +94,47 @@ impl CommTable {
 }
 
 impl Room {
-    fn new(peers: u32) -> Room {
-        let zeros = |n: usize| (0..n).map(|_| AtomicU64::new(0)).collect();
-        Room {
-            p2p: zeros(peers as usize * 2),
-            unobserved: zeros(UNOBSERVED_WINDOW as usize),
-            kernels: zeros(MAX_CHANNELS),
+    /// Room for so many peers, in pages that are taken when a peer is first met; `None` where the job has not enough.
+    fn new(peers: usize) -> Option<&'static Room> {
+        let bytes = peers.checked_mul(2 * size_of::<AtomicU64>())?;
+        if bytes > LOOKED_AT_BYTES && !may_map(bytes) {
+            return None;
         }
+        leak(Room {
+            p2p: Slab::new(peers * 2, Backing::WhenTouched).ok()?,
+            unobserved: [const { AtomicU64::new(0) }; UNOBSERVED_WINDOW as usize],
+            kernels: [const { AtomicU64::new(0) }; MAX_CHANNELS],
+        })
     }
 
     fn clear(&self) {
         for word in self.p2p.iter().chain(&self.unobserved).chain(&self.kernels) {
-            word.store(0, Ordering::Relaxed);
+            // What was never written must not be touched now.
+            if word.load(Ordering::Relaxed) != 0 {
+                word.store(0, Ordering::Relaxed);
+            }
         }
     }
 }
 
 impl Comm {
     fn room(&self) -> Option<&Room> {
-        // SAFETY: null or from a Box that is never freed: a progress thread may hold it after the finalize.
+        // SAFETY: null or a leaked room, which is never freed: a progress thread may hold it after the finalize.
         unsafe { self.room.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Room for `peers`, cleared. A larger one replaces a smaller one, which stays allocated (doubling bounds that).
-    fn make_room(&self, peers: u32) {
+    /// Room for `peers`, cleared; false where there is no memory for it. A larger one replaces a smaller one, which stays
+    /// (doubling bounds that).
+    fn make_room(&self, peers: u32) -> bool {
+        let peers = peers.next_power_of_two() as usize;
         match self.room() {
-            Some(room) if room.p2p.len() >= peers as usize * 2 => room.clear(),
-            _ => self.room.store(Box::into_raw(Box::new(Room::new(peers.next_power_of_two()))), Ordering::Release),
+            Some(room) if room.p2p.len() >= peers * 2 => room.clear(),
+            _ => {
+                let Some(room) = Room::new(peers) else { return false };
+                self.room.store(std::ptr::from_ref(room).cast_mut(), Ordering::Release);
+            }
         }
+        true
     }
 
     pub(crate) fn id(&self) -> CommId {
@@ -170,21 +178,27 @@ impl Comm {
 }
 
 impl Runtime {
-    /// A communicator was made: its context, never NULL. May allocate and lock; NCCL is initialising.
+    /// A communicator was made: its context, never NULL. May map memory; NCCL is initialising.
     pub fn comm_begin(&self, info: &CommInfo<'_>) -> u64 {
         let table = &self.comms;
         let peers = if info.n_ranks == 0 { table.untold_peers } else { info.n_ranks }.clamp(1, MAX_PEERS);
-        let Ok(mut generations) = table.generations.lock() else { return DROP_HANDLE };
-        let free = table.comms.iter().position(|comm| comm.handle.load(Ordering::Acquire) == 0);
-        let Some(index) = free else {
+        // DROP_HANDLE names nothing, so a place that is being taken is nobody's.
+        let is_taken = |comm: &Comm| {
+            let free = comm.handle.load(Ordering::Relaxed) == 0;
+            free && comm.handle.compare_exchange(0, DROP_HANDLE, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let Some((comm, slot)) = table.comms.iter().zip(0u32..).find(|(comm, _)| is_taken(comm)) else {
             self.writer().count_drop(DropKind::Comm);
             return DROP_HANDLE;
         };
-        let comm = &table.comms[index];
-        generations[index] = next_generation(generations[index]);
-        let handle =
-            Handle { kind: HandleKind::Comm, generation: generations[index] & GENERATION_MASK, slot: index as u32 };
-        comm.make_room(peers);
+        if !comm.make_room(peers) {
+            comm.handle.store(0, Ordering::Release);
+            self.writer().count_drop(DropKind::Comm);
+            return DROP_HANDLE;
+        }
+        let generation = next_generation(comm.generation.load(Ordering::Relaxed));
+        comm.generation.store(generation, Ordering::Relaxed);
+        let handle = Handle { kind: HandleKind::Comm, generation: generation & GENERATION_MASK, slot };
         comm.next_coll.store(0, Ordering::Relaxed);
         comm.slot.store(0, Ordering::Relaxed);
         comm.n_ranks.store(info.n_ranks, Ordering::Relaxed);

@@ -8,8 +8,6 @@ pub mod state {
     pub const OP_SEND_FIRST: i32 = 0;
     /// First of the four states of a receiving proxy operation (v1 to v3).
     pub const OP_RECV_FIRST: i32 = 4;
-    /// Last of the states of a receiving proxy operation.
-    pub const OP_RECV_LAST: i32 = 7;
     /// Send step: the slot was given to the GPU.
     pub const SEND_GPU_WAIT: i32 = 8;
     /// Send step: the transport accepted it.

@@ -12,7 +12,8 @@ use crate::pool::FreeList;
 use crate::runtime::Runtime;
 use crate::threads;
 use mycroft_record::{ChannelId, CommId, CommRank, Direction, OpClass, OpId, OpSeq};
-use mycroft_ring::{DropKind, FlowBegin, FlowCell, FlowOwner, FlowSlot, OpSlot, RawRecord, now_ticks};
+use mycroft_ring::pages::{Backing, Slab, Zeroed};
+use mycroft_ring::{DropKind, Errno, FlowBegin, FlowCell, FlowOwner, FlowSlot, OpSlot, RawRecord, now_ticks};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -38,7 +39,6 @@ const PENDING: u64 = 0;
 const UNTRACED: u64 = u64::MAX;
 
 /// One step in flight.
-#[derive(Default)]
 struct Lane {
     /// See [`lane_key`]; 0 when never used. The flow's generation is part of it, so that a new flow need not touch all lanes.
     key: AtomicU64,
@@ -65,7 +65,6 @@ fn stage_of(key: u64) -> u64 {
 
 /// One flow.
 #[repr(align(128))]
-#[derive(Default)]
 pub(crate) struct Flow {
     /// Its handle while it is in flight, else 0: whoever swaps it to 0 ends it.
     handle: AtomicU64,
@@ -93,21 +92,27 @@ pub(crate) struct Flow {
     lanes: [Lane; LANES],
 }
 
+// SAFETY: integers only.
+unsafe impl Zeroed for Flow {}
+
 const SEND: u64 = 1 << 40;
 const COUNTS_IN_OP_STATES: u64 = 1 << 41;
 const KERNEL_EVENTS: u64 = 1 << 42;
 
 /// All flows.
 pub(crate) struct FlowTable {
-    flows: Box<[Flow]>,
+    flows: Slab<Flow>,
     free: FreeList,
 }
 
 impl FlowTable {
-    pub(crate) fn new(count: u32, nonce: u32) -> FlowTable {
+    pub(crate) fn new(count: u32, nonce: u32) -> Result<FlowTable, Errno> {
         let count = count.min(MAX_FLOW_SLOTS as u32);
-        let flow = |slot| Flow { generation: AtomicU64::new(first_generation(nonce, slot).into()), ..Flow::default() };
-        FlowTable { flows: (0..count).map(flow).collect(), free: FreeList::new(count) }
+        let flows = Slab::<Flow>::new(count as usize, Backing::Now)?;
+        for (flow, slot) in flows.iter().zip(0..) {
+            flow.generation.store(first_generation(nonce, slot).into(), Relaxed);
+        }
+        Ok(FlowTable { flows, free: FreeList::new(count)? })
     }
 
     #[inline]
@@ -466,7 +471,7 @@ impl Runtime {
     #[cold]
     fn take_oldest_flow(&self) -> Option<u32> {
         let mut oldest: Option<(u64, u64)> = None;
-        for flow in &self.flows.flows {
+        for flow in self.flows.flows.iter() {
             let handle = flow.handle.load(Acquire);
             if handle == 0 {
                 continue;
@@ -489,7 +494,7 @@ impl Runtime {
 
     /// Ends everything a finalized communicator still has.
     pub(crate) fn flows_retire_comm(&self, comm: u32) {
-        for flow in &self.flows.flows {
+        for flow in self.flows.flows.iter() {
             let handle = flow.handle.load(Acquire);
             if handle != 0 && flow.comm.load(Relaxed) == u64::from(comm) {
                 self.end_flow(handle, flow, true);

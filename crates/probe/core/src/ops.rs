@@ -9,7 +9,8 @@ use crate::handle::{DROP_HANDLE, Handle, HandleKind, first_generation};
 use crate::runtime::Runtime;
 use crate::threads;
 use mycroft_record::{Algorithm, CommId, CommRank, OpClass, OpId, OpKind, OpSeq, Protocol};
-use mycroft_ring::{DropKind, OpBegin, OpEnd, OpSlot, RawRecord, now_ticks};
+use mycroft_ring::pages::{Backing, Slab, Zeroed};
+use mycroft_ring::{DropKind, Errno, OpBegin, OpEnd, OpSlot, RawRecord, now_ticks};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
@@ -54,34 +55,16 @@ pub(crate) struct Op {
 
 /// All operations, one for each cell of the segment.
 pub(crate) struct OpTable {
-    ops: Box<[Op]>,
+    ops: Slab<Op>,
     nonce: u32,
 }
 
+// SAFETY: integers and flags only.
+unsafe impl Zeroed for Op {}
+
 impl OpTable {
-    pub(crate) fn new(count: u32, nonce: u32) -> OpTable {
-        let op = |_| Op {
-            handle: AtomicU64::new(0),
-            slot: AtomicU64::new(0),
-            begun: AtomicU64::new(0),
-            comm: AtomicU32::new(0),
-            n_channels: AtomicU32::new(0),
-            kernel_events: AtomicBool::new(false),
-            collective: AtomicBool::new(false),
-            ignores_pending: AtomicBool::new(false),
-            stop_seen: AtomicBool::new(false),
-            kernels_started: AtomicU64::new(0),
-            kernels_stopped: AtomicU64::new(0),
-            flows_pending: AtomicU32::new(0),
-            flows_started: AtomicU32::new(0),
-            flows_done: AtomicU32::new(0),
-            ended: AtomicU64::new(0),
-            last: AtomicU64::new(0),
-            id_comm: AtomicU64::new(0),
-            id_seq: AtomicU64::new(0),
-            id_class_peer: AtomicU64::new(0),
-        };
-        OpTable { ops: (0..count).map(op).collect(), nonce }
+    pub(crate) fn new(count: u32, nonce: u32) -> Result<OpTable, Errno> {
+        Ok(OpTable { ops: Slab::new(count as usize, Backing::Now)?, nonce })
     }
 
     /// The operation in flight that this handle names.
@@ -317,7 +300,7 @@ impl Runtime {
     fn give_up_oldest_ops(&self) {
         // The oldest so far, the youngest of them first; kept sorted.
         let mut oldest = [(u64::MAX, 0u64); GIVE_UP];
-        for op in &self.ops.ops {
+        for op in self.ops.ops.iter() {
             let (handle, begun) = (op.handle.load(Acquire), op.begun());
             if handle != 0 && begun < oldest[0].0 {
                 oldest[0] = (begun, handle);
@@ -377,7 +360,7 @@ impl Runtime {
 
     /// Ends everything a finalized communicator still has.
     pub(crate) fn ops_retire_comm(&self, comm: u32) {
-        for op in &self.ops.ops {
+        for op in self.ops.ops.iter() {
             let handle = op.handle.load(Acquire);
             if handle != 0 && op.comm() == comm {
                 self.end_op(handle, op, None);

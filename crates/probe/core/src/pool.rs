@@ -1,18 +1,23 @@
 //! A lock-free list of free slot numbers: push and pop are one compare-and-swap each.
+use mycroft_ring::Errno;
+use mycroft_ring::pages::{Backing, Slab};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Free slots. The head's upper half counts pops, so that a slot popped and pushed in between is noticed.
 pub(crate) struct FreeList {
     head: AtomicU64,
-    next: Box<[AtomicU32]>,
+    next: Slab<AtomicU32>,
 }
 
 impl FreeList {
     /// All of `slots` are free, the lowest first.
-    pub(crate) fn new(slots: u32) -> FreeList {
+    pub(crate) fn new(slots: u32) -> Result<FreeList, Errno> {
+        let next = Slab::<AtomicU32>::new(slots as usize, Backing::Now)?;
         // Numbers are kept plus one; 0 ends the list.
-        let next = (0..slots).map(|slot| AtomicU32::new(if slot + 1 < slots { slot + 2 } else { 0 })).collect();
-        FreeList { head: AtomicU64::new(u64::from(slots > 0)), next }
+        for (word, behind) in next.iter().zip(2..=slots) {
+            word.store(behind, Ordering::Relaxed);
+        }
+        Ok(FreeList { head: AtomicU64::new(u64::from(slots > 0)), next })
     }
 
     /// A free slot, which is the caller's until it is pushed again.
@@ -52,18 +57,18 @@ mod tests {
 
     #[test]
     fn every_slot_comes_once() {
-        let list = FreeList::new(5);
+        let list = FreeList::new(5).expect("memory");
         let all: BTreeSet<u32> = std::iter::from_fn(|| list.pop()).collect();
         assert_eq!(all, (0..5).collect());
         list.push(3);
         assert_eq!(list.pop(), Some(3));
         assert_eq!(list.pop(), None);
-        assert_eq!(FreeList::new(0).pop(), None);
+        assert_eq!(FreeList::new(0).expect("memory").pop(), None);
     }
 
     #[test]
     fn threads_never_share_a_slot() {
-        let list = FreeList::new(8);
+        let list = FreeList::new(8).expect("memory");
         let held: Vec<AtomicU32> = (0..8).map(|_| AtomicU32::new(0)).collect();
         std::thread::scope(|scope| {
             for _ in 0..4 {

@@ -5,7 +5,10 @@ use crate::events::CommInfo;
 use crate::flows::FlowTable;
 use crate::kernels::WallClock;
 use crate::ops::OpTable;
-use mycroft_ring::{CreateError, SegmentConfig, SegmentWriter};
+use crate::threads::ThreadRings;
+use mycroft_ring::limits::may_map;
+use mycroft_ring::pages::leak;
+use mycroft_ring::{CreateError, Errno, SegmentConfig, SegmentWriter};
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -24,6 +27,8 @@ pub enum AttachError {
     Off,
     /// The segment could not be made.
     Segment(CreateError),
+    /// There is no memory, or no thread-local key, for what the tracer keeps beside the segment.
+    Memory(Errno),
     /// A panic or a fork ended tracing in this process.
     Disabled,
 }
@@ -32,7 +37,15 @@ impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AttachError::Off => f.write_str("tracing is off (MYCROFT_OFF is set); unset it to trace this job"),
-            AttachError::Segment(error) => write!(f, "this process is not traced: {error}"),
+            AttachError::Segment(error) => {
+                write!(f, "this process is not traced: {error} (segment directory {})", crate::config::segment_dir())
+            }
+            AttachError::Memory(error) => {
+                write!(
+                    f,
+                    "this process is not traced: no memory for its tables: {error}; raise its limits (ulimit -v, -d)"
+                )
+            }
             AttachError::Disabled => {
                 f.write_str("tracing has ended in this process (after a fork or an internal error)")
             }
@@ -55,9 +68,10 @@ pub struct Attach<'a> {
     pub comm: CommInfo<'a>,
 }
 
-/// Everything the callbacks need. All of it is allocated at attach.
+/// Everything the callbacks need. All of it is mapped at attach.
 pub struct Runtime {
     writer: SegmentWriter,
+    rings: ThreadRings,
     pid: i32,
     kernel_events: AtomicBool,
     /// A kernel event has been seen: from then on an operation without one has not started.
@@ -101,36 +115,65 @@ impl Runtime {
         let rank = config.rank.or(attach.comm.rank).unwrap_or(u32::MAX);
         let world_size = if told { config.world_size } else { config.world_size.max(attach.comm.n_ranks) };
         let writer = SegmentWriter::create(&SegmentConfig {
-            dir: config.dir,
+            dir: config.dir.as_path(),
             size_bytes: config.segment_bytes,
-            job: config.job,
-            host: config.host,
+            job: config.job.as_str(),
+            host: config.host.as_str(),
             rank,
             world_size,
             local_rank: config.local_rank,
             gpu: config.gpu,
         })
         .map_err(AttachError::Segment)?;
+        // Whatever fails from here on drops the segment, which removes its file.
+        let runtime = Runtime::over(writer, attach.kernel_events, world_size).map_err(AttachError::Memory)?;
+        // SAFETY: a plain handler without arguments, in a library that is never unloaded (`-z nodelete`).
+        match unsafe { libc::pthread_atfork(None, None, Some(silence_child)) } {
+            0 => {}
+            errno => return Err(AttachError::Memory(Errno(errno))),
+        }
+        let runtime = leak(runtime).ok_or(AttachError::Memory(Errno(libc::ENOMEM)))?;
+        // SAFETY: as above.
+        if unsafe { libc::atexit(at_exit) } != 0 {
+            // Nobody would remove the file at the end.
+            runtime.writer.remove_file();
+            return Err(AttachError::Memory(Errno(libc::ENOMEM)));
+        }
+        LIVE.store(std::ptr::from_ref(runtime).cast_mut(), Ordering::Release);
+        Ok(runtime)
+    }
+
+    /// The tables beside a segment.
+    fn over(writer: SegmentWriter, kernel_events: bool, world_size: u32) -> Result<Runtime, Errno> {
         let geometry = *writer.geometry();
         let nonce = writer.nonce();
-        let runtime = Box::leak(Box::new(Runtime {
+        let count = |cells: u64| u32::try_from(cells).map_err(|_| Errno(libc::ENOMEM));
+        if !may_map(tables_bytes(geometry.ops, geometry.flows)) {
+            return Err(Errno(libc::ENOMEM));
+        }
+        Ok(Runtime {
+            rings: ThreadRings::new(count(geometry.rings)? as usize)?,
             // SAFETY: getpid has no preconditions.
             pid: unsafe { libc::getpid() },
-            kernel_events: AtomicBool::new(attach.kernel_events),
+            kernel_events: AtomicBool::new(kernel_events),
             kernel_seen: AtomicBool::new(false),
             clock: WallClock::new(writer.calibration()),
-            comms: CommTable::new(geometry.comms as u32, nonce, world_size),
-            ops: OpTable::new(geometry.ops as u32, nonce),
-            flows: FlowTable::new(geometry.flows as u32, nonce),
+            comms: CommTable::new(count(geometry.comms)?, nonce, world_size)?,
+            ops: OpTable::new(count(geometry.ops)?, nonce)?,
+            flows: FlowTable::new(count(geometry.flows)?, nonce)?,
             writer,
-        }));
-        // SAFETY: plain handlers without arguments, in a library that is never unloaded (`-z nodelete`).
-        unsafe {
-            libc::pthread_atfork(None, None, Some(silence_child));
-            libc::atexit(at_exit);
-        }
-        LIVE.store(runtime, Ordering::Release);
-        Ok(runtime)
+        })
+    }
+
+    /// The runtime if there ever was one, also when it traces no more.
+    pub(crate) fn made() -> Option<&'static Runtime> {
+        MADE.get()?.as_ref().ok().copied()
+    }
+
+    /// The rings of this process's threads.
+    #[inline]
+    pub(crate) fn rings(&self) -> &ThreadRings {
+        &self.rings
     }
 
     /// The segment.
@@ -152,6 +195,12 @@ impl Runtime {
     }
 }
 
+/// Bytes of the tables for so many operations and flows; those for communicators are small beside them.
+fn tables_bytes(ops: u64, flows: u64) -> usize {
+    let bytes = |cells: u64, each: usize| usize::try_from(cells).map_or(usize::MAX, |cells| cells.saturating_mul(each));
+    bytes(ops, size_of::<crate::ops::Op>()).saturating_add(bytes(flows, size_of::<crate::flows::Flow>()))
+}
+
 /// Ends tracing in this process for good; what is in the segment stays.
 pub(crate) fn disable() {
     DISABLED.store(true, Ordering::Release);
@@ -167,7 +216,7 @@ extern "C" fn silence_child() {
 /// threads may be inside a callback.
 extern "C" fn at_exit() {
     crate::guard::ffi_guard((), || {
-        if let Some(Ok(runtime)) = MADE.get() {
+        if let Some(runtime) = Runtime::made() {
             if runtime.comms.none_alive() {
                 runtime.writer.mark_clean_exit();
             }

@@ -182,7 +182,7 @@ unsafe fn open<V: Version>(context: *mut *mut c_void, activation: *mut c_int, ar
             Ok(runtime) => runtime.comm_begin(&args.info),
             Err(error) => {
                 if !matches!(error, AttachError::Off) {
-                    chain::report(args.logger, &error.to_string());
+                    chain::report(args.logger, format_args!("{error}"));
                 }
                 DROP_HANDLE
             }

@@ -10,12 +10,14 @@ use crate::abi::{
 };
 use crate::adapter::{self, Version};
 use crate::mask;
-use mycroft_probe_core::config::Config;
+use mycroft_probe_core::FixedText;
+use mycroft_probe_core::config::chain_plugin;
 use mycroft_probe_core::handle::{GENERATION_MASK, next_generation};
+use mycroft_probe_core::pages::{Backing, Slab, Zeroed, leak};
 use mycroft_probe_core::{CommInfo, Runtime};
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
+use std::fmt;
 use std::mem::MaybeUninit;
-use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
@@ -74,8 +76,11 @@ struct Slot {
     theirs: AtomicPtr<c_void>,
 }
 
+// SAFETY: integers, and a pointer that may be NULL.
+unsafe impl Zeroed for Slot {}
+
 struct Pool {
-    slots: Box<[Slot]>,
+    slots: Slab<Slot>,
     next: AtomicU64,
 }
 
@@ -91,7 +96,7 @@ static CHAIN: AtomicPtr<Chain> = AtomicPtr::new(std::ptr::null_mut());
 static LOADED: OnceLock<()> = OnceLock::new();
 
 fn get() -> Option<&'static Chain> {
-    // SAFETY: the pointer is null or comes from a Box that is never freed.
+    // SAFETY: the pointer is null or of a page that is never given back.
     unsafe { CHAIN.load(Ordering::Acquire).as_ref() }
 }
 
@@ -109,10 +114,8 @@ struct Pair {
 }
 
 impl Pool {
-    fn new(slots: u32) -> Pool {
-        let slot =
-            || Slot { tag: AtomicU64::new(0), ours: AtomicU64::new(0), theirs: AtomicPtr::new(std::ptr::null_mut()) };
-        Pool { slots: (0..slots).map(|_| slot()).collect(), next: AtomicU64::new(0) }
+    fn new(slots: u32) -> Option<Pool> {
+        Some(Pool { slots: Slab::new(slots as usize, Backing::Now).ok()?, next: AtomicU64::new(0) })
     }
 
     fn put(&self, number: u64, pair: Pair) -> u64 {
@@ -218,7 +221,8 @@ pub unsafe fn init<V: Version>(ours: u64, args: &InitArgs<'_>) -> (u64, c_int) {
         asked = chain.theirs.load(Ordering::Relaxed);
     } else {
         context = NO_CONTEXT;
-        report(args.logger, "the chained profiler plugin refused to initialise; this communicator goes on without it");
+        let line = "the chained profiler plugin refused to initialise; this communicator goes on without it";
+        report(args.logger, format_args!("{line}"));
     }
     let pair = Pair { ours, theirs: context };
     (chain.put(event::GROUP, pair), asked & known_events(chain.other.abi))
@@ -366,21 +370,27 @@ pub fn finalize(raw: u64) -> u64 {
     pair.ours
 }
 
+/// Bytes of a line for NCCL's log, which itself cuts at 1024.
+const LINE_BYTES: usize = 1024;
+/// Bytes of a table's name with its end.
+const SYMBOL_BYTES: usize = 32;
+
 /// Says what went wrong through NCCL's own log.
-pub fn report(logger: Option<Logger>, line: &str) {
-    let (Some(logger), Ok(line)) = (logger, CString::new(format!("mycroft: {line}"))) else { return };
+pub fn report(logger: Option<Logger>, line: fmt::Arguments<'_>) {
+    let Some(logger) = logger else { return };
+    let line = FixedText::<LINE_BYTES>::printed(format_args!("mycroft: {line}"));
     // SAFETY: NCCL's variadic logger with a constant format and one string for it.
-    unsafe { logger(LOG_WARN, LOG_INIT, c"mycroft".as_ptr(), 0, c"%s".as_ptr(), line.as_ptr()) };
+    unsafe { logger(LOG_WARN, LOG_INIT, c"mycroft".as_ptr(), 0, c"%s".as_ptr(), line.as_c_str().as_ptr()) };
 }
 
 /// Opens the plugin the environment names and takes the table that fits interface `V`.
 fn load<V: Version>(logger: Option<Logger>) {
-    let Some(path) = Config::from_env().chain_plugin else { return };
-    let Ok(name) = CString::new(path.as_os_str().as_bytes()) else { return };
+    let Some(path) = chain_plugin() else { return };
+    let shown = FixedText::<LINE_BYTES>::new(path.to_bytes()).unwrap_or(FixedText::EMPTY);
     // SAFETY: a C string; running the other library's constructors is what the user asked for.
-    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     if library.is_null() {
-        report(logger, &format!("MYCROFT_CHAIN_PLUGIN={} cannot be loaded; going on without it", path.display()));
+        report(logger, format_args!("MYCROFT_CHAIN_PLUGIN={shown} cannot be loaded; going on without it"));
         return;
     }
     let candidates: &[u32] = match V::ABI {
@@ -394,25 +404,31 @@ fn load<V: Version>(logger: Option<Logger>) {
     let Some(other) = candidates.iter().find_map(|&abi| table_of(library, abi)) else {
         report(
             logger,
-            &format!(
-                "MYCROFT_CHAIN_PLUGIN={} exports no profiler table that this NCCL's interface v{} converts to \
+            format_args!(
+                "MYCROFT_CHAIN_PLUGIN={shown} exports no profiler table that this NCCL's interface v{} converts to \
                  (wanted one of v{candidates:?}); going on without it",
-                path.display(),
                 V::ABI
             ),
         );
         return;
     };
-    let pools = [Pool::new(STEP_SLOTS), Pool::new(FLOW_SLOTS), Pool::new(OP_SLOTS)];
-    let chain = Box::new(Chain { other, pools, theirs: AtomicI32::new(0) });
-    CHAIN.store(Box::into_raw(chain), Ordering::Release);
+    match chain_to(other) {
+        Some(chain) => CHAIN.store(std::ptr::from_ref(chain).cast_mut(), Ordering::Release),
+        None => report(logger, format_args!("no memory to chain MYCROFT_CHAIN_PLUGIN={shown}; going on without it")),
+    }
+}
+
+/// What stands between NCCL and the other plugin; `None` where there is no memory for it.
+fn chain_to(other: Other) -> Option<&'static Chain> {
+    let pools = [Pool::new(STEP_SLOTS)?, Pool::new(FLOW_SLOTS)?, Pool::new(OP_SLOTS)?];
+    leak(Chain { other, pools, theirs: AtomicI32::new(0) })
 }
 
 /// The other library's table of one version, unless it is our own (a chain to ourselves would never end).
 fn table_of(library: *mut c_void, abi: u32) -> Option<Other> {
-    let symbol = CString::new(format!("ncclProfiler_v{abi}")).ok()?;
+    let symbol = FixedText::<SYMBOL_BYTES>::printed(format_args!("ncclProfiler_v{abi}"));
     // SAFETY: a live library and a C string.
-    let table = unsafe { libc::dlsym(library, symbol.as_ptr()) };
+    let table = unsafe { libc::dlsym(library, symbol.as_c_str().as_ptr()) };
     let own = [
         (&raw const crate::v1::ncclProfiler_v1).cast::<c_void>(),
         (&raw const crate::v2::ncclProfiler_v2).cast(),

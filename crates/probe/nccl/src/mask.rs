@@ -1,6 +1,6 @@
 //! What to ask NCCL for, and which NCCL this is.
 use crate::abi::{Logger, event};
-use mycroft_probe_core::config::{Config, KernelEvents};
+use mycroft_probe_core::config::{KernelEvents, kernel_events};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
@@ -31,7 +31,7 @@ pub fn nccl_version() -> u32 {
 pub fn wanted(abi: u32, version: u32) -> u64 {
     let base = event::COLL | event::P2P | event::PROXY_OP;
     let steps = if abi >= 4 { event::PROXY_STEP } else { 0 };
-    let on = match Config::from_env().kernel_events {
+    let on = match kernel_events() {
         KernelEvents::On => true,
         KernelEvents::Off => false,
         KernelEvents::Auto => !VERSION_2_31.contains(&version),

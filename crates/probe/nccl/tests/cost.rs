@@ -86,6 +86,39 @@ fn no_allocation() {
     });
 }
 
+/// Allocations of everything a process does with the tracer: attach, communicators, events, finalize, also of a second
+/// communicator and of one of very many ranks.
+fn allocations_of_a_life(abi: u32) -> u64 {
+    let plugin = Plugin::linked(abi);
+    let mask = Box::leak(Box::new(0));
+    // The driver asks once for its own process id.
+    ProxyArgs::own(0, 1, 1, true);
+    let before = ALLOCATIONS.get();
+    for n_ranks in [4, 1_000_000] {
+        let context = plugin.init(1, c"cost", n_ranks, 0, mask);
+        events(&plugin, context, mycroft_ring::clock::realtime_ns());
+        plugin.finalize(context);
+    }
+    ALLOCATIONS.get() - before
+}
+
+#[test]
+fn no_allocation_from_attach_to_finalize() {
+    in_own_process("no_allocation_from_attach_to_finalize", &[], |dir| {
+        for abi in [3, 4, 5, 6] {
+            assert_eq!(allocations_of_a_life(abi), 0, "v{abi}");
+        }
+        assert_eq!(mycroft_ring::segment::list(dir).expect("readable").len(), 1, "it was traced");
+    });
+}
+
+#[test]
+fn no_allocation_where_the_tracer_refuses() {
+    in_own_process("no_allocation_where_the_tracer_refuses", &[("MYCROFT_DIR", "/proc/none/of/ours")], |_| {
+        assert_eq!(allocations_of_a_life(6), 0);
+    });
+}
+
 /// Exit status of a process that came through.
 const CAME_THROUGH: c_int = 42;
 /// What a filtered process is to do.

@@ -1,0 +1,161 @@
+//! What earlier processes of this user left in the directory, when a new one attaches.
+//!
+//! A killed process leaves its segment. An agent reads and removes it; where none runs, dead segments would fill the shared
+//! memory that the next job needs. So a process that attaches removes the oldest of them, as many as take more than their
+//! share: those whose lock nobody holds and whose process is gone. With an agent in the directory it removes nothing.
+//! The work is bounded whatever the directory holds, and needs no heap.
+use crate::create::{SUFFIX, TEMPORARY_SUFFIX, effective_user};
+use crate::fixed::FixedText;
+use crate::limits::SPACE_SHARE;
+use crate::process::ProcStat;
+use crate::region::Space;
+use crate::sys::{open_at, unlink_at};
+use std::fs::{File, Metadata};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+
+/// File that an agent locks in a directory of segments for as long as it runs (with an open file description lock, which
+/// can be asked for without being taken).
+pub const AGENT_LOCK: &str = "agent.lock";
+
+/// Bytes of a file name here: three numbers of at most 20 digits, two dashes, a suffix of at most 12.
+const NAME_BYTES: usize = 80;
+/// Dead segments that one attach removes: 128 of the default 64 MiB are 8 GiB.
+const REMOVED_MAX: usize = 128;
+/// Files that one attach looks at: 512 at about 10 us are 5 ms.
+const LOOKS_MAX: usize = 512;
+/// Entries whose names one attach reads: 16,384 of 56 bytes are 230 reads of 4 KiB, about 2 ms.
+const ENTRIES_MAX: usize = 16_384;
+/// A dead segment of this age is removed however small: an agent that comes a day late tells nobody anything.
+const DEAD_KEPT_S: i64 = 24 * 3600;
+/// An unfinished segment of this age is nobody's: making one takes milliseconds.
+const UNFINISHED_KEPT_S: i64 = 60;
+
+type Name = FixedText<NAME_BYTES>;
+
+/// The file of a process that is gone.
+#[derive(Clone, Copy)]
+struct Dead {
+    name: Name,
+    bytes: u64,
+    changed_s: i64,
+}
+
+/// Removes dead segments that together take more than one living one may, the oldest first. What fails is left to the next.
+pub(crate) fn at_attach(directory: &File, space: Space) {
+    if is_agent_there(directory) {
+        return;
+    }
+    let mut found = [Dead { name: Name::EMPTY, bytes: 0, changed_s: 0 }; REMOVED_MAX];
+    let now_s = i64::try_from(crate::clock::realtime_ns() / mycroft_record::NANOS_PER_SEC).unwrap_or(i64::MAX);
+    let (count, more) = find(directory, now_s, &mut found);
+    let found = &mut found[..count];
+    found.sort_unstable_by_key(|dead| dead.changed_s);
+    let mut total: u64 = found.iter().map(|dead| dead.bytes).sum();
+    for dead in found {
+        let old = now_s.saturating_sub(dead.changed_s) >= DEAD_KEPT_S;
+        if !more && !old && total <= space.total / SPACE_SHARE {
+            break;
+        }
+        // Somebody else may just have removed it.
+        let _ = unlink_at(directory, dead.name.as_c_str());
+        total = total.saturating_sub(dead.bytes);
+    }
+}
+
+/// Fills `found` with dead segments: how many, and whether there may be more.
+fn find(directory: &File, now_s: i64, found: &mut [Dead]) -> (usize, bool) {
+    let (mut count, mut looks, mut entries) = (0, 0, 0);
+    let complete = each_name(directory, |name| {
+        entries += 1;
+        let Some(owner) = owner_in(name) else { return entries < ENTRIES_MAX };
+        looks += 1;
+        if let Some(dead) = dead(directory, name, owner, now_s) {
+            found[count] = dead;
+            count += 1;
+        }
+        count < found.len() && looks < LOOKS_MAX && entries < ENTRIES_MAX
+    });
+    (count, !complete && count == found.len())
+}
+
+/// Process id, start time, and whether the segment is unfinished, by the name of its file.
+type Owner = (u32, u64, bool);
+
+fn owner_in(name: &[u8]) -> Option<Owner> {
+    let name = std::str::from_utf8(name).ok()?;
+    let (stem, unfinished) = match name.strip_suffix(SUFFIX) {
+        Some(stem) => (stem, false),
+        None => (name.strip_suffix(TEMPORARY_SUFFIX)?, true),
+    };
+    let mut parts = stem.split('-');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, unfinished))
+}
+
+/// The file if it is a plain one of this user, nobody holds its lock, and its process is not among the living of this pid
+/// namespace. The lock decides for processes of other namespaces.
+fn dead(directory: &File, name: &[u8], (pid, start_time, unfinished): Owner, now_s: i64) -> Option<Dead> {
+    let lives = |stat: ProcStat| stat.start_time == start_time && !matches!(stat.state, 'Z' | 'X' | 'x');
+    if crate::process::stat(pid).is_ok_and(lives) {
+        return None;
+    }
+    let name = Name::new(name)?;
+    let file = open_at(directory.as_raw_fd(), name.as_c_str(), libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;
+    let metadata: Metadata = file.metadata().ok()?;
+    if !metadata.is_file() || metadata.uid() != effective_user() || file.try_lock_shared().is_err() {
+        return None;
+    }
+    let changed_s = metadata.ctime();
+    if unfinished && now_s.saturating_sub(changed_s) < UNFINISHED_KEPT_S {
+        return None;
+    }
+    Some(Dead { name, bytes: metadata.blocks().saturating_mul(512), changed_s })
+}
+
+/// Whether an agent holds the directory, or may.
+fn is_agent_there(directory: &File) -> bool {
+    let Some(name) = Name::new(AGENT_LOCK.as_bytes()) else { return true };
+    let file = match open_at(directory.as_raw_fd(), name.as_c_str(), libc::O_RDONLY | libc::O_NONBLOCK, 0) {
+        Ok(file) => file,
+        Err(error) => return error != crate::error::Errno(libc::ENOENT),
+    };
+    // SAFETY: an all-zero flock is valid: from the begin, of any length, of no process.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    // SAFETY: a struct to read and write, and a descriptor that is open.
+    let rc = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
+    rc != 0 || lock.l_type != libc::F_UNLCK as libc::c_short
+}
+
+/// Calls `visit` with each name until it gives false; whether all were visited.
+fn each_name(directory: &File, mut visit: impl FnMut(&[u8]) -> bool) -> bool {
+    // A description of its own, so that its place in the directory is nobody else's.
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+    let Ok(listing) = open_at(directory.as_raw_fd(), c".", flags, 0) else { return true };
+    let mut buffer = [0u64; 512];
+    loop {
+        let at = buffer.as_mut_ptr().cast::<u8>();
+        let bytes = std::mem::size_of_val(&buffer);
+        // SAFETY: the buffer is writable for `bytes` bytes and aligned for the kernel's records.
+        let got = unsafe { libc::syscall(libc::SYS_getdents64, listing.as_raw_fd(), at, bytes) };
+        let Some(got) = usize::try_from(got).ok().filter(|got| *got > 0) else { return true };
+        // SAFETY: the kernel filled so many bytes of the buffer, and any bytes are a u8.
+        let mut records = unsafe { std::slice::from_raw_parts(at.cast_const(), got.min(bytes)) };
+        while let Some((name, rest)) = first_name(records) {
+            if !visit(name) {
+                return false;
+            }
+            records = rest;
+        }
+    }
+}
+
+/// The name in the first of getdents64's records (8 bytes inode, 8 offset, 2 length, 1 type, name), and the rest.
+fn first_name(records: &[u8]) -> Option<(&[u8], &[u8])> {
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
+    let length = usize::from(u16::from_ne_bytes([*records.get(LENGTH)?, *records.get(LENGTH + 1)?]));
+    let name = records.get(NAME..length)?;
+    let end = name.iter().position(|&byte| byte == 0)?;
+    Some((&name[..end], &records[length..]))
+}
