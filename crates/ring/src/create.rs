@@ -64,6 +64,17 @@ pub(crate) fn create(
     config: &SegmentConfig<'_>,
     calibration: &Calibration,
 ) -> Result<(Region, SegmentFile, Identity), CreateError> {
+    make(config, calibration).map_err(|error| match error {
+        CreateError::Directory(Errno(libc::EMFILE))
+        | CreateError::Identity { source: Errno(libc::EMFILE), .. }
+        | CreateError::File { source: Errno(libc::EMFILE), .. } => {
+            CreateError::Descriptors { limit: limits::descriptors() }
+        }
+        other => other,
+    })
+}
+
+fn make(config: &SegmentConfig<'_>, calibration: &Calibration) -> Result<(Region, SegmentFile, Identity), CreateError> {
     let identity = Identity::current()?;
     let mut path = FixedPath::new(config.dir.as_os_str().as_encoded_bytes())
         .ok_or(CreateError::Directory(Errno(libc::ENAMETOOLONG)))?;
@@ -107,11 +118,7 @@ impl Drop for Temporary<'_> {
 /// Opens the directory of segments, making it when missing (but not what it lies in: a host without /dev/shm is not ours to
 /// mend), and makes sure that only its owner, us, can put files there.
 fn open_directory(path: &FixedPath) -> Result<File, CreateError> {
-    let failed = |source| {
-        let limit = limits::descriptors();
-        let out = limits::is_out_of_descriptors(source);
-        if out { CreateError::Descriptors { limit } } else { CreateError::Directory(source) }
-    };
+    let failed = CreateError::Directory;
     make_directory(path.as_c_str()).map_err(failed)?;
     let flags = libc::O_RDONLY | libc::O_DIRECTORY;
     let directory = open_at(libc::AT_FDCWD, path.as_c_str(), flags, 0).map_err(failed)?;

@@ -1,6 +1,6 @@
 //! What this process may still take: looked at before anything is made, so that the tracer neither runs into a limit whose
 //! passing ends the job (RLIMIT_FSIZE raises SIGXFSZ) nor takes the last of what the job itself needs.
-use crate::error::{CreateError, Errno, Scarce};
+use crate::error::{CreateError, Scarce};
 use crate::layout::MIN_SEGMENT_BYTES;
 use crate::region::Space;
 use crate::sys::{Resource, limit, read_text};
@@ -63,11 +63,6 @@ pub(crate) fn check_descriptors(file: &File) -> Result<(), CreateError> {
         return Err(CreateError::Descriptors { limit });
     }
     Ok(())
-}
-
-/// Whether the error says that the process has no descriptor left.
-pub(crate) fn is_out_of_descriptors(error: Errno) -> bool {
-    error == Errno(libc::EMFILE)
 }
 
 /// The limit of descriptors.

@@ -25,7 +25,8 @@ fn own_group(text: &str) -> &str {
 fn room_under(mount: &[u8], group: &str) -> u64 {
     let mut room = u64::MAX;
     let Some(mut path) = FixedPath::new(mount) else { return room };
-    if !group.is_empty() && !(path.push(b"/") && path.push(group.as_bytes())) {
+    let whole = group.is_empty() || path.push(b"/") && path.push(group.as_bytes());
+    if !whole {
         return room;
     }
     for _ in 0..MAX_DEPTH {

@@ -175,6 +175,18 @@ impl Plugin {
     }
 
     pub fn init(&self, hash: u64, name: &CStr, n_ranks: c_int, rank: c_int, mask: &mut c_int) -> Ctx {
+        self.init_with_log(hash, name, n_ranks, rank, mask, std::ptr::null())
+    }
+
+    pub fn init_with_log(
+        &self,
+        hash: u64,
+        name: &CStr,
+        n_ranks: c_int,
+        rank: c_int,
+        mask: &mut c_int,
+        log: *const c_void,
+    ) -> Ctx {
         let mut context: *mut c_void = std::ptr::without_provenance_mut(0xdead);
         // SAFETY: the signature of each version.
         let code = unsafe {
@@ -188,7 +200,7 @@ impl Plugin {
                     2,
                     n_ranks,
                     rank,
-                    std::ptr::null(),
+                    log,
                 ),
                 _ => std::mem::transmute::<*const c_void, InitV5>(self.table.init)(
                     &mut context,
@@ -198,7 +210,7 @@ impl Plugin {
                     2,
                     n_ranks,
                     rank,
-                    std::ptr::null(),
+                    log,
                 ),
             }
         };
