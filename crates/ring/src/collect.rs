@@ -4,22 +4,15 @@
 //! memory that the next job needs. So a process that attaches removes the oldest of them, as many as take more than their
 //! share: those whose lock nobody holds and whose process is gone. With an agent in the directory it removes nothing.
 //! The work is bounded whatever the directory holds, and needs no heap.
-use crate::create::{SUFFIX, TEMPORARY_SUFFIX, effective_user};
-use crate::fixed::FixedText;
 use crate::limits::SPACE_SHARE;
-use crate::process::ProcStat;
+use crate::names::{AGENT_LOCK, FileName, Named};
+use crate::process::{ProcStat, effective_user};
 use crate::region::Space;
 use crate::sys::{open_at, unlink_at};
 use std::fs::{File, Metadata};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
-/// File that an agent locks in a directory of segments for as long as it runs (with an open file description lock, which
-/// can be asked for without being taken).
-pub const AGENT_LOCK: &str = "agent.lock";
-
-/// Bytes of a file name here: three numbers of at most 20 digits, two dashes, a suffix of at most 12.
-const NAME_BYTES: usize = 80;
 /// Dead segments that one attach removes: 128 of the default 64 MiB are 8 GiB.
 const REMOVED_MAX: usize = 128;
 /// Files that one attach looks at: 512 at about 10 us are 5 ms.
@@ -31,12 +24,10 @@ const DEAD_KEPT_S: i64 = 24 * 3600;
 /// An unfinished segment of this age is nobody's: making one takes milliseconds.
 const UNFINISHED_KEPT_S: i64 = 60;
 
-type Name = FixedText<NAME_BYTES>;
-
 /// The file of a process that is gone.
 #[derive(Clone, Copy)]
 struct Dead {
-    name: Name,
+    name: FileName,
     bytes: u64,
     changed_s: i64,
 }
@@ -46,7 +37,7 @@ pub(crate) fn at_attach(directory: &File, space: Space) {
     if is_agent_there(directory) {
         return;
     }
-    let mut found = [Dead { name: Name::EMPTY, bytes: 0, changed_s: 0 }; REMOVED_MAX];
+    let mut found = [Dead { name: FileName::EMPTY, bytes: 0, changed_s: 0 }; REMOVED_MAX];
     let now_s = i64::try_from(crate::clock::realtime_ns() / mycroft_record::NANOS_PER_SEC).unwrap_or(i64::MAX);
     let (count, more) = find(directory, now_s, &mut found);
     let found = &mut found[..count];
@@ -68,9 +59,9 @@ fn find(directory: &File, now_s: i64, found: &mut [Dead]) -> (usize, bool) {
     let (mut count, mut looks, mut entries) = (0, 0, 0);
     let complete = each_name(directory, |name| {
         entries += 1;
-        let Some(owner) = owner_in(name) else { return entries < ENTRIES_MAX };
+        let Some(named) = Named::of(name) else { return entries < ENTRIES_MAX };
         looks += 1;
-        if let Some(dead) = dead(directory, name, owner, now_s) {
+        if let Some(dead) = dead(directory, name, named, now_s) {
             found[count] = dead;
             count += 1;
         }
@@ -79,34 +70,21 @@ fn find(directory: &File, now_s: i64, found: &mut [Dead]) -> (usize, bool) {
     (count, !complete && count == found.len())
 }
 
-/// Process id, start time, and whether the segment is unfinished, by the name of its file.
-type Owner = (u32, u64, bool);
-
-fn owner_in(name: &[u8]) -> Option<Owner> {
-    let name = std::str::from_utf8(name).ok()?;
-    let (stem, unfinished) = match name.strip_suffix(SUFFIX) {
-        Some(stem) => (stem, false),
-        None => (name.strip_suffix(TEMPORARY_SUFFIX)?, true),
-    };
-    let mut parts = stem.split('-');
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?, unfinished))
-}
-
 /// The file if it is a plain one of this user, nobody holds its lock, and its process is not among the living of this pid
 /// namespace. The lock decides for processes of other namespaces.
-fn dead(directory: &File, name: &[u8], (pid, start_time, unfinished): Owner, now_s: i64) -> Option<Dead> {
-    let lives = |stat: ProcStat| stat.start_time == start_time && !matches!(stat.state, 'Z' | 'X' | 'x');
-    if crate::process::stat(pid).is_ok_and(lives) {
+fn dead(directory: &File, name: &[u8], named: Named, now_s: i64) -> Option<Dead> {
+    let lives = |stat: ProcStat| stat.start_time == named.start_time && !matches!(stat.state, 'Z' | 'X' | 'x');
+    if crate::process::stat(named.pid).is_ok_and(lives) {
         return None;
     }
-    let name = Name::new(name)?;
+    let name = FileName::new(name)?;
     let file = open_at(directory.as_raw_fd(), name.as_c_str(), libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;
     let metadata: Metadata = file.metadata().ok()?;
     if !metadata.is_file() || metadata.uid() != effective_user() || file.try_lock_shared().is_err() {
         return None;
     }
     let changed_s = metadata.ctime();
-    if unfinished && now_s.saturating_sub(changed_s) < UNFINISHED_KEPT_S {
+    if named.unfinished && now_s.saturating_sub(changed_s) < UNFINISHED_KEPT_S {
         return None;
     }
     Some(Dead { name, bytes: metadata.blocks().saturating_mul(512), changed_s })
@@ -114,7 +92,7 @@ fn dead(directory: &File, name: &[u8], (pid, start_time, unfinished): Owner, now
 
 /// Whether an agent holds the directory, or may.
 fn is_agent_there(directory: &File) -> bool {
-    let Some(name) = Name::new(AGENT_LOCK.as_bytes()) else { return true };
+    let Some(name) = FileName::new(AGENT_LOCK.as_bytes()) else { return true };
     let file = match open_at(directory.as_raw_fd(), name.as_c_str(), libc::O_RDONLY | libc::O_NONBLOCK, 0) {
         Ok(file) => file,
         Err(error) => return error != crate::error::Errno(libc::ENOENT),

@@ -2,13 +2,14 @@
 use crate::clock::{Calibration, now_ticks};
 use crate::collect;
 use crate::error::{CreateError, Errno};
-use crate::fixed::{FixedPath, FixedText};
+use crate::fixed::FixedPath;
 use crate::layout::{
     BYTE_ORDER_MARK, Geometry, HEADER_BYTES, MAGIC, MIN_SEGMENT_BYTES, NAME_BYTES, STATE_ATTACHED, VERSION, WORD_BYTES,
     default_segment_bytes, header,
 };
 use crate::limits;
-use crate::process::Identity;
+use crate::names::{FileName, SUFFIX, TEMPORARY_SUFFIX};
+use crate::process::{Identity, effective_user};
 use crate::raw::{Text, low};
 use crate::region::{Region, allocate, space_of};
 use crate::sync::Ordering;
@@ -20,15 +21,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-
-/// End of a segment's file name; what stands before is PID-STARTTIME-NONCE.
-pub const SUFFIX: &str = ".mycroft";
-/// End of the name while a segment is being made.
-pub const TEMPORARY_SUFFIX: &str = ".mycroft-new";
-/// Bytes of a file name: numbers of 10, 20 and 8 digits, two dashes, a suffix of 12, the end.
-const FILE_NAME_BYTES: usize = 64;
-
-type FileName = FixedText<FILE_NAME_BYTES>;
 
 /// The file of a segment, owned by the process that made it.
 pub(crate) struct SegmentFile {
@@ -131,12 +123,6 @@ fn open_directory(path: &FixedPath) -> Result<File, CreateError> {
         return Err(CreateError::Writable { mode: metadata.mode() & 0o7777 });
     }
     Ok(directory)
-}
-
-/// The user whose rights this process has.
-pub(crate) fn effective_user() -> u32 {
-    // SAFETY: takes nothing, touches nothing, cannot fail.
-    unsafe { libc::geteuid() }
 }
 
 /// Makes the file as large as asked, or as large as there is room for.

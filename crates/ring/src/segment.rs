@@ -1,12 +1,12 @@
 //! Opening a segment file on the agent's side, its header, and the collection of those whose process is gone.
 use crate::clock::{Calibration, ClockKind};
-use crate::create::{SUFFIX, TEMPORARY_SUFFIX, effective_user};
 use crate::error::{OpenError, ReadError};
 use crate::layout::{
     BYTE_ORDER_MARK, Geometry, HEADER_BYTES, HEADER_WORDS, MAGIC, NAME_BYTES, SECTIONS, STATE_CLEAN, VERSION,
     WORD_BYTES, header,
 };
-use crate::process::{Identity, Liveness};
+use crate::names::{SUFFIX, TEMPORARY_SUFFIX};
+use crate::process::{Identity, Liveness, effective_user};
 use crate::raw::{RawRecord, Text, low};
 use crate::reader::{CommSnapshot, DrainStats, FlowSnapshot, OpSnapshot, Reader};
 use crate::source::{FileSource, Source};

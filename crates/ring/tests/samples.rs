@@ -23,10 +23,10 @@ fn sample(version: u64) -> PathBuf {
 fn write(to: &Path) {
     let dir = tempfile::tempdir().expect("a directory");
     let config = SegmentConfig {
-        dir: dir.path().to_owned(),
+        dir: dir.path(),
         size_bytes: MIN_SEGMENT_BYTES,
-        job: "train".to_owned(),
-        host: "host3".to_owned(),
+        job: "train",
+        host: "host3",
         rank: 25,
         world_size: 32,
         local_rank: 1,

@@ -2,7 +2,6 @@
 use crate::events::{CommInfo, CommTag};
 use crate::handle::{DROP_HANDLE, GENERATION_MASK, Handle, HandleKind, first_generation, next_generation};
 use crate::runtime::Runtime;
-use crate::threads;
 use mycroft_record::{CommId, CommRank};
 use mycroft_ring::limits::may_map;
 use mycroft_ring::pages::{Backing, Slab, Zeroed, leak};
@@ -224,7 +223,7 @@ impl Runtime {
         let slot = self.writer().comm_begin(&begin);
         comm.slot.store(slot.map_or(0, |slot| slot.to_bits() + 1), Ordering::Relaxed);
         let record = RawCommBegin { at_ticks, comm: id, n_ranks, n_nodes, comm_rank: rank, name: Text::new(name) };
-        threads::push(self, &RawRecord::CommBegin(record));
+        self.push(&RawRecord::CommBegin(record));
     }
 
     /// The communicator of a context. v1 to v3 tell who it is with its first event: `tag` says.
@@ -271,7 +270,7 @@ impl Runtime {
             self.writer().comm_end(slot, at_ticks);
         }
         if comm.known.load(Ordering::Acquire) == KNOWN {
-            threads::push(self, &RawRecord::CommEnd(RawCommEnd { at_ticks, comm: comm.id() }));
+            self.push(&RawRecord::CommEnd(RawCommEnd { at_ticks, comm: comm.id() }));
         }
         self.comms.alive.fetch_sub(1, Ordering::AcqRel);
         comm.handle.store(0, Ordering::Release);

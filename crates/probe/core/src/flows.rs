@@ -7,61 +7,23 @@ use crate::handle::{
     DROP_HANDLE, GENERATION_MASK, Handle, HandleKind, MAX_FLOW_SLOTS, STEP_BITS, STEP_MASK, first_generation,
     next_generation,
 };
+use crate::lanes::{LANES, Lane, MAX_STEPS, STAGE_BITS, lane_key, stage, stage_of};
 use crate::ops::Op;
 use crate::pool::FreeList;
 use crate::runtime::Runtime;
-use crate::threads;
 use mycroft_record::{ChannelId, CommId, CommRank, Direction, OpClass, OpId, OpSeq};
 use mycroft_ring::pages::{Backing, Slab, Zeroed};
 use mycroft_ring::{DropKind, Errno, FlowBegin, FlowCell, FlowOwner, FlowSlot, OpSlot, RawRecord, now_ticks};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Steps in flight whose times are kept: NCCL_STEPS, the slots of a connection.
-const LANES: usize = 8;
 /// Most steps one state of a proxy operation (v1 to v3) may advance at once; NCCL's own come by at most 8.
 const MAX_ADVANCE: u64 = 1024;
-
-/// Stages of a step, in order; their numbers are also the counters' positions.
-mod stage {
-    pub(super) const STARTED: u64 = 0;
-    pub(super) const POSTED: u64 = 1;
-    pub(super) const READY: u64 = 2;
-    pub(super) const TRANSMITTED: u64 = 3;
-    pub(super) const DONE: u64 = 4;
-    /// Stopped without having been transmitted (an abort): over, but not done.
-    pub(super) const CUT: u64 = 5;
-}
 
 /// Not in the segment: NCCL has not begun to progress it.
 const PENDING: u64 = 0;
 /// Will never be in the segment: no room, or its operation is over.
 const UNTRACED: u64 = u64::MAX;
-
-/// One step in flight.
-struct Lane {
-    /// See [`lane_key`]; 0 when never used. The flow's generation is part of it, so that a new flow need not touch all lanes.
-    key: AtomicU64,
-    /// When it entered the stage.
-    entered: AtomicU64,
-}
-
-/// Bits of a lane's key that hold the stage.
-const STAGE_BITS: u32 = 4;
-/// Steps that a lane's key can tell apart.
-const MAX_STEPS: u32 = (1 << (32 - STAGE_BITS)) - 1;
-
-/// From the high end: generation of the flow, step plus one, stage.
-#[inline]
-fn lane_key(generation: u32, step: u32, stage: u64) -> u64 {
-    u64::from(generation) << 32 | u64::from(step + 1) << STAGE_BITS | stage
-}
-
-/// The stage in a lane's key.
-#[inline]
-fn stage_of(key: u64) -> u64 {
-    key & ((1 << STAGE_BITS) - 1)
-}
 
 /// One flow.
 #[repr(align(128))]
@@ -450,7 +412,7 @@ impl Runtime {
             self.flows.free.push(raw as u32);
         }
         if let Some(done) = &done {
-            threads::push(self, &RawRecord::FlowDone(*done));
+            self.push(&RawRecord::FlowDone(*done));
         }
         let Some(op) = own.then(|| self.ops.get(op_raw)).flatten() else { return true };
         if pending {

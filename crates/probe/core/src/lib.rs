@@ -19,6 +19,7 @@ mod flows;
 pub mod guard;
 pub mod handle;
 mod kernels;
+mod lanes;
 mod ops;
 mod pool;
 mod runtime;

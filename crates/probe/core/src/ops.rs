@@ -7,7 +7,6 @@ use crate::comms::Comm;
 use crate::events::{CollStart, CommTag, P2pStart};
 use crate::handle::{DROP_HANDLE, Handle, HandleKind, first_generation};
 use crate::runtime::Runtime;
-use crate::threads;
 use mycroft_record::{Algorithm, CommId, CommRank, OpClass, OpId, OpKind, OpSeq, Protocol};
 use mycroft_ring::pages::{Backing, Slab, Zeroed};
 use mycroft_ring::{DropKind, Errno, OpBegin, OpEnd, OpSlot, RawRecord, now_ticks};
@@ -354,7 +353,7 @@ impl Runtime {
         op.last.store(raw, Release);
         let end = OpEnd { ended_ticks: ended.unwrap_or(op.begun()), observed: ended.is_some() };
         if let Some(done) = self.writer().op_end(op.slot(), end) {
-            threads::push(self, &RawRecord::OpDone(done));
+            self.push(&RawRecord::OpDone(done));
         }
     }
 

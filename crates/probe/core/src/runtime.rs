@@ -8,7 +8,7 @@ use crate::ops::OpTable;
 use crate::threads::ThreadRings;
 use mycroft_ring::limits::may_map;
 use mycroft_ring::pages::leak;
-use mycroft_ring::{CreateError, Errno, SegmentConfig, SegmentWriter};
+use mycroft_ring::{CreateError, Errno, RawRecord, SegmentConfig, SegmentWriter};
 use std::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -165,15 +165,10 @@ impl Runtime {
         })
     }
 
-    /// The runtime if there ever was one, also when it traces no more.
-    pub(crate) fn made() -> Option<&'static Runtime> {
-        MADE.get()?.as_ref().ok().copied()
-    }
-
-    /// The rings of this process's threads.
+    /// Pushes a record into the calling thread's ring; dropped and counted where there is none.
     #[inline]
-    pub(crate) fn rings(&self) -> &ThreadRings {
-        &self.rings
+    pub(crate) fn push(&self, record: &RawRecord) {
+        self.rings.push(&self.writer, record);
     }
 
     /// The segment.
@@ -216,7 +211,7 @@ extern "C" fn silence_child() {
 /// threads may be inside a callback.
 extern "C" fn at_exit() {
     crate::guard::ffi_guard((), || {
-        if let Some(runtime) = Runtime::made() {
+        if let Some(Ok(runtime)) = MADE.get() {
             if runtime.comms.none_alive() {
                 runtime.writer.mark_clean_exit();
             }

@@ -1,7 +1,6 @@
 //! Step marks: the training loop may tell where an iteration begins (C ABI, also for ctypes).
 use crate::guard::ffi_guard;
 use crate::runtime::Runtime;
-use crate::threads;
 use mycroft_ring::{RawRecord, RawStepMark, now_ticks};
 use std::ffi::c_int;
 
@@ -11,7 +10,7 @@ use std::ffi::c_int;
 pub extern "C" fn mycroft_step(step: u64) -> c_int {
     ffi_guard(1, || {
         let Some(runtime) = Runtime::get() else { return 1 };
-        threads::push(runtime, &RawRecord::StepMark(RawStepMark { at_ticks: now_ticks(), step }));
+        runtime.push(&RawRecord::StepMark(RawStepMark { at_ticks: now_ticks(), step }));
         0
     })
 }

@@ -5,7 +5,7 @@ use crate::abi::{
     DETAIL_OFFSET, Finalize, KernelCh, Logger, OpStateArgs, PARENT_OFFSET, ProxyOp, ProxyStep, RecordEventState,
     SUCCESS, StartEvent, StopEvent, Table, event,
 };
-use crate::{chain, mask};
+use crate::{chain, log, mask};
 use mycroft_probe_core::handle::DROP_HANDLE;
 use mycroft_probe_core::{
     Attach, AttachError, CollStart, CommInfo, CommTag, P2pStart, ProxyOpStart, Runtime, StateArg, ffi_guard,
@@ -182,7 +182,7 @@ unsafe fn open<V: Version>(context: *mut *mut c_void, activation: *mut c_int, ar
             Ok(runtime) => runtime.comm_begin(&args.info),
             Err(error) => {
                 if !matches!(error, AttachError::Off) {
-                    chain::report(args.logger, format_args!("{error}"));
+                    log::report(args.logger, format_args!("{error}"));
                 }
                 DROP_HANDLE
             }

@@ -9,20 +9,18 @@ use crate::abi::{
     event,
 };
 use crate::adapter::{self, Version};
+use crate::log::{LINE_BYTES, report};
 use crate::mask;
+use crate::pairs::{CHAIN_KIND, Pair, Pool};
 use mycroft_probe_core::FixedText;
 use mycroft_probe_core::config::chain_plugin;
-use mycroft_probe_core::handle::{GENERATION_MASK, next_generation};
-use mycroft_probe_core::pages::{Backing, Slab, Zeroed, leak};
+use mycroft_probe_core::pages::leak;
 use mycroft_probe_core::{CommInfo, Runtime};
 use std::ffi::{c_char, c_int, c_void};
-use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
-/// Type nibble of a chain handle; the core's own kinds are 1 to 5 and 15.
-const CHAIN_KIND: u64 = 6;
 /// Slots of the pool for steps and network events: 2^14 of 32 bytes. They are reused round robin; at 250 k steps/s a
 /// step has 65 ms, and no connection keeps more than 8 in flight.
 const STEP_SLOTS: u32 = 1 << 14;
@@ -33,10 +31,6 @@ const FLOW_SLOTS: u32 = 1 << 14;
 const OP_SLOTS: u32 = 1 << 16;
 /// Largest descriptor that is copied: v2's 128 bytes.
 const MAX_DESCR_BYTES: usize = 128;
-/// `NCCL_LOG_WARN`.
-const LOG_WARN: c_int = 2;
-/// `NCCL_INIT`, the subsystem the logger files the line under.
-const LOG_INIT: std::ffi::c_ulong = 1;
 
 /// Stands for the context of a communicator that the other does not have (any more); a plugin's own may well be NULL.
 const NO_CONTEXT: *mut c_void = std::ptr::without_provenance_mut(usize::MAX);
@@ -69,21 +63,6 @@ struct Other {
     finalize: Finalize,
 }
 
-struct Slot {
-    /// Generation in the high half, 1 in bit 0 while the pair is set.
-    tag: AtomicU64,
-    ours: AtomicU64,
-    theirs: AtomicPtr<c_void>,
-}
-
-// SAFETY: integers, and a pointer that may be NULL.
-unsafe impl Zeroed for Slot {}
-
-struct Pool {
-    slots: Slab<Slot>,
-    next: AtomicU64,
-}
-
 /// Everything a chain needs, made at the first `init` and never freed (NCCL may call long after a finalize).
 struct Chain {
     other: Other,
@@ -104,48 +83,6 @@ fn get() -> Option<&'static Chain> {
 #[inline]
 pub fn is_active() -> bool {
     !CHAIN.load(Ordering::Relaxed).is_null()
-}
-
-/// The two sides of a chain handle.
-#[derive(Clone, Copy)]
-struct Pair {
-    ours: u64,
-    theirs: *mut c_void,
-}
-
-impl Pool {
-    fn new(slots: u32) -> Option<Pool> {
-        Some(Pool { slots: Slab::new(slots as usize, Backing::Now).ok()?, next: AtomicU64::new(0) })
-    }
-
-    fn put(&self, number: u64, pair: Pair) -> u64 {
-        let index = self.next.fetch_add(1, Ordering::Relaxed) & (self.slots.len() as u64 - 1);
-        let slot = &self.slots[index as usize];
-        let generation = next_generation((slot.tag.load(Ordering::Relaxed) >> 1) as u32);
-        slot.tag.store(u64::from(generation) << 1, Ordering::Release);
-        slot.ours.store(pair.ours, Ordering::Release);
-        slot.theirs.store(pair.theirs, Ordering::Release);
-        slot.tag.store(u64::from(generation) << 1 | 1, Ordering::Release);
-        CHAIN_KIND << 60 | u64::from(generation) << 32 | number << 28 | index
-    }
-
-    fn get(&self, raw: u64) -> Option<Pair> {
-        let slot = self.slots.get((raw & 0x0fff_ffff) as usize)?;
-        let tag = (raw >> 32 & u64::from(GENERATION_MASK)) << 1 | 1;
-        if slot.tag.load(Ordering::Acquire) != tag {
-            return None;
-        }
-        let pair = Pair { ours: slot.ours.load(Ordering::Acquire), theirs: slot.theirs.load(Ordering::Acquire) };
-        (slot.tag.load(Ordering::Acquire) == tag).then_some(pair)
-    }
-
-    /// Ends a pair on the other's side and gives what was there; later uses of the handle reach only our side.
-    fn end_theirs(&self, raw: u64, ended: *mut c_void) -> *mut c_void {
-        match self.get(raw) {
-            Some(_) => self.slots[(raw & 0x0fff_ffff) as usize].theirs.swap(ended, Ordering::AcqRel),
-            None => ended,
-        }
-    }
 }
 
 impl Chain {
@@ -370,18 +307,8 @@ pub fn finalize(raw: u64) -> u64 {
     pair.ours
 }
 
-/// Bytes of a line for NCCL's log, which itself cuts at 1024.
-const LINE_BYTES: usize = 1024;
 /// Bytes of a table's name with its end.
 const SYMBOL_BYTES: usize = 32;
-
-/// Says what went wrong through NCCL's own log.
-pub fn report(logger: Option<Logger>, line: fmt::Arguments<'_>) {
-    let Some(logger) = logger else { return };
-    let line = FixedText::<LINE_BYTES>::printed(format_args!("mycroft: {line}"));
-    // SAFETY: NCCL's variadic logger with a constant format and one string for it.
-    unsafe { logger(LOG_WARN, LOG_INIT, c"mycroft".as_ptr(), 0, c"%s".as_ptr(), line.as_c_str().as_ptr()) };
-}
 
 /// Opens the plugin the environment names and takes the table that fits interface `V`.
 fn load<V: Version>(logger: Option<Logger>) {

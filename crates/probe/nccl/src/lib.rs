@@ -5,7 +5,9 @@
 pub mod abi;
 pub mod adapter;
 pub mod chain;
+mod log;
 pub mod mask;
+mod pairs;
 pub mod v1;
 pub mod v2;
 pub mod v3;

@@ -6,6 +6,7 @@ use mycroft_ring::{RawFlowDone, RawOpDone, RawRecord, SegmentReader};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
 pub const GROUP: u64 = 1;
 pub const COLL: u64 = 2;
@@ -31,15 +32,14 @@ pub const OP_IN_PROGRESS: c_int = 19;
 pub const SEND_PEER_WAIT: c_int = 20;
 pub const KERNEL_STOP: c_int = 22;
 
-/// Largest descriptor, and some room.
 const DESCR_BYTES: usize = 160;
 
 type InitV1 = unsafe extern "C" fn(*mut *mut c_void, *mut c_int) -> c_int;
 type Log = *const c_void;
+pub static LOG: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 type InitV4 = unsafe extern "C" fn(*mut *mut c_void, *mut c_int, *const c_char, u64, c_int, c_int, c_int, Log) -> c_int;
 type InitV5 = unsafe extern "C" fn(*mut *mut c_void, u64, *mut c_int, *const c_char, c_int, c_int, c_int, Log) -> c_int;
 
-/// The plugin's table as NCCL sees it.
 #[repr(C)]
 pub struct Table {
     name: *const c_char,
@@ -175,18 +175,6 @@ impl Plugin {
     }
 
     pub fn init(&self, hash: u64, name: &CStr, n_ranks: c_int, rank: c_int, mask: &mut c_int) -> Ctx {
-        self.init_with_log(hash, name, n_ranks, rank, mask, std::ptr::null())
-    }
-
-    pub fn init_with_log(
-        &self,
-        hash: u64,
-        name: &CStr,
-        n_ranks: c_int,
-        rank: c_int,
-        mask: &mut c_int,
-        log: *const c_void,
-    ) -> Ctx {
         let mut context: *mut c_void = std::ptr::without_provenance_mut(0xdead);
         // SAFETY: the signature of each version.
         let code = unsafe {
@@ -200,7 +188,7 @@ impl Plugin {
                     2,
                     n_ranks,
                     rank,
-                    log,
+                    LOG.load(Relaxed),
                 ),
                 _ => std::mem::transmute::<*const c_void, InitV5>(self.table.init)(
                     &mut context,
@@ -210,7 +198,7 @@ impl Plugin {
                     2,
                     n_ranks,
                     rank,
-                    log,
+                    LOG.load(Relaxed),
                 ),
             }
         };
