@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod calls;
 mod run;
 mod testing;
 mod tidy;
@@ -33,6 +34,8 @@ enum Command {
     Tidy(tidy::TidyArgs),
     /// Measure: prints ratios side by side and writes docs/results.
     Bench(bench::BenchArgs),
+    /// Play traces of profiler calls into the tracer and print a table; exit 0 only when all are right.
+    Calls(calls::CallsArgs),
     /// Run the tests of the pages in a real browser, installing one where there is none.
     Web(web::WebArgs),
     /// Build release binaries and libraries into target/dist.
@@ -49,6 +52,7 @@ fn main() -> anyhow::Result<()> {
         Command::Demo { args } => testing::demo(&root, &args),
         Command::Tidy(args) => tidy::tidy(&root, &args),
         Command::Bench(args) => bench::bench(&root, &args),
+        Command::Calls(args) => calls::calls(&root, &args),
         Command::Web(args) => web::web(&root, &args),
         Command::Dist => testing::dist(&root),
     }

@@ -51,6 +51,8 @@ pub(crate) struct Comm {
     rank: AtomicU32,
     n_ranks: AtomicU32,
     next_coll: AtomicU64,
+    /// Operations of all kinds that began to wait unobserved.
+    waited: AtomicU64,
     room: AtomicPtr<Room>,
 }
 
@@ -163,8 +165,10 @@ impl Comm {
 
     /// Remembers an operation that kernel events will not finish; gives the one that has waited a whole window.
     #[inline]
-    pub(crate) fn wait_unobserved(&self, seq: u64, handle: u64) -> Option<u64> {
-        let old = self.room()?.unobserved[(seq % UNOBSERVED_WINDOW) as usize].swap(handle, Ordering::AcqRel);
+    pub(crate) fn wait_unobserved(&self, handle: u64) -> Option<u64> {
+        // Counted here: an operation's own number counts its kind and peer only, and would take another's place.
+        let place = self.waited.fetch_add(1, Ordering::Relaxed) % UNOBSERVED_WINDOW;
+        let old = self.room()?.unobserved[place as usize].swap(handle, Ordering::AcqRel);
         (old != 0).then_some(old)
     }
 

@@ -207,7 +207,7 @@ impl Runtime {
             return;
         }
         if let Some(op) = self.ops.get(op_raw) {
-            op.flow_settled(slot.is_some());
+            op.flow_settled((flow.shape.load(Relaxed) >> 32) as u8, slot.is_some());
             if let (Some(cell), true) = (self.writer().op(op.slot()), slot.is_some()) {
                 cell.flow_started();
             }
@@ -394,7 +394,11 @@ impl Runtime {
     /// A proxy operation ended; the second time nothing happens.
     pub(crate) fn flow_stop(&self, raw: u64) {
         if let Some(flow) = self.flows.get(raw) {
-            self.end_flow(raw, flow, true);
+            let own = Runtime::is_own(flow);
+            let op = flow.op.load(Relaxed);
+            if self.end_flow(raw, flow, true) && own {
+                self.op_check_raw(op);
+            }
         }
     }
 
@@ -416,7 +420,7 @@ impl Runtime {
         }
         let Some(op) = own.then(|| self.ops.get(op_raw)).flatten() else { return true };
         if pending {
-            op.flow_settled(false);
+            op.flow_settled(0, false);
         } else if done.is_some() {
             op.ended_at(now);
             op.flow_done();
@@ -424,7 +428,6 @@ impl Runtime {
                 cell.flow_done(now);
             }
         }
-        self.op_check(op_raw, op);
         true
     }
 
@@ -451,10 +454,17 @@ impl Runtime {
         let (_, handle) = oldest?;
         let flow = self.flows.get(handle)?;
         self.writer().count_drop(DropKind::Flow);
-        self.end_flow(handle, flow, false).then_some(handle as u32)
+        let (own, op) = (Runtime::is_own(flow), flow.op.load(Relaxed));
+        if !self.end_flow(handle, flow, false) {
+            return None;
+        }
+        if own {
+            self.op_check_raw(op);
+        }
+        Some(handle as u32)
     }
 
-    /// Ends everything a finalized communicator still has.
+    /// Ends everything a finalized communicator still has. That completes no operation: its end was not seen.
     pub(crate) fn flows_retire_comm(&self, comm: u32) {
         for flow in self.flows.flows.iter() {
             let handle = flow.handle.load(Acquire);

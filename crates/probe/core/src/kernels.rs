@@ -102,7 +102,10 @@ fn split(handle: Handle) -> (u64, u8) {
 impl Runtime {
     /// A channel of an operation's kernel started; may come on any thread, before or after the operation's stop.
     pub fn kernel_start(&self, parent: u64, channel: u8, timer_ns: u64) -> u64 {
-        let Some(op) = self.ops.get(parent) else { return self.stale() };
+        let Some(op) = self.ops.get(parent) else {
+            // Of an operation that is over by all that had shown: nothing is lost but this channel's time.
+            return if self.ops.ended(parent).is_some() { DROP_HANDLE } else { self.stale() };
+        };
         if usize::from(channel) >= MAX_CHANNELS {
             return DROP_HANDLE;
         }

@@ -38,6 +38,8 @@ pub(crate) struct Op {
     pub(crate) kernels_started: AtomicU64,
     /// A bit for each channel whose kernel stopped.
     pub(crate) kernels_stopped: AtomicU64,
+    /// A bit for each channel on which a flow began.
+    flow_channels: AtomicU64,
     flows_pending: AtomicU32,
     flows_started: AtomicU32,
     flows_done: AtomicU32,
@@ -129,9 +131,10 @@ impl Op {
         self.flows_pending.fetch_add(1, SeqCst);
     }
 
-    /// A flow that was appended progresses now (`progressing`) or never will.
-    pub(crate) fn flow_settled(&self, progressing: bool) {
+    /// A flow on a channel that was appended progresses now (`progressing`) or never will.
+    pub(crate) fn flow_settled(&self, channel: u8, progressing: bool) {
         if progressing {
+            self.flow_channels.fetch_or(1 << (u32::from(channel) % u64::BITS), SeqCst);
             self.flows_started.fetch_add(1, SeqCst);
         }
         self.flows_pending.fetch_sub(1, SeqCst);
@@ -159,7 +162,11 @@ impl Op {
         }
         let stopped = self.kernels_stopped.load(SeqCst);
         match self.n_channels.load(Relaxed) {
-            0 => stopped != 0 && stopped == self.kernels_started.load(SeqCst) && self.stop_seen.load(SeqCst),
+            // Not told: those whose kernel started, and those that have a flow, since that flow's kernel is to come.
+            0 => {
+                let used = self.kernels_started.load(SeqCst) | self.flow_channels.load(SeqCst);
+                stopped != 0 && used & !stopped == 0 && self.stop_seen.load(SeqCst)
+            }
             expected => stopped.count_ones() >= expected,
         }
     }
@@ -200,7 +207,7 @@ impl Runtime {
             n_channels: coll.n_channels,
         };
         let handle = self.op_start(index, comm, &begin);
-        self.expire_unobserved(comm, seq, handle);
+        self.expire_unobserved(comm, handle);
         handle
     }
 
@@ -226,7 +233,7 @@ impl Runtime {
             n_channels: p2p.n_channels,
         };
         let handle = self.op_start(index, comm, &begin);
-        self.expire_unobserved(comm, seq, handle);
+        self.expire_unobserved(comm, handle);
         handle
     }
 
@@ -274,6 +281,7 @@ impl Runtime {
         op.stop_seen.store(false, Relaxed);
         op.kernels_started.store(0, Relaxed);
         op.kernels_stopped.store(0, Relaxed);
+        op.flow_channels.store(0, Relaxed);
         op.flows_pending.store(0, Relaxed);
         op.flows_started.store(0, Relaxed);
         op.flows_done.store(0, Relaxed);
@@ -319,11 +327,11 @@ impl Runtime {
 
     /// Without kernel events an operation inside a host leaves no trace; after a window of later ones it is recorded as
     /// not observed.
-    fn expire_unobserved(&self, comm: &Comm, seq: u64, handle: u64) {
+    fn expire_unobserved(&self, comm: &Comm, handle: u64) {
         if self.kernel_events() || handle == DROP_HANDLE {
             return;
         }
-        let Some(old) = comm.wait_unobserved(seq, handle) else { return };
+        let Some(old) = comm.wait_unobserved(handle) else { return };
         if let Some(op) = self.ops.get(old).filter(|op| op.flows_started.load(SeqCst) == 0) {
             self.end_op(old, op, None);
         }
@@ -341,6 +349,14 @@ impl Runtime {
     pub(crate) fn op_check(&self, raw: u64, op: &Op) {
         if op.is_complete() {
             self.end_op(raw, op, Some(op.ended.load(SeqCst)));
+        }
+    }
+
+    /// As [`Runtime::op_check`], by handle; nothing where it is over.
+    #[inline]
+    pub(crate) fn op_check_raw(&self, raw: u64) {
+        if let Some(op) = self.ops.get(raw) {
+            self.op_check(raw, op);
         }
     }
 

@@ -1,6 +1,10 @@
 //! A profiler plugin that writes down every call, for the tests. It reads descriptors by the byte offsets of NCCL's
-//! headers, not through this crate's own structures, so that both must be right to agree.
+//! headers, not through this crate's own structures, so that both must be right to agree. With `RECORDER_LINES=FILE` it
+//! also writes them as JSON lines (`docs/formats/calls.md`).
 #![allow(non_upper_case_globals, missing_docs, unreachable_pub, reason = "C names; an example, not an interface")]
+
+#[path = "recorder/lines.rs"]
+mod lines;
 
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::Mutex;
@@ -111,11 +115,16 @@ unsafe fn started<const V: u64>(context: *mut c_void, handle: *mut *mut c_void, 
 }
 
 unsafe extern "C" fn start<const V: u64>(context: *mut c_void, handle: *mut *mut c_void, d: *mut c_void) -> c_int {
-    // SAFETY: the arguments are passed on.
-    unsafe { started::<V>(context, handle, d) }
+    // SAFETY: the arguments are passed on; `started` wrote the handle.
+    unsafe {
+        let code = started::<V>(context, handle, d);
+        lines::start(V, context as u64, *handle as u64, d.cast());
+        code
+    }
 }
 
 unsafe extern "C" fn stop(handle: *mut c_void) -> c_int {
+    lines::stop(handle as u64);
     push(Call { what: 2, handle: handle as u64, ..Call::default() });
     0
 }
@@ -131,11 +140,14 @@ unsafe extern "C" fn record<const V: u64>(handle: *mut c_void, state: c_int, arg
             }
         }
     }
+    // SAFETY: the arguments are passed on.
+    unsafe { lines::state(V, handle as u64, state, args) };
     push(Call { what: 3, version: V, handle: handle as u64, state: i64::from(state), fields, ..Call::default() });
     0
 }
 
 unsafe extern "C" fn finalize(context: *mut c_void) -> c_int {
+    lines::finalize(context as u64);
     push(Call { what: 4, handle: context as u64, ..Call::default() });
     0
 }
@@ -147,6 +159,14 @@ fn begin<const V: u64>(context: *mut *mut c_void, mask: *mut c_int, fields: [i64
         *context = id as *mut c_void;
         *mask = MASK.load(Relaxed);
     }
+    let comm = (V >= 4).then(|| [0, 1, 2, 3].map(|field| fields[field] as u64));
+    let wanted = std::env::var("RECORDER_MASK").ok().and_then(|mask| mask.parse().ok());
+    if let Some(wanted) = wanted {
+        // SAFETY: as above.
+        unsafe { *mask = wanted };
+    }
+    // SAFETY: written above.
+    lines::init(V, id, comm, unsafe { *mask });
     push(Call { what: 0, version: V, handle: id, fields, ..Call::default() });
     0
 }

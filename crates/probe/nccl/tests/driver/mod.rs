@@ -128,7 +128,8 @@ impl CollArgs {
 pub fn plugin_path() -> PathBuf {
     let exe = std::env::current_exe().expect("a test knows its own path");
     let folders = [exe.parent(), exe.parent().and_then(Path::parent)];
-    let places = folders.iter().flatten().flat_map(|folder| [folder.to_path_buf(), folder.join("deps")]);
+    // `deps` first: building tests renews it, and not the copy one folder up.
+    let places = folders.iter().flatten().flat_map(|folder| [folder.join("deps"), folder.to_path_buf()]);
     let found = places.map(|folder| folder.join("libmycroft_nccl.so")).find(|path| path.exists());
     found.expect("the plugin is built together with its tests")
 }
