@@ -11,6 +11,9 @@ const ENTRY_BYTES_MAX: u64 = 64;
 /// Frames turned round at most when older ones must go before them: 1024 x 16 KiB = 16 MiB read and written once.
 const TURN_FRAMES_MAX: usize = 1024;
 
+/// Records of one frame: 32 Ki x at most 300 raw bytes = 9.4 MiB of the codec's 16 MiB.
+const FRAME_RECORDS_MAX: usize = 32 << 10;
+
 /// Lost records of each source that nobody has been told of yet.
 pub(crate) type Lost = BTreeMap<Source, u64>;
 
@@ -209,6 +212,28 @@ pub(crate) fn count_lost(lost: &mut Lost, source: &Source, records: u64) {
 /// Records in all batches.
 pub(crate) fn record_count(batches: &[Batch]) -> u64 {
     batches.iter().map(|b| b.records.len() as u64).sum()
+}
+
+/// Batches cut into frames that the codec takes.
+pub(crate) fn frames(batches: &[Batch]) -> impl Iterator<Item = &[Batch]> {
+    let mut rest = batches;
+    std::iter::from_fn(move || {
+        let mut records = 0;
+        let fitting = rest
+            .iter()
+            .take(codec::MAX_BATCHES)
+            .take_while(|batch| {
+                records += batch.records.len();
+                records <= FRAME_RECORDS_MAX
+            })
+            .count();
+        if rest.is_empty() {
+            return None;
+        }
+        let (frame, left) = rest.split_at(fitting.max(1));
+        rest = left;
+        Some(frame)
+    })
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! The shipping thread: batches to the server, or to the spool while it is away, in order for each source.
-use crate::backlog::{Backlog, Lost, count_lost, record_count};
+use crate::backlog::{Backlog, Lost, count_lost, frames, record_count};
 use crate::capture::Capturer;
 use crate::error::Notice;
 use crate::outbox::Outbox;
@@ -29,8 +29,6 @@ const CAPTURE_POLL: Duration = Duration::from_millis(10);
 const HOLD: Duration = Duration::from_secs(1);
 /// Records held before they are spooled at once.
 const HOLD_RECORDS_MAX: usize = 16 << 10;
-/// Records of one frame: 32 Ki x at most 300 raw bytes = 9.4 MiB of the codec's 16 MiB.
-const FRAME_RECORDS_MAX: usize = 32 << 10;
 /// Spooled frames sent before new records get their turn.
 const REPLAY_FRAMES: usize = 16;
 
@@ -473,28 +471,6 @@ impl Shipper {
 /// Whether sending the same again can never work.
 fn is_hopeless(error: &WireError) -> bool {
     matches!(error, WireError::TooLarge { .. } | WireError::Encode(_))
-}
-
-/// Batches cut into frames that the codec takes.
-fn frames(batches: &[Batch]) -> impl Iterator<Item = &[Batch]> {
-    let mut rest = batches;
-    std::iter::from_fn(move || {
-        let mut records = 0;
-        let fitting = rest
-            .iter()
-            .take(codec::MAX_BATCHES)
-            .take_while(|batch| {
-                records += batch.records.len();
-                records <= FRAME_RECORDS_MAX
-            })
-            .count();
-        if rest.is_empty() {
-            return None;
-        }
-        let (frame, left) = rest.split_at(fitting.max(1));
-        rest = left;
-        Some(frame)
-    })
 }
 
 /// One batch per source that lost records, saying how many.

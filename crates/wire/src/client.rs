@@ -1,6 +1,7 @@
 //! The agent's end: keeps what was not acknowledged, resends it after a reconnect, respects the server's credit.
 use crate::capture::{CaptureOrder, Captured};
 use crate::codec;
+use crate::dial::{Tls, dial, random_id, this_machine};
 use crate::proto::{self, Answer, Hello, Message, MessageHead, Refusal};
 use crate::stream::Stream;
 use crate::{ClientConfig, Endpoint, WireError, io_error, tls};
@@ -8,21 +9,13 @@ use mycroft_record::Batch;
 use mycroft_record::text::printable;
 use rustls::pki_types::ServerName;
 use std::collections::VecDeque;
-use std::hash::{BuildHasher, Hasher};
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::os::unix::net::UnixStream;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// Rejected frames kept for the one who asks: as many as a server gives credit for at once.
 const REJECTED_KEPT: usize = 64;
 /// Orders kept for the one who asks; a server sends one at a time.
 const ORDERS_KEPT: usize = 16;
-/// Names looked up at once; more means that the name service hangs.
-const LOOKUPS_MAX: usize = 4;
 /// Reads of 64 KiB that one call makes at most: a server answers 64 frames with 64 messages of 25 bytes.
 const READS_MAX: usize = 16;
 /// Messages that a server may send unasked on a connection: orders, each a few an hour, and what newer versions say.
@@ -81,7 +74,7 @@ impl Connection {
 pub struct Client {
     endpoint: Endpoint,
     config: ClientConfig,
-    tls: Option<(Arc<rustls::ClientConfig>, ServerName<'static>)>,
+    tls: Option<Tls>,
     agent: u64,
     next_sequence: u64,
     pending: VecDeque<Pending>,
@@ -272,7 +265,7 @@ impl Client {
     pub fn reconnect(&mut self) -> Result<(), WireError> {
         self.connection = None;
         let deadline = self.end_of(self.config.connect_timeout);
-        let mut stream = self.dial(deadline)?;
+        let mut stream = dial(&self.endpoint, self.tls.as_ref(), deadline)?;
         let hello = Hello {
             lowest: proto::VERSION_LOWEST,
             highest: proto::VERSION_HIGHEST,
@@ -308,33 +301,6 @@ impl Client {
         }
         self.stats.resent += self.pending.len() as u64;
         self.write_pending()
-    }
-
-    fn dial(&self, deadline: Instant) -> Result<Stream, WireError> {
-        let failed = |e| io_error("connecting to", &self.endpoint)(e);
-        let address = match &self.endpoint {
-            Endpoint::Unix(path) => return UnixStream::connect(path).map(Stream::unix).map_err(failed),
-            Endpoint::Tcp(address) => address,
-        };
-        let mut last = std::io::Error::new(ErrorKind::NotFound, "the name has no address");
-        for address in addresses(address, deadline).map_err(failed)? {
-            let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-            match TcpStream::connect_timeout(&address, left) {
-                Ok(socket) => {
-                    socket.set_nodelay(true).map_err(failed)?;
-                    return self.wrap(socket);
-                }
-                Err(e) => last = e,
-            }
-        }
-        Err(failed(last))
-    }
-
-    fn wrap(&self, socket: TcpStream) -> Result<Stream, WireError> {
-        let Some((config, name)) = &self.tls else { return Ok(Stream::tcp(socket)) };
-        let connection = rustls::ClientConnection::new(Arc::clone(config), name.clone())
-            .map_err(|e| WireError::Tls { endpoint: self.endpoint.to_string(), reason: e.to_string() })?;
-        Ok(Stream::tls(connection, Arc::new(socket)))
     }
 
     fn read_answer(&self, stream: &mut Stream, deadline: Instant) -> Result<Answer, WireError> {
@@ -558,47 +524,4 @@ impl Client {
             self.stats.acknowledged += 1;
         }
     }
-}
-
-/// Looks an address up. The system's resolver may take half a minute and cannot be stopped, so it runs in a thread of its
-/// own that nobody waits for beyond `deadline`.
-fn addresses(text: &str, deadline: Instant) -> std::io::Result<Vec<SocketAddr>> {
-    static RUNNING: AtomicUsize = AtomicUsize::new(0);
-    if let Ok(address) = text.parse() {
-        return Ok(vec![address]);
-    }
-    let slow = || std::io::Error::new(ErrorKind::TimedOut, "the name service does not answer");
-    if RUNNING.fetch_add(1, Ordering::Relaxed) >= LOOKUPS_MAX {
-        RUNNING.fetch_sub(1, Ordering::Relaxed);
-        return Err(slow());
-    }
-    let (sender, found) = mpsc::channel();
-    let name = text.to_owned();
-    let looking = std::thread::Builder::new().spawn(move || {
-        // Nobody may wait for it any more.
-        let _ = sender.send(name.to_socket_addrs().map(Iterator::collect));
-        RUNNING.fetch_sub(1, Ordering::Relaxed);
-    });
-    if let Err(error) = looking {
-        RUNNING.fetch_sub(1, Ordering::Relaxed);
-        return Err(error);
-    }
-    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    found.recv_timeout(left).unwrap_or_else(|_| Err(slow()))
-}
-
-/// A number that all agents of this machine say until it starts again, and hardly one of another machine; 0: not known.
-fn this_machine() -> u64 {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    // A UUID: 64 of its 122 random bits tell machines apart.
-    let digits: String = boot.chars().filter(char::is_ascii_hexdigit).take(16).collect();
-    u64::from_str_radix(&digits, 16).unwrap_or(0)
-}
-
-/// Tells this client from every other one, also of the same host; the standard library's hasher is seeded by the
-/// operating system.
-fn random_id() -> u64 {
-    let mut hasher = std::hash::RandomState::new().build_hasher();
-    hasher.write_u32(std::process::id());
-    hasher.finish()
 }

@@ -3,6 +3,8 @@
 //! checked entries that spool and store share. Formats: `docs/formats/wire.md`, `docs/formats/record.md`.
 #![forbid(unsafe_code)]
 
+mod admission;
+mod arrival;
 pub mod budget;
 mod bytes;
 mod capture;
@@ -10,22 +12,26 @@ pub mod cells;
 mod client;
 pub mod codec;
 pub mod descriptors;
+mod dial;
 pub mod dir;
 pub mod log;
+mod places;
 mod proto;
 mod refused;
 mod server;
+mod socket;
 pub mod spool;
-mod strangers;
+pub mod strangers;
 mod stream;
 mod tls;
-mod unix;
 
+pub use arrival::ServerLimits;
 pub use capture::{CAPTURE_TEXT_BYTES_MAX, CaptureKind, CaptureOrder, Captured, PIECE_BYTES_MAX, VERSION_CAPTURE};
 pub use client::{Client, ClientStats};
+pub use places::{NotOrdered, Peer, Places};
 pub use proto::{Refusal, VERSION_HIGHEST, VERSION_LOWEST};
 pub use refused::Log;
-pub use server::{Listener, ListenerHandle, NotOrdered, Peer, Places, ServerLimits, ServerStats};
+pub use server::{Listener, ListenerHandle, ServerStats};
 
 use std::fmt;
 use std::path::PathBuf;

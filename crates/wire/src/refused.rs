@@ -1,5 +1,7 @@
-//! Lines about agents that were refused: each of some minutes' first ones, and how many were not told.
+//! Why connections end, and lines about agents that were refused: each of some minutes' first ones, and how many were not told.
+use crate::proto::Refusal;
 use mycroft_record::text::{printable, printable_within};
+use std::io;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +14,22 @@ const LINES_MAX: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(60);
 /// Of a name or reason that a peer gave.
 const SHOWN_CHARS: usize = 256;
+
+/// Why a connection ends: silently, or with words.
+pub(super) enum End {
+    Silent,
+    Refuse(Refusal, String),
+}
+
+impl From<io::Error> for End {
+    fn from(_: io::Error) -> End {
+        End::Silent
+    }
+}
+
+pub(super) fn refuse<T>(code: Refusal, text: impl Into<String>) -> Result<T, End> {
+    Err(End::Refuse(code, text.into()))
+}
 
 /// Tells a log, a limited number of lines a minute.
 #[derive(Default)]

@@ -1,60 +1,40 @@
 //! The server's end: admits agents, hands their batches over once, acknowledges, and is safe against slow or hostile
 //! peers: every wait has an end, every size a limit.
-use crate::budget::{self, Budgets, Charge};
+use crate::admission::{begin_tls, read_hello};
+use crate::arrival::{ServerLimits, charge, read_body};
+use crate::budget::Budgets;
 use crate::capture::{CaptureOrder, Captured, VERSION_CAPTURE};
 use crate::codec;
 use crate::descriptors::{self, Shares};
+use crate::places::{Named, NotOrdered, ORDERS_MAX, Peer, Place, Places, shared_names};
 use crate::proto::{self, Answer, Hello, Message, MessageHead, Refusal, Welcome};
-use crate::refused::{Log, Told, shown};
+use crate::refused::{End, Log, Told, refuse, shown};
+use crate::socket::{self, Socket};
 use crate::strangers::Strangers;
 use crate::stream::{Closer, Stream};
-use crate::{Endpoint, ServerConfig, WireError, io_error, tls, unix};
+use crate::{Endpoint, ServerConfig, WireError, io_error, tls};
 use mycroft_record::Batch;
 use std::collections::{BTreeMap, VecDeque};
-use std::io::{self, ErrorKind};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::net::UnixListener;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// Agents whose last sequence is remembered: four times the connections, 64 B each = 1 MiB.
 const MAX_AGENTS: usize = 4 * 4096;
-/// Longest that a frame waits for memory to be received or decoded in; then it is sent again. An agent waits for an
-/// answer as long as three heartbeats.
-const MEMORY_PATIENCE: Duration = Duration::from_secs(5);
 /// Frames without acknowledgement per agent: 6.4 s of frames every 100 ms.
 const CREDIT_FRAMES: u32 = 64;
 /// Their bytes: two of the largest frames.
 const CREDIT_BYTES: u64 = 2 * codec::MAX_FRAME_BYTES as u64;
 /// How often an idle agent says that it is there.
-const HEARTBEAT: Duration = Duration::from_secs(2);
+const HEARTBEAT_MS: u32 = 2000;
 /// To write an acknowledgement.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
 /// Room for the largest read buffer (64 KiB), the decoder and the server's handler.
 const STACK_BYTES: usize = 1024 * 1024;
-
-/// How long a peer may take.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ServerLimits {
-    /// For TLS and hello together.
-    pub handshake: Duration,
-    /// From the first byte of a message to its last.
-    pub message: Duration,
-    /// Between messages.
-    pub idle: Duration,
-}
-
-impl Default for ServerLimits {
-    /// 5 s; 10 s, which is 17 MB at 2 MB/s; 10 s, which is five heartbeats.
-    fn default() -> ServerLimits {
-        let seconds = Duration::from_secs;
-        ServerLimits { handshake: seconds(5), message: seconds(10), idle: seconds(10) }
-    }
-}
 
 /// Times a frame is tried on which the handler panics: a passing cause (no memory, no disk) deserves another try, a
 /// defect comes back each time, and the frame must not keep the agent from sending what follows.
@@ -63,38 +43,9 @@ const HANDLER_TRIES: u32 = 3;
 /// How soon an order reaches an agent that is silent: its connection's thread looks after its orders this often, which
 /// for 4,096 idle agents are 20,000 short waits a second.
 const ORDER_LATENCY: Duration = Duration::from_millis(200);
-/// Orders that may wait for one agent.
-const ORDERS_MAX: usize = 16;
 
 type Handler = dyn Fn(Vec<Batch>) + Send + Sync;
 type CapturedHandler = dyn Fn(u64, Captured) + Send + Sync;
-
-/// An agent that is connected.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Peer {
-    /// Number of the connection, never used again by this listener.
-    pub connection: u64,
-    /// Name of its host, as it says.
-    pub host: String,
-    /// Its program and version, as it says.
-    pub software: String,
-    /// The protocol version that is spoken with it.
-    pub version: u16,
-}
-
-/// Why an agent was not given an order.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NotOrdered {
-    /// The connection has ended.
-    #[error("the agent is not connected any more")]
-    Gone,
-    /// It speaks a version without orders.
-    #[error("the agent is too old: it speaks protocol version {0}, orders came with {VERSION_CAPTURE}; upgrade it")]
-    TooOld(u16),
-    /// It has not taken earlier orders.
-    #[error("the agent has not taken {ORDERS_MAX} earlier orders; is its host overloaded?")]
-    Busy,
-}
 
 /// An agent's connection as the other threads see it.
 struct Line {
@@ -110,35 +61,6 @@ struct Line {
     /// Orders to write, encoded.
     orders: VecDeque<Vec<u8>>,
     _place: Place,
-}
-
-/// Agents of all listeners that share these places.
-#[derive(Debug)]
-pub struct Places {
-    shares: Shares,
-    taken: AtomicUsize,
-}
-
-impl Places {
-    /// Places under a limit of descriptors.
-    pub fn new(shares: Shares) -> Places {
-        Places { shares, taken: AtomicUsize::new(0) }
-    }
-
-    fn take(self: &Arc<Places>) -> Option<Place> {
-        let free = |taken: usize| (taken < self.shares.agents).then_some(taken + 1);
-        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, free).ok()?;
-        Some(Place(Arc::clone(self)))
-    }
-}
-
-/// The place of an agent; dropping it frees it.
-struct Place(Arc<Places>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.taken.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// What a listener has done so far.
@@ -212,7 +134,7 @@ struct Shared {
     budgets: Budgets,
     log: Arc<Log>,
     told: Told,
-    strangers: Mutex<Strangers>,
+    strangers: Mutex<Strangers<Closer>>,
     connections: Mutex<BTreeMap<u64, Line>>,
     agents: Mutex<Agents>,
     counters: Counters,
@@ -254,27 +176,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-#[derive(Debug)]
-enum Socket {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-impl Socket {
-    fn fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Socket::Tcp(socket) => socket.as_fd(),
-            Socket::Unix(socket) => socket.as_fd(),
-        }
-    }
-}
-
 /// A bound server socket.
 pub struct Listener {
     endpoint: Endpoint,
     address: Option<SocketAddr>,
     socket: Socket,
-    own_socket: Option<unix::Place>,
+    own_socket: Option<socket::Made>,
     token: Option<String>,
     tls: Option<Arc<rustls::ServerConfig>>,
     limits: ServerLimits,
@@ -310,7 +217,7 @@ impl Listener {
                 return Err(WireError::Tls { endpoint: endpoint.to_string(), reason });
             }
             Endpoint::Unix(path) => {
-                let (socket, place) = unix::bind(path).map_err(failed)?;
+                let (socket, place) = socket::bind_unix(path).map_err(failed)?;
                 own_socket = Some(place);
                 (Socket::Unix(socket), None, endpoint.clone())
             }
@@ -394,7 +301,7 @@ pub struct ListenerHandle {
     endpoint: Endpoint,
     address: Option<SocketAddr>,
     socket: Arc<Socket>,
-    own_socket: Option<unix::Place>,
+    own_socket: Option<socket::Made>,
     shared: Arc<Shared>,
     accepting: Option<JoinHandle<()>>,
 }
@@ -442,17 +349,12 @@ impl ListenerHandle {
     /// last of them came, so none is what a restarted machine has left behind.
     pub fn shared_names(&self) -> Vec<String> {
         let connections = lock(&self.shared.connections);
-        let mut of: BTreeMap<&str, Vec<&Line>> = BTreeMap::new();
-        for line in connections.values().filter(|line| line.machine != 0) {
-            of.entry(&line.peer.host).or_default().push(line);
-        }
-        let several = |lines: &[&Line]| {
-            let newest = lines.iter().map(|line| line.since).max();
-            let mut talking = lines.iter().filter(|line| newest.is_some_and(|newest| line.heard > newest));
-            let first = talking.next().map(|line| line.machine);
-            talking.any(|line| Some(line.machine) != first)
-        };
-        of.into_iter().filter(|(_, lines)| several(lines)).map(|(host, _)| host.to_owned()).collect()
+        shared_names(connections.values().map(|line| Named {
+            host: &line.peer.host,
+            machine: line.machine,
+            since: line.since,
+            heard: line.heard,
+        }))
     }
 
     /// How many connections it takes of each kind.
@@ -488,13 +390,13 @@ impl ListenerHandle {
         self.shared.stopping.store(true, Ordering::SeqCst);
         // Wakes the accepting thread: on a listening socket, Linux lets `accept` fail from then on.
         let woken = rustix::net::shutdown(self.socket.fd(), rustix::net::Shutdown::Both).is_ok();
-        lock(&self.shared.strangers).close();
+        lock(&self.shared.strangers).closers().for_each(Closer::close);
         lock(&self.shared.connections).values().for_each(|line| line.closer.close());
         if woken {
             // A panic there would be a fault of ours that has ended the thread, which is what we want here.
             let _ = accepting.join();
             // Those that it let in meanwhile.
-            lock(&self.shared.strangers).close();
+            lock(&self.shared.strangers).closers().for_each(Closer::close);
         }
         if let Some(place) = self.own_socket.take() {
             place.remove();
@@ -511,15 +413,7 @@ impl Drop for ListenerHandle {
 fn accept_loop(socket: &Socket, shared: &Arc<Shared>) {
     let mut number = 0u64;
     while !shared.stopping.load(Ordering::SeqCst) {
-        let accepted = match socket {
-            Socket::Tcp(socket) => socket.accept().map(|(stream, from)| {
-                // Without it an acknowledgement waits 40 ms; it works without.
-                let _ = stream.set_nodelay(true);
-                (Stream::tcp(stream), Some(from.ip()))
-            }),
-            Socket::Unix(socket) => socket.accept().map(|(stream, _)| (Stream::unix(stream), None)),
-        };
-        let Ok((stream, from)) = accepted else {
+        let Ok((stream, from)) = socket.accept() else {
             if !shared.stopping.load(Ordering::SeqCst) {
                 // Out of file descriptors, most likely: wait for connections to end.
                 thread::sleep(Duration::from_millis(50));
@@ -527,7 +421,9 @@ fn accept_loop(socket: &Socket, shared: &Arc<Shared>) {
             continue;
         };
         number += 1;
-        if lock(&shared.strangers).enter(number, from, stream.closer(), shared.places.shares.strangers) {
+        let out = lock(&shared.strangers).enter(number, from, stream.closer(), shared.places.shares.strangers);
+        if let Some(out) = out {
+            out.close();
             count(&shared.counters.put_out, 1);
         }
         let for_thread = Arc::clone(shared);
@@ -555,25 +451,9 @@ impl Drop for Registered {
     }
 }
 
-/// Why a connection ends: silently, or with words.
-enum End {
-    Silent,
-    Refuse(Refusal, String),
-}
-
-impl From<io::Error> for End {
-    fn from(_: io::Error) -> End {
-        End::Silent
-    }
-}
-
-fn refuse<T>(code: Refusal, text: impl Into<String>) -> Result<T, End> {
-    Err(End::Refuse(code, text.into()))
-}
-
 fn run_connection(stream: Stream, shared: &Shared, number: u64, from: Option<IpAddr>) {
     let deadline = Instant::now() + shared.limits.handshake;
-    let mut stream = match begin_tls(stream, shared, deadline) {
+    let mut stream = match begin_tls(stream, shared.tls.as_ref(), deadline) {
         Ok(stream) => stream,
         Err((mut stream, end)) => return say_no(&mut stream, shared, from, end),
     };
@@ -608,61 +488,9 @@ fn say_no(stream: &mut Stream, shared: &Shared, from: Option<IpAddr>, end: End) 
     }
 }
 
-/// Looks at the first byte, so that a peer on the wrong side of TLS gets words that it can read.
-fn begin_tls(stream: Stream, shared: &Shared, deadline: Instant) -> Result<Stream, (Stream, End)> {
-    let Stream::Tcp(socket) = stream else { return Ok(stream) };
-    let Some(config) = &shared.tls else { return Ok(Stream::Tcp(socket)) };
-    let mut first = [0u8; 1];
-    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-    let peeked = socket.set_read_timeout(Some(left)).and_then(|()| socket.peek(&mut first));
-    match peeked {
-        Ok(1) if first[0] == 0x16 => {}
-        Ok(1) => {
-            let text = "this address speaks TLS only; give the agent the server's CA certificate".to_owned();
-            return Err((Stream::Tcp(socket), End::Refuse(Refusal::TlsRequired, text)));
-        }
-        _ => return Err((Stream::Tcp(socket), End::Silent)),
-    }
-    match rustls::ServerConnection::new(Arc::clone(config)) {
-        Ok(connection) => Ok(Stream::tls(connection, socket)),
-        Err(_) => Err((Stream::Tcp(socket), End::Silent)),
-    }
-}
-
 fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, number: u64) -> Result<Seen, End> {
-    let mut head = [0u8; proto::HELLO_HEAD_BYTES];
-    let (magic, rest) = head.split_at_mut(4);
-    stream.read_exact_by(magic, deadline)?;
-    if magic[..2] == [0x16, 3] {
-        return refuse(Refusal::NoTls, "this address speaks no TLS; drop the agent's TLS settings");
-    }
-    if magic != proto::MAGIC {
-        return refuse(Refusal::OtherProtocol, "this is mycroft's port for agents; the web interface has its own port");
-    }
-    stream.read_exact_by(rest, deadline)?;
-    let (lowest, highest, length) = Hello::head(&head);
-    let (own_low, own_high) = (proto::VERSION_LOWEST, proto::VERSION_HIGHEST);
-    let versions = format!("agent speaks {lowest} to {highest}, server {own_low} to {own_high}");
-    if highest < own_low {
-        return refuse(Refusal::TooOld, format!("protocol versions: {versions}; upgrade the agent"));
-    }
-    if lowest > own_high {
-        return refuse(Refusal::TooNew, format!("protocol versions: {versions}; upgrade the server first"));
-    }
-    if length > proto::MAX_HELLO_BODY_BYTES {
-        return refuse(Refusal::Malformed, format!("a hello of {length} bytes"));
-    }
-    let mut body = vec![0u8; length];
-    stream.read_exact_by(&mut body, deadline)?;
-    let Some(hello) = Hello::body(lowest, highest, &body) else {
-        return refuse(Refusal::Malformed, "the hello ends too early");
-    };
-    if let Some(token) = &shared.token
-        && !same_token(hello.token.as_bytes(), token.as_bytes())
-    {
-        return refuse(Refusal::BadToken, "the token is missing or wrong; give the agent the server's token");
-    }
-    let version = highest.min(own_high);
+    let hello = read_hello(stream, shared.token.as_deref(), deadline)?;
+    let version = hello.highest.min(proto::VERSION_HIGHEST);
     let agent = hello.agent;
     admit(shared, number, version, hello)?;
     let seen = lock(&shared.agents).get(agent);
@@ -671,8 +499,8 @@ fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, number: u6
     let welcome = Welcome {
         credit_frames: CREDIT_FRAMES,
         credit_bytes: CREDIT_BYTES,
-        max_frame_bytes: codec::MAX_FRAME_BYTES as u32,
-        heartbeat_ms: HEARTBEAT.as_millis() as u32,
+        max_frame_bytes: u32::try_from(codec::MAX_FRAME_BYTES).unwrap_or(u32::MAX),
+        heartbeat_ms: HEARTBEAT_MS,
         last_sequence,
     };
     stream.write_all_by(&Answer::Welcome(welcome).encode(version), Instant::now() + WRITE_LIMIT)?;
@@ -714,15 +542,6 @@ fn admit(shared: &Shared, number: u64, version: u16, hello: Hello) -> Result<(),
     Ok(())
 }
 
-/// Takes the same time wherever the first difference is.
-fn same_token(given: &[u8], expected: &[u8]) -> bool {
-    let mut difference = u8::from(given.len() != expected.len());
-    for (index, byte) in given.iter().enumerate() {
-        difference |= byte ^ expected.get(index % expected.len().max(1)).copied().unwrap_or(0);
-    }
-    std::hint::black_box(difference) == 0
-}
-
 /// Waits for the first byte of a message, and writes the orders that come up meanwhile.
 fn first_byte(stream: &mut Stream, shared: &Shared, number: u64, first: &mut [u8]) -> Result<(), End> {
     let idle = Instant::now() + shared.limits.idle;
@@ -757,11 +576,20 @@ fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen) -> R
         if let Some(line) = lock(&shared.connections).get_mut(&number) {
             line.heard = Instant::now();
         }
-        let (body, _arrived) = read_body(stream, shared, head.body_bytes, deadline)?;
+        let (body, _arrived) = read_body(stream, &shared.budgets.receiving, head.body_bytes, deadline)?;
         let mut _opened = None;
         let answer = match Message::decode(head, body) {
             Ok(Message::Batches { sequence, frame }) => {
-                _opened = charge(stream, shared, sequence, &frame)?;
+                _opened = match charge(&shared.budgets.decoding, &frame) {
+                    Ok(charge) => charge,
+                    Err(End::Refuse(Refusal::Malformed, text)) => {
+                        count(&shared.counters.rejected, 1);
+                        let reject = Message::Reject { sequence, bytes: frame.len() as u64, text: text.clone() };
+                        stream.write_all_by(&reject.encode(), Instant::now() + WRITE_LIMIT)?;
+                        return refuse(Refusal::Malformed, text);
+                    }
+                    Err(end) => return Err(end),
+                };
                 handle(shared, seen, sequence, &frame)?
             }
             Ok(Message::Heartbeat(nonce)) => Message::HeartbeatAck(nonce),
@@ -774,52 +602,6 @@ fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen) -> R
             Err(why) => return refuse(Refusal::Malformed, why),
         };
         stream.write_all_by(&answer.encode(), Instant::now() + WRITE_LIMIT)?;
-    }
-}
-
-/// Reads the body of a message. A large one takes memory for what has arrived, not for what was announced.
-fn read_body<'a>(
-    stream: &mut Stream,
-    shared: &'a Shared,
-    length: usize,
-    deadline: Instant,
-) -> Result<(Vec<u8>, Option<Charge<'a>>), End> {
-    let mut body = vec![0u8; length.min(budget::SMALL_BYTES)];
-    stream.read_exact_by(&mut body, deadline)?;
-    let mut charged: Option<Charge<'_>> = None;
-    while body.len() < length {
-        let arrived = body.len();
-        let more = arrived.min(length - arrived);
-        let by = deadline.min(Instant::now() + MEMORY_PATIENCE);
-        let Some(charge) = shared.budgets.receiving.take(more as u64, by) else {
-            return refuse(Refusal::Busy, "too many large frames arrive at once; it is sent again");
-        };
-        match &mut charged {
-            Some(charged) => charged.join(charge),
-            none => *none = Some(charge),
-        }
-        body.reserve_exact(more);
-        body.resize(arrived + more, 0);
-        stream.read_exact_by(&mut body[arrived..], deadline)?;
-    }
-    Ok((body, charged))
-}
-
-/// Takes memory for what a frame opens to, before it is opened. One that claims more than a peer's share is rejected, and
-/// its peer cut off.
-fn charge<'a>(stream: &mut Stream, shared: &'a Shared, sequence: u64, frame: &[u8]) -> Result<Option<Charge<'a>>, End> {
-    // What has no sound head is not opened, and rejected where that is told.
-    let Ok(head) = codec::header(frame) else { return Ok(None) };
-    if let Some(text) = budget::overclaims(&head) {
-        count(&shared.counters.rejected, 1);
-        let reject = Message::Reject { sequence, bytes: frame.len() as u64, text: text.clone() };
-        stream.write_all_by(&reject.encode(), Instant::now() + WRITE_LIMIT)?;
-        return refuse(Refusal::Malformed, text);
-    }
-    let by = Instant::now() + MEMORY_PATIENCE;
-    match shared.budgets.decoding.take(budget::decoded_bytes(&head), by) {
-        Some(charge) => Ok(Some(charge)),
-        None => refuse(Refusal::Busy, "too many frames are opened at once; it is sent again"),
     }
 }
 

@@ -99,8 +99,10 @@ fn frames_that_open_to_many_records_share_one_budget() {
         }
     });
     assert_eq!(records.load(Ordering::SeqCst), 8 * 4 * (32 << 10), "everything came through");
-    let (used, peak) = decoding.used();
-    assert!(used == 0 && peak > 0 && peak <= 32 << 20, "{used} {peak}");
+    // An acknowledgement is on its way a moment before its memory is given back.
+    until("all memory is back", || decoding.used().0 == 0);
+    let (_, peak) = decoding.used();
+    assert!(peak > 0 && peak <= 32 << 20, "{peak}");
     assert!(most.load(Ordering::SeqCst) <= 2, "{most:?} frames were open at once");
 }
 
@@ -310,4 +312,24 @@ fn a_server_stops_while_agents_flood_it() {
         assert!(begun.elapsed() < STOP, "{:?}", begun.elapsed());
         stopped.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn what_is_no_stale_socket_of_ours_is_left_where_it_lies() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| Endpoint::Unix(dir.path().join(name));
+    std::fs::write(dir.path().join("file"), "precious").unwrap();
+    std::os::unix::fs::symlink(dir.path().join("file"), dir.path().join("link")).unwrap();
+    std::os::unix::fs::symlink(dir.path().join("nowhere"), dir.path().join("dangling")).unwrap();
+    for name in ["file", "link", "dangling"] {
+        let refused = Listener::bind(&at(name), ServerConfig::default()).unwrap_err().to_string();
+        assert!(refused.contains("is no socket"), "{name}: {refused}");
+    }
+    assert_eq!(std::fs::read_to_string(dir.path().join("file")).unwrap(), "precious");
+    // A server does not take away what somebody has put in the place of its socket.
+    let handle = Listener::bind(&at("sock"), ServerConfig::default()).unwrap().serve(Arc::new(|_| {}));
+    std::fs::remove_file(dir.path().join("sock")).unwrap();
+    std::fs::write(dir.path().join("sock"), "new").unwrap();
+    handle.stop();
+    assert_eq!(std::fs::read_to_string(dir.path().join("sock")).unwrap(), "new");
 }

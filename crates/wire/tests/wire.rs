@@ -79,26 +79,6 @@ fn a_stale_unix_socket_is_replaced_a_live_one_is_not() {
     assert!(matches!(Listener::bind(&endpoint, ServerConfig::default()), Err(WireError::Io { .. })));
 }
 
-#[test]
-fn what_is_no_stale_socket_of_ours_is_left_where_it_lies() {
-    let dir = tempfile::tempdir().unwrap();
-    let at = |name: &str| Endpoint::Unix(dir.path().join(name));
-    std::fs::write(dir.path().join("file"), "precious").unwrap();
-    std::os::unix::fs::symlink(dir.path().join("file"), dir.path().join("link")).unwrap();
-    std::os::unix::fs::symlink(dir.path().join("nowhere"), dir.path().join("dangling")).unwrap();
-    for name in ["file", "link", "dangling"] {
-        let refused = Listener::bind(&at(name), ServerConfig::default()).unwrap_err().to_string();
-        assert!(refused.contains("is no socket"), "{name}: {refused}");
-    }
-    assert_eq!(std::fs::read_to_string(dir.path().join("file")).unwrap(), "precious");
-    // A server does not take away what somebody has put in the place of its socket.
-    let (handle, _) = serve(&at("sock"), ServerConfig::default());
-    std::fs::remove_file(dir.path().join("sock")).unwrap();
-    std::fs::write(dir.path().join("sock"), "new").unwrap();
-    handle.stop();
-    assert_eq!(std::fs::read_to_string(dir.path().join("sock")).unwrap(), "new");
-}
-
 fn refusal(result: Result<Client, WireError>) -> (Refusal, String) {
     match result {
         Err(WireError::Refused { code, text, .. }) => (code, text),

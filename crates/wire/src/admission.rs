@@ -1,0 +1,77 @@
+//! The first bytes of a connection: whether it speaks TLS where it should, this protocol, and the token.
+use crate::proto::{self, Hello, Refusal};
+use crate::refused::{End, refuse};
+use crate::stream::Stream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Looks at the first byte, so that a peer on the wrong side of TLS gets words that it can read.
+pub(super) fn begin_tls(
+    stream: Stream,
+    tls: Option<&Arc<rustls::ServerConfig>>,
+    deadline: Instant,
+) -> Result<Stream, (Stream, End)> {
+    let Stream::Tcp(socket) = stream else { return Ok(stream) };
+    let Some(config) = tls else { return Ok(Stream::Tcp(socket)) };
+    let mut first = [0u8; 1];
+    let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+    let peeked = socket.set_read_timeout(Some(left)).and_then(|()| socket.peek(&mut first));
+    match peeked {
+        Ok(1) if first[0] == 0x16 => {}
+        Ok(1) => {
+            let text = "this address speaks TLS only; give the agent the server's CA certificate".to_owned();
+            return Err((Stream::Tcp(socket), End::Refuse(Refusal::TlsRequired, text)));
+        }
+        _ => return Err((Stream::Tcp(socket), End::Silent)),
+    }
+    match rustls::ServerConnection::new(Arc::clone(config)) {
+        Ok(connection) => Ok(Stream::tls(connection, socket)),
+        Err(_) => Err((Stream::Tcp(socket), End::Silent)),
+    }
+}
+
+/// Reads an agent's hello and checks everything that does not depend on who else is here.
+pub(super) fn read_hello(stream: &mut Stream, token: Option<&str>, deadline: Instant) -> Result<Hello, End> {
+    let mut head = [0u8; proto::HELLO_HEAD_BYTES];
+    let (magic, rest) = head.split_at_mut(4);
+    stream.read_exact_by(magic, deadline)?;
+    if magic[..2] == [0x16, 3] {
+        return refuse(Refusal::NoTls, "this address speaks no TLS; drop the agent's TLS settings");
+    }
+    if magic != proto::MAGIC {
+        return refuse(Refusal::OtherProtocol, "this is mycroft's port for agents; the web interface has its own port");
+    }
+    stream.read_exact_by(rest, deadline)?;
+    let (lowest, highest, length) = Hello::head(&head);
+    let (own_low, own_high) = (proto::VERSION_LOWEST, proto::VERSION_HIGHEST);
+    let versions = format!("agent speaks {lowest} to {highest}, server {own_low} to {own_high}");
+    if highest < own_low {
+        return refuse(Refusal::TooOld, format!("protocol versions: {versions}; upgrade the agent"));
+    }
+    if lowest > own_high {
+        return refuse(Refusal::TooNew, format!("protocol versions: {versions}; upgrade the server first"));
+    }
+    if length > proto::MAX_HELLO_BODY_BYTES {
+        return refuse(Refusal::Malformed, format!("a hello of {length} bytes"));
+    }
+    let mut body = vec![0u8; length];
+    stream.read_exact_by(&mut body, deadline)?;
+    let Some(hello) = Hello::body(lowest, highest, &body) else {
+        return refuse(Refusal::Malformed, "the hello ends too early");
+    };
+    if let Some(token) = token
+        && !same_token(hello.token.as_bytes(), token.as_bytes())
+    {
+        return refuse(Refusal::BadToken, "the token is missing or wrong; give the agent the server's token");
+    }
+    Ok(hello)
+}
+
+/// Takes the same time wherever the first difference is.
+fn same_token(given: &[u8], expected: &[u8]) -> bool {
+    let mut difference = u8::from(given.len() != expected.len());
+    for (index, byte) in given.iter().enumerate() {
+        difference |= byte ^ expected.get(index % expected.len().max(1)).copied().unwrap_or(0);
+    }
+    std::hint::black_box(difference) == 0
+}
