@@ -288,8 +288,7 @@ pub(crate) struct AgentArgs {
     /// Milliseconds between two looks at the live tables.
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u64).range(10..=10_000))]
     pub(crate) sample_ms: u64,
-    /// Directory for records that wait for a lost server, private to this user; default in /var/lib/mycroft/spool for
-    /// root, else in $XDG_STATE_HOME/mycroft or ~/.local/state/mycroft.
+    /// Directory for records that wait for a lost server; default in /var/lib/mycroft/spool or ~/.local/state/mycroft.
     #[arg(long, env = "MYCROFT_SPOOL")]
     pub(crate) spool: Option<PathBuf>,
     /// Most bytes the spool may hold.

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// How often a waiting daemon looks for a signal.
 const SIGNAL_POLL: Duration = Duration::from_millis(100);
+/// Longest that a server takes to stop; it has 0.1 s of it to notice the signal, and usually needs a tenth.
+const STOP_WITHIN: Duration = Duration::from_millis(2800);
 /// Longest name of a default spool: what a file system takes.
 const SPOOL_NAME_BYTES_MAX: usize = 255;
 
@@ -101,6 +103,7 @@ fn uid() -> u32 {
 /// Runs the server until a signal comes.
 pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     let stop = Stop::on_signals()?;
+    stop.within(STOP_WITHIN, "what was received and not acknowledged is sent again by the agents")?;
     let mut wire = Vec::new();
     for text in &args.wire {
         wire.push(text.parse::<Endpoint>().context("--wire")?);

@@ -2,6 +2,12 @@
 use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// How often it is looked whether somebody asked.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// The process could not do all that it should.
+const EXIT_FAILED: u8 = 1;
 
 /// Set once somebody asked us to stop.
 #[derive(Clone, Debug)]
@@ -18,6 +24,21 @@ impl Stop {
             signal_hook::flag::register(signal, flag.clone()).context("cannot listen to signals")?;
         }
         Ok(Stop(flag))
+    }
+
+    /// Ends the process when it has not ended so long after it was asked to; `what` says what is given up.
+    pub(crate) fn within(&self, limit: Duration, what: &'static str) -> Result<()> {
+        let asked = self.clone();
+        let watch = move || {
+            while !asked.asked() {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            std::thread::sleep(limit);
+            eprintln!("mycroft: not ended {} s after it was asked to: {what}", limit.as_secs_f32());
+            std::process::exit(i32::from(EXIT_FAILED));
+        };
+        std::thread::Builder::new().spawn(watch).context("cannot start a thread")?;
+        Ok(())
     }
 
     /// Nobody will ask.

@@ -5,11 +5,13 @@
 use crate::alert::Alerts;
 use crate::book::{CaseBook, Change};
 use crate::case::{BookState, BookedCase};
+use crate::census::Census;
 use crate::command::Command;
 use crate::config::LogSink;
 use crate::dump::Dumps;
 use crate::inbox::{Event, Inbox};
 use crate::job::{BrainMaker, Failed, Job, SILENT_NS};
+use crate::lately::{DROPS_TEXT, LIMITS_TEXT, Lately};
 use crate::stats::{Stats, add, get};
 use crate::warm::{Orphans, Past, keep_beginning};
 use mycroft_diagnose::{Case, CaseId, CaseState, Report};
@@ -36,9 +38,6 @@ const REPORT_FRESH_NS: u64 = 100 * NANOS_PER_MS;
 /// Hosts remembered for counting those heard lately: 100,000 ranks at 8 a host, eight times over.
 const HOSTS_MAX: usize = 100_000;
 
-/// How long a server that dropped records says so: long enough for a scrape every 15 or 30 s to see it.
-pub(crate) const CALM_NS: u64 = 60 * NANOS_PER_SEC;
-
 /// Reads the server's wall clock; tests put their own time behind it.
 pub(crate) type Clock = Arc<dyn Fn() -> HostTime + Send + Sync>;
 
@@ -63,10 +62,10 @@ pub(crate) struct Loop {
     reports: BTreeMap<JobName, Arc<Report>>,
     heard: BTreeMap<HostName, HostTime>,
     orphans: Orphans,
-    /// Records dropped by queue or store, as of the last look.
-    dropped_seen: u64,
-    /// Then the server counts as keeping up again.
-    calm_at: HostTime,
+    /// Records dropped by queue or store.
+    drops: Lately,
+    /// Records beyond the limits.
+    limits: Lately,
     next_tick: Instant,
     next_plan: Instant,
     lag_ns: u64,
@@ -86,8 +85,8 @@ impl Loop {
             reports: BTreeMap::new(),
             heard: BTreeMap::new(),
             orphans: Orphans::new(past.cases, now),
-            dropped_seen: 0,
-            calm_at: HostTime::NONE,
+            drops: Lately::default(),
+            limits: Lately::default(),
             lag_ns: 0,
         };
         if unreadable > 0 {
@@ -125,7 +124,8 @@ impl Loop {
             }
             let name = &batch.source.job;
             if !failed.contains(name) && (self.jobs.contains_key(name) || self.begin_job(name, now)) {
-                self.quietly(&mut failed, |job| job.is_of(batch), |job| job.observe(batch, now));
+                let stats = Arc::clone(&self.around.stats);
+                self.quietly(&mut failed, |job| job.is_of(batch), |job| job.observe(batch, now, &stats));
             }
         }
         self.quietly(&mut failed, |_| true, |job| job.tick(last.collected_at).map(drop));
@@ -227,7 +227,7 @@ impl Loop {
             return;
         }
         if let Some(job) = self.jobs.get_mut(&batch.source.job)
-            && let Err(failed) = job.observe(batch, now)
+            && let Err(failed) = job.observe(batch, now, &self.around.stats)
         {
             self.brain_failed(&batch.source.job.clone(), &failed, now);
         }
@@ -247,7 +247,8 @@ impl Loop {
             return false;
         }
         let brain = (self.around.make)(name);
-        self.jobs.insert(name.clone(), Job::new(name.clone(), brain, now));
+        let census = Census::new(Arc::clone(&self.around.stats.named));
+        self.jobs.insert(name.clone(), Job::new(name.clone(), brain, census, now));
         (self.around.log)(&format!("job {name:?} appeared"));
         true
     }
@@ -266,7 +267,7 @@ impl Loop {
         }
         if let Some(job) = self.jobs.get_mut(&name) {
             job.note_queue_loss(records);
-            if let Err(failed) = job.observe(&told, now) {
+            if let Err(failed) = job.observe(&told, now, &self.around.stats) {
                 self.brain_failed(&name, &failed, now);
             }
         }
@@ -424,13 +425,10 @@ impl Loop {
     fn look_for_drops(&mut self) {
         let now = (self.around.clock)();
         let dropped = self.around.inbox.fill().dropped + get(&self.around.stats.dropped_store);
-        if dropped > self.dropped_seen {
-            self.dropped_seen = dropped;
-            self.calm_at = now + CALM_NS;
-        }
-        let text = "records were dropped within the last minute because the server could not keep up (health and \
-                    metrics say where): give it a faster disk or more processor, or move jobs to another server";
-        self.problem("drops", (now < self.calm_at).then(|| text.to_owned()));
+        let limited = get(&self.around.stats.dropped_limits);
+        let (drops, limits) = (self.drops.is_lately(dropped, now), self.limits.is_lately(limited, now));
+        self.problem("drops", drops.then(|| DROPS_TEXT.to_owned()));
+        self.problem("limits", limits.then(|| LIMITS_TEXT.to_owned()));
     }
 
     fn count_hosts(&mut self) {

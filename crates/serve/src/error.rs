@@ -24,6 +24,14 @@ pub enum ServeError {
     /// The store cannot be opened or its cases cannot be read.
     #[error("opening the store: {0}")]
     Store(#[from] StoreError),
+    /// The store's directory cannot be used, or others may change it.
+    #[error("using the store's directory {}: {source}", dir.display())]
+    StoreDir {
+        /// The directory.
+        dir: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
     /// The directory of captures cannot be used.
     #[error("opening the directory of captures {dir:?}: {source}; check that this user may write there")]
     Dumps {

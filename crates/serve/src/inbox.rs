@@ -4,7 +4,7 @@
 //! told to the engine as a gap of its source (invariant 4: loss is data), so that silence is not read as a stall.
 use crate::command::Command;
 use crate::sync::lock;
-use mycroft_record::{Batch, Source};
+use mycroft_record::{Batch, Record, Source};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ pub(crate) const PUSH_WAIT: Duration = Duration::from_millis(100);
 /// Sources whose losses are told apart while they wait to be reported: 10,000 hosts x 8 processes would be 80,000; past
 /// the limit losses are still counted, only not attributed.
 const LOST_SOURCES: usize = 1 << 17;
-/// Commands that may wait: each is one HTTP request, and those are limited too (`http::MAX_CONNECTIONS`).
+/// Commands that may wait: each is one HTTP request, and those are limited too (`wire::descriptors`).
 const COMMANDS: usize = 256;
 
 /// What the brain's loop may meet: one `match` there sees all of it.
@@ -69,8 +69,15 @@ pub(crate) struct Fill {
 }
 
 /// Space a batch takes: an empty one must not be free, or a hostile peer could queue any number.
+/// Long names count as records of 128 bytes.
 fn weight(batch: &Batch) -> usize {
-    batch.records.len().max(1)
+    let name = |record: &Record| match record {
+        Record::CommInit(init) => init.name.len(),
+        Record::NicState(nic) => nic.nic.len(),
+        _ => 0,
+    };
+    let names: usize = batch.records.iter().map(name).sum();
+    (batch.records.len() + names / 128).max(1)
 }
 
 /// Counts a batch that found no room.
@@ -219,7 +226,7 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mycroft_record::{HostTime, Record, StepMark};
+    use mycroft_record::{HostTime, StepMark};
 
     fn batch(host: &str, records: usize) -> Arc<Batch> {
         let mark = Record::StepMark(StepMark { at: HostTime(1), step: 1 });

@@ -1,5 +1,7 @@
 //! One job: its engine behind a guard, and what the server itself knows of it.
 use crate::api::{CaveatJson, JobJson, TimeJson};
+use crate::census::Census;
+use crate::stats::Stats;
 use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Caveat, Engine, Report};
 use mycroft_record::{Batch, HostName, HostTime, JobName, NANOS_PER_SEC, ProcessKey, Record};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Times an engine may fail before diagnosis of its job is switched off: a defect that comes back three times is in
 /// the data, and each restart costs the job its baselines.
 pub(crate) const ENGINE_PANICS_MAX: u32 = 3;
-/// Hosts and processes told apart per job; past the limit they are not counted. 100,000 ranks, each restarted twice.
+/// Processes counted per job: 100,000 ranks, each restarted twice.
 const MEMBERS_MAX: usize = 300_000;
 /// A job or agent that sent nothing for so long counts as silent: a hundred shipping periods of 100 ms.
 pub(crate) const SILENT_NS: u64 = 10 * NANOS_PER_SEC;
@@ -76,7 +78,7 @@ pub(crate) struct Job {
     first_seen: HostTime,
     /// When its last batch arrived, server clock.
     pub(crate) last_seen: HostTime,
-    hosts: BTreeSet<HostName>,
+    census: Census,
     /// By process first: numbers are compared faster than names.
     processes: BTreeSet<(ProcessKey, HostName)>,
     records: u64,
@@ -94,14 +96,14 @@ pub(crate) struct Job {
 
 impl Job {
     /// A job whose first batch has just arrived.
-    pub(crate) fn new(name: JobName, brain: Box<dyn Brain>, now: HostTime) -> Job {
+    pub(crate) fn new(name: JobName, brain: Box<dyn Brain>, census: Census, now: HostTime) -> Job {
         Job {
             name,
             brain: Some(brain),
             panics: 0,
             first_seen: now,
             last_seen: now,
-            hosts: BTreeSet::new(),
+            census,
             processes: BTreeSet::new(),
             records: 0,
             lost: 0,
@@ -119,20 +121,18 @@ impl Job {
     }
 
     /// Takes in a batch.
-    pub(crate) fn observe(&mut self, batch: &Batch, now: HostTime) -> Result<(), Failed> {
+    pub(crate) fn observe(&mut self, batch: &Batch, now: HostTime, stats: &Stats) -> Result<(), Failed> {
         self.last_seen = now;
         self.dirty = true;
         self.records += batch.records.len() as u64;
         self.lost += batch.records.iter().map(|r| if let Record::Gap(gap) = r { gap.lost } else { 0 }).sum::<u64>();
-        if self.hosts.len() < MEMBERS_MAX && !self.hosts.contains(&batch.source.host) {
-            self.hosts.insert(batch.source.host.clone());
-        }
+        let Some(batch) = self.census.admit(batch, stats) else { return Ok(()) };
         if let Some(process) = batch.source.process
             && self.processes.len() < MEMBERS_MAX
         {
             self.processes.insert((process, batch.source.host.clone()));
         }
-        self.guarded(|brain| brain.observe(batch)).map(|_| ())
+        self.guarded(|brain| brain.observe(&batch)).map(|_| ())
     }
 
     /// The server itself dropped records of this job.
@@ -258,6 +258,14 @@ impl Job {
             );
             caveats.push(Caveat::new("server.queue-dropped", text));
         }
+        if self.census.not_kept() > 0 {
+            let text = format!(
+                "{} records of this job were not diagnosed: they name more ranks, hosts, communicators or interfaces \
+                 than this server keeps; check for agents that invent them",
+                self.census.not_kept()
+            );
+            caveats.push(Caveat::new("server.limits", text));
+        }
         caveats
     }
 
@@ -270,7 +278,7 @@ impl Job {
             state: if live { "live" } else { "silent" }.to_owned(),
             first_seen_at: TimeJson::exact(self.first_seen),
             last_seen_at: TimeJson::exact(self.last_seen),
-            hosts: self.hosts.len() as u64,
+            hosts: self.census.hosts() as u64,
             processes: self.processes.len() as u64,
             records: self.records,
             lost: self.lost,

@@ -18,7 +18,9 @@ use crate::warm::{Past, WARM_NS};
 use mycroft_diagnose::{Config, Engine, Report};
 use mycroft_record::Batch;
 use mycroft_store::{Store, StoreConfig};
-use mycroft_wire::{Endpoint, Listener, ListenerHandle, ServerConfig};
+use mycroft_wire::descriptors::{self, Shares};
+use mycroft_wire::dir::PrivateDir;
+use mycroft_wire::{Endpoint, Listener, ListenerHandle, Places, ServerConfig};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
@@ -158,7 +160,7 @@ impl Running {
         let _ = self.stop_http.send(true);
         if let Some((runtime, task)) = self.http {
             let _ = runtime.block_on(task);
-            runtime.shutdown_timeout(Duration::from_secs(1));
+            runtime.shutdown_timeout(Duration::from_millis(300));
         }
         inbox.close();
         join(self.brain);
@@ -192,7 +194,8 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let inbox = Arc::new(Inbox::new(seams.queue_records));
 
     // Everything that can be refused is bound before the first thread starts.
-    let mut bound = bind_wire(&config)?;
+    let shares = share_descriptors(&log);
+    let mut bound = bind_wire(&config, shares, &log)?;
     let (runtime, listener, http) = bind_http(config.http)?;
 
     let alerts = start_alerts(&config, &stats, &log)?;
@@ -237,7 +240,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         warm.run();
     })?;
     let (stop_http, stop) = watch::channel(false);
-    let task = runtime.spawn(http::serve(listener, shared, stop));
+    let task = runtime.spawn(http::serve(listener, shared, shares, stop));
     let endpoints: Vec<Endpoint> = bound.0.iter().map(Listener::local_endpoint).collect();
     // Agents that knock meanwhile keep their records: better in their spools than dropped from a full inbox. The other
     // end is dropped without a word only when the thread ended.
@@ -278,6 +281,8 @@ fn open_store(config: &ServeConfig, log: &LogSink) -> Result<(Option<Store>, Cas
     let Some(dir) = &config.store_dir else {
         return Ok((None, CaseBook::reopen(Vec::new(), 0)));
     };
+    // What is opened by its path from now on is ours, and nobody else can exchange it.
+    PrivateDir::open(dir).map_err(|source| ServeError::StoreDir { dir: dir.clone(), source })?;
     let store = Store::open(dir, StoreConfig::default())?;
     let (cases, highest, unreadable) = old_cases(&store, CASES_KEPT)?;
     if unreadable > 0 {
@@ -302,12 +307,30 @@ impl Drop for Bound {
     }
 }
 
-fn bind_wire(config: &ServeConfig) -> Result<Bound, ServeError> {
+/// Takes as many file descriptors as the system gives, and says when they are few.
+fn share_descriptors(log: &LogSink) -> Shares {
+    let limit = descriptors::raise();
+    let shares = Shares::of(limit);
+    if shares.is_tight {
+        log(&format!(
+            "the limit of {limit} open files leaves room for {} agents and {} readers: raise it (ulimit -n, LimitNOFILE) \
+             if there are more",
+            shares.agents, shares.readers
+        ));
+    }
+    shares
+}
+
+fn bind_wire(config: &ServeConfig, shares: Shares, log: &LogSink) -> Result<Bound, ServeError> {
     let mut bound = Bound(Vec::new());
+    // Agents share their places; strangers have some of each listener.
+    let strangers = (shares.strangers / config.wire.len().max(1)).max(1);
+    let places = Arc::new(Places::new(Shares { strangers, ..shares }));
     for endpoint in &config.wire {
         // TLS is TCP's; a unix socket is guarded by the rights of its directory.
         let tls = if let Endpoint::Tcp(_) = endpoint { config.tls.clone() } else { None };
-        bound.0.push(Listener::bind(endpoint, ServerConfig { token: config.token.clone(), tls })?);
+        let listener = Listener::bind(endpoint, ServerConfig { token: config.token.clone(), tls })?;
+        bound.0.push(listener.with_places(&places).with_log(Arc::clone(log)));
     }
     Ok(bound)
 }

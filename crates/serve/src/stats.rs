@@ -1,10 +1,11 @@
 //! The server's own counters: plain atomics, read by `/metrics` and `/api/v1/health` without touching the brain.
 use crate::api::JobJson;
+use crate::census::Totals;
 use crate::sync::lock;
 use mycroft_record::{Category, Finding, JobName, What};
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Counts since the start, unless a name says otherwise.
@@ -18,6 +19,10 @@ pub(crate) struct Stats {
     pub(crate) records: AtomicU64,
     /// Records not diagnosed because there are too many jobs.
     pub(crate) dropped_jobs: AtomicU64,
+    /// Records not diagnosed because they name more ranks, hosts, communicators or interfaces than are believed.
+    pub(crate) dropped_limits: AtomicU64,
+    /// What all jobs have named together.
+    pub(crate) named: Arc<Totals>,
     /// Records not stored: queue full or disk failed.
     pub(crate) dropped_store: AtomicU64,
     /// Ticks of engines, and their time.
@@ -62,6 +67,8 @@ impl Stats {
             batches: AtomicU64::new(0),
             records: AtomicU64::new(0),
             dropped_jobs: AtomicU64::new(0),
+            dropped_limits: AtomicU64::new(0),
+            named: Arc::default(),
             dropped_store: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
             tick_ns: AtomicU64::new(0),

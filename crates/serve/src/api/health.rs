@@ -56,4 +56,7 @@ pub struct DroppedJson {
     pub store: u64,
     /// Not diagnosed: too many jobs.
     pub jobs: u64,
+    /// Not diagnosed: they name more ranks, hosts, communicators or interfaces than are kept.
+    #[serde(default)]
+    pub limits: u64,
 }

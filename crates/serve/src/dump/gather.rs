@@ -1,6 +1,7 @@
 //! What agents send of one capture, into files. Agents are not trusted with names or sizes.
 use crate::api::{DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, rank_number};
 use crate::sync::lock;
+use mycroft_record::text::printable;
 use mycroft_wire::{CaptureKind, Captured};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File};
@@ -16,6 +17,12 @@ const CAPTURE_BYTES_MAX: u64 = 2 << 30;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 /// Files of one agent: 256 ranks (what it watches) x 34 (a dump, itself, 32 children).
 const FILES_MAX: usize = 256 * 34;
+/// What one agent, and all together, may tell of processes, in bytes of memory: 1,024 ranks x 40 children x 200 bytes of
+/// text are 8 MB, and a reader who asks for a capture is given all of it.
+const TOLD_OF_AGENT_MAX: usize = 8 << 20;
+const TOLD_MAX: usize = 32 << 20;
+/// A line about a process besides its texts.
+const LINE_BYTES: usize = 256;
 /// Longest file name.
 const NAME_BYTES_MAX: usize = 128;
 
@@ -32,6 +39,8 @@ struct Agent {
     text: String,
     open: BTreeMap<String, (File, u64)>,
     files: usize,
+    /// Bytes of what it told of processes.
+    told: usize,
 }
 
 /// One capture while it runs.
@@ -50,6 +59,7 @@ struct Inner {
     tried: Vec<DumpTriedJson>,
     files: Vec<DumpFileJson>,
     bytes: u64,
+    told: usize,
     stopped: bool,
 }
 
@@ -65,7 +75,8 @@ impl Gathering {
         let taken = |folder: &str| inner.agents.values().any(|agent| agent.folder == folder);
         let folder = if taken(&plain) { format!("{plain}_agent{}-{}", key.0, key.1) } else { plain };
         let (host, state) = (host.to_owned(), "waiting");
-        let agent = Agent { host, folder, state, ranks: 0, text: String::new(), open: BTreeMap::new(), files: 0 };
+        let agent =
+            Agent { host, folder, state, ranks: 0, text: String::new(), open: BTreeMap::new(), files: 0, told: 0 };
         inner.agents.insert(key, agent);
     }
 
@@ -99,7 +110,18 @@ impl Gathering {
                 }
             }
             Captured::Tried { kind, rank, pid, file, text, .. } => {
+                let line = LINE_BYTES + 2 * file.len() + text.len();
+                let is_room = inner.told + line <= TOLD_MAX;
                 let Some(agent) = inner.agents.get_mut(&key) else { return };
+                if !is_room || agent.told + line > TOLD_OF_AGENT_MAX {
+                    agent.state = "refused";
+                    agent.text = "it tells more of processes than is kept; what it had sent is kept".to_owned();
+                    agent.open.clear();
+                    drop(inner);
+                    self.changed.notify_all();
+                    return;
+                }
+                agent.told += line;
                 let whole = agent.open.remove(&file).map(|(_, bytes)| bytes);
                 let path = format!("{}/{file}", agent.folder);
                 let tried = DumpTriedJson {
@@ -110,6 +132,7 @@ impl Gathering {
                     file: whole.map(|_| path.clone()),
                     text: shown(&text),
                 };
+                inner.told += line;
                 inner.tried.push(tried);
                 inner.files.extend(whole.map(|bytes| DumpFileJson { path, bytes }));
             }
@@ -223,7 +246,8 @@ fn kind_word(kind: CaptureKind) -> &'static str {
 
 /// Text of an agent (and through it of a job) as one printable line.
 fn shown(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+    let line: String = text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).collect();
+    printable(&line).into_owned()
 }
 
 fn is_plain(name: &str) -> bool {
@@ -251,6 +275,29 @@ mod tests {
     fn tried(file: &str) -> Captured {
         let (file, text) = (file.to_owned(), "a\nb".to_owned());
         Captured::Tried { capture: 1, kind: CaptureKind::Stacks, rank: Rank(3), pid: 7, file, text }
+    }
+
+    #[test]
+    fn lines_without_end_are_cut_off_and_what_came_before_is_kept() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let gathering = Gathering::new(1, dir.path().join("files"));
+        (0..9).for_each(|key| gathering.expect((0, key), "host"));
+        let line = |n: u32| Captured::Tried {
+            capture: 1,
+            kind: CaptureKind::Stacks,
+            rank: Rank(n),
+            pid: n,
+            file: String::new(),
+            text: "x".repeat(1000),
+        };
+        for key in 0..9 {
+            (0..20_000).for_each(|n| gathering.take((0, key), line(n)));
+        }
+        let inner = lock(&gathering.inner);
+        assert!(inner.told <= TOLD_MAX && inner.tried.len() <= TOLD_MAX / 1256, "{} lines", inner.tried.len());
+        assert!(inner.tried.len() > 20_000, "{} lines", inner.tried.len());
+        let refused = inner.agents.values().filter(|agent| agent.state == "refused" && agent.text.contains("more"));
+        assert_eq!(refused.count(), 9);
     }
 
     #[test]

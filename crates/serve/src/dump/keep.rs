@@ -2,6 +2,7 @@
 use crate::api::DumpJson;
 use crate::clock::wall_now;
 use mycroft_record::{HostTime, NANOS_PER_SEC};
+use mycroft_wire::dir::PrivateDir;
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io::{self, Write};
@@ -11,10 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of all captures together; the oldest go first. Eight captures of 1,024 ranks x 0.5 MB.
 const BYTES_MAX: u64 = 4 << 30;
+/// What all captures together may tell of processes, in bytes of memory: eight of the largest.
+const TOLD_MAX: usize = 256 << 20;
 /// Captures kept, also those that came to nothing.
 const DUMPS_MAX: usize = 500;
 /// Captures older than a week go: whoever wants one for longer downloads it.
 const AGE_MAX_NS: u64 = 7 * 24 * 3600 * NANOS_PER_SEC;
+/// A line about a process besides its texts.
+const LINE_BYTES: usize = 256;
 /// Largest `dump.json` read back: 1,024 ranks x 40 children x 200 bytes = 8 MB.
 const JSON_BYTES_MAX: u64 = 64 << 20;
 
@@ -32,7 +37,7 @@ impl Keep {
         let Some(dir) = dir else {
             return Ok(Keep { dir: temporary_name(), temporary: true, made: AtomicBool::new(false) });
         };
-        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        PrivateDir::open(&dir)?;
         Ok(Keep { dir, temporary: false, made: AtomicBool::new(true) })
     }
 
@@ -91,14 +96,17 @@ impl Keep {
 
     /// What has to go: too old, too many, or too large together. The newest stays whatever its size.
     pub(crate) fn surplus(&self, known: &BTreeMap<u64, DumpJson>, running: &[u64], now: HostTime) -> Vec<u64> {
-        let (mut bytes, mut kept, mut surplus) = (0u64, 0, Vec::new());
+        let (mut bytes, mut told, mut kept, mut surplus) = (0u64, 0, 0, Vec::new());
         for (id, dump) in known.iter().rev().filter(|(id, _)| !running.contains(id)) {
             let own = dump.files.iter().map(|file| file.bytes).sum::<u64>();
             let old = now.since_ns(HostTime(dump.taken_at.ns)) > AGE_MAX_NS;
-            if kept > 0 && (old || kept >= DUMPS_MAX || bytes.saturating_add(own) > BYTES_MAX) {
+            let own_told: usize = dump.tried.iter().map(|tried| LINE_BYTES + tried.host.len() + tried.text.len()).sum();
+            let much = bytes.saturating_add(own) > BYTES_MAX || told + own_told > TOLD_MAX;
+            if kept > 0 && (old || kept >= DUMPS_MAX || much) {
                 surplus.push(*id);
             } else {
                 kept += 1;
+                told += own_told;
                 bytes = bytes.saturating_add(own);
             }
         }

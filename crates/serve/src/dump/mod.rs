@@ -175,6 +175,8 @@ impl Dumps {
         let now = (self.around.clock)();
         let room = {
             let mut state = lock(&self.state);
+            // Jobs come and go.
+            state.automatic.retain(|_, times| times.back().is_some_and(|at| now.since_ns(*at) < HOUR_NS));
             let times = state.automatic.entry(case.job.to_string()).or_default();
             while times.front().is_some_and(|at| now.since_ns(*at) >= HOUR_NS) {
                 times.pop_front();

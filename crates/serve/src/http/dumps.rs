@@ -1,8 +1,9 @@
 //! The routes of live captures: list, begin, look, fetch a file.
-use super::routes::{Asked, ListQuery, Refusal, Shared, bad_request, list_limit, parameters};
+use super::routes::{Asked, ListQuery, Refusal, Shared, bad_request, list_limit, named, parameters};
 use crate::api::{DumpJson, DumpsJson};
 use crate::dump::{NotBegun, Wish};
 use axum::body::Bytes;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Json;
@@ -29,9 +30,10 @@ fn no_dump(job: &str, id: &str) -> Refusal {
 /// The captures of a job.
 pub(super) async fn list(
     State(shared): State<Arc<Shared>>,
-    Path(job): Path<String>,
+    job: Result<Path<String>, PathRejection>,
     asked: Asked<ListQuery>,
 ) -> Result<Json<DumpsJson>, Refusal> {
+    let job = named(job)?;
     let limit = list_limit(parameters(asked, "limit")?.limit)?;
     Ok(Json(shared.dumps.list(&job, limit)))
 }
@@ -39,11 +41,12 @@ pub(super) async fn list(
 /// Begins a capture.
 pub(super) async fn begin(
     State(shared): State<Arc<Shared>>,
-    Path(job): Path<String>,
+    job: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
     asked: Asked<BeginQuery>,
 ) -> Result<(StatusCode, Json<DumpJson>), Refusal> {
     refuse_foreign_page(&headers)?;
+    let job = named(job)?;
     let asked = parameters(asked, "stacks and flight_recorder")?;
     if !shared.stats.jobs().iter().any(|known| known.name == job) {
         let text = format!("no job {job:?}: GET /api/v1/jobs lists those there are");
@@ -77,8 +80,9 @@ fn refuse_foreign_page(headers: &HeaderMap) -> Result<(), Refusal> {
 /// One capture.
 pub(super) async fn one(
     State(shared): State<Arc<Shared>>,
-    Path((job, id)): Path<(String, String)>,
+    path: Result<Path<(String, String)>, PathRejection>,
 ) -> Result<Json<DumpJson>, Refusal> {
+    let (job, id) = named(path)?;
     let dump = id.parse().ok().and_then(|number| shared.dumps.get(&job, number));
     dump.map(Json).ok_or_else(|| no_dump(&job, &id))
 }
@@ -86,8 +90,9 @@ pub(super) async fn one(
 /// A file of a capture.
 pub(super) async fn file(
     State(shared): State<Arc<Shared>>,
-    Path((job, id, path)): Path<(String, String, String)>,
+    path: Result<Path<(String, String, String)>, PathRejection>,
 ) -> Result<(HeaderMap, Bytes), Refusal> {
+    let (job, id, path) = named(path)?;
     let Ok(number) = id.parse() else { return Err(bad_request("the part after /dumps/ must be a number")) };
     let gone = || {
         let text = format!("no file {path:?} in capture {id} of job {job:?}: GET /api/v1/jobs/JOB/dumps/ID lists them");

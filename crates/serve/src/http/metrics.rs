@@ -2,6 +2,7 @@
 use super::Shared;
 use crate::stats::get;
 use mycroft_record::NANOS_PER_SEC;
+use mycroft_record::text::printable;
 use std::fmt::Write;
 
 /// Seconds of a count of nanoseconds; exact enough for a graph.
@@ -30,9 +31,10 @@ impl Family<'_> {
     }
 }
 
-/// A label value: backslash, quote and newline are escaped.
+/// A label value: what is not for print (names come from agents), and backslash, quote and newline are escaped.
 fn escaped(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    let lines = value.split('\n').map(|line| printable(line).replace('\\', "\\\\").replace('"', "\\\""));
+    lines.collect::<Vec<String>>().join("\\n")
 }
 
 /// Everything.
@@ -74,7 +76,8 @@ fn ingest(out: &mut String, shared: &Shared) {
     family(out, "mycroft_ingest_dropped_records_total", "counter", "Records lost in the server, by place.")
         .sample(&[("where", "queue")], fill.dropped)
         .sample(&[("where", "store")], get(&stats.dropped_store))
-        .sample(&[("where", "jobs")], get(&stats.dropped_jobs));
+        .sample(&[("where", "jobs")], get(&stats.dropped_jobs))
+        .sample(&[("where", "limits")], get(&stats.dropped_limits));
     family(out, "mycroft_ingest_queue_records", "gauge", "Records waiting to be diagnosed.").sample(&[], fill.records);
     family(
         out,
@@ -97,6 +100,13 @@ fn wire(out: &mut String, shared: &Shared) {
         .sample(&[], stats.handler_panics);
     family(out, "mycroft_wire_refused_total", "counter", "Agents' connections refused: token, version, broken rules.")
         .sample(&[], stats.refused);
+    family(
+        out,
+        "mycroft_wire_put_out_total",
+        "counter",
+        "Connections put out before they had shown the token, because too many came.",
+    )
+    .sample(&[], stats.put_out);
     family(out, "mycroft_wire_skipped_records_total", "counter", "Records of kinds that only newer agents know.")
         .sample(&[], stats.skipped_records);
 }
@@ -133,8 +143,13 @@ fn outside(out: &mut String, shared: &Shared) {
     for (class, count) in ["2xx", "3xx", "4xx", "5xx"].iter().zip(&stats.http) {
         http.sample(&[("code", class)], get(count));
     }
-    family(out, "mycroft_http_refused_total", "counter", "HTTP connections closed because too many were open.")
-        .sample(&[], get(&stats.http_refused));
+    family(
+        out,
+        "mycroft_http_refused_total",
+        "counter",
+        "HTTP connections put out before they had shown the token, because too many came.",
+    )
+    .sample(&[], get(&stats.http_refused));
     family(out, "mycroft_alerts_total", "counter", "Webhook alerts by outcome.")
         .sample(&[("outcome", "sent")], get(&stats.alerts_sent))
         .sample(&[("outcome", "failed")], get(&stats.alerts_failed))

@@ -4,23 +4,25 @@
 //! a connection limit.
 pub(crate) mod auth;
 mod dumps;
+mod guests;
 mod metrics;
 mod routes;
 
 pub(crate) use routes::Shared;
 
 use crate::stats::add;
+use axum::Extension;
+use guests::{Guest, Guests};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
+use mycroft_wire::descriptors::Shares;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 
-/// Connections at once: people, a Prometheus and a few scripts; each costs at most `BUFFER_BYTES` and a task, 4 MiB.
-pub(crate) const MAX_CONNECTIONS: usize = 256;
 /// Largest request head: no route needs more than a token and a job name (1 KiB each), browsers send cookies.
 const BUFFER_BYTES: usize = 16 * 1024;
 /// Headers accepted in a request.
@@ -29,25 +31,25 @@ const HEADERS_MAX: usize = 64;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit for a whole connection: a reader that takes an answer drop by drop goes, a Prometheus reconnects.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(300);
-/// How long answers in progress may take when the server stops.
-const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long answers in progress may take when the server stops: a third of the time in which it has to end.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves until `stop` changes.
-pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, shares: Shares, mut stop: watch::Receiver<bool>) {
     let router = routes::router(Arc::clone(&shared));
     let graceful = GracefulShutdown::new();
-    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let guests = Guests::new(shares.visitors, shares.readers);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stop.changed() => break,
         };
         match accepted {
-            Ok((stream, _)) => match Arc::clone(&room).try_acquire_owned() {
-                Ok(permit) => converse(stream, permit, &router, &graceful),
-                // Closing at once tells the client more than a connection nobody reads.
-                Err(_) => add(&shared.stats.http_refused, 1),
-            },
+            Ok((stream, from)) => {
+                let (guest, is_another_out) = guests.enter(from.ip());
+                add(&shared.stats.http_refused, u64::from(is_another_out));
+                converse(stream, guest, &router, &graceful);
+            }
             // Out of file descriptors, or the peer went away before it was accepted: go on, but not in a hot loop.
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
@@ -57,17 +59,20 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, mut stop: 
     let _ = tokio::time::timeout(STOP_TIMEOUT, graceful.shutdown()).await;
 }
 
-fn converse(stream: TcpStream, permit: OwnedSemaphorePermit, router: &axum::Router, graceful: &GracefulShutdown) {
+fn converse(stream: TcpStream, guest: Guest, router: &axum::Router, graceful: &GracefulShutdown) {
+    let router = router.clone().layer(Extension(guest.clone()));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(BUFFER_BYTES)
         .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router.clone()));
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
-        // An error here is the client's: a broken request was answered 400, a broken connection has nobody to tell.
-        let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
-        drop(permit);
+        tokio::select! {
+            // An error here is the client's: a broken request was answered 400, a broken connection has nobody to tell.
+            _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection) => {}
+            () = guest.put_out() => {}
+        }
     });
 }

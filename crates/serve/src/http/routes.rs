@@ -1,5 +1,6 @@
 //! The routes of `docs/formats/api.md`.
 use super::auth::{self, Denied};
+use super::guests::Guest;
 use super::{dumps, metrics};
 use crate::api::{
     CaseJson, CasesJson, DroppedJson, ErrorJson, HealthJson, JobsJson, QueueJson, RanksJson, ReportJson, TimeJson,
@@ -20,11 +21,13 @@ use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{Html, IntoResponse, Json, Response};
 use axum::routing::get as on_get;
-use axum::{Router, http::HeaderValue};
+use axum::{Extension, Router, http::HeaderValue};
 use mycroft_diagnose::{Report, render};
 use mycroft_record::JobName;
+use mycroft_record::text::{printable, printable_within};
 use mycroft_wire::{ListenerHandle, ServerStats};
 use serde::Deserialize;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -35,6 +38,8 @@ const LIMIT_DEFAULT: usize = 100;
 const LIMIT_MAX: usize = 10_000;
 /// How long a reader waits for the brain: a tick at 100,000 ranks may take five seconds (SPEC.md, "Root cause").
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Names in a message.
+const NAMES_SHOWN: usize = 8;
 /// The page at `/`.
 const PAGE: &str = include_str!("page.html");
 
@@ -54,7 +59,8 @@ pub(super) struct Refusal(pub(super) StatusCode, pub(super) String);
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        (self.0, Json(ErrorJson { error: self.1 })).into_response()
+        // Names of agents and paths of clients are quoted in it.
+        (self.0, Json(ErrorJson { error: printable(&self.1).into_owned() })).into_response()
     }
 }
 
@@ -86,10 +92,14 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
-/// Lets in who may read.
-async fn admit(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+/// Lets in who may read. Whoever has shown the token is a reader from then on, who has a place of his own.
+async fn admit(State(shared): State<Arc<Shared>>, guest: Extension<Guest>, request: Request, next: Next) -> Response {
     match may_read(&shared, request.headers()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) if guest.become_reader() => next.run(request).await,
+        Ok(()) => {
+            let text = "too many readers are connected: close some, or try again in some seconds";
+            Refusal(StatusCode::SERVICE_UNAVAILABLE, text.to_owned()).into_response()
+        }
         Err(denied) => deny(denied),
     }
 }
@@ -167,6 +177,12 @@ pub(super) fn parameters<T>(asked: Asked<T>, known: &str) -> Result<T, Refusal> 
         Ok(Query(query)) => Ok(query),
         Err(rejection) => Err(bad_request(format!("{}; this path knows {known}", rejection.body_text()))),
     }
+}
+
+/// What a path names, or that it names nothing.
+pub(super) fn named<T>(asked: Result<Path<T>, PathRejection>) -> Result<T, Refusal> {
+    let text = |rejection: PathRejection| format!("the path cannot be read: {}", rejection.body_text());
+    asked.map(|Path(names)| names).map_err(|rejection| bad_request(text(rejection)))
 }
 
 pub(super) fn list_limit(limit: Option<usize>) -> Result<usize, Refusal> {
@@ -291,6 +307,7 @@ impl Shared {
         for one in lock(&self.listeners).iter().map(ListenerHandle::stats) {
             sum.connections += one.connections;
             sum.refused += one.refused;
+            sum.put_out += one.put_out;
             sum.frames += one.frames;
             sum.bytes += one.bytes;
             sum.duplicates += one.duplicates;
@@ -309,6 +326,28 @@ impl Shared {
             problems.push(format!(
                 "the server failed {panics} times on what agents sent, frames it failed on three times are lost: \
                  send its log to the developers"
+            ));
+        }
+        let listeners = lock(&self.listeners);
+        let named: BTreeSet<String> = listeners.iter().flat_map(ListenerHandle::shared_names).collect();
+        let tight = listeners.first().map(ListenerHandle::shares).filter(|shares| shares.is_tight);
+        drop(listeners);
+        if !named.is_empty() {
+            let shown: Vec<_> = named.iter().take(NAMES_SHOWN).map(|name| printable_within(name, 64)).collect();
+            problems.push(format!(
+                "agents of several machines call their host the same ({} names, {}): their records mix, give each another \
+                 name with --host",
+                named.len(),
+                shown.join(", ")
+            ));
+        }
+        if let Some(shares) = tight
+            && self.wire().connections * 10 >= shares.agents * 9
+        {
+            problems.push(format!(
+                "the limit of open files leaves room for {} agents and almost all are here: raise it (ulimit -n, \
+                 LimitNOFILE) or add a server",
+                shares.agents
             ));
         }
         problems
@@ -336,6 +375,7 @@ impl Shared {
                 queue: fill.dropped,
                 store: get(&self.stats.dropped_store),
                 jobs: get(&self.stats.dropped_jobs),
+                limits: get(&self.stats.dropped_limits),
             },
             engine_panics: get(&self.stats.engine_panics),
         }

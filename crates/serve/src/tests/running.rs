@@ -1,9 +1,10 @@
 //! How the server runs: dues, failures, overflow, retirement, restart, stop.
 use super::*;
 use crate::api::CaseJson;
-use crate::brain::{CALM_NS, JOB_IDLE_NS, JOBS_MAX};
+use crate::brain::{JOB_IDLE_NS, JOBS_MAX};
 use crate::case::{BookState, BookedCase};
 use crate::job::ENGINE_PANICS_MAX;
+use crate::lately::CALM_NS;
 use crate::warm::{ORPHAN_NS, WARM_NS};
 use mycroft_record::GapCause;
 use mycroft_wire::Endpoint;

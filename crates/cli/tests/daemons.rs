@@ -1,0 +1,43 @@
+//! Server and agent as processes: how they end, and what they say of each other.
+mod common;
+
+use common::{Going, line_with, mycroft};
+
+#[test]
+fn a_server_ends_in_time_whatever_it_waits_for() {
+    let mut server = Going::start(mycroft(&["serve", "--http", "127.0.0.1:0", "--wire", "127.0.0.1:0"]));
+    let line = line_with(&mut server.stderr, "mycroft serve: http://");
+    let after = line.split("http://").nth(1).unwrap();
+    let address = after.split(['/', ',']).next().unwrap().to_owned();
+    // Half a request on as many connections as there are places and more.
+    let held: Vec<std::net::TcpStream> = (0..300)
+        .filter_map(|_| {
+            let mut stream = std::net::TcpStream::connect(&address).ok()?;
+            std::io::Write::write_all(&mut stream, b"GET / HT").ok()?;
+            Some(stream)
+        })
+        .collect();
+    assert!(held.len() > 200, "{}", held.len());
+    let begun = std::time::Instant::now();
+    server.signal("TERM");
+    let (_, _, stderr) = server.wait();
+    // The promise is three seconds; the machine of a test may be busy.
+    assert!(begun.elapsed() < std::time::Duration::from_secs(12), "{:?}: {stderr}", begun.elapsed());
+}
+
+#[test]
+fn an_agent_that_is_refused_says_so_and_the_server_does_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let socket = format!("unix:{}", path("wire.sock"));
+    let token = "a-token-of-sufficient-length";
+    let mut server = Going::start(mycroft(&["serve", "--http", "127.0.0.1:0", "--wire", &socket, "--token", token]));
+    line_with(&mut server.stderr, "mycroft serve: http://");
+    let args =
+        ["agent", "--server", &socket, "--dir", &path("segments"), "--spool", &path("spool"), "--token", "wrong"];
+    let mut agent = Going::start(mycroft(&args));
+    let line = line_with(&mut agent.stderr, "refused");
+    assert!(line.contains("wrong token") && !line.contains("away"), "{line}");
+    let line = line_with(&mut server.stderr, "refused");
+    assert!(line.contains("wrong token") && !line.contains(token), "{line}");
+}
