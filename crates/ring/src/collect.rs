@@ -9,8 +9,11 @@ use crate::names::{AGENT_LOCK, FileName, Named};
 use crate::process::{ProcStat, effective_user};
 use crate::region::Space;
 use crate::sys::{open_at, unlink_at};
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
+use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 
 /// Dead segments that one attach removes: 128 of the default 64 MiB are 8 GiB.
@@ -21,7 +24,7 @@ const LOOKS_MAX: usize = 512;
 const ENTRIES_MAX: usize = 16_384;
 /// A dead segment of this age is removed however small: an agent that comes a day late tells nobody anything.
 const DEAD_KEPT_S: i64 = 24 * 3600;
-/// An unfinished segment of this age is nobody's: making one takes milliseconds.
+/// An unfinished segment that nobody wrote to for so long is nobody's: making one takes milliseconds.
 const UNFINISHED_KEPT_S: i64 = 60;
 
 /// The file of a process that is gone.
@@ -32,13 +35,35 @@ struct Dead {
     changed_s: i64,
 }
 
+/// Removes segments whose process is gone from an open directory, and unfinished ones that a killed process left. `unwanted`
+/// says for each name whether nobody needs it any more; what it refuses stays. Gives the removed names, sorted.
+pub fn collect_dead(directory: &File, mut unwanted: impl FnMut(&OsStr) -> bool) -> io::Result<Vec<OsString>> {
+    let owner = directory.metadata()?.uid();
+    let now_s = now_s();
+    let mut names = Vec::new();
+    each_name(directory, |name| {
+        let is_dead = Named::of(name).is_some_and(|named| dead(directory, name, named, owner, now_s).is_some());
+        if is_dead && unwanted(OsStr::from_bytes(name)) {
+            names.push(name.to_vec());
+        }
+        true
+    });
+    names.retain(|name| FileName::new(name).is_some_and(|name| unlink_at(directory, name.as_c_str()).is_ok()));
+    names.sort_unstable();
+    Ok(names.into_iter().map(OsString::from_vec).collect())
+}
+
+fn now_s() -> i64 {
+    i64::try_from(crate::clock::realtime_ns() / mycroft_record::NANOS_PER_SEC).unwrap_or(i64::MAX)
+}
+
 /// Removes dead segments that together take more than one living one may, the oldest first. What fails is left to the next.
 pub(crate) fn at_attach(directory: &File, space: Space) {
     if is_agent_there(directory) {
         return;
     }
     let mut found = [Dead { name: FileName::EMPTY, bytes: 0, changed_s: 0 }; REMOVED_MAX];
-    let now_s = i64::try_from(crate::clock::realtime_ns() / mycroft_record::NANOS_PER_SEC).unwrap_or(i64::MAX);
+    let now_s = now_s();
     let (count, more) = find(directory, now_s, &mut found);
     let found = &mut found[..count];
     found.sort_unstable_by_key(|dead| dead.changed_s);
@@ -56,12 +81,13 @@ pub(crate) fn at_attach(directory: &File, space: Space) {
 
 /// Fills `found` with dead segments: how many, and whether there may be more.
 fn find(directory: &File, now_s: i64, found: &mut [Dead]) -> (usize, bool) {
+    let owner = effective_user();
     let (mut count, mut looks, mut entries) = (0, 0, 0);
     let complete = each_name(directory, |name| {
         entries += 1;
         let Some(named) = Named::of(name) else { return entries < ENTRIES_MAX };
         looks += 1;
-        if let Some(dead) = dead(directory, name, named, now_s) {
+        if let Some(dead) = dead(directory, name, named, owner, now_s) {
             found[count] = dead;
             count += 1;
         }
@@ -70,9 +96,9 @@ fn find(directory: &File, now_s: i64, found: &mut [Dead]) -> (usize, bool) {
     (count, !complete && count == found.len())
 }
 
-/// The file if it is a plain one of this user, nobody holds its lock, and its process is not among the living of this pid
+/// The file if it is a plain one of its owner, nobody holds its lock, and its process is not among the living of this pid
 /// namespace. The lock decides for processes of other namespaces.
-fn dead(directory: &File, name: &[u8], named: Named, now_s: i64) -> Option<Dead> {
+fn dead(directory: &File, name: &[u8], named: Named, owner: u32, now_s: i64) -> Option<Dead> {
     let lives = |stat: ProcStat| stat.start_time == named.start_time && !matches!(stat.state, 'Z' | 'X' | 'x');
     if crate::process::stat(named.pid).is_ok_and(lives) {
         return None;
@@ -80,11 +106,11 @@ fn dead(directory: &File, name: &[u8], named: Named, now_s: i64) -> Option<Dead>
     let name = FileName::new(name)?;
     let file = open_at(directory.as_raw_fd(), name.as_c_str(), libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;
     let metadata: Metadata = file.metadata().ok()?;
-    if !metadata.is_file() || metadata.uid() != effective_user() || file.try_lock_shared().is_err() {
+    if !metadata.is_file() || metadata.uid() != owner || file.try_lock_shared().is_err() {
         return None;
     }
     let changed_s = metadata.ctime();
-    if named.unfinished && now_s.saturating_sub(changed_s) < UNFINISHED_KEPT_S {
+    if named.unfinished && now_s.saturating_sub(metadata.mtime()) < UNFINISHED_KEPT_S {
         return None;
     }
     Some(Dead { name, bytes: metadata.blocks().saturating_mul(512), changed_s })

@@ -9,7 +9,7 @@
 
 pub mod cells;
 pub mod clock;
-mod collect;
+pub mod collect;
 pub mod convert;
 mod create;
 pub mod error;

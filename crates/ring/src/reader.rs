@@ -145,7 +145,8 @@ impl<S: Source> Reader<S> {
         }
     }
 
-    /// Appends at most `max` records to `out`, in ring order, starting with another ring each time.
+    /// Looks at no more than `max` slots and appends their records to `out`, in ring order, starting with another ring each
+    /// time. Slots that hold no record count, too: a damaged ring must not cost more than a whole one.
     ///
     /// # Errors
     /// The segment can no longer be read; records read before the failure are in `out`.
@@ -154,11 +155,11 @@ impl<S: Source> Reader<S> {
         self.source.read(self.offsets[6], &mut self.heads)?;
         self.source.acquire_fence();
         let rings = self.positions.len();
+        let mut left = max as u64;
         for i in 0..rings {
             let ring_index = (self.first + i) % rings;
             let head = self.heads[ring_index * RING_HEADER_WORDS + ring::HEAD];
-            let left = max as u64 - stats.read.min(max as u64);
-            self.drain_ring(ring_index, head, left, out, &mut stats)?;
+            left = self.drain_ring(ring_index, head, left, out, &mut stats)?;
         }
         self.first = (self.first + 1) % rings;
         Ok(stats)
@@ -170,6 +171,7 @@ impl<S: Source> Reader<S> {
         owners.filter_map(|owner| u32::try_from(owner).ok()).filter(|owner| *owner != 0)
     }
 
+    /// Gives what is left of the slots that may be looked at.
     fn drain_ring(
         &mut self,
         ring_index: usize,
@@ -177,13 +179,13 @@ impl<S: Source> Reader<S> {
         mut left: u64,
         out: &mut Vec<RawRecord>,
         stats: &mut DrainStats,
-    ) -> Result<(), ReadError> {
+    ) -> Result<u64, ReadError> {
         let slots = self.geometry.ring_slots;
         if head > HEAD_LIMIT || head < self.positions[ring_index] {
             // No writer of ours does this: heads only grow. Follow it, so that the rest can still be read.
             stats.damaged += 1;
             self.positions[ring_index] = head.min(HEAD_LIMIT);
-            return Ok(());
+            return Ok(left);
         }
         loop {
             let mut position = self.positions[ring_index];
@@ -197,12 +199,11 @@ impl<S: Source> Reader<S> {
             let n = (head - position).min(CHUNK_SLOTS).min(to_edge).min(left);
             if n == 0 {
                 stats.more |= position < head;
-                return Ok(());
+                return Ok(left);
             }
-            let read_before = stats.read;
             self.copy_chunk(ring_index, position, n, head, out, stats)?;
             self.positions[ring_index] = position + n;
-            left -= (stats.read - read_before).min(left);
+            left -= n;
         }
     }
 

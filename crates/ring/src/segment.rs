@@ -1,11 +1,11 @@
-//! Opening a segment file on the agent's side, its header, and the collection of those whose process is gone.
+//! Opening a segment file on the agent's side, and its header.
 use crate::clock::{Calibration, ClockKind};
 use crate::error::{OpenError, ReadError};
 use crate::layout::{
     BYTE_ORDER_MARK, Geometry, HEADER_BYTES, HEADER_WORDS, MAGIC, NAME_BYTES, SECTIONS, STATE_CLEAN, VERSION,
     WORD_BYTES, header,
 };
-use crate::names::{SUFFIX, TEMPORARY_SUFFIX};
+use crate::names::SUFFIX;
 use crate::process::{Identity, Liveness, effective_user};
 use crate::raw::{RawRecord, Text, low};
 use crate::reader::{CommSnapshot, DrainStats, FlowSnapshot, OpSnapshot, Reader};
@@ -80,7 +80,8 @@ pub struct SegmentReader {
 }
 
 impl SegmentReader {
-    /// Opens and checks a segment. Believes nothing in it: what does not hold together is refused.
+    /// Opens and checks a segment. Believes nothing in it: what does not hold together is refused. Its owner must be this
+    /// user or, for the superuser, the owner of its directory.
     ///
     /// # Errors
     /// Not a segment of this version that is safe to read; see `OpenError`.
@@ -92,10 +93,22 @@ impl SegmentReader {
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
             .open(path)
             .map_err(failed)?;
+        let user = effective_user();
+        let owner = if user == 0 { owner_above(path)? } else { user };
+        SegmentReader::over(file, path, owner)
+    }
+
+    /// Checks a segment that somebody opened (without blocking and not through a link), which `path` names in messages and
+    /// which must belong to `owner`.
+    ///
+    /// # Errors
+    /// As [`SegmentReader::open`].
+    pub fn over(file: File, path: &Path, owner: u32) -> Result<SegmentReader, OpenError> {
+        let failed = |source| OpenError::File { path: path.to_owned(), source };
         let metadata = file.metadata().map_err(failed)?;
-        check_file(path, &metadata)?;
+        check_file(path, &metadata, owner)?;
         let mut words = vec![0; HEADER_WORDS];
-        let source = FileSource(file);
+        let source = FileSource::new(file);
         source.read(0, &mut words).map_err(|e| match e {
             ReadError::Truncated { .. } => {
                 damaged(path, "file size", metadata.len(), format!("{HEADER_BYTES} or more"))
@@ -105,6 +118,11 @@ impl SegmentReader {
         let header = parse_header(path, &words, metadata.len())?;
         let reader = Reader::new(source, header.geometry);
         Ok(SegmentReader { path: path.to_owned(), header, reader })
+    }
+
+    /// Bytes read from the file so far: what this segment has cost its reader.
+    pub fn bytes_read(&self) -> u64 {
+        self.reader.source().bytes_read()
     }
 
     /// Where the segment was when it was opened.
@@ -183,13 +201,13 @@ impl SegmentReader {
 
     /// The file was removed: the process ended orderly, or somebody cleaned up. What is open can still be read.
     pub fn is_removed(&self) -> bool {
-        self.reader.source().0.metadata().is_ok_and(|m| m.nlink() == 0)
+        self.reader.source().file().metadata().is_ok_and(|m| m.nlink() == 0)
     }
 
     /// Whether the process still runs. Where its pid means nothing here (another pid namespace), the lock that it holds
     /// on the file tells.
     pub fn liveness(&self) -> Liveness {
-        liveness(&self.header.process, &self.reader.source().0)
+        liveness(&self.header.process, self.reader.source().file())
     }
 }
 
@@ -212,20 +230,19 @@ fn damaged(path: &Path, field: &'static str, found: u64, expected: String) -> Op
     OpenError::Damaged { path: path.to_owned(), field, found, expected }
 }
 
-/// A plain file, and its owner is this user or (for an agent run by root) the owner of the directory.
-fn check_file(path: &Path, metadata: &std::fs::Metadata) -> Result<(), OpenError> {
+/// The owner of the directory that a path lies in.
+fn owner_above(path: &Path) -> Result<u32, OpenError> {
+    let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let metadata = std::fs::symlink_metadata(dir);
+    Ok(metadata.map_err(|source| OpenError::File { path: dir.to_owned(), source })?.uid())
+}
+
+/// A plain file of the expected owner that others may not write to.
+fn check_file(path: &Path, metadata: &std::fs::Metadata, expected: u32) -> Result<(), OpenError> {
     let refused = |problem: String| OpenError::Unsafe { path: path.to_owned(), problem };
     if !metadata.is_file() {
         return Err(refused("it is not a plain file".to_owned()));
     }
-    let user = effective_user();
-    let expected = if user == 0 {
-        let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let source = std::fs::symlink_metadata(dir);
-        source.map_err(|source| OpenError::File { path: dir.to_owned(), source })?.uid()
-    } else {
-        user
-    };
     if metadata.uid() != expected {
         return Err(refused(format!("it belongs to user {}, expected user {expected}", metadata.uid())));
     }
@@ -311,10 +328,6 @@ fn parse_geometry(path: &Path, w: &[u64], file_bytes: u64) -> Result<Geometry, O
 /// # Errors
 /// The directory cannot be read.
 pub fn list(dir: &Path) -> io::Result<Vec<PathBuf>> {
-    with_suffix(dir, SUFFIX)
-}
-
-fn with_suffix(dir: &Path, suffix: &str) -> io::Result<Vec<PathBuf>> {
     let entries = match std::fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -323,55 +336,10 @@ fn with_suffix(dir: &Path, suffix: &str) -> io::Result<Vec<PathBuf>> {
     let mut paths = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        if path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(suffix)) {
+        if path.file_name().is_some_and(|name| name.to_string_lossy().ends_with(SUFFIX)) {
             paths.push(path);
         }
     }
     paths.sort();
     Ok(paths)
-}
-
-/// Removes segments whose process is gone, and unfinished ones that a killed process left. `drained` says for each
-/// whether its records were read; those it refuses stay. Gives the removed paths.
-///
-/// # Errors
-/// The directory cannot be read.
-pub fn collect_dead(dir: &Path, mut drained: impl FnMut(&Path) -> bool) -> io::Result<Vec<PathBuf>> {
-    let mut removed = Vec::new();
-    for path in with_suffix(dir, SUFFIX)? {
-        if is_dead(&path, SUFFIX) && drained(&path) && std::fs::remove_file(&path).is_ok() {
-            removed.push(path);
-        }
-    }
-    for path in with_suffix(dir, TEMPORARY_SUFFIX)? {
-        if is_dead(&path, TEMPORARY_SUFFIX) && std::fs::remove_file(&path).is_ok() {
-            removed.push(path);
-        }
-    }
-    Ok(removed)
-}
-
-/// A zombie writes no more than a dead process, and where nobody reaps it stays for ever.
-fn is_over(liveness: Liveness) -> bool {
-    matches!(liveness, Liveness::Dead | Liveness::Zombie)
-}
-
-/// Whether the process that a segment file is named after is gone. Goes by the name and the lock, so that it also works
-/// for unfinished segments and other versions; a file that is not named like a segment is left alone.
-fn is_dead(path: &Path, suffix: &str) -> bool {
-    let named = || {
-        let name = path.file_name()?.to_str()?.strip_suffix(suffix)?;
-        let mut parts = name.split('-');
-        Some((parts.next()?.parse::<u32>().ok()?, parts.next()?.parse::<u64>().ok()?))
-    };
-    let Some((pid, start_time)) = named() else { return false };
-    if let Ok(reader) = SegmentReader::open(path) {
-        return is_over(reader.liveness());
-    }
-    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
-    let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else { return false };
-    let Ok(boot_id) = crate::process::boot_id() else { return false };
-    // The name does not tell the pid namespace: dead only if neither the pid nor the lock says otherwise.
-    let process = Identity { pid, start_time, boot_id, pid_namespace: 0 };
-    is_over(process.liveness()) && file.try_lock_shared().is_ok()
 }

@@ -2,7 +2,7 @@
 //! that is truncated under a mapping kills the reader with SIGBUS, a pread that comes back short is an error like others.
 use crate::error::ReadError;
 use crate::layout::WORD_BYTES;
-use crate::sync::{Ordering, Word};
+use crate::sync::{AtomicU64, Ordering, Word};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -23,7 +23,25 @@ pub trait Source {
 ///
 /// Linux copies aligned 8-byte words whole on x86-64 and arm64 (its copy routines move aligned units of at least that
 /// size). The processor may still let a later pread overtake an earlier one, so fences are needed as between loads.
-pub(crate) struct FileSource(pub(crate) File);
+pub(crate) struct FileSource {
+    file: File,
+    bytes_read: AtomicU64,
+}
+
+impl FileSource {
+    pub(crate) fn new(file: File) -> FileSource {
+        FileSource { file, bytes_read: AtomicU64::new(0) }
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Bytes asked of the file so far.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes_read.load(Ordering::Relaxed)
+    }
+}
 
 impl Source for FileSource {
     fn read(&self, at: u64, into: &mut [u64]) -> Result<(), ReadError> {
@@ -31,7 +49,8 @@ impl Source for FileSource {
         // SAFETY: `into` is initialized and exclusively ours; every byte pattern is a u64, and u8 needs no alignment.
         let buffer = unsafe { std::slice::from_raw_parts_mut(into.as_mut_ptr().cast::<u8>(), bytes) };
         let at = at * WORD_BYTES as u64;
-        self.0.read_exact_at(buffer, at).map_err(|source| match source.kind() {
+        self.bytes_read.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.file.read_exact_at(buffer, at).map_err(|source| match source.kind() {
             io::ErrorKind::UnexpectedEof => ReadError::Truncated { at, end: at + bytes as u64 },
             _ => ReadError::Io { at, source },
         })

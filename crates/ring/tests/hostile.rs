@@ -337,9 +337,13 @@ fn leftovers_of_a_killed_start_are_collected_and_strangers_are_left_alone() {
     put("notes.mycroft");
     put("1-1-00000003.other");
     let live = SegmentWriter::create(&config(dir.path())).expect("create");
-    let removed = segment::collect_dead(dir.path(), |_| true).expect("collect");
-    let names: Vec<_> = removed.iter().map(|p| p.file_name().expect("a name").to_str().expect("ascii")).collect();
-    assert_eq!(names, ["1-1-00000002.mycroft", "1-1-00000001.mycroft-new"]);
+    let handle = File::open(dir.path()).expect("the directory");
+    let collect = || mycroft_ring::collect::collect_dead(&handle, |_| true).expect("collect");
+    assert_eq!(collect(), ["1-1-00000002.mycroft"], "the other may be in the making");
+    let half_made = File::options().write(true).open(dir.path().join("1-1-00000001.mycroft-new")).expect("ours");
+    half_made.set_modified(std::time::UNIX_EPOCH).expect("ours");
+    put("1-1-00000002.mycroft");
+    assert_eq!(collect(), ["1-1-00000001.mycroft-new", "1-1-00000002.mycroft"]);
     assert!(live.path().expect("a file").exists());
     assert_eq!(segment::list(dir.path()).expect("list").len(), 2);
     assert!(segment::list(&dir.path().join("none")).expect("no directory, no segments").is_empty());
