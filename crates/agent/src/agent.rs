@@ -5,14 +5,11 @@ use crate::config::AgentConfig;
 use crate::error::{AgentError, Notice};
 use crate::lock::DirLock;
 use crate::outbox::Outbox;
-use crate::process::own_uid;
 use crate::sampler::{Event, Sampler};
+use crate::segment_dir::SegmentDir;
 use crate::ship::{Shipper, WIRE_TIMEOUT};
 use crate::stats::{AgentStats, Shared};
 use mycroft_wire::{ClientConfig, WRITE_TIMEOUT_DEFAULT};
-use std::fs::DirBuilder;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
@@ -37,8 +34,8 @@ impl Agent {
         check(&config)?;
         // Each segment takes one, and a host may have hundreds.
         mycroft_wire::descriptors::raise();
-        let owner_uid = prepare_dir(&config.segment_dir)?;
-        let lock = DirLock::take(&config.segment_dir)?;
+        let dir = SegmentDir::open(&config.segment_dir)?;
+        let lock = DirLock::take(&dir)?;
         let backlog = Backlog::open(&config.spool_dir, config.spool_max_bytes)?;
         let (shared, outbox) = (Arc::new(Shared::default()), Arc::new(Outbox::default()));
         let (events, inbox) = channel();
@@ -59,7 +56,7 @@ impl Agent {
             Shipper::new(endpoint, client_config, backlog, outbox.clone(), shared.clone(), events.clone());
         shipper.capturer = Some(capturer);
         let shipping = spawn("mycroft-ship", move || shipper.run())?;
-        let sampler = Sampler::new(&config, owner_uid, lock, outbox.clone(), shared.clone());
+        let sampler = Sampler::new(&config, dir, lock, outbox.clone(), shared.clone());
         let sampling = spawn("mycroft-agent", move || sampler.run(&inbox)).inspect_err(|_| {
             // The sampler that would have said so does not exist.
             outbox.stop(Instant::now());
@@ -125,20 +122,6 @@ fn check(config: &AgentConfig) -> Result<(), AgentError> {
         }
     }
     Ok(())
-}
-
-/// Makes the segment directory if needed; its owner. Nobody else may be able to put files there, and the superuser may
-/// watch the directory of another user.
-fn prepare_dir(path: &Path) -> Result<u32, AgentError> {
-    let error = |operation, source| AgentError::Dir { operation, path: path.to_path_buf(), source };
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|e| error("making", e))?;
-    let meta = std::fs::symlink_metadata(path).map_err(|e| error("looking at", e))?;
-    let (owner, own, mode) = (meta.uid(), own_uid(), meta.mode() & 0o7777);
-    if (own != 0 && owner != own) || mode & 0o022 != 0 || !meta.is_dir() {
-        return Err(AgentError::DirUnsafe { path: path.to_path_buf(), owner, expected: own, mode });
-    }
-    std::fs::read_dir(path).map_err(|e| error("reading", e))?;
-    Ok(owner)
 }
 
 fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, AgentError> {

@@ -19,7 +19,10 @@ pub const STOP_TIMEOUT_DEFAULT: Duration = Duration::from_secs(2);
 pub const SEGMENTS_MAX: usize = 256;
 /// Entries of the segment directory looked at in one scan.
 pub const DIR_ENTRIES_MAX: usize = 4096;
-/// Records drained from one segment in one sample: 16384 x 10 per second = 164 k records per second and process, three
+/// Bytes of all segments together that one round of samples reads: 64 MiB are about 20 ms of copying, a fifth of a core at
+/// ten rounds a second. Each segment has an equal share; eight ranks at full speed use a quarter of theirs.
+pub const ROUND_BYTES_MAX: u64 = 64 << 20;
+/// Slots of rings looked at in one segment in one sample: 16384 x 10 per second = 164 k records per second and process, three
 /// times the 50 k per second that a rank at full speed makes; more waits in its ring, or is overwritten and counted.
 pub const DRAIN_RECORDS_MAX: usize = 16 << 10;
 /// Records of one source that are shipped without waiting for `ship_every`: 4096 x about 200 bytes = 0.8 MiB.

@@ -1,5 +1,6 @@
 //! Finding segments: what is new in the directory, what is worth opening, what was already refused.
 use crate::config::{DIR_ENTRIES_MAX, OPEN_GRACE};
+use crate::segment_dir::SegmentDir;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -9,7 +10,7 @@ use std::time::Instant;
 /// The names of a directory and what became of each.
 #[derive(Debug)]
 pub(crate) struct Directory {
-    path: PathBuf,
+    dir: SegmentDir,
     names: BTreeMap<OsString, Fate>,
     scan: u64,
 }
@@ -31,20 +32,18 @@ enum State {
 }
 
 impl Directory {
-    pub(crate) fn new(path: &Path) -> Directory {
-        Directory { path: path.to_path_buf(), names: BTreeMap::new(), scan: 0 }
+    pub(crate) fn new(dir: SegmentDir) -> Directory {
+        Directory { dir, names: BTreeMap::new(), scan: 0 }
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    pub(crate) fn dir(&self) -> &SegmentDir {
+        &self.dir
     }
 
     /// Segment files that wait to be opened, in name order.
     pub(crate) fn scan(&mut self, now: Instant, is_segment: impl Fn(&str) -> bool) -> io::Result<Vec<PathBuf>> {
-        let entries = std::fs::read_dir(&self.path)?;
         self.scan += 1;
-        for entry in entries.take(DIR_ENTRIES_MAX) {
-            let name = entry?.file_name();
+        for name in self.dir.names(DIR_ENTRIES_MAX)? {
             if !name.to_str().is_some_and(&is_segment) {
                 continue;
             }
@@ -54,7 +53,7 @@ impl Directory {
         let scan = self.scan;
         self.names.retain(|_, fate| fate.seen_in_scan == scan);
         let waiting = self.names.iter().filter(|(_, fate)| matches!(fate.state, State::Waiting(_)));
-        Ok(waiting.map(|(name, _)| self.path.join(name)).collect())
+        Ok(waiting.map(|(name, _)| self.dir.path().join(name)).collect())
     }
 
     /// Whether the file is still there, as of the last scan.
@@ -105,7 +104,7 @@ mod tests {
     #[test]
     fn a_file_waits_until_it_is_opened_or_had_its_time() {
         let dir = tempfile::tempdir().expect("a temporary directory");
-        let mut directory = Directory::new(dir.path());
+        let mut directory = Directory::new(SegmentDir::open(dir.path()).expect("ours"));
         let now = Instant::now();
         let path = dir.path().join("a.seg");
         assert!(directory.scan(now, is_segment).expect("readable").is_empty());

@@ -1,35 +1,35 @@
 //! One agent per directory: an advisory lock that ends with the process, however it ends.
 use crate::error::AgentError;
+use crate::process::lock_description;
+use crate::segment_dir::SegmentDir;
+use mycroft_ring::AGENT_LOCK;
+use rustix::fs::{Mode, OFlags};
+use std::ffi::OsStr;
 use std::fs::{File, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
 
-/// Name of the lock file. It stays when the agent ends; only the lock on it counts.
-const LOCK_FILE: &str = "agent.lock";
-
-/// A held lock.
+/// A held lock. Its file stays when the agent ends; only the lock on it counts.
 #[derive(Debug)]
 pub(crate) struct DirLock {
     _file: File,
 }
 
 impl DirLock {
-    /// Takes the lock of a directory.
-    pub(crate) fn take(dir: &Path) -> Result<DirLock, AgentError> {
-        let path = dir.join(LOCK_FILE);
-        let open = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(&path);
-        let file = open.map_err(|source| AgentError::Lock { path: path.clone(), source })?;
+    /// Takes the lock of a directory. It is held in two ways: `flock` keeps other agents out, and a lock of the open file
+    /// description tells tracers, which only ask (`mycroft_ring::collect`), that dead segments are this agent's to remove.
+    pub(crate) fn take(dir: &SegmentDir) -> Result<DirLock, AgentError> {
+        let path = dir.path().join(AGENT_LOCK);
+        // The owner of the directory must be able to ask, also where the superuser makes the file.
+        let mode = Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH;
+        let file = dir
+            .open_own(OsStr::new(AGENT_LOCK), OFlags::empty(), mode)
+            .map_err(|source| AgentError::Lock { path: path.clone(), source })?;
         match file.try_lock() {
-            Ok(()) => Ok(DirLock { _file: file }),
-            Err(TryLockError::WouldBlock) => Err(AgentError::Locked { path }),
-            Err(TryLockError::Error(source)) => Err(AgentError::Lock { path, source }),
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(AgentError::Locked { path }),
+            Err(TryLockError::Error(source)) => return Err(AgentError::Lock { path, source }),
         }
+        lock_description(&file).map_err(|source| AgentError::Lock { path, source })?;
+        Ok(DirLock { _file: file })
     }
 }
 
@@ -39,13 +39,16 @@ mod tests {
 
     #[test]
     fn a_directory_is_locked_once() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let first = DirLock::take(dir.path()).expect("nobody has it");
-        let second = DirLock::take(dir.path()).expect_err("taken");
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let dir = SegmentDir::open(&temp.path().join("segments")).expect("made");
+        let first = DirLock::take(&dir).expect("nobody has it");
+        let second = DirLock::take(&dir).expect_err("taken");
         assert!(matches!(second, AgentError::Locked { .. }), "{second}");
         drop(first);
-        DirLock::take(dir.path()).expect("free again");
-        let missing = DirLock::take(&dir.path().join("nowhere")).expect_err("no such directory");
-        assert!(matches!(missing, AgentError::Lock { .. }), "{missing}");
+        DirLock::take(&dir).expect("free again");
+        std::fs::remove_file(dir.path().join(AGENT_LOCK)).expect("there");
+        std::fs::create_dir(dir.path().join(AGENT_LOCK)).expect("in its place");
+        let refused = DirLock::take(&dir).expect_err("no file");
+        assert!(matches!(refused, AgentError::Lock { .. }), "{refused}");
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Outbox {
 struct Inner {
     batches: VecDeque<Batch>,
     records: usize,
+    /// How often batches were queued.
+    turn: u64,
     lost: Lost,
     stop_at: Option<Instant>,
 }
@@ -26,6 +28,8 @@ struct Inner {
 pub(crate) struct Taken {
     /// Everything queued, oldest first.
     pub(crate) batches: Vec<Batch>,
+    /// The turn in which the latest of them was queued.
+    pub(crate) turn: u64,
     /// What was dropped from the queue since the last time.
     pub(crate) lost: Lost,
     /// Nothing more will come; finish by then.
@@ -33,9 +37,12 @@ pub(crate) struct Taken {
 }
 
 impl Outbox {
-    /// Queues batches without waiting. Too many records drop the oldest batches; returns the records dropped.
-    pub(crate) fn push(&self, batches: impl Iterator<Item = Batch>) -> u64 {
+    /// Queues batches without waiting. Too many records drop the oldest batches; returns the number of this turn and the
+    /// records dropped.
+    pub(crate) fn push(&self, batches: impl Iterator<Item = Batch>) -> (u64, u64) {
         let mut inner = self.lock();
+        inner.turn += 1;
+        let turn = inner.turn;
         for batch in batches {
             inner.records += batch.records.len();
             inner.batches.push_back(batch);
@@ -49,7 +56,7 @@ impl Outbox {
         }
         drop(inner);
         self.changed.notify_one();
-        dropped
+        (turn, dropped)
     }
 
     /// Says that nothing more will come, and until when to finish. The first word counts.
@@ -66,6 +73,7 @@ impl Outbox {
         inner.records = 0;
         Taken {
             batches: inner.batches.drain(..).collect(),
+            turn: inner.turn,
             lost: std::mem::take(&mut inner.lost),
             stop_at: inner.stop_at,
         }
@@ -91,9 +99,9 @@ mod tests {
     #[test]
     fn what_is_queued_is_taken_at_once_and_in_order() {
         let outbox = Outbox::default();
-        assert_eq!(outbox.push([batch("a", 1), batch("b", 2)].into_iter()), 0);
+        assert_eq!(outbox.push([batch("a", 1), batch("b", 2)].into_iter()), (1, 0));
         let taken = outbox.take(Duration::from_secs(60));
-        assert_eq!(taken.batches, [batch("a", 1), batch("b", 2)]);
+        assert_eq!((taken.turn, taken.batches), (1, vec![batch("a", 1), batch("b", 2)]));
         assert!(taken.lost.is_empty() && taken.stop_at.is_none());
         assert!(outbox.take(Duration::ZERO).batches.is_empty());
         let by = Instant::now();
@@ -106,11 +114,11 @@ mod tests {
     fn too_many_records_drop_the_oldest_and_say_whose() {
         let outbox = Outbox::default();
         let half = QUEUE_RECORDS_MAX / 2;
-        assert_eq!(outbox.push([batch("a", half), batch("b", half)].into_iter()), 0);
-        assert_eq!(outbox.push([batch("c", 1)].into_iter()), half as u64);
+        assert_eq!(outbox.push([batch("a", half), batch("b", half)].into_iter()), (1, 0));
+        assert_eq!(outbox.push([batch("c", 1)].into_iter()), (2, half as u64));
         let taken = outbox.take(Duration::ZERO);
         assert_eq!(taken.batches.iter().map(|b| &*b.source.job).collect::<Vec<_>>(), ["b", "c"]);
         assert_eq!(taken.lost.into_iter().collect::<Vec<_>>(), [(batch("a", 0).source, half as u64)]);
-        assert_eq!(outbox.push([batch("c", QUEUE_RECORDS_MAX)].into_iter()), 0, "taking made room");
+        assert_eq!(outbox.push([batch("c", QUEUE_RECORDS_MAX)].into_iter()), (3, 0), "taking made room");
     }
 }

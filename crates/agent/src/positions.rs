@@ -1,28 +1,26 @@
-//! Where an agent that stopped in order left off in each ring, so that the next one does not tell completions twice.
-//!
-//! Written only when everything read before was handed to the server or the spool, and taken away when it is read: after
-//! a crash of the agent the rings are read again from their oldest record, since twice told is better than lost.
+//! Where in each ring an agent has come to, kept in a file beside the segments so that it outlives the agent, however that
+//! ends: all before these positions is with the server or in the spool. What comes after is read and told again by the next
+//! agent, since twice told is better than lost.
+use crate::segment_dir::SegmentDir;
+use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 
 /// Name of the file, beside the segments: one line each, the segment's file name and the position in each ring.
 const FILE: &str = "agent.positions";
+/// The same while it is being written.
+const FILE_NEW: &str = "agent.positions-new";
 /// Largest file believed: 256 segments x (64 rings x 21 digits + 64 bytes of name) = 351 KiB, with room.
 const FILE_BYTES_MAX: u64 = 512 << 10;
 
 /// Positions by the segment's file name.
 pub(crate) type Positions = BTreeMap<String, Vec<u64>>;
 
-/// Takes the positions that the last agent left; none if it left none that can be read.
-pub(crate) fn take(dir: &Path) -> Positions {
-    let path = dir.join(FILE);
-    let fits = std::fs::symlink_metadata(&path).is_ok_and(|m| m.is_file() && m.len() <= FILE_BYTES_MAX);
-    let text = if fits { std::fs::read_to_string(&path).unwrap_or_default() } else { String::new() };
-    // Not there, most often.
-    let _ = std::fs::remove_file(&path);
+/// The positions that the last agent kept; none if it kept none that can be read. The file stays until it is replaced.
+pub(crate) fn read(dir: &SegmentDir) -> Positions {
+    let text = dir.read_own(OsStr::new(FILE), FILE_BYTES_MAX).unwrap_or_default();
     text.lines().filter_map(parse).collect()
 }
 
@@ -33,11 +31,10 @@ fn parse(line: &str) -> Option<(String, Vec<u64>)> {
     Some((name, positions))
 }
 
-/// Leaves positions for the next agent.
-pub(crate) fn leave<'a>(dir: &Path, segments: impl Iterator<Item = (&'a PathBuf, &'a [u64])>) -> io::Result<()> {
+/// Keeps positions for the next agent, in place of those kept before.
+pub(crate) fn keep<'a>(dir: &SegmentDir, positions: impl Iterator<Item = (&'a str, &'a [u64])>) -> io::Result<()> {
     let mut text = String::new();
-    for (path, positions) in segments {
-        let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+    for (name, positions) in positions {
         text.push_str(name);
         for position in positions {
             // Writing to a string cannot fail.
@@ -45,36 +42,59 @@ pub(crate) fn leave<'a>(dir: &Path, segments: impl Iterator<Item = (&'a PathBuf,
         }
         text.push('\n');
     }
-    let path = dir.join(FILE);
-    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    let mut file = std::fs::File::options();
-    let mut file = file.write(true).create(true).truncate(true).mode(0o600).custom_flags(flags).open(path)?;
-    io::Write::write_all(&mut file, text.as_bytes())
+    let new = OsStr::new(FILE_NEW);
+    // An agent that was killed while it wrote left one; most often there is none.
+    let _ = dir.remove(new);
+    let mut file = dir.open_own(new, OFlags::EXCL, Mode::RUSR | Mode::WUSR)?;
+    io::Write::write_all(&mut file, text.as_bytes())?;
+    dir.rename(new, OsStr::new(FILE))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn dir(temp: &tempfile::TempDir) -> SegmentDir {
+        SegmentDir::open(&temp.path().join("segments")).expect("made")
+    }
+
     #[test]
-    fn positions_are_left_and_taken_once() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        let paths = [dir.path().join("1-2-aa.mycroft"), dir.path().join("3-4-bb.mycroft")];
+    fn positions_are_kept_until_others_are() {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let dir = dir(&temp);
+        assert!(read(&dir).is_empty());
         let positions = [vec![5, 0, u64::MAX], vec![]];
-        leave(dir.path(), paths.iter().zip(positions.iter().map(Vec::as_slice))).expect("written");
-        let taken = take(dir.path());
-        assert_eq!(taken.get("1-2-aa.mycroft"), Some(&positions[0]));
-        assert_eq!(taken.get("3-4-bb.mycroft"), Some(&positions[1]));
-        assert!(take(dir.path()).is_empty(), "taken once");
+        let names = ["1-2-aa.mycroft", "3-4-bb.mycroft"];
+        keep(&dir, names.into_iter().zip(positions.iter().map(Vec::as_slice))).expect("written");
+        for _ in 0..2 {
+            let read = read(&dir);
+            assert_eq!(read.get("1-2-aa.mycroft"), Some(&positions[0]));
+            assert_eq!(read.get("3-4-bb.mycroft"), Some(&positions[1]));
+        }
+        std::fs::write(dir.path().join(FILE_NEW), "half").expect("an agent was killed here");
+        keep(&dir, std::iter::once(("5-6-cc.mycroft", &[7][..]))).expect("written");
+        assert_eq!(read(&dir).into_iter().collect::<Vec<_>>(), [("5-6-cc.mycroft".to_owned(), vec![7])]);
     }
 
     #[test]
     fn garbage_is_no_position() {
-        let dir = tempfile::tempdir().expect("a temporary directory");
-        std::fs::write(dir.path().join(FILE), "a 1 x\nb -1\n\nc 99999999999999999999\nd 7\n").expect("write");
-        let taken: Vec<_> = take(dir.path()).into_iter().collect();
-        assert_eq!(taken, [(String::new(), vec![]), ("d".to_owned(), vec![7])]);
-        std::fs::write(dir.path().join(FILE), vec![b'1'; FILE_BYTES_MAX as usize + 1]).expect("write");
-        assert!(take(dir.path()).is_empty());
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let dir = dir(&temp);
+        let file = dir.path().join(FILE);
+        std::fs::write(&file, "a 1 x\nb -1\n\nc 99999999999999999999\nd 7\n").expect("write");
+        let kept: Vec<_> = read(&dir).into_iter().collect();
+        assert_eq!(kept, [(String::new(), vec![]), ("d".to_owned(), vec![7])]);
+        std::fs::write(&file, vec![b'1'; FILE_BYTES_MAX as usize + 1]).expect("write");
+        assert!(read(&dir).is_empty());
+    }
+
+    #[test]
+    fn a_pipe_in_its_place_holds_nobody() {
+        let temp = tempfile::tempdir().expect("a temporary directory");
+        let dir = dir(&temp);
+        let made = std::process::Command::new("mkfifo").arg(dir.path().join(FILE)).status().expect("mkfifo runs");
+        assert!(made.success() && read(&dir).is_empty());
+        keep(&dir, std::iter::once(("5-6-cc.mycroft", &[7][..]))).expect("in its place");
+        assert_eq!(read(&dir).len(), 1);
     }
 }

@@ -135,6 +135,16 @@ pub(crate) fn own_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
+/// Locks a whole file for its open description, without waiting: others can ask for such a lock without taking it.
+pub(crate) fn lock_description(file: &File) -> io::Result<()> {
+    // SAFETY: the struct is plain integers, for which all zero bytes are a value: from the begin, of any length.
+    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
+    lock.l_type = libc::F_WRLCK as libc::c_short;
+    // SAFETY: `lock` lives through the call, which writes nothing, and the descriptor is open.
+    let rc = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) };
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Processor time that the calling thread has used.
 pub(crate) fn thread_cpu() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -1,24 +1,25 @@
 //! The sampling thread: one closed set of events, one place that acts on each.
 use crate::clock::{Clocks, wall_now};
 use crate::config::{
-    AgentConfig, CALIBRATE_EVERY, CALIBRATE_FIRST, COLLECT_EVERY, NIC_EVERY, NIC_ROOT_DEFAULT, SEGMENTS_MAX,
-    VITALS_EVERY,
+    AgentConfig, CALIBRATE_EVERY, CALIBRATE_FIRST, COLLECT_EVERY, NIC_EVERY, NIC_ROOT_DEFAULT, ROUND_BYTES_MAX,
+    SEGMENTS_MAX, VITALS_EVERY,
 };
 use crate::discover::Directory;
 use crate::error::Notice;
+use crate::kept::Kept;
 use crate::lock::DirLock;
 use crate::nic::NicSampler;
 use crate::outbox::Outbox;
-use crate::positions::{self, Positions};
 use crate::process::thread_cpu;
 use crate::segment::{Context, Over, Refused, Segment};
+use crate::segment_dir::SegmentDir;
 use crate::smallfile::SmallBuffer;
 use crate::stats::{Shared, add};
 use crate::vitals::VitalsSampler;
 use crate::waits::WaitSampler;
 use mycroft_record::{Batch, HostName, HostVitals, NicState, Record, Source};
 use mycroft_ring::SUFFIX;
-use mycroft_ring::segment::collect_dead;
+use mycroft_ring::collect::collect_dead;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -59,16 +60,13 @@ struct Timer {
 pub(crate) struct Sampler {
     timers: Vec<Timer>,
     directory: Directory,
+    kept: Kept,
     dir_unreadable: bool,
     too_many: bool,
     segments: BTreeMap<PathBuf, Segment>,
-    /// Where the last agent left off.
-    left_off: Positions,
     /// Records about the host itself, for each job on it.
     host_records: BTreeMap<Source, Vec<Record>>,
     host: Option<HostName>,
-    /// Whose processes the segments must be of.
-    owner_uid: u32,
     clocks: Clocks,
     nics: NicSampler,
     nic_states: Vec<NicState>,
@@ -78,14 +76,14 @@ pub(crate) struct Sampler {
     outbox: Arc<Outbox>,
     shared: Arc<Shared>,
     stop_timeout: Duration,
-    _lock: DirLock,
+    lock: DirLock,
 }
 
 impl Sampler {
-    /// Watches the configured directory, which belongs to `owner_uid` and is locked.
+    /// Watches a directory, which is locked.
     pub(crate) fn new(
         config: &AgentConfig,
-        owner_uid: u32,
+        dir: SegmentDir,
         lock: DirLock,
         outbox: Arc<Outbox>,
         shared: Arc<Shared>,
@@ -104,14 +102,13 @@ impl Sampler {
         let nic_root = config.nic_root.as_deref().unwrap_or(Path::new(NIC_ROOT_DEFAULT));
         Sampler {
             timers,
-            directory: Directory::new(&config.segment_dir),
+            kept: Kept::new(&dir),
+            directory: Directory::new(dir),
             dir_unreadable: false,
             too_many: false,
             segments: BTreeMap::new(),
-            left_off: positions::take(&config.segment_dir),
             host_records: BTreeMap::new(),
             host: config.host.as_deref().map(HostName::from),
-            owner_uid,
             clocks: Clocks::default(),
             nics: NicSampler::new(nic_root, &config.nics),
             nic_states: Vec::new(),
@@ -121,7 +118,7 @@ impl Sampler {
             outbox,
             shared,
             stop_timeout: config.stop_timeout,
-            _lock: lock,
+            lock,
         }
     }
 
@@ -150,10 +147,9 @@ impl Sampler {
     fn stop(&mut self) {
         self.sample();
         self.ship();
-        let positions = self.segments.iter().map(|(path, segment)| (path, segment.positions()));
-        if let Err(error) = positions::leave(self.directory.path(), positions) {
-            self.tell_unreadable(&error);
-        }
+        // The shipping thread hands over or spools all of it before it ends.
+        let kept = self.kept.all(self.directory.dir());
+        self.tell_if_failed(kept);
         self.outbox.stop(Instant::now() + self.stop_timeout);
     }
 
@@ -176,12 +172,15 @@ impl Sampler {
     fn sample(&mut self) {
         let mut changed = self.find_segments();
         let mut over = Vec::new();
+        let share = ROUND_BYTES_MAX / self.segments.len().max(1) as u64;
+        add(&self.shared.rounds, 1);
         for (path, segment) in &mut self.segments {
             let context = Context {
                 clocks: &mut self.clocks,
                 buffer: &mut self.buffer,
                 shared: &self.shared,
                 file_there: self.directory.has(path),
+                share,
             };
             if let ControlFlow::Break(why) = segment.sample(context) {
                 over.push((path.clone(), why));
@@ -195,8 +194,7 @@ impl Sampler {
         for (path, why) in over {
             self.segments.remove(&path);
             match why {
-                // It may be gone already, removed by its process.
-                Over::Exited => drop(std::fs::remove_file(&path)),
+                Over::Exited => self.kept.remove(&path),
                 Over::Unreadable(error) => {
                     self.directory.refused(&path);
                     self.shared.notice(Notice::BadSegment { path, reason: format!("{error}; its process goes on") });
@@ -212,6 +210,10 @@ impl Sampler {
     /// Opens what is new; whether there was something.
     fn find_segments(&mut self) -> bool {
         let now = Instant::now();
+        if let Err(error) = self.follow_path() {
+            self.tell_unreadable(&error);
+            return false;
+        }
         let waiting = match self.directory.scan(now, |name| name.ends_with(SUFFIX)) {
             Ok(waiting) => waiting,
             Err(error) => {
@@ -228,11 +230,11 @@ impl Sampler {
         self.too_many = too_many;
         let before = self.segments.len();
         for path in waiting.into_iter().take(room) {
-            match Segment::attach(&path, self.owner_uid, self.host.as_ref(), &mut self.buffer) {
+            let name = path.file_name().unwrap_or_default();
+            match Segment::attach(self.directory.dir(), name, self.host.as_ref(), &mut self.buffer) {
                 Ok(mut segment) => {
-                    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-                    if let Some(positions) = self.left_off.remove(name) {
-                        segment.go_on_from(&positions);
+                    if let Some(positions) = self.kept.of(name) {
+                        segment.go_on_from(positions);
                     }
                     self.directory.attached(&path);
                     self.segments.insert(path, segment);
@@ -248,9 +250,26 @@ impl Sampler {
         self.segments.len() > before
     }
 
+    /// The directory may have been removed and made anew by a job; what else its path may lead to is not looked at.
+    fn follow_path(&mut self) -> std::io::Result<()> {
+        if self.directory.dir().is_in_place()? {
+            return Ok(());
+        }
+        let dir = SegmentDir::open(self.directory.dir().path()).map_err(std::io::Error::other)?;
+        self.lock = DirLock::take(&dir).map_err(std::io::Error::other)?;
+        self.directory = Directory::new(dir);
+        Ok(())
+    }
+
+    fn tell_if_failed(&mut self, outcome: std::io::Result<()>) {
+        if let Err(error) = outcome {
+            self.tell_unreadable(&error);
+        }
+    }
+
     fn tell_unreadable(&mut self, error: &std::io::Error) {
         if !std::mem::replace(&mut self.dir_unreadable, true) {
-            let path = self.directory.path().to_path_buf();
+            let path = self.directory.dir().path().to_path_buf();
             self.shared.notice(Notice::DirUnreadable { path, reason: error.to_string() });
         }
     }
@@ -258,10 +277,11 @@ impl Sampler {
     /// Removes what no sample removes: segments refused, and half made ones, whose process is gone.
     fn collect(&mut self) {
         let (directory, segments) = (&self.directory, &self.segments);
-        let removed = collect_dead(directory.path(), |path| !segments.contains_key(path) && directory.is_refused(path));
-        if let Err(error) = removed {
-            self.tell_unreadable(&error);
-        }
+        let removed = collect_dead(directory.dir().handle(), |name| {
+            let path = directory.dir().path().join(name);
+            !segments.contains_key(&path) && directory.is_refused(&path)
+        });
+        self.tell_if_failed(removed.map(drop));
     }
 
     /// Network records go to every job on this host, since each has its own diagnosis.
@@ -298,8 +318,12 @@ impl Sampler {
         let hosts = std::mem::take(&mut self.host_records);
         let hosts = hosts.into_iter().map(|(source, records)| Batch { source, collected_at: now, records });
         let processes = self.segments.values_mut().filter_map(|segment| segment.take_batch(now));
-        let dropped = self.outbox.push(hosts.chain(processes));
+        let (turn, dropped) = self.outbox.push(hosts.chain(processes));
         add(&self.shared.dropped, dropped);
+        let segments = self.segments.iter().map(|(path, segment)| (path.as_path(), segment.positions()));
+        self.kept.queued(turn, segments);
+        let kept = self.kept.safe(self.directory.dir(), self.shared.safe_turn.load(Ordering::Acquire));
+        self.tell_if_failed(kept);
     }
 }
 

@@ -5,16 +5,18 @@ use crate::config::{BATCH_RECORDS_MAX, COMMS_MAX, DRAIN_RECORDS_MAX, REPEAT_EVER
 use crate::convert::{Scale, sane_text};
 use crate::process::{Life, ProcessWatch, runs_as};
 use crate::seen::{Seen, fingerprint};
+use crate::segment_dir::SegmentDir;
 use crate::smallfile::SmallBuffer;
 use crate::stats::{Shared, add};
 use mycroft_record::{
     Batch, CommEnd, CommId, CommInit, Gap, GapCause, HostName, HostTime, ProcessExit, Record, Sampled, Source,
 };
 use mycroft_ring::{
-    ClockKind, CommSnapshot, FlowSnapshot, Liveness, OpSnapshot, RawRecord, ReadError, SegmentHeader, SegmentReader,
-    SegmentState, convert, process,
+    ClockKind, CommSnapshot, FlowSnapshot, Liveness, OpSnapshot, OpenError, RawRecord, ReadError, SegmentHeader,
+    SegmentReader, SegmentState, convert, process,
 };
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -42,6 +44,8 @@ pub(crate) struct Segment {
     flows: Seen,
     raw: Vec<RawRecord>,
     records: Vec<Record>,
+    /// Bytes read beyond its share, which the shares of coming rounds pay off before it is looked at again.
+    debt: u64,
 }
 
 /// Why a segment is not watched any more.
@@ -67,6 +71,8 @@ pub(crate) struct Context<'a> {
     pub(crate) shared: &'a Shared,
     /// The file is in the directory, as of this sample.
     pub(crate) file_there: bool,
+    /// Bytes that each segment may cost in a round.
+    pub(crate) share: u64,
 }
 
 /// The live tables at one moment.
@@ -77,15 +83,17 @@ struct Live {
 }
 
 impl Segment {
-    /// Opens the segment at `path`, whose process must run as `owner_uid`.
+    /// Opens a segment of the directory, whose process must run as the directory's owner.
     pub(crate) fn attach(
-        path: &Path,
-        owner_uid: u32,
+        dir: &SegmentDir,
+        name: &OsStr,
         host: Option<&HostName>,
         buffer: &mut SmallBuffer,
     ) -> Result<Segment, Refused> {
-        use mycroft_ring::OpenError;
-        let reader = SegmentReader::open(path).map_err(|error| Refused {
+        let owner_uid = dir.owner();
+        let path = dir.path().join(name);
+        let opened = dir.open_file(name).map_err(|source| OpenError::File { path: path.clone(), source });
+        let reader = opened.and_then(|file| SegmentReader::over(file, &path, owner_uid)).map_err(|error| Refused {
             for_good: !matches!(error, OpenError::File { .. }),
             reason: error.to_string(),
         })?;
@@ -118,6 +126,7 @@ impl Segment {
             flows: Seen::default(),
             raw: Vec::new(),
             records: Vec::new(),
+            debt: 0,
             reader,
         })
     }
@@ -180,7 +189,22 @@ impl Segment {
     }
 
     /// One sample: live tables, then completions, so that what is in a table and what is completed cannot both be missed.
+    ///
+    /// A segment that costs more than its share of a round, whatever its bytes say, is looked at less often instead of
+    /// taking the time of others.
     pub(crate) fn sample(&mut self, context: Context<'_>) -> ControlFlow<Over> {
+        self.debt = self.debt.saturating_sub(context.share);
+        if self.debt > 0 {
+            return ControlFlow::Continue(());
+        }
+        let (before, shared) = (self.reader.bytes_read(), context.shared);
+        let outcome = self.sample_now(context);
+        self.debt = self.reader.bytes_read() - before;
+        add(&shared.bytes_read, self.debt);
+        outcome
+    }
+
+    fn sample_now(&mut self, context: Context<'_>) -> ControlFlow<Over> {
         let life = self.life(context.buffer);
         let clock = context.clocks.of(self.clock_kind);
         let scale = Scale { clock, now: clock.now() };

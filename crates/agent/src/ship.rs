@@ -8,6 +8,7 @@ use crate::stats::{Shared, add};
 use mycroft_record::{Batch, Gap, GapCause, Record, Source};
 use mycroft_wire::codec;
 use mycroft_wire::{Client, ClientConfig, Endpoint, WireError};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -32,6 +33,9 @@ const HOLD_RECORDS_MAX: usize = 16 << 10;
 /// Spooled frames sent before new records get their turn.
 const REPLAY_FRAMES: usize = 16;
 
+/// Turns remembered until they are acknowledged: a minute of them, later ones wait for room.
+const TURNS_MAX: usize = 600;
+
 /// The thread's state.
 pub(crate) struct Shipper {
     pub(crate) outbox: Arc<Outbox>,
@@ -46,6 +50,10 @@ pub(crate) struct Shipper {
     backlog: Backlog,
     fresh: Vec<Batch>,
     fresh_since: Option<Instant>,
+    /// The turn of the outbox that was taken last.
+    turn: u64,
+    /// Turns of which nothing is here any more, with the number of the frame behind their last.
+    handed_over: VecDeque<(u64, u64)>,
     /// Records that the agent dropped and that nobody has been told of yet.
     lost: Lost,
     /// The same of records that the server refused for good.
@@ -95,6 +103,8 @@ impl Shipper {
             backlog,
             fresh: Vec::new(),
             fresh_since: None,
+            turn: 0,
+            handed_over: VecDeque::new(),
             lost: Lost::new(),
             refused: Lost::new(),
             connections: 0,
@@ -113,8 +123,10 @@ impl Shipper {
         loop {
             let taken = self.outbox.take(self.wait());
             self.take_fresh(taken.batches, taken.lost);
+            self.turn = taken.turn;
             self.connect_if_due();
             self.work();
+            self.tell_safe();
             self.publish();
             if let Some(by) = taken.stop_at {
                 self.finish(by);
@@ -149,6 +161,21 @@ impl Shipper {
         if !batches.is_empty() {
             self.fresh_since.get_or_insert_with(Instant::now);
             self.fresh.extend(batches);
+        }
+    }
+
+    /// Tells the sampling thread what need not be read again if this process is killed now.
+    fn tell_safe(&mut self) {
+        let waiting = match &self.link {
+            Link::Up(client) | Link::Down { client: Some(client), .. } => client.unacknowledged(),
+            Link::Down { client: None, .. } => 0..0,
+        };
+        let is_new = self.handed_over.back().is_none_or(|(turn, _)| *turn < self.turn);
+        if self.fresh.is_empty() && is_new && self.handed_over.len() < TURNS_MAX {
+            self.handed_over.push_back((self.turn, waiting.end));
+        }
+        while let Some((turn, _)) = self.handed_over.pop_front_if(|(_, end)| *end <= waiting.start) {
+            self.shared.safe_turn.store(turn, Ordering::Release);
         }
     }
 

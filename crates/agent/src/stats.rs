@@ -12,6 +12,10 @@ use std::time::Duration;
 pub struct AgentStats {
     /// Segments watched now.
     pub segments: u64,
+    /// Looks at all segments.
+    pub rounds: u64,
+    /// Bytes read from segments.
+    pub bytes_read: u64,
     /// Records read from rings.
     pub records_read: u64,
     /// Records lost before the agent read them: rings lapped, dropped by the probe, damaged.
@@ -34,7 +38,11 @@ pub struct AgentStats {
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     pub(crate) segments: AtomicU64,
+    pub(crate) rounds: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
     pub(crate) records_read: AtomicU64,
+    /// The last turn of the outbox of which nothing waits only in memory: all up to it is with the server or on the disk.
+    pub(crate) safe_turn: AtomicU64,
     pub(crate) records_lost: AtomicU64,
     pub(crate) batches_shipped: AtomicU64,
     pub(crate) bytes_shipped: AtomicU64,
@@ -54,6 +62,8 @@ impl Shared {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         AgentStats {
             segments: get(&self.segments),
+            rounds: get(&self.rounds),
+            bytes_read: get(&self.bytes_read),
             records_read: get(&self.records_read),
             records_lost: get(&self.records_lost),
             batches_shipped: get(&self.batches_shipped),

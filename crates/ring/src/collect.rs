@@ -37,6 +37,9 @@ struct Dead {
 
 /// Removes segments whose process is gone from an open directory, and unfinished ones that a killed process left. `unwanted`
 /// says for each name whether nobody needs it any more; what it refuses stays. Gives the removed names, sorted.
+///
+/// # Errors
+/// The directory cannot be looked at.
 pub fn collect_dead(directory: &File, mut unwanted: impl FnMut(&OsStr) -> bool) -> io::Result<Vec<OsString>> {
     let owner = directory.metadata()?.uid();
     let now_s = now_s();

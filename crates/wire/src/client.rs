@@ -253,6 +253,12 @@ impl Client {
         self.until.map_or(end, |until| end.min(until))
     }
 
+    /// Numbers of the frames from the oldest that was not acknowledged to the latest; empty, at the number of the next
+    /// frame, when all were. Numbers only grow.
+    pub fn unacknowledged(&self) -> std::ops::Range<u64> {
+        self.pending.front().map_or(self.next_sequence, |oldest| oldest.sequence)..self.next_sequence
+    }
+
     /// Gives back the frames that were not acknowledged, oldest first (for the spool).
     pub fn into_unacked(self) -> Vec<Vec<u8>> {
         self.pending.into_iter().map(|p| p.frame).collect()
