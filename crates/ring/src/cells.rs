@@ -1,5 +1,6 @@
 //! References to table cells, and the counters that move inside them.
 use crate::layout::{CELL_WORDS, dir, flow, op};
+use crate::narrow::{low, low16};
 use crate::sync::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +17,7 @@ macro_rules! slot {
             pub const BITS: u32 = 16 + dir::GENERATION_BITS;
             #[inline]
             pub(crate) fn new(index: u64, generation: u64) -> $name {
-                $name { index: index as u16, generation: generation as u32 }
+                $name { index: low16(index), generation: low(generation) }
             }
             /// Cell in the table.
             #[inline]
@@ -30,7 +31,7 @@ macro_rules! slot {
             /// From `to_bits`; higher bits are ignored. Any bits are safe: a reference to nothing does nothing.
             #[inline]
             pub fn from_bits(bits: u64) -> $name {
-                $name { index: bits as u16, generation: ((bits >> 16) & dir::GENERATION_MASK) as u32 }
+                $name { index: low16(bits), generation: low((bits >> 16) & dir::GENERATION_MASK) }
             }
         }
     };

@@ -95,7 +95,7 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     // SAFETY: `t` is a valid timespec to write to; CLOCK_MONOTONIC and CLOCK_REALTIME exist on every Linux, so the call
     // cannot fail.
     unsafe { libc::clock_gettime(clock, &raw mut t) };
-    (t.tv_sec as u64).wrapping_mul(NANOS_PER_SEC).wrapping_add(t.tv_nsec as u64)
+    t.tv_sec.cast_unsigned().wrapping_mul(NANOS_PER_SEC).wrapping_add(t.tv_nsec.cast_unsigned())
 }
 
 /// CLOCK_MONOTONIC, nanoseconds.

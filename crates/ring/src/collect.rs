@@ -128,10 +128,15 @@ fn is_agent_there(directory: &File) -> bool {
     };
     // SAFETY: an all-zero flock is valid: from the begin, of any length, of no process.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = libc::F_WRLCK as libc::c_short;
+    lock.l_type = lock_type(libc::F_WRLCK);
     // SAFETY: a struct to read and write, and a descriptor that is open.
     let rc = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_GETLK, &raw mut lock) };
-    rc != 0 || lock.l_type != libc::F_UNLCK as libc::c_short
+    rc != 0 || lock.l_type != lock_type(libc::F_UNLCK)
+}
+
+/// A kind of lock in the width that the struct has for it; the kinds are 0 to 2.
+fn lock_type(kind: libc::c_int) -> libc::c_short {
+    libc::c_short::try_from(kind).unwrap_or(libc::c_short::MAX)
 }
 
 /// Calls `visit` with each name until it gives false; whether all were visited.

@@ -9,8 +9,9 @@ use crate::layout::{
 };
 use crate::limits;
 use crate::names::{FileName, SUFFIX, TEMPORARY_SUFFIX};
+use crate::narrow::low;
 use crate::process::{Identity, effective_user};
-use crate::raw::{Text, low};
+use crate::raw::Text;
 use crate::region::{Region, allocate, space_of};
 use crate::sync::Ordering;
 use crate::sys::{make_directory, open_at, rename_at, unlink_at};

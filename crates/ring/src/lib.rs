@@ -7,6 +7,9 @@
 //! - [`SegmentReader`] is the agent's: it never writes, takes every byte as written by an adversary, and reports loss.
 //! - [`convert`] turns what was read into `mycroft_record` records.
 
+#![warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss, clippy::unwrap_used)]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "tests"))]
+
 pub mod cells;
 pub mod clock;
 pub mod collect;
@@ -19,6 +22,7 @@ pub mod layout;
 pub mod limits;
 mod memory;
 mod names;
+mod narrow;
 pub mod pages;
 pub mod process;
 pub mod raw;

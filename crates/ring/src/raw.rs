@@ -1,5 +1,6 @@
 //! Ring records: what fits the 15 payload words of a slot, in ticks and words.
 use crate::layout::{PAYLOAD_WORDS, RECORD_NAME_BYTES, WORD_BYTES, op};
+use crate::narrow::{low, low16};
 use mycroft_record::{
     Algorithm, ChannelId, CommId, CommRank, Datatype, Direction, FlowCounters, FlowKey, OpClass, OpId, OpKind, OpSeq,
     Protocol,
@@ -210,12 +211,8 @@ pub(crate) fn halves(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 #[inline]
-pub(crate) fn low(word: u64) -> u32 {
-    word as u32
-}
-#[inline]
 pub(crate) fn high(word: u64) -> u32 {
-    (word >> 32) as u32
+    low(word >> 32)
 }
 #[inline]
 pub(crate) fn byte(word: u64, i: usize) -> u8 {
@@ -305,7 +302,7 @@ impl RawRecord {
             }
             RawRecord::FlowDone(r) => r.encode(&mut w),
             RawRecord::CommBegin(r) => {
-                w[0] = pack([tag::COMM_BEGIN, r.name.len() as u8, 0, 0], r.comm_rank.0);
+                w[0] = pack([tag::COMM_BEGIN, byte(r.name.len() as u64, 0), 0, 0], r.comm_rank.0);
                 w[1] = r.comm.0;
                 w[2] = r.at_ticks;
                 w[3] = halves(r.n_ranks, r.n_nodes);
@@ -335,7 +332,7 @@ impl RawRecord {
                 op: RawOpMeta::decode(w),
                 ended_first_ticks: w[op::ENDED_FIRST],
                 ended_ticks: w[op::ENDED_LAST],
-                flows: high(w[op::SHAPE]) as u16,
+                flows: low16(w[op::SHAPE] >> 32),
                 observed: byte(w[op::SHAPE], 3) != 0,
             }),
             tag::FLOW_DONE => RawRecord::FlowDone(RawFlowDone::decode(w)),

@@ -6,7 +6,8 @@ use crate::layout::{
     CELL_WORDS, COMM_NAME_BYTES, Geometry, HEADER_WORDS, PAYLOAD_WORDS, RING_HEADER_WORDS, SLOT_WORDS, comm, dir, flow,
     header, op, ring,
 };
-use crate::raw::{Payload, RawOpMeta, RawRecord, Text, flow_key, high, low};
+use crate::narrow::{at, low};
+use crate::raw::{Payload, RawOpMeta, RawRecord, Text, flow_key, high};
 use crate::source::Source;
 use crate::table::{self, Snapshot, TableAt};
 use crate::writer::counters;
@@ -116,7 +117,7 @@ pub struct Reader<S> {
 impl<S: Source> Reader<S> {
     /// A reader at the beginning of all rings.
     pub fn new(source: S, geometry: Geometry) -> Reader<S> {
-        let rings = geometry.rings as usize;
+        let rings = at(geometry.rings);
         Reader {
             source,
             geometry,
@@ -124,7 +125,7 @@ impl<S: Source> Reader<S> {
             positions: vec![0; rings],
             first: 0,
             heads: vec![0; rings * RING_HEADER_WORDS],
-            chunk: vec![0; CHUNK_SLOTS as usize * SLOT_WORDS],
+            chunk: vec![0; at(CHUNK_SLOTS) * SLOT_WORDS],
         }
     }
 
@@ -218,14 +219,14 @@ impl<S: Source> Reader<S> {
         stats: &mut DrainStats,
     ) -> Result<(), ReadError> {
         let slots = self.geometry.ring_slots;
-        let at = LaneAt {
+        let lane_at = LaneAt {
             header: self.offsets[6] + (ring_index * RING_HEADER_WORDS) as u64,
             slots_at: self.offsets[7] + ring_index as u64 * slots * SLOT_WORDS as u64,
             slots,
             slot_words: SLOT_WORDS as u64,
         };
-        let chunk = &mut self.chunk[..n as usize * SLOT_WORDS];
-        let oldest = lane::copy(&self.source, &at, position, head, chunk)?;
+        let chunk = &mut self.chunk[..at(n) * SLOT_WORDS];
+        let oldest = lane::copy(&self.source, &lane_at, position, head, chunk)?;
         for (i, slot) in chunk.chunks_exact(SLOT_WORDS).enumerate() {
             let n = position + i as u64;
             if n < oldest {
@@ -284,7 +285,7 @@ impl<S: Source> Reader<S> {
         let at = TableAt {
             directory: self.offsets[section],
             cells: self.offsets[section + 1],
-            count: if (1..=count).contains(&used[0]) { used[0] } else { count } as usize,
+            count: at(if (1..=count).contains(&used[0]) { used[0] } else { count }),
             cell_words: CELL_WORDS,
         };
         table::snapshot(&self.source, &at, wanted, make)

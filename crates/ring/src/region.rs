@@ -2,6 +2,7 @@
 use crate::cells::{FlowCell, OpCell};
 use crate::error::Errno;
 use crate::layout::{CELL_WORDS, Geometry, RING_HEADER_WORDS, SLOT_WORDS, WORD_BYTES};
+use crate::narrow::at;
 use crate::pages::{Backing, Pages};
 use crate::sync::AtomicU64;
 use std::fs::File;
@@ -61,10 +62,10 @@ impl Region {
 
     fn new(holders: Pages, words: NonNull<AtomicU64>, mapped: bool, geometry: Geometry) -> Region {
         let holders = ManuallyDrop::new(holders).start().cast();
-        let len = geometry.total_words() as usize;
+        let len = at(geometry.total_words());
         let offsets = geometry.offsets();
-        let [comms, ops, flows] = [geometry.comms, geometry.ops, geometry.flows].map(|n| n as usize);
-        let rings = geometry.rings as usize;
+        let [comms, ops, flows] = [geometry.comms, geometry.ops, geometry.flows].map(at);
+        let rings = at(geometry.rings);
         let lengths = [
             comms,
             comms * CELL_WORDS,
@@ -73,9 +74,9 @@ impl Region {
             flows,
             flows * CELL_WORDS,
             rings * RING_HEADER_WORDS,
-            rings * geometry.ring_slots as usize * SLOT_WORDS,
+            rings * at(geometry.ring_slots) * SLOT_WORDS,
         ];
-        let sections = std::array::from_fn(|i| offsets[i] as usize..offsets[i] as usize + lengths[i]);
+        let sections = std::array::from_fn(|i| at(offsets[i])..at(offsets[i]) + lengths[i]);
         Region { holders, words, len, mapped, geometry, sections }
     }
 
@@ -104,7 +105,7 @@ impl Region {
     }
     #[inline]
     pub(crate) fn comm_cell(&self, index: u64) -> &[AtomicU64] {
-        &self.section(1)[index as usize * CELL_WORDS..][..CELL_WORDS]
+        &self.section(1)[at(index) * CELL_WORDS..][..CELL_WORDS]
     }
     #[inline]
     pub(crate) fn op_dir(&self) -> &[AtomicU64] {
@@ -112,7 +113,7 @@ impl Region {
     }
     #[inline]
     pub(crate) fn op_cell(&self, index: u64) -> &OpCell {
-        let words: &[AtomicU64] = &self.section(3)[index as usize * CELL_WORDS..][..CELL_WORDS];
+        let words: &[AtomicU64] = &self.section(3)[at(index) * CELL_WORDS..][..CELL_WORDS];
         // SAFETY: `OpCell` is a transparent wrapper of `[AtomicU64; CELL_WORDS]`, and the slice has that many.
         unsafe { &*words.as_ptr().cast::<OpCell>() }
     }
@@ -122,7 +123,7 @@ impl Region {
     }
     #[inline]
     pub(crate) fn flow_cell(&self, index: u64) -> &FlowCell {
-        let words: &[AtomicU64] = &self.section(5)[index as usize * CELL_WORDS..][..CELL_WORDS];
+        let words: &[AtomicU64] = &self.section(5)[at(index) * CELL_WORDS..][..CELL_WORDS];
         // SAFETY: as in `op_cell`.
         unsafe { &*words.as_ptr().cast::<FlowCell>() }
     }
@@ -132,7 +133,7 @@ impl Region {
     }
     #[inline]
     pub(crate) fn ring_slot(&self, ring: usize, slot: u64) -> &[AtomicU64] {
-        let index = ring * self.geometry.ring_slots as usize + slot as usize;
+        let index = ring * at(self.geometry.ring_slots) + at(slot);
         &self.section(7)[index * SLOT_WORDS..][..SLOT_WORDS]
     }
 }

@@ -6,8 +6,9 @@ use crate::layout::{
     WORD_BYTES, header,
 };
 use crate::names::SUFFIX;
+use crate::narrow::low;
 use crate::process::{Identity, Liveness, effective_user};
-use crate::raw::{RawRecord, Text, low};
+use crate::raw::{RawRecord, Text};
 use crate::reader::{CommSnapshot, DrainStats, FlowSnapshot, OpSnapshot, Reader};
 use crate::source::{FileSource, Source};
 use crate::table::Snapshot;
@@ -289,7 +290,7 @@ fn parse_header(path: &Path, w: &[u64], file_bytes: u64) -> Result<SegmentHeader
         rank: low(w[header::RANK]),
         world_size: low(w[header::WORLD_SIZE]),
         local_rank: low(w[header::LOCAL_RANK]),
-        gpu: low(w[header::GPU]) as i32,
+        gpu: low(w[header::GPU]).cast_signed(),
         job: text(header::JOB),
         host: text(header::HOST),
         calibration,

@@ -65,9 +65,15 @@ pub(crate) fn read_text<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a str
 
 /// The limit that now applies to this process; `u64::MAX` for none.
 pub(crate) fn limit(resource: Resource) -> u64 {
+    let number = match resource {
+        Resource::FileSize => libc::RLIMIT_FSIZE,
+        Resource::AddressSpace => libc::RLIMIT_AS,
+        Resource::Data => libc::RLIMIT_DATA,
+        Resource::Descriptors => libc::RLIMIT_NOFILE,
+    };
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: a struct to write to; the resource is one of Linux's.
-    let rc = unsafe { libc::getrlimit(resource as _, &raw mut limit) };
+    let rc = unsafe { libc::getrlimit(number, &raw mut limit) };
     if rc != 0 || limit.rlim_cur == libc::RLIM_INFINITY { u64::MAX } else { limit.rlim_cur }
 }
 
@@ -75,11 +81,11 @@ pub(crate) fn limit(resource: Resource) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Resource {
     /// Bytes of a file; writing beyond raises SIGXFSZ.
-    FileSize = libc::RLIMIT_FSIZE as isize,
+    FileSize,
     /// Bytes of address space.
-    AddressSpace = libc::RLIMIT_AS as isize,
+    AddressSpace,
     /// Bytes of private writable memory.
-    Data = libc::RLIMIT_DATA as isize,
+    Data,
     /// Descriptors.
-    Descriptors = libc::RLIMIT_NOFILE as isize,
+    Descriptors,
 }

@@ -7,6 +7,7 @@
 //! cell is ACTIVE and are each a single word: they are atomic, but not a snapshot of one instant.
 use crate::error::ReadError;
 use crate::layout::dir;
+use crate::narrow::{at, low, low16};
 use crate::source::Source;
 use crate::sync::{Ordering, Word};
 
@@ -21,7 +22,7 @@ pub fn claim<W: Word>(directory: &[W], hint: u64) -> Option<(u64, u64)> {
     let n = directory.len() as u64;
     for probe in 0..PROBE_LIMIT.min(n) {
         let index = (hint.wrapping_add(probe)) & (n - 1);
-        let word = &directory[index as usize];
+        let word = &directory[at(index)];
         let seen = word.load(Ordering::Relaxed);
         if matches!(dir::state(seen), dir::FREE | dir::ENDED) {
             // Generation 0 is skipped so that the bits of a reference are never 0.
@@ -38,27 +39,27 @@ pub fn claim<W: Word>(directory: &[W], hint: u64) -> Option<(u64, u64)> {
 /// Makes a claimed and filled cell valid.
 #[inline]
 pub fn publish<W: Word>(directory: &[W], index: u64, generation: u64) {
-    directory[index as usize].store(dir::word(generation, dir::ACTIVE), Ordering::Release);
+    directory[at(index)].store(dir::word(generation, dir::ACTIVE), Ordering::Release);
 }
 
 /// Whether a reference is current.
 #[inline]
 pub fn is_active<W: Word>(directory: &[W], index: u64, generation: u64) -> bool {
-    directory.get(index as usize).is_some_and(|word| word.load(Ordering::Acquire) == dir::word(generation, dir::ACTIVE))
+    directory.get(at(index)).is_some_and(|word| word.load(Ordering::Acquire) == dir::word(generation, dir::ACTIVE))
 }
 
 /// Takes a valid cell out of the table; exactly one of several callers gets it. The cell is the caller's alone until
 /// `retire`.
 #[inline]
 pub fn take<W: Word>(directory: &[W], index: u64, generation: u64) -> bool {
-    let Some(word) = directory.get(index as usize) else { return false };
+    let Some(word) = directory.get(at(index)) else { return false };
     word.swap_if(dir::word(generation, dir::ACTIVE), dir::word(generation, dir::BUSY))
 }
 
 /// Ends a taken cell: `dir::FREE`, or `dir::ENDED` to keep it readable.
 #[inline]
 pub fn retire<W: Word>(directory: &[W], index: u64, generation: u64, state: u64) {
-    directory[index as usize].store(dir::word(generation, state), Ordering::Release);
+    directory[at(index)].store(dir::word(generation, state), Ordering::Release);
 }
 
 /// Where a table lies in a source of words.
@@ -114,7 +115,7 @@ pub fn snapshot<S: Source, T>(
         let mut again = Vec::new();
         for (&index, cell) in pending.iter().zip(cells.chunks_exact(at.cell_words)) {
             if before[index] == after[index] {
-                found.push((index, make(index as u16, dir::generation(after[index]) as u32, cell)));
+                found.push((index, make(low16(index as u64), low(dir::generation(after[index])), cell)));
             } else if wanted(dir::state(after[index])) {
                 again.push(index);
             }
@@ -124,7 +125,7 @@ pub fn snapshot<S: Source, T>(
     }
     found.sort_by_key(|(index, _)| *index);
     let items = found.into_iter().map(|(_, item)| item).collect();
-    Ok(Snapshot { items, torn: pending.len() as u32 })
+    Ok(Snapshot { items, torn: low(pending.len() as u64) })
 }
 
 /// Copies the wanted cells, neighbours with one read.

@@ -8,7 +8,8 @@ use crate::layout::{
     CELL_WORDS, COMM_NAME_BYTES, DROP_KINDS, FLOW_REACH_FIRST, Geometry, HEADER_WORDS, OP_REACH_FIRST, STATE_CLEAN,
     WORD_BYTES, comm, dir, flow, header, op,
 };
-use crate::raw::{RawFlowDone, RawOpDone, RawOpMeta, RawRecord, Text, byte, flow_key, flow_words, halves, low, op_id};
+use crate::narrow::{at, low};
+use crate::raw::{RawFlowDone, RawOpDone, RawOpMeta, RawRecord, Text, byte, flow_key, flow_words, halves, op_id};
 use crate::region::Region;
 use crate::sync::{AtomicU64, Ordering};
 use crate::{lane, table};
@@ -169,7 +170,7 @@ impl Turn {
         let mut reach = self.reach.load(Relaxed);
         let mut hint = self.next.fetch_add(1, Relaxed);
         loop {
-            if let Some(found) = table::claim(&directory[..reach as usize], hint) {
+            if let Some(found) = table::claim(&directory[..at(reach)], hint) {
                 return Some(found);
             }
             if reach == directory.len() as u64 {
@@ -465,7 +466,7 @@ impl SegmentWriter {
     /// goes on with its sequence.
     pub fn claim_ring(&self) -> Option<RingWriter> {
         let owner = thread_id();
-        (0..self.region.geometry.rings as usize).find_map(|ring| {
+        (0..at(self.region.geometry.rings)).find_map(|ring| {
             let head = lane::claim(self.region.ring_header(ring), owner)?;
             let slot = head % self.region.geometry.ring_slots;
             Some(RingWriter { region: self.region.clone(), ring, head, slot, pid: self.pid })

@@ -327,6 +327,27 @@ fn processor_ns() -> i64 {
     time.tv_sec * 1_000_000_000 + time.tv_nsec
 }
 
+/// A head that jumps makes every slot of a ring news; looking at slots without a record must not cost more than records do.
+#[test]
+fn slots_without_a_record_count_against_the_limit_of_a_drain() {
+    let dir = tempfile::tempdir().expect("directory");
+    let writer = SegmentWriter::create(&config(dir.path())).expect("create");
+    let path = writer.path().expect("a file");
+    let mut reader = SegmentReader::open(path).expect("open");
+    let geometry = *writer.geometry();
+    let file = File::options().write(true).open(path).expect("ours");
+    for ring in 0..geometry.rings {
+        let at = (geometry.offsets()[6] + ring * layout::RING_HEADER_WORDS as u64) * 8;
+        std::os::unix::fs::FileExt::write_all_at(&file, &geometry.ring_slots.to_ne_bytes(), at).expect("poke");
+    }
+    let mut out = Vec::new();
+    let before = reader.bytes_read();
+    let stats = reader.drain(100, &mut out).expect("readable");
+    assert_eq!((stats.read, stats.damaged, stats.more), (0, 100, true));
+    let most = 100 * layout::SLOT_BYTES as u64 + 8192;
+    assert!(reader.bytes_read() - before <= most, "{} bytes", reader.bytes_read() - before);
+}
+
 #[test]
 fn leftovers_of_a_killed_start_are_collected_and_strangers_are_left_alone() {
     let dir = tempfile::tempdir().expect("directory");

@@ -213,6 +213,11 @@ impl Job {
         self.marks(n, |step| step);
     }
 
+    /// The number of the latest step mark.
+    pub fn last_step(&self) -> u64 {
+        self.step
+    }
+
     fn marks(&mut self, n: u64, number: impl Fn(u64) -> u64) {
         for _ in 0..n {
             self.step += 1;
