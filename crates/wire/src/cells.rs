@@ -487,6 +487,9 @@ pub fn put(record: &Record, strings: &mut Interner, cells: &mut Vec<u64>) {
 }
 
 /// Makes a record from its cells; missing cells are 0. The error names the column whose value is out of range.
+///
+/// # Errors
+/// Names the column whose value is out of range.
 pub fn take(kind: Kind, strings: &[Arc<str>], cells: impl IntoIterator<Item = u64>) -> Result<Record, &'static str> {
     let mut record = kind.blank(|| first_of(strings));
     fill(&mut record, strings, cells)?;

@@ -24,6 +24,9 @@ fn checksum(length: [u8; 4], content: &[u8]) -> u32 {
 }
 
 /// The entry at an offset, or `None` when there is no whole one.
+///
+/// # Errors
+/// The file cannot be read.
 pub fn read_entry(file: &File, offset: u64, end: u64) -> io::Result<Option<Vec<u8>>> {
     if end.saturating_sub(offset) < ENTRY_HEAD_BYTES {
         return Ok(None);
@@ -44,6 +47,9 @@ pub fn read_entry(file: &File, offset: u64, end: u64) -> io::Result<Option<Vec<u
 impl LogFile {
     /// Opens or creates the log, shows every whole entry to `each`, and cuts off what follows the last one.
     /// Also says how many bytes were cut.
+    ///
+    /// # Errors
+    /// The file cannot be opened, read or cut.
     pub fn open(path: &Path, each: &mut dyn FnMut(Vec<u8>)) -> io::Result<(LogFile, u64)> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         LogFile::of(file, each)
@@ -67,6 +73,9 @@ impl LogFile {
     }
 
     /// Appends one entry. After an error the log is as it was before.
+    ///
+    /// # Errors
+    /// The entry is over the limit, or the file cannot be written.
     pub fn append(&mut self, content: &[u8]) -> io::Result<()> {
         if content.len() > MAX_ENTRY_BYTES {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("an entry of {} bytes", content.len())));
@@ -100,6 +109,9 @@ impl LogFile {
     }
 
     /// A second handle, for reading while this one appends.
+    ///
+    /// # Errors
+    /// No descriptor can be had.
     pub fn reader(&self) -> io::Result<File> {
         self.file.try_clone()
     }
@@ -114,17 +126,26 @@ impl LogFile {
 }
 
 /// Makes the creation, renaming or removal of files in a directory durable.
+///
+/// # Errors
+/// The directory cannot be opened or synced.
 pub fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
 /// Creates a directory, and its parents, that only this user may enter.
+///
+/// # Errors
+/// The directory cannot be made, or belongs to somebody else.
 pub fn create_private_dir(dir: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 /// The numbers of the files named `NUMBER.extension` in a directory, ascending; other files are left alone.
+///
+/// # Errors
+/// The directory cannot be read.
 pub fn numbered_files(dir: &Path, extension: &str) -> io::Result<Vec<u64>> {
     let names =
         std::fs::read_dir(dir)?.map(|entry| entry.map(|e| e.file_name().to_str().unwrap_or_default().to_owned()));

@@ -69,8 +69,11 @@ fn address(endpoint: &Endpoint) -> String {
     endpoint.to_string()
 }
 
+/// What an agent and a server said.
+type BothSides = (Vec<u8>, Vec<u8>);
+
 /// Passes everything on between one agent and a server; gives both directions' bytes when the agent has gone.
-fn recorder(server: &Endpoint, highest: u16) -> (Endpoint, JoinHandle<(Vec<u8>, Vec<u8>)>) {
+fn recorder(server: &Endpoint, highest: u16) -> (Endpoint, JoinHandle<BothSides>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = listener.local_addr().unwrap().to_string().parse().unwrap();
     let server = address(server);
