@@ -1,5 +1,6 @@
 //! `cargo xtask tidy`: the edges between rooms and the house rules that a machine can check.
 mod circles;
+mod papers;
 mod ratchet;
 mod syntax;
 
@@ -93,7 +94,7 @@ pub(crate) fn tidy(root: &Path, args: &TidyArgs) -> Result<()> {
     for (path, text) in &files {
         rules_of_file(path, text, &mut violations);
     }
-    citations(root, &files, &mut violations)?;
+    papers::check(root, &files, &mut violations)?;
     if violations.is_empty() {
         eprintln!("tidy: {} files and {} crates in order", files.len(), EDGES.len());
         return Ok(());
@@ -201,23 +202,4 @@ fn locks(path: &str, text: &str, violations: &mut Vec<String>) {
             violations.push(format!("{path}:{}: `{lock}` on the way of the job's threads (invariant 3)", number + 1));
         }
     }
-}
-
-/// Every `//= mycroft X` must cite a section that docs/papers/mycroft.md treats.
-fn citations(root: &Path, files: &[(String, String)], violations: &mut Vec<String>) -> Result<()> {
-    let page = root.join("docs/papers/mycroft.md");
-    let notes = std::fs::read_to_string(&page).with_context(|| format!("{}: not readable", page.display()))?;
-    for (path, text) in files {
-        for (number, line) in text.lines().enumerate() {
-            let Some(citation) = line.trim_start().strip_prefix("//= mycroft ") else { continue };
-            if !notes.contains(citation.trim()) {
-                violations.push(format!(
-                    "{path}:{}: cites `{}`, which docs/papers/mycroft.md does not treat",
-                    number + 1,
-                    citation.trim()
-                ));
-            }
-        }
-    }
-    Ok(())
 }
