@@ -254,7 +254,7 @@ fn processor_waits() -> Check {
     if Path::new("/proc/self/schedstat").exists() {
         ok(what, "counted by this kernel")
     } else {
-        let fix = "a kernel with CONFIG_SCHED_INFO; without, a crowded host is told by its effects only";
+        let fix = "a kernel with CONFIG_SCHED_INFO; without, CPU contention is told by its effects only";
         warn(what, "not counted by this kernel (no /proc/PID/schedstat)", fix)
     }
 }

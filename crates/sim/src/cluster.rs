@@ -27,7 +27,7 @@ pub struct Cluster {
     pub hosts_per_leaf: u32,
     /// How much more the hosts under a leaf can send than its uplinks carry (spine-leaf, rail).
     pub oversubscription: f64,
-    /// One way through the fabric, microseconds.
+    /// One direction through the fabric, microseconds.
     pub latency_us: f64,
     /// Copies between device memory and the transport's slots, bytes per second.
     pub copy_bytes_per_sec: u64,

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_is_down_carries_nothing_either_way() {
+    fn a_link_that_is_down_carries_nothing_in_either_direction() {
         let effects = effects("nic-down@host2");
         let host = &effects.hosts[&2];
         assert_eq!((host.nic_tx.rate_at(9 * S), host.nic_tx.rate_at(10 * S)), (1.0, 0.0));
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn congestion_is_of_one_way_and_comes_in_gusts() {
+    fn congestion_is_of_one_path_and_comes_in_gusts() {
         let effects = effects("network-congestion@host0+host1,severity=0.8,lasts=20");
         let path = &effects.paths[&(1, 0)];
         let rates: Vec<f64> = (10..30).map(|second| path.rate_at(second * S)).collect();

@@ -296,11 +296,11 @@ mod tests {
             let judgement = judge(&truths, &[&case(12, What::Slowdown, category, suspects)], 60_000);
             (judgement.correct(), judgement.outcomes[0].named_by.map(|(_, precision)| precision))
         };
-        let (way, sends) = (Category::NetworkCongestion, Category::NetworkSend);
-        assert_eq!(said(way, vec![host("host0", 0.9), host("host1", 0.9)]), (true, Some(Closeness::Host)));
+        let (path, sends) = (Category::NetworkCongestion, Category::NetworkSend);
+        assert_eq!(said(path, vec![host("host0", 0.9), host("host1", 0.9)]), (true, Some(Closeness::Host)));
         assert_eq!(said(sends, vec![rank(3, 0.9)]), (true, Some(Closeness::Exact)));
-        assert_eq!(said(way, vec![host("host0", 0.9)]), (false, Some(Closeness::Host)), "one end is no way");
-        assert_eq!(said(way, vec![host("host0", 0.9), host("host2", 0.9)]), (false, None));
+        assert_eq!(said(path, vec![host("host0", 0.9)]), (false, Some(Closeness::Host)), "one end is no path");
+        assert_eq!(said(path, vec![host("host0", 0.9), host("host2", 0.9)]), (false, None));
     }
 
     #[test]

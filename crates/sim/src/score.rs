@@ -78,7 +78,7 @@ impl Truth {
             slowdown: None,
             either: names(&other_ends(fault, scenario)),
             either_ranks: other_rank(fault, scenario).into_iter().collect(),
-            alike: only_way(fault, scenario).map(|way| Box::new(Truth::of(&way, scenario, at_ms))),
+            alike: only_path(fault, scenario).map(|path| Box::new(Truth::of(&path, scenario, at_ms))),
         }
     }
 
@@ -115,9 +115,9 @@ fn other_rank(fault: &Fault, scenario: &Scenario) -> Option<u32> {
     (senders.count() == 1).then_some(peer)
 }
 
-/// The congested way that looks like a rank whose sends are slow: all that it sends goes to one rank, which receives
+/// The congested path that looks like a rank whose sends are slow: all that it sends goes to one rank, which receives
 /// nothing else, and nothing else goes between the two hosts.
-fn only_way(fault: &Fault, scenario: &Scenario) -> Option<Fault> {
+fn only_path(fault: &Fault, scenario: &Scenario) -> Option<Fault> {
     let (peer, host) = (scenario.host_of(other_rank(fault, scenario)?), fault.host);
     let on = |host: u32| host * scenario.ranks_per_host..(host + 1) * scenario.ranks_per_host;
     let links = |from: u32, to: u32| {
@@ -374,20 +374,20 @@ mod tests {
     }
 
     #[test]
-    fn slow_sends_on_the_only_wire_between_two_hosts_look_like_its_way() {
+    fn slow_sends_on_the_only_wire_between_two_hosts_look_like_its_path() {
         let ring = Scenario { hosts: 8, ranks_per_host: 4, dp: 32, tp: 1, pp: 1, ..Scenario::default() };
         let fault: Fault = "memory-alignment@host0:rank3".parse().unwrap();
         let right = |scenario: &Scenario, category, suspects| {
             score(&Truth::of(&fault, scenario, 1), Some(&finding(What::Slowdown, category, suspects))).correct
         };
-        let (way, sends) = (Category::NetworkCongestion, Category::NetworkSend);
-        assert!(right(&ring, way, vec![host("host0", 0.8), host("host1", 0.8)]));
-        assert!(!right(&ring, way, vec![host("host0", 0.8)]), "a way has two ends");
-        assert!(!right(&ring, way, vec![host("host1", 0.8), host("host2", 0.8)]));
+        let (path, sends) = (Category::NetworkCongestion, Category::NetworkSend);
+        assert!(right(&ring, path, vec![host("host0", 0.8), host("host1", 0.8)]));
+        assert!(!right(&ring, path, vec![host("host0", 0.8)]), "a path has two ends");
+        assert!(!right(&ring, path, vec![host("host1", 0.8), host("host2", 0.8)]));
         assert!(right(&ring, sends, vec![rank(3, 0.8)]));
-        // A second ring beside it has a link on the same way, which is as fast as before.
+        // A second ring beside it has a link on the same path, which is as fast as before.
         let two = Scenario { tp: 2, dp: 16, ..ring };
-        assert!(!right(&two, way, vec![host("host0", 0.8), host("host1", 0.8)]));
+        assert!(!right(&two, path, vec![host("host0", 0.8), host("host1", 0.8)]));
         assert!(right(&two, sends, vec![rank(3, 0.8)]));
     }
 

@@ -43,6 +43,7 @@ fn fault(truth: &Truth, due: bool) -> Option<Value> {
         let is_wanted = |alike: &&Truth| alike.fault.as_ref().is_some_and(|fault| wanted(fault.kind));
         truth.alike.as_deref().filter(is_wanted)
     };
+    let path = alike(&|kind| kind.facts().level == FaultLevel::HostPair).map(|alike| &alike.hosts);
     Some(json!({
         "fault": fault.to_string(),
         "kind": fault.kind.as_str(),
@@ -57,7 +58,9 @@ fn fault(truth: &Truth, due: bool) -> Option<Value> {
         "ranks": truth.ranks,
         "indistinguishable_hosts": truth.either,
         "indistinguishable_ranks": truth.either_ranks,
-        "indistinguishable_way": alike(&|kind| kind.facts().level == FaultLevel::HostPair).map(|alike| &alike.hosts),
+        "indistinguishable_path": path,
+        // The older name of the field above: readers of older labels look for it.
+        "indistinguishable_way": path,
         "indistinguishable_kind": alike(&|_| true).and_then(|alike| Some(alike.fault.as_ref()?.kind.as_str())),
         "from": time(truth.at_ms),
         "until": truth.until_ms.map(time),

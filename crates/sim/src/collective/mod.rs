@@ -210,7 +210,7 @@ impl Moments {
 /// Sizes of an operation on one channel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cut {
-    /// Slices that may be on their way: the FIFO's 8 steps in slices.
+    /// Slices that may be in flight: the FIFO's 8 steps in slices.
     pub(crate) window: usize,
     /// Bytes of a slice.
     pub(crate) slice_bytes: u64,

@@ -39,7 +39,7 @@ impl Shape {
     }
 }
 
-/// One connection's end at a member: which lane, who is at the other end, which way it goes.
+/// One connection's end at a member: which lane, who is at the other end, which direction it has.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct End {
     /// Lane in the moments.

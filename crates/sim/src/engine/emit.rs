@@ -1,7 +1,7 @@
 //! What the agent of each host tells: it looks every 100 ms and ships what is news (`crates/agent/src/segment.rs` is the
 //! original: what is repeated when, and in which order).
 use super::load;
-use super::rank::{Conn, OpTrace, Quiet, RankRun, Way};
+use super::rank::{Conn, OpFlow, OpTrace, Quiet, RankRun};
 use super::world::{EPOCH, World};
 use super::{Delivery, Looks, Simulation};
 use crate::collective::trace::Point;
@@ -342,7 +342,7 @@ fn tell_ops(world: &World, run: &mut RankRun, look: Look<'_>, all: bool, records
                 sum.until = sum.until.min(op.issued);
                 break;
             }
-            has_ended |= op.ended <= look.at || op.ways.iter().any(|way| way.ended() <= look.at);
+            has_ended |= op.ended <= look.at || op.flows.iter().any(|flow| flow.ended() <= look.at);
             if op.ended > look.at {
                 tell_state(world, run, index, look.at, all, records);
             }
@@ -364,22 +364,22 @@ fn quiet_after(run: &RankRun, op: &OpTrace, at: u64) -> Quiet {
     let mut next = |moment: u64| out.until = if moment > at { out.until.min(moment) } else { out.until };
     [op.started, op.left_first, op.left, op.ended, op.told.op.1 + REPEAT_NS].into_iter().for_each(&mut next);
     let mut flows = 0;
-    for way in &op.ways {
-        let from = op.posts_at(&run.conns, way);
+    for flow in &op.flows {
+        let from = op.posts_at(&run.conns, flow);
         if from > at {
             next(from);
             continue;
         }
-        if let Some(flow) = &way.flow {
-            if flow.ended <= at {
+        if let Some(trace) = &flow.trace {
+            if trace.ended <= at {
                 continue;
             }
-            next(flow.ended);
-            next(flow.last.at);
-            let before = flow.points.partition_point(|point| point.at <= at);
-            flow.points.get(before).into_iter().for_each(|point| next(point.at));
+            next(trace.ended);
+            next(trace.last.at);
+            let before = trace.points.partition_point(|point| point.at <= at);
+            trace.points.get(before).into_iter().for_each(|point| next(point.at));
         }
-        next(way.told.1 + REPEAT_NS);
+        next(flow.told.1 + REPEAT_NS);
         flows += 1;
     }
     (out.ops, out.flows) = (1, flows);
@@ -396,16 +396,16 @@ fn tell_state(world: &World, run: &mut RankRun, index: usize, at: u64, all: bool
         records.push(Record::OpState(op_state(world, host, op, counts, at)));
         op.told.op = (print, at);
     }
-    for way in 0..op.ways.len() {
-        let from = op.posts_at(conns, &op.ways[way]);
+    for flow in 0..op.flows.len() {
+        let from = op.posts_at(conns, &op.flows[flow]);
         if from > at {
             continue;
         }
-        let Some(point) = seen(&op.ways[way], from, at) else { continue };
+        let Some(point) = seen(&op.flows[flow], from, at) else { continue };
         let print = flow_print(&point);
-        if is_news(op.ways[way].told, print) {
-            records.push(Record::FlowState(flow_state(world, host, op, &op.ways[way], &point, at)));
-            op.ways[way].told = (print, at);
+        if is_news(op.flows[flow].told, print) {
+            records.push(Record::FlowState(flow_state(world, host, op, &op.flows[flow], &point, at)));
+            op.flows[flow].told = (print, at);
         }
     }
 }
@@ -420,8 +420,8 @@ struct Counts {
 
 /// An operation as the live table shows it, and what makes that news.
 fn op_print(conns: &[Conn], op: &OpTrace, at: u64) -> (Counts, u64) {
-    let done = op.ways.iter().filter(|way| way.ended() <= at).count() as u16;
-    let begun = op.ways.iter().filter(|way| op.posts_at(conns, way) <= at).count() as u16;
+    let done = op.flows.iter().filter(|flow| flow.ended() <= at).count() as u16;
+    let begun = op.flows.iter().filter(|flow| op.posts_at(conns, flow) <= at).count() as u16;
     let first_left = u8::from(op.left_first <= at && op.channels > 1);
     let stopped = if op.left <= at { op.channels } else { first_left };
     let counts = u64::from(stopped) << 8 | u64::from(begun) << 16 | u64::from(done) << 32;
@@ -446,31 +446,31 @@ fn flow_print(point: &Point) -> u64 {
 }
 
 /// A flow as it stands at `at`, which the proxy began with at `from`; `None`: it has ended.
-fn seen(way: &Way, from: u64, at: u64) -> Option<Point> {
-    let Some(flow) = &way.flow else { return Some(first_point(way, from)) };
-    if flow.ended <= at {
+fn seen(flow: &OpFlow, from: u64, at: u64) -> Option<Point> {
+    let Some(trace) = &flow.trace else { return Some(first_point(flow, from)) };
+    if trace.ended <= at {
         return None;
     }
-    if flow.last.at <= at {
-        return Some(flow.last);
+    if trace.last.at <= at {
+        return Some(trace.last);
     }
-    let before = flow.points.partition_point(|point| point.at <= at);
-    Some(before.checked_sub(1).map_or_else(|| first_point(way, from), |last| flow.points[last]))
+    let before = trace.points.partition_point(|point| point.at <= at);
+    Some(before.checked_sub(1).map_or_else(|| first_point(flow, from), |last| trace.points[last]))
 }
 
 /// Slots are offered or receives posted, and nothing has moved.
-fn first_point(way: &Way, from: u64) -> Point {
+fn first_point(flow: &OpFlow, from: u64) -> Point {
     let counters =
-        FlowCounters { total_chunks: way.steps, posted: way.steps.min(way.window), ..FlowCounters::default() };
+        FlowCounters { total_chunks: flow.steps, posted: flow.steps.min(flow.window), ..FlowCounters::default() };
     Point { at: from, counters, last_progress: from, ..Point::default() }
 }
 
-fn key(world: &World, op: &OpTrace, way: &Way) -> FlowKey {
+fn key(world: &World, op: &OpTrace, flow: &OpFlow) -> FlowKey {
     FlowKey {
         op: id(world, op),
-        channel: ChannelId(way.channel),
-        peer: CommRank(way.peer),
-        direction: if way.sends { Direction::Send } else { Direction::Recv },
+        channel: ChannelId(flow.channel),
+        peer: CommRank(flow.peer),
+        direction: if flow.sends { Direction::Send } else { Direction::Recv },
     }
 }
 
@@ -486,10 +486,10 @@ fn times(world: &World, host: u32, op: &OpTrace, point: &Point) -> FlowTimes {
     }
 }
 
-fn flow_state(world: &World, host: u32, op: &OpTrace, way: &Way, point: &Point, at: u64) -> FlowState {
+fn flow_state(world: &World, host: u32, op: &OpTrace, flow: &OpFlow, point: &Point, at: u64) -> FlowState {
     FlowState {
         sampled_at: world.host_time(host, at),
-        flow: key(world, op, way),
+        flow: key(world, op, flow),
         counters: point.counters,
         bytes: point.bytes,
         times: times(world, host, op, point),
@@ -509,8 +509,9 @@ fn tell_ends(world: &World, run: &mut RankRun, look: Look<'_>, records: &mut Vec
         if op.told.done {
             continue;
         }
-        for (way, of) in op.ways.iter().enumerate().filter(|(_, way)| way.ended() <= at && way.told.0 != TOLD_END) {
-            ends.push((of.ended(), false, index, way));
+        for (flow, of) in op.flows.iter().enumerate().filter(|(_, flow)| flow.ended() <= at && flow.told.0 != TOLD_END)
+        {
+            ends.push((of.ended(), false, index, flow));
         }
         if op.resolved && op.ended <= at {
             ends.push((op.ended, true, index, 0));
@@ -524,8 +525,8 @@ fn tell_ends(world: &World, run: &mut RankRun, look: Look<'_>, records: &mut Vec
         lost.iter().find(|(from, until, _)| moment >= *from && moment < *until).map_or(0.0, |(_, _, share)| *share)
     };
     let mut lost = 0;
-    for (place, (ended, is_op, index, way)) in ends.into_iter().enumerate() {
-        let chance = || unit(mix(mix(world.scenario.seed ^ 0x1057, u64::from(run.rank)), ended ^ (way as u64) << 56));
+    for (place, (ended, is_op, index, flow)) in ends.into_iter().enumerate() {
+        let chance = || unit(mix(mix(world.scenario.seed ^ 0x1057, u64::from(run.rank)), ended ^ (flow as u64) << 56));
         let share = share(ended);
         let keep = place >= lapped && (share <= 0.0 || chance() >= share);
         lost += u64::from(!keep);
@@ -533,12 +534,12 @@ fn tell_ends(world: &World, run: &mut RankRun, look: Look<'_>, records: &mut Vec
         if keep && is_op {
             records.push(op_done(world, run.host, op));
         } else if keep {
-            records.extend(flow_done(world, run.host, op, &op.ways[way]));
+            records.extend(flow_done(world, run.host, op, &op.flows[flow]));
         }
         if is_op {
             op.told.done = true;
         } else {
-            op.ways[way].told.0 = TOLD_END;
+            op.flows[flow].told.0 = TOLD_END;
         }
     }
     lost
@@ -552,19 +553,19 @@ fn op_done(world: &World, host: u32, op: &OpTrace) -> Record {
         op: meta(world, host, op, op.ended),
         ended_first_at: world.host_time(host, op.left_first),
         ended_at: world.host_time(host, op.ended),
-        flows: op.ways.iter().filter(|way| way.flow.is_some()).count() as u16,
+        flows: op.flows.iter().filter(|flow| flow.trace.is_some()).count() as u16,
         observed: true,
     })
 }
 
-fn flow_done(world: &World, host: u32, op: &OpTrace, way: &Way) -> Option<Record> {
-    let flow = way.flow.as_ref()?;
+fn flow_done(world: &World, host: u32, op: &OpTrace, flow: &OpFlow) -> Option<Record> {
+    let trace = flow.trace.as_ref()?;
     Some(Record::FlowDone(FlowDone {
-        flow: key(world, op, way),
-        counters: flow.last.counters,
-        bytes: flow.last.bytes,
-        times: times(world, host, op, &flow.last),
-        ended_at: world.host_time(host, flow.ended),
+        flow: key(world, op, flow),
+        counters: trace.last.counters,
+        bytes: trace.last.bytes,
+        times: times(world, host, op, &trace.last),
+        ended_at: world.host_time(host, trace.ended),
         peer_wait_polls: 0,
         proxied_for_pid: 0,
     }))

@@ -1,5 +1,5 @@
 //! Where ranks meet: an operation whose members have all come, or cannot come any more, is worked out at once.
-use super::rank::{OpTrace, Way};
+use super::rank::{OpFlow, OpTrace};
 use super::step::{Call, PAIR_STEPS_MAX, SLOT_BYTES, STEPS, sizes};
 use super::world::World;
 use super::{Looks, Simulation};
@@ -120,7 +120,7 @@ impl Ring<'_> {
 
 impl World {
     /// The connections over the network that a call uses on its rank.
-    pub(super) fn ways(&self, call: &Call, is_tree: bool) -> Vec<Way> {
+    pub(super) fn flows(&self, call: &Call, is_tree: bool) -> Vec<OpFlow> {
         let group = &self.groups[call.group as usize];
         let n = group.members.len();
         let me = call.position as usize;
@@ -136,15 +136,15 @@ impl World {
             };
             let channel = pair_channel(from, to, n as u32, self.scenario.channels);
             let sends = call.class == OpClass::Send;
-            return vec![Way::new(channel, call.peer, sends, steps as u32, STEPS as u32)];
+            return vec![OpFlow::new(channel, call.peer, sends, steps as u32, STEPS as u32)];
         }
-        let mut ways = Vec::new();
+        let mut flows = Vec::new();
         let sizes = sizes(call.kind, call.count, n, self.scenario.channels, is_tree);
         for channel in 0..sizes.channels {
             let mut add = |peer: usize, sends: bool| {
                 let (steps, window) = (sizes.steps as u32, sizes.window as u32);
                 if far(peer) {
-                    ways.push(Way::new(channel as u8, peer as u32, sends, steps, window));
+                    flows.push(OpFlow::new(channel as u8, peer as u32, sends, steps, window));
                 }
             };
             if is_tree {
@@ -157,7 +157,7 @@ impl World {
                 add((me + n - 1) % n, false);
             }
         }
-        ways
+        flows
     }
 }
 
@@ -343,8 +343,8 @@ impl Simulation {
                 let lanes = [(ring::send_lane(m), (m + 1) % n, true), (ring::send_lane(m) + 1, (m + n - 1) % n, false)];
                 self.take(members[m], numbers[m], &meeting.entries[m], channel as u8, ends[m], asleep[m]);
                 for (lane, peer, sends) in lanes {
-                    let way = (channel as u8, peer as u32, sends);
-                    self.trace(members[m], numbers[m], &moments.lane(lane), way, cut.slice_bytes);
+                    let flow = (channel as u8, peer as u32, sends);
+                    self.trace(members[m], numbers[m], &moments.lane(lane), flow, cut.slice_bytes);
                 }
             }
             self.moments = moments;
@@ -359,8 +359,8 @@ impl Simulation {
             let (next, last) = ((m + 1) % n, (m + n - 1) % n);
             self.take(*rank, *number, &ring.meeting.entries[m], ring.channel as u8, rows.end(m), (0, 0));
             for (hop, peer, sends) in [(m, next, true), (last, last, false)] {
-                let way = (ring.channel as u8, peer as u32, sends);
-                self.trace(*rank, *number, &rows.lane(hop, sends), way, ring.slice_bytes);
+                let flow = (ring.channel as u8, peer as u32, sends);
+                self.trace(*rank, *number, &rows.lane(hop, sends), flow, ring.slice_bytes);
             }
         }
     }
@@ -400,8 +400,8 @@ impl Simulation {
                 let m = shape.member(node);
                 self.take(members[m], numbers[m], &meeting.entries[m], channel as u8, ends[m], asleep[m]);
                 for end in tree::ends(shape, node) {
-                    let way = (channel as u8, end.peer as u32, end.sends);
-                    self.trace(members[m], numbers[m], &moments.lane(end.lane), way, cut.slice_bytes);
+                    let flow = (channel as u8, end.peer as u32, end.sends);
+                    self.trace(members[m], numbers[m], &moments.lane(end.lane), flow, cut.slice_bytes);
                 }
             }
             self.moments = moments;
@@ -438,7 +438,7 @@ impl Simulation {
         let Some(number) = number else { return NEVER };
         let run = &self.ranks[rank as usize];
         let op = &run.ops[(number - run.first_op) as usize];
-        op.way(channel, peer, sends).map_or(op.issued, |way| op.ways[way].posted)
+        op.flow(channel, peer, sends).map_or(op.issued, |flow| op.flows[flow].posted)
     }
 
     fn seats(&self, members: &[u32], meeting: &Meeting, (seq, channel): (u64, u64)) -> Vec<Seat<'_>> {
@@ -484,14 +484,14 @@ impl Simulation {
     }
 
     /// A lane's moments become the flow that the tracer tells of, if the operation has it.
-    fn trace(&mut self, rank: u32, number: Option<u64>, lane: &impl Lane, way: (u8, u32, bool), slice_bytes: u64) {
+    fn trace(&mut self, rank: u32, number: Option<u64>, lane: &impl Lane, end: (u8, u32, bool), slice_bytes: u64) {
         let Some(number) = number else { return };
         let looks = self.looks(rank);
         let op = self.ranks[rank as usize].op(number);
-        let (channel, peer, sends) = way;
-        let Some(way) = op.way(channel, peer, sends) else { return };
-        let head = Head { sends, posted: op.ways[way].posted, kernel: op.started, slice_bytes };
-        op.ways[way].flow = Some(flow(lane, head, looks));
+        let (channel, peer, sends) = end;
+        let Some(at) = op.flow(channel, peer, sends) else { return };
+        let head = Head { sends, posted: op.flows[at].posted, kernel: op.started, slice_bytes };
+        op.flows[at].trace = Some(flow(lane, head, looks));
     }
 
     fn looks(&self, rank: u32) -> Looks {
@@ -514,10 +514,10 @@ impl Simulation {
         op.resolved = true;
         let agent = &mut self.agents[host as usize];
         op.ended = op.left;
-        for way in &op.ways {
-            let Some(flow) = &way.flow else { continue };
-            op.ended = op.ended.max(flow.ended);
-            agent.count(nic, way.sends, flow.ended, flow.last.bytes);
+        for flow in &op.flows {
+            let Some(trace) = &flow.trace else { continue };
+            op.ended = op.ended.max(trace.ended);
+            agent.count(nic, flow.sends, trace.ended, trace.last.bytes);
         }
         run.free(number);
     }
@@ -637,7 +637,7 @@ impl Simulation {
         let run = &self.ranks[rank as usize];
         let op = &run.ops[(number - run.first_op) as usize];
         let (steps, slice_bytes) = pair_cut(op.count);
-        let posted = op.ways.first().map_or(op.issued, |way| way.posted);
+        let posted = op.flows.first().map_or(op.issued, |flow| flow.posted);
         let seat = Seat { start, parts: self.world.parts(rank), chance: 0, asleep: run.asleep };
         pair::fills_alone(steps as usize, self.cut(STEPS, slice_bytes), &seat, posted)
     }
@@ -716,8 +716,8 @@ impl Simulation {
             // Who is gone has left already.
             let entry = half.filter(|half| !half.gone).map(|half| half.entry);
             self.take(rank, numbers[side], &entry, 0, end, asleep[side]);
-            let way = (channel, if side == 0 { to } else { from }, side == 0);
-            self.trace(rank, numbers[side], &moments.lane(side), way, slice_bytes);
+            let flow = (channel, if side == 0 { to } else { from }, side == 0);
+            self.trace(rank, numbers[side], &moments.lane(side), flow, slice_bytes);
             if let Some(number) = numbers[side] {
                 self.close_op(rank, number);
             }

@@ -33,44 +33,44 @@ pub(crate) struct OpTrace {
     /// What happens in it is known: `started` and later moments are final.
     pub(crate) resolved: bool,
     /// What connections it uses, also before anything is known of their flows.
-    pub(crate) ways: Vec<Way>,
+    pub(crate) flows: Vec<OpFlow>,
     pub(crate) told: Told,
 }
 
-impl Way {
-    /// A way of so many steps, `window` of which may be under way.
-    pub(crate) fn new(channel: u8, peer: u32, sends: bool, steps: u32, window: u32) -> Way {
+impl OpFlow {
+    /// A flow of so many steps, `window` of which may be in flight.
+    pub(crate) fn new(channel: u8, peer: u32, sends: bool, steps: u32, window: u32) -> OpFlow {
         let (conn, before, posted) = (0, 0, NEVER);
-        Way { channel, peer, sends, steps, window, conn, before, posted, flow: None, told: (0, 0) }
+        OpFlow { channel, peer, sends, steps, window, conn, before, posted, trace: None, told: (0, 0) }
     }
 }
 
-impl Way {
+impl OpFlow {
     /// When its flow ends, as far as is known.
     pub(crate) fn ended(&self) -> u64 {
-        self.flow.as_ref().map_or(NEVER, |flow| flow.ended)
+        self.trace.as_ref().map_or(NEVER, |trace| trace.ended)
     }
 }
 
 impl OpTrace {
-    /// When the proxy begins with a way of it, as far as is known: when nothing before it holds the connection.
-    pub(crate) fn posts_at(&self, conns: &[Conn], way: &Way) -> u64 {
-        if way.posted != NEVER {
-            return way.posted;
+    /// When the proxy begins with a flow of it, as far as is known: when nothing before it holds the connection.
+    pub(crate) fn posts_at(&self, conns: &[Conn], flow: &OpFlow) -> u64 {
+        if flow.posted != NEVER {
+            return flow.posted;
         }
-        let conn = &conns[way.conn as usize];
-        if conn.done == way.before && conn.free != NEVER { self.issued.max(conn.free) } else { NEVER }
+        let conn = &conns[flow.conn as usize];
+        if conn.done == flow.before && conn.free != NEVER { self.issued.max(conn.free) } else { NEVER }
     }
 
-    /// Which of its ways this is.
-    pub(crate) fn way(&self, channel: u8, peer: u32, sends: bool) -> Option<usize> {
-        self.ways.iter().position(|way| way.channel == channel && way.peer == peer && way.sends == sends)
+    /// Which of its flows this is.
+    pub(crate) fn flow(&self, channel: u8, peer: u32, sends: bool) -> Option<usize> {
+        self.flows.iter().position(|flow| flow.channel == channel && flow.peer == peer && flow.sends == sends)
     }
 }
 
 /// A connection that an operation uses, and the flow that it makes of it.
 #[derive(Debug)]
-pub(crate) struct Way {
+pub(crate) struct OpFlow {
     pub(crate) channel: u8,
     pub(crate) peer: u32,
     pub(crate) sends: bool,
@@ -83,7 +83,7 @@ pub(crate) struct Way {
     /// When the proxy begins with it; [`NEVER`] while an earlier operation holds the connection.
     pub(crate) posted: u64,
     /// What happens on it, once the operation is worked out.
-    pub(crate) flow: Option<FlowTrace>,
+    pub(crate) trace: Option<FlowTrace>,
     /// What the agent told of it last and when, as of an operation.
     pub(crate) told: (u64, u64),
 }
@@ -211,23 +211,23 @@ impl RankRun {
     /// The proxy begins with those connections of operation `number` that earlier operations have left.
     pub(crate) fn post(&mut self, number: u64) {
         let op = &mut self.ops[(number - self.first_op) as usize];
-        for at in 0..op.ways.len() {
-            op.ways[at].posted = op.posts_at(&self.conns, &op.ways[at]);
+        for at in 0..op.flows.len() {
+            op.flows[at].posted = op.posts_at(&self.conns, &op.flows[at]);
         }
     }
 
-    /// Puts an operation in the stream: its ways are the last on their connections.
+    /// Puts an operation in the stream: its flows are the last on their connections.
     pub(crate) fn push(&mut self, mut op: OpTrace) {
         let messages = op.class != OpClass::Collective;
-        for way in &mut op.ways {
+        for flow in &mut op.flows {
             let next = self.conns.len() as u32;
-            let key = (op.group, messages, way.sends, way.peer, way.channel);
-            way.conn = *self.conn_numbers.entry(key).or_insert(next);
-            if way.conn == next {
+            let key = (op.group, messages, flow.sends, flow.peer, flow.channel);
+            flow.conn = *self.conn_numbers.entry(key).or_insert(next);
+            if flow.conn == next {
                 self.conns.push(Conn::default());
             }
-            let conn = &mut self.conns[way.conn as usize];
-            way.before = conn.issued;
+            let conn = &mut self.conns[flow.conn as usize];
+            flow.before = conn.issued;
             conn.issued += 1;
         }
         self.ops.push_back(op);
@@ -237,11 +237,11 @@ impl RankRun {
     /// Operation `number` is worked out: its connections are the next one's.
     pub(crate) fn free(&mut self, number: u64) {
         let op = &self.ops[(number - self.first_op) as usize];
-        for way in &op.ways {
-            let Some(flow) = &way.flow else { continue };
-            let conn = &mut self.conns[way.conn as usize];
+        for flow in &op.flows {
+            let Some(trace) = &flow.trace else { continue };
+            let conn = &mut self.conns[flow.conn as usize];
             conn.done += 1;
-            conn.free = conn.free.max(flow.ended);
+            conn.free = conn.free.max(trace.ended);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A rank goes on: iterations begin, the host issues them whole, the device works them off one by one.
 use super::Simulation;
-use super::rank::{OpTrace, Told, Way};
+use super::rank::{OpFlow, OpTrace, Told};
 use crate::collective::{LAUNCH_NS, Parts, mix, unit};
 use crate::effects::WrongCall;
 use crate::layout::GroupKind;
@@ -28,7 +28,7 @@ pub(super) const SLICES: u64 = 2;
 /// A collective gets one more channel for every so many bytes.
 const CHANNEL_BYTES_MIN: u64 = 4096;
 
-/// How a collective is cut: steps in the records' unit, how many may be on their way, bytes of one.
+/// How a collective is cut: steps in the records' unit, how many may be in flight, bytes of one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     pub(super) channels: u64,
@@ -282,7 +282,7 @@ impl Simulation {
     }
 
     fn push_op(&mut self, rank: u32, call: Call, issued: u64) {
-        let ways = self.ways(&call);
+        let flows = self.flows(&call);
         let tree = self.is_tree(&call);
         let run = &mut self.ranks[rank as usize];
         let next = run.seqs.entry((call.group, call.class, call.peer)).or_insert(0);
@@ -321,7 +321,7 @@ impl Simulation {
             left: NEVER,
             ended: NEVER,
             resolved: false,
-            ways,
+            flows,
             told: Told::default(),
         });
     }
@@ -332,12 +332,12 @@ impl Simulation {
     }
 
     /// The connections over the network that a call uses on its rank.
-    fn ways(&self, call: &Call) -> Vec<Way> {
+    fn flows(&self, call: &Call) -> Vec<OpFlow> {
         let group = &self.world.groups[call.group as usize];
         if group.hosts < 2 {
             return Vec::new();
         }
-        self.world.ways(call, self.is_tree(call))
+        self.world.flows(call, self.is_tree(call))
     }
 
     /// The device gets to an operation or a group of them.

@@ -400,7 +400,7 @@ fn a_slow_nic_makes_everybody_late_by_the_same_and_shows_at_its_sender() {
     let longest = wire.iter().max().unwrap();
     assert_eq!(wire[SLOW], *longest, "stage 2 of the sender grows: {wire:?}");
     for m in (0..links.len()).filter(|m| *m != SLOW) {
-        assert!(wire[m] * 20 < *longest, "{m}: data is under way no longer than before: {wire:?}");
+        assert!(wire[m] * 20 < *longest, "{m}: data is in flight no longer than before: {wire:?}");
         assert!((gpu[m] + peer[m]) * 4 > *longest, "{m} waits for data or credit: {gpu:?} {peer:?}");
     }
     let behind = (SLOW + 5) % 6;

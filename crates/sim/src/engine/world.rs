@@ -190,7 +190,7 @@ impl World {
         Wire { network: true, ns_per_byte, latency_ns, profile: self.wire_profile(from, to) }
     }
 
-    /// What is wrong with the sender, its NIC, the way and the receiver's NIC together: the slowest of them decides.
+    /// What is wrong with the sender, its NIC, the path and the receiver's NIC together: the slowest of them decides.
     fn wire_profile(&self, from: u32, to: u32) -> Option<Profile> {
         let effects = &self.effects;
         if effects.hosts.is_empty() && effects.paths.is_empty() && effects.ranks.is_empty() {

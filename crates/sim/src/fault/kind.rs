@@ -12,7 +12,7 @@ pub enum FaultLevel {
     Rank,
     /// One host.
     Host,
-    /// Two hosts, or the way between them.
+    /// Two hosts, or the path between them.
     HostPair,
     /// Several hosts that fail together.
     Hosts,
@@ -161,9 +161,9 @@ kinds! {
     PcieContention, "pcie-contention", "Pulse Table 4 (50, 60, 70, 80 %)", Rank, Gradual,
         severity: ("share of the link that others take", 0.8, (0.3, 0.99)), right: SLOW, &[Category::GpuCopy],
         tempting: "ranks of its exchange that idle between its messages and look slow (Pulse 7.2.5)";
-    /// One way through the network is congested; it carries less, now more, now less.
+    /// One path through the network is congested; it carries less, now more, now less.
     NetworkCongestion, "network-congestion", "Pulse Table 4 (50 to 80 %), FALCON Figures 4 to 6", HostPair, Gradual,
-        severity: ("share of the way that others take", 0.8, (0.3, 0.99)),
+        severity: ("share of the path that others take", 0.8, (0.3, 0.99)),
         right: SLOW, &[Category::NetworkCongestion, Category::NetworkSend, Category::NetworkReceive],
         tempting: "one of the two NICs, although both are fast towards others";
     /// The NICs of a host are bound to the wrong NUMA node: slow and unsteady.
@@ -213,7 +213,7 @@ kinds! {
         severity: ("", 1.0, UNUSED), right: &[What::Deadlock], &[Category::CodeDivergence],
         tempting: "one rank that never came: each has come, elsewhere";
 
-    /// The host's link goes down for a moment, again and again.
+    /// The host's link goes down briefly, again and again.
     LinkFlap, "link-flap", "Flight Recorder, category 4", Host, Switch,
         severity: ("", 1.0, UNUSED), right: &[What::Hang, What::Slowdown], NETWORK,
         tempting: "a slow peer: when anybody looks the link is up";

@@ -204,7 +204,7 @@ impl Drawer<'_> {
             }
             // The next in a ring of gradients, or the next stage.
             FaultLevel::HostPair => {
-                let (_, peer) = self.ways(host)?;
+                let (_, peer) = self.busiest_peer(host)?;
                 fault.peer_host = Some(peer);
             }
             _ => {}
@@ -213,7 +213,7 @@ impl Drawer<'_> {
     }
 
     /// The busiest kind of traffic from a host to one other, and that other.
-    fn ways(&self, host: u32) -> Option<(GroupKind, u32)> {
+    fn busiest_peer(&self, host: u32) -> Option<(GroupKind, u32)> {
         let scenario = &self.scenario;
         let mut best: Option<(f64, GroupKind, u32)> = None;
         for kind in [GroupKind::Data, GroupKind::Context, GroupKind::Pipeline] {
@@ -286,9 +286,9 @@ impl Drawer<'_> {
             FaultKind::NicBandwidth | FaultKind::CrossNuma => slower_nic,
             FaultKind::BackgroundTraffic => 1.0 - 1.0 / slower_nic,
             FaultKind::NetworkCongestion => {
-                let (kind, _) = self.ways(fault.host)?;
-                let way_s = self.load.network_bytes_of(kind) / scenario.nic_bytes_per_sec as f64;
-                (1.0 - 1.0 / (1.0 + extra_s / way_s)).max(0.5)
+                let (kind, _) = self.busiest_peer(fault.host)?;
+                let path_s = self.load.network_bytes_of(kind) / scenario.nic_bytes_per_sec as f64;
+                (1.0 - 1.0 / (1.0 + extra_s / path_s)).max(0.5)
             }
             // Copies go on beside the wire: only what they take longer than it shows.
             FaultKind::PcieDowngrade => PCIE_BYTES_PER_SEC / self.slow_copy(fault.rank?, extra_s + nic_s)?,

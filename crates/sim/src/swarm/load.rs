@@ -20,7 +20,7 @@ impl Load {
             let sharing = sharing(scenario, kind);
             match sharing {
                 0 => load.local_bytes += bytes,
-                _ => load.network[at] = bytes * f64::from(sharing) * slowest_way(scenario),
+                _ => load.network[at] = bytes * f64::from(sharing) * slowest_path(scenario),
             }
         }
         load
@@ -134,7 +134,7 @@ pub(super) fn steps(scenario: &Scenario) -> f64 {
 }
 
 /// Hand-overs of a proxy thread that an iteration waits for one after the other. Messages do so each by itself; in a ring
-/// only the first of a turn is waited for, the others are on their way meanwhile.
+/// only the first of a turn is waited for, the others are in flight meanwhile.
 pub(super) fn hand_overs(scenario: &Scenario) -> f64 {
     const OF_MESSAGE: f64 = 1.0;
     const OF_COLLECTIVE: f64 = 6.0;
@@ -149,8 +149,8 @@ pub(super) fn hand_overs(scenario: &Scenario) -> f64 {
     GroupKind::ALL.into_iter().map(of).sum()
 }
 
-/// How much slower the ways that cross leaves are.
-fn slowest_way(scenario: &Scenario) -> f64 {
+/// How much slower the paths that cross leaves are.
+fn slowest_path(scenario: &Scenario) -> f64 {
     match scenario.cluster.fabric {
         crate::Fabric::Single => 1.0,
         _ => scenario.cluster.oversubscription,

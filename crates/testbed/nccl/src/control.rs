@@ -275,9 +275,9 @@ fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
-/// Which way bytes cross a NIC.
+/// The direction in which bytes cross a NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum Direction {
     /// Out of the host.
     Egress,
     /// Into the host.
@@ -290,12 +290,12 @@ impl HostRecord {
         self.nic_down.load(Relaxed) != 0
     }
 
-    /// What the job may move one way, bytes per second; 0 = unlimited.
-    pub fn effective_rate(&self, way: Way) -> u64 {
+    /// What the job may move in one direction, bytes per second; 0 = unlimited.
+    pub fn effective_rate(&self, direction: Direction) -> u64 {
         let link = self.link_bytes_per_sec.load(Relaxed);
-        let extra = match way {
-            Way::Egress => self.egress_bytes_per_sec.load(Relaxed),
-            Way::Ingress => self.ingress_bytes_per_sec.load(Relaxed),
+        let extra = match direction {
+            Direction::Egress => self.egress_bytes_per_sec.load(Relaxed),
+            Direction::Ingress => self.ingress_bytes_per_sec.load(Relaxed),
         };
         let limit = match (link, extra) {
             (0, x) | (x, 0) => x,
@@ -312,14 +312,14 @@ impl HostRecord {
     ///
     /// # Errors
     /// Nanoseconds to wait until the bytes may be sent.
-    pub fn take(&self, way: Way, bytes: u64, now_ns: u64) -> Result<(), u64> {
-        let rate = self.effective_rate(way);
+    pub fn take(&self, direction: Direction, bytes: u64, now_ns: u64) -> Result<(), u64> {
+        let rate = self.effective_rate(direction);
         if rate == 0 {
             return Ok(());
         }
-        let clock = match way {
-            Way::Egress => &self.egress_tat_ns,
-            Way::Ingress => &self.ingress_tat_ns,
+        let clock = match direction {
+            Direction::Egress => &self.egress_tat_ns,
+            Direction::Ingress => &self.ingress_tat_ns,
         };
         let ns = |b: u64| (u128::from(b) * 1_000_000_000 / u128::from(rate)) as u64;
         let burst = ns(BURST_BYTES);
@@ -338,15 +338,15 @@ impl HostRecord {
     }
 
     /// Returns tokens that were taken for bytes which the kernel then did not move.
-    pub fn give_back(&self, way: Way, bytes: u64) {
-        let rate = self.effective_rate(way);
+    pub fn give_back(&self, direction: Direction, bytes: u64) {
+        let rate = self.effective_rate(direction);
         if rate == 0 || bytes == 0 {
             return;
         }
         let ns = (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as u64;
-        let clock = match way {
-            Way::Egress => &self.egress_tat_ns,
-            Way::Ingress => &self.ingress_tat_ns,
+        let clock = match direction {
+            Direction::Egress => &self.egress_tat_ns,
+            Direction::Ingress => &self.ingress_tat_ns,
         };
         let _ = clock.fetch_update(Relaxed, Relaxed, |tat| Some(tat.saturating_sub(ns)));
     }
@@ -397,13 +397,13 @@ mod tests {
         let (mut now, mut passed) = (5_000_000_000u64, 0u64);
         let end = now + 1_000_000_000;
         while now < end {
-            match host.take(Way::Egress, 10_000, now) {
+            match host.take(Direction::Egress, 10_000, now) {
                 Ok(()) => passed += 10_000,
                 Err(wait) => now += wait,
             }
         }
         assert!((900_000..=1_150_000).contains(&passed), "{passed}");
         host.background_bytes_per_sec.store(2_000_000, Relaxed);
-        assert_eq!(host.effective_rate(Way::Ingress), 20_000);
+        assert_eq!(host.effective_rate(Direction::Ingress), 20_000);
     }
 }

@@ -6,7 +6,7 @@
 //! the receiver's proxy has all of it and has said so.
 
 use super::{ConnKey, Dir, Lane};
-use crate::control::Way;
+use crate::control::Direction;
 use crate::device::monotonic_ns;
 use crate::env::Identity;
 use std::io::{self, ErrorKind};
@@ -100,19 +100,19 @@ pub fn nic_down(identity: &Identity) -> bool {
     identity.control.as_ref().is_some_and(|c| c.host().is_down())
 }
 
-fn take(identity: &Identity, way: Way, bytes: usize) -> Result<(), u64> {
+fn take(identity: &Identity, direction: Direction, bytes: usize) -> Result<(), u64> {
     match &identity.control {
-        Some(c) => c.host().take(way, bytes as u64, monotonic_ns()),
+        Some(c) => c.host().take(direction, bytes as u64, monotonic_ns()),
         None => Ok(()),
     }
 }
 
 /// Books `bytes` that moved after tokens for `piece` were taken.
-fn count(identity: &Identity, way: Way, bytes: usize, piece: usize) {
+fn count(identity: &Identity, direction: Direction, bytes: usize, piece: usize) {
     if let Some(c) = &identity.control {
         let host = c.host();
-        host.give_back(way, (piece - bytes) as u64);
-        let counter = if way == Way::Egress { &host.tx_bytes } else { &host.rx_bytes };
+        host.give_back(direction, (piece - bytes) as u64);
+        let counter = if direction == Direction::Egress { &host.tx_bytes } else { &host.rx_bytes };
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
@@ -313,13 +313,13 @@ impl SendLink {
         }
         while self.payload.1 > 0 {
             let piece = self.payload.1.min(PIECE_BYTES);
-            if let Err(wait) = take(identity, Way::Egress, piece) {
+            if let Err(wait) = take(identity, Direction::Egress, piece) {
                 return Ok(Stop::Tokens(wait));
             }
             // SAFETY: the payload lies in a slot that belongs to the proxy until the slice is acknowledged.
             let bytes = unsafe { std::slice::from_raw_parts(self.payload.0 as *const u8, piece) };
             let n = write(self.link.fd(), bytes)?;
-            count(identity, Way::Egress, n, piece);
+            count(identity, Direction::Egress, n, piece);
             self.payload = (self.payload.0 + n, self.payload.1 - n);
             if n < piece {
                 return Ok(Stop::Kernel);
@@ -396,18 +396,18 @@ impl RecvLink {
         };
         while self.body_at < bytes {
             let piece = (bytes - self.body_at).min(PIECE_BYTES);
-            if let Err(wait) = take(identity, Way::Ingress, piece) {
+            if let Err(wait) = take(identity, Direction::Ingress, piece) {
                 return Ok(Arrival::None(Stop::Tokens(wait)));
             }
             // SAFETY: body_at + piece <= bytes <= room, the size of the posted slice at `base`.
             let to = unsafe { base.add(self.body_at) };
             match read(self.link.fd(), to, piece)? {
                 None => {
-                    count(identity, Way::Ingress, 0, piece);
+                    count(identity, Direction::Ingress, 0, piece);
                     return Ok(Arrival::None(Stop::Kernel));
                 }
                 Some(n) => {
-                    count(identity, Way::Ingress, n, piece);
+                    count(identity, Direction::Ingress, n, piece);
                     self.body_at += n;
                 }
             }
