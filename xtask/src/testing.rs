@@ -26,6 +26,9 @@ const APT_PACKAGES: &[(&str, &str)] = &[
     ("setpriv", "util-linux"),
 ];
 
+/// How many of the slowest tests are listed: those that make up most of the time.
+const SLOWEST: usize = 20;
+
 /// Every check a change must pass, cheapest first.
 pub(crate) fn test(root: &Path, args: &TestArgs) -> Result<()> {
     install(root)?;
@@ -44,11 +47,30 @@ pub(crate) fn test(root: &Path, args: &TestArgs) -> Result<()> {
     if let Some(filter) = &args.filter {
         nextest.push(filter);
     }
-    run(root, "cargo", &nextest)?;
+    let tested = run(root, "cargo", &nextest);
+    eprint!("{}", slowest_tests(&target_dir(root).join("nextest/default/junit.xml")));
+    tested?;
     if args.filter.is_none() && !args.quick {
         same_bytes_however_built(root)?;
     }
     Ok(())
+}
+
+/// Lists what a change that makes CI quicker should look at; empty where the runner left no times.
+fn slowest_tests(junit: &Path) -> String {
+    let text = std::fs::read_to_string(junit).unwrap_or_default();
+    let mut tests: Vec<(f64, String)> = text.split("<testcase ").skip(1).filter_map(time_and_name).collect();
+    tests.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let all: f64 = tests.iter().map(|(seconds, _)| seconds).sum();
+    let lines = tests.iter().take(SLOWEST).map(|(seconds, name)| format!("{seconds:>8.1} s  {name}\n"));
+    let head = format!("the slowest of {} tests, which took {all:.0} s one by one:\n", tests.len());
+    if tests.is_empty() { String::new() } else { std::iter::once(head).chain(lines).collect() }
+}
+
+/// The time and the name of a test, from the attributes of its element.
+fn time_and_name(element: &str) -> Option<(f64, String)> {
+    let attribute = |name: &str| Some(element.split_once(&format!("{name}=\""))?.1.split_once('"')?.0);
+    Some((attribute(" time")?.parse().ok()?, format!("{} {}", attribute("classname")?, attribute("name")?)))
 }
 
 /// The simulator's digests, which the tests have compared as developed, unoptimized and as released. Only the simulator
@@ -104,4 +126,20 @@ pub(crate) fn dist(root: &Path) -> Result<()> {
         eprintln!("{}", dist.join(file).display());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_tests_come_first() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let junit = dir.path().join("junit.xml");
+        let case = |name, time| format!("<testcase name=\"{name}\" classname=\"cli\" time=\"{time}\">");
+        std::fs::write(&junit, format!("<x>{}{}</x>", case("a", "0.5"), case("b", "61.25"))).expect("written");
+        let told = slowest_tests(&junit);
+        assert_eq!(told, "the slowest of 2 tests, which took 62 s one by one:\n    61.2 s  cli b\n     0.5 s  cli a\n");
+        assert_eq!(slowest_tests(&dir.path().join("none")), "");
+    }
 }
