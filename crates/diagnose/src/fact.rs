@@ -597,7 +597,7 @@ impl Fact {
                 let besides = besides.as_ref().map(|known| format!(" besides {known}, which is known to be slow"));
                 let besides = besides.unwrap_or_default();
                 format!(
-                    "{host} exchanges data with {peer} only{besides}: nothing tells its NIC from the way between them"
+                    "{host} exchanges data with {peer} only{besides}: nothing tells its NIC from the path between them"
                 )
             }
             Fact::ProxyPause { rank, pause_ms, flows, inbound, .. } => format!(

@@ -23,7 +23,7 @@ fn iterations_since_an_open_case_began_are_no_healthy_ones() {
     let onset = play(&mut track, &config, HostTime(NANOS_PER_SEC), &RESTLESS);
     let usual = track.healthy.0.clone();
     let now = play(&mut track, &config, onset, &[900.0; 5]);
-    assert!(track.recent.iter().all(|lap| !lap.slow), "restless as it is, that alone is no sign");
+    assert!(track.recent.iter().all(|lap| !lap.slow), "its iterations vary too much for that");
     track.raise(&config, Some(onset));
     assert_eq!(track.healthy.0, usual, "what came before the case was opened is forgotten");
     let now = play(&mut track, &config, now, &[900.0; 30]);
@@ -63,7 +63,7 @@ fn a_long_stretch_is_no_chance_in_a_restless_job() {
         let mut track = Track::default();
         let onset = play(&mut track, &config, HostTime(NANOS_PER_SEC), &RESTLESS);
         play(&mut track, &config, onset, ms);
-        assert!(track.slow(&config).is_none(), "restless as it is, a few of them are no sign");
+        assert!(track.slow(&config).is_none(), "its iterations vary too much for a few of them");
         track.stretch(&config).map(|stretch| (stretch.base_ms, stretch.slow))
     };
     assert_eq!(after(&[900.0; 8]), Some((700.0, 8)));

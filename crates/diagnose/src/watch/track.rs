@@ -272,7 +272,7 @@ impl Track {
             streak: 0,
             long: Vec::new(),
             window_from: first.start,
-            why: "restless as it is, that alone would be no sign".to_owned(),
+            why: "its iterations vary so much that this alone would be no sign".to_owned(),
         })
     }
 
