@@ -4,6 +4,7 @@
 //! gets the events its own NCCL release would give it (not those a newer NCCL's shim would): v1 to v3 also the
 //! ProxyOp states of NCCL 2.26 and earlier, v4 on the in-progress and peer-wait states, v5 on the API events.
 
+mod common;
 pub(crate) mod v1;
 pub(crate) mod v2;
 pub(crate) mod v3;

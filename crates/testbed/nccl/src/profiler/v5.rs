@@ -1,5 +1,6 @@
 //! The profiler interface of NCCL 2.28: `ncclProfiler_v5`.
 
+use super::common::{ProxyOp, ProxyStep};
 use super::{CollInfo, Ev, P2pInfo, Start};
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};
@@ -31,23 +32,6 @@ struct P2p {
     peer: c_int,
     n_channels: u8,
     parent_group: *const c_void,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct ProxyOp {
-    pid: c_int,
-    channel_id: u8,
-    peer: c_int,
-    n_steps: c_int,
-    chunk_size: c_int,
-    is_send: c_int,
-}
-
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct ProxyStep {
-    step: c_int,
 }
 
 #[derive(Clone, Copy)]
@@ -147,13 +131,6 @@ const _: () = {
     assert!(offset_of!(P2p, peer) == 32);
     assert!(offset_of!(P2p, n_channels) == 36);
     assert!(offset_of!(P2p, parent_group) == 40);
-    assert!(offset_of!(ProxyOp, pid) == 0);
-    assert!(offset_of!(ProxyOp, channel_id) == 4);
-    assert!(offset_of!(ProxyOp, peer) == 8);
-    assert!(offset_of!(ProxyOp, n_steps) == 12);
-    assert!(offset_of!(ProxyOp, chunk_size) == 16);
-    assert!(offset_of!(ProxyOp, is_send) == 20);
-    assert!(offset_of!(ProxyStep, step) == 0);
     assert!(offset_of!(KernelCh, channel_id) == 0);
     assert!(offset_of!(KernelCh, p_timer) == 8);
     assert!(offset_of!(NetPlugin, id) == 0);
@@ -186,16 +163,7 @@ impl Descr {
             Ev::Group => {}
             Ev::Coll(c) => d.body.coll = coll(c),
             Ev::P2p(p) => d.body.p2p = p2p(p),
-            Ev::ProxyOp(o) => {
-                d.body.proxy_op = ProxyOp {
-                    pid: o.pid,
-                    channel_id: o.channel,
-                    peer: o.peer,
-                    n_steps: o.n_steps,
-                    chunk_size: o.chunk_size,
-                    is_send: c_int::from(o.is_send),
-                };
-            }
+            Ev::ProxyOp(o) => d.body.proxy_op = ProxyOp::of(o),
             Ev::ProxyStep { step } => d.body.proxy_step = ProxyStep { step: *step },
             Ev::ProxyCtrl => {}
             Ev::KernelCh { channel, p_timer } => {
