@@ -6,7 +6,7 @@ mod ring;
 mod rows;
 mod scale;
 
-use crate::run::{run, target_dir};
+use crate::run::{example, run, target_dir};
 use anyhow::Result;
 use std::path::Path;
 
@@ -73,10 +73,4 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
         run(root, &mycroft.to_string_lossy(), &[&in_job[..], &write[..]].concat())?;
     }
     Ok(())
-}
-
-/// Builds an example in release mode, with its package's library, which it may load: its program.
-fn example(root: &Path, package: &str, name: &str) -> Result<String> {
-    run(root, "cargo", &["build", "--release", "--package", package, "--lib", "--example", name])?;
-    Ok(target_dir(root).join("release/examples").join(name).to_string_lossy().into_owned())
 }

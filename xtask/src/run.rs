@@ -42,3 +42,9 @@ pub(crate) fn answers(program: &str, args: &[&str]) -> bool {
 pub(crate) fn target_dir(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }
+
+/// Builds an example in release mode, with its package's library, which it may load: its program.
+pub(crate) fn example(root: &Path, package: &str, name: &str) -> Result<String> {
+    run(root, "cargo", &["build", "--release", "--package", package, "--lib", "--example", name])?;
+    Ok(target_dir(root).join("release/examples").join(name).to_string_lossy().into_owned())
+}

@@ -4,7 +4,7 @@ mod dumps;
 mod watched;
 
 use super::rows::{line, load, machine, verdict, write_page};
-use super::target_dir;
+use crate::run::target_dir;
 use crate::run::{answers, run};
 use anyhow::{Context, Result, bail};
 use dumps::Size;

@@ -1,6 +1,6 @@
 //! Nanoseconds of each kind of profiler callback, in rounds: docs/results/callback.md.
-use super::example;
 use super::rows::{Rows, line, load, machine, verdict, write_page};
+use crate::run::example;
 use crate::run::output;
 use anyhow::Result;
 use std::fmt::Write;

@@ -1,8 +1,8 @@
 //! The ring's cost per record, in rounds that alternate with LTTng-UST: docs/results/ring.md.
 use super::lttng::{self, Lttng};
 use super::rows::{Rows, line, load, machine, verdict, write_page};
-use super::{example, target_dir};
 use crate::run::output;
+use crate::run::{example, target_dir};
 use anyhow::{Context, Result};
 use std::fmt::Write;
 use std::path::Path;

@@ -2,8 +2,8 @@
 //! and whether they keep what the product promises: docs/results/scale.md and its picture.
 mod picture;
 
-use super::example;
 use super::rows::{line, load, machine, verdict, write_page};
+use crate::run::example;
 use crate::run::output;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ pub(crate) fn measure(root: &Path, ranks_max: u32) -> Result<()> {
         runs.beside.push(run(ranks, &["diagnose", &size, "none", &seconds])?);
     }
     for (ranks, seconds, times) in BACKENDS.into_iter().filter(|(ranks, ..)| *ranks <= ranks_max) {
-        let folder = super::target_dir(root).join("scale");
+        let folder = crate::run::target_dir(root).join("scale");
         let path = folder.to_string_lossy();
         let arguments = ["backend", &ranks.to_string(), &seconds.to_string(), &times.to_string(), &path];
         let measured = run(ranks, &arguments);

@@ -1,5 +1,5 @@
 //! `background-compute` (Mycroft section 7.1 #5): other work on the devices of a host; all its ranks compute slower.
-use super::{Guard, Site, milli};
+use super::site::{Guard, Site, milli};
 use crate::error::TestbedError;
 use mycroft_sim::Fault;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! `background-traffic` (Mycroft section 7.1 #6): other traffic shares the NICs of two hosts.
+use super::site::{Guard, Site};
 use super::traffic::Traffic;
-use super::{Guard, Site};
 use crate::error::TestbedError;
 use crate::hosts::Network;
 use mycroft_sim::Fault;

@@ -1,5 +1,5 @@
 //! `gpu-hang`: one rank's device stops for good: computing, between kernels, or in a kernel that talks to another host.
-use super::{Guard, Site};
+use super::site::{Guard, Site};
 use crate::error::TestbedError;
 use mycroft_sim::Fault;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,5 +1,5 @@
 //! `gpu-power` (Mycroft section 7.1 #4): one rank's device computes slower.
-use super::{Guard, Site, milli};
+use super::site::{Guard, Site, milli};
 use crate::error::TestbedError;
 use mycroft_sim::Fault;
 use std::sync::Arc;

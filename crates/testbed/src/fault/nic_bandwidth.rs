@@ -1,5 +1,5 @@
 //! `nic-bandwidth` (Mycroft section 7.1 #2): the host's NIC moves only a fraction of what it could, both ways.
-use super::{Guard, Site};
+use super::site::{Guard, Site};
 use crate::error::TestbedError;
 use crate::hosts::Network;
 use mycroft_sim::Fault;

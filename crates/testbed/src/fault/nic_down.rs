@@ -1,5 +1,5 @@
 //! `nic-down` (Mycroft section 7.1 #1): the host's link goes down and stays down.
-use super::{Guard, Site};
+use super::site::{Guard, Site};
 use crate::error::TestbedError;
 use crate::hosts::Network;
 use mycroft_sim::Fault;

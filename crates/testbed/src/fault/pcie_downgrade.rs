@@ -1,5 +1,5 @@
 //! `pcie-downgrade` (Mycroft section 7.1 #3): one rank copies slowly between device memory and the transport's slots.
-use super::{Guard, Site};
+use super::site::{Guard, Site};
 use crate::error::TestbedError;
 use mycroft_sim::Fault;
 use std::sync::Arc;

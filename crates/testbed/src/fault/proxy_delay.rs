@@ -1,5 +1,5 @@
 //! `proxy-delay` (Mycroft section 7.1 #7): the proxy thread sleeps one second with a small probability per step.
-use super::{Guard, Site};
+use super::site::{Guard, Site};
 use crate::error::TestbedError;
 use mycroft_sim::Fault;
 use std::sync::Arc;

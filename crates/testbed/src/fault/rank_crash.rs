@@ -1,5 +1,5 @@
 //! `rank-crash`: one rank's process is killed.
-use super::{Guard, Site};
+use super::site::{Guard, Site};
 use crate::error::TestbedError;
 use mycroft_sim::Fault;
 

@@ -1,5 +1,5 @@
 //! `rank-stuck`: one rank's main thread never issues its next collective (a lock, a data loader, a slow file system).
-use super::{Guard, Site};
+use super::site::{Guard, Site};
 use crate::error::TestbedError;
 use mycroft_sim::Fault;
 use std::sync::atomic::Ordering::Relaxed;

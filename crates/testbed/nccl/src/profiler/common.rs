@@ -1,5 +1,5 @@
 //! The parts of a descriptor that no version of the interface has changed.
-use super::ProxyOpInfo;
+use super::event::ProxyOpInfo;
 use std::ffi::c_int;
 use std::mem::offset_of;
 

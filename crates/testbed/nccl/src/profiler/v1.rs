@@ -1,7 +1,7 @@
 //! The profiler interface of NCCL 2.23: `ncclProfiler_v1`.
 
 use super::common::{ProxyOp, ProxyStep};
-use super::{CollInfo, Ev, P2pInfo, Start};
+use super::event::{CollInfo, Ev, P2pInfo, Start};
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};
 
@@ -124,7 +124,7 @@ fn coll(c: &CollInfo) -> Coll {
         op: c.op as u32,
         traffic_bytes: c.traffic_bytes,
         n_max_channels: c.channels,
-        n_warps: super::WARPS,
+        n_warps: super::event::WARPS,
         algo: u8::from(c.algo == crate::abi::Algo::Ring),
         proto: 2,
         is_collnet: 0,

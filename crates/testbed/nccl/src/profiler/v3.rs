@@ -1,7 +1,7 @@
 //! The profiler interface of NCCL 2.26: `ncclProfiler_v3`.
 
 use super::common::{ProxyOp, ProxyStep};
-use super::{CollInfo, Ev, P2pInfo, Start};
+use super::event::{CollInfo, Ev, P2pInfo, Start};
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};
 
@@ -133,7 +133,7 @@ fn coll(c: &CollInfo) -> Coll {
         root: c.root,
         datatype: c.dtype.c_name().as_ptr(),
         n_max_channels: c.channels,
-        n_warps: super::WARPS,
+        n_warps: super::event::WARPS,
         algo: c.algo.c_name().as_ptr(),
         proto: c"SIMPLE".as_ptr(),
     }
