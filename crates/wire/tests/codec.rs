@@ -122,7 +122,7 @@ fn host_iteration(number: u64, random: &mut Random) -> Vec<Batch> {
 }
 
 /// The sample of the format's first version must stay readable for ever. To make it anew (only before a release):
-/// `MYCROFT_WRITE_SAMPLE=1 cargo test -p mycroft-store --test codec frozen`.
+/// `MYCROFT_WRITE_SAMPLE=1 cargo test -p mycroft-wire --test codec frozen`.
 #[test]
 fn the_frozen_sample_of_version_1_stays_readable() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/v1/frame.bin");

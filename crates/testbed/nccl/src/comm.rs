@@ -202,9 +202,7 @@ impl Comm {
         let locals: Vec<usize> = (0..ranks).filter(|r| peers[*r].host == peers[rank].host).collect();
         let shape = Shape { locals: locals.len(), channels, slot_bytes };
         let segments = map_segments(&mut bootstrap, shape, &locals, &peers, rank)?;
-        let mut order: Vec<usize> = (0..ranks).collect();
-        order.sort_by_key(|r| peers[*r].host);
-        let pos = order.iter().position(|r| *r == rank).unwrap_or(0);
+        let (order, pos) = host_order(&peers, rank);
         let facts =
             CommFacts { hash, name: wish.name.as_deref(), nodes: nodes as i32, ranks: ranks as i32, rank: rank as i32 };
         let profiler = Profiler::attach(&facts);
@@ -487,6 +485,14 @@ impl Comm {
         }
         *lock(&self.bootstrap) = None;
     }
+}
+
+/// The ranks host by host, and where one of them is in that order.
+fn host_order(peers: &[Peer], rank: usize) -> (Vec<usize>, usize) {
+    let mut order: Vec<usize> = (0..peers.len()).collect();
+    order.sort_by_key(|r| peers[*r].host);
+    let pos = order.iter().position(|r| *r == rank).unwrap_or(0);
+    (order, pos)
 }
 
 fn peers_of(cards: &[Card]) -> (Vec<Peer>, usize) {
