@@ -40,6 +40,7 @@ mod segment_dir;
 mod ship;
 mod smallfile;
 mod stats;
+mod turns;
 mod vitals;
 mod waits;
 

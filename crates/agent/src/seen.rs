@@ -1,5 +1,6 @@
 //! What was already told of the in-flight tables, so that a sample tells changes only.
 use mycroft_record::{HostTime, NANOS_PER_MS};
+use mycroft_ring::{FlowSnapshot, OpSnapshot};
 
 /// Memory of one table: 16 bytes a cell, for 4096 operations and 16384 flows 320 KiB a process.
 #[derive(Debug, Default)]
@@ -56,6 +57,32 @@ pub(crate) fn fingerprint(words: &[u64]) -> u64 {
         let mixed = (hash ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed ^ (mixed >> 29)
     })
+}
+
+/// What makes an operation's state news.
+pub(crate) fn op_fingerprint(op: &OpSnapshot) -> u64 {
+    fingerprint(&[
+        op.kernels_started,
+        op.kernels_stopped,
+        op.flows_started,
+        op.flows_done,
+        op.op.started_ticks,
+        op.op.started_last_ticks,
+    ])
+}
+
+/// What makes a flow's state news. Not the polls that found the peer without credit: they move all the time.
+pub(crate) fn flow_fingerprint(flow: &FlowSnapshot) -> u64 {
+    let c = &flow.counters;
+    let two = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+    fingerprint(&[
+        two(c.total_chunks, c.posted),
+        two(c.ready, c.transmitted),
+        u64::from(c.done),
+        flow.bytes,
+        flow.first_ready_ticks,
+        flow.last_progress_ticks,
+    ])
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::clock::Clocks;
 use crate::config::{BATCH_RECORDS_MAX, COMMS_MAX, DRAIN_RECORDS_MAX, REPEAT_EVERY, SAMPLED_EVERY};
 use crate::convert::{Scale, sane_text};
 use crate::process::{Life, ProcessWatch, runs_as};
-use crate::seen::{Seen, fingerprint};
+use crate::seen::{Seen, flow_fingerprint, op_fingerprint};
 use crate::segment_dir::SegmentDir;
 use crate::smallfile::SmallBuffer;
 use crate::stats::{Shared, add};
@@ -403,32 +403,6 @@ fn source(header: &SegmentHeader, host: Option<&HostName>) -> Source {
 fn is_turn(told: &Sampled, now: &Sampled) -> bool {
     let what = |s: &Sampled| (s.alive, s.stopped, s.ops_in_flight == 0, s.flows_in_flight == 0);
     what(told) != what(now)
-}
-
-/// What makes an operation's state news.
-fn op_fingerprint(op: &OpSnapshot) -> u64 {
-    fingerprint(&[
-        op.kernels_started,
-        op.kernels_stopped,
-        op.flows_started,
-        op.flows_done,
-        op.op.started_ticks,
-        op.op.started_last_ticks,
-    ])
-}
-
-/// What makes a flow's state news. Not the polls that found the peer without credit: they move all the time.
-fn flow_fingerprint(flow: &FlowSnapshot) -> u64 {
-    let c = &flow.counters;
-    let two = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
-    fingerprint(&[
-        two(c.total_chunks, c.posted),
-        two(c.ready, c.transmitted),
-        u64::from(c.done),
-        flow.bytes,
-        flow.first_ready_ticks,
-        flow.last_progress_ticks,
-    ])
 }
 
 #[cfg(test)]

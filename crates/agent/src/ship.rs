@@ -5,10 +5,10 @@ use crate::error::Notice;
 use crate::outbox::Outbox;
 use crate::process::thread_cpu;
 use crate::stats::{Shared, add};
+use crate::turns::Turns;
 use mycroft_record::{Batch, Gap, GapCause, Record, Source};
 use mycroft_wire::codec;
 use mycroft_wire::{Client, ClientConfig, Endpoint, WireError};
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -33,9 +33,6 @@ const HOLD_RECORDS_MAX: usize = 16 << 10;
 /// Spooled frames sent before new records get their turn.
 const REPLAY_FRAMES: usize = 16;
 
-/// Turns remembered until they are acknowledged: a minute of them, later ones wait for room.
-const TURNS_MAX: usize = 600;
-
 /// The thread's state.
 pub(crate) struct Shipper {
     pub(crate) outbox: Arc<Outbox>,
@@ -50,10 +47,7 @@ pub(crate) struct Shipper {
     backlog: Backlog,
     fresh: Vec<Batch>,
     fresh_since: Option<Instant>,
-    /// The turn of the outbox that was taken last.
-    turn: u64,
-    /// Turns of which nothing is here any more, with the number of the frame behind their last.
-    handed_over: VecDeque<(u64, u64)>,
+    turns: Turns,
     /// Records that the agent dropped and that nobody has been told of yet.
     lost: Lost,
     /// The same of records that the server refused for good.
@@ -103,8 +97,7 @@ impl Shipper {
             backlog,
             fresh: Vec::new(),
             fresh_since: None,
-            turn: 0,
-            handed_over: VecDeque::new(),
+            turns: Turns::default(),
             lost: Lost::new(),
             refused: Lost::new(),
             connections: 0,
@@ -123,7 +116,7 @@ impl Shipper {
         loop {
             let taken = self.outbox.take(self.wait());
             self.take_fresh(taken.batches, taken.lost);
-            self.turn = taken.turn;
+            self.turns.taken(taken.turn);
             self.connect_if_due();
             self.work();
             self.tell_safe();
@@ -170,11 +163,7 @@ impl Shipper {
             Link::Up(client) | Link::Down { client: Some(client), .. } => client.unacknowledged(),
             Link::Down { client: None, .. } => 0..0,
         };
-        let is_new = self.handed_over.back().is_none_or(|(turn, _)| *turn < self.turn);
-        if self.fresh.is_empty() && is_new && self.handed_over.len() < TURNS_MAX {
-            self.handed_over.push_back((self.turn, waiting.end));
-        }
-        while let Some((turn, _)) = self.handed_over.pop_front_if(|(_, end)| *end <= waiting.start) {
+        if let Some(turn) = self.turns.safe(self.fresh.is_empty(), &waiting) {
             self.shared.safe_turn.store(turn, Ordering::Release);
         }
     }

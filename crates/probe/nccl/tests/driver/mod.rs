@@ -50,7 +50,6 @@ pub struct Table {
     finalize: unsafe extern "C" fn(*mut c_void) -> c_int,
 }
 
-/// An opened plugin.
 pub struct Plugin {
     library: *mut c_void,
     pub table: &'static Table,
