@@ -28,7 +28,7 @@ impl Turns {
             self.handed_over.push_back((self.latest, waiting.end));
         }
         let safe = self.handed_over.iter().take_while(|(_, end)| *end <= waiting.start).count();
-        self.handed_over.drain(..safe).last().map(|(turn, _)| turn)
+        self.handed_over.drain(..safe).next_back().map(|(turn, _)| turn)
     }
 }
 

@@ -11,8 +11,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, atomic::AtomicU64, atomic::Ordering};
 use std::time::{Duration, Instant};
 
 const ROLE: &str = "MYCROFT_RING_TEST_ROLE";
@@ -413,8 +412,7 @@ fn a_writer_killed_at_any_point_leaves_a_readable_segment() {
         assert!(follower.reader.ops().expect("look").items.len() <= 1);
         assert_eq!(follower.reader.liveness(), Liveness::Dead);
         assert!(!follower.reader.state().expect("state").clean_exit);
-        let collect =
-            |unwanted| collect_dead(&File::open(dir.path()).expect("directory"), |_| unwanted).expect("collect");
+        let collect = |all| collect_dead(&File::open(dir.path()).expect("directory"), |_| all).expect("collect");
         assert!(collect(false).is_empty() && path.exists(), "a segment that was not drained stays");
         assert_eq!(collect(true), [path.file_name().expect("a name")]);
     }
