@@ -2,7 +2,6 @@
 //!
 //! Engines keep something for each of them for as long as the job lives, and nobody vouches for what agents name. What is
 //! beyond a limit is not given to an engine; it is counted and told. Records that name nothing new always pass.
-use crate::stats::{Stats, add};
 use mycroft_record::{Batch, CommId, CommRank, HostName, ProcessKey, Rank, Record};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -122,7 +121,7 @@ impl Census {
     }
 
     /// The batch without what is beyond the limits; `None`: nothing of it is left. What is left out is counted.
-    pub(crate) fn admit<'a>(&mut self, batch: &'a Batch, stats: &Stats) -> Option<Cow<'a, Batch>> {
+    pub(crate) fn admit<'a>(&mut self, batch: &'a Batch) -> Option<Cow<'a, Batch>> {
         let admitted = self.admit_source(batch);
         let mut left_out = 0;
         let kept = if admitted { self.admit_records(batch, &mut left_out) } else { None };
@@ -130,7 +129,6 @@ impl Census {
             left_out = batch.records.len() as u64;
         }
         self.not_kept += left_out;
-        add(&stats.dropped_limits, left_out);
         kept
     }
 

@@ -1,7 +1,7 @@
 //! One job: its engine behind a guard, and what the server itself knows of it.
 use crate::api::{CaveatJson, JobJson, TimeJson};
 use crate::census::Census;
-use crate::stats::Stats;
+use crate::stats::{Stats, add};
 use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Caveat, Engine, Report};
 use mycroft_record::{Batch, HostName, HostTime, JobName, NANOS_PER_SEC, ProcessKey, Record};
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,7 +126,10 @@ impl Job {
         self.dirty = true;
         self.records += batch.records.len() as u64;
         self.lost += batch.records.iter().map(|r| if let Record::Gap(gap) = r { gap.lost } else { 0 }).sum::<u64>();
-        let Some(batch) = self.census.admit(batch, stats) else { return Ok(()) };
+        let before = self.census.not_kept();
+        let admitted = self.census.admit(batch);
+        add(&stats.dropped_limits, self.census.not_kept() - before);
+        let Some(batch) = admitted else { return Ok(()) };
         if let Some(process) = batch.source.process
             && self.processes.len() < MEMBERS_MAX
         {

@@ -194,8 +194,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let inbox = Arc::new(Inbox::new(seams.queue_records));
 
     // Everything that can be refused is bound before the first thread starts.
-    let shares = share_descriptors(&log);
-    let mut bound = bind_wire(&config, shares, &log)?;
+    let (shares, mut bound) = bind_wire(&config, &log)?;
     let (runtime, listener, http) = bind_http(config.http)?;
 
     let alerts = start_alerts(&config, &stats, &log)?;
@@ -321,7 +320,8 @@ fn share_descriptors(log: &LogSink) -> Shares {
     shares
 }
 
-fn bind_wire(config: &ServeConfig, shares: Shares, log: &LogSink) -> Result<Bound, ServeError> {
+fn bind_wire(config: &ServeConfig, log: &LogSink) -> Result<(Shares, Bound), ServeError> {
+    let shares = share_descriptors(log);
     let mut bound = Bound(Vec::new());
     // Agents share their places; strangers have some of each listener.
     let strangers = (shares.strangers / config.wire.len().max(1)).max(1);
@@ -332,7 +332,7 @@ fn bind_wire(config: &ServeConfig, shares: Shares, log: &LogSink) -> Result<Boun
         let listener = Listener::bind(endpoint, ServerConfig { token: config.token.clone(), tls })?;
         bound.0.push(listener.with_places(&places).with_log(Arc::clone(log)));
     }
-    Ok(bound)
+    Ok((shares, bound))
 }
 
 fn bind_http(address: SocketAddr) -> Result<(Runtime, TcpListener, SocketAddr), ServeError> {
