@@ -439,15 +439,6 @@ impl Running {
         self.inject_fault(&fault)
     }
 
-    /// Sleeps until `at`, then injects the scenario's fault.
-    ///
-    /// # Errors
-    /// As [`Running::inject`].
-    pub fn inject_at(&mut self, at: Instant) -> Result<&Truth, TestbedError> {
-        std::thread::sleep(at.saturating_duration_since(Instant::now()));
-        self.inject()
-    }
-
     /// Injects `fault` now; it lasts until [`Running::heal`] or the end. The truth is then about this fault.
     ///
     /// # Errors
