@@ -89,6 +89,8 @@ kinds! {
     HostVitals = 12, host_vitals, HostVitals { at: T0, cpu_busy_milli: 0, memory_available_bytes: 0, agent_dropped: 0, cpu_wait_milli: 0 };
     /// `Record::StepMark`.
     StepMark = 13, step_mark, StepMark { at: T0, step: 0 };
+    /// `Record::ClockOffset`.
+    ClockOffset = 14, clock_offset, ClockOffset { at: T0, offset_ns: 0, drift_ppb: 0, bound_ns: 0, since: T0 };
 }
 
 /// Column of an operation's `started_at`, after time, the four of `op_id` and nine more.
@@ -327,6 +329,20 @@ fn step_mark<V: Visit>(v: &mut V, r: &mut StepMark) {
     v.u64("step", &mut r.step);
 }
 
+fn clock_offset<V: Visit>(v: &mut V, r: &mut ClockOffset) {
+    v.at(&mut r.at);
+    // Cells are unsigned: one of the two is 0.
+    let mut ahead_ns = u64::try_from(r.offset_ns).unwrap_or(0);
+    let mut behind_ns = r.offset_ns.unsigned_abs() - ahead_ns;
+    v.u64("ahead_ns", &mut ahead_ns);
+    v.u64("behind_ns", &mut behind_ns);
+    let offset = i128::from(ahead_ns) - i128::from(behind_ns);
+    r.offset_ns = i64::try_from(offset).unwrap_or(if offset < 0 { i64::MIN } else { i64::MAX });
+    v.i32("drift_ppb", &mut r.drift_ppb);
+    v.u64("bound_ns", &mut r.bound_ns);
+    v.time("since", 0, &mut r.since);
+}
+
 /// Strings of a frame or segment, each once. Index 0 is the empty string.
 #[derive(Debug)]
 pub struct Interner {
@@ -451,6 +467,7 @@ fn times_of(record: &Record) -> [HostTime; 5] {
         Record::OpDone(r) => op(&r.op, r.ended_first_at),
         Record::FlowState(r) => flow(&r.times),
         Record::FlowDone(r) => flow(&r.times),
+        Record::ClockOffset(r) => [r.at, r.since, T0, T0, T0],
         Record::Process(_) | Record::ProcessExit(_) | Record::CommInit(_) | Record::CommEnd(_) => at,
         Record::Sampled(_) | Record::Gap(_) | Record::NicState(_) | Record::HostVitals(_) | Record::StepMark(_) => at,
     }
@@ -537,6 +554,7 @@ pub fn time_of(record: &Record) -> HostTime {
         Record::NicState(r) => r.at,
         Record::HostVitals(r) => r.at,
         Record::StepMark(r) => r.at,
+        Record::ClockOffset(r) => r.at,
     }
 }
 

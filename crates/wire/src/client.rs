@@ -1,12 +1,13 @@
 //! The agent's end: keeps what was not acknowledged, resends it after a reconnect, respects the server's credit.
 use crate::capture::{CaptureOrder, Captured};
+use crate::clock::{Stamps, VERSION_TIMES};
 use crate::codec;
 use crate::dial::{Tls, dial, random_id, this_machine};
 use crate::proto::{self, Answer, Hello, Message, MessageHead, Refusal};
 use crate::stream::Stream;
 use crate::{ClientConfig, Endpoint, WireError, io_error, tls};
-use mycroft_record::Batch;
 use mycroft_record::text::printable;
+use mycroft_record::{Batch, HostTime};
 use rustls::pki_types::ServerName;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -24,6 +25,11 @@ const UNASKED_MAX: u64 = 4096;
 const ANSWERS_MAX: u64 = 4;
 /// Heartbeats that may stay without any answer.
 const SILENT_HEARTBEATS: u32 = 3;
+/// Times are exchanged by a heartbeat that is waited for at least so often: in the meantime two clocks part by a millisecond
+/// at most. Answers to frames are read when the next is sent, which is too late to tell when they came.
+const EXCHANGE_EVERY: Duration = Duration::from_secs(1);
+/// Longest wait for the answer: ten times what a network inside a building takes.
+const EXCHANGE_WAIT: Duration = Duration::from_millis(20);
 
 /// What a client has done so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -60,6 +66,9 @@ struct Connection {
     last_heard: Instant,
     /// Messages that the server may still send.
     allowed: u64,
+    /// The times to send, where the server exchanges them.
+    stamps: Option<Stamps>,
+    exchanged_at: Instant,
 }
 
 impl Connection {
@@ -67,6 +76,11 @@ impl Connection {
     fn writes(&mut self, now: Instant) {
         self.last_written = now;
         self.allowed = self.allowed.saturating_add(ANSWERS_MAX);
+    }
+
+    /// What goes before a frame or heartbeat, where the server exchanges times.
+    fn times(&self, now: HostTime) -> Vec<u8> {
+        self.stamps.map_or_else(Vec::new, |stamps| Message::Times(stamps.stamp(now)).encode())
     }
 }
 
@@ -178,7 +192,34 @@ impl Client {
     /// `Disconnected` (or `Refused` with the server's last words) when the connection has ended.
     pub fn poll(&mut self) -> Result<(), WireError> {
         self.pump(Duration::ZERO)?;
+        let is_idle = self.pending.is_empty();
+        if is_idle && self.live()?.exchanged_at.elapsed() >= EXCHANGE_EVERY {
+            self.exchange()?;
+        }
         self.heartbeat()
+    }
+
+    /// Exchanges times, if the server does: a heartbeat whose answer is waited for a moment.
+    fn exchange(&mut self) -> Result<(), WireError> {
+        let connection = self.live()?;
+        connection.exchanged_at = Instant::now();
+        if connection.stamps.is_none() {
+            return Ok(());
+        }
+        self.write_heartbeat()?;
+        self.pump(EXCHANGE_WAIT)
+    }
+
+    fn write_heartbeat(&mut self) -> Result<(), WireError> {
+        let (deadline, now) = (self.end_of(self.config.write_timeout), self.config.clock.now());
+        let connection = self.live()?;
+        let mut message = connection.times(now);
+        message.extend_from_slice(&Message::Heartbeat(0).encode());
+        connection.writes(Instant::now());
+        match connection.stream.write_all_by(&message, deadline) {
+            Ok(()) => Ok(()),
+            Err(e) => Err(self.end(e)),
+        }
     }
 
     /// Waits until everything sent is acknowledged.
@@ -282,10 +323,10 @@ impl Client {
             software: concat!("mycroft ", env!("CARGO_PKG_VERSION")).to_owned(),
         };
         let sent = stream.write_all_by(&hello.encode(), deadline);
-        let welcome = match (self.read_answer(&mut stream, deadline), sent) {
+        let (version, welcome) = match (self.read_answer(&mut stream, deadline), sent) {
             // A server that refuses may close before it has read the hello; its reason matters more.
-            (Ok(Answer::Welcome(welcome)), Ok(())) => welcome,
-            (Ok(Answer::Refused { code, text }), _) => return Err(self.refused(code, text)),
+            (Ok((version, Answer::Welcome(welcome))), Ok(())) => (version, welcome),
+            (Ok((_, Answer::Refused { code, text })), _) => return Err(self.refused(code, text)),
             (Err(e), _) => return Err(e),
             (_, Err(e)) => return Err(self.handshake_error(e)),
         };
@@ -300,16 +341,20 @@ impl Client {
             last_written: now,
             last_heard: now,
             allowed: UNASKED_MAX,
+            stamps: (version >= VERSION_TIMES).then(Stamps::default),
+            exchanged_at: now,
         });
         self.acknowledge(welcome.last_sequence);
         for pending in &mut self.pending {
             pending.written = false;
         }
         self.stats.resent += self.pending.len() as u64;
+        // Before the first frame, so that the server knows what its times are worth.
+        self.exchange()?;
         self.write_pending()
     }
 
-    fn read_answer(&self, stream: &mut Stream, deadline: Instant) -> Result<Answer, WireError> {
+    fn read_answer(&self, stream: &mut Stream, deadline: Instant) -> Result<(u16, Answer), WireError> {
         let mut head = [0u8; proto::ANSWER_HEAD_BYTES];
         let (front, rest) = head.split_at_mut(4);
         stream.read_exact_by(front, deadline).map_err(|e| self.handshake_error(e))?;
@@ -333,7 +378,7 @@ impl Client {
         }
         let mut body = vec![0u8; length];
         stream.read_exact_by(&mut body, deadline).map_err(|e| self.handshake_error(e))?;
-        Answer::body(version, &body).ok_or_else(malformed)
+        Answer::body(version, &body).map(|answer| (version, answer)).ok_or_else(malformed)
     }
 
     fn handshake_error(&self, e: std::io::Error) -> WireError {
@@ -400,7 +445,8 @@ impl Client {
             connection.credit_frames -= 1;
             connection.credit_bytes -= bytes;
             pending.written = true;
-            let message = proto::batches_message(pending.sequence, &pending.frame);
+            let mut message = connection.times(self.config.clock.now());
+            message.extend_from_slice(&proto::batches_message(pending.sequence, &pending.frame));
             connection.writes(Instant::now());
             if let Err(e) = connection.stream.write_all_by(&message, deadline) {
                 failure = Some(e);
@@ -415,7 +461,6 @@ impl Client {
 
     fn heartbeat(&mut self) -> Result<(), WireError> {
         let now = Instant::now();
-        let deadline = self.end_of(self.config.write_timeout);
         let connection = self.live()?;
         let limit = connection.heartbeat * SILENT_HEARTBEATS;
         let unheard = now.duration_since(connection.last_heard);
@@ -426,11 +471,7 @@ impl Client {
         if now.duration_since(connection.last_written).min(unheard) < connection.heartbeat {
             return Ok(());
         }
-        connection.writes(now);
-        match connection.stream.write_all_by(&Message::Heartbeat(0).encode(), deadline) {
-            Ok(()) => Ok(()),
-            Err(e) => Err(self.end(e)),
-        }
+        self.write_heartbeat()
     }
 
     /// Reads what is there and acts on it. A server that sends without end holds it no longer than `READS_MAX` reads.
@@ -506,6 +547,12 @@ impl Client {
                 self.orders.push_back(order);
                 if self.orders.len() > ORDERS_KEPT {
                     self.orders.pop_front();
+                }
+            }
+            Message::Times(times) => {
+                let now = self.config.clock.now();
+                if let Some(stamps) = self.connection.as_mut().and_then(|connection| connection.stamps.as_mut()) {
+                    stamps.take(times, now);
                 }
             }
             Message::HeartbeatAck(_)

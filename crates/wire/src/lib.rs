@@ -10,11 +10,13 @@ mod bytes;
 mod capture;
 pub mod cells;
 mod client;
+pub mod clock;
 pub mod codec;
 pub mod descriptors;
 mod dial;
 pub mod dir;
 pub mod log;
+pub mod offset;
 mod places;
 mod proto;
 mod refused;
@@ -28,6 +30,7 @@ mod tls;
 pub use arrival::ServerLimits;
 pub use capture::{CAPTURE_TEXT_BYTES_MAX, CaptureKind, CaptureOrder, Captured, PIECE_BYTES_MAX, VERSION_CAPTURE};
 pub use client::{Client, ClientStats};
+pub use clock::{VERSION_TIMES, WireClock};
 pub use places::{NotOrdered, Peer, Places};
 pub use proto::{Refusal, VERSION_HIGHEST, VERSION_LOWEST};
 pub use refused::Log;
@@ -123,6 +126,8 @@ pub struct ClientConfig {
     pub send_timeout: Duration,
     /// Limit for writing one message to a server that does not read; the connection ends then.
     pub write_timeout: Duration,
+    /// The clock that the times in this agent's records are of, and those that it exchanges.
+    pub clock: WireClock,
 }
 
 impl Default for ClientConfig {
@@ -135,6 +140,7 @@ impl Default for ClientConfig {
             connect_timeout: Duration::from_secs(5),
             send_timeout: Duration::from_secs(2),
             write_timeout: WRITE_TIMEOUT_DEFAULT,
+            clock: WireClock::default(),
         }
     }
 }

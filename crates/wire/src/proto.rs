@@ -1,6 +1,8 @@
 //! The bytes of the protocol: hello, answer and messages, as `docs/formats/wire.md` maps them.
 use crate::bytes::Reader;
 use crate::capture::{self, CaptureOrder, Captured};
+use crate::clock::Times;
+use mycroft_record::HostTime;
 use std::fmt;
 
 /// First bytes of both directions.
@@ -8,7 +10,7 @@ pub(super) const MAGIC: [u8; 4] = *b"MYCW";
 /// The oldest protocol version this program speaks.
 pub const VERSION_LOWEST: u16 = 1;
 /// The newest protocol version this program speaks.
-pub const VERSION_HIGHEST: u16 = 2;
+pub const VERSION_HIGHEST: u16 = 3;
 /// Magic 4, lowest 2, highest 2, body length 4; the same in every version.
 pub(super) const HELLO_HEAD_BYTES: usize = 12;
 /// Magic 4, version 2, body length 4; the same in every version.
@@ -240,6 +242,7 @@ const HEARTBEAT_ACK: u8 = 5;
 const GOODBYE: u8 = 6;
 const ORDER: u8 = 7;
 const CAPTURED: u8 = 8;
+const TIMES: u8 = 9;
 
 /// Everything after hello and answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -260,6 +263,8 @@ pub(super) enum Message {
     Order(CaptureOrder),
     /// Agent, from version 2: what that brought.
     Captured(Captured),
+    /// Both, from version 3, before each frame, heartbeat and answer: when it is sent, and when the other's came.
+    Times(Times),
     /// Of a type that only a newer peer knows.
     Unknown(u8),
 }
@@ -352,6 +357,12 @@ impl Message {
                 capture::put_captured(&mut body, captured);
                 CAPTURED
             }
+            Message::Times(times) => {
+                for time in [times.sent, times.echo, times.received] {
+                    body.extend_from_slice(&time.0.to_le_bytes());
+                }
+                TIMES
+            }
             Message::Unknown(kind) => *kind,
         };
         frame_message(kind, &body, &[])
@@ -379,6 +390,10 @@ impl Message {
             GOODBYE => {
                 let code = Refusal::from_code(r.u16()?);
                 Message::Goodbye { code, text: r.text16()?.to_owned() }
+            }
+            TIMES => {
+                let mut time = || r.u64().map(HostTime);
+                Message::Times(Times { sent: time()?, echo: time()?, received: time()? })
             }
             ORDER => Message::Order(capture::order(r)?),
             CAPTURED => capture::captured(r)?.map_or(Message::Unknown(kind), Message::Captured),

@@ -4,6 +4,7 @@ use crate::admission::{begin_tls, read_hello};
 use crate::arrival::{ServerLimits, charge, read_body};
 use crate::budget::Budgets;
 use crate::capture::{CaptureOrder, Captured, VERSION_CAPTURE};
+use crate::clock::{PeerClock, VERSION_TIMES, WireClock};
 use crate::codec;
 use crate::descriptors::{self, Shares};
 use crate::places::{Named, NotOrdered, ORDERS_MAX, Peer, Place, Places, shared_names};
@@ -13,7 +14,7 @@ use crate::socket::{self, Socket};
 use crate::strangers::Strangers;
 use crate::stream::{Closer, Stream};
 use crate::{Endpoint, ServerConfig, WireError, io_error, tls};
-use mycroft_record::Batch;
+use mycroft_record::{Batch, Record};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -129,6 +130,7 @@ struct Shared {
     limits: ServerLimits,
     handler: Arc<Handler>,
     captured: Arc<CapturedHandler>,
+    clock: WireClock,
     stopping: AtomicBool,
     places: Arc<Places>,
     budgets: Budgets,
@@ -188,6 +190,7 @@ pub struct Listener {
     places: Arc<Places>,
     budgets: Budgets,
     log: Arc<Log>,
+    clock: WireClock,
 }
 
 impl std::fmt::Debug for Listener {
@@ -233,12 +236,18 @@ impl Listener {
             places: Arc::new(Places::new(Shares::of(descriptors::current()))),
             budgets: Budgets::default(),
             log: Arc::new(|_| {}),
+            clock: WireClock::default(),
         })
     }
 
     /// Other limits than the default ones.
     pub fn with_limits(self, limits: ServerLimits) -> Listener {
         Listener { limits, ..self }
+    }
+
+    /// Another clock than the system's to compare those of agents with.
+    pub fn with_clock(self, clock: WireClock) -> Listener {
+        Listener { clock, ..self }
     }
 
     /// Places for agents that this listener shares with others.
@@ -261,9 +270,9 @@ impl Listener {
         self.endpoint.clone()
     }
 
-    /// Serves in threads of its own. The handler is given the batches of a frame together, and the frame is acknowledged
-    /// when it returns; while it takes its time, the agent runs out of credit and waits. A handler that panics is given
-    /// the same frame again, whole.
+    /// Serves in threads of its own. The handler is given the batches of a frame together, before them what is known of
+    /// the agent's clock where that is news (`ClockOffset`), and the frame is acknowledged when it returns; while it
+    /// takes its time, the agent runs out of credit and waits. A handler that panics is given the same frame again, whole.
     pub fn serve(self, handler: Arc<Handler>) -> ListenerHandle {
         self.serve_with(handler, Arc::new(|_, _| {}))
     }
@@ -277,6 +286,7 @@ impl Listener {
             limits: self.limits,
             handler,
             captured,
+            clock: self.clock,
             stopping: AtomicBool::new(false),
             places: self.places,
             budgets: self.budgets,
@@ -562,10 +572,13 @@ fn first_byte(stream: &mut Stream, shared: &Shared, number: u64, first: &mut [u8
 }
 
 fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen) -> Result<(), End> {
+    let version = lock(&shared.connections).get(&number).map_or(0, |line| line.peer.version);
+    let mut clock = PeerClock::default();
     loop {
         let mut head = [0u8; proto::MESSAGE_HEAD_BYTES];
         let (first, rest) = head.split_at_mut(1);
         first_byte(stream, shared, number, first)?;
+        let came_at = shared.clock.now();
         let deadline = Instant::now() + shared.limits.message;
         stream.read_exact_by(rest, deadline)?;
         let head = MessageHead::read(&head);
@@ -590,22 +603,31 @@ fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen) -> R
                     }
                     Err(end) => return Err(end),
                 };
-                handle(shared, seen, sequence, &frame)?
+                handle(shared, seen, sequence, &frame, &mut clock)?
             }
             Ok(Message::Heartbeat(nonce)) => Message::HeartbeatAck(nonce),
             Ok(Message::Captured(captured)) => {
                 (shared.captured)(number, captured);
                 continue;
             }
+            Ok(Message::Times(times)) => {
+                clock.take(times, came_at);
+                continue;
+            }
             // A newer agent's message that this version need not understand.
             Ok(_) => continue,
             Err(why) => return refuse(Refusal::Malformed, why),
         };
-        stream.write_all_by(&answer.encode(), Instant::now() + WRITE_LIMIT)?;
+        let mut out = Vec::new();
+        if version >= VERSION_TIMES {
+            out = Message::Times(clock.stamp(shared.clock.now())).encode();
+        }
+        out.extend_from_slice(&answer.encode());
+        stream.write_all_by(&out, Instant::now() + WRITE_LIMIT)?;
     }
 }
 
-fn handle(shared: &Shared, seen: &Seen, sequence: u64, frame: &[u8]) -> Result<Message, End> {
+fn handle(shared: &Shared, seen: &Seen, sequence: u64, frame: &[u8], clock: &mut PeerClock) -> Result<Message, End> {
     let bytes = frame.len() as u64;
     let mut progress = lock(seen);
     if sequence <= progress.last {
@@ -614,8 +636,9 @@ fn handle(shared: &Shared, seen: &Seen, sequence: u64, frame: &[u8]) -> Result<M
     }
     let mut failing = progress.failing.filter(|f| f.sequence == sequence).unwrap_or_default();
     failing.sequence = sequence;
-    // Unwind safety: the closure changes nothing of ours but counters. The handler is the server's own business.
-    let outcome = catch_unwind(AssertUnwindSafe(|| hand_over(shared, frame)));
+    // Unwind safety: the closure changes nothing of ours but counters and what the handler was told of the clock, which is
+    // forgotten with the connection. The handler is the server's own business.
+    let outcome = catch_unwind(AssertUnwindSafe(|| hand_over(shared, frame, clock)));
     let rejected = match outcome {
         Ok(Ok(())) => None,
         Ok(Err(e)) => Some(e.to_string()),
@@ -641,10 +664,15 @@ fn handle(shared: &Shared, seen: &Seen, sequence: u64, frame: &[u8]) -> Result<M
     Ok(Message::Ack { sequence, bytes })
 }
 
-/// Hands over the batches of a frame.
-fn hand_over(shared: &Shared, frame: &[u8]) -> Result<(), codec::DecodeError> {
-    let decoded = codec::decode(frame)?;
-    (shared.handler)(decoded.batches);
+/// Hands over the batches of a frame, before them what they tell of the agent's clock. What an agent itself says of its
+/// clock is left out: only a server measures it.
+fn hand_over(shared: &Shared, frame: &[u8], clock: &mut PeerClock) -> Result<(), codec::DecodeError> {
+    let mut decoded = codec::decode(frame)?;
+    let is_measured = |record: &Record| matches!(record, Record::ClockOffset(_));
+    decoded.batches.iter_mut().for_each(|batch| batch.records.retain(|record| !is_measured(record)));
+    let mut batches = clock.tell(&decoded.batches, shared.clock.now());
+    batches.append(&mut decoded.batches);
+    (shared.handler)(batches);
     count(&shared.counters.skipped_records, decoded.skipped_records);
     Ok(())
 }

@@ -26,7 +26,7 @@ fn serve(endpoint: &Endpoint, config: ServerConfig) -> (ListenerHandle, Receiver
     let sender = Mutex::new(sender);
     let handler = move |frame: Vec<Batch>| {
         let sender = sender.lock().unwrap();
-        frame.into_iter().for_each(|batch| sender.send(batch).unwrap());
+        common::sent(frame).into_iter().for_each(|batch| sender.send(batch).unwrap());
     };
     (Listener::bind(endpoint, config).unwrap().serve(Arc::new(handler)), receiver)
 }
@@ -151,11 +151,27 @@ fn a_newer_agent_that_speaks_our_version_is_welcome() {
     let (handle, _received) = serve(&any_port(), ServerConfig::default());
     let body = [&5u64.to_le_bytes()[..], &[0; 6], b"new field"].concat();
     let hello =
-        [&b"MYCW"[..], &1u16.to_le_bytes(), &4u16.to_le_bytes(), &(body.len() as u32).to_le_bytes(), &body].concat();
+        [&b"MYCW"[..], &1u16.to_le_bytes(), &5u16.to_le_bytes(), &(body.len() as u32).to_le_bytes(), &body].concat();
     let unknown_message = message(77, b"something new");
     let answer = say(&handle, &[hello, unknown_message, message(4, &9u64.to_le_bytes())].concat());
-    assert_eq!(&answer[..6], b"MYCW\x02\0", "the highest version that both speak");
-    assert_eq!(answer[10 + 28..], message(5, &9u64.to_le_bytes())[..], "the heartbeat after it is answered");
+    assert_eq!(&answer[..6], b"MYCW\x03\0", "the highest version that both speak");
+    let (times, heartbeat) = answer[10 + 28..].split_at(9 + 24);
+    assert_eq!(times[..5], [9, 24, 0, 0, 0], "the server's times");
+    assert_eq!(heartbeat, message(5, &9u64.to_le_bytes()), "the heartbeat after it is answered");
+}
+
+/// An agent of version 2 as it was: frozen bytes of its hello, a heartbeat, a frame of one batch, and a captured end.
+#[test]
+fn an_agent_of_version_two_is_served_as_it_was() {
+    let (handle, received) = serve(&any_port(), ServerConfig::default());
+    let bytes = include_bytes!("v2/agent.bin");
+    let answer = say(&handle, bytes);
+    let frozen = include_bytes!("v2/server.bin");
+    assert_eq!(answer[..10], frozen[..10], "version 2 is chosen");
+    // Between lie the credits.
+    assert_eq!(answer[10 + 28..], frozen[10 + 28..], "byte for byte, and no times");
+    let batch = received.recv_timeout(PATIENCE).unwrap();
+    assert_eq!((steps(&batch), &*batch.source.host), (7, "host0"));
 }
 
 fn message(kind: u8, body: &[u8]) -> Vec<u8> {
@@ -540,7 +556,7 @@ fn a_frame_on_which_the_handler_panics_is_tried_three_times_and_then_rejected() 
     let calls = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&calls);
     let handler = move |frame: Vec<Batch>| {
-        let steps: Vec<u64> = frame.iter().map(steps).collect();
+        let steps: Vec<u64> = common::sent(frame).iter().map(steps).collect();
         seen.lock().unwrap().push(steps.clone());
         assert!(!steps.contains(&3), "a defect of the handler");
     };

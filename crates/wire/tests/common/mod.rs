@@ -27,6 +27,12 @@ pub(crate) fn source(job: &str, host: &str, rank: u32) -> Source {
     Source { job: Arc::from(job), host: Arc::from(host), process }
 }
 
+/// The batches of a frame as its agent sent them, without what the server tells of the agent's clock.
+pub(crate) fn sent(frame: Vec<Batch>) -> Vec<Batch> {
+    let tells = |batch: &Batch| batch.records.iter().any(|record| matches!(record, Record::ClockOffset(_)));
+    frame.into_iter().filter(|batch| !tells(batch)).collect()
+}
+
 pub(crate) fn step_batch(job: &str, rank: u32, step: u64) -> Batch {
     let at = HostTime(1_700_000_000 * NANOS_PER_SEC + step * NANOS_PER_MS);
     let records = vec![
