@@ -2,7 +2,8 @@
 //! in the same order give the same report, byte for byte. It reads no clock, file, socket or environment variable.
 //!
 //! ```text
-//! Batch -> timeline -> watch (is something wrong?) -> blame (who started it?) -> fact -> case -> report
+//! Batch -> clocks (one for all) -> timeline -> watch (is something wrong?) -> blame (who started it?)
+//!       -> fact -> case -> report
 //! ```
 //!
 //! `docs/papers/mycroft.md` says what each room took from the paper; `//= mycroft 4.3` marks the line that does it.
@@ -10,6 +11,7 @@
 
 mod blame;
 pub mod case;
+mod clocks;
 pub mod config;
 mod fact;
 mod median;
@@ -25,6 +27,7 @@ pub use render::render;
 pub use report::{Caveat, RankSummary, Report, Threshold};
 
 use case::docket::{Bench, Docket};
+use clocks::{Clocks, Limit};
 use mycroft_record::{Batch, HostTime, JobName};
 use timeline::Timeline;
 use watch::Watch;
@@ -34,6 +37,7 @@ use watch::Watch;
 pub struct Engine {
     job: JobName,
     config: Config,
+    clocks: Clocks,
     timeline: Timeline,
     watch: Watch,
     docket: Docket,
@@ -42,12 +46,18 @@ pub struct Engine {
 impl Engine {
     /// An engine that has seen nothing of `job` yet.
     pub fn new(job: JobName, config: Config) -> Engine {
-        Engine { job, config, timeline: Timeline::default(), watch: Watch::default(), docket: Docket::default() }
+        let (clocks, timeline) = (Clocks::default(), Timeline::default());
+        Engine { job, config, clocks, timeline, watch: Watch::default(), docket: Docket::default() }
     }
 
-    /// Takes in the records of one source. Batches of one source come in order; across sources any order will do.
+    /// Takes in the records of one source. Batches of one source come in order; across sources any order will do, but that
+    /// what a server measured of a host's clock (`ClockOffset`) comes before what it holds for: the times of everything
+    /// else are corrected by it here, and nowhere else.
     pub fn observe(&mut self, batch: &Batch) {
-        self.timeline.observe(batch, self.config.pause_stage_us);
+        if let Some(error_ns) = self.clocks.take(batch) {
+            self.timeline.on_clock(&batch.source.host, error_ns);
+        }
+        self.timeline.observe(&self.clocks.correct(batch), self.config.pause_stage_us);
     }
 
     /// Weighs everything known at `now` (the server's clock) and says what changed about the cases.
@@ -71,7 +81,12 @@ impl Engine {
 
     /// What is known at `now`, as an immutable snapshot.
     pub fn report(&self, now: HostTime) -> Report {
-        report::make(&self.job, &self.timeline, &self.watch, &self.docket, &self.config, now)
+        let mut report = report::make(&self.job, &self.timeline, &self.watch, &self.docket, &self.config, now);
+        report.caveats.extend(self.clocks.caveats().into_iter().map(|Limit { rule, text, hosts }| {
+            let on = |rank: &&RankSummary| hosts.contains(&rank.host);
+            Caveat { rule, text, ranks: report.ranks.iter().filter(on).map(|rank| rank.rank).collect() }
+        }));
+        report
     }
 
     /// Every case of the job, oldest first, open and closed; pauses that proved transient are not cases.

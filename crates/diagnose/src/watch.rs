@@ -345,8 +345,15 @@ impl Watch {
         ready > 0 && ready * 2 >= self.tracks.len()
     }
 
-    /// The stall threshold and where it comes from.
+    /// The stall threshold and where it comes from; that ranks seem to wait for as long as clocks differ says nothing.
     fn stall_threshold(&self, timeline: &Timeline, config: &Config) -> (u64, String) {
+        let (threshold_ns, why) = self.stall_threshold_of_waits(timeline, config);
+        let error_ms = timeline.clock_error_ns / NANOS_PER_MS;
+        let why = if error_ms > 0 { format!("{why}, and {error_ms} ms for the clocks of hosts") } else { why };
+        (threshold_ns.saturating_add(timeline.clock_error_ns), why)
+    }
+
+    fn stall_threshold_of_waits(&self, timeline: &Timeline, config: &Config) -> (u64, String) {
         if !self.has_baseline(config) {
             return (config.stall_warmup_ns, "no baseline of healthy iterations yet".to_string());
         }
@@ -526,9 +533,9 @@ impl Watch {
     }
 }
 
-/// Records of the rank were lost lately.
+/// Records of the rank were lost lately, or its clock is jumping: how long it seems to take says nothing.
 fn lossy(timeline: &Timeline, rank: Rank) -> bool {
-    timeline.ranks.get(&rank).is_some_and(|state| timeline.has_fresh_gap(state))
+    timeline.ranks.get(&rank).is_some_and(|state| timeline.has_fresh_gap(state) || !state.knows_clock())
 }
 
 /// How long all sampled ranks had nothing issued in about this iteration (checkpoint, evaluation): nobody's fault.

@@ -39,8 +39,9 @@ pub(super) fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>, Vec<BlastE
         return None;
     }
     // A launcher ends the others some time later.
-    let first = gone.iter().map(|state| state.dead_since).min()?;
-    gone.retain(|state| state.dead_since.since_ns(first) <= FIRST_DEATH_NS);
+    let (first, error_ns) = gone.iter().map(|state| (state.dead_since, state.clock_error_ns)).min()?;
+    let apart_ns = |state: &RankState| FIRST_DEATH_NS + state.clock_error_ns + error_ns;
+    gone.retain(|state| state.dead_since.since_ns(first) <= apart_ns(state));
     let facts: Vec<Fact> = gone
         .iter()
         .map(|state| Fact::Dead {

@@ -166,6 +166,9 @@ fn dead(timeline: &Timeline, facts: &[Fact]) -> Answer {
         .collect();
     gone.sort();
     let first = *gone.first()?;
+    if gone.iter().any(|(_, _, host)| *host != first.2) && !gone.iter().all(|gone| timeline.knows_clock_of(gone.2)) {
+        return Some((What::Crash, Category::ProcessExit, Vec::new())); // who of them was first nobody can tell
+    }
     let mut hosts: BTreeMap<&HostName, usize> = BTreeMap::new();
     gone.iter().filter(|(at, _, _)| at.since_ns(first.0) <= AT_ONCE_NS).for_each(|(_, _, host)| {
         *hosts.entry(host).or_default() += 1;
@@ -355,7 +358,9 @@ fn no_data(timeline: &Timeline, facts: &[Fact]) -> Answer {
     let mut hosts: BTreeMap<&HostName, Vec<Rank>> = BTreeMap::new();
     let mut seen: Vec<HostTime> = Vec::new();
     for fact in facts {
-        if let Fact::NoData { rank, host, last_seen, .. } = fact {
+        if let Fact::NoData { rank, host, last_seen, .. } = fact
+            && timeline.knows_clock_of(host)
+        {
             hosts.entry(host).or_default().push(*rank);
             seen.push(*last_seen);
         }
@@ -412,6 +417,7 @@ pub(crate) fn slowdown(
 ) -> Verdict {
     let facts = &unseen::without(facts)[..];
     let mut list = hypotheses(timeline, facts, config, iteration_ms);
+    list.retain(|one| one.places.iter().all(|place| timeline.knows_clocks_at(place)));
     // Of a host whose threads wait and the one rank that shows it the host is meant.
     let crowd = |of: &Hypothesis| {
         of.category == Category::HostThread && of.places.iter().all(|place| matches!(place, Place::Host { .. }))

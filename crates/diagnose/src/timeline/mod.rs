@@ -15,12 +15,13 @@ mod tests;
 mod waits;
 
 use mycroft_record::{
-    Batch, CommId, CommInit, CommRank, FlowDone, HostName, HostTime, NANOS_PER_SEC, OpClass, OpId, OpMeta, ProcessKey,
-    Rank, Record,
+    Batch, CommId, CommInit, CommRank, FlowDone, HostName, HostTime, NANOS_PER_SEC, OpClass, OpId, OpMeta, Place,
+    ProcessKey, Rank, Record,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::blame::graph::Graph;
+use crate::clocks::UNKNOWN_NS;
 use crate::fact::OpRef;
 use comms::Comms;
 use links::Limits;
@@ -93,8 +94,14 @@ pub(crate) struct Timeline {
     pub(crate) links: Links,
     pub(crate) loads: Loads,
     unnamed: BTreeMap<(HostName, ProcessKey), Rank>,
-    /// Newest look of any agent.
+    /// Newest look of any agent whose host's clock is known; of any at all where none is.
     pub(crate) newest_sample: HostTime,
+    /// How wrong the times of a host may be, where that was measured.
+    clock_errors: BTreeMap<HostName, u64>,
+    /// The most that times of hosts with known clocks may be wrong by.
+    pub(crate) clock_error_ns: u64,
+    /// Ranks on hosts whose clock is not known.
+    unknown_clocks: usize,
     /// Ranks of which something changed since the last look, in the order in which it did.
     changed: Vec<Slot>,
     /// Ranks whose process is gone, or said to be.
@@ -142,13 +149,61 @@ impl Timeline {
         } else {
             process.rank
         };
-        let fresh = || RankState::new(rank, host.clone(), process.pid, process.nonce);
+        if let Some(slot) = self.ranks.slot(rank)
+            && self.ranks.at(slot).nonce == process.nonce
+        {
+            return slot;
+        }
+        let clock_error_ns = self.clock_errors.get(host).copied().unwrap_or(0);
+        let fresh = || RankState { clock_error_ns, ..RankState::new(rank, host.clone(), process.pid, process.nonce) };
         let slot = self.ranks.slot_or_insert(rank, fresh);
         let state = self.ranks.at(slot);
         if state.nonce != process.nonce && (state.dead_since.is_some() || state.exit_clean.is_some()) {
-            self.restart(slot, RankState::new(rank, host.clone(), process.pid, process.nonce));
+            self.restart(slot, fresh());
         }
+        self.count_unknown_clocks();
         slot
+    }
+
+    /// Times of a host may be wrong by so much from now on.
+    pub(crate) fn on_clock(&mut self, host: &HostName, error_ns: u64) {
+        if self.clock_errors.get(host) == Some(&error_ns) {
+            return;
+        }
+        self.clock_errors.insert(host.clone(), error_ns);
+        let known = self.clock_errors.values().copied().filter(|ns| *ns < UNKNOWN_NS);
+        self.clock_error_ns = known.max().unwrap_or(0);
+        for slot in self.ranks.slots().collect::<Vec<Slot>>() {
+            let state = self.ranks.at_mut(slot);
+            if state.host == *host {
+                state.clock_error_ns = error_ns;
+            }
+        }
+        self.count_unknown_clocks();
+    }
+
+    fn count_unknown_clocks(&mut self) {
+        self.unknown_clocks = self.ranks.by_slot().iter().filter(|state| !state.knows_clock()).count();
+    }
+
+    /// Whether the clock of a host is known, so that its times may be compared with those of others.
+    pub(crate) fn knows_clock_of(&self, host: &HostName) -> bool {
+        self.clock_errors.get(host).is_none_or(|ns| *ns < UNKNOWN_NS)
+    }
+
+    /// The same of every host of a place.
+    pub(crate) fn knows_clocks_at(&self, place: &Place) -> bool {
+        match place {
+            Place::Rank { host, .. } | Place::Host { host } => self.knows_clock_of(host),
+            Place::Link { from, to } => self.knows_clock_of(from) && self.knows_clock_of(to),
+        }
+    }
+
+    /// An agent looked.
+    fn looked(&mut self, slot: Slot, at: HostTime) {
+        if self.ranks.at(slot).knows_clock() || self.unknown_clocks == self.ranks.len() {
+            self.newest_sample = self.newest_sample.max(at);
+        }
     }
 
     /// Another process takes the place of one that is gone.
@@ -227,10 +282,10 @@ impl Timeline {
                 state.progress_at = state.progress_at.max(end.at);
             }
             Record::OpState(op) => {
-                self.newest_sample = self.newest_sample.max(op.sampled_at);
                 if state.on_op_state(op) {
                     self.touch(slot, op.op.id.comm);
                 }
+                self.looked(slot, op.sampled_at);
             }
             Record::OpDone(done) => {
                 state.on_op_done(done);
@@ -249,19 +304,19 @@ impl Timeline {
                 self.on_link(slot, done, pause_us);
             }
             Record::Sampled(sampled) => {
-                self.newest_sample = self.newest_sample.max(sampled.at);
                 let gone = state.on_sampled(sampled);
                 if state.dead_since.is_some() {
                     let rank = state.rank;
                     self.leaving.insert(rank);
                 }
                 gone.into_iter().for_each(|comm| self.touch(slot, comm));
+                self.looked(slot, sampled.at);
             }
             Record::Gap(gap) => {
                 state.lost += gap.lost;
                 state.lost_at = state.lost_at.max(gap.noticed_at);
             }
-            Record::NicState(_) | Record::HostVitals(_) | Record::StepMark(_) => {}
+            Record::NicState(_) | Record::HostVitals(_) | Record::StepMark(_) | Record::ClockOffset(_) => {}
         }
     }
 
@@ -426,6 +481,7 @@ impl Timeline {
 
     /// The agent has not looked at the rank lately although others are looked at: its state is unknown.
     pub(crate) fn no_data(&self, state: &RankState, after_ns: u64) -> bool {
+        let after_ns = after_ns.saturating_add(state.clock_error_ns).saturating_add(self.clock_error_ns);
         !state.dead_since.is_some() && self.newest_sample.since_ns(state.sampled_at) > after_ns
     }
 

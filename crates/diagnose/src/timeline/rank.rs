@@ -4,6 +4,8 @@ use mycroft_record::{
     NANOS_PER_MS, NANOS_PER_SEC, OpDone, OpId, OpMeta, OpState, Rank, Sampled,
 };
 
+use crate::clocks::UNKNOWN_NS;
+
 use super::comms::{CommSlot, Sorted};
 use super::iterations::Iterations;
 use super::live::Live;
@@ -94,6 +96,8 @@ pub(crate) struct RankState {
     pub host: HostName,
     pub pid: u32,
     pub nonce: u32,
+    /// How wrong its times may be.
+    pub clock_error_ns: u64,
     pub world_size: u32,
     pub kernel_events: bool,
     pub comms: Sorted<CommId, Joined>,
@@ -127,6 +131,7 @@ impl RankState {
             host,
             pid,
             nonce,
+            clock_error_ns: 0,
             world_size: 0,
             kernel_events: true,
             comms: Sorted::default(),
@@ -148,6 +153,11 @@ impl RankState {
             changed: false,
             unsettled: false,
         }
+    }
+
+    /// Its times may be compared with those of other hosts.
+    pub(crate) fn knows_clock(&self) -> bool {
+        self.clock_error_ns < UNKNOWN_NS
     }
 
     /// Every communicator it joined was finalized, and it joined one.
