@@ -1,6 +1,7 @@
 //! Starting and stopping: checks first, then two threads, then a handle.
 use crate::backlog::Backlog;
 use crate::capture::Capturer;
+use crate::clock::AgentClock;
 use crate::config::AgentConfig;
 use crate::error::{AgentError, Notice};
 use crate::lock::DirLock;
@@ -41,7 +42,9 @@ impl Agent {
         let (events, inbox) = channel();
         // What the shipping thread is in the middle of when the agent stops ends before the stop's own time does.
         let within = |limit: Duration| limit.min(config.stop_timeout).max(WIRE_TIMEOUT_MIN);
+        let clock = AgentClock::start(config.clock_shift_ns);
         let client_config = ClientConfig {
+            clock: clock.for_wire(),
             host: config.host.clone().unwrap_or_else(host_name),
             machine: None,
             token: config.token.clone(),
@@ -56,7 +59,7 @@ impl Agent {
             Shipper::new(endpoint, client_config, backlog, outbox.clone(), shared.clone(), events.clone());
         shipper.capturer = Some(capturer);
         let shipping = spawn("mycroft-ship", move || shipper.run())?;
-        let sampler = Sampler::new(&config, dir, lock, outbox.clone(), shared.clone());
+        let sampler = Sampler::new(&config, clock, (dir, lock), outbox.clone(), shared.clone());
         let sampling = spawn("mycroft-agent", move || sampler.run(&inbox)).inspect_err(|_| {
             // The sampler that would have said so does not exist.
             outbox.stop(Instant::now());

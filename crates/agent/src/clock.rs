@@ -2,9 +2,14 @@
 //!
 //! A tick maps to the same host time however often it is asked for and whenever the scale was measured anew: an
 //! operation's start must not move from sample to sample. So the scale is a chain of straight pieces. A new measurement
-//! changes the future only: its piece begins where the present one is now and leans towards the host's real time.
+//! changes the future only: its piece begins where the present one is now and leans towards the agent's clock.
+//!
+//! The agent's clock is the host's as it was when the agent started, and goes on with CLOCK_MONOTONIC: the kernel slews
+//! both alike, and a step of the host's clock moves no time of a record. That it is off then the server measures, and
+//! corrects what it compares.
 use mycroft_record::{HostTime, NANOS_PER_SEC};
-use mycroft_ring::clock::{Calibration, ClockKind, realtime_ns};
+use mycroft_ring::clock::{Calibration, ClockKind, monotonic_ns, realtime_ns};
+use mycroft_wire::WireClock;
 use std::collections::VecDeque;
 
 /// Pieces remembered: at one in 30 s they reach an hour back, longer than any operation is in flight. Older ticks are
@@ -12,16 +17,52 @@ use std::collections::VecDeque;
 const PIECES_MAX: usize = 120;
 /// A billion, to count a slew in parts of.
 const BILLION: i128 = 1_000_000_000;
-/// How much faster or slower than real time a piece may run while it catches up: 10 %, in parts per billion.
-const SLEW_PPB_MAX: i128 = BILLION / 10;
-/// Real time this far ahead was set, not slewed: the scale jumps. It never jumps back.
-const JUMP_NS: u64 = NANOS_PER_SEC;
+/// How much faster or slower than the agent's clock a piece may run while it catches up: 400 ppm, in parts per billion, which
+/// is less than the kernel slews its clock by. What is to be made good is the error of a counter's first rate, 20 ppm of a
+/// fraction of a second.
+const SLEW_PPB_MAX: i128 = 400_000;
 /// Time over which a difference is made good.
 const CATCH_UP_NS: i128 = 30 * NANOS_PER_SEC as i128;
 /// A time further ahead than this is not from this host's clock (a hostile segment) and is cut.
 const AHEAD_NS_MAX: u64 = NANOS_PER_SEC;
 
-/// Host time now by the system's clock, for what is not about a process.
+/// The clock of all times that one agent tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct AgentClock {
+    /// By how much it is ahead of CLOCK_MONOTONIC.
+    ahead_ns: u64,
+}
+
+impl AgentClock {
+    /// The host's clock as it is now, ahead by `shift_ns`, which is 0 outside tests.
+    pub(crate) fn start(shift_ns: i64) -> AgentClock {
+        AgentClock { ahead_ns: realtime_ns().saturating_add_signed(shift_ns).saturating_sub(monotonic_ns()) }
+    }
+
+    /// Now.
+    pub(crate) fn now(self) -> HostTime {
+        self.at(monotonic_ns())
+    }
+
+    /// When CLOCK_MONOTONIC showed so much.
+    fn at(self, monotonic_ns: u64) -> HostTime {
+        HostTime(self.ahead_ns.saturating_add(monotonic_ns).max(1))
+    }
+
+    /// The same for the wire, which exchanges it with the server's.
+    pub(crate) fn for_wire(self) -> WireClock {
+        WireClock::new(move || self.now())
+    }
+
+    /// A measurement of a counter against the host's clock, as one against this clock.
+    fn on(self, measured: Calibration) -> Calibration {
+        let Calibration { kind, tick0, monotonic0_ns, ticks_per_sec, .. } = measured;
+        let real = self.at(monotonic0_ns).0;
+        Calibration::from_parts(kind, tick0, monotonic0_ns, real, ticks_per_sec).unwrap_or(measured)
+    }
+}
+
+/// Host time now by the system's clock, for what is compared with nothing of another host.
 pub(crate) fn wall_now() -> HostTime {
     HostTime(realtime_ns().max(1))
 }
@@ -29,6 +70,8 @@ pub(crate) fn wall_now() -> HostTime {
 /// The scale of one kind of counter.
 #[derive(Debug)]
 pub(crate) struct HostClock {
+    clock: AgentClock,
+    /// Against the host's clock, with the rate of its whole past.
     measured: Calibration,
     /// Oldest first, never empty.
     pieces: VecDeque<Calibration>,
@@ -37,32 +80,29 @@ pub(crate) struct HostClock {
 
 impl HostClock {
     /// Measures the counter: some milliseconds for a TSC.
-    pub(crate) fn measure(kind: ClockKind) -> HostClock {
-        HostClock::from(Calibration::measure_kind(kind))
+    pub(crate) fn measure(kind: ClockKind, clock: AgentClock) -> HostClock {
+        HostClock::from(Calibration::measure_kind(kind), clock)
     }
 
-    fn from(measured: Calibration) -> HostClock {
-        HostClock { measured, pieces: VecDeque::from([measured]), latest: measured }
+    fn from(measured: Calibration, clock: AgentClock) -> HostClock {
+        let first = clock.on(measured);
+        HostClock { clock, measured, pieces: VecDeque::from([first]), latest: first }
     }
 
     /// Measures again; see the top of this file. Costs about a microsecond.
     pub(crate) fn refresh(&mut self) {
-        self.follow(self.measured.refresh());
+        self.measured = self.measured.refresh();
+        self.follow(self.clock.on(self.measured));
     }
 
     fn follow(&mut self, measured: Calibration) {
-        self.measured = measured;
         let here = self.latest.host_time(measured.tick0).0;
         let ahead_ns = i128::from(measured.realtime0_ns) - i128::from(here);
-        let (from, rate) = if ahead_ns > i128::from(JUMP_NS) {
-            (measured.realtime0_ns, measured.ticks_per_sec)
-        } else {
-            let slew_ppb = (ahead_ns * BILLION / CATCH_UP_NS).clamp(-SLEW_PPB_MAX, SLEW_PPB_MAX);
-            // Fewer ticks in a second make the host time run faster.
-            let rate = i128::from(measured.ticks_per_sec) * BILLION / (BILLION + slew_ppb);
-            (here, u64::try_from(rate).unwrap_or(measured.ticks_per_sec))
-        };
-        let piece = Calibration::from_parts(measured.kind, measured.tick0, measured.monotonic0_ns, from, rate);
+        let slew_ppb = (ahead_ns * BILLION / CATCH_UP_NS).clamp(-SLEW_PPB_MAX, SLEW_PPB_MAX);
+        // Fewer ticks in a second make the host time run faster.
+        let rate = i128::from(measured.ticks_per_sec) * BILLION / (BILLION + slew_ppb);
+        let rate = u64::try_from(rate).unwrap_or(measured.ticks_per_sec);
+        let piece = Calibration::from_parts(measured.kind, measured.tick0, measured.monotonic0_ns, here, rate);
         if let Some(piece) = piece {
             self.pieces.push_back(piece);
             self.latest = piece;
@@ -101,20 +141,26 @@ impl HostClock {
 }
 
 /// The scales of all kinds of counters that segments use.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Clocks {
+    clock: AgentClock,
     tsc: Option<HostClock>,
     monotonic: Option<HostClock>,
 }
 
 impl Clocks {
+    /// Scales that follow the agent's clock.
+    pub(crate) fn new(clock: AgentClock) -> Clocks {
+        Clocks { clock, tsc: None, monotonic: None }
+    }
+
     /// The scale of a kind, measured at its first use.
     pub(crate) fn of(&mut self, kind: ClockKind) -> &HostClock {
         let clock = match kind {
             ClockKind::Tsc => &mut self.tsc,
             ClockKind::Monotonic => &mut self.monotonic,
         };
-        clock.get_or_insert_with(|| HostClock::measure(kind))
+        clock.get_or_insert_with(|| HostClock::measure(kind, self.clock))
     }
 
     /// Measures all again.
@@ -138,7 +184,8 @@ mod tests {
     }
 
     fn clock() -> HostClock {
-        HostClock::from(at(RATE, 1000 * NANOS_PER_SEC, RATE))
+        // `on` puts the measurement on the agent's clock: here both are the made-up one's.
+        HostClock::from(at(RATE, 0, RATE), AgentClock { ahead_ns: 1000 * NANOS_PER_SEC })
     }
 
     #[test]
@@ -163,14 +210,19 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_set_ahead_jumps_and_one_set_back_never_runs_backwards() {
-        let mut clock = clock();
-        clock.follow(at(31 * RATE, 5000 * NANOS_PER_SEC, RATE));
-        assert_eq!(clock.host_time(31 * RATE, FAR), HostTime(5000 * NANOS_PER_SEC));
-        let before = clock.host_time(40 * RATE, FAR);
-        clock.follow(at(40 * RATE, 10 * NANOS_PER_SEC, RATE));
-        assert_eq!(clock.host_time(40 * RATE, FAR), before);
-        assert!(clock.host_time(41 * RATE, FAR) > before);
+    fn a_clock_that_is_set_moves_no_time() {
+        for set_to in [10, 990, 1010, 5000] {
+            let mut clock = clock();
+            let before = clock.host_time(31 * RATE, FAR);
+            // What `refresh` measures once the host's clock was set.
+            clock.measured =
+                Calibration::from_parts(ClockKind::Tsc, 31 * RATE, 30_000_000_000, set_to * NANOS_PER_SEC, RATE)
+                    .expect("a clock");
+            clock.follow(clock.clock.on(clock.measured));
+            assert_eq!(clock.host_time(31 * RATE, FAR), before);
+            let later = clock.host_time(61 * RATE, FAR).since_ns(before);
+            assert!(later.abs_diff(30 * NANOS_PER_SEC) < 1_000, "{later} ns in 30 s");
+        }
     }
 
     proptest! {
@@ -188,8 +240,6 @@ mod tests {
                 prop_assert!(seen >= asked[asked.len() - 1].1);
                 asked.push((tick, seen));
                 clock.follow(at(tick, real.saturating_add_signed(error_ns), RATE + rate));
-                // A jump ahead is for ticks from now on.
-                asked.retain(|&(t, _)| t < tick);
                 let reach = asked.len().saturating_sub(PIECES_MAX - 2);
                 for &(t, time) in &asked[reach..] {
                     prop_assert_eq!(clock.host_time(t, FAR), time, "tick {} after {} refreshes", t, i);
@@ -201,9 +251,14 @@ mod tests {
 
     #[test]
     fn the_real_clock_is_followed() {
-        let mut clock = HostClock::measure(mycroft_ring::clock::kind());
-        clock.refresh();
-        let off = clock.now().0.abs_diff(realtime_ns());
-        assert!(off < NANOS_PER_SEC / 2, "{off} ns off");
+        for shift_ns in [0, -3_600_000_000_000, 5_000_000_000] {
+            let agent = AgentClock::start(shift_ns);
+            let mut clock = HostClock::measure(mycroft_ring::clock::kind(), agent);
+            clock.refresh();
+            let off = clock.now().0.abs_diff(realtime_ns().saturating_add_signed(shift_ns));
+            assert!(off < NANOS_PER_SEC / 2, "{off} ns off");
+            let apart = clock.now().0.abs_diff(agent.now().0);
+            assert!(apart < NANOS_PER_SEC / 2, "{apart} ns between the scale and the clock");
+        }
     }
 }

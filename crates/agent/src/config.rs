@@ -107,6 +107,8 @@ pub struct AgentConfig {
     pub stop_timeout: Duration,
     /// Stacks and dumps on the server's order.
     pub capture: CaptureConfig,
+    /// How far ahead of the host's clock the agent's is, nanoseconds: 0, but in tests of hosts whose clock is off.
+    pub clock_shift_ns: i64,
 }
 
 impl fmt::Debug for AgentConfig {
@@ -126,6 +128,7 @@ impl fmt::Debug for AgentConfig {
             .field("nics", &self.nics)
             .field("stop_timeout", &self.stop_timeout)
             .field("capture", &self.capture)
+            .field("clock_shift_ns", &self.clock_shift_ns)
             .finish()
     }
 }
@@ -147,6 +150,7 @@ impl AgentConfig {
             nics: Vec::new(),
             stop_timeout: STOP_TIMEOUT_DEFAULT,
             capture: CaptureConfig::default(),
+            clock_shift_ns: 0,
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The sampling thread: one closed set of events, one place that acts on each.
-use crate::clock::{Clocks, wall_now};
+use crate::clock::{AgentClock, Clocks};
 use crate::config::{
     AgentConfig, CALIBRATE_EVERY, CALIBRATE_FIRST, COLLECT_EVERY, NIC_EVERY, NIC_ROOT_DEFAULT, ROUND_BYTES_MAX,
     SEGMENTS_MAX, VITALS_EVERY,
@@ -67,6 +67,7 @@ pub(crate) struct Sampler {
     /// Records about the host itself, for each job on it.
     host_records: BTreeMap<Source, Vec<Record>>,
     host: Option<HostName>,
+    clock: AgentClock,
     clocks: Clocks,
     nics: NicSampler,
     nic_states: Vec<NicState>,
@@ -83,8 +84,8 @@ impl Sampler {
     /// Watches a directory, which is locked.
     pub(crate) fn new(
         config: &AgentConfig,
-        dir: SegmentDir,
-        lock: DirLock,
+        clock: AgentClock,
+        (dir, lock): (SegmentDir, DirLock),
         outbox: Arc<Outbox>,
         shared: Arc<Shared>,
     ) -> Sampler {
@@ -109,7 +110,8 @@ impl Sampler {
             segments: BTreeMap::new(),
             host_records: BTreeMap::new(),
             host: config.host.as_deref().map(HostName::from),
-            clocks: Clocks::default(),
+            clock,
+            clocks: Clocks::new(clock),
             nics: NicSampler::new(nic_root, &config.nics),
             nic_states: Vec::new(),
             vitals: VitalsSampler::new(Path::new("/proc")),
@@ -290,7 +292,7 @@ impl Sampler {
             return;
         }
         self.nic_states.clear();
-        self.nics.sample(wall_now(), &mut self.nic_states);
+        self.nics.sample(self.clock.now(), &mut self.nic_states);
         let records: Vec<Record> = self.nic_states.iter().cloned().map(Record::NicState).collect();
         for host in self.hosts() {
             self.host_records.entry(host).or_default().extend_from_slice(&records);
@@ -298,7 +300,7 @@ impl Sampler {
     }
 
     fn sample_vitals(&mut self) {
-        let vitals = self.vitals.sample(wall_now(), self.shared.dropped.load(Ordering::Relaxed));
+        let vitals = self.vitals.sample(self.clock.now(), self.shared.dropped.load(Ordering::Relaxed));
         for host in self.hosts() {
             let of_job = self.segments.values().filter(|segment| is_about(&host, segment)).flat_map(Segment::threads);
             let cpu_wait_milli = self.waits.milli(of_job, &mut self.buffer);
@@ -314,7 +316,7 @@ impl Sampler {
     }
 
     fn ship(&mut self) {
-        let now = wall_now();
+        let now = self.clock.now();
         let hosts = std::mem::take(&mut self.host_records);
         let hosts = hosts.into_iter().map(|(source, records)| Batch { source, collected_at: now, records });
         let processes = self.segments.values_mut().filter_map(|segment| segment.take_batch(now));

@@ -6,7 +6,7 @@ use crate::outbox::Outbox;
 use crate::process::thread_cpu;
 use crate::stats::{Shared, add};
 use crate::turns::Turns;
-use mycroft_record::{Batch, Gap, GapCause, Record, Source};
+use mycroft_record::{Batch, Gap, GapCause, HostTime, Record, Source};
 use mycroft_wire::codec;
 use mycroft_wire::{Client, ClientConfig, Endpoint, WireError};
 use std::sync::Arc;
@@ -273,8 +273,9 @@ impl Shipper {
 
     /// One batch per source and place that lost records, saying how many.
     fn gap_batches(&self) -> Vec<Batch> {
-        let mut gaps = gap_batches(&self.lost, GapCause::SpoolDropped);
-        gaps.extend(gap_batches(&self.refused, GapCause::ServerDropped));
+        let now = self.client_config.clock.now();
+        let mut gaps = gap_batches(&self.lost, GapCause::SpoolDropped, now);
+        gaps.extend(gap_batches(&self.refused, GapCause::ServerDropped, now));
         gaps
     }
 
@@ -490,8 +491,7 @@ fn is_hopeless(error: &WireError) -> bool {
 }
 
 /// One batch per source that lost records, saying how many.
-fn gap_batches(lost: &Lost, cause: GapCause) -> Vec<Batch> {
-    let now = crate::clock::wall_now();
+fn gap_batches(lost: &Lost, cause: GapCause, now: HostTime) -> Vec<Batch> {
     let batch = |(source, &lost): (&Source, &u64)| {
         let gap = Record::Gap(Gap { noticed_at: now, lost, cause });
         let mut batch = Batch { source: source.clone(), collected_at: now, records: vec![gap] };

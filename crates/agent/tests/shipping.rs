@@ -2,12 +2,12 @@
 mod common;
 
 use common::child::{Traced, noise};
-use common::{Rig, steps, wait_for, wait_until};
+use common::{PATIENCE, Rig, steps, wait_for, wait_until};
 use mycroft_agent::{Agent, AgentConfig, Notice};
-use mycroft_record::{Batch, GapCause, Record};
+use mycroft_record::{Batch, GapCause, NANOS_PER_SEC, Record};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The child's entry; see `common::child`.
 #[test]
@@ -223,4 +223,35 @@ fn a_server_that_stops_reading_does_not_keep_an_agent_from_stopping() {
     assert!(stats.spooled > 0 && stats.dropped == 0, "{stats:?}");
     drop(open);
     drop(server);
+}
+
+/// The host's clock is off: what the agent tells is off alike, and its server knows by how much before the first of it.
+#[test]
+fn times_of_a_host_whose_clock_is_off_come_with_what_they_are_off_by() {
+    for hours in [-1i64, 1] {
+        let shift_ns = hours * 3600 * NANOS_PER_SEC as i64;
+        let rig = Rig::new();
+        let _server = rig.serve();
+        let job = Traced::start(&rig.segment_dir(), "job-a", 3);
+        let agent = Agent::start(AgentConfig { clock_shift_ns: shift_ns, ..rig.config() }).expect("the agent starts");
+        let sampled = rig.wait("a sample", job.pid(), |r| match r {
+            Record::Sampled(sampled) => Some(sampled.at),
+            _ => None,
+        });
+        let offset = wait_for("a known offset", || {
+            rig.of_hosts().into_iter().find_map(|(_, record)| match record {
+                Record::ClockOffset(offset) if offset.is_known() => Some(offset),
+                _ => None,
+            })
+        });
+        assert!(offset.offset_ns.abs_diff(shift_ns) <= offset.bound_ns, "{offset:?}");
+        let first = &rig.received()[0];
+        assert!(matches!(first.records[..], [Record::ClockOffset(_)]), "before everything else: {first:?}");
+        // The looks of a process and what is told of the host are of one clock.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+        let corrected = offset.server_time(sampled).0;
+        assert!(now.abs_diff(corrected) < PATIENCE.as_nanos() as u64, "{corrected} is not {now}");
+        job.leave();
+        agent.stop();
+    }
 }

@@ -28,7 +28,7 @@ pub use report::{Caveat, RankSummary, Report, Threshold};
 
 use case::docket::{Bench, Docket};
 use clocks::{Clocks, Limit};
-use mycroft_record::{Batch, HostTime, JobName};
+use mycroft_record::{Batch, HostTime, JobName, Rank};
 use timeline::Timeline;
 use watch::Watch;
 
@@ -84,7 +84,8 @@ impl Engine {
         let mut report = report::make(&self.job, &self.timeline, &self.watch, &self.docket, &self.config, now);
         report.caveats.extend(self.clocks.caveats().into_iter().map(|Limit { rule, text, hosts }| {
             let on = |rank: &&RankSummary| hosts.contains(&rank.host);
-            Caveat { rule, text, ranks: report.ranks.iter().filter(on).map(|rank| rank.rank).collect() }
+            let ranks: Vec<Rank> = report.ranks.iter().filter(on).map(|rank| rank.rank).collect();
+            Caveat::new(rule, text).about(&ranks)
         }));
         report
     }

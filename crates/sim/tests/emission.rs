@@ -78,7 +78,9 @@ fn moments(record: &Record) -> Vec<HostTime> {
         Record::HostVitals(vitals) => vec![vitals.at],
         Record::ProcessExit(exit) => vec![exit.noticed_at],
         Record::Gap(gap) => vec![gap.noticed_at],
-        Record::CommEnd(_) | Record::StepMark(_) => panic!("the simulator tells of no {record:?}"),
+        Record::CommEnd(_) | Record::StepMark(_) | Record::ClockOffset(_) => {
+            panic!("the simulator tells of no {record:?}")
+        }
     }
 }
 
