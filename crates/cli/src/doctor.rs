@@ -4,7 +4,9 @@ use crate::args::DoctorArgs;
 use crate::libraries;
 use crate::{EXIT_ERROR, EXIT_FOUND, EXIT_OK};
 use anyhow::Result;
+use mycroft_record::text::printable;
 use mycroft_ring::SegmentReader;
+use mycroft_serve::api::{ClockJson, ClocksJson};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -44,7 +46,7 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
     if let Some(pid) = args.pid {
         checks.extend(process(pid));
     }
-    checks.push(server(args));
+    checks.extend(server(args));
     let worst = checks.iter().map(|check| check.grade).max().unwrap_or(Grade::Ok);
     if args.json {
         print_json(&checks)?
@@ -304,17 +306,73 @@ fn process(pid: u32) -> Vec<Check> {
     checks
 }
 
-fn server(args: &DoctorArgs) -> Check {
+fn server(args: &DoctorArgs) -> Vec<Check> {
     let what = "server";
     match Api::new(&args.server).json("/api/v1/health") {
         Ok(health) => {
             let version = health["version"].as_str().unwrap_or("?").to_owned();
-            if version == env!("CARGO_PKG_VERSION") {
+            let server = if version == env!("CARGO_PKG_VERSION") {
                 ok(what, format!("{} version {version}", args.server.url))
             } else {
                 warn(what, format!("{} has version {version}", args.server.url), "use the same version everywhere")
-            }
+            };
+            let clocks = serde_json::from_value(health["clocks"].clone()).unwrap_or_default();
+            std::iter::once(server).chain(clocks_of_hosts(&clocks)).collect()
         }
-        Err(error) => warn(what, format!("{error:#}"), "start one with `mycroft serve`, or name it with --url"),
+        Err(error) => vec![warn(what, format!("{error:#}"), "start one with `mycroft serve`, or name it with --url")],
+    }
+}
+
+/// Hosts whose clock is off or not known, as the server measures them.
+fn clocks_of_hosts(clocks: &ClocksJson) -> Vec<Check> {
+    let what = "clocks of hosts";
+    if clocks.hosts == 0 {
+        return Vec::new();
+    }
+    if clocks.told.is_empty() {
+        return vec![ok(what, format!("{} hosts within 0.1 s of the server's", clocks.hosts))];
+    }
+    let mut checks: Vec<Check> = clocks.told.iter().map(clock_of_host).collect();
+    let more = (clocks.off + clocks.unknown).saturating_sub(clocks.told.len() as u64);
+    if more > 0 {
+        checks.push(warn(what, format!("{more} more are off or not known"), "is the server's own clock right?"));
+    }
+    checks
+}
+
+fn clock_of_host(clock: &ClockJson) -> Check {
+    let (what, host) = ("clock of a host", printable(&clock.host));
+    let word = if clock.offset_s < 0.0 { "behind" } else { "ahead of" };
+    let off = format!("{host} is {:.3} s {word} the server", clock.offset_s.abs());
+    match clock.bound_s {
+        Some(bound_s) => {
+            let fix = format!("on {host}: chronyc makestep, then chronyc tracking; reports are corrected meanwhile");
+            warn(what, format!("{off} (within {bound_s:.4} s)"), fix)
+        }
+        None => {
+            let fix =
+                format!("on {host}: upgrade the agent, or find what sets the clock again and again (chronyc tracking)");
+            warn(what, format!("not known: about {off}"), fix)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_whose_clock_is_off_are_named_with_the_command_that_mends_it() {
+        let clock = |host: &str, offset_s, bound_s| ClockJson { host: host.to_owned(), offset_s, bound_s };
+        let told = vec![clock("h3", 0.0, None), clock("h1", 2.0, Some(0.001)), clock("h2", -3600.0, Some(0.001))];
+        let checks = clocks_of_hosts(&ClocksJson { hosts: 9, off: 3, unknown: 1, told });
+        let lines: Vec<String> = checks.iter().map(|check| format!("{} -> {}", check.found, check.fix)).collect();
+        assert!(lines[0].starts_with("not known: about h3") && lines[0].contains("upgrade the agent"), "{}", lines[0]);
+        assert!(lines[1].starts_with("h1 is 2.000 s ahead of the server (within 0.0010 s) -> on h1: chronyc makestep"));
+        assert!(lines[2].starts_with("h2 is 3600.000 s behind the server"), "{}", lines[2]);
+        assert!(lines[3].starts_with("1 more"), "{}", lines[3]);
+        assert!(clocks_of_hosts(&ClocksJson::default()).is_empty(), "an older server says nothing of clocks");
+        let right = clocks_of_hosts(&ClocksJson { hosts: 9, ..ClocksJson::default() });
+        assert!(right.len() == 1 && right[0].grade == Grade::Ok);
     }
 }

@@ -217,7 +217,9 @@ impl Loop {
         let stats = &self.around.stats;
         add(&stats.batches, 1);
         add(&stats.records, records);
-        self.lag_ns = self.lag_ns.max(now.since_ns(batch.collected_at));
+        stats.clocks.take(batch);
+        let collected_at = stats.clocks.server_time(&batch.source.host, batch.collected_at);
+        self.lag_ns = self.lag_ns.max(now.since_ns(collected_at));
         if self.heard.len() < HOSTS_MAX || self.heard.contains_key(&batch.source.host) {
             self.heard.insert(batch.source.host.clone(), now);
         }
@@ -434,6 +436,8 @@ impl Loop {
     fn count_hosts(&mut self) {
         let now = (self.around.clock)();
         self.heard.retain(|_, at| now.since_ns(*at) < SILENT_NS);
+        self.around.stats.clocks.keep(|host| self.heard.contains_key(host));
+        self.problem("clock", self.around.stats.clocks.problem());
         self.around.stats.hosts_heard.store(self.heard.len() as u64, Ordering::Relaxed);
         self.around.stats.lag_ms.store(std::mem::take(&mut self.lag_ns) / NANOS_PER_MS, Ordering::Relaxed);
     }

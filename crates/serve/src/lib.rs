@@ -16,6 +16,7 @@ mod brain;
 mod case;
 mod census;
 mod clock;
+mod clocks;
 mod command;
 mod config;
 mod dump;

@@ -1,6 +1,7 @@
 //! The server's own counters: plain atomics, read by `/metrics` and `/api/v1/health` without touching the brain.
 use crate::api::JobJson;
 use crate::census::Totals;
+use crate::clocks::ClockBoard;
 use crate::sync::lock;
 use mycroft_record::{Category, Finding, JobName, What};
 use std::collections::BTreeMap;
@@ -47,6 +48,8 @@ pub(crate) struct Stats {
     pub(crate) alerts_dropped: AtomicU64,
     /// Cases opened, by (job, what, category).
     opened: Mutex<BTreeMap<Kind, u64>>,
+    /// The clocks of hosts.
+    pub(crate) clocks: ClockBoard,
     /// Jobs as of the last tick.
     board: Mutex<Vec<JobJson>>,
     /// What is wrong with the server, by place.
@@ -81,6 +84,7 @@ impl Stats {
             alerts_failed: AtomicU64::new(0),
             alerts_dropped: AtomicU64::new(0),
             opened: Mutex::default(),
+            clocks: ClockBoard::default(),
             board: Mutex::default(),
             problems: Mutex::default(),
         }

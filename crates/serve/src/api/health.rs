@@ -27,8 +27,8 @@ pub struct HealthJson {
     pub batches: u64,
     /// Records received.
     pub records: u64,
-    /// Largest age of a batch, from the agent's closing it to its diagnosis, in the last tick, milliseconds. Contains
-    /// the difference of the two clocks.
+    /// Largest age of a batch, from the agent's closing it to its diagnosis, in the last tick, milliseconds. Corrected
+    /// by what the two clocks differ by, where that is known.
     pub lag_ms: u64,
     /// What waits in the server.
     pub queue: QueueJson,
@@ -36,6 +36,33 @@ pub struct HealthJson {
     pub dropped: DroppedJson,
     /// Times that an engine failed and was replaced.
     pub engine_panics: u64,
+    /// The clocks of hosts against the server's.
+    #[serde(default)]
+    pub clocks: ClocksJson,
+}
+
+/// The clocks of the hosts that are heard, against the server's.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct ClocksJson {
+    /// Hosts whose clocks were compared.
+    pub hosts: u64,
+    /// Those that are off by more than 100 ms.
+    pub off: u64,
+    /// Those that are not known: they are set again and again, or their agent is too old to exchange times.
+    pub unknown: u64,
+    /// Those that are off or not known, the worst first; at most 64.
+    pub told: Vec<ClockJson>,
+}
+
+/// One host's clock against the server's.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct ClockJson {
+    /// The host.
+    pub host: String,
+    /// Seconds that it is ahead; negative: behind.
+    pub offset_s: f64,
+    /// The truth differs by at most so many seconds; none: nobody knows.
+    pub bound_s: Option<f64>,
 }
 
 /// What waits in the server.

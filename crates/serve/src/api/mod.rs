@@ -13,7 +13,7 @@ pub mod time;
 
 pub use case::{BlastJson, CaseJson, CasesJson, EvidenceJson, FlowJson, LinkJson, OpJson, ReasonJson, SuspectJson};
 pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson};
-pub use health::{DroppedJson, HealthJson, QueueJson};
+pub use health::{ClockJson, ClocksJson, DroppedJson, HealthJson, QueueJson};
 pub use job::{JobJson, JobsJson};
 pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, ThresholdJson};
 pub use time::{TimeJson, rfc3339};

@@ -44,6 +44,7 @@ pub(super) fn text(shared: &Shared) -> String {
     ingest(&mut out, shared);
     wire(&mut out, shared);
     jobs(&mut out, shared);
+    clocks(&mut out, shared);
     outside(&mut out, shared);
     out
 }
@@ -134,6 +135,26 @@ fn jobs(out: &mut String, shared: &Shared) {
     let mut opened = family(out, "mycroft_cases_opened_total", "counter", "Cases opened, as first judged.");
     for ((job, what, category), count) in shared.stats.opened() {
         opened.sample(&[("job", &job), ("what", what.as_str()), ("category", category.as_str())], count);
+    }
+}
+
+/// Hosts by name only where their clock is off, and few.
+fn clocks(out: &mut String, shared: &Shared) {
+    let clocks = shared.stats.clocks.json();
+    family(out, "mycroft_host_clocks", "gauge", "Hosts by what is known of their clock.")
+        .sample(&[("state", "right")], clocks.hosts - clocks.off - clocks.unknown)
+        .sample(&[("state", "off")], clocks.off)
+        .sample(&[("state", "unknown")], clocks.unknown);
+    let help = "How far the clock of a host is ahead of the server's; of hosts that are off or unknown, the worst 64.";
+    let mut offset = family(out, "mycroft_host_clock_offset_seconds", "gauge", help);
+    for clock in &clocks.told {
+        offset.sample(&[("host", &clock.host)], clock.offset_s);
+    }
+    let help = "The offset differs from the truth by at most so much; +Inf: nobody knows.";
+    let mut bound = family(out, "mycroft_host_clock_bound_seconds", "gauge", help);
+    for clock in &clocks.told {
+        let seconds = clock.bound_s.map_or("+Inf".to_owned(), |seconds| seconds.to_string());
+        bound.sample(&[("host", &clock.host)], seconds);
     }
 }
 

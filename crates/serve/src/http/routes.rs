@@ -378,6 +378,7 @@ impl Shared {
                 limits: get(&self.stats.dropped_limits),
             },
             engine_panics: get(&self.stats.engine_panics),
+            clocks: self.stats.clocks.json(),
         }
     }
 }
