@@ -88,7 +88,9 @@ impl HostClock {
         let apart = told.abs_diff(new.offset_ns);
         let aged = new.at.since_ns(self.newest.at) / NANOS_PER_SEC * RATE_PPB_MAX + FINE_NS;
         let bound = |offset: &ClockOffset| if offset.is_known() { offset.bound_ns } else { TOLD_NS };
-        let contradicts = apart > bound(&new).saturating_add(bound(&self.newest)).saturating_add(aged);
+        // A guess since the same step is not contradicted but made good.
+        let is_guess = !self.newest.is_known() && new.since == self.newest.since;
+        let contradicts = !is_guess && apart > bound(&new).saturating_add(bound(&self.newest)).saturating_add(aged);
         if was_set || contradicts {
             // Another agent's connection, most often: it does not know what was before.
             let from = if was_set { new.since } else { self.newest.at };
@@ -98,7 +100,9 @@ impl HostClock {
             }
         } else if let Some(line) = self.lines.back_mut() {
             let is_better = is_known && !line.offset.is_known();
-            if is_better || (is_known && apart > new.bound_ns.max(FINE_NS)) {
+            let is_as_good = is_known == line.offset.is_known();
+            let allowed_ns = if is_known { new.bound_ns.max(FINE_NS) } else { FINE_NS };
+            if is_better || (is_as_good && apart > allowed_ns) {
                 line.offset = new;
             }
             line.is_off |= line.offset.offset_at(new.at).unsigned_abs() > CLOSE_NS;

@@ -382,6 +382,9 @@ impl ClockOffset {
         if !host.is_some() {
             return host;
         }
+        if self.drift_ppb == 0 {
+            return shifted(host, self.offset_ns);
+        }
         // The drift over the offset itself is what is left out: 200 ppm of 3,600 s are 0.7 s, so it is asked twice.
         let near = shifted(host, self.offset_ns);
         let near = shifted(host, self.offset_at(near));
