@@ -348,9 +348,7 @@ impl Watch {
     /// The stall threshold and where it comes from; that ranks seem to wait for as long as clocks differ says nothing.
     fn stall_threshold(&self, timeline: &Timeline, config: &Config) -> (u64, String) {
         let (threshold_ns, why) = self.stall_threshold_of_waits(timeline, config);
-        let error_ms = timeline.clock_error_ns / NANOS_PER_MS;
-        let why = if error_ms > 0 { format!("{why}, and {error_ms} ms for the clocks of hosts") } else { why };
-        (threshold_ns.saturating_add(timeline.clock_error_ns), why)
+        timeline.widened(threshold_ns, why)
     }
 
     fn stall_threshold_of_waits(&self, timeline: &Timeline, config: &Config) -> (u64, String) {

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod clock;
 pub mod dump;
 pub mod finding;
 pub mod ids;
@@ -12,13 +13,15 @@ pub mod kind;
 pub mod record;
 pub mod text;
 pub mod time;
+mod times;
 
 pub use batch::{Batch, ProcessKey, Source};
+pub use clock::ClockOffset;
 pub use finding::{Category, Finding, Place, Suspect, What};
 pub use ids::{ChannelId, CommId, CommRank, HostName, JobName, OpId, OpSeq, Rank};
 pub use kind::{Algorithm, Datatype, Direction, OpClass, OpKind, Protocol};
 pub use record::{
-    ClockOffset, CommEnd, CommInit, FlowCounters, FlowDone, FlowKey, FlowState, FlowTimes, Gap, GapCause, HostVitals,
-    NicState, OpDone, OpMeta, OpState, ProcessExit, ProcessInfo, Record, Sampled, StepMark,
+    CommEnd, CommInit, FlowCounters, FlowDone, FlowKey, FlowState, FlowTimes, Gap, GapCause, HostVitals, NicState,
+    OpDone, OpMeta, OpState, ProcessExit, ProcessInfo, Record, Sampled, StepMark,
 };
 pub use time::{HostTime, NANOS_PER_MS, NANOS_PER_SEC};

@@ -1,7 +1,8 @@
 //! The record kinds (paper Table 2 is the field list, `docs/formats/record.md` the catalogue).
+use crate::clock::ClockOffset;
 use crate::ids::{ChannelId, CommId, CommRank, OpId};
 use crate::kind::{Algorithm, Datatype, Direction, OpKind, Protocol};
-use crate::time::{HostTime, NANOS_PER_SEC};
+use crate::time::HostTime;
 use std::sync::Arc;
 
 /// Anything that flows along the line. The source (job, host, rank) is the batch's.
@@ -340,102 +341,4 @@ pub struct StepMark {
     pub at: HostTime,
     /// Iteration number.
     pub step: u64,
-}
-
-/// How the clock of the batch's host stands against the server's: what the server measured of it and wrote into the
-/// stream before the records that it holds for. At a server time `t` from `since` on, the host's clock is ahead by
-/// `offset_ns + drift_ppb x (t - at) / 10^9`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ClockOffset {
-    /// When it was measured, by the server's clock.
-    pub at: HostTime,
-    /// By how much the host's clock is ahead of the server's, nanoseconds; negative: behind.
-    pub offset_ns: i64,
-    /// How much more it is ahead after a second, billionths of a second.
-    pub drift_ppb: i32,
-    /// The true offset differs from that by at most so much; [`ClockOffset::UNKNOWN`]: nobody knows by how much.
-    pub bound_ns: u64,
-    /// The first moment it holds for, by the server's clock: the host's clock was set then, or nothing is known of
-    /// before. `NONE`: it holds for everything before as well.
-    pub since: HostTime,
-}
-
-impl ClockOffset {
-    /// The `bound_ns` of an offset that is a guess: the clock is jumping, or only one direction was measured.
-    pub const UNKNOWN: u64 = u64::MAX;
-
-    /// Whether the offset is known to within its bound.
-    pub fn is_known(&self) -> bool {
-        self.bound_ns != ClockOffset::UNKNOWN
-    }
-
-    /// By how much the host's clock is ahead at a server's time, nanoseconds.
-    pub fn offset_at(&self, server: HostTime) -> i64 {
-        let since_ns = i128::from(server.0) - i128::from(self.at.0);
-        let drifted = since_ns * i128::from(self.drift_ppb) / i128::from(NANOS_PER_SEC);
-        let all = i128::from(self.offset_ns) + drifted;
-        i64::try_from(all).unwrap_or(if all < 0 { i64::MIN } else { i64::MAX })
-    }
-
-    /// The server's time at which the host's clock shows `host`; an unknown time stays unknown.
-    pub fn server_time(&self, host: HostTime) -> HostTime {
-        if !host.is_some() {
-            return host;
-        }
-        if self.drift_ppb == 0 {
-            return shifted(host, self.offset_ns);
-        }
-        // The drift over the offset itself is what is left out: 200 ppm of 3,600 s are 0.7 s, so it is asked twice.
-        let near = shifted(host, self.offset_ns);
-        let near = shifted(host, self.offset_at(near));
-        shifted(host, self.offset_at(near))
-    }
-}
-
-/// A known time earlier by `ns`, which stays a known time.
-fn shifted(time: HostTime, ns: i64) -> HostTime {
-    HostTime(time.0.saturating_add_signed(ns.checked_neg().unwrap_or(i64::MAX)).max(1))
-}
-
-impl Record {
-    /// Changes every time of the host's clock in the record, unknown ones too; those of `ClockOffset` are the server's.
-    pub fn each_time(&mut self, mut change: impl FnMut(&mut HostTime)) {
-        let op = |op: &mut OpMeta, change: &mut dyn FnMut(&mut HostTime)| {
-            [&mut op.enqueued_at, &mut op.started_at, &mut op.started_last_at].into_iter().for_each(change);
-        };
-        let flow = |times: &mut FlowTimes, change: &mut dyn FnMut(&mut HostTime)| {
-            [&mut times.started_at, &mut times.first_ready_at, &mut times.last_progress_at]
-                .into_iter()
-                .for_each(change);
-        };
-        match self {
-            Record::Process(r) => change(&mut r.attached_at),
-            Record::ProcessExit(r) => change(&mut r.noticed_at),
-            Record::CommInit(r) => change(&mut r.at),
-            Record::CommEnd(r) => change(&mut r.at),
-            Record::OpState(r) => {
-                change(&mut r.sampled_at);
-                op(&mut r.op, &mut change);
-            }
-            Record::OpDone(r) => {
-                change(&mut r.ended_first_at);
-                change(&mut r.ended_at);
-                op(&mut r.op, &mut change);
-            }
-            Record::FlowState(r) => {
-                change(&mut r.sampled_at);
-                flow(&mut r.times, &mut change);
-            }
-            Record::FlowDone(r) => {
-                change(&mut r.ended_at);
-                flow(&mut r.times, &mut change);
-            }
-            Record::Sampled(r) => change(&mut r.at),
-            Record::Gap(r) => change(&mut r.noticed_at),
-            Record::NicState(r) => change(&mut r.at),
-            Record::HostVitals(r) => change(&mut r.at),
-            Record::StepMark(r) => change(&mut r.at),
-            Record::ClockOffset(_) => {}
-        }
-    }
 }

@@ -65,6 +65,19 @@ pub struct Times {
     pub received: HostTime,
 }
 
+impl Times {
+    /// As they go over the wire.
+    pub(crate) fn bytes(self) -> impl Iterator<Item = u8> {
+        [self.sent, self.echo, self.received].into_iter().flat_map(|time| time.0.to_le_bytes())
+    }
+
+    /// Three numbers one after the other; `None` where they end too early.
+    pub(crate) fn read(mut next: impl FnMut() -> Option<u64>) -> Option<Times> {
+        let mut time = || next().map(HostTime);
+        Some(Times { sent: time()?, echo: time()?, received: time()? })
+    }
+}
+
 /// The end of an exchange that sends times with what it sends: what it last had of the other.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stamps {

@@ -2,7 +2,6 @@
 use crate::bytes::Reader;
 use crate::capture::{self, CaptureOrder, Captured};
 use crate::clock::Times;
-use mycroft_record::HostTime;
 use std::fmt;
 
 /// First bytes of both directions.
@@ -358,9 +357,7 @@ impl Message {
                 CAPTURED
             }
             Message::Times(times) => {
-                for time in [times.sent, times.echo, times.received] {
-                    body.extend_from_slice(&time.0.to_le_bytes());
-                }
+                body.extend(times.bytes());
                 TIMES
             }
             Message::Unknown(kind) => *kind,
@@ -391,10 +388,7 @@ impl Message {
                 let code = Refusal::from_code(r.u16()?);
                 Message::Goodbye { code, text: r.text16()?.to_owned() }
             }
-            TIMES => {
-                let mut time = || r.u64().map(HostTime);
-                Message::Times(Times { sent: time()?, echo: time()?, received: time()? })
-            }
+            TIMES => Message::Times(Times::read(|| r.u64())?),
             ORDER => Message::Order(capture::order(r)?),
             CAPTURED => capture::captured(r)?.map_or(Message::Unknown(kind), Message::Captured),
             other => Message::Unknown(other),

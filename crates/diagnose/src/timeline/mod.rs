@@ -1,4 +1,5 @@
 //! The timeline: records of all ranks, ordered and joined, in bounded memory. Every other room reads it.
+mod clock;
 mod comms;
 mod halves;
 mod iterations;
@@ -15,13 +16,12 @@ mod tests;
 mod waits;
 
 use mycroft_record::{
-    Batch, CommId, CommInit, CommRank, FlowDone, HostName, HostTime, NANOS_PER_SEC, OpClass, OpId, OpMeta, Place,
-    ProcessKey, Rank, Record,
+    Batch, CommId, CommInit, CommRank, FlowDone, HostName, HostTime, NANOS_PER_SEC, OpClass, OpId, OpMeta, ProcessKey,
+    Rank, Record,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::blame::graph::Graph;
-use crate::clocks::UNKNOWN_NS;
 use crate::fact::OpRef;
 use comms::Comms;
 use links::Limits;
@@ -163,47 +163,6 @@ impl Timeline {
         }
         self.count_unknown_clocks();
         slot
-    }
-
-    /// Times of a host may be wrong by so much from now on.
-    pub(crate) fn on_clock(&mut self, host: &HostName, error_ns: u64) {
-        if self.clock_errors.get(host) == Some(&error_ns) {
-            return;
-        }
-        self.clock_errors.insert(host.clone(), error_ns);
-        let known = self.clock_errors.values().copied().filter(|ns| *ns < UNKNOWN_NS);
-        self.clock_error_ns = known.max().unwrap_or(0);
-        for slot in self.ranks.slots().collect::<Vec<Slot>>() {
-            let state = self.ranks.at_mut(slot);
-            if state.host == *host {
-                state.clock_error_ns = error_ns;
-            }
-        }
-        self.count_unknown_clocks();
-    }
-
-    fn count_unknown_clocks(&mut self) {
-        self.unknown_clocks = self.ranks.by_slot().iter().filter(|state| !state.knows_clock()).count();
-    }
-
-    /// Whether the clock of a host is known, so that its times may be compared with those of others.
-    pub(crate) fn knows_clock_of(&self, host: &HostName) -> bool {
-        self.clock_errors.get(host).is_none_or(|ns| *ns < UNKNOWN_NS)
-    }
-
-    /// The same of every host of a place.
-    pub(crate) fn knows_clocks_at(&self, place: &Place) -> bool {
-        match place {
-            Place::Rank { host, .. } | Place::Host { host } => self.knows_clock_of(host),
-            Place::Link { from, to } => self.knows_clock_of(from) && self.knows_clock_of(to),
-        }
-    }
-
-    /// An agent looked.
-    fn looked(&mut self, slot: Slot, at: HostTime) {
-        if self.ranks.at(slot).knows_clock() || self.unknown_clocks == self.ranks.len() {
-            self.newest_sample = self.newest_sample.max(at);
-        }
     }
 
     /// Another process takes the place of one that is gone.
