@@ -58,7 +58,7 @@ fn serve() -> (ListenerHandle, Receiver<Batch>, Receiver<Captured>) {
     let listener = Listener::bind(&"127.0.0.1:0".parse().unwrap(), ServerConfig::default()).unwrap();
     let handle = listener.serve_with(
         Arc::new(move |frame: Vec<Batch>| {
-            frame.into_iter().for_each(|batch| batches.lock().unwrap().send(batch).unwrap());
+            common::sent(frame).into_iter().for_each(|batch| batches.lock().unwrap().send(batch).unwrap());
         }),
         Arc::new(move |_, captured| pieces.lock().unwrap().send(captured).unwrap()),
     );
