@@ -2,11 +2,12 @@
 //! peers: every wait has an end, every size a limit.
 use crate::admission::{begin_tls, read_hello};
 use crate::arrival::{ServerLimits, charge, read_body};
-use crate::budget::Budgets;
+use crate::budget::{Budgets, Charge};
 use crate::capture::{CaptureOrder, Captured, VERSION_CAPTURE};
 use crate::clock::{PeerClock, VERSION_TIMES, WireClock};
 use crate::codec;
 use crate::descriptors::{self, Shares};
+use crate::intake::{CREDIT_FRAMES, HANDLER_TRIES, Plain, Progress, Sink, Taken};
 use crate::places::{Named, NotOrdered, ORDERS_MAX, Peer, Place, Places, shared_names};
 use crate::proto::{self, Answer, Hello, Message, MessageHead, Refusal, Welcome};
 use crate::refused::{End, Log, Told, refuse, shown};
@@ -14,11 +15,10 @@ use crate::socket::{self, Socket};
 use crate::strangers::Strangers;
 use crate::stream::{Closer, Stream};
 use crate::{Endpoint, ServerConfig, WireError, io_error, tls};
-use mycroft_record::{Batch, Record};
+use mycroft_record::Batch;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -26,8 +26,6 @@ use std::time::{Duration, Instant};
 
 /// Agents whose last sequence is remembered: four times the connections, 64 B each = 1 MiB.
 const MAX_AGENTS: usize = 4 * 4096;
-/// Frames without acknowledgement per agent: 6.4 s of frames every 100 ms.
-const CREDIT_FRAMES: u32 = 64;
 /// Their bytes: two of the largest frames.
 const CREDIT_BYTES: u64 = 2 * codec::MAX_FRAME_BYTES as u64;
 /// How often an idle agent says that it is there.
@@ -37,13 +35,12 @@ const WRITE_LIMIT: Duration = Duration::from_secs(5);
 /// Room for the largest read buffer (64 KiB), the decoder and the server's handler.
 const STACK_BYTES: usize = 1024 * 1024;
 
-/// Times a frame is tried on which the handler panics: a passing cause (no memory, no disk) deserves another try, a
-/// defect comes back each time, and the frame must not keep the agent from sending what follows.
-const HANDLER_TRIES: u32 = 3;
-
 /// How soon an order reaches an agent that is silent: its connection's thread looks after its orders this often, which
 /// for 4,096 idle agents are 20,000 short waits a second.
 const ORDER_LATENCY: Duration = Duration::from_millis(200);
+
+/// How often a connection whose frames are on their way to the disk looks whether more have come.
+const RECEIPT_LOOK: Duration = Duration::from_millis(20);
 
 type Handler = dyn Fn(Vec<Batch>) + Send + Sync;
 type CapturedHandler = dyn Fn(u64, Captured) + Send + Sync;
@@ -103,32 +100,14 @@ fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// What was handled of one agent; its lock is held while a frame is handled, so that a reconnect cannot overtake the
-/// connection it replaces.
+/// What was handled of one agent.
 type Seen = Arc<Mutex<Progress>>;
-
-/// How far an agent's frames are handled.
-#[derive(Default)]
-struct Progress {
-    /// Highest sequence that is done with.
-    last: u64,
-    /// The frame on which the handler panicked, until it is done with.
-    failing: Option<Failing>,
-}
-
-/// A frame that the handler did not get through.
-#[derive(Clone, Copy, Default)]
-struct Failing {
-    sequence: u64,
-    /// Panics so far.
-    tries: u32,
-}
 
 struct Shared {
     token: Option<String>,
     tls: Option<Arc<rustls::ServerConfig>>,
     limits: ServerLimits,
-    handler: Arc<Handler>,
+    sink: Arc<dyn Sink>,
     captured: Arc<CapturedHandler>,
     clock: WireClock,
     stopping: AtomicBool,
@@ -271,7 +250,7 @@ impl Listener {
     }
 
     /// Serves in threads of its own. The handler is given the batches of a frame together, before them what is known of
-    /// the agent's clock where that is news (`ClockOffset`), and the frame is acknowledged when it returns; while it
+    /// the agent's clock where that is news (`ClockOffset`), and the frame counts as kept when it returns; while it
     /// takes its time, the agent runs out of credit and waits. A handler that panics is given the same frame again, whole.
     pub fn serve(self, handler: Arc<Handler>) -> ListenerHandle {
         self.serve_with(handler, Arc::new(|_, _| {}))
@@ -280,11 +259,16 @@ impl Listener {
     /// As `serve`; `captured` is given what agents answer to orders, with the number of the connection, by that
     /// connection's thread: while it takes its time, that one agent waits.
     pub fn serve_with(self, handler: Arc<Handler>, captured: Arc<CapturedHandler>) -> ListenerHandle {
+        self.serve_sink(Arc::new(Plain(handler)), captured)
+    }
+
+    /// As `serve_with`, for a sink that says later of each frame whether it is kept; it is acknowledged then.
+    pub fn serve_sink(self, sink: Arc<dyn Sink>, captured: Arc<CapturedHandler>) -> ListenerHandle {
         let shared = Arc::new(Shared {
             token: self.token,
             tls: self.tls,
             limits: self.limits,
-            handler,
+            sink,
             captured,
             clock: self.clock,
             stopping: AtomicBool::new(false),
@@ -504,8 +488,8 @@ fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, number: u6
     let agent = hello.agent;
     admit(shared, number, version, hello)?;
     let seen = lock(&shared.agents).get(agent);
-    // Waits for a frame that the agent's previous connection is still handling.
-    let last_sequence = lock(&seen).last;
+    // Waits for frames that the agent's previous connection has handed over.
+    let last_sequence = lock(&seen).take_over(number);
     let welcome = Welcome {
         credit_frames: CREDIT_FRAMES,
         credit_bytes: CREDIT_BYTES,
@@ -552,35 +536,80 @@ fn admit(shared: &Shared, number: u64, version: u16, hello: Hello) -> Result<(),
     Ok(())
 }
 
-/// Waits for the first byte of a message, and writes the orders that come up meanwhile.
-fn first_byte(stream: &mut Stream, shared: &Shared, number: u64, first: &mut [u8]) -> Result<(), End> {
-    let idle = Instant::now() + shared.limits.idle;
-    loop {
-        if shared.stopping.load(Ordering::Relaxed) {
-            return Err(End::Silent);
+/// A connection whose handshake is done.
+struct Talk<'a> {
+    stream: &'a mut Stream,
+    shared: &'a Shared,
+    number: u64,
+    seen: &'a Seen,
+    version: u16,
+    clock: PeerClock,
+}
+
+impl Talk<'_> {
+    /// Writes answers, and our times before them.
+    fn write(&mut self, answers: &[u8]) -> Result<(), End> {
+        let mut out = Vec::new();
+        if self.version >= VERSION_TIMES {
+            out = Message::Times(self.clock.stamp(self.shared.clock.now())).encode();
         }
-        let orders = lock(&shared.connections).get_mut(&number).map(|line| std::mem::take(&mut line.orders));
-        for order in orders.unwrap_or_default() {
-            stream.write_all_by(&order, Instant::now() + WRITE_LIMIT)?;
-        }
-        // One byte is read whole or not at all, so a wait that ends early loses nothing.
-        match stream.read_exact_by(first, idle.min(Instant::now() + ORDER_LATENCY)) {
-            Err(e) if e.kind() == ErrorKind::TimedOut && Instant::now() < idle => {}
-            other => return Ok(other?),
+        out.extend_from_slice(answers);
+        Ok(self.stream.write_all_by(&out, Instant::now() + WRITE_LIMIT)?)
+    }
+
+    /// Writes the answers to frames of which it is known what became of them.
+    fn answer(&mut self) -> Result<(), End> {
+        let mut answers = Vec::new();
+        lock(self.seen).settle(&mut answers);
+        if answers.is_empty() { Ok(()) } else { self.write(&answers) }
+    }
+
+    /// Waits for the first byte of a message; writes the orders and the answers that come up meanwhile.
+    fn first_byte(&mut self, first: &mut [u8]) -> Result<(), End> {
+        let shared = self.shared;
+        let idle = Instant::now() + shared.limits.idle;
+        loop {
+            if shared.stopping.load(Ordering::Relaxed) {
+                return Err(End::Silent);
+            }
+            let orders = lock(&shared.connections).get_mut(&self.number).map(|line| std::mem::take(&mut line.orders));
+            for order in orders.unwrap_or_default() {
+                self.stream.write_all_by(&order, Instant::now() + WRITE_LIMIT)?;
+            }
+            self.answer()?;
+            let (waits_for, is_full, is_unkept) = {
+                let progress = lock(self.seen);
+                (progress.waits_for(), progress.is_full(), progress.is_unkept())
+            };
+            if is_unkept && waits_for.is_none() && shared.sink.keeps() {
+                return refuse(Refusal::Failed, "earlier frames could not be kept; they can be now, send them again");
+            }
+            match waits_for {
+                // What has come already is read before a disk is waited for.
+                Some(_) if !is_full && self.stream.read_now(first)? => return Ok(()),
+                Some(receipt) => {
+                    receipt.wait(RECEIPT_LOOK);
+                }
+                // One byte is read whole or not at all, so a wait that ends early loses nothing.
+                None => match self.stream.read_exact_by(first, idle.min(Instant::now() + ORDER_LATENCY)) {
+                    Err(e) if e.kind() == ErrorKind::TimedOut && Instant::now() < idle => {}
+                    other => return Ok(other?),
+                },
+            }
         }
     }
 }
 
 fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen) -> Result<(), End> {
     let version = lock(&shared.connections).get(&number).map_or(0, |line| line.peer.version);
-    let mut clock = PeerClock::default();
+    let mut talk = Talk { stream, shared, number, seen, version, clock: PeerClock::default() };
     loop {
         let mut head = [0u8; proto::MESSAGE_HEAD_BYTES];
         let (first, rest) = head.split_at_mut(1);
-        first_byte(stream, shared, number, first)?;
+        talk.first_byte(first)?;
         let came_at = shared.clock.now();
         let deadline = Instant::now() + shared.limits.message;
-        stream.read_exact_by(rest, deadline)?;
+        talk.stream.read_exact_by(rest, deadline)?;
         let head = MessageHead::read(&head);
         let max = head.max_body_bytes();
         if head.body_bytes > max {
@@ -589,90 +618,56 @@ fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen) -> R
         if let Some(line) = lock(&shared.connections).get_mut(&number) {
             line.heard = Instant::now();
         }
-        let (body, _arrived) = read_body(stream, &shared.budgets.receiving, head.body_bytes, deadline)?;
-        let mut _opened = None;
-        let answer = match Message::decode(head, body) {
+        let (body, _arrived) = read_body(talk.stream, &shared.budgets.receiving, head.body_bytes, deadline)?;
+        match Message::decode(head, body) {
             Ok(Message::Batches { sequence, frame }) => {
-                _opened = match charge(&shared.budgets.decoding, &frame) {
-                    Ok(charge) => charge,
-                    Err(End::Refuse(Refusal::Malformed, text)) => {
-                        count(&shared.counters.rejected, 1);
-                        let reject = Message::Reject { sequence, bytes: frame.len() as u64, text: text.clone() };
-                        stream.write_all_by(&reject.encode(), Instant::now() + WRITE_LIMIT)?;
-                        return refuse(Refusal::Malformed, text);
-                    }
-                    Err(end) => return Err(end),
-                };
-                handle(shared, seen, sequence, &frame, &mut clock)?
+                let _opened = open(talk.stream, shared, sequence, &frame)?;
+                handle(shared, number, seen, sequence, frame)?;
             }
-            Ok(Message::Heartbeat(nonce)) => Message::HeartbeatAck(nonce),
-            Ok(Message::Captured(captured)) => {
-                (shared.captured)(number, captured);
-                continue;
-            }
-            Ok(Message::Times(times)) => {
-                clock.take(times, came_at);
-                continue;
-            }
+            Ok(Message::Heartbeat(nonce)) => talk.write(&Message::HeartbeatAck(nonce).encode())?,
+            Ok(Message::Captured(captured)) => (shared.captured)(number, captured),
+            Ok(Message::Times(times)) => talk.clock.take(times, came_at),
             // A newer agent's message that this version need not understand.
-            Ok(_) => continue,
+            Ok(_) => {}
             Err(why) => return refuse(Refusal::Malformed, why),
-        };
-        let mut out = Vec::new();
-        if version >= VERSION_TIMES {
-            out = Message::Times(clock.stamp(shared.clock.now())).encode();
         }
-        out.extend_from_slice(&answer.encode());
-        stream.write_all_by(&out, Instant::now() + WRITE_LIMIT)?;
     }
 }
 
-fn handle(shared: &Shared, seen: &Seen, sequence: u64, frame: &[u8], clock: &mut PeerClock) -> Result<Message, End> {
-    let bytes = frame.len() as u64;
-    let mut progress = lock(seen);
-    if sequence <= progress.last {
-        count(&shared.counters.duplicates, 1);
-        return Ok(Message::Ack { sequence: progress.last, bytes });
+/// Takes memory for what a frame opens to. One that claims too much is rejected before its peer is cut off.
+fn open<'a>(stream: &mut Stream, shared: &'a Shared, sequence: u64, frame: &[u8]) -> Result<Option<Charge<'a>>, End> {
+    match charge(&shared.budgets.decoding, frame) {
+        Err(End::Refuse(Refusal::Malformed, text)) => {
+            count(&shared.counters.rejected, 1);
+            let reject = Message::Reject { sequence, bytes: frame.len() as u64, text: text.clone() };
+            stream.write_all_by(&reject.encode(), Instant::now() + WRITE_LIMIT)?;
+            refuse(Refusal::Malformed, text)
+        }
+        other => other,
     }
-    let mut failing = progress.failing.filter(|f| f.sequence == sequence).unwrap_or_default();
-    failing.sequence = sequence;
-    // Unwind safety: the closure changes nothing of ours but counters and what the handler was told of the clock, which is
-    // forgotten with the connection. The handler is the server's own business.
-    let outcome = catch_unwind(AssertUnwindSafe(|| hand_over(shared, frame, clock)));
-    let rejected = match outcome {
-        Ok(Ok(())) => None,
-        Ok(Err(e)) => Some(e.to_string()),
-        Err(_) => {
-            count(&shared.counters.handler_panics, 1);
-            failing.tries += 1;
-            let tries = failing.tries;
+}
+
+/// Hands a frame over; its answer comes when it is kept.
+fn handle(shared: &Shared, number: u64, seen: &Seen, sequence: u64, frame: Vec<u8>) -> Result<(), End> {
+    let counters = &shared.counters;
+    let bytes = frame.len() as u64;
+    let taken = lock(seen).hand_over(number, sequence, frame, &*shared.sink);
+    match taken {
+        Taken::OnItsWay { skipped_records } => {
+            count(&counters.frames, 1);
+            count(&counters.bytes, bytes);
+            count(&counters.skipped_records, skipped_records);
+        }
+        Taken::Duplicate => count(&counters.duplicates, 1),
+        Taken::Rejected => count(&counters.rejected, 1),
+        Taken::Panicked { tries } => {
+            count(&counters.handler_panics, 1);
             if tries < HANDLER_TRIES {
-                progress.failing = Some(failing);
                 return refuse(Refusal::Failed, format!("try {tries} of {HANDLER_TRIES}; see the server's log"));
             }
-            Some(format!("the server failed {tries} times on this frame; see its log"))
+            count(&counters.rejected, 1);
         }
-    };
-    progress.last = sequence;
-    progress.failing = None;
-    if let Some(text) = rejected {
-        count(&shared.counters.rejected, 1);
-        return Ok(Message::Reject { sequence, bytes, text });
+        Taken::Superseded => return Err(End::Silent),
     }
-    count(&shared.counters.frames, 1);
-    count(&shared.counters.bytes, bytes);
-    Ok(Message::Ack { sequence, bytes })
-}
-
-/// Hands over the batches of a frame, before them what they tell of the agent's clock. What an agent itself says of its
-/// clock is left out: only a server measures it.
-fn hand_over(shared: &Shared, frame: &[u8], clock: &mut PeerClock) -> Result<(), codec::DecodeError> {
-    let mut decoded = codec::decode(frame)?;
-    let is_measured = |record: &Record| matches!(record, Record::ClockOffset(_));
-    decoded.batches.iter_mut().for_each(|batch| batch.records.retain(|record| !is_measured(record)));
-    let mut batches = clock.tell(&decoded.batches, shared.clock.now());
-    batches.append(&mut decoded.batches);
-    (shared.handler)(batches);
-    count(&shared.counters.skipped_records, decoded.skipped_records);
     Ok(())
 }

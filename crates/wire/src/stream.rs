@@ -168,6 +168,19 @@ impl Stream {
         Ok(())
     }
 
+    /// Fills the first byte of the buffer if one has come already; does not wait.
+    pub(super) fn read_now(&mut self, buffer: &mut [u8]) -> io::Result<bool> {
+        self.set_nonblocking(true)?;
+        let result = self.read_some(&mut buffer[..1]);
+        self.set_nonblocking(false)?;
+        match result {
+            Ok(0) => Err(io::Error::new(ErrorKind::UnexpectedEof, "the peer closed the connection")),
+            Ok(_) => Ok(true),
+            Err(e) if is_pause(&e) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
     /// Waits at most `wait` (not at all when zero) and appends what has arrived, at most 64 KiB.
     pub(super) fn read_available(&mut self, wait: Duration, into: &mut Vec<u8>) -> io::Result<usize> {
         let mut buffer = [0u8; 64 * 1024];
