@@ -49,7 +49,8 @@ impl Backlog {
     pub(crate) fn open(dir: &Path, max_bytes: u64) -> Result<Backlog, SpoolError> {
         let spool = Spool::open(dir, max_bytes)?;
         let frames = std::iter::repeat_with(|| FrameNote::Unknown).take(spool.len()).collect();
-        let dropped_seen = spool.dropped_records();
+        // What damage has cost an earlier run is told by this one.
+        let dropped_seen = 0;
         Ok(Backlog {
             spool,
             frames,

@@ -3,10 +3,12 @@
 //! Frames lie in numbered logs of a sixteenth of the limit each; `head` says up to where they were taken. The oldest
 //! frames are dropped, and their records counted, when the limit is reached. Frames survive the end of the process;
 //! after the end of the machine the last ones may be missing, never damaged.
+use crate::codec;
 use crate::dir::{Access, PrivateDir};
-use crate::log::{ENTRY_HEAD_BYTES, LogFile, Mark, numbers_of};
+use crate::log::{ENTRY_HEAD_BYTES, LogFile, Mark, Marks, Piece, numbers_of};
 use std::collections::VecDeque;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Logs per spool: dropping the oldest frees a sixteenth of the space at once.
@@ -15,6 +17,9 @@ const FILES: u64 = 16;
 const MIN_FILE_BYTES: u64 = 64 * 1024;
 /// Bytes of the record count before a frame.
 const COUNT_BYTES: usize = 8;
+
+/// Each entry is a record count and a frame.
+const MARKS: Marks = Marks { at: COUNT_BYTES, any_of: &[codec::MAGIC] };
 
 /// Why a spool operation failed.
 #[derive(Debug, thiserror::Error)]
@@ -71,19 +76,20 @@ impl Spool {
             let (head, taken) = Mark::of(dir.file("head", Access::ReadWrite)?)?;
             let (mut part_number, mut offset) = taken.unwrap_or((0, 0));
             let mut parts = VecDeque::new();
+            let mut dropped_records = 0;
             for number in numbers_of(dir.names()?, "spool") {
                 if number < part_number {
                     dir.remove(&part_name(number))?;
                     continue;
                 }
                 let from = if number == part_number { offset } else { 0 };
-                parts.push_back(open_part(&dir, number, from)?);
+                parts.push_back(open_part(&dir, number, from, &mut dropped_records)?);
                 (part_number, offset) = (part_number.max(number), 0);
             }
             if parts.is_empty() {
-                parts.push_back(open_part(&dir, part_number + 1, 0)?);
+                parts.push_back(open_part(&dir, part_number + 1, 0, &mut dropped_records)?);
             }
-            Ok(Spool { dir, max_bytes, parts, head, dropped_records: 0, _lock: lock })
+            Ok(Spool { dir, max_bytes, parts, head, dropped_records, _lock: lock })
         };
         open().map_err(failed)
     }
@@ -109,7 +115,7 @@ impl Spool {
         let full = self.parts.back().is_none_or(|p| p.log.bytes() >= limit);
         if full {
             let number = self.parts.back().map_or(1, |p| p.number + 1);
-            self.parts.push_back(open_part(&self.dir, number, 0)?);
+            self.parts.push_back(open_part(&self.dir, number, 0, &mut self.dropped_records)?);
         }
         let Some(part) = self.parts.back_mut() else { return Ok(()) };
         let offset = part.log.bytes();
@@ -124,7 +130,7 @@ impl Spool {
             self.dropped_records += part.entries.iter().map(|e| e.records).sum::<u64>();
             self.dir.remove(&part_name(part.number))?;
             if self.parts.is_empty() {
-                self.parts.push_back(open_part(&self.dir, part.number + 1, 0)?);
+                self.parts.push_back(open_part(&self.dir, part.number + 1, 0, &mut self.dropped_records)?);
                 break;
             }
         }
@@ -168,7 +174,7 @@ impl Spool {
         self.head.set(number, next)?;
         // An emptied spool leaves nothing behind.
         if self.is_empty() {
-            self.parts.push_back(open_part(&self.dir, number + 1, 0)?);
+            self.parts.push_back(open_part(&self.dir, number + 1, 0, &mut self.dropped_records)?);
             while self.parts.len() > 1 {
                 self.remove_first()?;
             }
@@ -212,16 +218,29 @@ fn part_name(number: u64) -> String {
     format!("{number:010}.spool")
 }
 
-fn open_part(dir: &PrivateDir, number: u64, from: u64) -> io::Result<Part> {
+/// Opens a part; entries before `from` are done with. Records in damaged entries are added to `dropped`.
+fn open_part(dir: &PrivateDir, number: u64, from: u64, dropped: &mut u64) -> io::Result<Part> {
     let mut entries = VecDeque::new();
-    let mut offset = 0;
-    let (log, _torn) = LogFile::of(dir.file(&part_name(number), Access::ReadWrite)?, &mut |content| {
-        let bytes = ENTRY_HEAD_BYTES + content.len() as u64;
-        let records = content.first_chunk::<COUNT_BYTES>().map_or(0, |count| u64::from_le_bytes(*count));
-        if offset >= from {
+    let mut damaged = Vec::new();
+    let log = LogFile::of(dir.file(&part_name(number), Access::ReadWrite)?, MARKS, &mut |piece| match piece {
+        Piece::Entry { offset, content } if offset >= from => {
+            let bytes = ENTRY_HEAD_BYTES + content.len() as u64;
+            let records = content.first_chunk::<COUNT_BYTES>().map_or(0, |count| u64::from_le_bytes(*count));
             entries.push_back(Entry { offset, records, bytes });
         }
-        offset += bytes;
+        Piece::Damaged { offset, .. } if offset >= from => damaged.push(offset),
+        Piece::Entry { .. } | Piece::Damaged { .. } | Piece::Torn { .. } => {}
     })?;
+    for offset in damaged {
+        *dropped += damaged_records(&log, offset)?;
+    }
     Ok(Part { number, log, entries })
+}
+
+/// How many records a damaged entry held, as its count says; one where even that makes no sense.
+fn damaged_records(log: &LogFile, offset: u64) -> io::Result<u64> {
+    let mut count = [0; COUNT_BYTES];
+    let read = log.reader()?.read_exact_at(&mut count, offset + ENTRY_HEAD_BYTES);
+    let plausible = read.ok().map(|()| u64::from_le_bytes(count)).filter(|count| *count <= codec::MAX_RECORDS as u64);
+    Ok(plausible.unwrap_or(1).max(1))
 }

@@ -1,4 +1,8 @@
 //! The agent's spool: order, restarts, limits, damage, a killed writer.
+mod common;
+
+use common::step_batch;
+use mycroft_wire::codec;
 use mycroft_wire::spool::Spool;
 use proptest::prelude::*;
 use std::collections::VecDeque;
@@ -84,10 +88,53 @@ fn a_torn_tail_is_cut_and_the_rest_is_there() {
         assert_eq!(spool.len(), 4, "cut {cut}");
         assert_eq!(spool.peek().unwrap().unwrap(), [0; 100]);
     }
-    let mut damaged = whole.clone();
-    damaged[116 + 20] ^= 1;
-    std::fs::write(log, damaged).unwrap();
-    assert_eq!(Spool::open(dir.path(), 1 << 20).unwrap().len(), 1, "nothing after a damaged entry can be trusted");
+}
+
+/// A copy of what an older release has written, which must stay readable.
+#[test]
+fn the_frozen_spool_is_read() {
+    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/spool-v1");
+    let dir = tempfile::tempdir().unwrap();
+    for name in ["0000000001.spool", "head", "lock"] {
+        std::fs::copy(frozen.join(name), dir.path().join(name)).unwrap();
+    }
+    let mut spool = Spool::open(dir.path(), 1 << 20).unwrap();
+    let expected: Vec<Vec<u8>> = (1..4).map(|step| codec::encode(&[step_batch("job", 0, step)]).unwrap()).collect();
+    assert_eq!(drain(&mut spool), expected);
+}
+
+/// Also a bit of a length, which may then lead behind the next entries, or to the middle of one.
+#[test]
+fn a_flipped_bit_costs_one_frame_and_its_records_are_counted() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spool = Spool::open(dir.path(), 1 << 20).unwrap();
+    let frames: Vec<Vec<u8>> = (0..5).map(|step| codec::encode(&[step_batch("job", 0, step)]).unwrap()).collect();
+    frames.iter().for_each(|frame| spool.push(frame, 2).unwrap());
+    drop(spool);
+    let log = &logs(dir.path())[0];
+    let whole = std::fs::read(log).unwrap();
+    let starts: Vec<usize> = frames
+        .iter()
+        .scan(0, |at, frame| {
+            *at += 16 + frame.len();
+            Some(*at)
+        })
+        .collect();
+    // The last entry has none behind it that shows where it ends; see `a_torn_tail_is_cut_and_the_rest_is_there`.
+    for bit in (0..starts[3] * 8).step_by(3) {
+        let mut flipped = whole.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(log.file_name().unwrap()), &flipped).unwrap();
+        let mut spool = Spool::open(dir.path(), 1 << 20).unwrap();
+        let hit = starts.iter().position(|end| bit / 8 < *end).unwrap();
+        let rest: Vec<&Vec<u8>> =
+            frames.iter().enumerate().filter(|(n, _)| *n != hit).map(|(_, frame)| frame).collect();
+        let dropped = spool.dropped_records();
+        assert_eq!(drain(&mut spool).iter().collect::<Vec<_>>(), rest, "bit {bit}");
+        let in_count = (8..16).contains(&(bit / 8 - if hit == 0 { 0 } else { starts[hit - 1] }));
+        assert!(dropped == 2 || in_count && dropped > 0, "bit {bit}: {dropped}");
+    }
 }
 
 #[test]
