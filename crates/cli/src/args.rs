@@ -316,6 +316,12 @@ pub(crate) struct ServeArgs {
     /// Directory of the store; without it records live in memory only.
     #[arg(long, env = "MYCROFT_STORE")]
     pub(crate) store: Option<PathBuf>,
+    /// Days that stored records are kept, by this server's clock.
+    #[arg(long, default_value_t = 7, value_parser = value_parser!(u64).range(1..=36_500))]
+    pub(crate) retain_days: u64,
+    /// Most bytes of stored records; the oldest go first.
+    #[arg(long, default_value_t = 64 << 30)]
+    pub(crate) retain_bytes: u64,
     /// Token that agents and HTTP clients must show.
     #[arg(long, env = "MYCROFT_TOKEN", hide_env_values = true)]
     pub(crate) token: Option<String>,

@@ -121,6 +121,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
         token: args.token.clone(),
         tls,
         store_dir: args.store.clone(),
+        retain_age: Duration::from_secs(args.retain_days.saturating_mul(24 * 3600)),
+        retain_bytes: args.retain_bytes,
         tick: Duration::from_millis(args.tick_ms),
         webhook: args.webhook.clone(),
         dump_on_case: !args.no_dump_on_case,

@@ -9,7 +9,7 @@ use mycroft_diagnose::{Report, render};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
 use mycroft_serve::api::ReportJson;
 use mycroft_serve::replay::{Player, TAIL};
-use mycroft_store::{Delivery, HotLimits, Store, StoreConfig, recording};
+use mycroft_store::{Delivery, is_store, read_only, recording};
 use mycroft_wire::codec;
 use serde_json::json;
 use std::io::Write;
@@ -74,24 +74,17 @@ fn deliveries(path: &Path) -> Result<Deliveries> {
         return Ok(Box::new(batches.into_iter().map(|batch| Delivery { arrives_at: batch.collected_at, batch })));
     }
     const GIVE: &str = "give the store that `mycroft serve --store` wrote, or the folder of `mycroft sim run --out`";
-    let mut entries = std::fs::read_dir(path).with_context(|| format!("{}: cannot be read; {GIVE}", path.display()))?;
-    let (store, found) = if recording::is_recording(path) {
-        (None, recording::read(path)?)
-    } else if entries.any(|entry| entry.is_ok_and(|entry| entry.file_name() == "meta.sqlite")) {
-        // A replay has no use for the hot window.
-        let hot = HotLimits { records: 0, bytes: 0, age: Duration::ZERO };
-        let store = Store::open(path, StoreConfig { hot, ..StoreConfig::default() })?;
-        let found = store.deliveries()?;
-        (Some(store), found)
+    std::fs::read_dir(path).with_context(|| format!("{}: cannot be read; {GIVE}", path.display()))?;
+    let found = if recording::is_recording(path) {
+        recording::read(path)?
+    } else if is_store(path) {
+        read_only(path)?
     } else {
-        // Opening a store makes one: not in a directory that holds none.
         bail!("{}: no store; {GIVE}", path.display());
     };
-    let readable = move |delivery: Result<Delivery, _>| match delivery {
+    let readable = |delivery: Result<Delivery, _>| match delivery {
         Ok(delivery) => Some(delivery),
         Err(error) => {
-            // The store stays open, and locked, as long as its files are read.
-            let _held = &store;
             eprintln!("mycroft: {error}; going on behind it");
             None
         }

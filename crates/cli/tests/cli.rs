@@ -373,7 +373,7 @@ fn replay_of_a_store_and_of_a_recording() {
     let store = Store::open(&stored, StoreConfig::default()).unwrap();
     let mut writer = RecordingWriter::create(&recording).unwrap();
     for (number, batch) in batches.iter().enumerate() {
-        store.append(batch).unwrap();
+        store.append(batch.collected_at, batch).unwrap();
         writer.append(batch.collected_at, batch.clone()).unwrap();
         if number % 700 == 0 {
             store.compact().unwrap();

@@ -11,6 +11,7 @@ use crate::config::LogSink;
 use crate::dump::Dumps;
 use crate::inbox::{Event, Inbox};
 use crate::job::{BrainMaker, Failed, Job, SILENT_NS};
+use crate::keep_queue::Storage;
 use crate::lately::{DROPS_TEXT, LIMITS_TEXT, Lately};
 use crate::stats::{Stats, add, get};
 use crate::warm::{Orphans, Past, keep_beginning};
@@ -44,7 +45,7 @@ pub(crate) type Clock = Arc<dyn Fn() -> HostTime + Send + Sync>;
 /// Everything the loop touches outside itself.
 pub(crate) struct Surroundings {
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) keeper: Option<Arc<Inbox>>,
+    pub(crate) storage: Option<Storage>,
     pub(crate) book: Arc<CaseBook>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) alerts: Option<Arc<Alerts>>,
@@ -181,8 +182,8 @@ impl Loop {
         let mut deadline = self.next_tick;
         loop {
             match self.around.inbox.next(deadline) {
-                Event::Batch(batch) => {
-                    self.take_all(batch);
+                Event::Batch(at, batch) => {
+                    self.take_all(at, batch);
                     deadline = deadline.min(self.next_plan.max(Instant::now() + ROUND_GAP));
                 }
                 Event::Lost(source, records) => self.take_loss(source, records),
@@ -190,7 +191,6 @@ impl Loop {
                     // Nobody waits any more when the reader went away: then the answer is not needed.
                     let _ = reply.send(self.report(&job));
                 }
-                Event::Command(Command::Wake) => {}
                 Event::Due => deadline = self.round(),
                 Event::Closed => break,
             }
@@ -200,14 +200,10 @@ impl Loop {
     }
 
     /// Takes in a batch, and some of those that wait behind it.
-    fn take_all(&mut self, first: Arc<Batch>) {
-        let mut batches = vec![first];
+    fn take_all(&mut self, at: HostTime, first: Arc<Batch>) {
+        let mut batches = vec![(at, first)];
         batches.extend(self.around.inbox.more(TOGETHER_BATCHES - 1, TOGETHER_RECORDS));
-        if let Some(keeper) = &self.around.keeper {
-            let refused = keeper.push_all(batches.iter().cloned(), Duration::ZERO);
-            add(&self.around.stats.dropped_store, refused as u64);
-        }
-        batches.iter().for_each(|batch| self.take(batch));
+        batches.iter().for_each(|(_, batch)| self.take(batch));
     }
 
     /// Takes in one batch.
@@ -262,8 +258,8 @@ impl Loop {
         let gap = Record::Gap(Gap { noticed_at: now, lost: records, cause: GapCause::ServerDropped });
         let told = Arc::new(Batch { source, collected_at: now, records: vec![gap] });
         // A replay of the store must not read the silence as a stall either.
-        if let Some(keeper) = &self.around.keeper
-            && !keeper.push(Arc::clone(&told), Duration::ZERO)
+        if let Some(storage) = &self.around.storage
+            && !storage.say(now, &told)
         {
             add(&self.around.stats.dropped_store, 1);
         }
@@ -364,8 +360,8 @@ impl Loop {
 
     /// Log, disk, webhook.
     fn tell(&self, change: Change, case: BookedCase) {
-        if let Some(keeper) = &self.around.keeper {
-            keeper.ask(Command::Wake); // Refused only when the keeper is stopping or already has wakes waiting.
+        if let Some(storage) = &self.around.storage {
+            storage.cases_changed();
         }
         if change == Change::Updated {
             return;

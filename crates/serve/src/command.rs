@@ -14,6 +14,4 @@ pub(crate) enum Command {
         /// Where the answer goes; nobody may be left to take it.
         reply: oneshot::Sender<Option<Arc<Report>>>,
     },
-    /// Look at the book: cases changed (to the thread that writes them).
-    Wake,
 }

@@ -1,5 +1,6 @@
 //! What a server is told, and the rules that a configuration must keep before anything is bound.
 use crate::http::auth::TOKEN_BYTES_MIN;
+use mycroft_store::StoreConfig;
 use mycroft_wire::{Endpoint, TlsServer};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -31,6 +32,10 @@ pub struct ServeConfig {
     pub tls: Option<TlsServer>,
     /// Where records and cases are kept; `None`: nothing outlives the server.
     pub store_dir: Option<PathBuf>,
+    /// Stored records that arrived longer ago than this are deleted.
+    pub retain_age: Duration,
+    /// The oldest stored records are deleted while all together take more bytes than this.
+    pub retain_bytes: u64,
     /// How often every job is weighed when nothing is due earlier.
     pub tick: Duration,
     /// URL that receives a POST when a case opens, settles or closes.
@@ -49,6 +54,8 @@ impl Default for ServeConfig {
             token: None,
             tls: None,
             store_dir: None,
+            retain_age: StoreConfig::default().retain_age,
+            retain_bytes: StoreConfig::default().retain_bytes,
             tick: TICK,
             webhook: None,
             dump_on_case: true,
@@ -66,6 +73,8 @@ impl fmt::Debug for ServeConfig {
             .field("token", &self.token.as_ref().map(|_| "set"))
             .field("tls", &self.tls)
             .field("store_dir", &self.store_dir)
+            .field("retain_age", &self.retain_age)
+            .field("retain_bytes", &self.retain_bytes)
             .field("tick", &self.tick)
             .field("dump_on_case", &self.dump_on_case)
             .field("webhook", &self.webhook.as_ref().map(|_| "set"))

@@ -4,7 +4,7 @@
 //! told to the engine as a gap of its source (invariant 4: loss is data), so that silence is not read as a stall.
 use crate::command::Command;
 use crate::sync::lock;
-use mycroft_record::{Batch, Record, Source};
+use mycroft_record::{Batch, HostTime, Record, Source};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,8 +24,8 @@ const COMMANDS: usize = 256;
 /// What the brain's loop may meet: one `match` there sees all of it.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A batch.
-    Batch(Arc<Batch>),
+    /// A batch, and when this server had it.
+    Batch(HostTime, Arc<Batch>),
     /// So many records of this source were dropped here.
     Lost(Source, u64),
     /// Somebody asks something.
@@ -45,7 +45,7 @@ pub(crate) struct Inbox {
 }
 
 struct State {
-    batches: VecDeque<Arc<Batch>>,
+    batches: VecDeque<(HostTime, Arc<Batch>)>,
     commands: VecDeque<Command>,
     lost: BTreeMap<Source, u64>,
     records: usize,
@@ -105,14 +105,14 @@ impl Inbox {
         Inbox { state: Mutex::new(state), filled: Condvar::new(), drained: Condvar::new(), limit }
     }
 
-    /// Queues a batch, waiting up to `wait` for room. False: it was dropped (and counted), or the queue is closed.
-    pub(crate) fn push(&self, batch: Arc<Batch>, wait: Duration) -> bool {
-        self.push_all([batch], wait) == 0
-    }
-
-    /// Queues batches, waiting up to `wait` for room for each. Gives how many records were dropped: of batches that
+    /// Queues batches that arrived at `at`, waiting up to `wait` for room for each. Gives how many records were dropped: of batches that
     /// found no room (counted), or all of them of a closed queue; an empty batch counts as one.
-    pub(crate) fn push_all(&self, batches: impl IntoIterator<Item = Arc<Batch>>, wait: Duration) -> usize {
+    pub(crate) fn push_all(
+        &self,
+        at: HostTime,
+        batches: impl IntoIterator<Item = Arc<Batch>>,
+        wait: Duration,
+    ) -> usize {
         let mut refused = 0;
         let mut state = lock(&self.state);
         for batch in batches {
@@ -131,7 +131,7 @@ impl Inbox {
                 continue;
             }
             state.records += need;
-            state.batches.push_back(batch);
+            state.batches.push_back((at, batch));
         }
         self.wake(&mut state);
         refused
@@ -178,10 +178,10 @@ impl Inbox {
             if let Some((source, records)) = state.lost.pop_first() {
                 return Event::Lost(source, records);
             }
-            if let Some(batch) = state.batches.pop_front() {
+            if let Some((at, batch)) = state.batches.pop_front() {
                 state.records -= weight(&batch);
                 self.make_way(&state);
-                return Event::Batch(batch);
+                return Event::Batch(at, batch);
             }
             if !state.open {
                 return Event::Closed;
@@ -195,10 +195,10 @@ impl Inbox {
 
     /// Batches that wait behind one that was just handed out, in order of arrival: at most so many, and no more than so
     /// many records.
-    pub(crate) fn more(&self, mut batches: usize, mut records: usize) -> Vec<Arc<Batch>> {
+    pub(crate) fn more(&self, mut batches: usize, mut records: usize) -> Vec<(HostTime, Arc<Batch>)> {
         let mut out = Vec::new();
         let mut state = lock(&self.state);
-        while let Some(need) = state.batches.front().map(|batch| weight(batch)).filter(|need| *need <= records)
+        while let Some(need) = state.batches.front().map(|(_, batch)| weight(batch)).filter(|need| *need <= records)
             && batches > 0
         {
             out.extend(state.batches.pop_front());
@@ -226,12 +226,16 @@ impl Inbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mycroft_record::{HostTime, StepMark};
+    use mycroft_record::StepMark;
 
     fn batch(host: &str, records: usize) -> Arc<Batch> {
         let mark = Record::StepMark(StepMark { at: HostTime(1), step: 1 });
         let source = Source { job: "j".into(), host: host.into(), process: None };
         Arc::new(Batch { source, collected_at: HostTime(1), records: vec![mark; records] })
+    }
+
+    fn push(inbox: &Inbox, batch: Arc<Batch>, wait: Duration) -> bool {
+        inbox.push_all(HostTime(1), [batch], wait) == 0
     }
 
     fn far() -> Instant {
@@ -241,40 +245,40 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_dropped_counted_and_told_of_its_source() {
         let inbox = Inbox::new(10);
-        assert!(inbox.push(batch("a", 8), Duration::ZERO));
-        assert!(!inbox.push(batch("b", 3), Duration::ZERO));
-        assert!(!inbox.push(batch("b", 4), Duration::ZERO));
-        assert!(inbox.push(batch("c", 2), Duration::ZERO));
+        assert!(push(&inbox, batch("a", 8), Duration::ZERO));
+        assert!(!push(&inbox, batch("b", 3), Duration::ZERO));
+        assert!(!push(&inbox, batch("b", 4), Duration::ZERO));
+        assert!(push(&inbox, batch("c", 2), Duration::ZERO));
         assert_eq!(inbox.fill(), Fill { batches: 2, records: 10, dropped: 7 });
         assert!(matches!(inbox.next(far()), Event::Lost(s, 7) if &*s.host == "b"));
-        assert!(matches!(inbox.next(far()), Event::Batch(b) if &*b.source.host == "a"));
-        assert!(matches!(inbox.next(far()), Event::Batch(b) if &*b.source.host == "c"));
+        assert!(matches!(inbox.next(far()), Event::Batch(_, b) if &*b.source.host == "a"));
+        assert!(matches!(inbox.next(far()), Event::Batch(_, b) if &*b.source.host == "c"));
         assert_eq!(inbox.fill(), Fill { batches: 0, records: 0, dropped: 7 });
     }
 
     #[test]
     fn a_batch_larger_than_the_queue_passes_when_it_is_alone() {
         let inbox = Inbox::new(10);
-        assert!(inbox.push(batch("a", 50), Duration::ZERO), "else it could never pass");
-        assert!(!inbox.push(batch("b", 1), Duration::ZERO));
+        assert!(push(&inbox, batch("a", 50), Duration::ZERO), "else it could never pass");
+        assert!(!push(&inbox, batch("b", 1), Duration::ZERO));
     }
 
     #[test]
     fn empty_batches_take_room_too() {
         let inbox = Inbox::new(3);
-        assert_eq!((0..5).filter(|_| inbox.push(batch("a", 0), Duration::ZERO)).count(), 3);
+        assert_eq!((0..5).filter(|_| push(&inbox, batch("a", 0), Duration::ZERO)).count(), 3);
     }
 
     #[test]
     fn of_a_frame_what_fits_is_queued_in_order_and_the_rest_counted() {
         let inbox = Inbox::new(10);
         let frame = [batch("a", 4), batch("b", 4), batch("c", 4), batch("d", 2), batch("e", 0)];
-        assert_eq!(inbox.push_all(frame, Duration::ZERO), 5, "four records, and an empty batch");
+        assert_eq!(inbox.push_all(HostTime(1), frame, Duration::ZERO), 5, "four records, and an empty batch");
         assert_eq!(inbox.fill(), Fill { batches: 3, records: 10, dropped: 4 });
         assert!(matches!(inbox.next(far()), Event::Lost(s, 4) if &*s.host == "c"));
         assert!(matches!(inbox.next(far()), Event::Lost(s, 0) if &*s.host == "e"));
         for host in ["a", "b", "d"] {
-            assert!(matches!(inbox.next(far()), Event::Batch(b) if &*b.source.host == host));
+            assert!(matches!(inbox.next(far()), Event::Batch(_, b) if &*b.source.host == host));
         }
     }
 
@@ -285,12 +289,12 @@ mod tests {
             let inbox = Arc::clone(&inbox);
             let frame = move |n: usize| (0..5).map(move |at| batch(host, 1 + (n + at) % 7));
             std::thread::spawn(move || {
-                (0..200).map(|n| inbox.push_all(frame(n), Duration::from_secs(60))).sum::<usize>()
+                (0..200).map(|n| inbox.push_all(HostTime(1), frame(n), Duration::from_secs(60))).sum::<usize>()
             })
         };
         let producers: Vec<_> = ["a", "b", "c"].into_iter().map(produce).collect();
         let taken = (0..3 * 200 * 5).map(|_| match inbox.next(far()) {
-            Event::Batch(batch) => batch.records.len(),
+            Event::Batch(_, batch) => batch.records.len(),
             other => panic!("{other:?}"),
         });
         let wanted: usize = (0..200).flat_map(|n| (0..5).map(move |at| 1 + (n + at) % 7)).sum();
@@ -301,18 +305,18 @@ mod tests {
     #[test]
     fn a_waiting_producer_goes_on_when_room_appears() {
         let inbox = Arc::new(Inbox::new(4));
-        assert!(inbox.push(batch("a", 4), Duration::ZERO));
+        assert!(push(&inbox, batch("a", 4), Duration::ZERO));
         let other = Arc::clone(&inbox);
-        let producer = std::thread::spawn(move || other.push(batch("b", 4), Duration::from_secs(60)));
+        let producer = std::thread::spawn(move || push(&other, batch("b", 4), Duration::from_secs(60)));
         assert!(matches!(inbox.next(far()), Event::Batch(..)));
         assert!(producer.join().expect("the producer does not panic"));
-        assert!(matches!(inbox.next(far()), Event::Batch(b) if &*b.source.host == "b"));
+        assert!(matches!(inbox.next(far()), Event::Batch(_, b) if &*b.source.host == "b"));
     }
 
     #[test]
     fn a_passed_deadline_is_told_before_the_next_batch() {
         let inbox = Inbox::new(10);
-        inbox.push(batch("a", 1), Duration::ZERO);
+        push(&inbox, batch("a", 1), Duration::ZERO);
         assert!(matches!(inbox.next(Instant::now()), Event::Due));
         assert!(matches!(inbox.next(far()), Event::Batch(..)));
     }
@@ -320,8 +324,10 @@ mod tests {
     #[test]
     fn what_waits_is_handed_out_together_within_a_limit() {
         let inbox = Inbox::new(100);
-        ["a", "b", "c", "d", "e"].into_iter().for_each(|host| assert!(inbox.push(batch(host, 3), Duration::ZERO)));
-        let hosts = |batches: Vec<Arc<Batch>>| batches.iter().map(|b| b.source.host.to_string()).collect::<Vec<_>>();
+        ["a", "b", "c", "d", "e"].into_iter().for_each(|host| assert!(push(&inbox, batch(host, 3), Duration::ZERO)));
+        let hosts = |batches: Vec<(HostTime, Arc<Batch>)>| {
+            batches.iter().map(|(_, b)| b.source.host.to_string()).collect::<Vec<_>>()
+        };
         assert_eq!(hosts(inbox.more(2, 100)), ["a", "b"]);
         assert_eq!(hosts(inbox.more(10, 7)), ["c", "d"], "a third does not fit");
         assert_eq!(inbox.fill(), Fill { batches: 1, records: 3, dropped: 0 });
@@ -332,9 +338,9 @@ mod tests {
     #[test]
     fn a_closed_queue_drains_and_then_says_so() {
         let inbox = Inbox::new(10);
-        inbox.push(batch("a", 1), Duration::ZERO);
+        push(&inbox, batch("a", 1), Duration::ZERO);
         inbox.close();
-        assert!(!inbox.push(batch("b", 1), Duration::from_secs(60)), "closed: no wait, no room");
+        assert!(!push(&inbox, batch("b", 1), Duration::from_secs(60)), "closed: no wait, no room");
         let events: Vec<Event> = (0..3).map(|_| inbox.next(Instant::now())).collect();
         assert!(matches!(&events[..], [Event::Lost(_, 1), Event::Batch(..), Event::Closed]));
     }

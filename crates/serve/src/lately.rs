@@ -6,7 +6,7 @@ pub(crate) const CALM_NS: u64 = 60 * NANOS_PER_SEC;
 
 /// Told while records are dropped by the queue or the store.
 pub(crate) const DROPS_TEXT: &str = "records were dropped within the last minute because the server could not keep up \
-                                     (health and metrics say where): give it a faster disk or more processor, or move \
+                                     (health and metrics say where): give it more processor, or move \
                                      jobs to another server";
 /// Told while records name more than is kept.
 pub(crate) const LIMITS_TEXT: &str = "records were not diagnosed within the last minute because they name more ranks, \

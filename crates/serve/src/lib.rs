@@ -1,8 +1,8 @@
 //! The always-on side: takes batches from agents, runs the diagnosis of every job, keeps cases, and answers readers.
 //!
 //! ```text
-//! wire -> inbox -> brain (one thread: engine per job) -> book of cases -> HTTP, webhook
-//!                    `-> keeper (one thread: store)  <------'
+//! wire -> intake -> inbox -> brain (one thread: engine per job) -> book of cases -> HTTP, webhook
+//!            `-> keep_queue -> keeper (one thread: log)      upkeep <--'  (one thread: cases, segments)
 //! ```
 //!
 //! The wall clock is read here and nowhere below (`clock`); JSON is made here and nowhere below (`api`).
@@ -23,7 +23,9 @@ mod dump;
 mod error;
 mod http;
 mod inbox;
+mod intake;
 mod job;
+mod keep_queue;
 mod keeper;
 mod lately;
 pub mod replay;
@@ -32,6 +34,7 @@ mod stats;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod upkeep;
 mod warm;
 
 pub use alert::AlertJson;

@@ -1,13 +1,17 @@
 //! Replay: batches through the brain at full speed, with the time at which each arrives for a clock. Recorded stores,
 //! exported files and simulated jobs all take this way.
 use mycroft_diagnose::{CaseEvent, Config, Engine, Report};
-use mycroft_record::{Batch, HostTime, JobName};
+use mycroft_record::{Batch, HostTime, JobName, NANOS_PER_SEC};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 /// Time after the last batch that is still weighed: long enough for any stall to be declared.
 pub const TAIL: Duration = Duration::from_secs(3);
+/// Longest stretch without a batch that is ticked through; the clock then jumps to the next one. As long as a job may be
+/// silent before a server retires it: whatever a silence shows has shown by then. One batch of a clock that is two hundred
+/// years wrong would otherwise take as many ticks.
+const SILENCE_NS: u64 = 15 * 60 * NANOS_PER_SEC;
 /// Moments kept per job: a case opens, is strengthened a few times and closes, a thousand times over. 100 B each.
 const MOMENTS_MAX: usize = 10_000;
 
@@ -84,10 +88,17 @@ impl Player {
     /// is said to arrive before its predecessor arrives with it.
     pub fn deliver(&mut self, arrives_at: HostTime, batch: &Batch) {
         let arrives_at = arrives_at.max(self.last);
+        let silent_until = self.last + SILENCE_NS;
         self.last = arrives_at;
         let tick_ns = self.tick_ns;
         self.clock.get_or_insert(Clock { now: arrives_at, next_tick: arrives_at + tick_ns, tick_ns });
-        self.advance(arrives_at);
+        self.advance(arrives_at.min(silent_until));
+        if arrives_at > silent_until
+            && let Some(clock) = &mut self.clock
+            && clock.now < arrives_at
+        {
+            *clock = Clock { now: arrives_at, next_tick: arrives_at + tick_ns, tick_ns };
+        }
         let name = &batch.source.job;
         if !self.jobs.contains_key(name) {
             self.jobs.insert(name.clone(), Job::new(name));

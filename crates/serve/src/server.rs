@@ -10,17 +10,20 @@ use crate::dump::{Around, Dumps};
 use crate::error::ServeError;
 use crate::http::{self, Shared};
 use crate::inbox::{Inbox, PUSH_WAIT, QUEUE_RECORDS};
+use crate::intake::Intake;
 use crate::job::BrainMaker;
-use crate::keeper::{Keeper, old_cases};
+use crate::keep_queue::Storage;
+use crate::keeper::Keeper;
 use crate::stats::Stats;
 use crate::sync::lock;
+use crate::upkeep::{Upkeep, old_cases};
 use crate::warm::{Past, WARM_NS};
 use mycroft_diagnose::{Config, Engine, Report};
 use mycroft_record::Batch;
 use mycroft_store::{Store, StoreConfig};
 use mycroft_wire::descriptors::{self, Shares};
 use mycroft_wire::dir::PrivateDir;
-use mycroft_wire::{Endpoint, Listener, ListenerHandle, Places, ServerConfig};
+use mycroft_wire::{Endpoint, Listener, ListenerHandle, Places, ServerConfig, Sink};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
@@ -68,6 +71,7 @@ pub struct ServerHandle {
     http: SocketAddr,
     endpoints: Vec<Endpoint>,
     inbox: Arc<Inbox>,
+    intake: Arc<Intake>,
     book: Arc<CaseBook>,
     running: Option<Running>,
 }
@@ -85,8 +89,15 @@ struct Running {
     stop_http: watch::Sender<bool>,
     http: Option<(Runtime, tokio::task::JoinHandle<()>)>,
     brain: JoinHandle<()>,
-    keeper: Option<(Arc<Inbox>, JoinHandle<()>)>,
+    keepers: Option<Keepers>,
     alerts: Option<(Arc<Alerts>, JoinHandle<()>)>,
+}
+
+/// The threads that have to do with the disk.
+struct Keepers {
+    storage: Storage,
+    keeper: JoinHandle<()>,
+    upkeep: JoinHandle<()>,
 }
 
 impl ServerHandle {
@@ -130,7 +141,7 @@ impl ServerHandle {
     /// Takes a batch as if an agent had sent it; false when the queue is full or the server stops. For programs that
     /// hold the records already (replay).
     pub fn ingest(&self, batch: Batch) -> bool {
-        self.inbox.push(Arc::new(batch), PUSH_WAIT)
+        self.intake.ingest(vec![batch], PUSH_WAIT) == 0
     }
 
     /// Stops: no new connections, what was received is still diagnosed and stored, threads are joined, sockets removed.
@@ -164,9 +175,11 @@ impl Running {
         }
         inbox.close();
         join(self.brain);
-        if let Some((inbox, thread)) = self.keeper {
-            inbox.close();
-            join(thread);
+        if let Some(Keepers { storage, keeper, upkeep }) = self.keepers {
+            storage.queue.close();
+            join(keeper);
+            storage.bell.close();
+            join(upkeep);
         }
         if let Some((alerts, thread)) = self.alerts {
             alerts.close();
@@ -198,12 +211,13 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let (runtime, listener, http) = bind_http(config.http)?;
 
     let alerts = start_alerts(&config, &stats, &log)?;
-    let keeper = store.map(|store| start_keeper(store, &book, &stats, &seams.clock, &log)).transpose()?;
+    let keepers = store.map(|store| start_keepers(store, &book, &stats, &seams.clock, &log)).transpose()?;
+    let storage = keepers.as_ref().map(|keepers| keepers.storage.clone());
     let listeners = Arc::default();
     let around = Around {
         listeners: Arc::clone(&listeners),
         inbox: Arc::clone(&inbox),
-        keeper: keeper.as_ref().map(|(inbox, _)| Arc::clone(inbox)),
+        storage: storage.clone(),
         book: Arc::clone(&book),
         clock: Arc::clone(&seams.clock),
         log: Arc::clone(&log),
@@ -219,9 +233,16 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         dumps: Arc::clone(&dumps),
         token: config.token.clone(),
     });
+    let intake = Arc::new(Intake {
+        inbox: Arc::clone(&inbox),
+        queue: storage.as_ref().map(|storage| Arc::clone(&storage.queue)),
+        stats: Arc::clone(&stats),
+        clock: Arc::clone(&seams.clock),
+        order: Mutex::default(),
+    });
     let around = Surroundings {
         inbox: Arc::clone(&inbox),
-        keeper: keeper.as_ref().map(|(inbox, _)| Arc::clone(inbox)),
+        storage,
         book: Arc::clone(&book),
         stats,
         alerts: alerts.as_ref().map(|(alerts, _)| Arc::clone(alerts)),
@@ -244,28 +265,20 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     // Agents that knock meanwhile keep their records: better in their spools than dropped from a full inbox. The other
     // end is dropped without a word only when the thread ended.
     let _ = is_warm.recv();
-    lock(&listeners).extend(serve_agents(std::mem::take(&mut bound.0), &inbox, &dumps));
+    lock(&listeners).extend(serve_agents(std::mem::take(&mut bound.0), &intake, &dumps));
     log(&format!("listening: http {http}, agents {}", shown(&endpoints)));
-    let running = Running { listeners, dumps, stop_http, http: Some((runtime, task)), brain, keeper, alerts };
-    Ok(ServerHandle { http, endpoints, inbox, book, running: Some(running) })
+    let running = Running { listeners, dumps, stop_http, http: Some((runtime, task)), brain, keepers, alerts };
+    Ok(ServerHandle { http, endpoints, inbox, intake, book, running: Some(running) })
 }
 
 /// Takes in batches and captures on every listener.
-fn serve_agents(bound: Vec<Listener>, inbox: &Arc<Inbox>, dumps: &Arc<Dumps>) -> Vec<ListenerHandle> {
+fn serve_agents(bound: Vec<Listener>, intake: &Arc<Intake>, dumps: &Arc<Dumps>) -> Vec<ListenerHandle> {
     let serve = |(index, listener): (usize, Listener)| {
         let dumps = Arc::clone(dumps);
         let captured = move |connection, captured| dumps.captured(index, connection, captured);
-        listener.serve_with(sink(inbox), Arc::new(captured))
+        listener.serve_sink(Arc::clone(intake) as Arc<dyn Sink>, Arc::new(captured))
     };
     bound.into_iter().enumerate().map(serve).collect()
-}
-
-/// What the wire calls for each frame: it is held a moment at most, a batch that finds no room is counted.
-fn sink(inbox: &Arc<Inbox>) -> Arc<dyn Fn(Vec<Batch>) + Send + Sync> {
-    let inbox = Arc::clone(inbox);
-    Arc::new(move |frame| {
-        inbox.push_all(frame.into_iter().map(Arc::new), PUSH_WAIT);
-    })
 }
 
 fn shown(endpoints: &[Endpoint]) -> String {
@@ -282,7 +295,9 @@ fn open_store(config: &ServeConfig, log: &LogSink) -> Result<(Option<Store>, Cas
     };
     // What is opened by its path from now on is ours, and nobody else can exchange it.
     PrivateDir::open(dir).map_err(|source| ServeError::StoreDir { dir: dir.clone(), source })?;
-    let store = Store::open(dir, StoreConfig::default())?;
+    let retain = StoreConfig { retain_age: config.retain_age, retain_bytes: config.retain_bytes, ..Default::default() };
+    let store = Store::open(dir, retain)?;
+    store.damage().iter().for_each(|line| log(line));
     let (cases, highest, unreadable) = old_cases(&store, CASES_KEPT)?;
     if unreadable > 0 {
         log(&format!("{unreadable} stored cases were written by another version and are not shown"));
@@ -363,24 +378,32 @@ fn start_alerts(
     Ok(Some((alerts, thread)))
 }
 
-fn start_keeper(
+fn start_keepers(
     store: Store,
     book: &Arc<CaseBook>,
     stats: &Arc<Stats>,
     clock: &Clock,
     log: &LogSink,
-) -> Result<Threaded<Inbox>, ServeError> {
-    let inbox = Arc::new(Inbox::new(QUEUE_RECORDS));
+) -> Result<Keepers, ServeError> {
+    let (store, storage) = (Arc::new(store), Storage::new());
     let keeper = Keeper {
-        inbox: Arc::clone(&inbox),
+        queue: Arc::clone(&storage.queue),
+        store: Arc::clone(&store),
+        stats: Arc::clone(stats),
+        log: Arc::clone(log),
+    };
+    let upkeep = Upkeep {
+        bell: Arc::clone(&storage.bell),
+        queue: Arc::clone(&storage.queue),
         store,
         book: Arc::clone(book),
         stats: Arc::clone(stats),
         clock: Arc::clone(clock),
         log: Arc::clone(log),
     };
-    let thread = spawn("mycroft-keeper", move || keeper.run())?;
-    Ok((inbox, thread))
+    let keeper = spawn("mycroft-keeper", move || keeper.run())?;
+    let upkeep = spawn("mycroft-upkeep", move || upkeep.run())?;
+    Ok(Keepers { storage, keeper, upkeep })
 }
 
 fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ServeError> {

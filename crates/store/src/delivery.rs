@@ -1,10 +1,11 @@
 //! Deliveries: what is kept, in the order in which it reaches the brain again, with few files in memory.
 //!
-//! A recording says when each batch arrived and holds them in that order. A server's store does not: there a batch
-//! arrives when it was collected, and files are merged by that time. Only files that overlap are held.
-use crate::disk::{Replay, ReplaySource, SegmentFile, read_segment};
+//! Recordings and stores say when each batch arrived and hold them in that order. Stores of version 1 do not: there a
+//! batch arrives when it was collected, and files are merged by that time. Only files that overlap are held.
 use crate::facade::StoreError;
+use crate::names::SegmentFile;
 use crate::segment::{self, Arrived};
+use crate::source::{Arrivals, Replay, Source as From};
 use mycroft_record::{Batch, HostTime, Source};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -23,48 +24,54 @@ pub struct Delivery {
 /// Every delivery of a store or a recording, in order; a file that cannot be read comes as an error that names it, and
 /// reading goes on behind it.
 #[derive(Debug)]
-pub struct Deliveries(Order);
-
-#[derive(Debug)]
-enum Order {
+pub struct Deliveries {
+    /// Files that do not say when batches arrived: they are older than all others.
+    collected: Merge,
     /// Files that hold deliveries in their order.
-    Recorded { files: IntoIter<SegmentFile>, ready: IntoIter<Arrived> },
-    /// Files that are merged by the time of collection.
-    Collected(Merge),
+    arrived: Arrivals,
 }
 
 impl Deliveries {
     /// The files of a recording, in their order.
     pub(crate) fn recorded(files: Vec<SegmentFile>) -> Deliveries {
-        Deliveries(Order::Recorded { files: files.into_iter(), ready: Vec::new().into_iter() })
+        let sources = files.into_iter().map(From::Segment).collect();
+        Deliveries { collected: Merge::new(Vec::new()), arrived: Arrivals::new(sources) }
     }
 
-    /// The files of a store, oldest first.
-    pub(crate) fn collected(sources: Vec<ReplaySource>) -> Deliveries {
-        let part = |(number, source)| Part { earliest: earliest(&source), number, source };
-        let mut parts: Vec<Part> = sources.into_iter().enumerate().map(part).collect();
-        parts.sort_by_key(|part| (part.earliest, part.number));
-        let parts = parts.into_iter().peekable();
-        Deliveries(Order::Collected(Merge { parts, heads: BinaryHeap::new(), failed: VecDeque::new() }))
+    /// The files of a store, by their number.
+    pub(crate) fn stored(sources: Vec<From>) -> Deliveries {
+        let (arrived, collected) = sources.into_iter().partition(says_arrival);
+        Deliveries { collected: Merge::new(collected), arrived: Arrivals::new(arrived) }
     }
+}
+
+/// Whether a file says when its batches arrived. One that cannot be read is told where it is read.
+fn says_arrival(source: &From) -> bool {
+    match source {
+        From::Segment(file) => segment::says_arrival(&file.path),
+        From::Log { path, .. } => again(path).is_some_and(|mut log| log.any(|arrived| arrived.at.some().is_some())),
+    }
+}
+
+/// The batches of a log once more; there are few, and each is bounded.
+fn again(path: &std::path::Path) -> Option<impl Iterator<Item = Arrived> + use<>> {
+    let path = path.to_owned();
+    let pieces = mycroft_wire::log::Pieces::of_file(&path, crate::source::MARKS).ok()?;
+    Some(Arrivals::new(vec![From::Log { number: 0, path, pieces }]).flatten())
 }
 
 impl Iterator for Deliveries {
     type Item = Result<Delivery, StoreError>;
 
     fn next(&mut self) -> Option<Result<Delivery, StoreError>> {
-        match &mut self.0 {
-            Order::Collected(merge) => merge.next(),
-            Order::Recorded { files, ready } => loop {
-                if let Some(Arrived { at, batch }) = ready.next() {
-                    return Some(Ok(Delivery { arrives_at: at.some().unwrap_or(batch.collected_at), batch }));
-                }
-                match read_segment(files.next()?) {
-                    Ok(arrived) => *ready = arrived.into_iter(),
-                    Err(error) => return Some(Err(error)),
-                }
-            },
+        if let Some(delivery) = self.collected.next() {
+            return Some(delivery);
         }
+        let arrived = self.arrived.next()?;
+        Some(
+            arrived
+                .map(|Arrived { at, batch }| Delivery { arrives_at: at.some().unwrap_or(batch.collected_at), batch }),
+        )
     }
 }
 
@@ -75,17 +82,16 @@ struct Part {
     earliest: HostTime,
     /// Which of the files: the older first.
     number: usize,
-    source: ReplaySource,
+    source: From,
 }
 
-/// When the first batch of a file was collected. A log must be read for it; there are few, and each is bounded.
-fn earliest(source: &ReplaySource) -> HostTime {
+/// When the first batch of a file was collected.
+fn earliest(source: &From) -> HostTime {
     match source {
-        ReplaySource::Segment(file) => segment::earliest(&file.path).unwrap_or_default(),
-        ReplaySource::Log { path, file, offset, end } => {
-            let Ok(file) = file.try_clone() else { return HostTime::NONE };
-            let log = ReplaySource::Log { path: path.clone(), file, offset: *offset, end: *end };
-            Replay::new(vec![log]).flatten().map(|batch| batch.collected_at).min().unwrap_or_default()
+        From::Segment(file) => segment::earliest(&file.path).unwrap_or_default(),
+        From::Log { path, .. } => {
+            let collected = again(path).and_then(|log| log.map(|arrived| arrived.batch.collected_at).min());
+            collected.unwrap_or_default()
         }
     }
 }
@@ -134,6 +140,13 @@ struct Merge {
 }
 
 impl Merge {
+    fn new(sources: Vec<From>) -> Merge {
+        let part = |(number, source)| Part { earliest: earliest(&source), number, source };
+        let mut parts: Vec<Part> = sources.into_iter().enumerate().map(part).collect();
+        parts.sort_by_key(|part| (part.earliest, part.number));
+        Merge { parts: parts.into_iter().peekable(), heads: BinaryHeap::new(), failed: VecDeque::new() }
+    }
+
     fn next(&mut self) -> Option<Result<Delivery, StoreError>> {
         loop {
             if let Some(error) = self.failed.pop_front() {

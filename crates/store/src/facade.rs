@@ -1,25 +1,27 @@
 //! The one door to everything the store keeps.
 use crate::delivery::Deliveries;
-use crate::disk::{self, Disk, Replay};
-use crate::hot::{Cursor, Hit, Hot, HotLimits, LastState, Query, Tail};
-use crate::meta::{CaseRow, JobRow, Meta, MetaError};
-use mycroft_record::{Batch, HostTime, JobName, Rank};
-use mycroft_wire::codec::EncodeError;
-use std::collections::BTreeMap;
+use crate::disk::{self, Disk};
+use crate::meta::{CaseRow, Meta, MetaError};
+use crate::names::{io_error, wal_dir};
+use crate::source::{Replay, sources};
+use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
+use mycroft_wire::codec::{self, EncodeError};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// How long a failed attempt (to write a segment, to open the database) is left alone: it costs seconds of a processor,
+/// and a disk that fails does not change its mind soon.
+const RETRY_NS: u64 = 10 * NANOS_PER_SEC;
 
 /// What a store keeps and for how long.
 #[derive(Clone, Debug)]
 pub struct StoreConfig {
-    /// The window in memory.
-    pub hot: HotLimits,
-    /// Segments older than this are deleted.
+    /// Segments whose records arrived longer ago than this are deleted.
     pub retain_age: Duration,
     /// Oldest segments are deleted while all together are larger than this, bytes.
     pub retain_bytes: u64,
-    /// A log older than this becomes segments.
+    /// A log older than this becomes a segment.
     pub segment_age: Duration,
 }
 
@@ -27,7 +29,6 @@ impl Default for StoreConfig {
     /// Seven days or 64 GiB; a segment every ten minutes, six an hour.
     fn default() -> StoreConfig {
         StoreConfig {
-            hot: HotLimits::default(),
             retain_age: Duration::from_secs(7 * 24 * 3600),
             retain_bytes: 64 << 30,
             segment_age: Duration::from_secs(600),
@@ -56,12 +57,42 @@ pub enum StoreError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A part of a log is no whole entry and was passed over.
+    #[error(
+        "log {path}: {bytes} bytes at {offset} are damaged or were not written to their end, and are passed over; \
+         what lies behind them is read"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Where the part begins.
+        offset: u64,
+        /// How long it is.
+        bytes: u64,
+    },
     /// A batch is too large.
     #[error(transparent)]
     Encode(#[from] EncodeError),
-    /// The database of cases and jobs.
+    /// The database of cases.
     #[error(transparent)]
     Meta(#[from] MetaError),
+}
+
+impl StoreError {
+    /// Whether the disk (or the user's share of it) has no room left.
+    pub fn is_full(&self) -> bool {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        match self {
+            StoreError::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge),
+            StoreError::Meta(MetaError::Sqlite { source, .. }) => {
+                source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+            }
+            StoreError::Segment { .. }
+            | StoreError::Damaged { .. }
+            | StoreError::Encode(_)
+            | StoreError::Meta(MetaError::Newer { .. }) => false,
+        }
+    }
 }
 
 /// What `maintain` did.
@@ -71,183 +102,208 @@ pub struct Maintained {
     pub segments_written: usize,
     /// Segments deleted.
     pub segments_removed: usize,
+    /// The database of cases could not be used before and can now: every case must be put again.
+    pub is_meta_back: bool,
 }
 
-/// What a store holds now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct StoreStats {
-    /// Records in the hot window.
-    pub hot_records: usize,
-    /// Their bytes in memory, about.
-    pub hot_bytes: usize,
-}
-
-/// Seen of a job since it was last noted in the database.
-#[derive(Debug)]
-struct JobSpan {
-    first_at: HostTime,
-    last_at: HostTime,
-    noted: bool,
+/// A frame to be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// When this server had it.
+    pub at: HostTime,
+    /// The frame, whose times are whole microseconds (`codec::is_round`).
+    pub frame: &'a [u8],
+    /// Records in it.
+    pub records: usize,
 }
 
 /// The store. All methods take `&self`; share it in an `Arc`.
 #[derive(Debug)]
 pub struct Store {
     config: StoreConfig,
-    hot: Mutex<Hot>,
-    disk: Option<Mutex<Disk>>,
-    /// Held while a log becomes segments, so that only one thread does it.
-    compacting: Mutex<()>,
-    jobs: Mutex<BTreeMap<JobName, JobSpan>>,
-    meta: Meta,
+    disk: Mutex<Disk>,
+    /// Held while a log becomes a segment, so that only one thread does it; not before this time again.
+    compacting: Mutex<HostTime>,
+    meta: Mutex<Meta>,
+    meta_trouble: Mutex<Option<MetaTrouble>>,
+}
+
+/// Why cases are in memory only.
+#[derive(Debug)]
+struct MetaTrouble {
+    path: PathBuf,
+    why: String,
+    /// Not tried before.
+    retry_at: HostTime,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Whether a folder holds a store.
+pub fn is_store(dir: &Path) -> bool {
+    dir.join("meta.sqlite").exists() || wal_dir(dir).is_dir()
+}
+
+/// The deliveries of a store's folder, whether or not a server uses it. Nothing is written there.
+///
+/// # Errors
+/// When the directory cannot be listed.
+pub fn read_only(dir: &Path) -> Result<Deliveries, StoreError> {
+    Ok(Deliveries::stored(sources(dir, HostTime::NONE)?))
+}
+
 impl Store {
-    /// Opens or creates the store in `dir`. Batches that an earlier run had not yet made into segments are in the hot
-    /// window again.
+    /// Opens or creates the store in `dir`. Where the database of cases cannot be used (a full disk, a damaged file) cases
+    /// are kept in memory until it can; [`Store::meta_trouble`] says so.
     ///
     /// # Errors
     /// When the directory cannot be used, or another process uses it.
     pub fn open(dir: &Path, config: StoreConfig) -> Result<Store, StoreError> {
-        let mut hot = Hot::new(config.hot);
-        let mut jobs = BTreeMap::new();
-        let disk = Disk::open(dir, &mut |batch| {
-            note_job(&mut jobs, &batch);
-            hot.append(Arc::new(batch));
-        })?;
-        let meta = Meta::open(&dir.join("meta.sqlite"))?;
-        for job in meta.jobs()? {
-            let span = JobSpan { first_at: job.first_at, last_at: job.last_at, noted: true };
-            jobs.entry(JobName::from(job.name)).or_insert(span);
-        }
-        let disk = Some(Mutex::new(disk));
-        Ok(Store { config, hot: Mutex::new(hot), disk, compacting: Mutex::default(), jobs: Mutex::new(jobs), meta })
+        let disk = Disk::open(dir)?;
+        let path = dir.join("meta.sqlite");
+        let (meta, trouble) = match Meta::open(&path) {
+            Ok(meta) => (meta, None),
+            Err(error) => {
+                let copy = Meta::copy_in_memory(&path).or_else(|_| Meta::in_memory())?;
+                let why = error.to_string();
+                (copy, Some(MetaTrouble { path, why, retry_at: HostTime::NONE }))
+            }
+        };
+        Ok(Store {
+            config,
+            disk: Mutex::new(disk),
+            compacting: Mutex::default(),
+            meta: Mutex::new(meta),
+            meta_trouble: Mutex::new(trouble),
+        })
     }
 
-    /// A store without a directory, for the demo: hot window and cases in memory, replay of the hot window only.
-    ///
-    /// # Panics
-    /// Without memory for an empty database.
-    pub fn memory_only(config: StoreConfig) -> Store {
-        let hot = Mutex::new(Hot::new(config.hot));
-        let meta = Meta::in_memory().expect("an empty database in memory needs nothing that could be missing");
-        Store { config, hot, disk: None, compacting: Mutex::default(), jobs: Mutex::default(), meta }
+    /// What was found damaged when the store was opened, one sentence each.
+    pub fn damage(&self) -> Vec<String> {
+        lock(&self.disk).damage().to_vec()
     }
 
-    /// Takes a batch: it is in the hot window and, with a directory, in the write-ahead log when this returns, so it
-    /// survives the end of the process. `flush` and `maintain` make it survive the end of the machine. Times are
-    /// rounded down to whole microseconds.
-    ///
-    /// # Errors
-    /// When the log cannot be written; the batch is then not kept.
-    pub fn append(&self, batch: &Batch) -> Result<(), StoreError> {
-        self.append_all(&[Arc::new(batch.clone())])
+    /// Why cases are kept in memory only, where they are.
+    pub fn meta_trouble(&self) -> Option<String> {
+        lock(&self.meta_trouble).as_ref().map(|trouble| trouble.why.clone())
     }
 
-    /// As `append`, several batches as one entry of the log: that costs little more than one batch. They fit together
-    /// into a frame (`codec`).
+    /// Keeps frames, with one write: they are in the kernel when this returns, so they survive the end of the process.
+    /// `flush` and `maintain` make them survive the end of the machine.
     ///
     /// # Errors
-    /// As `append`; none of them is kept then.
-    pub fn append_all(&self, batches: &[Arc<Batch>]) -> Result<(), StoreError> {
-        let batches: Vec<Arc<Batch>> = batches.iter().map(disk::rounded).collect();
-        if let Some(disk) = &self.disk {
-            lock(disk).append(&batches)?;
-        }
-        let (mut jobs, mut hot) = (lock(&self.jobs), lock(&self.hot));
-        for batch in batches {
-            note_job(&mut jobs, &batch);
-            hot.append(batch);
-        }
-        Ok(())
+    /// When the log cannot be written; none of the frames is kept then.
+    pub fn append_frames(&self, arrivals: &[Arrival<'_>]) -> Result<(), StoreError> {
+        lock(&self.disk).append(arrivals)
     }
 
-    /// Makes everything appended so far durable.
+    /// As `append_frames`, for one batch. Times are rounded down to whole microseconds.
+    ///
+    /// # Errors
+    /// As `append_frames`, and when the batch is larger than a frame.
+    pub fn append(&self, at: HostTime, batch: &Batch) -> Result<(), StoreError> {
+        let frame = if codec::is_round(batch) {
+            codec::encode(std::slice::from_ref(batch))?
+        } else {
+            let mut batch = batch.clone();
+            codec::round_to_micros(&mut batch);
+            codec::encode(&[batch])?
+        };
+        self.append_frames(&[Arrival { at, frame: &frame, records: batch.records.len() }])
+    }
+
+    /// Whether the disk takes anything now: asked while `append_frames` fails.
+    ///
+    /// # Errors
+    /// What an append would meet.
+    pub fn try_room(&self) -> Result<(), StoreError> {
+        lock(&self.disk).try_room()
+    }
+
+    /// Makes everything appended so far survive the end of the machine. Appending goes on meanwhile.
     ///
     /// # Errors
     /// When the disk says no.
     pub fn flush(&self) -> Result<(), StoreError> {
-        match &self.disk {
-            Some(disk) => lock(disk).sync(),
-            None => Ok(()),
-        }
+        let (path, file) = lock(&self.disk).to_sync()?;
+        file.sync_data().map_err(io_error("syncing", &path))
     }
 
-    /// Makes everything durable, writes due segments and deletes old ones; call it every few seconds. Appending goes
-    /// on meanwhile.
+    /// Deletes old segments, makes everything durable and writes due segments; call it every few seconds with this
+    /// server's time. Appending goes on meanwhile.
     ///
     /// # Errors
-    /// When the disk says no; nothing is lost then, and the next call tries again.
+    /// When the disk says no; nothing is lost then, and a later call tries again.
     pub fn maintain(&self, now: HostTime) -> Result<Maintained, StoreError> {
-        lock(&self.hot).trim(now);
-        self.note_jobs()?;
-        let Some(disk) = &self.disk else { return Ok(Maintained::default()) };
-        let age_ns = u64::try_from(self.config.segment_age.as_nanos()).unwrap_or(u64::MAX);
+        let mut done = Maintained { is_meta_back: self.retry_meta(now), ..Maintained::default() };
+        let dir = lock(&self.disk).dir().to_owned();
+        // First: on a full disk this is what makes room.
+        done.segments_removed = disk::retain(&dir, now - nanos(self.config.retain_age), self.config.retain_bytes)?;
+        self.flush()?;
         {
-            let mut disk = lock(disk);
-            disk.sync()?;
-            if disk.began().is_some() && now.since_ns(disk.began()) >= age_ns {
+            let mut disk = lock(&self.disk);
+            if disk.is_older_than(nanos(self.config.segment_age), now) {
                 disk.seal()?;
             }
         }
-        let mut done = Maintained { segments_written: self.write_segments(disk)?, segments_removed: 0 };
-        let age_ns = u64::try_from(self.config.retain_age.as_nanos()).unwrap_or(u64::MAX);
-        let dir = lock(disk).dir().to_owned();
-        done.segments_removed = disk::retain(&dir, now - age_ns, self.config.retain_bytes)?;
+        let mut not_before = lock(&self.compacting);
+        if now >= *not_before {
+            *not_before = now + RETRY_NS;
+            done.segments_written = self.write_segments()?;
+            *not_before = HostTime::NONE;
+        }
         Ok(done)
     }
 
-    /// Turns everything appended so far into segments now.
+    /// Turns everything appended so far into segments now; gives how many.
     ///
     /// # Errors
     /// As `maintain`.
     pub fn compact(&self) -> Result<usize, StoreError> {
-        let Some(disk) = &self.disk else { return Ok(0) };
-        lock(disk).seal()?;
-        self.write_segments(disk)
+        lock(&self.disk).seal()?;
+        let _one_at_a_time = lock(&self.compacting);
+        self.write_segments()
     }
 
-    fn write_segments(&self, disk: &Mutex<Disk>) -> Result<usize, StoreError> {
-        let _one_at_a_time = lock(&self.compacting);
+    /// The caller holds `compacting`.
+    fn write_segments(&self) -> Result<usize, StoreError> {
         let mut written = 0;
         loop {
             let (dir, number) = {
-                let disk = lock(disk);
+                let disk = lock(&self.disk);
                 (disk.dir().to_owned(), disk.first_sealed())
             };
             let Some(number) = number else { return Ok(written) };
             written += disk::compact(&dir, number)?;
-            lock(disk).forget_sealed(number);
+            lock(&self.disk).forget_sealed(number);
         }
     }
 
-    /// At most `max` batches after the cursor, from the hot window.
-    pub fn tail(&self, cursor: Cursor, max: usize) -> Tail {
-        lock(&self.hot).tail(cursor, max)
+    /// Opens the database of cases if it could not be used so far. True: it can now.
+    fn retry_meta(&self, now: HostTime) -> bool {
+        let mut trouble = lock(&self.meta_trouble);
+        let Some(known) = trouble.as_mut().filter(|known| now >= known.retry_at) else { return false };
+        match Meta::open(&known.path) {
+            Ok(meta) => {
+                *lock(&self.meta) = meta;
+                *trouble = None;
+                true
+            }
+            Err(error) => {
+                known.why = error.to_string();
+                known.retry_at = now + RETRY_NS;
+                false
+            }
+        }
     }
 
-    /// Records of the hot window, in time order.
-    pub fn query(&self, query: &Query) -> Vec<Hit> {
-        lock(&self.hot).query(query)
-    }
-
-    /// The last that was heard of each rank of a job, in rank order.
-    pub fn last_states(&self, job: &str) -> Vec<(Rank, LastState)> {
-        lock(&self.hot).last_states(job)
-    }
-
-    /// What is held now.
-    pub fn stats(&self) -> StoreStats {
-        let hot = lock(&self.hot);
-        StoreStats { hot_records: hot.records(), hot_bytes: hot.bytes() }
-    }
-
-    /// Every batch kept on disk, oldest first, for a replay; what cannot be read comes as an error that names the
-    /// file, and reading goes on. Empty without a directory.
+    /// Every batch kept on disk, by file; what cannot be read comes as an error that names it, and reading goes on.
     ///
     /// # Errors
     /// When the directory cannot be listed.
@@ -255,65 +311,37 @@ impl Store {
         self.read_since(HostTime::NONE)
     }
 
-    /// As `read_all`, without the files that hold nothing collected since `from`; batches of the others may be older.
+    /// As `read_all`, without the files that hold nothing that arrived since `from`; batches of the others may have
+    /// arrived earlier.
     ///
     /// # Errors
     /// As `read_all`.
     pub fn read_since(&self, from: HostTime) -> Result<Replay, StoreError> {
-        match &self.disk {
-            Some(disk) => {
-                // Not while a log is replaced by its segments.
-                let _still = lock(&self.compacting);
-                let sources = lock(disk).sources(from)?;
-                Ok(Replay::new(sources))
-            }
-            None => Ok(Replay::new(Vec::new())),
-        }
+        Ok(Replay::new(self.sources(from)?))
     }
 
-    /// Every batch kept on disk, by the time of its collection and its source: the order in which a replay takes them
-    /// in. Only files whose times overlap are in memory together. Empty without a directory.
+    /// Every batch kept on disk, in the order of arrival; what an older release has kept, by the time of its collection
+    /// and its source, comes first.
     ///
     /// # Errors
     /// As `read_all`.
     pub fn deliveries(&self) -> Result<Deliveries, StoreError> {
-        match &self.disk {
-            Some(disk) => {
-                // Not while a log is replaced by its segments.
-                let _still = lock(&self.compacting);
-                let sources = lock(disk).sources(HostTime::NONE)?;
-                Ok(Deliveries::collected(sources))
-            }
-            None => Ok(Deliveries::collected(Vec::new())),
-        }
+        self.deliveries_since(HostTime::NONE)
     }
 
-    /// Jobs seen, in name order.
-    pub fn jobs(&self) -> Vec<String> {
-        lock(&self.jobs).keys().map(|name| name.to_string()).collect()
+    /// As `deliveries`, without the files that hold nothing that arrived since `from`.
+    ///
+    /// # Errors
+    /// As `read_all`.
+    pub fn deliveries_since(&self, from: HostTime) -> Result<Deliveries, StoreError> {
+        Ok(Deliveries::stored(self.sources(from)?))
     }
 
-    /// Jobs seen, with when, in name order.
-    pub fn job_rows(&self) -> Vec<JobRow> {
-        let row = |(name, span): (&JobName, &JobSpan)| JobRow {
-            name: name.to_string(),
-            first_at: span.first_at,
-            last_at: span.last_at,
-        };
-        lock(&self.jobs).iter().map(row).collect()
-    }
-
-    fn note_jobs(&self) -> Result<(), StoreError> {
-        for row in self.job_rows() {
-            let fresh = lock(&self.jobs).get(row.name.as_str()).is_some_and(|span| !span.noted);
-            if fresh {
-                self.meta.put_job(&row)?;
-                if let Some(span) = lock(&self.jobs).get_mut(row.name.as_str()) {
-                    span.noted = span.last_at == row.last_at && span.first_at == row.first_at;
-                }
-            }
-        }
-        Ok(())
+    fn sources(&self, from: HostTime) -> Result<Vec<crate::source::Source>, StoreError> {
+        // Not while a log is replaced by its segment.
+        let _still = lock(&self.compacting);
+        let dir = lock(&self.disk).dir().to_owned();
+        sources(&dir, from)
     }
 
     /// Inserts or replaces a case.
@@ -321,15 +349,7 @@ impl Store {
     /// # Errors
     /// When the database says no.
     pub fn put_case(&self, case: &CaseRow) -> Result<(), StoreError> {
-        Ok(self.meta.put_case(case)?)
-    }
-
-    /// One case.
-    ///
-    /// # Errors
-    /// When the database says no.
-    pub fn get_case(&self, job: &str, id: u64) -> Result<Option<CaseRow>, StoreError> {
-        Ok(self.meta.get_case(job, id)?)
+        Ok(lock(&self.meta).put_case(case)?)
     }
 
     /// Cases of a job (or of all jobs), newest first.
@@ -337,17 +357,6 @@ impl Store {
     /// # Errors
     /// When the database says no.
     pub fn list_cases(&self, job: Option<&str>, limit: usize) -> Result<Vec<CaseRow>, StoreError> {
-        Ok(self.meta.list_cases(job, limit)?)
-    }
-}
-
-fn note_job(jobs: &mut BTreeMap<JobName, JobSpan>, batch: &Batch) {
-    let at = batch.collected_at;
-    let blank = || JobSpan { first_at: at, last_at: at, noted: false };
-    let span = jobs.entry(Arc::clone(&batch.source.job)).or_insert_with(blank);
-    if at < span.first_at || at > span.last_at {
-        span.first_at = span.first_at.min(at);
-        span.last_at = span.last_at.max(at);
-        span.noted = false;
+        Ok(lock(&self.meta).list_cases(job, limit)?)
     }
 }

@@ -1,6 +1,6 @@
-//! Cases and jobs in SQLite: the small data that changes in place.
+//! Cases in SQLite: the small data that changes in place.
 use mycroft_record::HostTime;
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OpenFlags, Row, params};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -26,17 +26,6 @@ pub struct CaseRow {
     pub updated_at: HostTime,
     /// The whole case.
     pub json: String,
-}
-
-/// One job that has sent something.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct JobRow {
-    /// Its name.
-    pub name: String,
-    /// When its first batch was collected.
-    pub first_at: HostTime,
-    /// When its last batch was collected.
-    pub last_at: HostTime,
 }
 
 /// Why the database could not be used.
@@ -89,6 +78,21 @@ impl Meta {
         Meta::prepare(Path::new("in memory"), Connection::open_in_memory())
     }
 
+    /// A database that ends with the process, with the cases of a file that cannot be written now (a full disk): those
+    /// that the file itself holds, without what may still lie in its log.
+    pub(crate) fn copy_in_memory(path: &Path) -> Result<Meta, MetaError> {
+        let meta = Meta::in_memory()?;
+        let failed = |source| MetaError::Sqlite { operation: "reading", path: path.to_owned(), source };
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let name = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+        let file = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags).map_err(failed)?;
+        let old = Meta { path: path.to_owned(), connection: Mutex::new(file) };
+        for case in old.list_cases(None, MAX_LIST)? {
+            meta.put_case(&case)?;
+        }
+        Ok(meta)
+    }
+
     fn prepare(path: &Path, connection: rusqlite::Result<Connection>) -> Result<Meta, MetaError> {
         let failed = |source| MetaError::Sqlite { operation: "opening", path: path.to_owned(), source };
         let connection = connection.map_err(failed)?;
@@ -107,8 +111,6 @@ impl Meta {
                      opened_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, json TEXT NOT NULL,
                      PRIMARY KEY (job, id)) WITHOUT ROWID;
                  CREATE INDEX IF NOT EXISTS cases_by_time ON cases (opened_at);
-                 CREATE TABLE IF NOT EXISTS jobs (
-                     name TEXT PRIMARY KEY, first_at INTEGER NOT NULL, last_at INTEGER NOT NULL) WITHOUT ROWID;
                  PRAGMA user_version = 1;
                  COMMIT;",
             )
@@ -142,17 +144,6 @@ impl Meta {
             .map_err(self.failed("writing a case to"))
     }
 
-    /// One case.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn get_case(&self, job: &str, id: u64) -> Result<Option<CaseRow>, MetaError> {
-        let sql = "SELECT job, id, state, opened_at, updated_at, json FROM cases WHERE job = ?1 AND id = ?2";
-        let connection = self.lock();
-        let found = connection.query_row(sql, params![job, id.cast_signed()], case_of).optional();
-        found.map_err(self.failed("reading a case from"))
-    }
-
     /// Cases of a job (or of all jobs), newest first.
     ///
     /// # Errors
@@ -167,33 +158,6 @@ impl Meta {
             statement.query_map(params![job, limit], case_of)?.collect()
         };
         list().map_err(self.failed("listing the cases of"))
-    }
-
-    /// Notes that a job was seen between two times; widens what is known.
-    ///
-    /// # Errors
-    /// When it cannot be written.
-    pub fn put_job(&self, job: &JobRow) -> Result<(), MetaError> {
-        let sql = "INSERT INTO jobs (name, first_at, last_at) VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE SET
-                   first_at = min(first_at, excluded.first_at), last_at = max(last_at, excluded.last_at)";
-        let values = params![job.name, job.first_at.0.cast_signed(), job.last_at.0.cast_signed()];
-        self.lock().execute(sql, values).map(|_| ()).map_err(self.failed("writing a job to"))
-    }
-
-    /// All jobs, in name order.
-    ///
-    /// # Errors
-    /// When they cannot be read.
-    pub fn jobs(&self) -> Result<Vec<JobRow>, MetaError> {
-        let connection = self.lock();
-        let list = || -> rusqlite::Result<Vec<JobRow>> {
-            let mut statement = connection.prepare_cached("SELECT name, first_at, last_at FROM jobs ORDER BY name")?;
-            let row = |row: &Row<'_>| {
-                Ok(JobRow { name: row.get(0)?, first_at: time(row.get(1)?), last_at: time(row.get(2)?) })
-            };
-            statement.query_map([], row)?.collect()
-        };
-        list().map_err(self.failed("listing the jobs of"))
     }
 }
 

@@ -3,8 +3,8 @@
 //! The same batches in the same order give the same bytes. Files are `records/NUMBER-CHECKSUM.parquet`, in the order of
 //! arrival, each readable by any Parquet reader.
 use crate::delivery::Deliveries;
-use crate::disk::{SegmentFile, io_error, named_segments};
 use crate::facade::StoreError;
+use crate::names::{SegmentFile, io_error, named_segments};
 use crate::segment;
 use mycroft_record::{Batch, HostTime};
 use mycroft_wire::codec;

@@ -404,11 +404,21 @@ type Batches = BTreeMap<u32, (Arrived, BTreeMap<u32, Record>)>;
 
 /// When the earliest batch of a segment was collected, as its footer tells; `None` where it does not.
 pub(crate) fn earliest(path: &Path) -> Option<HostTime> {
+    earliest_of(path, COLLECTED_AT)
+}
+
+/// Whether a segment says of each batch when it arrived.
+pub(crate) fn says_arrival(path: &Path) -> bool {
+    earliest_of(path, ARRIVED_AT).is_some()
+}
+
+/// The least value of a column of times, `None` where not every row has one.
+fn earliest_of(path: &Path, column: usize) -> Option<HostTime> {
     let reader = || SerializedFileReader::new(File::open(path).ok()?).ok();
     let reader = std::panic::catch_unwind(reader).ok()??;
     let mut earliest: Option<u64> = None;
     for group in reader.metadata().row_groups() {
-        let column = group.columns().iter().find(|column| column.column_path().string() == FIXED[COLLECTED_AT].0)?;
+        let column = group.columns().iter().find(|found| found.column_path().string() == FIXED[column].0)?;
         let Some(Statistics::Int64(statistics)) = column.statistics() else { return None };
         let (0, Some(least)) = (statistics.null_count_opt()?, statistics.min_opt()) else { return None };
         let least = least.cast_unsigned().checked_mul(1000)?;

@@ -2,7 +2,7 @@
 #[path = "../../wire/tests/common/mod.rs"]
 mod common;
 
-use common::{Random, any_batch, step_batch};
+use common::{any_batch, step_batch};
 use mycroft_record::*;
 use mycroft_store::recording::{self, RecordingWriter};
 use mycroft_store::{Delivery, Store, StoreConfig, segment};
@@ -45,17 +45,19 @@ fn read(dir: &Path) -> Vec<Delivery> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
 
-    /// However batches are spread over logs and segments of several hours, they come by (time, source), and equal ones
-    /// in the order of appending.
+    /// However batches are spread over logs and segments, and whatever their hosts' clocks say, they come as they
+    /// arrived.
     #[test]
-    fn a_store_delivers_by_time_of_collection(
+    fn a_store_delivers_in_the_order_of_arrival(
         batches in proptest::collection::vec((any_batch(), 0..4_u64, 0..3_u8), 1..24)
     ) {
         let dir = tempfile::tempdir().unwrap();
         let mut store = open(dir.path());
-        for (mut batch, minutes, then) in batches {
-            batch.collected_at = T0 + minutes * 30 * 60 * NANOS_PER_SEC;
-            store.append(&batch).unwrap();
+        let (mut now, mut wanted) = (T0, Vec::new());
+        for (batch, minutes, then) in batches {
+            now = now + minutes * 30 * 60 * NANOS_PER_SEC;
+            store.append(now, &batch).unwrap();
+            wanted.push(Delivery { arrives_at: now, batch: rounded(batch) });
             match then {
                 0 => drop(store.compact().unwrap()),
                 1 => {
@@ -65,12 +67,11 @@ proptest! {
                 _ => {}
             }
         }
-        let mut wanted: Vec<Batch> = store.read_all().unwrap().map(Result::unwrap).collect();
-        wanted.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
-        let wanted: Vec<Delivery> =
-            wanted.into_iter().map(|batch| Delivery { arrives_at: batch.collected_at, batch }).collect();
+        let full = |all: Vec<Delivery>| -> Vec<Delivery> {
+            all.into_iter().filter(|delivery| !delivery.batch.records.is_empty()).collect()
+        };
         let found: Vec<Delivery> = store.deliveries().unwrap().map(Result::unwrap).collect();
-        prop_assert_eq!(found, wanted);
+        prop_assert_eq!(full(found), full(wanted));
     }
 
     /// A recording gives back what was recorded, and the same deliveries give the same bytes.
@@ -90,29 +91,6 @@ proptest! {
             deliveries.into_iter().filter(|delivery| !delivery.batch.records.is_empty()).collect();
         prop_assert_eq!(read(one.path()), kept);
     }
-}
-
-/// Hours of one job: files overlap where clocks differ, and are read one after the other.
-#[test]
-fn a_long_store_is_merged_file_by_file() {
-    let dir = tempfile::tempdir().unwrap();
-    let store = open(dir.path());
-    let mut random = Random(7);
-    let mut wanted = Vec::new();
-    for step in 0..600 {
-        // Every host is up to a minute late: batches of two files mix.
-        let late = random.below(60) * NANOS_PER_SEC;
-        let batch = step_batch("job", (step % 7) as u32, step);
-        let batch = Batch { collected_at: T0 + step * 30 * NANOS_PER_SEC - late, ..batch };
-        wanted.push(rounded(batch.clone()));
-        store.append(&batch).unwrap();
-        if step % 50 == 49 {
-            store.compact().unwrap();
-        }
-    }
-    wanted.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
-    let found: Vec<Batch> = store.deliveries().unwrap().map(|delivery| delivery.unwrap().batch).collect();
-    assert_eq!(found, wanted);
 }
 
 #[test]
@@ -155,7 +133,7 @@ fn a_damaged_file_is_named_and_the_rest_is_delivered() {
         } else {
             let store = open(dir.path());
             for batch in &batches {
-                store.append(batch).unwrap();
+                store.append(T0, batch).unwrap();
                 store.compact().unwrap();
             }
             let date = std::fs::read_dir(dir.path().join("segments")).unwrap().next().unwrap().unwrap().path();

@@ -1,16 +1,15 @@
-//! The store: replay equals what was appended, crashes, retention, damage, the hot window, cases.
+//! The store: replay equals what was appended, crashes, retention, damage, full disks, cases, older formats.
 #[path = "../../wire/tests/common/mod.rs"]
 mod common;
 
-use common::{Random, any_batch, iteration, source, step_batch};
+use common::{Random, any_batch, iteration, step_batch};
 use mycroft_record::*;
 use mycroft_store::meta::CaseRow;
-use mycroft_store::{Cursor, HotLimits, Query, Store, StoreConfig};
+use mycroft_store::{Store, StoreConfig, read_only};
 use mycroft_wire::codec;
 use proptest::prelude::*;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 const T0: HostTime = HostTime(1_700_000_000 * NANOS_PER_SEC);
@@ -67,7 +66,7 @@ proptest! {
             match step {
                 Step::Append(batches) => for mut batch in batches {
                     batch.collected_at = T0;
-                    store.append(&batch).unwrap();
+                    store.append(T0, &batch).unwrap();
                     model.push(rounded(batch));
                 }
                 Step::Compact => {
@@ -87,15 +86,17 @@ proptest! {
 }
 
 #[test]
-fn hours_become_partitions_and_retention_goes_by_age_and_size() {
+fn retention_goes_by_when_records_arrived_and_by_size() {
     let dir = tempfile::tempdir().unwrap();
     let config = StoreConfig { retain_age: Duration::from_secs(2 * 3600), ..StoreConfig::default() };
     let store = Store::open(dir.path(), config.clone()).unwrap();
     for hour in 0..5 {
-        let batch = step_batch("job", 0, hour);
-        store.append(&Batch { collected_at: T0 + hour * HOUR, ..batch }).unwrap();
+        // The host's clock is eight days behind, or says 1970, or 2200.
+        let collected_at =
+            [T0 - 192 * HOUR, HostTime(1000), HostTime(7_258_118_400 * NANOS_PER_SEC)][hour as usize % 3];
+        store.append(T0 + hour * HOUR, &Batch { collected_at, ..step_batch("job", 0, hour) }).unwrap();
+        assert_eq!(store.compact().unwrap(), 1);
     }
-    assert_eq!(store.compact().unwrap(), 5);
     let first = files(dir.path(), "parquet")[0].display().to_string();
     assert!(first.contains("date=2023-11-14/hour=22/0000000001-"), "{first}");
     assert_eq!(files(dir.path(), "log").len(), 1);
@@ -109,32 +110,33 @@ fn hours_become_partitions_and_retention_goes_by_age_and_size() {
     assert!(replay(&store).is_empty());
 }
 
+/// One agent that claims twenty thousand hours must not cost others their records: a log is one file.
 #[test]
-fn old_logs_become_segments_and_their_batches_leave_memory() {
+fn a_log_becomes_one_file_whatever_hours_agents_claim() {
     let dir = tempfile::tempdir().unwrap();
-    let hot = HotLimits { age: Duration::from_secs(60), ..HotLimits::default() };
-    let store = Store::open(dir.path(), StoreConfig { hot, ..StoreConfig::default() }).unwrap();
-    store.append(&Batch { collected_at: T0, ..step_batch("job", 0, 1) }).unwrap();
-    assert_eq!(store.maintain(T0 + 30 * NANOS_PER_SEC).unwrap().segments_written, 0);
-    assert_eq!(store.stats().hot_records, 2);
-    assert_eq!(store.maintain(T0 + 601 * NANOS_PER_SEC).unwrap().segments_written, 1);
-    assert_eq!((store.stats().hot_records, store.stats().hot_bytes), (0, 0));
-    assert_eq!(replay(&store).len(), 1);
+    let store = open(dir.path());
+    let future = |n: u64| Batch { collected_at: T0 + n * HOUR, ..step_batch("job", 0, n) };
+    for n in 0..500 {
+        store.append(T0 + n, &future(n)).unwrap();
+    }
+    assert_eq!(store.compact().unwrap(), 1);
+    assert_eq!(files(dir.path(), "parquet").len(), 1);
+    assert_eq!(replay(&store), (0..500).map(|n| rounded(future(n))).collect::<Vec<_>>());
 }
 
 #[test]
-fn after_a_restart_the_hot_window_holds_what_the_log_held() {
+fn old_logs_become_segments() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
-    store.append(&step_batch("old", 0, 1)).unwrap();
-    store.compact().unwrap();
-    store.append(&step_batch("job", 0, 2)).unwrap();
-    store.maintain(T0).unwrap();
+    store.append(T0, &step_batch("job", 0, 1)).unwrap();
+    assert_eq!(store.maintain(T0 + 30 * NANOS_PER_SEC).unwrap().segments_written, 0);
     drop(store);
     let store = open(dir.path());
-    assert_eq!(store.tail(Cursor::default(), 10).batches.len(), 1);
-    assert_eq!(store.jobs(), ["job", "old"]);
-    assert_eq!(store.job_rows()[0].first_at, step_batch("job", 0, 2).collected_at);
+    assert_eq!(store.maintain(T0 + 601 * NANOS_PER_SEC).unwrap().segments_written, 1, "also after a restart");
+    // A server whose clock was set back does not wait for that clock to come round again.
+    store.append(T0 + 9 * HOUR, &step_batch("job", 0, 2)).unwrap();
+    assert_eq!(store.maintain(T0).unwrap().segments_written, 1);
+    assert_eq!(replay(&store).len(), 2);
 }
 
 #[test]
@@ -150,7 +152,7 @@ fn torn_logs_and_damaged_segments_cost_only_themselves() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     for (step, compact) in [(1, true), (2, true), (3, false), (4, false)] {
-        store.append(&step_batch("job", 0, step)).unwrap();
+        store.append(T0, &step_batch("job", 0, step)).unwrap();
         if compact {
             store.compact().unwrap();
         }
@@ -169,16 +171,17 @@ fn torn_logs_and_damaged_segments_cost_only_themselves() {
     assert_eq!(good, [step_batch("job", 0, 2), step_batch("job", 0, 3)].map(rounded));
     let bad: Vec<String> = bad.into_iter().map(|e| e.unwrap_err().to_string()).collect();
     assert!(bad.len() == 2 && bad[0].contains("0000000001-"), "{bad:?}");
+    assert!(store.damage().len() == 1 && store.damage()[0].contains("0000000003.log"), "{:?}", store.damage());
 }
 
-/// A crash between two renames, and one between the last rename and the removal of the log.
+/// A crash before the rename, and one between the rename and the removal of the log.
 #[test]
 fn a_crash_while_segments_are_written_neither_loses_nor_doubles() {
     for finished in [false, true] {
         let dir = tempfile::tempdir().unwrap();
         let store = open(dir.path());
         for hour in 0..2 {
-            store.append(&Batch { collected_at: T0 + hour * HOUR, ..step_batch("job", 0, hour) }).unwrap();
+            store.append(T0, &step_batch("job", 0, hour)).unwrap();
         }
         drop(store);
         let log = files(dir.path(), "log").remove(0);
@@ -187,7 +190,7 @@ fn a_crash_while_segments_are_written_neither_loses_nor_doubles() {
         let segments = files(dir.path(), "parquet");
         std::fs::write(&log, saved).unwrap();
         if !finished {
-            std::fs::remove_file(&segments[1]).unwrap();
+            std::fs::remove_file(&segments[0]).unwrap();
         }
         let store = open(dir.path());
         assert_eq!(replay(&store).len(), 2, "finished: {finished}");
@@ -203,7 +206,7 @@ fn child_that_writes_until_it_is_killed() {
     let store = open(Path::new(&dir));
     let stdout = std::io::stdout();
     for step in 0.. {
-        store.append(&step_batch("job", 0, step)).unwrap();
+        store.append(T0, &step_batch("job", 0, step)).unwrap();
         use std::io::Write;
         writeln!(stdout.lock(), "appended {step}").unwrap();
         if step % 50 == 49 {
@@ -251,76 +254,6 @@ fn step_of(batch: &Batch) -> u64 {
 }
 
 #[test]
-fn the_hot_window_answers_by_job_communicator_rank_operation_and_time() {
-    let store = Store::memory_only(StoreConfig::default());
-    let mut random = Random(3);
-    for number in 0..3 {
-        for rank in 0..4 {
-            store.append(&iteration(rank, number, &mut random)).unwrap();
-        }
-    }
-    store.append(&step_batch("zebra", 1, 5)).unwrap();
-    let train = Query { job: Some(Arc::from("train")), ..Query::default() };
-    let all = store.query(&train);
-    assert!(all.len() > 12 * 140 && all.is_sorted_by_key(|hit| hit.at));
-    let rank = store.query(&Query { rank: Some(Rank(2)), ..train.clone() });
-    assert!(!rank.is_empty() && rank.iter().all(|h| h.source().process.unwrap().rank == Rank(2)));
-    let op = match all.iter().find_map(|h| if let Record::OpDone(done) = h.record() { Some(done.op.id) } else { None })
-    {
-        Some(op) => op,
-        None => panic!("there are completions"),
-    };
-    let of_op = store.query(&Query { op: Some(op), rank: Some(Rank(0)), ..train.clone() });
-    assert_eq!(of_op.iter().filter(|h| matches!(h.record(), Record::OpDone(_))).count(), 1);
-    assert_eq!(of_op.iter().filter(|h| matches!(h.record(), Record::FlowDone(_))).count(), 2);
-    let comm = store.query(&Query { comm: Some(op.comm), ..train.clone() });
-    assert!(comm.len() < all.len() && comm.len() > of_op.len());
-    let middle = all[all.len() / 2].at;
-    let early = store.query(&Query { until: Some(middle), ..train.clone() }).len();
-    assert_eq!(early + store.query(&Query { from: Some(middle), ..train.clone() }).len(), all.len());
-    let newest = store.query(&Query { limit: 5, ..train });
-    assert!(newest.len() == 5 && newest[0].at == all[all.len() - 5].at);
-    assert_eq!(store.query(&Query { job: Some(Arc::from("nobody")), ..Query::default() }).len(), 0);
-}
-
-#[test]
-fn the_hot_window_keeps_its_limits_and_the_tail_says_what_it_missed() {
-    let hot = HotLimits { records: 100, ..HotLimits::default() };
-    let store = Store::memory_only(StoreConfig { hot, ..StoreConfig::default() });
-    for step in 0..30 {
-        store.append(&step_batch("job", 0, step)).unwrap();
-    }
-    let tail = store.tail(Cursor::default(), 20);
-    assert_eq!((tail.batches.len(), tail.missed), (20, 0));
-    for step in 30..200 {
-        store.append(&step_batch("job", 0, step)).unwrap();
-    }
-    assert_eq!(store.stats().hot_records, 100);
-    let tail = store.tail(tail.cursor, 1000);
-    assert_eq!((tail.batches.len(), tail.missed), (50, 130));
-    assert_eq!(step_of(&tail.batches[0]), 150);
-    let tail = store.tail(tail.cursor, 1000);
-    assert_eq!((tail.batches.len(), tail.missed), (0, 0));
-    assert_eq!(store.query(&Query::default()).len(), 100, "all that is there is found");
-}
-
-#[test]
-fn the_last_state_of_each_rank_is_there() {
-    let store = Store::memory_only(StoreConfig::default());
-    for rank in [3, 1, 2] {
-        store.append(&step_batch("job", rank, u64::from(rank))).unwrap();
-    }
-    let exit = Record::ProcessExit(ProcessExit { noticed_at: T0 + HOUR, clean: false });
-    store.append(&Batch { source: source("job", "host9", 2), collected_at: T0, records: vec![exit] }).unwrap();
-    store.append(&step_batch("other", 0, 0)).unwrap();
-    let states = store.last_states("job");
-    assert_eq!(states.iter().map(|(rank, _)| rank.0).collect::<Vec<_>>(), [1, 2, 3]);
-    let (_, two) = &states[1];
-    assert_eq!((two.exited, two.at, &*two.host), (true, T0 + HOUR, "host9"));
-    assert!(two.sampled.is_some() && !states[0].1.exited);
-}
-
-#[test]
 fn cases_survive_a_restart() {
     let dir = tempfile::tempdir().unwrap();
     let case = |id, job: &str, opened: u64| CaseRow {
@@ -339,15 +272,101 @@ fn cases_survive_a_restart() {
     let store = open(dir.path());
     let closed = CaseRow { state: "closed".to_owned(), ..case(1, "a", 5) };
     store.put_case(&closed).unwrap();
-    assert_eq!(store.get_case("a", 1).unwrap(), Some(closed.clone()));
-    assert_eq!(store.get_case("a", 3).unwrap(), None);
     assert_eq!(store.list_cases(Some("a"), 2).unwrap(), [case(2, "a", 9), closed]);
     assert_eq!(store.list_cases(None, 10).unwrap().len(), 4);
     assert_eq!(store.list_cases(Some("a"), 10).unwrap()[2].id, u64::MAX);
     drop(store);
-    std::fs::write(dir.path().join("meta.sqlite"), b"this is no database, it is a letter to a friend").unwrap();
-    let error = Store::open(dir.path(), StoreConfig::default()).unwrap_err().to_string();
-    assert!(error.contains("meta.sqlite") && error.contains("mycroft database"), "{error}");
+    assert!(store_with_broken_meta(dir.path()).list_cases(None, 10).unwrap().is_empty());
+}
+
+/// Damages the database of cases and opens the store.
+fn store_with_broken_meta(dir: &Path) -> Store {
+    std::fs::write(dir.join("meta.sqlite"), b"this is no database, it is a letter to a friend").unwrap();
+    open(dir)
+}
+
+#[test]
+fn a_broken_database_of_cases_costs_only_cases_and_is_used_again_when_it_can_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = store_with_broken_meta(dir.path());
+    let trouble = store.meta_trouble().unwrap();
+    assert!(trouble.contains("meta.sqlite") && trouble.contains("mycroft database"), "{trouble}");
+    store.append(T0, &step_batch("job", 0, 1)).unwrap();
+    let case = CaseRow {
+        id: 1,
+        job: "job".to_owned(),
+        state: "open".to_owned(),
+        opened_at: T0,
+        updated_at: T0,
+        json: "{}".to_owned(),
+    };
+    store.put_case(&case).unwrap();
+    assert_eq!(store.list_cases(None, 10).unwrap(), [case]);
+    assert!(!store.maintain(T0).unwrap().is_meta_back);
+    std::fs::rename(dir.path().join("meta.sqlite"), dir.path().join("meta.broken")).unwrap();
+    assert!(!store.maintain(T0 + NANOS_PER_SEC).unwrap().is_meta_back, "not tried every second");
+    assert!(store.maintain(T0 + 60 * NANOS_PER_SEC).unwrap().is_meta_back);
+    assert_eq!(store.meta_trouble(), None);
+    assert_eq!(replay(&store).len(), 1);
+}
+
+/// What is new is behind what version 1 left, though the hosts' clocks say otherwise.
+#[test]
+fn an_old_store_is_gone_on_with_in_the_order_of_arrival() {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/store-v1");
+    let dir = tempfile::tempdir().unwrap();
+    for path in ["sqlite", "parquet", "log"].iter().flat_map(|extension| files(&from, extension)) {
+        let target = dir.path().join(path.strip_prefix(&from).unwrap());
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        std::fs::copy(path, target).unwrap();
+    }
+    let old: Vec<Batch> = read_only(dir.path()).unwrap().map(|delivery| delivery.unwrap().batch).collect();
+    assert_eq!(old.len(), 4);
+    let store = open(dir.path());
+    assert_eq!((store.damage(), store.meta_trouble()), (Vec::new(), None));
+    let new = rounded(Batch { collected_at: HostTime(1000), ..step_batch("train", 9, 9) });
+    store.append(T0 + 30 * HOUR, &new).unwrap();
+    for compacted in [false, true] {
+        let deliveries: Vec<_> = store.deliveries().unwrap().map(Result::unwrap).collect();
+        assert!(deliveries[..4].iter().all(|delivery| delivery.arrives_at == delivery.batch.collected_at));
+        assert_eq!(deliveries[4].arrives_at, T0 + 30 * HOUR, "compacted: {compacted}");
+        let batches: Vec<Batch> = deliveries.into_iter().map(|delivery| delivery.batch).collect();
+        assert_eq!(batches, [&old[..], &[new.clone()]].concat());
+        store.compact().unwrap();
+    }
+    assert_eq!(files(dir.path(), "log").len(), 1, "the old log became a segment");
+}
+
+/// `mycroft replay` on the store of a dead server, and of one that runs.
+#[test]
+fn reading_writes_nothing_and_needs_no_lock() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    for step in 0..4 {
+        store.append(T0, &step_batch("job", 0, step)).unwrap();
+        if step == 1 {
+            store.compact().unwrap();
+        }
+    }
+    assert_eq!(read_only(dir.path()).unwrap().map(Result::unwrap).count(), 4, "a server uses it");
+    drop(store);
+    let log = files(dir.path(), "log").remove(0);
+    let mut bytes = std::fs::read(&log).unwrap();
+    bytes[30] ^= 1;
+    bytes.extend_from_slice(&[7; 5]);
+    std::fs::write(&log, &bytes).unwrap();
+    for name in ["lock", "meta.sqlite"] {
+        std::fs::remove_file(dir.path().join(name)).unwrap();
+    }
+    let before: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    let (good, bad): (Vec<_>, Vec<_>) = read_only(dir.path()).unwrap().partition(Result::is_ok);
+    assert_eq!((good.len(), bad.len()), (3, 2));
+    assert!(bad[0].as_ref().unwrap_err().to_string().contains("are damaged or were not written"), "{bad:?}");
+    assert_eq!(std::fs::read(&log).unwrap(), bytes);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect::<Vec<_>>(), before);
+    let store = open(dir.path());
+    let found = store.read_all().unwrap().flatten().count();
+    assert_eq!((store.damage().len(), found), (2, 3), "the one writer passes over the entry, too");
 }
 
 /// Promise: 16 KB per iteration and host at rest (records of a host with eight ranks, a minute's segment).
@@ -358,7 +377,7 @@ fn an_iteration_of_a_host_fits_the_promise_at_rest() {
     let mut random = Random(9);
     for number in 0..60 {
         for rank in 0..8 {
-            store.append(&iteration(rank, number, &mut random)).unwrap();
+            store.append(T0, &iteration(rank, number, &mut random)).unwrap();
         }
     }
     store.compact().unwrap();
@@ -373,7 +392,7 @@ fn other_programs_read_segments() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     let batch = iteration(5, 1, &mut Random(4));
-    store.append(&batch).unwrap();
+    store.append(T0, &batch).unwrap();
     store.compact().unwrap();
     let script = "import sys
 try:

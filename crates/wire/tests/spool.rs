@@ -90,19 +90,6 @@ fn a_torn_tail_is_cut_and_the_rest_is_there() {
     }
 }
 
-/// A copy of what an older release has written, which must stay readable.
-#[test]
-fn the_frozen_spool_is_read() {
-    let frozen = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/spool-v1");
-    let dir = tempfile::tempdir().unwrap();
-    for name in ["0000000001.spool", "head", "lock"] {
-        std::fs::copy(frozen.join(name), dir.path().join(name)).unwrap();
-    }
-    let mut spool = Spool::open(dir.path(), 1 << 20).unwrap();
-    let expected: Vec<Vec<u8>> = (1..4).map(|step| codec::encode(&[step_batch("job", 0, step)]).unwrap()).collect();
-    assert_eq!(drain(&mut spool), expected);
-}
-
 /// Also a bit of a length, which may then lead behind the next entries, or to the middle of one.
 #[test]
 fn a_flipped_bit_costs_one_frame_and_its_records_are_counted() {

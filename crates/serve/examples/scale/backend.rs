@@ -1,24 +1,26 @@
-//! What a server does with records, as a process of its own: it takes frames off its socket, keeps the hot window and
-//! feeds the brain, with no disk. Records of a simulated job come several times as fast as they were made, as when agents
-//! send what they held while the server was away; its memory is looked at meanwhile.
+//! What a server does with records, as a process of its own: it takes frames off its socket, feeds the brain and keeps
+//! them in a store on disk, segments included, and acknowledges what is kept. Records of a simulated job come several
+//! times as fast as they were made, as when agents send what they held while the server was away; its memory is looked at
+//! meanwhile.
 //!
 //! The job is simulated before, and what its agents would send lies in a file: the machine's two cores are the server's.
 use crate::job::{self, Fault};
 use crate::used;
-use mycroft_record::{Batch, HostName};
+use mycroft_record::{Batch, HostName, HostTime, NANOS_PER_SEC};
 use mycroft_serve::TICK;
 use mycroft_serve::replay::Player;
 use mycroft_sim::{Delivery, Simulation};
-use mycroft_store::{Store, StoreConfig};
+use mycroft_store::{Arrival, Store, StoreConfig};
 use mycroft_wire::codec;
-use mycroft_wire::{Client, ClientConfig, Endpoint, Listener, ServerConfig};
+use mycroft_wire::{Client, ClientConfig, Endpoint, Listener, Promise, Receipt, Received, ServerConfig, Sink};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// The word that makes this program the server.
@@ -29,33 +31,59 @@ const CONNECTIONS: usize = 4;
 const LOOK_S: u64 = 10;
 /// Longest that the server may take for what it was sent.
 const DRAIN: Duration = Duration::from_secs(60);
-/// Frames that may wait for the brain, and for the hot window: a second of eight ranks each, some 100 MB.
+/// Frames that may wait for the brain, and for the disk: a second of eight ranks each, some 100 MB.
 const WAITING: usize = 1 << 10;
+
+/// How often the store is looked after.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+/// Frames that are written at once.
+const TOGETHER: usize = 256;
 
 /// What one frame held.
 type Frame = Vec<Arc<Batch>>;
+
+/// A frame on its way to the disk, and who waits for it.
+type ToKeep = (Vec<u8>, usize, Promise);
+
+/// As the server's own: the brain is fed, and the receipt comes when the frame is in the log.
+struct Door {
+    brain: SyncSender<Frame>,
+    keeper: SyncSender<ToKeep>,
+}
+
+impl Sink for Door {
+    fn take(&self, received: Received) -> Receipt {
+        let records = received.batches.iter().map(|batch| batch.records.len()).sum();
+        let is_round = received.batches.iter().all(codec::is_round);
+        let frame = if is_round { received.frame } else { codec::encode(&received.batches).expect("it was a frame") };
+        let (promise, receipt) = Receipt::promised();
+        // Refused only when one of the two has failed, which says so itself.
+        let _ = self.brain.send(received.batches.into_iter().map(Arc::new).collect());
+        let _ = self.keeper.send((frame, records, promise));
+        receipt
+    }
+}
 
 /// The server: until its standard input ends, and everything that came before has been weighed.
 pub(crate) fn serve(folder: &Path) {
     let endpoint = Endpoint::Unix(folder.join("socket"));
     let listener = Listener::bind(&endpoint, ServerConfig::default()).expect("the socket can be made");
+    let store = Store::open(&folder.join("store"), StoreConfig::default()).expect("the store can be made");
+    let (store, is_over) = (&store, &AtomicBool::new(false));
     std::thread::scope(|scope| {
-        let (to_brain, for_brain) = sync_channel(WAITING);
-        let (to_window, for_window) = sync_channel(WAITING);
-        let brain = scope.spawn(move || weigh(&for_brain));
-        let window = scope.spawn(move || keep(&for_window));
-        let handle = listener.serve(Arc::new(move |frame: Vec<Batch>| {
-            let frame: Frame = frame.into_iter().map(Arc::new).collect();
-            // Refused only when one of the two has failed, which says so itself.
-            let _ = to_window.send(frame.clone());
-            let _ = to_brain.send(frame);
-        }));
+        let (brain, for_brain) = sync_channel(WAITING);
+        let (keeper, for_keeper) = sync_channel(WAITING);
+        let weighing = scope.spawn(move || weigh(&for_brain));
+        let keeping = scope.spawn(move || keep(store, &for_keeper));
+        scope.spawn(|| look_after(store, is_over));
+        let handle = listener.serve_sink(Arc::new(Door { brain, keeper }), Arc::new(|_, _| {}));
         println!("ready");
         let _ = std::io::stdin().read(&mut [0]);
         drop(handle);
-        let cases = brain.join().expect("the brain does not fail");
-        let kept = window.join().expect("the window does not fail");
-        println!("cases {cases}\nhot_records {kept}");
+        let cases = weighing.join().expect("the brain does not fail");
+        let kept = keeping.join().expect("the store does not fail");
+        is_over.store(true, Ordering::Relaxed);
+        println!("cases {cases}\nkept_records {kept}");
     });
 }
 
@@ -68,13 +96,30 @@ fn weigh(frames: &Receiver<Frame>) -> usize {
     player.finish(Duration::ZERO).values().map(|played| played.report.cases.len()).sum()
 }
 
-/// Keeps the hot window; gives the number of records in it at the end.
-fn keep(frames: &Receiver<Frame>) -> usize {
-    let store = Store::memory_only(StoreConfig::default());
-    for frame in frames {
-        store.append_all(&frame).expect("there is no disk to fail");
+/// Appends frames to the log, many with one write; gives the number of records.
+fn keep(store: &Store, frames: &Receiver<ToKeep>) -> usize {
+    let mut kept = 0;
+    while let Ok(first) = frames.recv() {
+        let mut together = vec![first];
+        together.extend(frames.try_iter().take(TOGETHER - 1));
+        let at = HostTime(NANOS_PER_SEC);
+        let arrivals: Vec<Arrival<'_>> =
+            together.iter().map(|(frame, records, _)| Arrival { at, frame, records: *records }).collect();
+        store.append_frames(&arrivals).expect("the disk has room");
+        for (_, records, promise) in together {
+            promise.keep();
+            kept += records;
+        }
     }
-    store.stats().hot_records
+    kept
+}
+
+/// Syncs the log and makes segments of full ones.
+fn look_after(store: &Store, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        store.maintain(HostTime(NANOS_PER_SEC)).expect("the disk has room");
+        std::thread::sleep(LOOK_AFTER);
+    }
 }
 
 /// One second of the job, as the agents of all hosts would send it.
@@ -212,14 +257,15 @@ fn read_number(reader: &mut impl Read) -> Option<u32> {
 fn finish(mut server: Backend, records: u64, ranks: u32, seconds: u32, sent: &Sent) {
     let begun = Instant::now();
     drop(server.process.stdin.take());
-    let (cases, hot) = (server.line(), server.line());
+    let (cases, kept) = (server.line(), server.line());
     let behind = begun.elapsed();
     assert_eq!(cases, "cases 0", "the job is healthy");
     assert!(server.process.wait().expect("the server ends").success(), "the server failed");
     println!("records_per_rank_second {:.1}", records as f64 / f64::from(ranks) / f64::from(seconds));
     println!("times_real {:.2}", f64::from(seconds) / (sent.took + behind).as_secs_f64());
     println!("processor_ns_per_record {:.0}", sent.processor.as_nanos() as f64 / records.max(1) as f64);
-    println!("records {records}\n{hot}");
+    assert_eq!(kept, format!("kept_records {records}"));
+    println!("records {records}");
     for look in &sent.looks {
         println!("memory_at_{} {}", look.second, look.bytes);
     }

@@ -11,9 +11,9 @@ use crate::api::{DumpJson, DumpsJson, TimeJson};
 use crate::book::{CaseBook, Filter};
 use crate::brain::Clock;
 use crate::case::{BookState, BookedCase};
-use crate::command::Command;
 use crate::config::LogSink;
 use crate::inbox::Inbox;
+use crate::keep_queue::Storage;
 use crate::sync::lock;
 use gather::Gathering;
 use keep::Keep;
@@ -66,7 +66,7 @@ pub(crate) enum NotBegun {
 pub(crate) struct Around {
     pub(crate) listeners: Arc<Mutex<Vec<ListenerHandle>>>,
     pub(crate) inbox: Arc<Inbox>,
-    pub(crate) keeper: Option<Arc<Inbox>>,
+    pub(crate) storage: Option<Storage>,
     pub(crate) book: Arc<CaseBook>,
     pub(crate) clock: Clock,
     pub(crate) log: LogSink,
@@ -257,8 +257,8 @@ impl Dumps {
 
     /// Wakes whoever writes cases.
     fn wake_keeper(&self) {
-        if let Some(keeper) = &self.around.keeper {
-            keeper.ask(Command::Wake); // Refused only when it is stopping or already has wakes waiting.
+        if let Some(storage) = &self.around.storage {
+            storage.cases_changed();
         }
     }
 

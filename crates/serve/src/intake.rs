@@ -1,0 +1,86 @@
+//! The server's door for records: each frame gets its time of arrival, and goes to the brain and to the keeper in one
+//! order.
+use crate::brain::Clock;
+use crate::inbox::{Inbox, PUSH_WAIT};
+use crate::keep_queue::{Entry, KeepQueue, encoded};
+use crate::stats::{Stats, add};
+use crate::sync::lock;
+use mycroft_record::{Batch, HostTime};
+use mycroft_wire::codec;
+use mycroft_wire::{Kept, Receipt, Received, Sink};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// The door.
+pub(crate) struct Intake {
+    pub(crate) inbox: Arc<Inbox>,
+    /// None: nothing outlives the server, and what is taken in counts as kept.
+    pub(crate) queue: Option<Arc<KeepQueue>>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) clock: Clock,
+    /// Held while a frame is given to both, so that the log has them in the order in which the brain had them.
+    pub(crate) order: Mutex<()>,
+}
+
+impl Intake {
+    /// Takes batches that no agent waits for; gives how many of their records found no room on the way to the brain.
+    pub(crate) fn ingest(&self, batches: Vec<Batch>, wait: Duration) -> usize {
+        let frame = self.queue.is_some().then(|| encoded(&batches)).flatten();
+        let records: usize = batches.iter().map(|batch| batch.records.len()).sum();
+        let _one_at_a_time = lock(&self.order);
+        let at = self.now();
+        let refused = self.inbox.push_all(at, batches.into_iter().map(Arc::new), wait);
+        if let Some(queue) = &self.queue {
+            let entry = frame.map(|frame| Entry { at, frame, records, promise: None });
+            if entry.is_none_or(|entry| queue.push(entry).is_err()) {
+                add(&self.stats.dropped_store, records as u64);
+            }
+        }
+        refused
+    }
+
+    /// This server's time in whole microseconds, as segments keep it.
+    fn now(&self) -> HostTime {
+        HostTime((self.clock)().0 / 1000 * 1000)
+    }
+
+    /// The bytes to keep: those that came, where their times are as a segment keeps them.
+    fn to_keep(&self, received: &mut Received) -> Option<Vec<u8>> {
+        if received.batches.iter().all(codec::is_round) {
+            return Some(std::mem::take(&mut received.frame));
+        }
+        received.batches.iter_mut().for_each(codec::round_to_micros);
+        encoded(&received.batches)
+    }
+}
+
+impl Sink for Intake {
+    fn take(&self, mut received: Received) -> Receipt {
+        let records: usize = received.batches.iter().map(|batch| batch.records.len()).sum();
+        let queue = self.queue.as_ref().filter(|_| received.keep);
+        let frame = queue.and_then(|_| self.to_keep(&mut received));
+        let _one_at_a_time = lock(&self.order);
+        let at = self.now();
+        if received.diagnose {
+            self.inbox.push_all(at, received.batches.into_iter().map(Arc::new), PUSH_WAIT);
+        }
+        match (queue, frame) {
+            (None, _) => Receipt::of(if self.queue.is_some() { Kept::No } else { Kept::Yes }),
+            (Some(_), None) => {
+                // Larger than a frame once it is rounded: that cannot be, and would come again for ever.
+                add(&self.stats.dropped_store, records as u64);
+                Receipt::of(Kept::Yes)
+            }
+            (Some(queue), Some(frame)) => {
+                let (promise, receipt) = Receipt::promised();
+                // A refused entry is dropped, and its promise says no.
+                drop(queue.push(Entry { at, frame, records, promise: Some(promise) }));
+                receipt
+            }
+        }
+    }
+
+    fn keeps(&self) -> bool {
+        self.queue.as_ref().is_none_or(|queue| queue.keeps())
+    }
+}

@@ -1,0 +1,122 @@
+//! The thread that looks after the store: cases into their database, segments, retention, and whether a disk that failed
+//! works again. It may wait for the disk as long as it likes.
+use crate::api::CaseJson;
+use crate::book::CaseBook;
+use crate::brain::Clock;
+use crate::case::BookedCase;
+use crate::config::LogSink;
+use crate::keep_queue::{Bell, KeepQueue};
+use crate::keeper::{disk_failed, disk_full, note};
+use crate::stats::Stats;
+use mycroft_store::{Store, StoreError, meta::CaseRow};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often segments are written, old ones deleted, and a failing disk is tried.
+const ROUND_EVERY: Duration = Duration::from_secs(1);
+/// Numbers left out after a start at which the newest cases could not be read: as many may have been given since the
+/// database was last in order.
+const NUMBERS_LEFT_OUT: u64 = 1000;
+
+/// The thread's state.
+pub(crate) struct Upkeep {
+    pub(crate) bell: Arc<Bell>,
+    pub(crate) queue: Arc<KeepQueue>,
+    pub(crate) store: Arc<Store>,
+    pub(crate) book: Arc<CaseBook>,
+    pub(crate) stats: Arc<Stats>,
+    pub(crate) clock: Clock,
+    pub(crate) log: LogSink,
+}
+
+impl Upkeep {
+    /// Runs until the bell is closed, then makes everything durable.
+    pub(crate) fn run(self) {
+        let mut deadline = Instant::now(); // Cases of an earlier run may have become stale at the start.
+        while self.bell.wait(deadline) {
+            self.write_cases();
+            if Instant::now() >= deadline {
+                self.round();
+                deadline = Instant::now() + ROUND_EVERY;
+            }
+        }
+        self.write_cases();
+        self.note("store.flush", self.store.flush());
+    }
+
+    fn round(&self) {
+        match self.store.maintain((self.clock)()) {
+            Ok(done) => {
+                if done.is_meta_back {
+                    self.book.all().iter().for_each(|case| self.book.unwritten_again(case.number));
+                    self.write_cases();
+                }
+                self.note("store.maintain", Ok(()));
+            }
+            Err(error) => self.note("store.maintain", Err(error)),
+        }
+        let cases = self.store.meta_trouble().map(|why| {
+            format!("cases are kept in memory only, until their database can be used ({why}); records are stored")
+        });
+        note(&self.stats, &self.log, "store.cases-database", cases);
+        let hangs = self.queue.hangs().then(|| {
+            "the store's disk hangs: records are diagnosed and not stored, agents keep them and send them again"
+                .to_owned()
+        });
+        note(&self.stats, &self.log, "store.hangs", hangs);
+        // Nothing is written while agents hold what failed, so somebody must try.
+        if self.queue.is_failing() {
+            let tried = self.store.try_room();
+            self.queue.note(tried.is_err());
+            self.note("store.append", tried);
+        }
+    }
+
+    fn write_cases(&self) {
+        for case in self.book.take_unwritten() {
+            let outcome = self.store.put_case(&row(&case));
+            if outcome.is_err() {
+                self.book.unwritten_again(case.number);
+            }
+            let failed = outcome.is_err();
+            self.note("store.cases", outcome);
+            if failed {
+                return; // Tried again at the next round; the disk is not asked for each case in turn.
+            }
+        }
+    }
+
+    fn note(&self, place: &'static str, outcome: Result<(), StoreError>) {
+        let text = outcome.err().map(|error| match place {
+            "store.append" if error.is_full() => disk_full(&error),
+            "store.append" => disk_failed(&error),
+            _ if error.is_full() => format!("the store's disk is full ({error})"),
+            _ => format!("storing records and cases: {error}"),
+        });
+        note(&self.stats, &self.log, place, text);
+    }
+}
+
+/// A case as the store keeps it.
+fn row(booked: &BookedCase) -> CaseRow {
+    CaseRow {
+        id: booked.number,
+        job: booked.job.to_string(),
+        state: booked.state.as_str().to_owned(),
+        opened_at: booked.case.opened_at,
+        updated_at: booked.case.updated_at,
+        // Numbers, strings and lists only: serde_json has no way to fail on them.
+        json: serde_json::to_string(&CaseJson::of(booked)).unwrap_or_default(),
+    }
+}
+
+/// The cases of earlier runs, and the highest number ever used; unreadable ones are counted.
+pub(crate) fn old_cases(store: &Store, limit: usize) -> Result<(Vec<BookedCase>, u64, usize), StoreError> {
+    let rows = store.list_cases(None, limit)?;
+    let left_out = if store.meta_trouble().is_some() { NUMBERS_LEFT_OUT } else { 0 };
+    let highest = rows.iter().map(|row| row.id).max().unwrap_or(0) + left_out;
+    let read = |row: &CaseRow| serde_json::from_str::<CaseJson>(&row.json).ok()?.booked();
+    let cases: Vec<BookedCase> = rows.iter().filter_map(read).collect();
+    let unreadable = rows.len() - cases.len();
+    Ok((cases, highest, unreadable))
+}

@@ -1,0 +1,127 @@
+//! Names in the store's directory, and what they say (`docs/formats/store.md`).
+use crate::facade::StoreError;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub(crate) fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::Io { operation, path, source }
+}
+
+pub(crate) fn wal_dir(dir: &Path) -> PathBuf {
+    dir.join("wal")
+}
+
+pub(crate) fn log_path(dir: &Path, number: u64) -> PathBuf {
+    wal_dir(dir).join(format!("{number:010}.log"))
+}
+
+/// One segment file as its name tells: `date=2026-11-21/hour=10/0000000012-0badcafe.parquet`.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct SegmentFile {
+    /// Hours since the epoch.
+    pub(crate) hour: u64,
+    /// Number of the log that it was made of.
+    pub(crate) log: u64,
+    /// CRC-32C of the whole file.
+    pub(crate) checksum: u32,
+    pub(crate) path: PathBuf,
+    pub(crate) bytes: u64,
+}
+
+/// Year, month and day of a day since the epoch (proleptic Gregorian; eras of 400 years have 146,097 days).
+fn civil(days: u64) -> (u64, u64, u64) {
+    let shifted = days + 719_468;
+    let (era, of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let day_of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_shifted + 2) / 5 + 1;
+    let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
+    (era * 400 + year_of_era + u64::from(month <= 2), month, day)
+}
+
+fn days_of(year: u64, month: u64, day: u64) -> Option<u64> {
+    // The inverse, by looking: days of a year lie within 366 of its mean.
+    let guess = year.checked_sub(1970)?.checked_mul(1461)? / 4;
+    (guess.saturating_sub(40)..guess + 410).find(|days| civil(*days) == (year, month, day))
+}
+
+pub(crate) fn hour_dir(dir: &Path, hour: u64) -> PathBuf {
+    let (year, month, day) = civil(hour / 24);
+    dir.join("segments").join(format!("date={year:04}-{month:02}-{day:02}")).join(format!("hour={:02}", hour % 24))
+}
+
+/// Log and checksum.
+fn parse_name(name: &str) -> Option<(u64, u32)> {
+    let (log, checksum) = name.strip_suffix(".parquet")?.split_once('-')?;
+    Some((log.parse().ok()?, u32::from_str_radix(checksum, 16).ok()?))
+}
+
+fn parse_date(name: &str) -> Option<u64> {
+    let mut parts = name.strip_prefix("date=")?.split('-').map(str::parse);
+    days_of(parts.next()?.ok()?, parts.next()?.ok()?, parts.next()?.ok()?)
+}
+
+fn names(dir: &Path) -> Result<Vec<String>, StoreError> {
+    let list = || -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(dir)? {
+            names.extend(entry?.file_name().into_string());
+        }
+        names.sort();
+        Ok(names)
+    };
+    match list() {
+        // Retention or an earlier look may have removed it in between.
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        other => other.map_err(io_error("listing", dir)),
+    }
+}
+
+/// All segments, those of the oldest hour first. Files that are not named as segments are left alone.
+pub(crate) fn segments(dir: &Path) -> Result<Vec<SegmentFile>, StoreError> {
+    let root = dir.join("segments");
+    let mut found = Vec::new();
+    for date in names(&root)? {
+        let Some(day) = parse_date(&date) else { continue };
+        for hour_name in names(&root.join(&date))? {
+            let Some(hour) = hour_name.strip_prefix("hour=").and_then(|h| h.parse::<u64>().ok()) else { continue };
+            found.extend(named_segments(&root.join(&date).join(&hour_name), day * 24 + hour)?);
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// The segments in one folder, by name. Files that are not named as segments are left alone.
+pub(crate) fn named_segments(folder: &Path, hour: u64) -> Result<Vec<SegmentFile>, StoreError> {
+    let mut found = Vec::new();
+    for name in names(folder)? {
+        let Some((log, checksum)) = parse_name(&name) else { continue };
+        let path = folder.join(name);
+        let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
+        found.push(SegmentFile { hour, log, checksum, path, bytes });
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_have_names_and_names_have_days() {
+        assert_eq!(civil(0), (1970, 1, 1));
+        assert_eq!(civil(11_016), (2000, 2, 29));
+        assert_eq!(civil(20_778), (2026, 11, 21));
+        for days in (0..200_000).step_by(37) {
+            let (year, month, day) = civil(days);
+            assert_eq!(days_of(year, month, day), Some(days));
+        }
+        assert_eq!(parse_date("date=2026-13-01"), None);
+        assert_eq!(parse_name("0000000012-0000beef.parquet"), Some((12, 0xbeef)));
+        assert_eq!(parse_name("0000000012.parquet"), None);
+        assert_eq!(parse_name("notes.parquet"), None);
+    }
+}
