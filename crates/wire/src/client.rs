@@ -23,6 +23,10 @@ const READS_MAX: usize = 16;
 const UNASKED_MAX: u64 = 4096;
 /// Messages of a server that each of ours allows: its answer, and what newer versions say besides.
 const ANSWERS_MAX: u64 = 4;
+/// Bytes that are held without an acknowledgement, for a server that gives credit all the same because its disk is full:
+/// an hour of a host of 8 ranks (15 KB/s), and more than the credit for two of the largest frames. Then the server counts
+/// as busy.
+const HELD_BYTES_MAX: u64 = 64 << 20;
 /// Heartbeats that may stay without any answer.
 const SILENT_HEARTBEATS: u32 = 3;
 /// Times are exchanged by a heartbeat that is waited for at least so often: in the meantime two clocks part by a millisecond
@@ -92,6 +96,8 @@ pub struct Client {
     agent: u64,
     next_sequence: u64,
     pending: VecDeque<Pending>,
+    /// Bytes of their frames.
+    pending_bytes: u64,
     connection: Option<Connection>,
     ended: String,
     last_reject: Option<String>,
@@ -136,6 +142,7 @@ impl Client {
             agent: random_id(),
             next_sequence: 1,
             pending: VecDeque::new(),
+            pending_bytes: 0,
             connection: None,
             ended: String::new(),
             last_reject: None,
@@ -180,6 +187,7 @@ impl Client {
         let sequence = self.next_sequence;
         self.next_sequence += 1;
         self.stats.taken += 1;
+        self.pending_bytes += frame.len() as u64;
         self.pending.push_back(Pending { sequence, frame: frame.to_vec(), written: false });
         // The frame is ours now: when writing fails it goes out after the next reconnect.
         let _ = self.write_pending();
@@ -247,8 +255,8 @@ impl Client {
 
     /// Counters.
     pub fn stats(&self) -> ClientStats {
-        let unacknowledged_bytes = self.pending.iter().map(|p| p.frame.len() as u64).sum();
-        ClientStats { unacknowledged: self.pending.len(), unacknowledged_bytes, ..self.stats }
+        let (unacknowledged, unacknowledged_bytes) = (self.pending.len(), self.pending_bytes);
+        ClientStats { unacknowledged, unacknowledged_bytes, ..self.stats }
     }
 
     /// Why the server last rejected a frame for good.
@@ -419,8 +427,9 @@ impl Client {
         let waited = self.config.send_timeout;
         let deadline = self.end_of(waited);
         loop {
+            let is_over = self.pending_bytes > HELD_BYTES_MAX;
             let connection = self.live()?;
-            if connection.credit_frames > 0 && connection.credit_bytes >= bytes as u64 {
+            if !is_over && connection.credit_frames > 0 && connection.credit_bytes >= bytes as u64 {
                 return Ok(());
             }
             let left = deadline.saturating_duration_since(Instant::now());
@@ -532,6 +541,7 @@ impl Client {
                 if let Some(index) = self.pending.iter().position(|p| p.sequence == sequence)
                     && let Some(rejected) = self.pending.remove(index)
                 {
+                    self.pending_bytes -= rejected.frame.len() as u64;
                     self.stats.rejected += 1;
                     self.rejected.push_back(rejected.frame);
                     if self.rejected.len() > REJECTED_KEPT {
@@ -572,8 +582,8 @@ impl Client {
     }
 
     fn acknowledge(&mut self, sequence: u64) {
-        while self.pending.front().is_some_and(|p| p.sequence <= sequence) {
-            self.pending.pop_front();
+        while let Some(first) = self.pending.pop_front_if(|p| p.sequence <= sequence) {
+            self.pending_bytes -= first.frame.len() as u64;
             self.stats.acknowledged += 1;
         }
     }
