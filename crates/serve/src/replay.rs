@@ -184,3 +184,25 @@ impl Job {
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::{Record, Source, StepMark};
+
+    /// One batch of 1970 or 2200 (a wrong clock, in what an older release has kept) must not be ticked through.
+    #[test]
+    fn the_clock_jumps_over_what_is_longer_than_a_job_may_be_silent() {
+        let mut player = Player::new(Duration::from_secs(1));
+        let times = [1, 1_700_000_000, 1_700_000_001, 7_258_118_400, 7_258_118_401].map(|s| HostTime(s * NANOS_PER_SEC));
+        for at in times {
+            let mark = Record::StepMark(StepMark { at, step: 1 });
+            let source = Source { job: "train".into(), host: "host0".into(), process: None };
+            player.deliver(at, &Batch { source, collected_at: at, records: vec![mark] });
+        }
+        let played = player.finish(TAIL);
+        let ticks = played["train"].ticks;
+        assert!((2 * 900..2 * 900 + 100).contains(&ticks), "{ticks}");
+        assert_eq!(played["train"].report.as_of, times[4]);
+    }
+}
