@@ -203,8 +203,8 @@ fn speeds(page: &mut String, runs: &Runs) -> Result<()> {
 
 fn backends(page: &mut String, runs: &Runs) -> Result<()> {
     page.push_str(
-        "\n## Backend\n\nWhat a server does with records, as a process of its own: wire, queues, hot window at its default \
-         limits, brain; no disk, no HTTP. It is sent, over a unix socket, what agents would have held for a second \
+        "\n## Backend\n\nWhat a server does with records, as a process of its own: wire, queues, brain, and a store on disk \
+         with its segments; no HTTP. It is sent, over a unix socket, what agents would have held for a second \
          each, several times as fast as it was made; it loses nothing, but may be slower than asked. Memory is its \
          resident set.\n\n",
     );
