@@ -22,6 +22,8 @@ pub(super) const HANDLER_TRIES: u32 = 3;
 /// Longest that a frame may be on its way to the disk before it counts as not kept: a write of a megabyte to a disk that
 /// does 1 MB/s, twice. The agent goes on being diagnosed, and sends the frame again.
 const KEEP_PATIENCE: Duration = Duration::from_secs(2);
+/// Late frames remembered of an agent: its credit, for several connections.
+const LATE_MAX: usize = 16 * CREDIT_FRAMES as usize;
 /// Longest that a reconnecting agent waits for what its previous connection still had on its way to the disk.
 const TAKEOVER_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -77,6 +79,8 @@ pub(super) struct Progress {
     is_unkept: bool,
     /// Kept although one before was not.
     kept_ahead: BTreeSet<u64>,
+    /// Frames that took too long on their way to the disk; they may still get there.
+    late: Vec<(u64, Receipt)>,
     /// The frame on which the handler panicked, until it is done with.
     failing: Option<Failing>,
 }
@@ -129,7 +133,10 @@ impl Progress {
         }
         self.settle(&mut Vec::new());
         // What is still not known is sent again; at worst it is kept twice.
-        self.in_flight.clear();
+        let unknown = self.in_flight.drain(..).filter_map(|flying| flying.receipt().map(|r| (flying.sequence, r)));
+        self.late.extend(unknown);
+        self.late.retain(|(sequence, _)| *sequence > self.last);
+        self.late.truncate(LATE_MAX);
         self.is_unkept = false;
         self.newest = self.last;
         self.owner = connection;
@@ -148,7 +155,8 @@ impl Progress {
         }
         let mut failing = self.failing.filter(|f| f.sequence == sequence).unwrap_or_default();
         failing.sequence = sequence;
-        let is_kept = self.kept_ahead.contains(&sequence);
+        let came_late = |(late, receipt): &(u64, Receipt)| *late == sequence && receipt.outcome() == Some(Kept::Yes);
+        let is_kept = self.kept_ahead.contains(&sequence) || self.late.iter().any(came_late);
         let (diagnose, keep) = (sequence > self.handed, !self.is_unkept && !is_kept);
         // Unwind safety: the closure changes nothing of ours. The sink is the server's own business.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -193,11 +201,15 @@ impl Progress {
                     outcome => Some(outcome.unwrap_or(Kept::No)),
                 },
             };
+            if let (Some(Kept::No), Some(receipt)) = (kept, front.receipt().filter(|r| r.outcome().is_none())) {
+                self.late.push((front.sequence, receipt));
+            }
             let Some(InFlight { sequence, bytes, state, .. }) = self.in_flight.pop_front() else { return };
             self.is_unkept |= kept == Some(Kept::No);
             if !self.is_unkept {
                 self.last = self.last.max(sequence);
                 self.kept_ahead.retain(|ahead| *ahead > sequence);
+                self.late.retain(|(late, _)| *late > sequence);
             } else if kept == Some(Kept::Yes) {
                 // Only its acknowledgement is withheld.
                 self.kept_ahead.insert(sequence);
@@ -212,10 +224,7 @@ impl Progress {
 
     /// What the oldest frame waits for; none: nothing waits.
     pub(super) fn waits_for(&self) -> Option<Receipt> {
-        self.in_flight.front().map(|front| match &front.state {
-            State::Handed(receipt) => receipt.share(),
-            State::Rejected(_) | State::Duplicate => Receipt::of(Kept::Yes),
-        })
+        self.in_flight.front().map(|front| front.receipt().unwrap_or_else(|| Receipt::of(Kept::Yes)))
     }
 
     /// Whether the agent has used up its credit, so that nothing more need be read now.
@@ -223,14 +232,22 @@ impl Progress {
         self.in_flight.len() >= CREDIT_FRAMES as usize
     }
 
-    /// Whether frames wait to be sent again.
+    /// Whether frames wait to be sent again, and nothing that was handed over may still get to the disk.
     pub(super) fn is_unkept(&self) -> bool {
-        self.is_unkept
+        self.is_unkept && self.late.iter().all(|(_, receipt)| receipt.outcome().is_some())
     }
 }
 
 impl InFlight {
     fn of(sequence: u64, bytes: u64, state: State) -> InFlight {
         InFlight { sequence, bytes, since: Instant::now(), state }
+    }
+
+    /// What it waits for; none: its answer is known.
+    fn receipt(&self) -> Option<Receipt> {
+        match &self.state {
+            State::Handed(receipt) => Some(receipt.share()),
+            State::Rejected(_) | State::Duplicate => None,
+        }
     }
 }
