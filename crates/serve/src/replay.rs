@@ -194,7 +194,8 @@ mod tests {
     #[test]
     fn the_clock_jumps_over_what_is_longer_than_a_job_may_be_silent() {
         let mut player = Player::new(Duration::from_secs(1));
-        let times = [1, 1_700_000_000, 1_700_000_001, 7_258_118_400, 7_258_118_401].map(|s| HostTime(s * NANOS_PER_SEC));
+        let times =
+            [1, 1_700_000_000, 1_700_000_001, 7_258_118_400, 7_258_118_401].map(|s| HostTime(s * NANOS_PER_SEC));
         for at in times {
             let mark = Record::StepMark(StepMark { at, step: 1 });
             let source = Source { job: "train".into(), host: "host0".into(), process: None };
