@@ -12,6 +12,9 @@ use std::path::Path;
 
 /// Length and checksum.
 pub const ENTRY_HEAD_BYTES: u64 = 8;
+/// The same, as a length of arrays.
+const HEAD_BYTES: usize = 8;
+const _: () = assert!(HEAD_BYTES as u64 == ENTRY_HEAD_BYTES, "one number in two types");
 /// An entry is one frame, with a few numbers before it.
 const MAX_ENTRY_BYTES: usize = crate::codec::MAX_FRAME_BYTES + 64;
 /// What is looked through at once for the next entry behind a damaged one.
@@ -123,7 +126,7 @@ fn entry_at(file: &File, offset: u64, end: u64) -> io::Result<At> {
     if end.saturating_sub(offset) < ENTRY_HEAD_BYTES {
         return Ok(At::Broken { is_torn: true });
     }
-    let mut head = [0u8; ENTRY_HEAD_BYTES as usize];
+    let mut head = [0u8; HEAD_BYTES];
     file.read_exact_at(&mut head, offset)?;
     let [l0, l1, l2, l3, c0, c1, c2, c3] = head;
     let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
@@ -145,7 +148,7 @@ fn find_entry(file: &File, marks: Marks, from: u64, end: u64) -> Option<u64> {
     let mut begin = from.saturating_add(before);
     while begin < end {
         let room = usize::try_from(end - begin).unwrap_or(usize::MAX).min(SEARCH_BYTES);
-        let Some(part) = buffer.get_mut(..room) else { return None };
+        let part = buffer.get_mut(..room)?;
         if file.read_exact_at(part, begin).is_err() {
             begin += SECTOR_BYTES;
             continue;
