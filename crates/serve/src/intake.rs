@@ -46,8 +46,10 @@ impl Intake {
 
     /// The bytes to keep: those that came, where their times are as a segment keeps them.
     fn to_keep(&self, received: &mut Received) -> Option<Vec<u8>> {
-        if received.batches.iter().all(codec::is_round) {
-            return Some(std::mem::take(&mut received.frame));
+        if received.batches.iter().all(codec::is_round)
+            && let Some(frame) = received.frame.take()
+        {
+            return Some(frame);
         }
         received.batches.iter_mut().for_each(codec::round_to_micros);
         encoded(&received.batches)
@@ -59,11 +61,15 @@ impl Sink for Intake {
         let records: usize = received.batches.iter().map(|batch| batch.records.len()).sum();
         let queue = self.queue.as_ref().filter(|_| received.keep);
         let frame = queue.and_then(|_| self.to_keep(&mut received));
+        let told = queue.filter(|_| !received.told.is_empty()).and_then(|_| encoded(&received.told));
         let _one_at_a_time = lock(&self.order);
         let at = self.now();
-        if received.diagnose {
-            self.inbox.push_all(at, received.batches.into_iter().map(Arc::new), PUSH_WAIT);
+        if let Some((queue, frame)) = queue.zip(told) {
+            // Told again later where there is no room: nobody waits for it.
+            drop(queue.push(Entry { at, frame, records: received.told.len(), promise: None }));
         }
+        let batches = if received.diagnose { received.batches } else { Vec::new() };
+        self.inbox.push_all(at, received.told.into_iter().chain(batches).map(Arc::new), PUSH_WAIT);
         match (queue, frame) {
             (None, _) => Receipt::of(if self.queue.is_some() { Kept::No } else { Kept::Yes }),
             (Some(_), None) => {

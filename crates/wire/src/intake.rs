@@ -9,7 +9,7 @@
 use crate::codec;
 use crate::proto::Message;
 use crate::receipt::{Kept, Receipt};
-use mycroft_record::Batch;
+use mycroft_record::{Batch, Record};
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -30,10 +30,12 @@ const TAKEOVER_PATIENCE: Duration = Duration::from_secs(1);
 /// A frame that an agent sent.
 #[derive(Debug)]
 pub struct Received {
-    /// What it holds.
+    /// What is known of the agent's clock, where that is news (`ClockOffset`): it belongs before the batches.
+    pub told: Vec<Batch>,
+    /// What it holds. What an agent itself says of its clock is left out: only a server measures it.
     pub batches: Vec<Batch>,
-    /// Its bytes, as they came; checked.
-    pub frame: Vec<u8>,
+    /// Its bytes as they came, checked; none where something was left out.
+    pub frame: Option<Vec<u8>>,
     /// It has not been handed over before: it is to be diagnosed.
     pub diagnose: bool,
     /// It is to be kept, and the receipt says when it is.
@@ -57,7 +59,9 @@ pub(super) struct Plain(pub(super) std::sync::Arc<dyn Fn(Vec<Batch>) + Send + Sy
 
 impl Sink for Plain {
     fn take(&self, received: Received) -> Receipt {
-        (self.0)(received.batches);
+        let Received { mut told, mut batches, .. } = received;
+        told.append(&mut batches);
+        (self.0)(told);
         Receipt::of(Kept::Yes)
     }
 }
@@ -144,7 +148,14 @@ impl Progress {
     }
 
     /// Hands a frame over.
-    pub(super) fn hand_over(&mut self, connection: u64, sequence: u64, frame: Vec<u8>, sink: &dyn Sink) -> Taken {
+    pub(super) fn hand_over(
+        &mut self,
+        connection: u64,
+        sequence: u64,
+        frame: Vec<u8>,
+        sink: &dyn Sink,
+        tell: &mut dyn FnMut(&[Batch]) -> Vec<Batch>,
+    ) -> Taken {
         if self.owner != connection {
             return Taken::Superseded;
         }
@@ -158,11 +169,11 @@ impl Progress {
         let came_late = |(late, receipt): &(u64, Receipt)| *late == sequence && receipt.outcome() == Some(Kept::Yes);
         let is_kept = self.kept_ahead.contains(&sequence) || self.late.iter().any(came_late);
         let (diagnose, keep) = (sequence > self.handed, !self.is_unkept && !is_kept);
-        // Unwind safety: the closure changes nothing of ours. The sink is the server's own business.
+        // Unwind safety: the closure changes nothing of ours but what was told of the clock, which is forgotten with the
+        // connection. The sink is the server's own business.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let decoded = codec::decode(&frame)?;
-            let received = Received { batches: decoded.batches, frame, diagnose, keep };
-            Ok::<_, codec::DecodeError>((sink.take(received), decoded.skipped_records))
+            let (received, skipped_records) = open(frame, diagnose, keep, tell)?;
+            Ok::<_, codec::DecodeError>((sink.take(received), skipped_records))
         }));
         let (state, taken) = match outcome {
             Ok(Ok((receipt, skipped_records))) => {
@@ -236,6 +247,23 @@ impl Progress {
     pub(super) fn is_unkept(&self) -> bool {
         self.is_unkept && self.late.iter().all(|(_, receipt)| receipt.outcome().is_some())
     }
+}
+
+/// Opens a frame; also says how many records of it only newer agents know.
+fn open(
+    frame: Vec<u8>,
+    diagnose: bool,
+    keep: bool,
+    tell: &mut dyn FnMut(&[Batch]) -> Vec<Batch>,
+) -> Result<(Received, u64), codec::DecodeError> {
+    let codec::Decoded { mut batches, skipped_records } = codec::decode(&frame)?;
+    let is_claim = |record: &Record| matches!(record, Record::ClockOffset(_));
+    let as_came = !batches.iter().any(|batch| batch.records.iter().any(is_claim));
+    if !as_came {
+        batches.iter_mut().for_each(|batch| batch.records.retain(|record| !is_claim(record)));
+    }
+    let told = tell(&batches);
+    Ok((Received { told, batches, frame: as_came.then_some(frame), diagnose, keep }, skipped_records))
 }
 
 impl InFlight {

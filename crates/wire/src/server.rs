@@ -622,7 +622,7 @@ fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen) -> R
         match Message::decode(head, body) {
             Ok(Message::Batches { sequence, frame }) => {
                 let _opened = open(talk.stream, shared, sequence, &frame)?;
-                handle(shared, number, seen, sequence, frame)?;
+                handle(shared, number, seen, sequence, frame, &mut talk.clock)?;
             }
             Ok(Message::Heartbeat(nonce)) => talk.write(&Message::HeartbeatAck(nonce).encode())?,
             Ok(Message::Captured(captured)) => (shared.captured)(number, captured),
@@ -648,10 +648,18 @@ fn open<'a>(stream: &mut Stream, shared: &'a Shared, sequence: u64, frame: &[u8]
 }
 
 /// Hands a frame over; its answer comes when it is kept.
-fn handle(shared: &Shared, number: u64, seen: &Seen, sequence: u64, frame: Vec<u8>) -> Result<(), End> {
+fn handle(
+    shared: &Shared,
+    number: u64,
+    seen: &Seen,
+    sequence: u64,
+    frame: Vec<u8>,
+    clock: &mut PeerClock,
+) -> Result<(), End> {
     let counters = &shared.counters;
     let bytes = frame.len() as u64;
-    let taken = lock(seen).hand_over(number, sequence, frame, &*shared.sink);
+    let taken = lock(seen)
+        .hand_over(number, sequence, frame, &*shared.sink, &mut |batches| clock.tell(batches, shared.clock.now()));
     match taken {
         Taken::OnItsWay { skipped_records } => {
             count(&counters.frames, 1);

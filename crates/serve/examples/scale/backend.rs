@@ -54,8 +54,8 @@ struct Door {
 impl Sink for Door {
     fn take(&self, received: Received) -> Receipt {
         let records = received.batches.iter().map(|batch| batch.records.len()).sum();
-        let is_round = received.batches.iter().all(codec::is_round);
-        let frame = if is_round { received.frame } else { codec::encode(&received.batches).expect("it was a frame") };
+        let came = received.frame.filter(|_| received.batches.iter().all(codec::is_round));
+        let frame = came.unwrap_or_else(|| codec::encode(&received.batches).expect("it was a frame"));
         let (promise, receipt) = Receipt::promised();
         // Refused only when one of the two has failed, which says so itself.
         let _ = self.brain.send(received.batches.into_iter().map(Arc::new).collect());
