@@ -81,7 +81,8 @@ fn frames_that_open_to_many_records_share_one_budget() {
     let (for_most, for_records) = (Arc::clone(&most), Arc::clone(&records));
     let handler = move |batches: Vec<Batch>| {
         for_most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-        for_records.fetch_add(batches.iter().map(|b| b.records.len() as u64).sum(), Ordering::SeqCst);
+        let sent = common::sent(batches);
+        for_records.fetch_add(sent.iter().map(|b| b.records.len() as u64).sum(), Ordering::SeqCst);
         std::thread::yield_now();
         inside.fetch_sub(1, Ordering::SeqCst);
     };
