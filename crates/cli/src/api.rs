@@ -1,13 +1,38 @@
-//! Client of the server's HTTP API (docs/formats/api.md).
+//! Client of the server's HTTP API (docs/formats/api.md). Answers are read as the shapes that the server writes.
 use crate::args::ServerArgs;
-use anyhow::{Context, Result, bail};
-use serde_json::Value;
+use mycroft_record::text::{printable, printable_within};
+use mycroft_serve::api::ErrorJson;
+use serde::de::DeserializeOwned;
 use std::time::Duration;
 
 /// Longest time a request may take: the server is near, and a person waits.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// Largest file taken: what an agent sends at most of one dump, 64 MiB.
 const BODY_BYTES_MAX: u64 = 64 << 20;
+/// Of an answer that is no error of ours, what is shown.
+const SHOWN_CHARS: usize = 200;
+/// The status of an answer to somebody without the token, or with another.
+const UNAUTHORIZED: u16 = 401;
+
+/// Why a server gave no answer that is of use.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ApiError {
+    /// Nobody answers.
+    #[error("no answer from {url}: is `mycroft serve` running there (see --url)?: {source}")]
+    Unreachable { url: String, source: Box<ureq::Error> },
+    /// The answer broke off, or is too large.
+    #[error("{url}: the answer broke off: {source}")]
+    BrokeOff { url: String, source: Box<ureq::Error> },
+    /// It wants a token, or another one.
+    #[error("{url} answered {status}: {said}", status = UNAUTHORIZED)]
+    Token { url: String, said: String },
+    /// It refuses.
+    #[error("{url} answered {status}: {said}")]
+    Refused { url: String, status: u16, said: String },
+    /// Another program answers, or a server of a version that tells otherwise.
+    #[error("{url} answered something that this version does not understand: {source}")]
+    NotUnderstood { url: String, source: serde_json::Error },
+}
 
 /// A server to ask.
 pub(crate) struct Api {
@@ -18,81 +43,70 @@ pub(crate) struct Api {
 
 impl Api {
     /// A client for the server that was named on the command line.
-    pub(crate) fn new(args: &ServerArgs) -> Api {
+    ///
+    /// # Errors
+    /// When the file with the token cannot be read.
+    pub(crate) fn new(args: &ServerArgs) -> anyhow::Result<Api> {
         let config =
             ureq::Agent::config_builder().timeout_global(Some(REQUEST_TIMEOUT)).http_status_as_error(false).build();
-        Api { url: args.url.trim_end_matches('/').to_owned(), token: args.token.clone(), agent: config.into() }
+        Ok(Api { url: args.url.trim_end_matches('/').to_owned(), token: args.token.read()?, agent: config.into() })
     }
 
-    /// GET of a path such as `/api/v1/cases?job=x`, as text.
-    pub(crate) fn text(&self, path: &str) -> Result<String> {
-        let url = format!("{}{path}", self.url);
-        let mut request = self.agent.get(&url);
-        if let Some(token) = &self.token {
-            request = request.header("Authorization", format!("Bearer {token}"));
-        }
-        let mut response = request
-            .call()
-            .with_context(|| format!("no answer from {url}: is `mycroft serve` running there (see --url)?"))?;
-        let status = response.status();
-        let body = response.body_mut().read_to_string().with_context(|| format!("{url}: the answer broke off"))?;
-        if !status.is_success() {
-            let said = serde_json::from_str::<Value>(&body).ok();
-            let said = said.as_ref().and_then(|value| value["error"].as_str()).unwrap_or(&body).to_owned();
-            bail!("{url} answered {status}: {said}");
-        }
-        Ok(body)
+    /// GET of a path such as `/api/v1/cases?job=x`.
+    pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        self.understood(path, &self.bytes(path)?)
     }
 
-    /// POST without a body, as JSON.
-    pub(crate) fn post(&self, path: &str) -> Result<Value> {
+    /// POST without a body.
+    pub(crate) fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
         let url = format!("{}{path}", self.url);
         let mut request = self.agent.post(&url);
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        let response = request
-            .send_empty()
-            .with_context(|| format!("no answer from {url}: is `mycroft serve` running there (see --url)?"))?;
-        let body = Api::taken(&url, response)?;
-        serde_json::from_slice(&body).with_context(|| format!("{url} answered something that is not JSON"))
+        let body = taken(&url, request.send_empty())?;
+        self.understood(path, &body)
+    }
+
+    /// GET as text.
+    pub(crate) fn text(&self, path: &str) -> Result<String, ApiError> {
+        Ok(String::from_utf8_lossy(&self.bytes(path)?).into_owned())
     }
 
     /// GET of a file.
-    pub(crate) fn bytes(&self, path: &str) -> Result<Vec<u8>> {
+    pub(crate) fn bytes(&self, path: &str) -> Result<Vec<u8>, ApiError> {
         let url = format!("{}{path}", self.url);
         let mut request = self.agent.get(&url);
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        let response = request.call().with_context(|| format!("no answer from {url}"))?;
-        Api::taken(&url, response)
+        taken(&url, request.call())
     }
 
-    /// The body of a success, or what the server said.
-    fn taken(url: &str, mut response: ureq::http::Response<ureq::Body>) -> Result<Vec<u8>> {
-        let body = response.body_mut().with_config().limit(BODY_BYTES_MAX).read_to_vec();
-        let body = body.with_context(|| format!("{url}: the answer broke off"))?;
-        let status = response.status();
-        if !status.is_success() {
-            let said = serde_json::from_slice::<Value>(&body).ok();
-            let text = String::from_utf8_lossy(&body);
-            let said = said.as_ref().and_then(|value| value["error"].as_str()).unwrap_or(&text).to_owned();
-            bail!("{url} answered {status}: {said}");
-        }
-        Ok(body)
-    }
-
-    /// GET as JSON.
-    pub(crate) fn json(&self, path: &str) -> Result<Value> {
-        let body = self.text(path)?;
-        serde_json::from_str(&body).with_context(|| format!("{}{path} answered something that is not JSON", self.url))
+    fn understood<T: DeserializeOwned>(&self, path: &str, body: &[u8]) -> Result<T, ApiError> {
+        let url = || format!("{}{path}", self.url);
+        serde_json::from_slice(body).map_err(|source| ApiError::NotUnderstood { url: url(), source })
     }
 }
 
-/// A list that the server wraps in an object (`{"cases": [...]}`) or gives bare.
-pub(crate) fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
-    value.get(name).or(Some(value)).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+/// The body of a success, or what the server said.
+fn taken(url: &str, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Vec<u8>, ApiError> {
+    let url = || printable(url).into_owned();
+    let mut response = answer.map_err(|source| ApiError::Unreachable { url: url(), source: Box::new(source) })?;
+    let body = response.body_mut().with_config().limit(BODY_BYTES_MAX).read_to_vec();
+    let body = body.map_err(|source| ApiError::BrokeOff { url: url(), source: Box::new(source) })?;
+    let status = response.status();
+    if status.is_success() {
+        return Ok(body);
+    }
+    let said = match serde_json::from_slice::<ErrorJson>(&body) {
+        Ok(ErrorJson { error }) => printable(&error).into_owned(),
+        Err(_) => printable_within(&String::from_utf8_lossy(&body), SHOWN_CHARS).into_owned(),
+    };
+    Err(match status.as_u16() {
+        UNAUTHORIZED => ApiError::Token { url: url(), said },
+        status => ApiError::Refused { url: url(), status, said },
+    })
 }
 
 /// A name as part of a path or as a query value.

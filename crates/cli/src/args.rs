@@ -1,4 +1,5 @@
 //! Command line: every flag, its help and its environment variable in one place.
+use crate::token::TokenArgs;
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
 use mycroft_sim::{Algo, Scenario};
 use std::net::SocketAddr;
@@ -117,6 +118,9 @@ pub(crate) struct DemoArgs {
     /// Seed of jitter and data.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// After the verdict keep job and server until Ctrl-C, to be looked into with `mycroft cases`, `watch`, `dump`.
+    #[arg(long)]
+    pub(crate) keep: bool,
 }
 
 /// The shape of a job, on real processes and simulated.
@@ -276,9 +280,8 @@ pub(crate) struct AgentArgs {
     /// By how much the agent gives way to the job on a busy host: its niceness, 0 to 19.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(i32).range(0..=19))]
     pub(crate) nice: i32,
-    /// Token of the server.
-    #[arg(long, env = "MYCROFT_TOKEN", hide_env_values = true)]
-    pub(crate) token: Option<String>,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
     /// Certificate authority of the server (PEM): switches TLS on.
     #[arg(long, env = "MYCROFT_TLS_CA")]
     pub(crate) tls_ca: Option<PathBuf>,
@@ -310,8 +313,9 @@ pub(crate) struct ServeArgs {
     /// HTTP address. Anything but loopback needs a token.
     #[arg(long, env = "MYCROFT_HTTP", default_value = "127.0.0.1:7701")]
     pub(crate) http: SocketAddr,
-    /// Where agents connect: HOST:PORT or unix:/path (repeatable).
-    #[arg(long, env = "MYCROFT_WIRE", value_delimiter = ',', default_value = "127.0.0.1:7700")]
+    /// Where agents connect: HOST:PORT or unix:/path (repeatable). Default: with a token 0.0.0.0:7700, every address of
+    /// this machine; without one 127.0.0.1:7700, this machine only.
+    #[arg(long, env = "MYCROFT_WIRE", value_delimiter = ',')]
     pub(crate) wire: Vec<String>,
     /// Directory of the store; without it records live in memory only.
     #[arg(long, env = "MYCROFT_STORE")]
@@ -322,9 +326,8 @@ pub(crate) struct ServeArgs {
     /// Most bytes of stored records; the oldest go first.
     #[arg(long, default_value_t = 64 << 30)]
     pub(crate) retain_bytes: u64,
-    /// Token that agents and HTTP clients must show.
-    #[arg(long, env = "MYCROFT_TOKEN", hide_env_values = true)]
-    pub(crate) token: Option<String>,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
     /// Certificate chain (PEM) for agents: switches TLS on, together with --tls-key.
     #[arg(long, requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
@@ -342,15 +345,17 @@ pub(crate) struct ServeArgs {
     pub(crate) no_dump_on_case: bool,
 }
 
+/// The default of `--url`.
+pub(crate) const OWN_URL: &str = "http://127.0.0.1:7701";
+
 /// Which server, and the token for it.
 #[derive(clap::Args, Debug, Clone)]
 pub(crate) struct ServerArgs {
     /// HTTP address of the server.
-    #[arg(long, env = "MYCROFT_URL", default_value = "http://127.0.0.1:7701")]
+    #[arg(long, env = "MYCROFT_URL", default_value = OWN_URL)]
     pub(crate) url: String,
-    /// Token of the server.
-    #[arg(long, env = "MYCROFT_TOKEN", hide_env_values = true)]
-    pub(crate) token: Option<String>,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
 }
 
 #[derive(clap::Args, Debug)]
@@ -414,6 +419,15 @@ pub(crate) struct DoctorArgs {
     pub(crate) dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
+    /// Where agents of this host ship to, HOST:PORT or unix:/path: looks whether an agent is let in there.
+    #[arg(long = "server", env = "MYCROFT_SERVER", value_name = "SERVER")]
+    pub(crate) wire: Option<String>,
+    /// Certificate authority of the server (PEM): agents use TLS.
+    #[arg(long, env = "MYCROFT_TLS_CA")]
+    pub(crate) tls_ca: Option<PathBuf>,
+    /// Name in the server's certificate.
+    #[arg(long, default_value = "localhost")]
+    pub(crate) tls_name: String,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -7,6 +7,7 @@ use mycroft_agent::{Agent, AgentConfig, CaptureConfig, SpyProgram};
 use mycroft_serve::{ServeConfig, Server};
 use mycroft_wire::{Endpoint, TlsClient, TlsIdentity, TlsServer};
 use std::ffi::OsString;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
         args.spool.clone().map_or_else(|| default_spool_dir(uid(), |name| std::env::var_os(name), &segment_dir), Ok)?;
     let mut config = AgentConfig::new(&segment_dir, &spool_dir, endpoint);
     config.host = args.host.clone();
-    config.token = args.token.clone();
+    config.token = args.token.read()?;
     config.sample_every = Duration::from_millis(args.sample_ms);
     config.ship_every = config.sample_every;
     config.spool_max_bytes = args.spool_bytes;
@@ -100,14 +101,33 @@ fn uid() -> u32 {
     std::fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid())
 }
 
+/// Port on which agents are taken.
+const WIRE_PORT: u16 = 7700;
+
+/// Where agents connect: as told; else, where they must show a token, on every address of this machine.
+fn wire(args: &ServeArgs, has_token: bool) -> Result<Vec<Endpoint>> {
+    if args.wire.is_empty() {
+        let address = if has_token { Ipv4Addr::UNSPECIFIED } else { Ipv4Addr::LOCALHOST };
+        return Ok(vec![Endpoint::Tcp(format!("{address}:{WIRE_PORT}"))]);
+    }
+    args.wire.iter().map(|text| text.parse::<Endpoint>().context("--wire")).collect()
+}
+
+/// How others can be let in, where only this machine is.
+fn how_to_open(args: &ServeArgs, has_token: bool) -> Option<&'static str> {
+    (args.wire.is_empty() && !has_token).then_some(
+        "agents of other hosts cannot connect: start with --token-file FILE (made if it is not there), and give agents the \
+         same file",
+    )
+}
+
 /// Runs the server until a signal comes.
 pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     let stop = Stop::on_signals()?;
     stop.within(STOP_WITHIN, "what was received and not acknowledged is sent again by the agents")?;
-    let mut wire = Vec::new();
-    for text in &args.wire {
-        wire.push(text.parse::<Endpoint>().context("--wire")?);
-    }
+    let (token, is_new) = args.token.read_or_make()?;
+    let has_token = token.is_some();
+    let wire = wire(args, has_token)?;
     let tls = match (&args.tls_cert, &args.tls_key) {
         (Some(cert), Some(key)) => Some(TlsServer {
             identity: TlsIdentity { cert_pem: cert.clone(), key_pem: key.clone() },
@@ -118,7 +138,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     let config = ServeConfig {
         http: args.http,
         wire,
-        token: args.token.clone(),
+        token,
         tls,
         store_dir: args.store.clone(),
         retain_age: Duration::from_secs(args.retain_days.saturating_mul(24 * 3600)),
@@ -131,9 +151,13 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     let handle = Server::start(config).context("cannot start the server")?;
     let endpoints: Vec<String> = handle.wire_endpoints().iter().map(ToString::to_string).collect();
     eprintln!("mycroft serve: http://{}/, agents at {}", handle.http_addr(), endpoints.join(" and "));
-    while !stop.asked() {
-        std::thread::sleep(SIGNAL_POLL);
+    if let Some(how) = how_to_open(args, has_token) {
+        eprintln!("mycroft serve: {how}");
     }
+    if let Some(path) = args.token.token_file.as_ref().filter(|_| is_new) {
+        eprintln!("mycroft serve: a new token is in {}; copy it to the hosts of agents and readers", path.display());
+    }
+    stop.wait();
     handle.stop();
     eprintln!("mycroft serve: stopped");
     Ok(EXIT_OK)
@@ -142,6 +166,32 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::{Args, Command};
+    use clap::Parser;
+
+    fn serve_args(typed: &[&str]) -> ServeArgs {
+        match Args::try_parse_from([&["mycroft", "serve"], typed].concat()).expect("typed right").command {
+            Command::Serve(args) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn agents_of_other_hosts_are_taken_where_they_must_show_a_token() {
+        let at = |typed: &[&str], has_token| {
+            let endpoints = wire(&serve_args(typed), has_token).expect("endpoints");
+            endpoints.iter().map(Endpoint::to_string).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(at(&[], true), "0.0.0.0:7700");
+        assert_eq!(at(&[], false), "127.0.0.1:7700");
+        for has_token in [false, true] {
+            assert_eq!(at(&["--wire", "127.0.0.2:1,unix:/x"], has_token), "127.0.0.2:1 unix:/x");
+        }
+        assert!(how_to_open(&serve_args(&[]), false).is_some_and(|how| how.contains("--token-file")));
+        assert_eq!(how_to_open(&serve_args(&[]), true), None);
+        assert!(wire(&serve_args(&["--wire", "nonsense"]), true).is_err());
+    }
+
     use std::path::Path;
 
     #[test]

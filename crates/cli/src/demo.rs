@@ -39,13 +39,20 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<u8> {
     let mut screen = Screen { live: std::io::stdout().is_terminal(), last: String::new() };
     let live = Live::start(scenario, Options::default())?;
     println!("  transport {}; job {}; API http://{}/", live.transport(), live.job(), live.http_addr());
-    let outcome = live.run(&stop, |moment| screen.show(moment))?;
-    screen.end();
-    let Some(outcome) = outcome else {
+    let (url, job, is_live) = (format!("http://{}", live.http_addr()), live.job().to_owned(), screen.live);
+    let after = |outcome: &Outcome| {
+        end_line(is_live);
+        print_outcome(outcome);
+        if args.keep {
+            print_commands(&url, &job);
+            stop.wait();
+        }
+    };
+    let Some(outcome) = live.run(&stop, |moment| screen.show(moment), after)? else {
+        end_line(is_live);
         println!("interrupted; everything is cleaned up");
         return Ok(EXIT_INTERRUPTED);
     };
-    print_outcome(&outcome);
     Ok(if outcome.score.correct { EXIT_OK } else { EXIT_FOUND })
 }
 
@@ -76,11 +83,27 @@ impl Screen {
             self.last = news;
         }
     }
+}
 
-    fn end(&self) {
-        if self.live {
-            println!();
-        }
+/// Ends the line that was redrawn.
+fn end_line(is_live: bool) {
+    if is_live {
+        println!();
+    }
+}
+
+/// What to try while job and server go on.
+fn print_commands(url: &str, job: &str) {
+    println!();
+    println!("job and server go on until Ctrl-C; in another terminal:");
+    for (command, what) in [
+        (format!("mycroft watch --url {url}"), "the job, rank by rank"),
+        (format!("mycroft cases --url {url} --all"), "every case"),
+        (format!("mycroft cases 1 --url {url}"), "the first one whole"),
+        (format!("mycroft dump --server {url} --job {job} --no-flight-recorder"), "stacks, where processes are Python"),
+        (format!("curl {url}/metrics"), "what Prometheus reads"),
+    ] {
+        println!("  {command:<72} {what}");
     }
 }
 

@@ -1,18 +1,22 @@
 //! `mycroft doctor`: can tracing work here, does it, and what to fix.
-use crate::api::Api;
-use crate::args::DoctorArgs;
-use crate::libraries;
+use crate::api::{Api, ApiError};
+use crate::args::{DoctorArgs, OWN_URL};
+use crate::told::print;
 use crate::{EXIT_ERROR, EXIT_FOUND, EXIT_OK};
+use crate::{libraries, plugin};
 use anyhow::Result;
 use mycroft_record::text::printable;
 use mycroft_ring::SegmentReader;
-use mycroft_serve::api::{ClockJson, ClocksJson};
+use mycroft_serve::api::{ClockJson, ClocksJson, HealthJson};
+use mycroft_wire::{Client, ClientConfig, Endpoint, TlsClient, WireError};
+use serde::Serialize;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// How a check ended.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 enum Grade {
     Ok,
     Warn,
@@ -20,16 +24,14 @@ enum Grade {
 }
 
 /// One line of the doctor's list.
+#[derive(Serialize)]
 struct Check {
     grade: Grade,
+    #[serde(rename = "check")]
     what: &'static str,
     found: String,
     fix: String,
 }
-
-/// Profiler ABI symbols the tracer must export.
-const ABI_SYMBOLS: [&str; 6] =
-    ["ncclProfiler_v1", "ncclProfiler_v2", "ncclProfiler_v3", "ncclProfiler_v4", "ncclProfiler_v5", "ncclProfiler_v6"];
 
 /// Shared memory under which traces of eight ranks get short: 8 x 1 MiB.
 const SHM_BYTES_MIN: u64 = 8 << 20;
@@ -47,11 +49,12 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
         checks.extend(process(pid));
     }
     checks.extend(server(args));
+    checks.extend(wire(args));
     let worst = checks.iter().map(|check| check.grade).max().unwrap_or(Grade::Ok);
     if args.json {
         print_json(&checks)?
     } else {
-        print_text(&checks)
+        print_text(&checks)?
     }
     Ok(match worst {
         Grade::Ok => EXIT_OK,
@@ -61,34 +64,30 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
     })
 }
 
-fn print_text(checks: &[Check]) {
+fn print_text(checks: &[Check]) -> Result<()> {
+    let mut text = String::new();
     for check in checks {
         let mark = match check.grade {
             Grade::Ok => "  ok ",
             Grade::Warn => " warn",
             Grade::Fail => " FAIL",
         };
-        println!("{mark}  {:<22} {}", check.what, check.found);
+        text.push_str(&format!("{mark}  {:<22} {}\n", check.what, printable(&check.found)));
         if !check.fix.is_empty() {
-            println!("       {:<22} -> {}", "", check.fix);
+            text.push_str(&format!("       {:<22} -> {}\n", "", printable(&check.fix)));
         }
     }
+    Ok(print(&text)?)
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct ChecksJson<'a> {
+    checks: &'a [Check],
 }
 
 fn print_json(checks: &[Check]) -> Result<()> {
-    let list: Vec<serde_json::Value> = checks
-        .iter()
-        .map(|check| {
-            let grade = match check.grade {
-                Grade::Ok => "ok",
-                Grade::Warn => "warn",
-                Grade::Fail => "fail",
-            };
-            serde_json::json!({"check": check.what, "grade": grade, "found": check.found, "fix": check.fix})
-        })
-        .collect();
-    println!("{}", serde_json::to_string_pretty(&serde_json::json!({ "checks": list }))?);
-    Ok(())
+    Ok(print(&format!("{}\n", crate::told::json(&ChecksJson { checks })?))?)
 }
 
 fn ok(what: &'static str, found: impl Into<String>) -> Check {
@@ -117,34 +116,43 @@ fn plugin_library() -> Check {
         Ok(path) => path,
         Err(error) => return fail(what, error.to_string(), "install libmycroft_nccl.so beside this binary"),
     };
-    let bytes = match fs::read(&path) {
-        Ok(bytes) => bytes,
-        Err(error) => return fail(what, format!("{}: {error}", path.display()), "make it readable"),
-    };
-    let missing: Vec<&str> = ABI_SYMBOLS
-        .into_iter()
-        .filter(|symbol| !bytes.windows(symbol.len()).any(|window| window == symbol.as_bytes()))
-        .collect();
-    if missing.is_empty() {
-        ok(what, format!("{} (profiler ABI v1 to v6)", path.display()))
-    } else {
-        fail(what, format!("{} lacks {}", path.display(), missing.join(", ")), "rebuild: cargo build -p mycroft-nccl")
+    let shown = path.display();
+    match plugin::versions(&path) {
+        Err(why) => fail(what, format!("{shown} {why}"), "install the libmycroft_nccl.so of this release"),
+        Ok(found) if found.len() < plugin::VERSIONS.count() => {
+            fail(what, format!("{shown} has {} only", abi(&found)), "install the libmycroft_nccl.so of this release")
+        }
+        Ok(found) => ok(what, format!("{shown} ({})", abi(&found))),
     }
+}
+
+/// `profiler ABI v1, v2`.
+fn abi(versions: &[u32]) -> String {
+    let versions: Vec<String> = versions.iter().map(|version| format!("v{version}")).collect();
+    format!("profiler ABI {}", versions.join(", "))
 }
 
 fn plugin_variable() -> Check {
     let what = "NCCL_PROFILER_PLUGIN";
-    match std::env::var("NCCL_PROFILER_PLUGIN") {
-        Ok(value) if Path::new(&value).is_file() => ok(what, value),
-        Ok(value) if value.contains('/') => {
-            fail(what, format!("{value}: no such file"), "set it to the path of libmycroft_nccl.so")
-        }
-        Ok(value) => ok(what, format!("{value} (a name; NCCL looks for it on the library path)")),
+    let value = match std::env::var("NCCL_PROFILER_PLUGIN") {
+        Ok(value) => value,
         Err(_) => {
             let path =
                 libraries::find(libraries::TRACER).map_or("libmycroft_nccl.so".into(), |p| p.display().to_string());
-            warn(what, "not set in this shell", format!("in the job: export NCCL_PROFILER_PLUGIN={path}"))
+            return warn(what, "not set in this shell", format!("in the job: export NCCL_PROFILER_PLUGIN={path}"));
         }
+    };
+    let (path, shown) = (Path::new(&value), printable(&value));
+    if !path.is_file() {
+        return if value.contains('/') {
+            fail(what, format!("{shown}: no such file"), "set it to the path of libmycroft_nccl.so")
+        } else {
+            ok(what, format!("{shown} (a name; NCCL looks for it on the library path)"))
+        };
+    }
+    match plugin::versions(path) {
+        Ok(found) => ok(what, format!("{shown} ({})", abi(&found))),
+        Err(why) => fail(what, format!("{shown} {why}"), "set it to the path of libmycroft_nccl.so"),
     }
 }
 
@@ -306,21 +314,76 @@ fn process(pid: u32) -> Vec<Check> {
     checks
 }
 
+/// What readers find: the HTTP side, and the clocks that the server measures.
 fn server(args: &DoctorArgs) -> Vec<Check> {
-    let what = "server";
-    match Api::new(&args.server).json("/api/v1/health") {
-        Ok(health) => {
-            let version = health["version"].as_str().unwrap_or("?").to_owned();
-            let server = if version == env!("CARGO_PKG_VERSION") {
-                ok(what, format!("{} version {version}", args.server.url))
-            } else {
-                warn(what, format!("{} has version {version}", args.server.url), "use the same version everywhere")
-            };
-            let clocks = serde_json::from_value(health["clocks"].clone()).unwrap_or_default();
-            std::iter::once(server).chain(clocks_of_hosts(&clocks)).collect()
+    let health = Api::new(&args.server).map(|api| api.get::<HealthJson>("/api/v1/health"));
+    let clocks = match &health {
+        Ok(Ok(health)) => clocks_of_hosts(&health.clocks),
+        Ok(Err(_)) | Err(_) => Vec::new(),
+    };
+    std::iter::once(http(args, health)).chain(clocks).collect()
+}
+
+fn http(args: &DoctorArgs, health: Result<Result<HealthJson, ApiError>>) -> Check {
+    let (what, url) = ("server", printable(&args.server.url));
+    let health = match health {
+        Ok(Ok(health)) => health,
+        Err(error) => return fail(what, format!("{error:#}"), "give a file that holds the server's token"),
+        Ok(Err(ApiError::Token { .. })) => {
+            let found = format!("{url} wants the token, or another one than was given");
+            return fail(what, found, "give it with --token-file, MYCROFT_TOKEN_FILE or MYCROFT_TOKEN");
         }
-        Err(error) => vec![warn(what, format!("{error:#}"), "start one with `mycroft serve`, or name it with --url")],
+        Ok(Err(error @ ApiError::Unreachable { .. })) if args.wire.is_some() && args.server.url == OWN_URL => {
+            let fix = "its HTTP side listens where it runs: look from there, or name it with --url";
+            return warn(what, error.to_string(), fix);
+        }
+        Ok(Err(error @ ApiError::Unreachable { .. })) => {
+            return warn(what, error.to_string(), "start one with `mycroft serve`, or name it with --url");
+        }
+        Ok(Err(error)) => {
+            return fail(what, error.to_string(), "is this the HTTP address of `mycroft serve`? see --url");
+        }
+    };
+    let version = printable(&health.version).into_owned();
+    if health.status != "ok" {
+        let problems: Vec<_> = health.problems.iter().map(|problem| printable(problem)).collect();
+        let found = format!("{url} version {version} is {}: {}", printable(&health.status), problems.join("; "));
+        return warn(what, found, "see docs/runbook/server.md");
     }
+    if version != env!("CARGO_PKG_VERSION") {
+        return warn(what, format!("{url} has version {version}"), "use the same version everywhere");
+    }
+    ok(what, format!("{url} version {version}, {} agents connected", health.agents_connected))
+}
+
+/// What agents of this host find: the wire, where it is said where that is.
+fn wire(args: &DoctorArgs) -> Option<Check> {
+    let (what, text) = ("way of agents", args.wire.as_ref()?);
+    let endpoint: Endpoint = match text.parse() {
+        Ok(endpoint) => endpoint,
+        Err(error) => return Some(fail(what, format!("{error}"), "correct --server or MYCROFT_SERVER")),
+    };
+    let token = match args.server.token.read() {
+        Ok(token) => token,
+        Err(error) => return Some(fail(what, format!("{error:#}"), "give a file that holds the server's token")),
+    };
+    let tls = args.tls_ca.clone().map(|ca_pem| TlsClient {
+        ca_pem,
+        server_name: Some(args.tls_name.clone()),
+        identity: None,
+    });
+    let config = ClientConfig { host: "mycroft-doctor".to_owned(), token, tls, ..ClientConfig::default() };
+    Some(match Client::connect(&endpoint, &config) {
+        Ok(_) => ok(what, format!("{endpoint} lets agents in")),
+        Err(error @ WireError::Refused { .. }) => {
+            fail(what, error.to_string(), "give agents the server's token: --token-file or MYCROFT_TOKEN")
+        }
+        Err(error) => fail(
+            what,
+            error.to_string(),
+            "does `mycroft serve` run there, with a token (else it listens on its own machine only)? a firewall?",
+        ),
+    })
 }
 
 /// Hosts whose clock is off or not known, as the server measures them.

@@ -1,11 +1,14 @@
 //! `mycroft dump`: stacks and Flight Recorder dumps of a running job, and what they say.
-use crate::api::{Api, escaped, list};
-use crate::args::ServerArgs;
+use crate::api::{Api, escaped};
+use crate::args::{OWN_URL, ServerArgs};
 use crate::autopsy::{self, AutopsyArgs};
+use crate::token::TokenArgs;
+use crate::told::{json, print};
 use crate::{EXIT_FOUND, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use clap::{Args, FromArgMatches};
-use mycroft_serve::api::{DumpFileJson, DumpJson, DumpTriedJson};
+use mycroft_record::text::printable;
+use mycroft_serve::api::{DumpFileJson, DumpJson, DumpTriedJson, JobsJson};
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -39,11 +42,10 @@ pub(crate) struct DumpArgs {
     #[arg(long)]
     job: Option<String>,
     /// HTTP address of the server.
-    #[arg(long, alias = "url", env = "MYCROFT_URL", default_value = "http://127.0.0.1:7701", value_name = "URL")]
+    #[arg(long, alias = "url", env = "MYCROFT_URL", default_value = OWN_URL, value_name = "URL")]
     server: String,
-    /// Token of the server.
-    #[arg(long, env = "MYCROFT_TOKEN", hide_env_values = true)]
-    token: Option<String>,
+    #[command(flatten)]
+    token: TokenArgs,
     /// Keep the files in this folder, which must be empty or not exist.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
@@ -63,7 +65,7 @@ pub(crate) struct DumpArgs {
 
 /// Takes a capture, waits for it, fetches its files and says what they show.
 pub(crate) fn dump(args: &DumpArgs) -> Result<u8> {
-    let api = Api::new(&ServerArgs { url: args.server.clone(), token: args.token.clone() });
+    let api = Api::new(&ServerArgs { url: args.server.clone(), token: args.token.clone() })?;
     let job = match &args.job {
         Some(job) => job.clone(),
         None => only_job(&api)?,
@@ -73,7 +75,7 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<u8> {
     }
     let path = format!("/api/v1/jobs/{}/dumps", escaped(&job));
     let asked = format!("{path}?stacks={}&flight_recorder={}", !args.no_stacks, !args.no_flight_recorder);
-    let begun: DumpJson = serde_json::from_value(api.post(&asked)?).context("the server's answer is not understood")?;
+    let begun: DumpJson = api.post(&asked)?;
     eprintln!("capture {} of job {job:?}", begun.id);
     let path = format!("{path}/{}", begun.id);
     let dump = wait(&api, &path)?;
@@ -92,7 +94,7 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<u8> {
     fetch(&api, &path, &dump.files, folder)?;
     if dump.state != "done" {
         // Also when there are files: what was gathered before it failed is evidence all the same.
-        bail!("capture {}: {}", dump.id, dump.error);
+        bail!("capture {}: {}", dump.id, printable(&dump.error));
     }
     if let Some(out) = &args.out {
         eprintln!(
@@ -107,15 +109,15 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<u8> {
 }
 
 fn only_job(api: &Api) -> Result<String> {
-    let jobs = api.json("/api/v1/jobs")?;
-    let names: Vec<&str> = list(&jobs, "jobs").iter().filter_map(|job| job["name"].as_str()).collect();
+    let jobs: JobsJson = api.get("/api/v1/jobs")?;
+    let names: Vec<&str> = jobs.jobs.iter().map(|job| job.name.as_str()).collect();
     match names[..] {
         [only] => Ok(only.to_owned()),
         [] => bail!("the server knows no job: check that an agent runs on its hosts and connects to it"),
         _ => bail!(
             "the server knows {} jobs: name one with --job, e.g. {}",
             names.len(),
-            names[..names.len().min(8)].join(", ")
+            printable(&names[..names.len().min(8)].join(", "))
         ),
     }
 }
@@ -135,13 +137,12 @@ fn wait(api: &Api, path: &str) -> Result<DumpJson> {
     let begun = Instant::now();
     let mut said = String::new();
     loop {
-        let dump: DumpJson =
-            serde_json::from_value(api.json(path)?).context("the server's answer is not understood")?;
+        let dump: DumpJson = api.get(path)?;
         if dump.state != "running" {
             return Ok(dump);
         }
         let waiting = dump.hosts.iter().filter(|host| host.state == "waiting").count();
-        let now = format!("  {}: {} files, {waiting} agents to answer", dump.progress, dump.files.len());
+        let now = format!("  {}: {} files, {waiting} agents to answer", printable(&dump.progress), dump.files.len());
         if now != said {
             eprintln!("{now}");
             said = now;
@@ -156,7 +157,7 @@ fn wait(api: &Api, path: &str) -> Result<DumpJson> {
 /// What went wrong, on which host and rank; many of a kind together.
 fn tell(dump: &DumpJson) {
     for host in dump.hosts.iter().filter(|host| host.state != "ok") {
-        eprintln!("  host {}: {} ({})", host.host, host.state, host.text);
+        eprintln!("  host {}: {} ({})", printable(&host.host), printable(&host.state), printable(&host.text));
     }
     let mut alike: BTreeMap<(&str, bool, &str), Vec<&DumpTriedJson>> = BTreeMap::new();
     for tried in dump.tried.iter().filter(|tried| !tried.text.is_empty()) {
@@ -167,7 +168,7 @@ fn tell(dump: &DumpJson) {
             of.iter().take(NAMED_MAX).map(|t| t.rank.map_or("?".to_owned(), |r| r.to_string())).collect();
         let more = if of.len() > NAMED_MAX { format!(" and {} more", of.len() - NAMED_MAX) } else { String::new() };
         let none = if got { "" } else { "none: " };
-        eprintln!("  {kind} of rank {}{more}: {none}{text}", ranks.join(", "));
+        eprintln!("  {} of rank {}{more}: {none}{}", printable(kind), ranks.join(", "), printable(text));
     }
 }
 
@@ -209,20 +210,23 @@ fn whole(args: &DumpArgs, folder: &Path) -> Result<u8> {
 fn stacks_only(args: &DumpArgs, dump: &DumpJson) -> Result<u8> {
     let Some(answer) = &dump.autopsy else { return Ok(EXIT_OK) };
     if args.json {
-        println!("{}", serde_json::to_string_pretty(answer)?);
+        print(&format!("{}\n", json(answer)?))?;
         return Ok(EXIT_FOUND);
     }
-    println!(
-        "stacks of {} processes, no Flight Recorder dump: what follows is where each rank is, not who is to blame",
+    let mut text = format!(
+        "stacks of {} processes, no Flight Recorder dump: what follows is where each rank is, not who is to blame\n",
         dump.files.len()
     );
     for group in &answer.stacks {
         let ranks: Vec<String> = group.ranks.iter().map(u32::to_string).collect();
-        let doing = if group.doing.is_empty() { String::new() } else { format!(" ({})", group.doing) };
-        println!("{}ranks {}{doing}", if group.odd { "* " } else { "  " }, ranks.join(", "));
+        let doing = if group.doing.is_empty() { String::new() } else { format!(" ({})", printable(&group.doing)) };
+        let mark = if group.odd { "* " } else { "  " };
+        text.push_str(&format!("{mark}ranks {}{doing}\n", ranks.join(", ")));
         for frame in &group.frames {
-            println!("      {} ({}:{})", frame.name, frame.file, frame.line);
+            let place = format!("{}:{}", printable(&frame.file), frame.line);
+            text.push_str(&format!("      {} ({place})\n", printable(&frame.name)));
         }
     }
+    print(&text)?;
     Ok(EXIT_FOUND)
 }

@@ -155,8 +155,14 @@ impl Live {
         self.server.http_addr()
     }
 
-    /// Runs to the verdict (or the end of a healthy run), showing moments; `None` when interrupted.
-    pub(crate) fn run(mut self, stop: &Stop, mut show: impl FnMut(&Moment)) -> Result<Option<Outcome>> {
+    /// Runs to the verdict (or the end of a healthy run), showing moments; `None` when interrupted. Job and server go on
+    /// until `after` returns.
+    pub(crate) fn run(
+        mut self,
+        stop: &Stop,
+        mut show: impl FnMut(&Moment),
+        after: impl FnOnce(&Outcome),
+    ) -> Result<Option<Outcome>> {
         let mut iterations_at_fault = None;
         let mut iterations_to_detection = None;
         let mut settled: Option<(Instant, u64, String)> = None;
@@ -215,7 +221,12 @@ impl Live {
                 break;
             }
         }
-        Ok(Some(self.finish(iterations_to_detection)))
+        let outcome = self.outcome(iterations_to_detection);
+        after(&outcome);
+        // The server first: the end of the ranks is ours, not the job's.
+        self.server.stop();
+        self.running.stop();
+        Ok(Some(outcome))
     }
 
     /// Runs a healthy job for the scenario's duration after warm-up and says what it cost; `None` when interrupted.
@@ -247,8 +258,8 @@ impl Live {
         self.running.progress().iterations.iter().copied().min().unwrap_or(0)
     }
 
-    /// Takes the last report, scores it, and stops everything.
-    fn finish(mut self, iterations_to_detection: Option<u64>) -> Outcome {
+    /// Takes the last report and scores it.
+    fn outcome(&mut self, iterations_to_detection: Option<u64>) -> Outcome {
         let truth = self.running.truth().clone();
         let progress = self.running.progress();
         let transport = self.running.transport().to_string();
@@ -260,7 +271,7 @@ impl Live {
             let at = i64::try_from(truth.at_ms).ok()?;
             time.some().filter(|_| at != 0).map(|time| (time.0 / NANOS_PER_MS) as i64 - at)
         };
-        let outcome = Outcome {
+        Outcome {
             scenario: self.scenario.name.clone(),
             seed: self.scenario.seed,
             transport,
@@ -276,11 +287,7 @@ impl Live {
             iteration_ms_median: progress.iteration_ms_median,
             report_text,
             truth,
-        };
-        // The server first: the end of the ranks is ours, not the job's.
-        self.server.stop();
-        self.running.stop();
-        outcome
+        }
     }
 }
 

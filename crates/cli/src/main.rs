@@ -10,8 +10,10 @@ mod demo;
 mod doctor;
 mod dump;
 mod libraries;
+mod lines;
 mod live;
 mod overhead;
+mod plugin;
 mod progress;
 mod replay;
 mod sim;
@@ -19,6 +21,8 @@ mod stop;
 mod switched;
 mod table;
 mod testbed;
+mod token;
+mod told;
 mod watch;
 mod whole;
 
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(code) => ExitCode::from(code),
+        Err(error) if is_closed_pipe(&error) => ExitCode::from(EXIT_OK),
         Err(error) => {
             eprintln!("mycroft: {}", in_one_line(&error));
             ExitCode::from(EXIT_ERROR)
@@ -96,6 +101,11 @@ fn refuse(error: &clap::Error) -> ExitCode {
         .collect();
     eprintln!("mycroft: {}; see --help", said.join(" ").trim_start_matches("error: "));
     ExitCode::from(EXIT_ERROR)
+}
+
+/// Whether whoever reads standard output has seen enough, as `head` does. (Sockets have errors of their own types.)
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 /// The error and what caused it, each said once: most messages of the libraries name their cause themselves.

@@ -1,5 +1,6 @@
 //! `mycroft replay`: a recorded store, a recording, or what was exported of one, through the diagnosis again.
 use crate::args::ReplayArgs;
+use crate::lines::Lines;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use crate::whole::WholeFile;
@@ -62,7 +63,7 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8> {
     } else {
         reports.iter().map(render).collect::<Vec<String>>().join("\n")
     };
-    std::io::stdout().write_all(text.as_bytes()).context("cannot print")?;
+    std::io::stdout().write_all(text.as_bytes())?;
     Ok(if reports.iter().any(|report| !report.cases.is_empty()) { EXIT_FOUND } else { EXIT_OK })
 }
 
@@ -140,17 +141,15 @@ fn export(deliveries: impl Iterator<Item = Delivery>, path: &Path, stop: &Stop) 
     Ok(EXIT_OK)
 }
 
-/// One line per record: when it was collected, by whom, what it says.
+/// One JSON object a line (docs/formats/record.md, "As lines of JSON").
 fn print_records(deliveries: impl Iterator<Item = Delivery>) -> Result<u8> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut lines = Lines::default();
     for Delivery { batch, .. } in deliveries {
-        let source = &batch.source;
-        let rank = source.process.map_or("-".to_owned(), |process| process.rank.to_string());
         for record in &batch.records {
-            writeln!(out, "{} {} {} {rank} {record:?}", batch.collected_at, source.job, source.host)
-                .context("cannot print")?;
+            lines.write(&batch, record, &mut out)?;
         }
     }
-    out.flush().context("cannot print")?;
+    out.flush()?;
     Ok(EXIT_OK)
 }

@@ -47,6 +47,13 @@ impl Stop {
         Stop(Arc::default())
     }
 
+    /// Waits until somebody asks us to stop.
+    pub(crate) fn wait(&self) {
+        while !self.asked() {
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
     /// Whether somebody asked us to stop.
     pub(crate) fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed)

@@ -134,7 +134,7 @@ fn one(scenario: Scenario, via: &str, args: &TableArgs, stop: &Stop) -> Result<O
         remove(dir)?; // of the same run, made before
     }
     let options = Options { record: record.clone(), ..Options::default() };
-    let outcome = Live::start(scenario, options)?.run(stop, |_| ())?;
+    let outcome = Live::start(scenario, options)?.run(stop, |_| (), |_| ())?;
     if let Some(dir) = &record {
         match &outcome {
             Some(outcome) if !outcome.score.correct => {

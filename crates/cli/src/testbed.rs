@@ -62,7 +62,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8> {
         eprintln!("{}: {} ranks on {} hosts, fault {fault}", scenario.name, scenario.world(), scenario.hosts);
     }
     let live = Live::start(scenario, options)?;
-    let Some(outcome) = live.run(&stop, |_| ())? else {
+    let Some(outcome) = live.run(&stop, |_| (), |_| ())? else {
         eprintln!("mycroft: interrupted; everything is cleaned up");
         return Ok(EXIT_INTERRUPTED);
     };

@@ -1,16 +1,18 @@
 //! `mycroft watch`: the live view in the terminal: jobs, ranks by host, cases, and one case whole.
-use crate::api::{Api, escaped, list};
+use crate::api::{Api, escaped};
 use crate::args::WatchArgs;
-use crate::cases;
+use crate::told::{self, is_open};
 use crate::{EXIT_FOUND, EXIT_OK};
 use anyhow::{Context, Result, bail};
+use mycroft_record::HostTime;
+use mycroft_record::text::printable;
+use mycroft_serve::api::{JobsJson, RankJson, ReportJson};
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Paragraph, Wrap};
-use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -23,17 +25,35 @@ const REFRESH: Duration = Duration::from_millis(500);
 struct View {
     jobs: Vec<String>,
     job: usize,
-    report: Value,
-    /// Cases, newest first, as the report has them.
-    cases: Vec<Value>,
+    /// Of the chosen job, its cases newest first.
+    report: Option<ReportJson>,
     selected: usize,
     scroll: u16,
     trouble: Option<String>,
 }
 
+impl View {
+    fn cases(&self) -> &[mycroft_serve::api::CaseJson] {
+        self.report.as_ref().map_or(&[], |report| &report.cases)
+    }
+
+    /// The server's clock when it made the report.
+    fn now(&self) -> HostTime {
+        self.report.as_ref().map_or(HostTime::NONE, |report| HostTime(report.as_of.ns))
+    }
+
+    fn any_open(&self) -> bool {
+        self.cases().iter().any(is_open)
+    }
+
+    fn exit_code(&self) -> u8 {
+        if self.any_open() { EXIT_FOUND } else { EXIT_OK }
+    }
+}
+
 /// Shows the view until `q`; with `--once`, or without a terminal, prints one frame.
 pub(crate) fn watch(args: &WatchArgs) -> Result<u8> {
-    let api = Api::new(&args.server);
+    let api = Api::new(&args.server)?;
     let mut view = View::default();
     refresh(&api, &mut view, args.job.as_deref());
     if args.once || !std::io::stdout().is_terminal() {
@@ -43,7 +63,7 @@ pub(crate) fn watch(args: &WatchArgs) -> Result<u8> {
     let outcome = live(&mut terminal, &api, &mut view);
     ratatui::restore();
     outcome?;
-    Ok(if any_open(&view) { EXIT_FOUND } else { EXIT_OK })
+    Ok(view.exit_code())
 }
 
 fn once(api: &Api, view: &View) -> Result<u8> {
@@ -51,15 +71,12 @@ fn once(api: &Api, view: &View) -> Result<u8> {
         bail!("{trouble}");
     }
     let Some(job) = view.jobs.get(view.job) else {
-        println!("no job has reported yet");
+        told::print("no job has reported yet\n")?;
         return Ok(EXIT_OK);
     };
-    print!("{}", api.text(&format!("/api/v1/report?job={}&format=text", escaped(job)))?);
-    Ok(if any_open(view) { EXIT_FOUND } else { EXIT_OK })
-}
-
-fn any_open(view: &View) -> bool {
-    view.cases.iter().any(|case| case["state"] == "open")
+    let text = api.text(&format!("/api/v1/report?job={}&format=text", escaped(job)))?;
+    told::print(&told::lines(&text))?;
+    Ok(view.exit_code())
 }
 
 fn live(terminal: &mut ratatui::DefaultTerminal, api: &Api, view: &mut View) -> Result<()> {
@@ -93,7 +110,7 @@ fn live(terminal: &mut ratatui::DefaultTerminal, api: &Api, view: &mut View) -> 
 }
 
 fn select(view: &mut View, by: isize) {
-    let last = view.cases.len().saturating_sub(1);
+    let last = view.cases().len().saturating_sub(1);
     view.selected = view.selected.saturating_add_signed(by).min(last);
     view.scroll = 0;
 }
@@ -107,30 +124,26 @@ fn refresh(api: &Api, view: &mut View, wanted: Option<&str>) {
 }
 
 fn load(api: &Api, view: &mut View, wanted: Option<&str>) -> Result<()> {
-    let jobs = api.json("/api/v1/jobs")?;
-    view.jobs = list(&jobs, "jobs")
-        .iter()
-        .map(|job| cases::text(job.get("name").or_else(|| job.get("job")).unwrap_or(job)))
-        .collect();
+    let jobs: JobsJson = api.get("/api/v1/jobs")?;
+    view.jobs = jobs.jobs.into_iter().map(|job| job.name).collect();
     if let Some(wanted) = wanted {
         view.job = view.jobs.iter().position(|job| job == wanted).unwrap_or(0);
     }
     view.job = view.job.min(view.jobs.len().saturating_sub(1));
-    let Some(job) = view.jobs.get(view.job) else {
-        view.report = Value::Null;
-        view.cases.clear();
-        return Ok(());
-    };
-    view.report = api.json(&format!("/api/v1/report?job={}", escaped(job)))?;
-    view.cases = list(&view.report["cases"], "cases").iter().rev().cloned().collect();
-    view.selected = view.selected.min(view.cases.len().saturating_sub(1));
+    view.report = None;
+    if let Some(job) = view.jobs.get(view.job) {
+        let mut report: ReportJson = api.get(&format!("/api/v1/report?job={}", escaped(job)))?;
+        report.cases.reverse();
+        view.report = Some(report);
+    }
+    view.selected = view.selected.min(view.cases().len().saturating_sub(1));
     Ok(())
 }
 
 fn draw(frame: &mut Frame<'_>, view: &View) {
     let hosts = ranks_by_host(view);
     let rank_rows = u16::try_from(hosts.len()).unwrap_or(u16::MAX).clamp(1, 12) + 2;
-    let case_rows = u16::try_from(view.cases.len()).unwrap_or(u16::MAX).clamp(1, 6) + 2;
+    let case_rows = u16::try_from(view.cases().len()).unwrap_or(u16::MAX).clamp(1, 6) + 2;
     let [head, ranks, cases, detail, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(rank_rows),
@@ -148,20 +161,17 @@ fn draw(frame: &mut Frame<'_>, view: &View) {
 }
 
 fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View) {
-    let job = view.jobs.get(view.job).map_or("no job has reported yet", String::as_str);
-    let iterations = cases::text(&view.report["iterations"]);
-    let median = view.report["iteration_ms_median"].as_f64();
-    let mut spans = vec![
-        Span::styled(" mycroft ", Style::new().add_modifier(Modifier::REVERSED)),
-        Span::raw(format!("  job {job}   iteration {iterations}")),
-    ];
-    if let Some(median) = median {
-        spans.push(Span::raw(format!("   median {median:.0} ms")));
+    let job = view.jobs.get(view.job).map_or("no job has reported yet".into(), |job| printable(job));
+    let mut spans = vec![Span::styled(" mycroft ", Style::new().add_modifier(Modifier::REVERSED))];
+    spans.push(Span::raw(format!("  job {job}")));
+    if let Some(report) = &view.report {
+        spans.push(Span::raw(format!("   iteration {}", report.iterations)));
+        spans.extend(report.iteration_ms_median.map(|ms| Span::raw(format!("   median {ms:.0} ms"))));
     }
-    spans.push(if any_open(view) {
+    spans.push(if view.any_open() {
         Span::styled("   case open", Style::new().fg(Color::Red).add_modifier(Modifier::BOLD))
     } else {
-        Span::styled("   healthy", Style::new().fg(Color::Green))
+        Span::styled("   no open case", Style::new().fg(Color::Green))
     });
     if let Some(trouble) = &view.trouble {
         spans.push(Span::styled(format!("   {trouble}"), Style::new().fg(Color::Yellow)));
@@ -169,75 +179,118 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View) {
     frame.render_widget(Line::from(spans), area);
 }
 
-/// Host name to its ranks as (rank, state, accused).
-fn ranks_by_host(view: &View) -> BTreeMap<String, Vec<(u64, String, bool)>> {
-    let accused: Vec<&Value> = view
-        .cases
-        .iter()
-        .filter(|case| case["state"] == "open")
-        .flat_map(|case| list(&case["suspects"], "suspects"))
-        .collect();
-    let mut hosts: BTreeMap<String, Vec<(u64, String, bool)>> = BTreeMap::new();
-    for rank in list(&view.report["ranks"], "ranks") {
-        let host = rank["host"].as_str().unwrap_or("?").to_owned();
-        let number = rank["rank"].as_u64().unwrap_or(u64::MAX);
-        let is_accused = accused.iter().any(|suspect| match suspect["rank"].as_u64() {
-            Some(accused) => accused == number,
-            None => suspect["host"].as_str() == Some(host.as_str()),
-        });
-        let state = rank["state"].as_str().unwrap_or("unknown").to_owned();
-        hosts.entry(host).or_default().push((number, state, is_accused));
+/// Ranks of one host that do the same: what, whether they are blamed, and which.
+type Alike = BTreeMap<(String, bool), Vec<String>>;
+
+/// The ranks of each host, by what they do.
+fn ranks_by_host(view: &View) -> BTreeMap<String, Alike> {
+    let open = view.cases().iter().filter(|case| is_open(case));
+    let blamed: Vec<_> = open.flat_map(|case| &case.suspects).collect();
+    let is_blamed = |rank: &RankJson| {
+        let is = |suspect: &&mycroft_serve::api::SuspectJson| match suspect.kind.as_str() {
+            "rank" => suspect.rank.is_some() && suspect.rank == rank.rank,
+            "host" => suspect.host.as_deref() == Some(rank.host.as_str()),
+            _ => false,
+        };
+        blamed.iter().any(is)
+    };
+    let mut hosts: BTreeMap<String, Alike> = BTreeMap::new();
+    for rank in view.report.iter().flat_map(|report| &report.ranks) {
+        let number = rank.rank.map_or("?".to_owned(), |number| number.to_string());
+        let state = printable(&rank.state).into_owned();
+        let alike = hosts.entry(printable(&rank.host).into_owned()).or_default();
+        alike.entry((state, is_blamed(rank))).or_default().push(number);
     }
     hosts
 }
 
-fn draw_ranks(frame: &mut Frame<'_>, area: Rect, hosts: &BTreeMap<String, Vec<(u64, String, bool)>>) {
-    let lines: Vec<Line<'_>> = hosts
-        .iter()
-        .map(|(host, ranks)| {
-            let mut spans = vec![Span::raw(format!(" {host:<16} "))];
-            for (rank, state, accused) in ranks {
-                let color = match state.as_str() {
-                    "running" | "idle" => Color::Green,
-                    "waiting" => Color::Yellow,
-                    "dead" | "stopped" => Color::Red,
-                    "exited" => Color::DarkGray,
-                    _ => Color::Gray,
-                };
-                let mut style = Style::new().fg(color);
-                if *accused {
-                    style = Style::new().fg(Color::White).bg(Color::Red).add_modifier(Modifier::BOLD);
-                }
-                spans.push(Span::styled(format!("{rank:>5}"), style));
-                spans.push(Span::raw(" "));
-            }
-            Line::from(spans)
-        })
-        .collect();
-    let block = Block::bordered().title(" ranks: running green, waiting yellow, dead red, blamed on red ");
-    frame.render_widget(Paragraph::new(lines).block(block), area);
+/// `host0  running 0 1 2   BLAMED, waiting 3`: words first, colours besides.
+fn rank_line(host: &str, alike: &Alike) -> Line<'static> {
+    let mut spans = vec![Span::raw(format!(" {host:<16} "))];
+    for ((state, is_blamed), ranks) in alike {
+        let color = match state.as_str() {
+            "running" | "idle" => Color::Green,
+            "waiting" => Color::Yellow,
+            "dead" | "stopped" => Color::Red,
+            "exited" => Color::DarkGray,
+            _ => Color::Gray,
+        };
+        let (mut style, mut word) = (Style::new().fg(color), state.clone());
+        if *is_blamed {
+            style = Style::new().fg(Color::White).bg(Color::Red).add_modifier(Modifier::BOLD);
+            word = format!("BLAMED, {state}");
+        }
+        spans.push(Span::styled(format!("{word} {}", ranks.join(" ")), style));
+        spans.push(Span::raw("   "));
+    }
+    Line::from(spans)
+}
+
+fn draw_ranks(frame: &mut Frame<'_>, area: Rect, hosts: &BTreeMap<String, Alike>) {
+    let lines: Vec<Line<'_>> = hosts.iter().map(|(host, alike)| rank_line(host, alike)).collect();
+    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(" ranks ")), area);
 }
 
 fn draw_cases(frame: &mut Frame<'_>, area: Rect, view: &View) {
-    let lines: Vec<Line<'_>> = view
-        .cases
-        .iter()
-        .enumerate()
-        .map(|(index, case)| {
-            let mut style =
-                if case["state"] == "open" { Style::new().fg(Color::Red) } else { Style::new().fg(Color::Gray) };
-            if index == view.selected {
-                style = style.add_modifier(Modifier::REVERSED);
-            }
-            Line::styled(format!(" {}", cases::line(case)), style)
-        })
-        .collect();
+    let line = |(index, case)| {
+        let mut style = Style::new().fg(if is_open(case) { Color::Red } else { Color::Gray });
+        if index == view.selected {
+            style = style.add_modifier(Modifier::REVERSED);
+        }
+        Line::styled(format!(" {}", told::line(case, view.now())), style)
+    };
+    let lines: Vec<Line<'_>> = view.cases().iter().enumerate().map(line).collect();
     let body = if lines.is_empty() { vec![Line::raw(" none")] } else { lines };
     frame.render_widget(Paragraph::new(body).block(Block::bordered().title(" cases ")), area);
 }
 
 fn draw_detail(frame: &mut Frame<'_>, area: Rect, view: &View) {
-    let text = view.cases.get(view.selected).map(cases::whole).unwrap_or_default();
+    let text = view.cases().get(view.selected).map(|case| told::whole(case, view.now())).unwrap_or_default();
     let block = Block::bordered().title(" why ");
     frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }).scroll((view.scroll, 0)).block(block), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn view() -> View {
+        let case = include_str!("../../serve/src/tests/case_row_v0_1.json").replacen("stale", "open", 1);
+        let rank = |rank: u32, state: &str| {
+            format!(
+                r#"{{"rank":{rank},"host":"host{}","pid":1,"iterations":1,"iteration_ms":null,"in_flight":0,
+                "last_progress_at":null,"last_seen_at":null,"state":"{state}","doing":"","lost":0}}"#,
+                rank / 2
+            )
+        };
+        let (first, others) = (rank(1, "waiting"), [rank(0, "running"), rank(2, "dead")].join(","));
+        let report = format!(
+            r#"{{"job":"a[2J","as_of":{{"ns":1735689611000000000,"text":""}},"cases":[{case}],"transients":[],
+            "lives":[],"caveats":[],"ranks":[{first},{others}],"more_ranks":0,"iteration_ms_median":412.0,
+            "iterations":9,"thresholds":[]}}"#
+        );
+        let report = serde_json::from_str(&report).expect("a report");
+        View { jobs: vec!["a\x1b[2J".into()], report: Some(report), ..View::default() }
+    }
+
+    #[test]
+    fn the_view_tells_states_and_blame_in_words_and_times_with_ages() {
+        let mut terminal = Terminal::new(TestBackend::new(140, 40)).expect("a terminal");
+        terminal.draw(|frame| draw(frame, &view())).expect("drawn");
+        let cells = terminal.backend().buffer().content().chunks(140);
+        let rows = cells.map(|row| row.iter().map(ratatui::buffer::Cell::symbol).collect::<String>());
+        let text = rows.collect::<Vec<String>>().join("\n");
+        for wanted in [
+            "host0            running 0   BLAMED, waiting 1",
+            "host1            BLAMED, dead 2",
+            "7    open      hang",
+            "2024-12-31 23:59:59 UTC, 12 s ago",
+            "suspect    link host1 -> host0 (25 %)",
+            "job a\\u{1b}[2J",
+        ] {
+            assert!(text.contains(wanted), "no {wanted:?} in\n{text}");
+        }
+    }
 }

@@ -1,0 +1,98 @@
+//! The shared secret of server, agents and readers: given, or in a file that only its owner reads.
+use anyhow::{Context, Result, bail};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Bytes of a made token: 192 random bits, as 48 hex digits.
+const RANDOM_BYTES: usize = 24;
+/// Longest file that is read as a token.
+const FILE_BYTES_MAX: u64 = 4096;
+
+/// Flags of everything that shows or asks for the token.
+#[derive(clap::Args, Debug, Clone, Default)]
+pub(crate) struct TokenArgs {
+    /// Token of the server. Seen by whoever lists processes: --token-file keeps it private.
+    #[arg(long, env = "MYCROFT_TOKEN", hide_env_values = true, conflicts_with = "token_file")]
+    pub(crate) token: Option<String>,
+    /// File that holds the token of the server.
+    #[arg(long, env = "MYCROFT_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+impl TokenArgs {
+    /// The token; `None` where none is set.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn read(&self) -> Result<Option<String>> {
+        match (&self.token, &self.token_file) {
+            (Some(token), _) => Ok(Some(token.clone())),
+            (None, None) => Ok(None),
+            (None, Some(path)) => read(path).with_context(|| format!("--token-file {}", path.display())).map(Some),
+        }
+    }
+
+    /// As `read`; a file that is not there is made with a new token. The second says whether it was.
+    ///
+    /// # Errors
+    /// When the file cannot be made or read.
+    pub(crate) fn read_or_make(&self) -> Result<(Option<String>, bool)> {
+        let made = match &self.token_file {
+            Some(path) => make(path).with_context(|| format!("--token-file {}", path.display()))?,
+            None => false,
+        };
+        Ok((self.read()?, made))
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    let file = File::open(path)?;
+    if !file.metadata()?.is_file() {
+        bail!("is no file");
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
+    let token = text.trim();
+    if token.is_empty() {
+        bail!("is empty; remove it and `mycroft serve --token-file` makes a new one");
+    }
+    Ok(token.to_owned())
+}
+
+/// Makes the file, readable by its owner only. False: it is there already.
+fn make(path: &Path) -> Result<bool> {
+    let mut file = match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let mut random = [0; RANDOM_BYTES];
+    File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random)).context("/dev/urandom")?;
+    let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    writeln!(file, "{token}")?;
+    file.sync_all()?;
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_token_is_made_once_private_and_read_by_all() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("token");
+        let args = TokenArgs { token: None, token_file: Some(path.clone()) };
+        assert!(args.read().is_err(), "an agent makes none");
+        let (made, is_new) = args.read_or_make().expect("made");
+        assert!(is_new && made.as_ref().is_some_and(|token| token.len() == 2 * RANDOM_BYTES));
+        assert_eq!(std::fs::metadata(&path).expect("it is there").permissions().mode() & 0o777, 0o600);
+        assert_eq!(args.read_or_make().expect("kept"), (made.clone(), false));
+        assert_eq!(args.read().expect("read"), made);
+        std::fs::write(&path, "\n").expect("written");
+        assert!(args.read().is_err(), "an empty file is no token");
+    }
+}
