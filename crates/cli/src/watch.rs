@@ -267,7 +267,7 @@ mod tests {
         };
         let (first, others) = (rank(1, "waiting"), [rank(0, "running"), rank(2, "dead")].join(","));
         let report = format!(
-            r#"{{"job":"a[2J","as_of":{{"ns":1735689611000000000,"text":""}},"cases":[{case}],"transients":[],
+            r#"{{"job":"a\u001b[2J","as_of":{{"ns":1735689611000000000,"text":""}},"cases":[{case}],"transients":[],
             "lives":[],"caveats":[],"ranks":[{first},{others}],"more_ranks":0,"iteration_ms_median":412.0,
             "iterations":9,"thresholds":[]}}"#
         );

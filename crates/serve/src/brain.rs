@@ -1,7 +1,7 @@
 //! The always-on loop: one thread owns every engine, takes batches, and weighs each job when something is due.
 //!
-//! A stall is declared when the engine says it becomes due (`next_check`), not at the next regular tick, so that the
-//! time from stall to case is the engine's threshold plus at most [`PLAN_EVERY`].
+//! A stall is declared when the engine says it becomes due (`next_check`), not at the next regular tick (`schedule`), so
+//! that the time from stall to case is the engine's threshold plus at most [`ROUND_GAP`].
 use crate::alert::Alerts;
 use crate::book::{CaseBook, Change};
 use crate::case::{BookState, BookedCase};
@@ -13,6 +13,7 @@ use crate::inbox::{Event, Inbox};
 use crate::job::{BrainMaker, Failed, Job, SILENT_NS};
 use crate::keep_queue::Storage;
 use crate::lately::{DROPS_TEXT, LIMITS_TEXT, Lately};
+use crate::schedule::{Due, Schedule};
 use crate::stats::{Stats, add, get};
 use crate::warm::{Orphans, Past, keep_beginning};
 use mycroft_diagnose::{Case, CaseId, CaseState, Report};
@@ -27,8 +28,6 @@ pub(crate) const JOBS_MAX: usize = 256;
 /// A job that sent nothing for so long is retired: its engine is freed, its open cases become stale. Longer than a
 /// slow checkpoint restore or a requeue of a job under the same name.
 pub(crate) const JOB_IDLE_NS: u64 = 15 * 60 * NANOS_PER_SEC;
-/// How soon after records arrived the engine is asked when something becomes due: one sampling period of the agent.
-const PLAN_EVERY: Duration = Duration::from_millis(100);
 /// Most batches, and records behind the first, that are taken before the clock is looked at: a millisecond of work.
 const TOGETHER_BATCHES: usize = 64;
 const TOGETHER_RECORDS: usize = 2048;
@@ -67,8 +66,9 @@ pub(crate) struct Loop {
     drops: Lately,
     /// Records beyond the limits.
     limits: Lately,
-    next_tick: Instant,
-    next_plan: Instant,
+    schedule: Schedule,
+    /// Zero of the schedule's clock, which does not go back when somebody sets the wall clock.
+    begun: Instant,
     lag_ns: u64,
 }
 
@@ -79,8 +79,8 @@ impl Loop {
         let now = (around.clock)();
         let (batches, unreadable) = past.recent(now);
         let mut warm = Loop {
-            next_tick: begun + around.tick,
-            next_plan: begun,
+            schedule: Schedule::new(HostTime::NONE, nanos(around.tick)),
+            begun,
             around,
             jobs: BTreeMap::new(),
             reports: BTreeMap::new(),
@@ -103,33 +103,42 @@ impl Loop {
         warm
     }
 
-    /// Feeds recorded batches with the recorded times for a clock, ticking as live. Nobody is told anything.
+    /// Feeds recorded batches with the recorded times for a clock, asking as live. Nobody is told anything.
     fn live_through(&mut self, batches: &[Batch]) {
-        let tick_ns = u64::try_from(self.around.tick.as_nanos()).unwrap_or(u64::MAX).max(1);
-        let plan_ns = PLAN_EVERY.as_nanos() as u64;
         let Some((first, last)) = batches.first().zip(batches.last()) else { return };
-        let (mut next_tick, mut next_plan) = (first.collected_at + tick_ns, first.collected_at + plan_ns);
+        let mut schedule = Schedule::new(first.collected_at, nanos(self.around.tick));
         let mut failed = BTreeSet::new();
         for batch in batches {
             let now = batch.collected_at;
-            while next_tick.min(next_plan) <= now {
-                if next_tick <= next_plan {
-                    self.quietly(&mut failed, |_| true, |job| job.tick(next_tick).map(drop));
-                    next_tick = next_tick + tick_ns;
-                } else {
-                    self.quietly(&mut failed, |job| job.dirty, |job| job.plan(next_plan));
-                    let due = |job: &Job| job.check_at.is_some_and(|at| at <= next_plan);
-                    self.quietly(&mut failed, due, |job| job.tick(next_plan).map(drop));
-                    next_plan = next_plan + plan_ns;
+            while schedule.next() <= now {
+                let at = schedule.next();
+                match schedule.due(at) {
+                    Due::All => self.quietly(&mut failed, |_| true, |job| job.tick(at).map(drop)),
+                    Due::Some(names) => self.quietly(
+                        &mut failed,
+                        |job| names.iter().any(|name| job.is_named(name)),
+                        |job| job.tick(at).map(drop),
+                    ),
                 }
+                self.jobs.iter().for_each(|(name, job)| schedule.asked(name, at, job.check_at));
+                failed.iter().for_each(|name| schedule.forget(name));
             }
             let name = &batch.source.job;
             if !failed.contains(name) && (self.jobs.contains_key(name) || self.begin_job(name, now)) {
                 let stats = Arc::clone(&self.around.stats);
-                self.quietly(&mut failed, |job| job.is_of(batch), |job| job.observe(batch, now, &stats));
+                self.quietly(&mut failed, |job| job.is_named(name), |job| job.observe(batch, now, &stats));
             }
         }
         self.quietly(&mut failed, |_| true, |job| job.tick(last.collected_at).map(drop));
+        let (base, now) = (self.base(), last.collected_at);
+        for (name, job) in &self.jobs {
+            self.schedule.asked(name, base, job.check_at.map(|at| base + at.since_ns(now)));
+        }
+    }
+
+    /// The time of the schedule's clock.
+    fn base(&self) -> HostTime {
+        HostTime(nanos(self.begun.elapsed()))
     }
 
     /// Does something with jobs and tells nobody. A job whose engine fails on the past is taken out: it begins anew with
@@ -179,19 +188,19 @@ impl Loop {
 
     /// Runs until the inbox is closed and drained.
     pub(crate) fn run(mut self) {
-        let mut deadline = self.next_tick;
+        let mut deadline = self.next_round();
         loop {
             match self.around.inbox.next(deadline) {
-                Event::Batch(at, batch) => {
-                    self.take_all(at, batch);
-                    deadline = deadline.min(self.next_plan.max(Instant::now() + ROUND_GAP));
-                }
+                Event::Batch(at, batch) => self.take_all(at, batch),
                 Event::Lost(source, records) => self.take_loss(source, records),
                 Event::Command(Command::Report { job, reply }) => {
                     // Nobody waits any more when the reader went away: then the answer is not needed.
                     let _ = reply.send(self.report(&job));
                 }
-                Event::Due => deadline = self.round(),
+                Event::Due => {
+                    self.round();
+                    deadline = self.next_round();
+                }
                 Event::Closed => break,
             }
         }
@@ -271,40 +280,29 @@ impl Loop {
         }
     }
 
-    /// One round: weighs what is due and says when to come back.
-    fn round(&mut self) -> Instant {
-        let begun = Instant::now();
-        if begun >= self.next_tick {
-            self.round_of(|_| true);
-            self.retire_idle();
-            self.end_orphans();
-            self.look_for_drops();
-            self.count_hosts();
-            self.publish();
-            let spent = begun.elapsed();
-            // At least half of the time is left for taking records in, however long a tick takes.
-            self.next_tick = (begun + self.around.tick).max(begun + 2 * spent);
-        } else {
-            let now = (self.around.clock)();
-            self.replan(now);
-            self.round_of(|job| job.check_at.is_some_and(|at| at <= now));
+    /// One round: asks whom the schedule names.
+    fn round(&mut self) {
+        let begun = self.base();
+        match self.schedule.due(begun) {
+            Due::All => {
+                self.round_of(|_| true);
+                self.retire_idle();
+                self.end_orphans();
+                self.look_for_drops();
+                self.count_hosts();
+                self.publish();
+                // At least half of the time is left for taking records in, however long a tick takes.
+                let spent = self.base().since_ns(begun);
+                self.schedule.not_before(begun + 2 * spent);
+            }
+            Due::Some(names) => self.round_of(|job| names.iter().any(|name| job.is_named(name))),
         }
-        let end = Instant::now();
-        self.next_plan = end + PLAN_EVERY;
-        let now = (self.around.clock)();
-        let check = self.jobs.values().filter_map(|job| job.check_at).min();
-        let check = check.map(|at| end + Duration::from_nanos(at.since_ns(now)).min(self.around.tick));
-        check.map_or(self.next_tick, |at| at.min(self.next_tick)).max(end + ROUND_GAP)
     }
 
-    /// Asks the engines that got records when something becomes due.
-    fn replan(&mut self, now: HostTime) {
-        let dirty: Vec<JobName> = self.jobs.iter().filter(|(_, job)| job.dirty).map(|(name, _)| name.clone()).collect();
-        for name in dirty {
-            if let Some(Err(failed)) = self.jobs.get_mut(&name).map(|job| job.plan(now)) {
-                self.brain_failed(&name, &failed, now);
-            }
-        }
+    /// When the next round is, at least [`ROUND_GAP`] from now.
+    fn next_round(&self) -> Instant {
+        let next = self.begun + Duration::from_nanos(self.schedule.next().0);
+        next.max(Instant::now() + ROUND_GAP)
     }
 
     /// Weighs the jobs that `which` picks.
@@ -315,6 +313,7 @@ impl Loop {
             let begun = Instant::now();
             let Some(outcome) = self.jobs.get_mut(&name).map(|job| job.tick(now)) else { continue };
             self.around.stats.ticked(begun.elapsed());
+            self.plan(&name, now);
             match outcome {
                 Ok(changes) => {
                     changes.withdrawn.into_iter().for_each(|id| self.withdraw(&name, id, now));
@@ -323,6 +322,14 @@ impl Loop {
                 Err(failed) => self.brain_failed(&name, &failed, now),
             }
         }
+    }
+
+    /// Notes when something becomes due in a job that was asked at `now`. The server's clock may be set meanwhile: how
+    /// long it takes counts.
+    fn plan(&mut self, name: &JobName, now: HostTime) {
+        let (base, check) = (self.base(), self.jobs.get(name).and_then(|job| job.check_at));
+        let check = check.filter(|at| *at > now).map(|at| base + at.since_ns(now));
+        self.schedule.asked(name, base, check);
     }
 
     /// A case that its engine took back.
@@ -388,6 +395,7 @@ impl Loop {
         (self.around.log)(&format!("diagnosis of job {name:?} failed: {}", failed.0));
         let Some(job) = self.jobs.get_mut(name) else { return };
         let orphans = job.replace_brain(&self.around.make);
+        self.schedule.forget(name);
         self.reports.remove(name);
         for number in orphans {
             self.end(number, BookState::Stale, "diagnosis of the job failed and was restarted", now);
@@ -401,6 +409,7 @@ impl Loop {
         let names: Vec<JobName> = self.jobs.iter().filter(|(_, job)| idle(job)).map(|(name, _)| name.clone()).collect();
         for name in names {
             self.reports.remove(&name);
+            self.schedule.forget(&name);
             (self.around.log)(&format!("job {name:?} is retired: no records for a long time"));
             for number in self.jobs.remove(&name).map(Job::retire).unwrap_or_default() {
                 self.end(number, BookState::Stale, "the job sent no records for a long time", now);
@@ -476,4 +485,8 @@ impl Loop {
             (self.around.log)(&line);
         }
     }
+}
+
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

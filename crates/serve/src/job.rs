@@ -88,10 +88,8 @@ pub(crate) struct Job {
     numbers: BTreeMap<CaseId, u64>,
     /// What of each case was seen last.
     stamps: BTreeMap<CaseId, Stamp>,
-    /// When the engine wants to be asked before the regular tick.
+    /// When the engine wants to be asked before the regular tick, as of its last tick.
     pub(crate) check_at: Option<HostTime>,
-    /// Records arrived since `check_at` was asked for.
-    pub(crate) dirty: bool,
 }
 
 impl Job {
@@ -111,19 +109,17 @@ impl Job {
             numbers: BTreeMap::new(),
             stamps: BTreeMap::new(),
             check_at: None,
-            dirty: false,
         }
     }
 
-    /// Whether a batch is of this job.
-    pub(crate) fn is_of(&self, batch: &Batch) -> bool {
-        batch.source.job == self.name
+    /// Whether this is its name.
+    pub(crate) fn is_named(&self, name: &JobName) -> bool {
+        self.name == *name
     }
 
     /// Takes in a batch.
     pub(crate) fn observe(&mut self, batch: &Batch, now: HostTime, stats: &Stats) -> Result<(), Failed> {
         self.last_seen = now;
-        self.dirty = true;
         self.records += batch.records.len() as u64;
         self.lost += batch.records.iter().map(|r| if let Record::Gap(gap) = r { gap.lost } else { 0 }).sum::<u64>();
         let before = self.census.not_kept();
@@ -145,7 +141,6 @@ impl Job {
 
     /// Weighs everything and gives what changed. Asks also when to come back.
     pub(crate) fn tick(&mut self, now: HostTime) -> Result<Changes, Failed> {
-        self.dirty = false;
         let mut stamps = std::mem::take(&mut self.stamps);
         let outcome = self.guarded(|brain| {
             let events = brain.tick(now);
@@ -167,13 +162,6 @@ impl Job {
         let (changes, check_at) = outcome?.unwrap_or_default();
         self.check_at = check_at;
         Ok(changes)
-    }
-
-    /// Asks again when something becomes due, after records arrived.
-    pub(crate) fn plan(&mut self, now: HostTime) -> Result<(), Failed> {
-        self.dirty = false;
-        self.check_at = self.guarded(|brain| brain.next_check(now))?.flatten();
-        Ok(())
     }
 
     /// The engine's cases, oldest first; none without an engine.

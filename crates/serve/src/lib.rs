@@ -29,6 +29,7 @@ mod keep_queue;
 mod keeper;
 mod lately;
 pub mod replay;
+mod schedule;
 mod server;
 mod stats;
 mod sync;

@@ -1,5 +1,6 @@
 //! Replay: batches through the brain at full speed, with the time at which each arrives for a clock. Recorded stores,
 //! exported files and simulated jobs all take this way.
+use crate::schedule::{Due, Schedule};
 use mycroft_diagnose::{CaseEvent, Config, Engine, Report};
 use mycroft_record::{Batch, HostTime, JobName, NANOS_PER_SEC};
 use std::collections::BTreeMap;
@@ -57,7 +58,8 @@ pub type Stopwatch = Box<dyn FnMut() -> Duration + Send>;
 /// A replay in progress: one engine per job and the recorded time. Batches are not kept.
 pub struct Player {
     jobs: BTreeMap<JobName, Job>,
-    clock: Option<Clock>,
+    /// Begins with the first batch.
+    schedule: Option<Schedule>,
     tick_ns: u64,
     /// When the newest batch arrived.
     last: HostTime,
@@ -73,8 +75,8 @@ impl fmt::Debug for Player {
 impl Player {
     /// A player that ticks every `tick` of recorded time (a nanosecond at least).
     pub fn new(tick: Duration) -> Player {
-        let tick_ns = nanos(tick).max(1);
-        Player { jobs: BTreeMap::new(), clock: None, tick_ns, last: HostTime::NONE, stopwatch: None }
+        let tick_ns = nanos(tick);
+        Player { jobs: BTreeMap::new(), schedule: None, tick_ns, last: HostTime::NONE, stopwatch: None }
     }
 
     /// Times each tick: the brain itself reads no clock.
@@ -91,13 +93,12 @@ impl Player {
         let silent_until = self.last + SILENCE_NS;
         self.last = arrives_at;
         let tick_ns = self.tick_ns;
-        self.clock.get_or_insert(Clock { now: arrives_at, next_tick: arrives_at + tick_ns, tick_ns });
-        self.advance(arrives_at.min(silent_until));
-        if arrives_at > silent_until
-            && let Some(clock) = &mut self.clock
-            && clock.now < arrives_at
-        {
-            *clock = Clock { now: arrives_at, next_tick: arrives_at + tick_ns, tick_ns };
+        let schedule = self.schedule.get_or_insert_with(|| Schedule::new(arrives_at, tick_ns));
+        if arrives_at <= silent_until {
+            self.advance(arrives_at);
+        } else if schedule.next() <= arrives_at {
+            self.advance(silent_until);
+            self.schedule = Some(Schedule::new(arrives_at, tick_ns));
         }
         let name = &batch.source.job;
         if !self.jobs.contains_key(name) {
@@ -124,35 +125,23 @@ impl Player {
         self.jobs.into_iter().map(played).collect()
     }
 
-    /// Ticks everything that is due up to `until`.
+    /// Asks everybody who is due up to `until`.
     fn advance(&mut self, until: HostTime) {
-        let Some(clock) = &mut self.clock else { return };
-        loop {
-            let checks = self.jobs.values().filter_map(|job| job.engine.next_check(clock.now));
-            let check = checks.filter(|&at| at > clock.now).min();
-            let next = check.map_or(clock.next_tick, |at| at.min(clock.next_tick));
-            if next > until {
-                return;
-            }
-            for job in self.jobs.values_mut() {
-                job.tick(next, &mut self.stopwatch);
-            }
-            clock.now = next;
-            if next == clock.next_tick {
-                clock.next_tick = next + clock.tick_ns;
+        let Some(schedule) = &mut self.schedule else { return };
+        while schedule.next() <= until {
+            let at = schedule.next();
+            let due = schedule.due(at);
+            for (name, job) in &mut self.jobs {
+                if let Due::Some(names) = &due
+                    && !names.contains(name)
+                {
+                    continue;
+                }
+                job.tick(at, &mut self.stopwatch);
+                schedule.asked(name, at, job.engine.next_check(at));
             }
         }
     }
-}
-
-/// The recorded time.
-#[derive(Debug)]
-struct Clock {
-    /// Of the last tick.
-    now: HostTime,
-    /// The next regular one.
-    next_tick: HostTime,
-    tick_ns: u64,
 }
 
 /// One job: its engine and what it said.

@@ -37,7 +37,7 @@ pub(crate) const PANIC_IN_TICK: u64 = 6;
 pub(crate) const PANIC_IN_REPORT: u64 = 7;
 /// The brain stays in `observe` until the gate opens.
 pub(crate) const BLOCK: u64 = 8;
-/// `next_check` is now.
+/// From the next tick on something is due at once, until a case opens.
 pub(crate) const DUE_NOW: u64 = 9;
 /// As `SETTLE`, but no event tells it.
 pub(crate) const SETTLE_QUIETLY: u64 = 10;
@@ -77,7 +77,6 @@ impl Brain for Scripted {
             match step {
                 PANIC_IN_OBSERVE => panic!("scripted defect in observe"),
                 BLOCK => drop(crate::sync::lock(&self.gate)),
-                DUE_NOW => self.due = true,
                 PANIC_IN_REPORT => self.fail_report = true,
                 NOTHING => {}
                 step => self.pending.push(step),
@@ -86,12 +85,13 @@ impl Brain for Scripted {
     }
 
     fn tick(&mut self, now: HostTime) -> Vec<CaseEvent> {
-        self.due = false;
         let mut events = Vec::new();
         for step in std::mem::take(&mut self.pending) {
             let id = CaseId(self.cases.len() as u64);
             match step {
+                DUE_NOW => self.due = true,
                 OPEN => {
+                    self.due = false;
                     let id = CaseId(id.0 + 1);
                     self.cases.push(Case { finding: unsettled(), ..example_case(id, now) });
                     events.push(CaseEvent::Opened(id));
@@ -118,7 +118,7 @@ impl Brain for Scripted {
     }
 
     fn next_check(&self, now: HostTime) -> Option<HostTime> {
-        self.due.then_some(now)
+        self.due.then_some(now + 1)
     }
 
     fn report(&self, now: HostTime) -> Report {
