@@ -23,6 +23,8 @@ pub fn assemble(pieces: Vec<Piece>) -> Result<Bundle, Clash> {
             Piece::Dump(dump) => bundle.dumps.push(*dump),
             Piece::Stacks(stacks) => bundle.stacks.extend(stacks),
             Piece::Unusable(unusable) => bundle.unusable.push(unusable),
+            Piece::Unread(unread) => bundle.unread.push(unread),
+            Piece::Remark(remark) => bundle.remarks.push(remark),
             Piece::CutShort(unusable, head) => {
                 bundle.unusable.push(unusable);
                 bundle.heads.push(*head);
@@ -34,7 +36,9 @@ pub fn assemble(pieces: Vec<Piece>) -> Result<Bundle, Clash> {
     bundle.notes.sort();
     bundle.dumps = dumps(bundle.dumps, &mut bundle.notes)?;
     bundle.stacks = stacks(bundle.stacks, &mut bundle.notes);
-    bundle.unusable.sort_by(|a, b| (a.rank, &a.source).cmp(&(b.rank, &b.source)));
+    for files in [&mut bundle.unusable, &mut bundle.unread, &mut bundle.remarks] {
+        files.sort();
+    }
     for dump in &mut bundle.dumps {
         let notes = dump.notes.iter().map(|note| format!("{}: {note}", dump.source));
         bundle.notes.extend(notes);

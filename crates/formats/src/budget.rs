@@ -5,11 +5,20 @@ use crate::fault::Fault;
 pub(crate) const MEMORY_PER_BYTE: usize = 2;
 
 /// Live bytes allowed beside that, so that small files fit: ten tables x 512 slots x 8 to 16 bytes = 40 to 80 KB for a
-/// dump; 1,000 short lines of a stack x 88 bytes a frame = 88 KB for a text of 30 KB. Doubled to be safe.
-pub(crate) const MEMORY_FLOOR: usize = 256 << 10;
+/// dump; 1,000 short lines of a stack x 88 bytes a frame = 88 KB for a text of 30 KB. Four times that: a table that
+/// grows is there twice while it moves, and to be safe.
+pub(crate) const MEMORY_FLOOR: usize = 512 << 10;
 
 /// Longest input. Offsets are `u32`; a ring of a million entries (500 times the default) is about 240 MB.
 pub(crate) const INPUT_BYTES_MAX: usize = 1 << 30;
+
+/// What an allocator keeps beside each piece of memory, and rounds up to, at most (glibc: 8 bytes and multiples of 16, at
+/// least 32; mimalloc: size classes an eighth apart).
+pub(crate) const ALLOCATION_BYTES: usize = 32;
+
+/// Upper bound of what an entry of a map or a shared string costs beside its content: two counters of an `Arc` (16), an
+/// allocation (32), and a slot of up to 24 bytes of a node that is half full (48).
+pub(crate) const NODE_BYTES: usize = 96;
 
 /// Slots that a table starts with.
 const FIRST_SLOTS: usize = 8;
@@ -47,6 +56,14 @@ impl Budget {
         Ok(())
     }
 
+    /// Asks for the memory of a list of `count` values.
+    pub(crate) fn charge_list<T>(&mut self, count: usize) -> Result<(), Fault> {
+        if count == 0 {
+            return Ok(());
+        }
+        self.charge(count.saturating_mul(size_of::<T>()).saturating_add(ALLOCATION_BYTES))
+    }
+
     /// Gives `bytes` back.
     pub(crate) fn release(&mut self, bytes: usize) {
         self.live = self.live.saturating_sub(bytes);
@@ -72,7 +89,10 @@ impl Budget {
 
     /// Empties `vec` into a vector that takes no more than it needs; `vec` keeps its memory for the next use.
     pub(crate) fn exact<T>(&mut self, vec: &mut Vec<T>) -> Result<Vec<T>, Fault> {
-        self.charge(vec.len() * size_of::<T>())?;
+        if vec.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.charge_list::<T>(vec.len())?;
         let mut exact = Vec::with_capacity(vec.len());
         exact.append(vec);
         Ok(exact)
@@ -85,14 +105,18 @@ impl Budget {
         let expected = (want as u128 * self.total as u128 / self.at.max(1) as u128) as usize;
         let slots = expected.saturating_add(expected / 16).clamp(want + want / 8 + FIRST_SLOTS, want * 2 + FIRST_SLOTS);
         let old = vec.capacity();
-        let size = size_of::<T>();
-        let slots = if self.charge((slots - old).saturating_mul(size)).is_ok() {
-            slots
-        } else {
-            self.charge((want - old).saturating_mul(size))?;
-            want
+        // While the values move, the old memory is held beside the new.
+        let slots = match self.charge_list::<T>(slots) {
+            Ok(()) => slots,
+            Err(_) => {
+                self.charge_list::<T>(want)?;
+                want
+            }
         };
         vec.reserve_exact(slots - vec.len());
+        if old > 0 {
+            self.release(old * size_of::<T>() + ALLOCATION_BYTES);
+        }
         Ok(())
     }
 }

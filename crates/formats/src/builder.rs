@@ -2,11 +2,12 @@
 //!
 //! A dict with an entry's keys becomes an [`Entry`], one with a frame's keys a frame number; everything else stays a dict
 //! and is looked at when the whole file is read ([`crate::dump`]).
+use crate::budget::NODE_BYTES;
 use crate::fault::Fault;
 use crate::field::Field;
 use crate::index::{Index, fold, mix};
-use crate::opname;
 use crate::value::{EMPTY, Known, Pool, Value};
+use crate::{opname, text};
 use mycroft_record::dump::{DumpThread, Entry, EntryState, Frame, OpName, Shape};
 use mycroft_record::{HostTime, OpKind};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,9 +15,6 @@ use std::sync::Arc;
 
 /// Unknown keys that are told by name; a file of nothing but new keys tells the first 64.
 const UNKNOWN_FIELDS_MAX: usize = 64;
-
-/// Upper bound of what a map or a shared string costs beside its content: two counters of an `Arc`, a share of a node.
-const NODE_BYTES: usize = 64;
 
 /// What a process group is known by in entries.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -297,8 +295,9 @@ impl<'a> Builder<'a> {
             self.odd();
             return Ok(());
         };
-        if self.unknown_fields.len() < UNKNOWN_FIELDS_MAX && self.unknown_fields.insert(text) {
+        if self.unknown_fields.len() < UNKNOWN_FIELDS_MAX && !self.unknown_fields.contains(&text) {
             self.pool.budget.charge(NODE_BYTES)?;
+            self.unknown_fields.insert(text);
         }
         Ok(())
     }
@@ -310,7 +309,7 @@ impl<'a> Builder<'a> {
         }
         let bytes = self.pool.str_bytes(number);
         self.pool.budget.charge(NODE_BYTES + bytes.len())?;
-        let text: Arc<str> = clean(self.pool.str_bytes(number)).into();
+        let text: Arc<str> = text::valid(self.pool.str_bytes(number)).into();
         self.texts.insert(number, text.clone());
         Ok(text)
     }
@@ -389,9 +388,10 @@ impl<'a> Builder<'a> {
     fn tensors(&mut self, seq: u32) -> Result<Vec<Box<[i64]>>, Fault> {
         let count = self.pool.len(seq);
         if count > 0 && self.pool.as_int(self.pool.item(seq, 0)).is_some() {
+            self.pool.budget.charge_list::<Box<[i64]>>(1)?;
             return Ok(vec![self.tensor(seq)?]);
         }
-        self.pool.budget.charge(count * size_of::<Box<[i64]>>())?;
+        self.pool.budget.charge_list::<Box<[i64]>>(count)?;
         let mut tensors = Vec::with_capacity(count);
         for index in 0..count {
             let item = self.pool.item(seq, index);
@@ -404,7 +404,7 @@ impl<'a> Builder<'a> {
     }
 
     fn tensor(&mut self, seq: u32) -> Result<Box<[i64]>, Fault> {
-        self.pool.budget.charge(self.pool.len(seq) * size_of::<i64>())?;
+        self.pool.budget.charge_list::<i64>(self.pool.len(seq))?;
         let sizes: Box<[i64]> = self.pool.items(seq).iter().filter_map(|&item| self.pool.as_int(item)).collect();
         if sizes.len() != self.pool.len(seq) {
             self.odd();
@@ -414,7 +414,7 @@ impl<'a> Builder<'a> {
 
     fn dtypes(&mut self, seq: u32) -> Result<Vec<Arc<str>>, Fault> {
         let count = self.pool.len(seq);
-        self.pool.budget.charge(count * size_of::<Arc<str>>())?;
+        self.pool.budget.charge_list::<Arc<str>>(count)?;
         let mut dtypes = Vec::with_capacity(count);
         for index in 0..count {
             let item = self.pool.item(seq, index);
@@ -467,7 +467,7 @@ impl<'a> Builder<'a> {
             return Ok(number);
         }
         let count = self.pool.len(seq);
-        self.pool.budget.charge(count * size_of::<u32>())?;
+        self.pool.budget.charge_list::<u32>(count)?;
         let mut stack = Vec::with_capacity(count);
         for index in 0..count {
             let item = self.pool.item(seq, index);
@@ -570,14 +570,4 @@ impl<'a> Builder<'a> {
         }
         Ok(number)
     }
-}
-
-/// The bytes as text; what is no UTF-8 becomes `?`, byte by byte.
-pub(crate) fn clean(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        text.push_str(chunk.valid());
-        text.extend(chunk.invalid().iter().map(|_| '?'));
-    }
-    text
 }

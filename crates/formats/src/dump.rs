@@ -1,4 +1,5 @@
 //! From the top level of a Flight Recorder dump to a [`Dump`].
+use crate::budget::NODE_BYTES;
 use crate::builder::{Builder, GroupKey};
 use crate::fault::Fault;
 use crate::field::Field;
@@ -7,9 +8,6 @@ use mycroft_record::Rank;
 use mycroft_record::dump::{Dump, DumpGroup, DumpVersion, Entry, GroupStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What `clean` and a node of a map cost at most, beside the text itself.
-const GROUP_BYTES: usize = size_of::<DumpGroup>() + 128;
 
 /// Makes a dump of a file's root value; `None` if it is no dump.
 pub(crate) fn finish(mut builder: Builder<'_>, root: Value) -> Result<Option<Dump>, Fault> {
@@ -137,7 +135,7 @@ fn entries(builder: &mut Builder<'_>, list: u32, dump: &mut Dump) -> Result<(), 
         dump.entries = std::mem::take(&mut builder.entries);
         return Ok(());
     }
-    builder.pool.budget.charge(count * size_of::<Entry>())?;
+    builder.pool.budget.charge_list::<Entry>(count)?;
     let mut kept = Vec::with_capacity(count);
     for &item in builder.pool.items(list) {
         if let Value::Entry(number) = item {
@@ -168,25 +166,28 @@ fn groups(builder: &mut Builder<'_>, config: Option<u32>, dump: &mut Dump) -> Re
                 _ => builder.unknown_field(key)?,
             }
         }
-        builder.pool.budget.charge(GROUP_BYTES)?;
+        builder.pool.budget.charge(NODE_BYTES)?;
         by_name.insert(group.name.clone(), dump.groups.len() as u32);
-        dump.groups.push(group);
+        builder.pool.budget.push(&mut dump.groups, group)?;
     }
     let mut numbers = Vec::new();
-    for key in builder.groups.clone() {
+    for key in std::mem::take(&mut builder.groups) {
         let (name, desc) = match key {
             GroupKey::Named(name, desc) => (builder.text(name)?, builder.text(desc)?),
             GroupKey::Bare(name) => (builder.text(name)?, Arc::default()),
-            GroupKey::ByPgId(pg_id) => (pg_id.to_string().into(), Arc::default()),
+            GroupKey::ByPgId(pg_id) => {
+                builder.pool.budget.charge(NODE_BYTES)?;
+                (pg_id.to_string().into(), Arc::default())
+            }
         };
         let known = by_name.get(&name).copied().filter(|&number| {
             let known: &str = &dump.groups[number as usize].desc;
             known == &*desc || known.is_empty() && !name.is_empty() || desc.is_empty()
         });
-        builder.pool.budget.charge(GROUP_BYTES)?;
-        numbers.push(known.unwrap_or(dump.groups.len() as u32));
+        builder.pool.budget.push(&mut numbers, known.unwrap_or(dump.groups.len() as u32))?;
         if known.is_none() {
-            dump.groups.push(DumpGroup { name, desc, ..DumpGroup::default() });
+            let group = DumpGroup { name, desc, ..DumpGroup::default() };
+            builder.pool.budget.push(&mut dump.groups, group)?;
         } else if let Some(number) = known
             && dump.groups[number as usize].desc.is_empty()
         {
@@ -202,7 +203,7 @@ fn groups(builder: &mut Builder<'_>, config: Option<u32>, dump: &mut Dump) -> Re
 /// Members of a group: "[0, 1]" (global ranks), "0,1" or 0 (torchcomms: positions in the group), or a list.
 fn ranks(builder: &mut Builder<'_>, value: Value, group: &mut DumpGroup) -> Result<(), Fault> {
     if let Some(seq) = builder.pool.list(value)? {
-        builder.pool.budget.charge(builder.pool.len(seq) * size_of::<Rank>())?;
+        builder.pool.budget.charge_list::<Rank>(builder.pool.len(seq))?;
         let members = builder.pool.items(seq).iter().filter_map(|&item| builder.pool.as_int(item));
         group.ranks = members.filter_map(|rank| u32::try_from(rank).ok()).map(Rank).collect();
         return Ok(());
@@ -217,7 +218,7 @@ fn ranks(builder: &mut Builder<'_>, value: Value, group: &mut DumpGroup) -> Resu
         return Ok(());
     };
     let count = rank_list(builder.pool.str_bytes(number)).1.count();
-    builder.pool.budget.charge(count * size_of::<Rank>())?;
+    builder.pool.budget.charge_list::<Rank>(count)?;
     let mut members = Vec::with_capacity(count);
     let (bracketed, list) = rank_list(builder.pool.str_bytes(number));
     members.extend(list.filter_map(rank).map(Rank));
@@ -246,7 +247,10 @@ fn rank(text: &[u8]) -> Option<u32> {
 fn statuses(builder: &mut Builder<'_>, table_pairs: u32, dump: &mut Dump) -> Result<(), Fault> {
     let mut group_of: BTreeMap<u64, u32> = BTreeMap::new();
     for entry in &dump.entries {
-        group_of.entry(u64::from(entry.pg_id)).or_insert(entry.group);
+        if !group_of.contains_key(&u64::from(entry.pg_id)) {
+            builder.pool.budget.charge(NODE_BYTES)?;
+            group_of.insert(u64::from(entry.pg_id), entry.group);
+        }
     }
     for index in (0..builder.pool.len(table_pairs)).step_by(2) {
         let (key, value) = (builder.pool.item(table_pairs, index), builder.pool.item(table_pairs, index + 1));
@@ -294,7 +298,7 @@ fn health(builder: &mut Builder<'_>, checks: u32, dump: &mut Dump) -> Result<(),
                     _ => builder.unknown_field(key)?,
                 }
             }
-            builder.pool.budget.charge(status.len() + output.len() + GROUP_BYTES)?;
+            builder.pool.budget.charge(2 * (status.len() + output.len()) + NODE_BYTES)?;
             text = if output.is_empty() { status } else { format!("{status}: {output}").into() };
         }
         builder.pool.budget.push(&mut dump.health, (name, text))?;

@@ -16,6 +16,7 @@ mod naming;
 mod opname;
 mod pickle;
 mod pyspy_json;
+mod text;
 mod text_stacks;
 mod value;
 
@@ -38,6 +39,10 @@ pub enum Piece {
     Stacks(Vec<ProcessStacks>),
     /// Should have told something and does not.
     Unusable(Unusable),
+    /// Could not be looked into, for a reason that lies with the reader: no evidence about its rank.
+    Unread(Unusable),
+    /// A log, and what it says of a rank's end.
+    Remark(Unusable),
     /// A dump that was cut short: why it is of no use, and its beginning without entries.
     CutShort(Unusable, Box<Dump>),
     /// Not ours, e.g. a log file: its name and one phrase.
@@ -60,7 +65,8 @@ pub struct Clash {
 pub fn read(path: &str, bytes: &[u8], naming: &Naming) -> Piece {
     let file = File { path, naming, source: path.into(), host: naming.host(path) };
     if bytes.len() > budget::INPUT_BYTES_MAX {
-        return file.broken(format!("{} bytes, at most {} are read", bytes.len(), budget::INPUT_BYTES_MAX));
+        let why = format!("{} bytes, at most {} are read", bytes.len(), budget::INPUT_BYTES_MAX);
+        return Piece::Unread(file.told(file.naming.rank(path), why));
     }
     let text = bytes.trim_ascii_start();
     match text.first() {
@@ -122,7 +128,11 @@ impl File<'_> {
     }
 
     fn unusable_of(&self, rank: Option<Rank>, why: String) -> Piece {
-        Piece::Unusable(Unusable { rank, source: self.source.clone(), why })
+        Piece::Unusable(self.told(rank, why))
+    }
+
+    fn told(&self, rank: Option<Rank>, why: String) -> Unusable {
+        Unusable { rank, source: self.source.clone(), why }
     }
 
     fn ignored(&self, why: &str) -> Piece {
@@ -168,6 +178,10 @@ fn json(file: &File<'_>, bytes: &[u8]) -> Piece {
         Ok((Some(stacks), _)) => Piece::Stacks(file.stacks(stacks, file.naming.rank(file.path))),
         Ok((None, Some(dump))) => file.dump(dump),
         Ok((None, None)) => file.ignored("JSON, but neither a dump nor stacks"),
+        // The lines of the kernel's log begin with a time in brackets.
+        Err(fault) if bytes.trim_ascii_start().starts_with(b"[") => {
+            remark(file, bytes).unwrap_or_else(|| file.broken(fault.to_string()))
+        }
         Err(fault) => file.broken(fault.to_string()),
     }
 }
@@ -181,7 +195,7 @@ fn text_file(file: &File<'_>, bytes: &[u8]) -> Piece {
         if bytes.iter().take(TEXT_PROBE_BYTES).any(|byte| *byte == 0) {
             return file.broken("neither a dump nor a text".to_owned());
         }
-        return file.broken(format!("a text, but neither a dump nor stacks; it says: {}", first_line(bytes)));
+        return no_stacks(file, bytes);
     }
     let rank = file.naming.rank(file.path);
     let (stacks, fault) = text_stacks::read(bytes, 0, &mut budget);
@@ -190,6 +204,57 @@ fn text_file(file: &File<'_>, bytes: &[u8]) -> Piece {
         None => stacks,
         Some(fault) => Piece::Several(vec![stacks, file.unusable_of(rank, rest_unread(&fault))]),
     }
+}
+
+/// A text that is neither a dump nor stacks: what it says decides what it is worth.
+fn no_stacks(file: &File<'_>, bytes: &[u8]) -> Piece {
+    let rank = file.naming.rank(file.path);
+    if let Some(remark) = remark(file, bytes) {
+        return remark;
+    }
+    let says = first_line(bytes);
+    if file.naming.promises(file.path) && is_readers_trouble(&says) {
+        return Piece::Unread(file.told(rank, format!("who was to read the rank could not: it says: {says}")));
+    }
+    file.broken(format!("a text, but neither a dump nor stacks; it says: {says}"))
+}
+
+/// What a log says of the end of a process, if it is one that does.
+fn remark(file: &File<'_>, bytes: &[u8]) -> Option<Piece> {
+    let line = out_of_memory(bytes)?;
+    Some(Piece::Remark(file.told(file.naming.rank(file.path), quoted(line.as_bytes()))))
+}
+
+/// What a tool writes instead of stacks when it may not, or cannot, look into a process: trouble of its own, which says
+/// nothing about the process.
+fn is_readers_trouble(line: &str) -> bool {
+    const WORDS: &[&str] = &[
+        "permission denied",
+        "operation not permitted",
+        "input/output error",
+        "too many open files",
+        "no space left on device",
+        "cannot allocate memory",
+        "stale file handle",
+    ];
+    let line = line.to_ascii_lowercase();
+    WORDS.iter().any(|words| line.contains(words))
+}
+
+/// How much at the beginning and at the end of a log is searched for the end of a process.
+const LOG_BYTES_MAX: usize = 256 << 10;
+
+/// The line of a log that says that memory ran out: of a device (torch), or of the host (the kernel's killer of processes).
+fn out_of_memory(bytes: &[u8]) -> Option<String> {
+    const WORDS: &[&str] = &["ut of memory", "oom_kill", "oom-kill", "OutOfMemoryError"];
+    let (first, rest) = bytes.split_at(bytes.len().min(LOG_BYTES_MAX));
+    let last = &rest[rest.len().saturating_sub(LOG_BYTES_MAX)..];
+    [first, last].into_iter().find_map(|part| {
+        let part = text::valid(part);
+        let at = WORDS.iter().filter_map(|words| part.find(words)).min()?;
+        let line = part[..at].rfind('\n').map_or(0, |end| end + 1);
+        part[line..].lines().next().map(str::to_owned)
+    })
 }
 
 /// How much of a file is looked at to tell text from other bytes.
@@ -224,7 +289,8 @@ fn sections(file: &File<'_>, bytes: &[u8], budget: &mut Budget, found: &mut Vec<
             let says = first_line(section.bytes);
             let why = format!("byte {}: no stacks of rank {}: it says: {says}", section.at, section.rank);
             budget.charge(why.len())?;
-            budget.push(found, file.unusable_of(rank, why))?;
+            let told = file.told(rank, why);
+            budget.push(found, if is_readers_trouble(&says) { Piece::Unread(told) } else { Piece::Unusable(told) })?;
         }
     }
     Ok(())
@@ -235,7 +301,12 @@ fn first_line(text: &[u8]) -> String {
     let lines = || text.trim_ascii_start().split(|&byte| byte == b'\n').take(ERROR_LINES_MAX);
     let is_error = |line: &&[u8]| line.windows(5).any(|word| word.eq_ignore_ascii_case(b"error"));
     let first = lines().find(is_error).or_else(|| lines().next()).unwrap_or_default();
-    match builder::clean(&first[..first.len().min(ERROR_BYTES_MAX)]).trim_end() {
+    quoted(first)
+}
+
+/// The beginning of a line in quotes.
+fn quoted(line: &[u8]) -> String {
+    match text::valid(&line[..line.len().min(ERROR_BYTES_MAX)]).trim() {
         "" => "(nothing)".to_owned(),
         line => format!("\"{line}\""),
     }

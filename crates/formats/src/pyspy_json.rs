@@ -1,4 +1,5 @@
 //! `py-spy dump --json`: a list with one dict per thread.
+use crate::budget::NODE_BYTES;
 use crate::builder::Builder;
 use crate::fault::Fault;
 use crate::field::Field;
@@ -7,9 +8,6 @@ use crate::value::Value;
 use mycroft_record::dump::{Activity, Frame, Local, ProcessStacks, StackFrame, StackTool, ThreadStack};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// What a text costs beside its bytes, and a process its map node, at most.
-const NODE_BYTES: usize = 64;
 
 /// The stacks of a file, by process; `None` if it is no list of threads.
 pub(crate) fn finish(builder: &mut Builder<'_>, root: Value) -> Result<Option<Vec<ProcessStacks>>, Fault> {
@@ -20,7 +18,8 @@ pub(crate) fn finish(builder: &mut Builder<'_>, root: Value) -> Result<Option<Ve
         let Some(pairs) = builder.pool.dict(item)? else { return Ok(None) };
         let Some((Owner { pid, parent_pid, command }, thread)) = thread(builder, pairs)? else { return Ok(None) };
         if !processes.contains_key(&pid) {
-            builder.pool.budget.charge(size_of::<ProcessStacks>() + NODE_BYTES)?;
+            // In the map, whose nodes may be half full, and in the list that is made of it.
+            builder.pool.budget.charge(3 * size_of::<ProcessStacks>() + NODE_BYTES)?;
         }
         let process = processes.entry(pid).or_default();
         process.pid = pid;
@@ -100,7 +99,7 @@ fn thread(builder: &mut Builder<'_>, pairs: u32) -> Result<Option<(Owner, Thread
         }
     }
     let Some(frames) = frames else { return Ok(None) };
-    builder.pool.budget.charge(builder.pool.len(frames) * size_of::<StackFrame>())?;
+    builder.pool.budget.charge_list::<StackFrame>(builder.pool.len(frames))?;
     thread.frames.reserve_exact(builder.pool.len(frames));
     for index in 0..builder.pool.len(frames) {
         let item = builder.pool.item(frames, index);
@@ -146,7 +145,7 @@ fn frame(builder: &mut Builder<'_>, item: Value) -> Result<Option<StackFrame>, F
 }
 
 fn locals(builder: &mut Builder<'_>, list: u32) -> Result<Vec<Local>, Fault> {
-    builder.pool.budget.charge(builder.pool.len(list) * size_of::<Local>())?;
+    builder.pool.budget.charge_list::<Local>(builder.pool.len(list))?;
     let mut locals = Vec::with_capacity(builder.pool.len(list));
     for index in 0..builder.pool.len(list) {
         let item = builder.pool.item(list, index);

@@ -1,17 +1,14 @@
 //! Thread stacks as text: `py-spy dump` and Python's `faulthandler`, alone or in the sections of a periodic file of
 //! `torch.distributed.debug`.
-use crate::budget::Budget;
-use crate::builder::clean;
+use crate::budget::{Budget, NODE_BYTES};
 use crate::fault::Fault;
+use crate::text::valid;
 use mycroft_record::dump::{Activity, Frame, Local, ProcessStacks, StackFrame, StackTool, ThreadStack};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Longest line that is looked at; native names of templates reach a few thousand characters.
 const LINE_BYTES_MAX: usize = 64 << 10;
-
-/// What a text costs beside its bytes, at most.
-const NODE_BYTES: usize = 64;
 
 /// How `faulthandler` begins a thread.
 const FAULTHANDLER_MARK: &str = "(most recent call first):";
@@ -21,7 +18,7 @@ pub(crate) fn is_stacks(bytes: &[u8]) -> bool {
     Lines::of(bytes).any(|(_, line)| {
         let candidate = [&b"Process "[..], b"Thread ", b"Current thread "].iter().any(|word| line.starts_with(word));
         candidate && {
-            let line = clean(line);
+            let line = valid(line);
             process_header(&line).is_some() || faulthandler_header(&line).is_some()
         }
     })
@@ -87,7 +84,7 @@ pub(crate) fn read(bytes: &[u8], start: usize, budget: &mut Budget) -> (Vec<Proc
     let mut fault = None;
     for (at, line) in Lines::of(bytes) {
         reader.budget.at = start + at;
-        if let Err(found) = reader.line(&clean(line)) {
+        if let Err(found) = reader.line(&valid(line)) {
             fault = Some(found);
             break;
         }

@@ -3,7 +3,7 @@
 //! A [`Value`] is 8 bytes. Equal strings have one number, equal closed lists have one number, so that what repeats in a
 //! dump (names, sizes, call stacks) is compared and kept once. Nothing here recurses: a list that is put into another is
 //! closed first and may not change afterwards, so no list contains itself.
-use crate::budget::Budget;
+use crate::budget::{ALLOCATION_BYTES, Budget};
 use crate::fault::Fault;
 use crate::field::Field;
 use crate::index::{Index, fold, hash_bytes, mix};
@@ -424,7 +424,7 @@ impl<'a> Pool<'a> {
                     self.budget.room(&mut self.items, range.len())?;
                     self.items.extend_from_within(range);
                 }
-                self.budget.release(list.capacity() * size_of::<u32>());
+                self.budget.release(list.capacity() * size_of::<u32>() + ALLOCATION_BYTES);
                 let seq = Seq { start: start as u32, len: (self.items.len() - start) as u32, known: Known::Nothing };
                 let number = self.seqs.len() as u32;
                 self.budget.push(&mut self.seqs, seq)?;

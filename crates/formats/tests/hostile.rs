@@ -148,8 +148,9 @@ fn no_bytes_break_a_reader() {
 
 #[test]
 fn dense_files_are_refused_before_they_cost_memory() {
-    // One byte of input that asks for 8 or more bytes of values, a megabyte of it, in every way there is.
-    let megabyte = 1 << 20;
+    // One byte of input that asks for 8 or more bytes of values, in every way there is; so much of it that the constant
+    // part of the promise hides nothing.
+    let megabyte = 12 << 20;
     for dense in [
         &b"N"[..],
         b"]",
@@ -178,6 +179,32 @@ fn dense_files_are_refused_before_they_cost_memory() {
     checked("trace_3.json", &[&b"["[..], &b"0,".repeat(megabyte / 2), b"0]"].concat());
     checked("trace_3.json", &[&b"["[..], &b"{},".repeat(megabyte / 3), b"0]"].concat());
     checked("rank_3.json", &[&br#"[{"pid":1,"frames":["#[..], &b"{},".repeat(megabyte / 3), b"{}]}]"].concat());
+    // Empty lists and dicts everywhere that something is made of them.
+    let repeated = |head: &[u8], part: &[u8], tail: &[u8]| [head, &part.repeat(megabyte / part.len()), tail].concat();
+    checked("trace_3.json", &repeated(b"[", b"[],", b"0]"));
+    checked("trace_3.json", &repeated(b"[", b"[[],{}],", b"0]"));
+    checked("trace_3.json", &repeated(br#"{"entries":["#, br#"{"record_id":1},"#, b"{}]}"));
+    checked("trace_3.json", &repeated(br#"{"pg_config":{"#, br#""0":{},"#, br#""1":{}}}"#));
+    checked("trace_3.json", &repeated(br#"{"pg_status":{"#, br#""0":{},"#, br#""1":{}}}"#));
+    checked("trace_3.json", &repeated(br#"{"health_check_results":{"#, br#""0":{},"#, br#""1":{}}}"#));
+    let entry = br#"{"entries":[{"record_id":1,"frames":["#;
+    checked("trace_3.json", &repeated(entry, b"{},", b"{}]}]}"));
+    let entry = br#"{"entries":[{"record_id":1,"input_sizes":["#;
+    checked("trace_3.json", &repeated(entry, b"[],", b"[]]}]}"));
+    let numbered = |head: &str, part: &dyn Fn(usize) -> String, tail: &str| {
+        let parts: Vec<String> = (0..megabyte / part(megabyte).len()).map(part).collect();
+        format!("{head}{}{tail}", parts.join(",")).into_bytes()
+    };
+    checked("rank_3.json", &numbered("[", &|n| format!(r#"{{"pid":{n},"frames":[]}}"#), "]"));
+    checked("rank_3.json", &numbered("[", &|n| format!(r#"{{"pid":1,"thread_name":"{n}","frames":[{{}}]}}"#), "]"));
+    checked("trace_3.json", &numbered(r#"{"pg_config":{"#, &|n| format!(r#""{n}":{{}}"#), "}}"));
+    checked("trace_3.json", &numbered(r#"{"entries":["#, &|n| format!(r#"{{"record_id":1,"pg_id":{n}}}"#), "]}"));
+    checked(
+        "trace_3.json",
+        &numbered(r#"{"entries":["#, &|n| format!(r#"{{"record_id":1,"input_sizes":[[{n}]]}}"#), "]}"),
+    );
+    checked("trace_3.json", &numbered(r#"{"entries":["#, &|n| format!(r#"{{"profiling_name":"{n}"}}"#), "]}"));
+    checked("trace_3.json", &numbered(r#"{"entries":["#, &|n| format!(r#"{{"record_id":1,"thread_id":{n}}}"#), "]}"));
     checked("rank_3.txt", &[&b"Process 1: x\nThread 1 (idle)\n"[..], &b"    a (b)\n".repeat(megabyte / 10)].concat());
     checked("rank_3.txt", &b"Process 1:\n".repeat(megabyte / 11));
     checked("rank_3.txt", &[&b"Process 1:\n"[..], &b"Thread 1 (idle)\n".repeat(megabyte / 16)].concat());

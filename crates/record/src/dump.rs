@@ -17,6 +17,11 @@ pub struct Bundle {
     pub stacks: Vec<ProcessStacks>,
     /// Files that should have told something and did not.
     pub unusable: Vec<Unusable>,
+    /// Files that nobody could look into, for a reason that lies with the reader (no permission, a failing disk, a limit
+    /// of ours): they may hold anything, and are no evidence about their rank.
+    pub unread: Vec<Unusable>,
+    /// What logs beside the dumps say of a rank's end, e.g. that memory ran out: told, and not weighed.
+    pub remarks: Vec<Unusable>,
     /// What could still be read of dumps that were cut short, which are among `unusable`: process groups and `pg_status`,
     /// which stand at the beginning, and no entries, of which the newest are missing. By rank.
     pub heads: Vec<Dump>,
