@@ -29,8 +29,17 @@ pub fn render(autopsy: &Autopsy, style: Style) -> String {
     for (at, step) in autopsy.do_next.iter().enumerate() {
         page.row("do next", &format!("{}. {step}", at + 1));
     }
-    let missing: Vec<String> = autopsy.missing_dumps.iter().map(|(rank, why)| format!("rank {rank}: {why}")).collect();
+    let missing: Vec<String> = autopsy.lost().map(|(rank, why)| format!("rank {rank}: {why}")).collect();
     page.list("no dump", &missing, LINES_SHOWN);
+    let unread: Vec<String> = autopsy
+        .unread
+        .iter()
+        .map(|file| {
+            let whose = file.rank.map_or_else(String::new, |rank| format!("rank {rank}: "));
+            format!("{whose}{}: {}", file.source, file.why)
+        })
+        .collect();
+    page.list("not read", &unread, LINES_SHOWN);
     let caveats: Vec<String> = autopsy.caveats.iter().map(Caveat::sentence).collect();
     page.list("not known", &caveats, LINES_SHOWN);
     page.finish()
@@ -39,15 +48,20 @@ pub fn render(autopsy: &Autopsy, style: Style) -> String {
 fn headline(page: &mut Page, autopsy: &Autopsy) {
     let (ink, word) = match autopsy.outcome {
         Outcome::Healthy => (Ink::Green, "HEALTHY".to_owned()),
+        Outcome::HealthyAsFar => (Ink::Yellow, as_far(autopsy).to_uppercase()),
         Outcome::Unknown => (Ink::Yellow, "UNKNOWN".to_owned()),
         Outcome::Fault(_) => (Ink::Red, autopsy.outcome.as_str().to_uppercase()),
     };
-    let dumps = autopsy.ranks.len() - autopsy.missing_dumps.len().min(autopsy.ranks.len());
+    let dumps = autopsy.told();
     let told = format!("{} ranks, {dumps} dumps", autopsy.ranks.len());
     let mut ranks: Vec<Rank> = autopsy.blamed().map(|(rank, ..)| rank).collect();
     ranks.sort_unstable();
     let text = match (autopsy.outcome, ranks.as_slice()) {
         (Outcome::Healthy, _) => format!("nothing is wrong ({told})"),
+        (Outcome::HealthyAsFar, _) => {
+            let (count, word) = (autopsy.unread.len(), if autopsy.unread.len() == 1 { "file" } else { "files" });
+            format!("nothing is wrong there; {count} {word} could not be read ({told})")
+        }
         (_, []) => format!("nobody is blamed ({told})"),
         (_, [only]) => format!("{} ({told})", these(&[*only])),
         (_, ranks) => format!("ranks {} ({told})", ranks_within(ranks, RANGES_SHOWN)),
@@ -55,8 +69,16 @@ fn headline(page: &mut Page, autopsy: &Autopsy) {
     page.headline(ink, &word, &text);
 }
 
+/// `healthy as far as 5 of 6 ranks tell`.
+fn as_far(autopsy: &Autopsy) -> String {
+    format!("healthy as far as {} of {} ranks tell", autopsy.told(), autopsy.ranks.len())
+}
+
 fn finding(page: &mut Page, autopsy: &Autopsy) {
-    let mut kind = vec![autopsy.outcome.as_str().to_owned()];
+    let mut kind = vec![match autopsy.outcome {
+        Outcome::HealthyAsFar => as_far(autopsy),
+        other => other.as_str().to_owned(),
+    }];
     if !autopsy.collective.is_empty() || autopsy.seq.is_some() {
         let op = if autopsy.collective.is_empty() { "operation" } else { &autopsy.collective };
         let number = autopsy.seq.map_or(String::new(), |seq| format!(" #{seq}"));

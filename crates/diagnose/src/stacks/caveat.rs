@@ -26,11 +26,14 @@ const FAR_APART_NS: u64 = 60 * NANOS_PER_SEC;
 
 /// Notes on files that are passed on; a folder of logs has thousands.
 const NOTES_MAX: usize = 4;
+/// Remarks of logs that are told; where memory ran out it did so on many ranks.
+const REMARKS_MAX: usize = 4;
 
 /// Everything a reader should know before believing the ruling.
 pub(super) fn list(index: &Index<'_>, ruling: &Ruling) -> Vec<Caveat> {
     let mut out: Vec<Caveat> = ruling.doubts.iter().map(doubt).collect();
     out.extend(missing(index));
+    out.extend(remarks(index));
     if ruling.outcome != Outcome::Healthy {
         out.extend(wrapped(index, ruling));
         out.extend(stackless(index));
@@ -59,6 +62,11 @@ fn doubt(doubt: &Doubt) -> Caveat {
                 .about(ranks)
                 .switch(PYSPY_SWITCH)
         }
+        Doubt::Unread(ranks) => Caveat::new(
+            "unread-suspect",
+            format!("everybody waits for {}, and what could not be read would tell why", these(ranks)),
+        )
+        .about(ranks),
         Doubt::Unrecorded(ranks) => Caveat::new(
             "unrecorded",
             format!("the recorder leaves operations out: {} may wait in one that is not recorded", these(ranks)),
@@ -101,12 +109,25 @@ fn doubt(doubt: &Doubt) -> Caveat {
 }
 
 fn missing(index: &Index<'_>) -> Option<Caveat> {
-    let ranks: Vec<Rank> = index.ranks.iter().copied().filter(|rank| !index.has_dump(*rank)).collect();
+    let unread: BTreeSet<Rank> = index.bundle.unread.iter().filter_map(|file| file.rank).collect();
+    let lacks = |rank: &Rank| !index.has_dump(*rank) && !unread.contains(rank);
+    let ranks: Vec<Rank> = index.ranks.iter().copied().filter(lacks).collect();
     if ranks.is_empty() || index.bundle.dumps.is_empty() {
         return None;
     }
     let text = format!("no usable dump from {}", these(&ranks));
     Some(Caveat::new("no-dump", text).about(&ranks).switch(PIPE_SWITCH))
+}
+
+/// What logs say of the end of ranks is told and not weighed.
+fn remarks(index: &Index<'_>) -> impl Iterator<Item = Caveat> {
+    index.bundle.remarks.iter().take(REMARKS_MAX).map(|remark| {
+        let ranks: Vec<Rank> = remark.rank.into_iter().collect();
+        let whose = if ranks.is_empty() { String::new() } else { format!(", by its name of {}", these(&ranks)) };
+        let text =
+            format!("a log ({}{whose}) says {}: told here, and no part of the verdict", remark.source, remark.why);
+        Caveat::new("job-log", text).about(&ranks)
+    })
 }
 
 /// A ring that was full when something went wrong may hide where it began.

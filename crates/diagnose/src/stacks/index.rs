@@ -341,7 +341,7 @@ fn ranks_seen(bundle: &Bundle) -> Vec<Rank> {
     let untold = |group: &DumpGroup| group.ranks.is_empty() && !group.name.is_empty();
     let native = bundle.dumps.iter().any(|dump| dump.groups.iter().any(untold));
     ranks.extend(bundle.stacks.iter().filter_map(|stacks| stacks.rank));
-    ranks.extend(bundle.unusable.iter().filter_map(|file| file.rank));
+    ranks.extend(bundle.unusable.iter().chain(&bundle.unread).filter_map(|file| file.rank));
     let mut known: BTreeSet<&[Rank]> = BTreeSet::new();
     for group in bundle.dumps.iter().flat_map(|dump| &dump.groups) {
         if !group.local_ranks && known.insert(&group.ranks) {

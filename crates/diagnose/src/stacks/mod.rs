@@ -77,6 +77,7 @@ fn say(index: &Index<'_>, scene: &DumpScene<'_, '_>, ruling: &Ruling) -> Autopsy
         do_next: do_next(ruling),
         ranks: index.ranks.clone(),
         missing_dumps: missing_dumps(index),
+        unread: index.bundle.unread.clone(),
         caveats: caveat::list(index, ruling),
         blast_radius: Vec::new(),
         op_names: Vec::new(),
@@ -101,7 +102,8 @@ fn do_next(ruling: &Ruling) -> Vec<String> {
 
 fn missing_dumps(index: &Index<'_>) -> Vec<(Rank, String)> {
     let why = |rank: &Rank| {
-        let file = index.bundle.unusable.iter().find(|file| file.rank == Some(*rank));
+        let files = || index.bundle.unusable.iter().chain(&index.bundle.unread);
+        let file = files().find(|file| file.rank == Some(*rank));
         let text = match file {
             Some(file) => format!("{}: {}", file.source, file.why),
             None => "no file of this rank".to_owned(),

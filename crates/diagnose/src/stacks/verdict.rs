@@ -1,9 +1,9 @@
 //! What an autopsy says.
 use crate::case::{BlastEntry, Reason};
 use crate::report::Caveat;
-use mycroft_record::dump::Frame;
+use mycroft_record::dump::{Frame, Unusable};
 use mycroft_record::{Category, HostTime, Rank, Suspect, What};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What became of the job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -12,17 +12,20 @@ pub enum Outcome {
     Fault(What),
     /// Nothing is wrong.
     Healthy,
+    /// Nothing is wrong as far as the files tell that could be read; others could not.
+    HealthyAsFar,
     /// The evidence does not tell.
     Unknown,
 }
 
 impl Outcome {
-    /// The stable word: `hang`, `desync`, `deadlock`, `crash`, `slow`, `healthy`, `unknown`.
+    /// The stable word: `hang`, `desync`, `deadlock`, `crash`, `slow`, `healthy`, `healthy-as-far`, `unknown`.
     pub fn as_str(self) -> &'static str {
         match self {
             Outcome::Fault(What::Slowdown) => "slow",
             Outcome::Fault(what) => what.as_str(),
             Outcome::Healthy => "healthy",
+            Outcome::HealthyAsFar => "healthy-as-far",
             Outcome::Unknown => "unknown",
         }
     }
@@ -248,6 +251,8 @@ pub struct Autopsy {
     pub ranks: Vec<Rank>,
     /// Ranks of which there is no usable dump, and why.
     pub missing_dumps: Vec<(Rank, String)>,
+    /// Files that could not be read, for a reason that lies with the reader: no evidence about their rank.
+    pub unread: Vec<Unusable>,
     /// What is missing.
     pub caveats: Vec<Caveat>,
     /// Who waits for whom.
@@ -271,6 +276,18 @@ impl Autopsy {
             let rank = suspect.place.rank()?;
             Some((rank, suspect, self.conduct.get(&rank)?))
         })
+    }
+
+    /// The ranks without a usable dump that are not among [`Autopsy::unread`], and why there is none.
+    pub fn lost(&self) -> impl Iterator<Item = (Rank, &str)> {
+        let unread: BTreeSet<Rank> = self.unread.iter().filter_map(|file| file.rank).collect();
+        let missing = self.missing_dumps.iter().map(|(rank, why)| (*rank, why.as_str()));
+        missing.filter(move |(rank, _)| !unread.contains(rank))
+    }
+
+    /// How many of the ranks tell something: those of which there is a usable dump.
+    pub fn told(&self) -> usize {
+        self.ranks.len().saturating_sub(self.missing_dumps.len())
     }
 
     /// When it began: the earliest record that shows it, clock of its host. `None` where nothing is wrong and where no

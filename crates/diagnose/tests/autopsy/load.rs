@@ -30,3 +30,10 @@ pub(crate) fn folder(folder: &Path, wanted: &dyn Fn(&str) -> bool) -> Bundle {
     bundle.notes.clear(); // what the reader says of files is its own business
     bundle
 }
+
+/// A bundle without the dump of a rank.
+pub(crate) fn without(bundle: &Bundle, rank: mycroft_record::Rank) -> Bundle {
+    let mut less = bundle.clone();
+    less.dumps.retain(|dump| dump.rank != rank);
+    less
+}

@@ -9,3 +9,4 @@ mod reduced;
 mod relabel;
 mod scale;
 mod truth;
+mod unread;

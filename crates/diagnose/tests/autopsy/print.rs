@@ -48,3 +48,12 @@ pub(crate) fn text(autopsy: &Autopsy) -> String {
     }
     out
 }
+
+/// What shows that a sentence has a list of nothing in it.
+pub(crate) fn hollow(sentence: &str) -> Option<&'static str> {
+    const SIGNS: &[&str] = &["  ", "ranks ,", "rank ,", " ,", " :", "()", "of :", "ranks wait", "ranks are"];
+    let ends = ["for", "of", "in", "and"]
+        .into_iter()
+        .find(|word| sentence.strip_suffix(word).is_some_and(|rest| rest.ends_with(' ')));
+    SIGNS.iter().copied().find(|sign| sentence.contains(sign)).or(ends)
+}

@@ -13,7 +13,11 @@ impl Judge<'_, '_> {
         let unusable =
             |rank: Rank| self.index.bundle.unusable.iter().find(|file| file.rank == Some(rank) && wrote(file));
         let mut named: Vec<&Sink> = sinks.iter().collect();
-        if named.len() > 1 {
+        named.retain(|sink| {
+            let told = self.doings.of.contains_key(&sink.rank) || self.ended(sink.rank);
+            told || !self.is_unread(sink.rank)
+        });
+        if sinks.len() > 1 {
             // One without dump and stacks may be gone or have lost both: then only a report of its end tells.
             let bare = sinks.iter().any(|sink| !self.doings.of.contains_key(&sink.rank));
             named.retain(|sink| if bare { self.ended(sink.rank) } else { self.doings.of.contains_key(&sink.rank) });
@@ -24,7 +28,11 @@ impl Judge<'_, '_> {
             ruling.at = Some(first.op);
             ruling.facts.extend(sinks.iter().map(|sink| self.no_dump(sink)));
             ruling.missing = sinks.iter().map(|sink| sink.rank).collect();
-            ruling.doubts.push(Doubt::WhichOf(sinks.iter().map(|sink| sink.rank).collect()));
+            let unread = sinks.iter().map(|sink| sink.rank).filter(|rank| self.is_unread(*rank)).collect::<Vec<_>>();
+            ruling.doubts.extend((!unread.is_empty()).then_some(Doubt::Unread(unread)));
+            if sinks.len() > 1 {
+                ruling.doubts.push(Doubt::WhichOf(sinks.iter().map(|sink| sink.rank).collect()));
+            }
             return Some(ruling);
         };
         let doing = self.doings.of.get(&sink.rank);
@@ -57,9 +65,14 @@ impl Judge<'_, '_> {
 
     pub(super) fn no_dump(&self, sink: &Sink) -> Fact {
         let unusable = self.index.bundle.unusable.iter().find(|file| file.rank == Some(sink.rank));
+        let unread = self.index.bundle.unread.iter().find(|file| file.rank == Some(sink.rank));
         let why = match unusable {
             Some(file) if !wrote(file) => {
                 format!("which left no dump, and whose process was gone when its stacks were taken ({})", file.source)
+            }
+            _ if self.is_unread(sink.rank) => {
+                let file = unread.map(|file| format!(" ({}: {})", file.source, file.why)).unwrap_or_default();
+                format!("of which nothing is known: its dump could not be read{file}")
             }
             Some(file) => format!("which left no usable dump ({}: {})", file.source, file.why),
             None if self.doings.of.contains_key(&sink.rank) => "which left no dump although it lives".to_owned(),

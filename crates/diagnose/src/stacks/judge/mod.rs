@@ -19,7 +19,7 @@ use crate::fact::{Fact, OpRef};
 use crate::timeline::Stand;
 use mycroft_record::dump::Unusable;
 use mycroft_record::{Category, HostName, HostTime, NANOS_PER_SEC, OpKind, Place, Rank, Suspect, What};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Dumps of a running job are written within this; further apart they are of different occasions.
@@ -60,6 +60,8 @@ pub(super) struct Ruling {
 pub(super) enum Doubt {
     /// Nothing tells which of these is at fault.
     WhichOf(Vec<Rank>),
+    /// Their dumps could not be read: whether they are at fault.
+    Unread(Vec<Rank>),
     /// Transfers are not recorded: any of these may wait in one.
     Unrecorded(Vec<Rank>),
     /// Whether the rank is stuck or slow.
@@ -91,6 +93,8 @@ pub(super) struct Judge<'a, 'b> {
     graph: &'b Graph<DumpOp>,
     walk: &'b Walk<DumpOp>,
     wrong: Vec<GroupWrong>,
+    /// Ranks with a file that the reader could not read.
+    unread: BTreeSet<Rank>,
 }
 
 /// An unusable file was written by the rank itself, so that it lived then; a tool's report that its process is gone says
@@ -150,10 +154,19 @@ impl<'a, 'b> Judge<'a, 'b> {
     pub(super) fn new(scene: &'b DumpScene<'a, 'b>, graph: &'b Graph<DumpOp>, walk: &'b Walk<DumpOp>) -> Judge<'a, 'b> {
         let index = scene.index;
         let wrong = (0..index.groups.len()).map(|id| wrong::look(index, id as u32)).collect();
-        Judge { index, doings: scene.doings, scene, graph, walk, wrong }
+        let unread = index.bundle.unread.iter().filter_map(|file| file.rank).collect();
+        Judge { index, doings: scene.doings, scene, graph, walk, wrong, unread }
     }
 
     pub(super) fn rule(&self) -> Ruling {
+        let mut ruling = self.rule_on_files();
+        if ruling.outcome == Outcome::Healthy && !self.index.bundle.unread.is_empty() {
+            ruling.outcome = Outcome::HealthyAsFar;
+        }
+        ruling
+    }
+
+    fn rule_on_files(&self) -> Ruling {
         if self.index.bundle.dumps.is_empty() {
             return self.by_stacks().unwrap_or_else(|| ruling(Outcome::Unknown));
         }
@@ -171,7 +184,8 @@ impl<'a, 'b> Judge<'a, 'b> {
         if self.graph.current.is_empty() {
             let answer = self.silent().or_else(|| self.by_stacks()).or_else(|| self.slow_but_done());
             // One dump may be lost on the way; of a job that lost several nobody can say that it is well.
-            let lost = self.index.ranks.iter().filter(|rank| !self.index.has_dump(**rank)).count();
+            let lost =
+                self.index.ranks.iter().filter(|rank| !self.index.has_dump(**rank) && !self.is_unread(**rank)).count();
             let silent = if lost > 1 { Outcome::Unknown } else { Outcome::Healthy };
             return answer.unwrap_or_else(|| ruling(silent));
         }
@@ -191,6 +205,11 @@ impl<'a, 'b> Judge<'a, 'b> {
             .or_else(|| if sinks.is_empty() { self.none_completed() } else { None })
             .or_else(|| self.silent());
         answer.unwrap_or_else(|| self.undecided(&sinks, &gone))
+    }
+
+    /// Whether nothing of the rank is known because the reader could not read its dump.
+    pub(super) fn is_unread(&self, rank: Rank) -> bool {
+        self.unread.contains(&rank) && !self.index.has_dump(rank)
     }
 
     /// Ranks at which the walk ended: never issued it, issued it but the device never ran it, left no dump.
