@@ -9,6 +9,7 @@ const TITLES = {
   slowdown: "Slow",
   slow: "Slow",
   healthy: "Healthy",
+  "healthy-as-far": "Healthy as far as read",
   unknown: "Not decided",
 };
 
@@ -50,6 +51,7 @@ export function headline(model) {
   const first = model.suspects[0];
   if (!first) {
     if (model.what === "healthy") return "Nothing is wrong.";
+    if (model.what === "healthy-as-far") return `Nothing is wrong as far as ${model.told} of ${model.ranks.length} ranks tell: other files could not be read.`;
     if (model.what === "slow") return "The job is slow, not stuck: no rank is to blame for a hang.";
     if (model.what === "unknown") return "The evidence does not tell what happened.";
     return `Something is wrong at ${whereText(model)}, and no rank stands out.`;
@@ -131,7 +133,7 @@ function missing(model) {
 
 /** The summary of an autopsy. */
 export function summary(model) {
-  const calm = model.what === "healthy" ? "ok" : model.what === "unknown" || model.what === "slow" ? "warn" : "bad";
+  const calm = model.what === "healthy" ? "ok" : ["healthy-as-far", "unknown", "slow"].includes(model.what) ? "warn" : "bad";
   return el(
     "section",
     { class: "card summary", "aria-labelledby": "verdict" },
@@ -146,6 +148,8 @@ export function summary(model) {
       model.because.length > 0 &&
         block("Because", el("ul", { class: "because" }, model.because.map(({ rule, text }) => el("li", {}, text, " ", el("code", { class: "rule", text: rule }))))),
       model.missing.length > 0 && block(`No usable dump (${ranksText(model.missing.map(([rank]) => rank), 4)})`, missing(model)),
+      model.unread.length > 0 &&
+        block("Not read", el("ul", {}, model.unread.map(([rank, file, why]) => el("li", {}, rank !== null && el("b", { text: `Rank ${rank}: ` }), `${file}: ${why}`)))),
       model.caveats.length > 0 &&
         block("What is missing", el("ul", {}, model.caveats.map(([text, way]) => el("li", {}, text, way && [" ", el("code", { class: "switch", text: way })])))),
     ),

@@ -311,3 +311,38 @@ fn hostile_text_stays_text() {
     opened.shot("hostile");
     opened.quiet();
 }
+
+/// The policy lets the page's own script and style be used, and no other, wherever it stands.
+#[test]
+fn the_policy_knows_the_pages_own_script_and_style_only() {
+    let attack = "<script>globalThis.hacked=1</script><style>h1{display:none}</style>\
+                  <svg onload='globalThis.hacked=1'></svg></body>";
+    let page = render(&sample::small(), "policy");
+    assert!(!page.contains("unsafe-inline") && page.contains("script-src 'sha256-"));
+    let Some(program) = browser::find() else { return };
+    let folder = tempfile::tempdir().expect("a folder for the page");
+    let file = folder.path().join("report.html");
+    std::fs::write(&file, page.replace("</body>", attack)).expect("the page can be written");
+    let mut browser = Browser::open(&program, &file, 1_400, 900);
+    assert_eq!(browser.eval("document.scripts.length"), 3, "the attack is in the document");
+    assert_eq!(browser.eval("typeof globalThis.hacked"), "undefined");
+    assert_eq!(browser.eval("getComputedStyle(document.querySelector('h1')).display !== 'none'"), true);
+    assert_eq!(browser.eval("document.querySelector('#what').textContent"), "Desync", "the page's own script ran");
+}
+
+#[test]
+fn a_set_that_was_not_read_whole_says_so() {
+    let mut answer = sample::empty(Outcome::HealthyAsFar);
+    answer.ranks = (0..4).map(mycroft_record::Rank).collect();
+    answer.missing_dumps = vec![(mycroft_record::Rank(2), "trace_rank_2: Permission denied".into())];
+    answer.unread = vec![mycroft_record::dump::Unusable {
+        rank: Some(mycroft_record::Rank(2)),
+        source: "trace_rank_2".into(),
+        why: "Permission denied".into(),
+    }];
+    let Some(mut opened) = Opened::new(&answer, "as far") else { return };
+    assert_eq!(opened.text("h1"), "Nothing is wrong as far as 3 of 4 ranks tell: other files could not be read.");
+    let page = opened.text("main");
+    assert!(page.contains("Rank 2: trace_rank_2: Permission denied") && !page.contains("No usable dump"), "{page}");
+    opened.quiet();
+}

@@ -3,7 +3,7 @@ use crate::api::case::finite;
 use crate::api::{TimeJson, rank_number, rank_numbers};
 use mycroft_diagnose::stacks::{Autopsy, Conduct, StackGroup};
 use mycroft_diagnose::{BlastEntry, Caveat, Reason};
-use mycroft_record::dump::Frame;
+use mycroft_record::dump::{Frame, Unusable};
 use mycroft_record::{Rank, Suspect};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +14,13 @@ pub struct AutopsyJson {
     pub verdict: VerdictJson,
     /// How many ranks were looked at, with or without a dump.
     pub ranks: usize,
+    /// How many of them tell something: of the others there is no usable dump.
+    #[serde(default)]
+    pub told: usize,
+    /// Files that could not be read, for a reason that lies with the reader (no permission, a failing disk, a limit): no
+    /// evidence about their rank. Where there are any, `what` is never `healthy`.
+    #[serde(default)]
+    pub unread: Vec<UnreadJson>,
     /// Ranks of which there is no usable dump.
     pub missing_dumps: Vec<u32>,
     /// What is not known, one sentence each, with the switch that would provide it.
@@ -31,7 +38,8 @@ pub struct AutopsyJson {
 /// What became of the job and who is to blame.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct VerdictJson {
-    /// `hang`, `desync`, `deadlock`, `crash`, `slow`, `healthy` or `unknown`.
+    /// `hang`, `desync`, `deadlock`, `crash`, `slow`, `healthy`, `healthy-as-far` (nothing is wrong as far as the files tell
+    /// that could be read) or `unknown`.
     pub what: String,
     /// Kind of fault, as in cases (`not-started`, `code-divergence`, `argument-mismatch`, ...); null when nothing is wrong.
     pub category: Option<String>,
@@ -120,6 +128,17 @@ pub struct MissingJson {
     pub why: String,
 }
 
+/// A file that could not be read.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct UnreadJson {
+    /// The rank that its name tells; null where it tells none.
+    pub rank: Option<u32>,
+    /// The file.
+    pub file: String,
+    /// Why.
+    pub why: String,
+}
+
 /// One arrow of the wait-for graph.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WaitJson {
@@ -150,6 +169,8 @@ impl AutopsyJson {
         AutopsyJson {
             verdict: VerdictJson::of(autopsy),
             ranks: autopsy.ranks.len(),
+            told: autopsy.told(),
+            unread: autopsy.unread.iter().map(UnreadJson::of).collect(),
             missing_dumps: autopsy.missing_dumps.iter().filter_map(|(rank, _)| rank_number(*rank)).collect(),
             caveats: autopsy.caveats.iter().map(Caveat::sentence).collect(),
             notes: Vec::new(),
@@ -197,6 +218,12 @@ impl SuspectRankJson {
             doing: conduct.doing.clone(),
             at: conduct.at.as_ref().map(FrameJson::of),
         }
+    }
+}
+
+impl UnreadJson {
+    fn of(file: &Unusable) -> UnreadJson {
+        UnreadJson { rank: file.rank.and_then(rank_number), file: file.source.to_string(), why: file.why.clone() }
     }
 }
 

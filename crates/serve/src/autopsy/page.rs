@@ -3,7 +3,8 @@
 //! The sources are the components in `web/` (ES modules and CSS, no build step: docs/decisions/004-web.md), put one after
 //! another into one inline module; the answer is packed, deflated and written as base64. Text of dumps is hostile: it is
 //! in the file only inside that base64, the page makes text nodes of it, and its policy (`Content-Security-Policy` in
-//! `web/page.html`) lets the browser refuse markup made from text and every request.
+//! `web/page.html`) lets the browser refuse markup made from text, every request, and every script and style but the
+//! page's own, which it names by their hashes.
 mod payload;
 
 use base64::Engine as _;
@@ -20,8 +21,10 @@ const COLUMNS_MAX: usize = 65_536;
 /// zlib's own default: level 9 is a tenth smaller and takes twice as long.
 const DEFLATE_LEVEL: u8 = 6;
 
-/// The document, with the places for title, style, data and script, in that order.
+/// The document, with the places for hashes of script and style, title, style, data and script, in that order.
 const DOCUMENT: &str = include_str!("../../../../web/page.html");
+
+const PLACES: [&str; 6] = ["{{script-hash}}", "{{style-hash}}", "{{title}}", "{{style}}", "{{data}}", "{{script}}"];
 
 /// Style sheets, in order.
 const STYLES: &[&str] = &[
@@ -69,10 +72,12 @@ fn render_within(autopsy: &Autopsy, title: &str, bytes_max: usize) -> String {
 }
 
 fn assemble(title: &str, data: &str) -> String {
-    let parts = [escape(&payload::clean(title)), STYLES.concat(), data.to_owned(), script()];
+    // The hash is of all that stands between the tags.
+    let (style, script) = (format!("\n{}\n", STYLES.concat()), format!("\n{}\n", script()));
+    let parts = [hash(&script), hash(&style), escape(&payload::clean(title)), style, data.to_owned(), script];
     let mut page = String::with_capacity(DOCUMENT.len() + parts.iter().map(String::len).sum::<usize>());
     let mut rest = DOCUMENT;
-    for (place, part) in ["{{title}}", "{{style}}", "{{data}}", "{{script}}"].into_iter().zip(&parts) {
+    for (place, part) in PLACES.into_iter().zip(&parts) {
         let (before, after) = rest.split_once(place).unwrap_or((rest, ""));
         page.push_str(before);
         page.push_str(part);
@@ -93,6 +98,11 @@ fn script() -> String {
         }
     }
     out
+}
+
+/// How a policy names the one inline script or style that may be used.
+fn hash(source: &str) -> String {
+    format!("'sha256-{}'", STANDARD.encode(ring::digest::digest(&ring::digest::SHA256, source.as_bytes())))
 }
 
 /// Text as HTML.
@@ -121,7 +131,7 @@ mod tests {
     #[test]
     fn the_document_has_each_place_once_and_in_order() {
         let mut rest = DOCUMENT;
-        for place in ["{{title}}", "{{style}}", "{{data}}", "{{script}}"] {
+        for place in PLACES {
             assert_eq!(DOCUMENT.matches(place).count(), 1, "{place}");
             rest = rest.split_once(place).expect(place).1;
         }

@@ -40,6 +40,7 @@ pub(crate) fn empty(outcome: Outcome) -> Autopsy {
         do_next: Vec::new(),
         ranks: Vec::new(),
         missing_dumps: Vec::new(),
+        unread: Vec::new(),
         caveats: Vec::new(),
         blast_radius: Vec::new(),
         op_names: Vec::new(),

@@ -4,6 +4,7 @@
 //! the one before lies in deflate's window: a row costs tens of bytes.
 use mycroft_diagnose::stacks::{Autopsy, CellMark, GroupGrid, RankRow};
 use mycroft_record::dump::Frame;
+use mycroft_record::text::printable_within;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -30,6 +31,10 @@ struct Meta {
     do_next: Vec<String>,
     caveats: Vec<(String, String)>,
     missing: Vec<(u32, String)>,
+    /// How many ranks tell something.
+    told: usize,
+    /// Files that could not be read: rank, file, why.
+    unread: Vec<(Option<u32>, String, String)>,
     ranks: Vec<u32>,
     arrows: Vec<ArrowJson>,
     ops: Vec<String>,
@@ -126,7 +131,13 @@ fn meta(autopsy: &Autopsy, title: &str, combos: Vec<i64>, groups: Vec<GroupJson>
             .collect(),
         do_next: autopsy.do_next.iter().map(|text| clean(text)).collect(),
         caveats: autopsy.caveats.iter().map(|caveat| (clean(&caveat.text), clean(&caveat.switch))).collect(),
-        missing: autopsy.missing_dumps.iter().map(|(rank, why)| (rank.0, clean(why))).collect(),
+        missing: autopsy.lost().map(|(rank, why)| (rank.0, clean(why))).collect(),
+        told: autopsy.told(),
+        unread: autopsy
+            .unread
+            .iter()
+            .map(|file| (file.rank.map(|rank| rank.0), clean(&file.source), clean(&file.why)))
+            .collect(),
         ranks: autopsy.ranks.iter().map(|rank| rank.0).collect(),
         arrows: autopsy
             .blast_radius
@@ -276,17 +287,7 @@ fn varint(mut value: u64, out: &mut Vec<u8>) {
 
 /// Text of a dump as it may be shown: characters that do not print, or that reorder a line, are spelled out.
 pub(super) fn clean(text: &str) -> String {
-    let mut out = String::with_capacity(text.len().min(TEXT_CHARS_MAX));
-    for (position, c) in text.chars().enumerate() {
-        if position == TEXT_CHARS_MAX {
-            out.push_str("...");
-            break;
-        }
-        let reorders =
-            matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
-        if c.is_control() || reorders { out.extend(c.escape_unicode()) } else { out.push(c) }
-    }
-    out
+    printable_within(text, TEXT_CHARS_MAX).into_owned()
 }
 
 #[cfg(test)]
@@ -296,7 +297,7 @@ mod tests {
 
     #[test]
     fn what_does_not_print_is_spelled_out_and_long_text_is_cut() {
-        assert_eq!(clean("a\0b\u{202e}c\nd"), "a\\u{0}b\\u{202e}c\\u{a}d");
+        assert_eq!(clean("a\0b\u{202e}c\nd"), "a\\u{0}b\\u{202e}c\\nd");
         assert_eq!(clean("<b>&\"'"), "<b>&\"'");
         assert_eq!(clean(&"x".repeat(5_000)).len(), TEXT_CHARS_MAX + 3);
     }
