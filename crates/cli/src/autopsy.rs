@@ -1,4 +1,6 @@
 //! `mycroft autopsy`: a folder of dumps and stacks to one verdict.
+mod files;
+
 use crate::{EXIT_FOUND, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use mycroft_diagnose::render::{Style, render_autopsy};
@@ -6,20 +8,15 @@ use mycroft_diagnose::stacks::{Autopsy, Outcome, Question};
 use mycroft_formats::{Clash, Naming, Piece};
 use mycroft_record::What;
 use mycroft_record::dump::{Bundle, Unusable};
+use mycroft_record::text::printable;
 use mycroft_serve::autopsy::{AutopsyJson, page};
-use std::ffi::OsStr;
-use std::fs::File;
-use std::io::{IsTerminal, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Largest file that is read: a recorder of 1 M entries (500 times the default) with stacks is 240 MB.
-const FILE_BYTES_MAX: u64 = 512 << 20;
-/// Most files of a folder: 100,000 ranks with a dump, its JSON and two stack files each, and as many again.
-const FILES_MAX: usize = 1 << 20;
-/// Deepest folder: node/rank/kind is three.
-const DEPTH_MAX: usize = 32;
+use files::{Found, find, load};
+
 /// Most threads that read: dumps come from one disk.
 const READERS_MAX: usize = 64;
 /// Work that takes longer than this says how far it is.
@@ -41,8 +38,14 @@ Examples:
 Reads Flight Recorder dumps (pickle or JSON; nothing in them is executed), py-spy and faulthandler stacks, and the files
 of torch.distributed.debug, in any depth below DIR. The rank is the last number of a file's name.
 
-Exit codes: 0 nothing is wrong (also: only slow, and nobody is to blame), 1 something is wrong or it cannot be told,
-2 the input cannot be used (no dump in it, or two files that claim one rank).";
+Only regular files are read. DIR may be a link. A link inside DIR is followed where it leads to a file outside that belongs
+to who made the link, or where it is yours; one that leads to a link, a folder or anything else is not.
+
+A file that cannot be read says nothing about its rank: a job that is well in all others is `healthy as far as N of M ranks
+tell`.
+
+Exit codes: 0 all was read and nothing is wrong (also: only slow, and nobody is to blame), 1 something is wrong, or it
+cannot be told, or not all could be read, 2 the input cannot be used (no dump in it, or two files that claim one rank).";
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = AFTER_HELP)]
@@ -67,17 +70,25 @@ pub(crate) struct AutopsyArgs {
 
 /// Prints the verdict; see [`AFTER_HELP`] for the exit codes.
 pub(crate) fn autopsy(args: &AutopsyArgs) -> Result<u8> {
+    autopsy_of(args, Vec::new())
+}
+
+/// The same with what is known beside the files, e.g. of ranks of which there is none.
+pub(crate) fn autopsy_of(args: &AutopsyArgs, beside: Vec<Piece>) -> Result<u8> {
     let naming = match &args.rank_pattern {
         Some(pattern) => Naming::with_pattern(pattern).context("--rank-pattern")?,
         None => Naming::default(),
     };
-    let found = find(&args.dirs)?;
-    let pieces = read_all(&found.files, &naming, !args.quiet && std::io::stderr().is_terminal());
-    let mut bundle = mycroft_formats::assemble(pieces).map_err(|clash| anyhow::anyhow!(told(&clash)))?;
+    let found = find(&args.dirs, &naming).map_err(|why| anyhow::anyhow!(printable(&why).into_owned()))?;
+    let mut pieces = read_all(&found.files, &naming, !args.quiet && std::io::stderr().is_terminal());
+    pieces.extend(found.unread.into_iter().map(Piece::Unread));
+    pieces.extend(beside);
+    let mut bundle =
+        mycroft_formats::assemble(pieces).map_err(|clash| anyhow::anyhow!(printable(&told(&clash)).into_owned()))?;
     let mut notes = found.notes;
     notes.append(&mut bundle.notes);
     if bundle.dumps.is_empty() {
-        bail!("{}", without_dumps(args, &bundle, &notes, found.files.len()));
+        bail!("{}", printable(&without_dumps(args, &bundle, &notes, found.files.len())));
     }
     if !args.quiet {
         name_unused(&bundle);
@@ -104,18 +115,18 @@ fn as_json(answer: &Autopsy, notes: Vec<String>) -> Result<String> {
 fn noted(notes: &[String]) -> String {
     match notes {
         [] => String::new(),
-        [only] => format!("\n1 remark on the files: {only}\n"),
-        [first, ..] => format!("\n{} remarks on the files, e.g. {first} (--json has all)\n", notes.len()),
+        [only] => format!("\n1 remark on the files: {}\n", printable(only)),
+        [first, ..] => format!("\n{} remarks on the files, e.g. {} (--json has all)\n", notes.len(), printable(first)),
     }
 }
 
-/// 0 when nothing is wrong; a job that is merely slow, with nobody to blame, is not wrong. What cannot be told is not 0:
-/// scripts take 0 for "fine".
+/// 0 when nothing is wrong; a job that is merely slow, with nobody to blame, is not wrong. What cannot be told is not 0,
+/// and neither is what was not read whole: scripts take 0 for "fine".
 fn exit_code(answer: &Autopsy) -> u8 {
     match answer.outcome {
         Outcome::Healthy => EXIT_OK,
-        Outcome::Fault(What::Slowdown) if answer.suspects.is_empty() => EXIT_OK,
-        Outcome::Fault(_) | Outcome::Unknown => EXIT_FOUND,
+        Outcome::Fault(What::Slowdown) if answer.suspects.is_empty() && answer.unread.is_empty() => EXIT_OK,
+        Outcome::Fault(_) | Outcome::HealthyAsFar | Outcome::Unknown => EXIT_FOUND,
     }
 }
 
@@ -149,84 +160,6 @@ fn title(dirs: &[PathBuf]) -> String {
     dirs.iter().map(name).collect::<Vec<_>>().join(", ")
 }
 
-// ------------------------------------------------------------------------------------------------- finding the files
-
-/// A file to be read.
-struct Found {
-    /// Where it is.
-    path: PathBuf,
-    /// Its name for people and for ranks: relative to the folder, `/` between parts.
-    name: String,
-    /// Its length, for progress.
-    bytes: u64,
-}
-
-/// The files below the folders, in the order of their names, and what was passed over.
-#[derive(Default)]
-struct Findings {
-    files: Vec<Found>,
-    notes: Vec<String>,
-}
-
-/// Walks the folders. Links are not followed: one to inside is met where it points to, one to outside is not ours.
-fn find(dirs: &[PathBuf]) -> Result<Findings> {
-    let mut findings = Findings::default();
-    for dir in dirs {
-        let meta = std::fs::metadata(dir)
-            .with_context(|| format!("{}: cannot be read; give the folder that holds the dumps", dir.display()))?;
-        // One folder needs no name; of several, each file tells whose it is.
-        let prefix = if dirs.len() > 1 { format!("{}/", dir.display()) } else { String::new() };
-        if meta.is_dir() {
-            let root = std::fs::canonicalize(dir).with_context(|| format!("{}: cannot be read", dir.display()))?;
-            walk(&root, dir, &prefix, DEPTH_MAX, &mut findings)
-                .with_context(|| format!("{}: cannot be listed; check its permissions", dir.display()))?;
-        } else {
-            let name = dir.file_name().map_or_else(|| prefix.clone(), |name| name.to_string_lossy().into_owned());
-            findings.files.push(Found { path: dir.clone(), name, bytes: meta.len() });
-        }
-    }
-    findings.files.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(findings)
-}
-
-/// One folder and those in it; folders that cannot be listed are noted, except the first.
-fn walk(root: &Path, dir: &Path, prefix: &str, depth: usize, findings: &mut Findings) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(dir)? {
-        let entry = entry?;
-        let name = format!("{prefix}{}", entry.file_name().to_string_lossy());
-        let kind = entry.file_type()?;
-        if kind.is_symlink() {
-            let target = std::fs::canonicalize(entry.path());
-            if !target.is_ok_and(|target| target.starts_with(root)) {
-                findings.notes.push(format!("{name}: a link to outside the folder, not followed"));
-            }
-        } else if kind.is_dir() {
-            if depth == 0 {
-                findings.notes.push(format!("{name}: more than {DEPTH_MAX} folders deep, not read"));
-            } else if let Err(error) = walk(root, &entry.path(), &format!("{name}/"), depth - 1, findings) {
-                findings.notes.push(format!("{name}: cannot be listed: {error}"));
-            }
-        } else if !kind.is_file() {
-            // The pipes that trigger dumps lie beside them; opening one would wait for ever.
-            findings.notes.push(format!("{name}: no regular file, not read"));
-        } else if is_unfinished(&entry.file_name()) {
-            findings.notes.push(format!("{name}: hidden, not read"));
-        } else if findings.files.len() == FILES_MAX {
-            findings.notes.push(format!("{name}: beyond {FILES_MAX} files, not read"));
-            return Ok(());
-        } else {
-            let bytes = entry.metadata()?.len();
-            findings.files.push(Found { path: entry.path(), name, bytes });
-        }
-    }
-    Ok(())
-}
-
-/// Hidden files are what editors and copying tools leave behind.
-fn is_unfinished(name: &OsStr) -> bool {
-    name.as_encoded_bytes().starts_with(b".")
-}
-
 // ------------------------------------------------------------------------------------------------ reading the files
 
 /// Reads the files on all cores, in their order. Each thread holds the bytes of one file at a time.
@@ -258,28 +191,19 @@ fn read_some(files: &[Found], naming: &Naming, next: &AtomicUsize, done: &Atomic
     loop {
         let at = next.fetch_add(1, Ordering::Relaxed);
         let Some(file) = files.get(at) else { return pieces };
+        let told = |why| Unusable { rank: naming.rank(&file.name), source: (&*file.name).into(), why };
         let piece = match load(file, &mut bytes) {
-            Ok(()) => mycroft_formats::read(&file.name, &bytes, naming),
-            Err(why) => Piece::Unusable(Unusable { rank: naming.rank(&file.name), source: (&*file.name).into(), why }),
+            Ok(()) => match mycroft_formats::read(&file.name, &bytes, naming) {
+                Piece::Unusable(_) | Piece::Ignored(..) | Piece::Remark(_) if file.is_linked() => {
+                    Piece::Ignored(file.name.clone(), "a link to a file that is neither a dump nor stacks".to_owned())
+                }
+                piece => piece,
+            },
+            Err(why) => Piece::Unread(told(why)),
         };
         pieces.push((at, piece));
         done.fetch_add(1, Ordering::Relaxed);
     }
-}
-
-/// The bytes of a file, into a buffer that is used again; what went wrong, in words.
-fn load(file: &Found, bytes: &mut Vec<u8>) -> Result<(), String> {
-    bytes.clear();
-    let too_long = |bytes: u64| format!("{bytes} bytes, at most {FILE_BYTES_MAX} are read");
-    if file.bytes > FILE_BYTES_MAX {
-        return Err(too_long(file.bytes));
-    }
-    let open = File::open(&file.path).map_err(|error| format!("cannot be opened: {error}"))?;
-    bytes.reserve(usize::try_from(file.bytes).unwrap_or(0));
-    // It may grow while it is read, and a single file may be a pipe.
-    let read = open.take(FILE_BYTES_MAX + 1).read_to_end(bytes);
-    let read = read.map_err(|error| format!("cannot be read: {error}"))?;
-    if read as u64 > FILE_BYTES_MAX { Err(too_long(read as u64)) } else { Ok(()) }
 }
 
 /// Says how far the readers are, where it takes long enough to ask.
@@ -313,7 +237,7 @@ fn told(clash: &Clash) -> String {
 /// A folder without a dump: what was there instead.
 fn without_dumps(args: &AutopsyArgs, bundle: &Bundle, notes: &[String], files: usize) -> String {
     let dirs = args.dirs.iter().map(|dir| dir.display().to_string()).collect::<Vec<_>>().join(", ");
-    let first = bundle.unusable.iter().map(|file| format!("{}: {}", file.source, file.why));
+    let first = bundle.unread.iter().chain(&bundle.unusable).map(|file| format!("{}: {}", file.source, file.why));
     let first = first.chain(notes.iter().cloned()).next();
     let first = first.map_or(String::new(), |first| format!("; first: {first}"));
     let stacks = if bundle.stacks.is_empty() { "" } else { " (stacks, but no dump)" };
@@ -322,11 +246,12 @@ fn without_dumps(args: &AutopsyArgs, bundle: &Bundle, notes: &[String], files: u
 
 /// Names the files that did not help, a few of them; the answer's caveats say what follows from it.
 fn name_unused(bundle: &Bundle) {
-    for file in bundle.unusable.iter().take(NAMED_MAX) {
+    let all = || bundle.unread.iter().chain(&bundle.unusable);
+    for file in all().take(NAMED_MAX) {
         let rank = file.rank.map_or(String::new(), |rank| format!("rank {rank}: "));
-        eprintln!("mycroft: {rank}{}: {}", file.source, file.why);
+        eprintln!("mycroft: {rank}{}: {}", printable(&file.source), printable(&file.why));
     }
-    if let Some(more) = bundle.unusable.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
+    if let Some(more) = all().count().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
         eprintln!("mycroft: and {more} more files without use");
     }
 }

@@ -8,7 +8,7 @@ use crate::{EXIT_FOUND, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use clap::{Args, FromArgMatches};
 use mycroft_record::text::printable;
-use mycroft_serve::api::{DumpFileJson, DumpJson, DumpTriedJson, JobsJson};
+use mycroft_serve::api::{DumpFileJson, DumpJson, DumpTriedJson, JobsJson, untold};
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -105,7 +105,7 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<u8> {
         );
     }
     let has_dumps = dump.tried.iter().any(|tried| tried.kind == "flight-recorder" && tried.file.is_some());
-    if has_dumps || args.html.is_some() { whole(args, folder) } else { stacks_only(args, &dump) }
+    if has_dumps || args.html.is_some() { whole(args, &dump, folder) } else { stacks_only(args, &dump) }
 }
 
 fn only_job(api: &Api) -> Result<String> {
@@ -144,7 +144,7 @@ fn wait(api: &Api, path: &str) -> Result<DumpJson> {
         let waiting = dump.hosts.iter().filter(|host| host.state == "waiting").count();
         let now = format!("  {}: {} files, {waiting} agents to answer", printable(&dump.progress), dump.files.len());
         if now != said {
-            eprintln!("{now}");
+            eprintln!("{}", printable(&now));
             said = now;
         }
         if begun.elapsed() > PATIENCE {
@@ -193,8 +193,8 @@ fn fetch(api: &Api, path: &str, files: &[DumpFileJson], folder: &Path) -> Result
     Ok(())
 }
 
-/// The autopsy of the folder, exactly as `mycroft autopsy DIR` gives it.
-fn whole(args: &DumpArgs, folder: &Path) -> Result<u8> {
+/// The autopsy of the folder as `mycroft autopsy DIR` gives it, and with what agents said of ranks that gave no dump.
+fn whole(args: &DumpArgs, dump: &DumpJson, folder: &Path) -> Result<u8> {
     let mut typed: Vec<std::ffi::OsString> = vec!["autopsy".into(), "--quiet".into(), folder.into()];
     if args.json {
         typed.push("--json".into());
@@ -203,7 +203,7 @@ fn whole(args: &DumpArgs, folder: &Path) -> Result<u8> {
         typed.extend(["--html".into(), file.into()]);
     }
     let matches = AutopsyArgs::augment_args(clap::Command::new("autopsy")).try_get_matches_from(typed)?;
-    autopsy::autopsy(&AutopsyArgs::from_arg_matches(&matches)?)
+    autopsy::autopsy_of(&AutopsyArgs::from_arg_matches(&matches)?, untold(&dump.tried))
 }
 
 /// Without a dump there are no operations to compare: equal stacks, largest group first, and those that stand out.

@@ -244,15 +244,14 @@ fn pipes_and_links_are_not_followed() {
     let dir = copy(STUCK);
     let pipe = dir.path().join("pickle/dump_7.pipe");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-    let outside = dump_of(&dumps().join("healthy-gloo-1"), 5);
-    std::os::unix::fs::symlink(&outside, dir.path().join("comm_lib_trace_rank_9")).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", dir.path().join("comm_lib_trace_rank_9")).unwrap();
     std::os::unix::fs::symlink(dir.path(), dir.path().join("loop")).unwrap();
     std::os::unix::fs::symlink("/", dir.path().join("everything")).unwrap();
     let (code, answer) = answer(&text(dir.path()));
     assert_eq!((code, &answer["ranks"]), (Some(1), &Value::from(6)), "{answer}");
     let notes = answer["notes"].to_string();
     for name in
-        ["pickle/dump_7.pipe: no regular file", "comm_lib_trace_rank_9: a link to outside", "everything: a link"]
+        ["pickle/dump_7.pipe: no regular file", "comm_lib_trace_rank_9: a link to a device", "everything: a link"]
     {
         assert!(notes.contains(name), "{name}: {notes}");
     }
@@ -334,4 +333,137 @@ fn a_closed_pipe_is_no_error() {
     drop(child.stdout.take());
     let out = child.wait_with_output().unwrap();
     assert_eq!((out.status.code(), String::from_utf8_lossy(&out.stderr).as_ref()), (Some(1), ""));
+}
+
+/// A command as another user, where the tests may do that; `None` where they may not.
+fn as_nobody(args: &[&str]) -> Option<common::Said> {
+    use std::os::unix::process::CommandExt;
+    let mut command = mycroft(args);
+    if fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0) {
+        command.uid(65_534).gid(65_534);
+        let is_run = Command::new(env!("CARGO_BIN_EXE_mycroft")).arg("--version").uid(65_534).gid(65_534).output();
+        if !is_run.is_ok_and(|out| out.status.success()) {
+            println!("skipped: another user cannot run the command");
+            return None;
+        }
+    }
+    Some(common::end(command))
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+}
+
+/// What the reader may not open tells nothing about a rank.
+#[test]
+fn a_file_that_may_not_be_opened_is_no_evidence() {
+    let healthy = copy("healthy-gloo-1");
+    set_mode(healthy.path(), 0o755);
+    set_mode(&dump_of(healthy.path(), 2), 0o000);
+    let dir = text(healthy.path());
+    let Some(said) = as_nobody(&["autopsy", &dir]) else { return };
+    assert_eq!(said.code, Some(1), "{said:?}");
+    let words = "HEALTHY AS FAR AS 5 OF 6 RANKS TELL: nothing is wrong there; 1 file could not be read";
+    assert!(said.stdout.starts_with(words), "{said:?}");
+    assert!(said.stderr.contains("rank 2: pickle/comm_lib_trace_rank_2: cannot be opened"), "{said:?}");
+    let answer = as_nobody(&["autopsy", "--json", &dir]).unwrap().json();
+    assert_eq!(answer["verdict"]["what"], "healthy-as-far");
+    assert_eq!((&answer["told"], &answer["ranks"]), (&Value::from(5), &Value::from(6)));
+    assert_eq!((&answer["unread"][0]["rank"], &answer["unread"][1]), (&Value::from(2), &Value::Null));
+
+    // The rank that everybody waits for: unknown, not gone.
+    let stuck = copy(STUCK);
+    set_mode(stuck.path(), 0o755);
+    fs::remove_dir_all(stuck.path().join("pyspy")).unwrap();
+    let (_, whole) = self::answer(&text(stuck.path()));
+    let culprit = suspects(&whole)[0] as u32;
+    set_mode(&dump_of(stuck.path(), culprit), 0o000);
+    let unread = as_nobody(&["autopsy", "--json", &text(stuck.path())]).unwrap();
+    assert_eq!((unread.code, suspects(&unread.json())), (Some(1), Vec::new()), "{unread:?}");
+    assert_eq!(unread.json()["verdict"]["what"], "hang");
+    // A folder that may not be listed may hold anything.
+    let healthy = copy("healthy-gloo-1");
+    set_mode(healthy.path(), 0o755);
+    fs::create_dir(healthy.path().join("more")).unwrap();
+    set_mode(&healthy.path().join("more"), 0o000);
+    let said = as_nobody(&["autopsy", "--quiet", &text(healthy.path())]).unwrap();
+    assert!(said.stdout.starts_with("HEALTHY AS FAR AS 6 OF 6"), "{said:?}");
+    assert_eq!(said.code, Some(1));
+}
+
+/// A folder of links to one's own dumps, and a link to a folder that is named.
+#[test]
+fn links_that_are_named_or_lead_to_ones_own_files_are_followed() {
+    let links = tempfile::tempdir().unwrap();
+    for rank in 0..6 {
+        let name = links.path().join(format!("comm_lib_trace_rank_{rank}"));
+        std::os::unix::fs::symlink(dump_of(&dumps().join(STUCK), rank), name).unwrap();
+    }
+    std::os::unix::fs::symlink("/etc/passwd", links.path().join("pyspy_rank_1.txt")).unwrap();
+    let expected = suspects(&answer(&dir(STUCK)).1);
+    let (code, linked) = answer(&text(links.path()));
+    assert_eq!((code, &linked["ranks"], suspects(&linked)), (Some(1), &Value::from(6), expected.clone()), "{linked}");
+    assert!(!linked.to_string().contains("root:"), "nothing of a linked file is quoted: {linked}");
+
+    let latest = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(dumps().join(STUCK), latest.path().join("latest")).unwrap();
+    let named = say(&["autopsy", "--json", &text(&latest.path().join("latest"))]);
+    assert_eq!(suspects(&named.json()), expected);
+    let inside = refusal(&["autopsy", &text(latest.path())]);
+    assert!(inside.contains("latest: a link to a folder outside, not followed; name that folder itself"), "{inside}");
+}
+
+#[test]
+fn pipes_and_devices_are_refused_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("dump_rank_0");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for (path, what) in
+        [(text(&pipe), "a pipe"), ("/dev/zero".to_owned(), "a device"), ("/dev/tty".to_owned(), "a device")]
+    {
+        let said = refusal(&["autopsy", &path]);
+        assert!(said.contains(what) && said.contains("only folders and regular files are read"), "{said}");
+    }
+}
+
+/// Names of files and hosts are foreign text as well, on both streams.
+#[test]
+fn foreign_file_names_steer_no_terminal() {
+    let dir = copy(STUCK);
+    let evil = "\u{1b}]0;gone\u{7}\u{202e}\nforged: line";
+    fs::write(dir.path().join(format!("{evil} dump_rank_9")), "nothing").unwrap();
+    fs::write(dir.path().join(format!("{evil}.log")), "nothing").unwrap();
+    fs::create_dir(dir.path().join("old")).unwrap();
+    let is_clean = |said: &str| !said.contains(['\u{1b}', '\u{7}', '\u{202e}']) && !said.contains("\nforged");
+    let said = say(&["autopsy", &text(dir.path())]);
+    assert!(said.stderr.contains("\\u{1b}]0;gone") && is_clean(&said.stderr), "{said:?}");
+    assert!(is_clean(&said.stdout), "{said:?}");
+    let clash = dir.path().join(format!("old/{evil}_rank_2"));
+    fs::copy(dump_of(&dumps().join("healthy-gloo-1"), 2), &clash).unwrap();
+    let said = refusal(&["autopsy", &text(dir.path())]);
+    assert!(said.contains("\\u{1b}") && is_clean(&said), "{said:?}");
+}
+
+/// Memory that ran out is told with its file and its rank, and is evidence of nothing.
+#[test]
+fn a_log_beside_dumps_is_a_remark() {
+    let dir = copy(STUCK);
+    let before = answer(&text(dir.path()));
+    fs::write(dir.path().join("stderr_rank_3.log"), "step 5\ntorch.OutOfMemoryError: CUDA out of memory.\n").unwrap();
+    fs::write(dir.path().join("rank_4.txt"), "kernel: oom_kill_process: Killed process 7\n").unwrap();
+    let after = answer(&text(dir.path()));
+    assert_eq!((before.0, &before.1["verdict"], &before.1["ranks"]), (after.0, &after.1["verdict"], &after.1["ranks"]));
+    let caveats = after.1["caveats"].to_string();
+    for words in ["stderr_rank_3.log, by its name of rank 3", "CUDA out of memory", "rank_4.txt, by its name of rank 4"]
+    {
+        assert!(caveats.contains(words), "{words}: {caveats}");
+    }
+}
+
+/// When it began is in the JSON as in the text.
+#[test]
+fn json_tells_since() {
+    let (_, stuck) = answer(&dir("loader_stuck-hook-1"));
+    assert_eq!(stuck["verdict"]["since"]["text"].as_str().unwrap().get(..23), Some("2026-11-21T13:44:09.580"));
+    assert_eq!(answer(&dir("healthy-gloo-1")).1["verdict"]["since"], Value::Null);
 }

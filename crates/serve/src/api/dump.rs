@@ -1,7 +1,11 @@
 //! Live captures as JSON: stacks and Flight Recorder dumps taken of a running job.
 use super::{ReasonJson, SuspectJson, TimeJson};
 use crate::autopsy::AutopsyJson;
+use mycroft_formats::Piece;
+use mycroft_record::Rank;
+use mycroft_record::dump::Unusable;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// `GET /api/v1/jobs/JOB/dumps`.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -108,5 +112,58 @@ impl DumpJson {
     /// The same without its long parts, for lists.
     pub(crate) fn short(&self) -> DumpJson {
         DumpJson { tried: Vec::new(), files: Vec::new(), hosts: Vec::new(), autopsy: None, ..self.clone() }
+    }
+}
+
+/// What captures say of ranks that gave no dump, beside the files: an agent that could not get one knows nothing of its
+/// rank, unless the process was gone.
+pub fn untold(tried: &[DumpTriedJson]) -> Vec<Piece> {
+    let of_recorder = || tried.iter().filter(|tried| tried.kind == "flight-recorder");
+    let told: BTreeSet<u32> =
+        of_recorder().filter(|tried| tried.file.is_some()).filter_map(|tried| tried.rank).collect();
+    let without = of_recorder().filter(|tried| tried.file.is_none());
+    without
+        .filter_map(|tried| {
+            let rank = tried.rank.filter(|rank| !told.contains(rank))?;
+            let source = format!("agent of {}, process {}", tried.host, tried.pid).into();
+            let file = |why: String| Unusable { rank: Some(Rank(rank)), source, why };
+            Some(if tried.text.contains(EXITED) {
+                // In the words by which the autopsy knows the end of a process.
+                Piece::Unusable(file(format!("No such process: {}", tried.text)))
+            } else {
+                Piece::Unread(file(tried.text.clone()))
+            })
+        })
+        .collect()
+}
+
+/// How agents tell that a process is gone.
+const EXITED: &str = "the process exited meanwhile";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rank_that_gave_no_dump_is_unknown_unless_its_process_is_gone() {
+        let tried = |rank, file: Option<&str>, text: &str| DumpTriedJson {
+            kind: "flight-recorder".to_owned(),
+            rank: Some(rank),
+            host: "n1".to_owned(),
+            pid: 7,
+            file: file.map(str::to_owned),
+            text: text.to_owned(),
+        };
+        let mut all = vec![
+            tried(0, Some("n1/comm_lib_trace_rank_0"), ""),
+            tried(0, None, "no permission"),
+            tried(1, None, "no permission: the process runs as user 7"),
+            tried(2, None, "the process exited meanwhile"),
+        ];
+        all.push(DumpTriedJson { kind: "stacks".to_owned(), ..tried(3, None, "no permission") });
+        let pieces = untold(&all);
+        let [Piece::Unread(unread), Piece::Unusable(gone)] = pieces.as_slice() else { panic!("{pieces:?}") };
+        assert_eq!((unread.rank, gone.rank), (Some(Rank(1)), Some(Rank(2))));
+        assert!(unread.why.starts_with("no permission") && gone.why.starts_with("No such process"));
     }
 }

@@ -12,7 +12,7 @@ pub mod report;
 pub mod time;
 
 pub use case::{BlastJson, CaseJson, CasesJson, EvidenceJson, FlowJson, LinkJson, OpJson, ReasonJson, SuspectJson};
-pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson};
+pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson, untold};
 pub use health::{ClockJson, ClocksJson, DroppedJson, HealthJson, QueueJson};
 pub use job::{JobJson, JobsJson};
 pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, ThresholdJson};

@@ -127,7 +127,7 @@ impl Gathering {
                 let tried = DumpTriedJson {
                     kind: kind_word(kind).to_owned(),
                     rank: rank_number(rank),
-                    host: agent.host.clone(),
+                    host: shown(&agent.host),
                     pid,
                     file: whole.map(|_| path.clone()),
                     text: shown(&text),
@@ -196,6 +196,11 @@ impl Gathering {
         lock(&self.inner).files.clone()
     }
 
+    /// What was tried.
+    pub(crate) fn tried(&self) -> Vec<DumpTriedJson> {
+        lock(&self.inner).tried.clone()
+    }
+
     /// The ranks that somebody tried.
     pub(crate) fn ranks(&self) -> BTreeSet<u32> {
         lock(&self.inner).tried.iter().filter_map(|tried| tried.rank).collect()
@@ -218,7 +223,7 @@ impl Gathering {
         let asked = inner.agents.values().filter(|agent| agent.state != "ok" || agent.ranks > 0);
         let mut hosts: Vec<DumpHostJson> = asked
             .map(|agent| DumpHostJson {
-                host: agent.host.clone(),
+                host: shown(&agent.host),
                 state: agent.state.to_owned(),
                 ranks: agent.ranks,
                 text: agent.text.clone(),

@@ -1,16 +1,16 @@
 //! One capture from order to verdict.
 use super::Dumps;
 use super::gather::{AgentKey, Gathering};
-use crate::api::{DumpHostJson, DumpJson, TimeJson};
+use crate::api::{DumpHostJson, DumpJson, TimeJson, untold};
 use crate::autopsy::AutopsyJson;
 use crate::case::Capture;
 use crate::command::Command;
 use crate::sync::lock;
 use mycroft_diagnose::Gain;
 use mycroft_diagnose::stacks::{Autopsy, Question, autopsy};
-use mycroft_formats::{Naming, assemble, read};
-use mycroft_record::dump::Bundle;
-use mycroft_record::{HostTime, NANOS_PER_MS};
+use mycroft_formats::{Naming, Piece, assemble, read};
+use mycroft_record::dump::{Bundle, Unusable};
+use mycroft_record::{HostTime, NANOS_PER_MS, Rank};
 use mycroft_wire::{CaptureOrder, NotOrdered, Peer, VERSION_CAPTURE};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -101,12 +101,20 @@ impl Dumps {
             return Ok(None);
         }
         self.change(id, |dump| dump.progress = format!("looking into {} files", files.len()));
-        let root = self.keep.files_of(id);
-        let pieces = files.iter().filter_map(|file| {
-            let bytes = std::fs::read(root.join(&file.path)).ok()?;
-            Some(read(&file.path, &bytes, &Naming::default()))
+        let (root, naming) = (self.keep.files_of(id), Naming::default());
+        let pieces = files.iter().map(|file| match std::fs::read(root.join(&file.path)) {
+            Ok(bytes) => read(&file.path, &bytes, &naming),
+            Err(error) => {
+                let why = format!("cannot be read: {error}");
+                Piece::Unread(Unusable { rank: naming.rank(&file.path), source: (&*file.path).into(), why })
+            }
         });
-        let bundle = assemble(pieces.collect()).map_err(|clash| {
+        let mut pieces: Vec<Piece> = pieces.collect();
+        if dump.flight_recorder {
+            pieces.extend(untold(&gathering.tried()));
+            pieces.extend(self.unheard(&dump.job, gathering));
+        }
+        let bundle = assemble(pieces).map_err(|clash| {
             Failed(format!("several files claim to be the dump of rank {}: {}", clash.rank.0, clash.sources.join(", ")))
         })?;
         let answer = autopsy(&bundle, &Question { grid: false });
@@ -159,6 +167,20 @@ impl Dumps {
             };
             gathering.note_host(DumpHostJson { host, state: state.to_owned(), ranks: 0, text });
         }
+    }
+
+    /// Ranks of the job that no agent told of: none runs on their host, or it did not answer.
+    fn unheard(&self, job: &str, gathering: &Gathering) -> Vec<Piece> {
+        let tried = gathering.ranks();
+        let hosts = self.hosts_of(job);
+        let silent = hosts.iter().flat_map(|(host, ranks)| ranks.iter().map(move |rank| (host, *rank)));
+        let silent = silent.filter(|(_, rank)| !tried.contains(rank));
+        silent
+            .map(|(host, rank)| {
+                let why = "no agent told of this rank in the capture".to_owned();
+                Piece::Unread(Unusable { rank: Some(Rank(rank)), source: (&**host).into(), why })
+            })
+            .collect()
     }
 
     /// The hosts that the job's records come from, and their ranks.
