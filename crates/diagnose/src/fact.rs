@@ -1,6 +1,6 @@
 //! Facts: what the detectors saw, typed, each with the records that show it. They accuse nobody: `case` weighs them.
 use crate::case::{Evidence, Reason};
-use mycroft_record::{FlowCounters, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpId, OpMeta, Rank};
+use mycroft_record::{ExitStatus, FlowCounters, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpId, OpMeta, Rank};
 use std::sync::Arc;
 
 /// The rule of [`Fact::StuckInside`].
@@ -82,7 +82,7 @@ pub(crate) enum Fact {
     /// Nothing that these ranks wait for, directly or not, moves any more (Algorithm 1, failure trigger).
     Stalled { waiting: Vec<Rank>, since: HostTime, waited_ns: u64, threshold_ns: u64, why: String },
     /// A process is gone although its communicators were in use.
-    Dead { rank: Rank, host: HostName, at: HostTime, in_flight: u32 },
+    Dead { rank: Rank, host: HostName, at: HostTime, in_flight: u32, status: ExitStatus },
     /// Every thread of a process is stopped by a signal or a debugger.
     Stopped { rank: Rank, host: HostName, since: HostTime },
     /// The host never issued what its peers wait in, and has nothing else in flight (Table 4: not started).
@@ -378,9 +378,10 @@ impl Fact {
                 ms(*waited_ns),
                 ms(*threshold_ns)
             ),
-            Fact::Dead { rank, in_flight, .. } => {
+            Fact::Dead { rank, in_flight, status, .. } => {
+                let by = if *status == ExitStatus::Unknown { String::new() } else { format!(" ({status})") };
                 format!(
-                    "the process of rank {rank} is gone with {in_flight} operations in flight and communicators in use"
+                    "the process of rank {rank} is gone{by} with {in_flight} operations in flight and communicators in use"
                 )
             }
             Fact::Stopped { rank, .. } => format!("every thread of rank {rank} is stopped"),

@@ -14,6 +14,7 @@ pub mod case;
 mod clocks;
 pub mod config;
 mod fact;
+mod life;
 mod median;
 pub mod render;
 pub mod report;
@@ -23,13 +24,16 @@ mod watch;
 
 pub use case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Evidence, Gain, Reason};
 pub use config::Config;
+pub use life::{Ending, How, Life};
 pub use render::render;
 pub use report::{Caveat, RankSummary, Report, Threshold};
 
 use case::docket::{Bench, Docket};
 use clocks::{Clocks, Limit};
+use life::LIVES_KEPT;
 use mycroft_record::{Batch, HostTime, JobName, Rank};
 use timeline::Timeline;
+use timeline::ending::Exits;
 use watch::Watch;
 
 /// The always-on diagnosis of one job.
@@ -41,13 +45,14 @@ pub struct Engine {
     timeline: Timeline,
     watch: Watch,
     docket: Docket,
+    lives: Vec<Life>,
 }
 
 impl Engine {
     /// An engine that has seen nothing of `job` yet.
     pub fn new(job: JobName, config: Config) -> Engine {
-        let (clocks, timeline) = (Clocks::default(), Timeline::default());
-        Engine { job, config, clocks, timeline, watch: Watch::default(), docket: Docket::default() }
+        let (clocks, timeline, watch, docket) = Default::default();
+        Engine { job, config, clocks, timeline, watch, docket, lives: Vec::new() }
     }
 
     /// Takes in the records of one source. Batches of one source come in order; across sources any order will do, but that
@@ -57,7 +62,29 @@ impl Engine {
         if let Some(error_ns) = self.clocks.take(batch) {
             self.timeline.on_clock(&batch.source.host, error_ns);
         }
-        self.timeline.observe(&self.clocks.correct(batch), self.config.pause_stage_us);
+        let batch = &self.clocks.correct(batch);
+        if self.timeline.begins_anew(batch, self.config.no_data_after_ns) {
+            self.begin_anew(batch);
+        } else if self.lives.is_empty() {
+            self.lives.push(Life { number: 1, began: batch.collected_at, ended: None });
+        }
+        self.timeline.observe(batch, self.config.pause_stage_us);
+    }
+
+    /// The job is started again: those that are gone are forgotten, and with them what was usual.
+    fn begin_anew(&mut self, first: &Batch) {
+        let ending = self.timeline.replaced(self.docket.has_crash());
+        let number = self.lives.last().map_or(0, |life| life.number) + 1;
+        if let Some(life) = self.lives.last_mut() {
+            life.ended.get_or_insert(ending);
+        }
+        self.lives.push(Life { number, began: first.collected_at, ended: None });
+        if self.lives.len() > LIVES_KEPT {
+            self.lives.remove(0);
+        }
+        self.timeline = self.timeline.anew(first, self.config.no_data_after_ns);
+        self.watch = Watch::default();
+        self.docket.begin_anew();
     }
 
     /// Weighs everything known at `now` (the server's clock) and says what changed about the cases.
@@ -66,22 +93,28 @@ impl Engine {
         let open = self.docket.has_open();
         let seen = self.watch.look(&self.timeline, &self.config, open, self.docket.raised_at(), now);
         let (config, watch, docket, seen) = (&self.config, &self.watch, &mut self.docket, &seen);
-        let events = docket.step(&Bench { timeline: &self.timeline, config, watch, seen, now });
+        let exits = &docket.exits(&self.timeline, now);
+        if let Some(life) = self.lives.last_mut() {
+            life.ended = if let Exits::Over(ending) = exits { Some(ending.clone()) } else { None };
+        }
+        let events = docket.step(&Bench { timeline: &self.timeline, config, watch, seen, exits, now });
         let Some(crawl) = seen.crawl.as_ref().filter(|_| events.is_empty()) else { return events };
         self.timeline.with_running(crawl.until, |timeline| {
-            docket.crawl(&Bench { timeline, config, watch, seen, now }, crawl).into_iter().collect()
+            docket.crawl(&Bench { timeline, config, watch, seen, exits, now }, crawl).into_iter().collect()
         })
     }
 
     /// The earliest time at which a tick could find something new; `None`: the regular tick will do. Valid until the
     /// next tick.
     pub fn next_check(&self, now: HostTime) -> Option<HostTime> {
-        self.watch.next_check(now)
+        let (one, other) = (self.watch.next_check(now), self.docket.next_check(&self.timeline, now));
+        one.into_iter().chain(other).min()
     }
 
     /// What is known at `now`, as an immutable snapshot.
     pub fn report(&self, now: HostTime) -> Report {
-        let mut report = report::make(&self.job, &self.timeline, &self.watch, &self.docket, &self.config, now);
+        let mut report =
+            report::make(&self.job, &self.timeline, &self.watch, &self.docket, &self.lives, &self.config, now);
         report.caveats.extend(self.clocks.caveats().into_iter().map(|Limit { rule, text, hosts }| {
             let on = |rank: &&RankSummary| hosts.contains(&rank.host);
             let ranks: Vec<Rank> = report.ranks.iter().filter(on).map(|rank| rank.rank).collect();
@@ -93,6 +126,11 @@ impl Engine {
     /// Every case of the job, oldest first, open and closed; pauses that proved transient are not cases.
     pub fn cases(&self) -> &[Case] {
         &self.docket.cases
+    }
+
+    /// The lives of the job, oldest first; the last goes on, or says how it ended. Empty before the first batch.
+    pub fn lives(&self) -> &[Life] {
+        &self.lives
     }
 
     /// The configuration in use.

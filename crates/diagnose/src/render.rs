@@ -14,6 +14,8 @@ pub use page::Style;
 
 /// Lines of ranks shown; a job of 10,000 ranks has 1,250 hosts.
 const RANK_LINES_MAX: usize = 64;
+/// Lives shown, the newest.
+const LIVES_SHOWN: usize = 8;
 /// Characters before the labels of a case.
 const INDENT: usize = 2;
 /// Width of the first column of a case.
@@ -26,6 +28,7 @@ pub fn render(report: &Report) -> String {
     let pace = report.iteration_ms_median.map_or_else(|| "not known yet".to_owned(), |ms| format!("{ms:.0} ms"));
     page.line(&format!("job {} at {}", report.job, moment(report.as_of)));
     page.line(&format!("{} ranks, {} iterations, usual iteration {pace}", report.ranks.len(), report.iterations));
+    render_lives(&mut page, report);
     if report.cases.is_empty() {
         page.line("no case");
     }
@@ -47,6 +50,21 @@ pub fn render(report: &Report) -> String {
         page.line(&format!("threshold {name}: {value:.2} {unit} ({why})"));
     }
     page.finish()
+}
+
+/// How the job ended, if it did, and that it was started again, if it was.
+fn render_lives(page: &mut Page, report: &Report) {
+    for life in report.lives.iter().rev().take(LIVES_SHOWN).rev() {
+        let number = if report.lives.len() > 1 { format!("life {}, ", life.number) } else { String::new() };
+        match &life.ended {
+            Some(ending) => {
+                let (how, at) = (ending.how.as_str(), moment(ending.at));
+                page.line(&format!("{number}{how} at {at}: {}", ending.because));
+            }
+            None if number.is_empty() => {}
+            None => page.line(&format!("{number}since {}", moment(life.began))),
+        }
+    }
 }
 
 fn render_case(page: &mut Page, case: &Case, now: HostTime) {

@@ -3,6 +3,7 @@ use crate::case::Case;
 use crate::case::docket::Docket;
 use crate::config::Config;
 use crate::fact::these;
+use crate::life::Life;
 use crate::timeline::{RankState, Timeline};
 use crate::watch::Watch;
 use mycroft_record::{HostName, HostTime, JobName, Rank};
@@ -91,6 +92,8 @@ pub struct Report {
     pub job: JobName,
     /// The time it is about.
     pub as_of: HostTime,
+    /// The lives of the job, oldest first; the last goes on, or says how it ended.
+    pub lives: Vec<Life>,
     /// Cases, oldest first.
     pub cases: Vec<Case>,
     /// Single pauses that went away by themselves, oldest first; not cases.
@@ -112,6 +115,7 @@ pub(crate) fn make(
     timeline: &Timeline,
     watch: &Watch,
     docket: &Docket,
+    lives: &[Life],
     config: &Config,
     now: HostTime,
 ) -> Report {
@@ -119,6 +123,7 @@ pub(crate) fn make(
     Report {
         job: job.clone(),
         as_of: now,
+        lives: lives.to_vec(),
         cases: docket.cases.clone(),
         transients: docket.transients.clone(),
         caveats: caveats(timeline, config),
@@ -154,7 +159,7 @@ fn summary(timeline: &Timeline, state: &RankState, config: &Config) -> RankSumma
     RankSummary {
         rank: state.rank,
         host: state.host.clone(),
-        pid: state.pid,
+        pid: state.process.pid,
         iterations: state.iterations.total(),
         iteration_ms: state.iterations.recent_ms(),
         in_flight: state.ops_in_flight,

@@ -54,7 +54,7 @@ fn closing(plan: &Plan, clean: bool, at: u64, spared: Option<u32>) -> Vec<Batch>
             alive: false,
             stopped: false,
         })];
-        records.push(Record::ProcessExit(ProcessExit { noticed_at, clean }));
+        records.push(Record::ProcessExit(ProcessExit { noticed_at, clean, status: ExitStatus::Unknown }));
         last.push(Batch { source, collected_at: noticed_at, records });
     }
     batches.extend(last);

@@ -21,7 +21,7 @@ pub use finding::{Category, Finding, Place, Suspect, What};
 pub use ids::{ChannelId, CommId, CommRank, HostName, JobName, OpId, OpSeq, Rank};
 pub use kind::{Algorithm, Datatype, Direction, OpClass, OpKind, Protocol};
 pub use record::{
-    CommEnd, CommInit, FlowCounters, FlowDone, FlowKey, FlowState, FlowTimes, Gap, GapCause, HostVitals, NicState,
-    OpDone, OpMeta, OpState, ProcessExit, ProcessInfo, Record, Sampled, StepMark,
+    CommEnd, CommInit, ExitStatus, FlowCounters, FlowDone, FlowKey, FlowState, FlowTimes, Gap, GapCause, HostVitals,
+    NicState, OpDone, OpMeta, OpState, ProcessExit, ProcessInfo, Record, Sampled, StepMark,
 };
 pub use time::{HostTime, NANOS_PER_MS, NANOS_PER_SEC};

@@ -64,6 +64,55 @@ pub struct ProcessExit {
     pub noticed_at: HostTime,
     /// All communicators were finalized before the end (an orderly exit).
     pub clean: bool,
+    /// How it ended, where the agent could read it before somebody collected the process.
+    pub status: ExitStatus,
+}
+
+/// How a process ended: what its parent gets from `wait`, as far as an agent, which is not its parent, can read it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum ExitStatus {
+    /// Nobody could read it.
+    #[default]
+    Unknown,
+    /// It ended by itself with this code.
+    Code(u8),
+    /// This signal ended it.
+    Signal(u8),
+}
+
+impl ExitStatus {
+    /// The stable number: 0, 256 + code, 512 + signal.
+    pub fn code(self) -> u32 {
+        match self {
+            ExitStatus::Unknown => 0,
+            ExitStatus::Code(code) => 0x100 | u32::from(code),
+            ExitStatus::Signal(signal) => 0x200 | u32::from(signal),
+        }
+    }
+
+    /// What a stable number means; a number of a newer version is unknown.
+    pub fn from_code(code: u32) -> ExitStatus {
+        let low = code.to_le_bytes()[0];
+        match code >> 8 {
+            1 => ExitStatus::Code(low),
+            2 => ExitStatus::Signal(low),
+            _ => ExitStatus::Unknown,
+        }
+    }
+}
+
+impl std::fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ExitStatus::Unknown => f.write_str("status not seen"),
+            ExitStatus::Code(code) => write!(f, "exit code {code}"),
+            ExitStatus::Signal(6) => f.write_str("SIGABRT"),
+            ExitStatus::Signal(9) => f.write_str("SIGKILL"),
+            ExitStatus::Signal(11) => f.write_str("SIGSEGV"),
+            ExitStatus::Signal(15) => f.write_str("SIGTERM"),
+            ExitStatus::Signal(signal) => write!(f, "signal {signal}"),
+        }
+    }
 }
 
 /// One rank joined a communicator.

@@ -66,7 +66,7 @@ kinds! {
     /// `Record::Process`.
     Process = 1, process, ProcessInfo { attached_at: T0, world_size: 0, local_rank: 0, gpu: 0, profiler_abi: 0, nccl_version: 0, kernel_events: false };
     /// `Record::ProcessExit`.
-    ProcessExit = 2, process_exit, ProcessExit { noticed_at: T0, clean: false };
+    ProcessExit = 2, process_exit, ProcessExit { noticed_at: T0, clean: false, status: ExitStatus::Unknown };
     /// `Record::CommInit`.
     CommInit = 3, comm_init, CommInit { at: T0, comm: CommId(0), n_ranks: 0, n_nodes: 0, comm_rank: CommRank(0), name: text() };
     /// `Record::CommEnd`.
@@ -183,6 +183,9 @@ fn process<V: Visit>(v: &mut V, r: &mut ProcessInfo) {
 fn process_exit<V: Visit>(v: &mut V, r: &mut ProcessExit) {
     v.at(&mut r.noticed_at);
     v.flag("clean", &mut r.clean);
+    let mut status = r.status.code();
+    v.u32("status", &mut status);
+    r.status = ExitStatus::from_code(status);
 }
 
 fn comm_init<V: Visit>(v: &mut V, r: &mut CommInit) {

@@ -257,7 +257,13 @@ impl Live<'_> {
     fn name_sink(&self, state: &RankState, via: Option<OpNode>, waiting: Vec<Rank>) -> Option<Fact> {
         let (rank, host) = (state.rank, state.host.clone());
         if state.dead() {
-            return Some(Fact::Dead { rank, host, at: state.dead_since, in_flight: state.live.len() as u32 });
+            return Some(Fact::Dead {
+                rank,
+                host,
+                at: state.dead_since,
+                in_flight: state.live.len() as u32,
+                status: state.status,
+            });
         }
         if state.stopped {
             return Some(Fact::Stopped { rank, host, since: state.stopped_since });

@@ -17,9 +17,11 @@ use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
 use crate::config::Config;
 use crate::fact::Fact;
+use crate::life::{Ending, How};
 use crate::timeline::Timeline;
+use crate::timeline::ending::{Exits, PATIENCE_NS};
 use crate::watch::{Seen, Slow, Watch};
-use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, Rank, What};
+use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, What};
 use same::{
     STEP_SURE, hangs_together, is_about_crowd, is_inside_only, is_of_whole_host, is_slow_device, is_starved, is_sure,
     is_sure_of_host, meets, names, naps, stands_out,
@@ -36,6 +38,12 @@ const PAUSES_MAX: usize = 64;
 const FIRST_DEATH_LOOKS_NS: u64 = 2 * NANOS_PER_SEC;
 /// Of a stall that may be a row of pauses, or of waits in a job that crawls, so many transients must have passed.
 const NAPS_MAX: u64 = 5;
+/// While it is not clear who of a job is gone, it is looked again after this: an agent's look brings news no sooner.
+const EXITS_RECHECK_NS: u64 = 100 * NANOS_PER_MS;
+/// Why cases close with the job.
+const JOB_FINISHED: &str = "the job ended in good order";
+/// See [`JOB_FINISHED`].
+const JOB_ENDED: &str = "the job was ended from outside";
 /// A pause leaves its marks in records that end this much around it.
 const PAUSE_MARGIN_NS: u64 = NANOS_PER_SEC;
 
@@ -89,6 +97,12 @@ pub(crate) struct Docket {
     /// The same of what no iteration shows.
     whisper: Option<(Category, Place)>,
     pauses: VecDeque<PauseSeen>,
+    /// Somebody is gone, and since then (server's clock) it is waited for a sign of the others.
+    waits_since: HostTime,
+    /// How many were gone at the last look.
+    leaving_seen: usize,
+    /// The job was started again since the last look.
+    is_anew: bool,
 }
 
 /// Who made a slow job slower.
@@ -108,6 +122,7 @@ pub(crate) struct Bench<'a> {
     pub config: &'a Config,
     pub watch: &'a Watch,
     pub seen: &'a Seen,
+    pub exits: &'a Exits,
     pub now: HostTime,
 }
 
@@ -121,7 +136,49 @@ impl Docket {
         self.raised_at
     }
 
+    pub(crate) fn has_crash(&self) -> bool {
+        self.open.iter().any(|open| self.case(open.id).finding.what == What::Crash)
+    }
+
+    /// The job was started again: what is open is over with the next look, and no pause or onset of before counts.
+    pub(crate) fn begin_anew(&mut self) {
+        let (cases, transients) = (std::mem::take(&mut self.cases), std::mem::take(&mut self.transients));
+        let open = std::mem::take(&mut self.open);
+        *self = Docket { cases, transients, open, next_id: self.next_id, is_anew: true, ..Docket::default() };
+    }
+
+    /// What those that are gone say at `now`.
+    pub(crate) fn exits(&mut self, timeline: &Timeline, now: HostTime) -> Exits {
+        self.leaving_seen = timeline.leaving().count();
+        let crashed = self.has_crash();
+        let exits = timeline.exits(crashed, false);
+        if exits != Exits::Unclear {
+            self.waits_since = HostTime::NONE;
+            return exits;
+        }
+        if !self.waits_since.is_some() {
+            self.waits_since = now;
+        }
+        let is_over = now.since_ns(self.waits_since) >= PATIENCE_NS;
+        if is_over { timeline.exits(crashed, true) } else { exits }
+    }
+
+    /// When it is to be asked again what those that are gone say; `None`: nobody is, or it is known.
+    pub(crate) fn next_check(&self, timeline: &Timeline, now: HostTime) -> Option<HostTime> {
+        let waits = self.waits_since.is_some() && now.since_ns(self.waits_since) <= PATIENCE_NS;
+        (waits || timeline.leaving().count() > self.leaving_seen).then(|| now + EXITS_RECHECK_NS)
+    }
+
+    /// Ends every open case that is not about what ended the job.
+    fn finish_all(&mut self, bench: &Bench<'_>, why: &str) -> Vec<CaseEvent> {
+        let all: Vec<CaseId> = self.open.iter().map(|open| open.id).collect();
+        all.into_iter().map(|id| self.finish(bench, id, why)).collect()
+    }
+
     pub(crate) fn step(&mut self, bench: &Bench<'_>) -> Vec<CaseEvent> {
+        if std::mem::take(&mut self.is_anew) {
+            return self.finish_all(bench, "the job was started again");
+        }
         for (from, until, _) in &bench.seen.long {
             self.note_pause(*from, *until);
         }
@@ -137,15 +194,15 @@ impl Docket {
     }
 
     fn react(&mut self, bench: &Bench<'_>) -> Vec<CaseEvent> {
-        if self.has_open() && bench.timeline.ended_well() {
-            let all: Vec<CaseId> = self.open.iter().map(|open| open.id).collect();
-            return all.into_iter().map(|id| self.finish(bench, id, "the job ended in good order")).collect();
+        if let Exits::Over(Ending { how: how @ (How::Finished | How::Outside), .. }) = bench.exits {
+            let why = if *how == How::Finished { JOB_FINISHED } else { JOB_ENDED };
+            return self.finish_all(bench, why);
         }
         match self.open.iter().find(|open| self.case(open.id).finding.what != What::Slowdown) {
             Some(stop) => self.follow_stop(bench, &stop.clone()).into_iter().collect(),
             None => match self.stopped(bench) {
                 Some(event) => vec![event],
-                None if bench.timeline.ended_well() => Vec::new(),
+                None if *bench.exits == Exits::Unclear => Vec::new(),
                 None if !bench.seen.fresh => self.crowded_too(bench).into_iter().collect(),
                 None if self.has_open() => self.follow_slow(bench),
                 None => self.open_slow(bench).into_iter().collect(),
@@ -180,7 +237,7 @@ impl Docket {
             let since = verdict.since;
             return Some(self.open_case(bench, verdict, &facts, blast, since));
         }
-        if bench.timeline.ended_well() {
+        if *bench.exits == Exits::Unclear {
             return None;
         }
         let stall = bench.seen.stall.as_ref()?;

@@ -6,13 +6,12 @@ use crate::case::docket::Bench;
 use crate::case::weigh::{self, Verdict};
 use crate::fact::{Fact, these, these_do};
 use crate::timeline::RankState;
+use crate::timeline::ending::{Exits, SPREAD_NS};
 use crate::watch::{Slow, Stall};
-use mycroft_record::{Category, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, Suspect, What};
+use mycroft_record::{Category, HostTime, NANOS_PER_SEC, Place, Rank, Suspect, What};
 
 /// Arrows of the blast radius kept.
 const BLAST_MAX: usize = 32;
-/// Whoever is gone this much later than the first may have gone with it: agents look every 100 ms and ship every 100 ms.
-const FIRST_DEATH_NS: u64 = 500 * NANOS_PER_MS;
 /// A rank that is gone this long while most others stay did not end with them.
 const ALONE_NS: u64 = NANOS_PER_SEC;
 /// How sure it is that who issued one collective less than all its peers left it out.
@@ -27,7 +26,7 @@ pub(super) fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>, Vec<BlastE
                 && waits.inside.iter().any(|other| bench.timeline.ranks.get(other).is_some_and(|state| state.alive))
         })
     };
-    bench.timeline.leaving().next()?;
+    let Exits::First(own) = bench.exits else { return None };
     // Programs that end without finalizing leave together; one that leaves alone leaves the others in the lurch.
     let all = bench.timeline.ranks.by_slot();
     let others_stay = all.iter().filter(|state| state.alive).count() * 2 > all.len();
@@ -40,8 +39,11 @@ pub(super) fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>, Vec<BlastE
     }
     // A launcher ends the others some time later.
     let (first, error_ns) = gone.iter().map(|state| (state.dead_since, state.clock_error_ns)).min()?;
-    let apart_ns = |state: &RankState| FIRST_DEATH_NS + state.clock_error_ns + error_ns;
+    let apart_ns = |state: &RankState| SPREAD_NS + state.clock_error_ns + error_ns;
     gone.retain(|state| state.dead_since.since_ns(first) <= apart_ns(state));
+    if !own.is_empty() {
+        gone.retain(|state| own.contains(&state.rank));
+    }
     let facts: Vec<Fact> = gone
         .iter()
         .map(|state| Fact::Dead {
@@ -49,6 +51,7 @@ pub(super) fn crash(bench: &Bench<'_>) -> Option<(Verdict, Vec<Fact>, Vec<BlastE
             host: state.host.clone(),
             at: state.dead_since,
             in_flight: state.live.len() as u32,
+            status: state.status,
         })
         .collect();
     let verdict = weigh::hang(bench.timeline, &facts, first);

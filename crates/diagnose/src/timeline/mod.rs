@@ -1,6 +1,8 @@
 //! The timeline: records of all ranks, ordered and joined, in bounded memory. Every other room reads it.
+mod anew;
 mod clock;
 mod comms;
+pub(crate) mod ending;
 mod halves;
 mod iterations;
 mod kin;
@@ -94,6 +96,10 @@ pub(crate) struct Timeline {
     pub(crate) links: Links,
     pub(crate) loads: Loads,
     unnamed: BTreeMap<(HostName, ProcessKey), Rank>,
+    /// Processes of earlier lives of the job.
+    before: BTreeSet<(HostName, ProcessKey)>,
+    /// Communicators of earlier lives of which a process is gone.
+    over: BTreeSet<CommId>,
     /// Newest look of any agent whose host's clock is known; of any at all where none is.
     pub(crate) newest_sample: HostTime,
     /// How wrong the times of a host may be, where that was measured.
@@ -136,8 +142,14 @@ impl Timeline {
             }
             return;
         };
+        if self.is_of_before(batch) {
+            return;
+        }
         let slot = self.slot_of(&batch.source.host, process);
         for record in &batch.records {
+            if !self.over.is_empty() && self.is_of_over(slot, record) {
+                continue;
+            }
             self.on_record(slot, record, pause_us);
         }
     }
@@ -150,31 +162,15 @@ impl Timeline {
             process.rank
         };
         if let Some(slot) = self.ranks.slot(rank)
-            && self.ranks.at(slot).nonce == process.nonce
+            && self.ranks.at(slot).process == process
         {
             return slot;
         }
         let clock_error_ns = self.clock_errors.get(host).copied().unwrap_or(0);
-        let fresh = || RankState { clock_error_ns, ..RankState::new(rank, host.clone(), process.pid, process.nonce) };
+        let fresh = || RankState { clock_error_ns, ..RankState::new(rank, host.clone(), process) };
         let slot = self.ranks.slot_or_insert(rank, fresh);
-        let state = self.ranks.at(slot);
-        if state.nonce != process.nonce && (state.dead_since.is_some() || state.exit_clean.is_some()) {
-            self.restart(slot, fresh());
-        }
         self.count_unknown_clocks();
         slot
-    }
-
-    /// Another process takes the place of one that is gone.
-    fn restart(&mut self, slot: Slot, fresh: RankState) {
-        self.leaving.remove(&fresh.rank);
-        self.touch_all(slot);
-        // What it has left, its successor has not even issued.
-        let comms: Vec<CommId> = self.ranks.at(slot).past.comms().collect();
-        comms.into_iter().for_each(|comm| self.touch_comm(slot, comm));
-        let state = self.ranks.at_mut(slot);
-        let changed = state.changed;
-        *state = RankState { changed, ..fresh };
     }
 
     /// Notes that a rank, and everything it has part in, must be looked at again.
@@ -228,6 +224,7 @@ impl Timeline {
             Record::ProcessExit(exit) => {
                 state.alive = false;
                 state.exit_clean = Some(exit.clean);
+                state.status = exit.status;
                 if !state.dead_since.is_some() {
                     state.dead_since = exit.noticed_at;
                 }

@@ -129,11 +129,6 @@ impl Past {
         self.counters.key(number)
     }
 
-    /// The communicators of its operations, some more than once.
-    pub(crate) fn comms(&self) -> impl Iterator<Item = CommId> {
-        self.counters.keys.iter().map(|(comm, _, _)| *comm)
-    }
-
     /// How many order counters it has begun.
     pub(crate) fn begun(&self) -> usize {
         self.begun

@@ -1,7 +1,7 @@
 //! One rank: what is in flight, how far each order counter has come, and when anything of it last moved.
 use mycroft_record::{
-    ChannelId, CommId, CommRank, Direction, FlowCounters, FlowDone, FlowState, FlowTimes, HostName, HostTime,
-    NANOS_PER_MS, NANOS_PER_SEC, OpDone, OpId, OpMeta, OpState, Rank, Sampled,
+    ChannelId, CommId, CommRank, Direction, ExitStatus, FlowCounters, FlowDone, FlowState, FlowTimes, HostName,
+    HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpDone, OpId, OpMeta, OpState, ProcessKey, Rank, Sampled,
 };
 
 use crate::clocks::UNKNOWN_NS;
@@ -94,8 +94,9 @@ pub(crate) enum Stand {
 pub(crate) struct RankState {
     pub rank: Rank,
     pub host: HostName,
-    pub pid: u32,
-    pub nonce: u32,
+    pub process: ProcessKey,
+    /// It was there before the job began anew.
+    pub(super) carried: bool,
     /// How wrong its times may be.
     pub clock_error_ns: u64,
     pub world_size: u32,
@@ -113,6 +114,7 @@ pub(crate) struct RankState {
     /// Gone, and no orderly end was reported although there was time to.
     pub dead_for_sure: bool,
     pub exit_clean: Option<bool>,
+    pub status: ExitStatus,
     pub progress_at: HostTime,
     pub left_at: HostTime,
     pub lost: u64,
@@ -125,12 +127,12 @@ pub(crate) struct RankState {
 }
 
 impl RankState {
-    pub(crate) fn new(rank: Rank, host: HostName, pid: u32, nonce: u32) -> RankState {
+    pub(crate) fn new(rank: Rank, host: HostName, process: ProcessKey) -> RankState {
         RankState {
             rank,
             host,
-            pid,
-            nonce,
+            process,
+            carried: false,
             clock_error_ns: 0,
             world_size: 0,
             kernel_events: true,
@@ -145,6 +147,7 @@ impl RankState {
             dead_since: HostTime::NONE,
             dead_for_sure: false,
             exit_clean: None,
+            status: ExitStatus::Unknown,
             progress_at: HostTime::NONE,
             left_at: HostTime::NONE,
             lost: 0,

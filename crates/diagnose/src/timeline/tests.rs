@@ -163,7 +163,10 @@ impl Teller {
                 nccl_version: 22703,
                 kernel_events,
             })],
-            Told::Gone(clean) => vec![sampled(0, false), Record::ProcessExit(ProcessExit { noticed_at: at, clean })],
+            Told::Gone(clean) => vec![
+                sampled(0, false),
+                Record::ProcessExit(ProcessExit { noticed_at: at, clean, status: ExitStatus::Unknown }),
+            ],
             Told::Restarts => {
                 self.nonces[step.rank as usize] += 1;
                 vec![self.init(step.rank, step.comm)]
@@ -220,6 +223,9 @@ proptest! {
             teller.now += 20 * MS;
             let records = teller.records(&step);
             let batch = Batch { source: teller.source(step.rank), collected_at: HostTime(teller.now), records };
+            if kept.begins_anew(&batch, NANOS_PER_SEC) {
+                (kept, whole) = (kept.anew(&batch, NANOS_PER_SEC), whole.anew(&batch, NANOS_PER_SEC));
+            }
             kept.observe(&batch, 500_000);
             whole.observe(&batch, 500_000);
             if step.look {

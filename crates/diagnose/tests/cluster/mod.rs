@@ -86,6 +86,16 @@ pub struct Plan {
     pub more: Vec<(Fault, u64, u64)>,
     /// Jitter of each piece of computation, nanoseconds; one in a hundred takes ten times that.
     pub noise: u64,
+    /// Who is gone when, nanoseconds after the start.
+    pub kills: Vec<(u32, u64)>,
+    /// Nobody issues anything after so many iterations.
+    pub iterations: u64,
+    /// What agents read of how processes ended.
+    pub status: ExitStatus,
+    /// The job is started for the so-many-th time: other processes, other communicators.
+    pub life: u32,
+    /// When it is started, nanoseconds after [`T0`].
+    pub begins: u64,
 }
 
 impl Plan {
@@ -110,7 +120,18 @@ impl Plan {
             fault_ends: u64::MAX,
             more: Vec::new(),
             noise: 4 * MS,
+            kills: Vec::new(),
+            iterations: u64::MAX,
+            status: ExitStatus::Unknown,
+            life: 0,
+            begins: 0,
         }
+    }
+
+    /// Ranks that are gone at a moment, `apart` nanoseconds one after the other.
+    pub fn killed(mut self, ranks: std::ops::Range<u32>, at: u64, apart: u64) -> Plan {
+        self.kills.extend(ranks.enumerate().map(|(nth, rank)| (rank, at + nth as u64 * apart)));
+        self
     }
 
     pub fn fault(mut self, fault: Fault) -> Plan {
@@ -222,7 +243,7 @@ impl Cluster {
             .into_iter()
             .enumerate()
             .map(|(i, (name, ranks))| Group {
-                id: CommId(0x1000 + i as u64),
+                id: CommId(0x1000 + i as u64 + (u64::from(plan.life) << 32)),
                 name: format!("{name}_{i}").into(),
                 ranks,
             })
@@ -377,6 +398,10 @@ impl Cluster {
             self.runs[r].host_clock = self.runs[r].clock;
         }
         let kind = self.runs[r].program[self.runs[r].at];
+        if self.runs[r].iteration > self.plan.iterations {
+            self.runs[r].halted = true;
+            return false;
+        }
         // Waiting for the peers of an operation it has entered?
         if self.runs[r].ops.last().is_some_and(|op| op.start.is_some() && op.end.is_none()) {
             return false;

@@ -3,14 +3,17 @@ use super::{Cluster, Fault, FlowRun, MS, Prng, RankRun, T0};
 use mycroft_record::*;
 
 impl Cluster {
-    /// Clock offset of a host, nanoseconds: up to 4 ms.
+    /// From the job's time to what a host's clock shows after [`T0`], nanoseconds: clocks differ by up to 4 ms.
     fn offset(&self, host: u32) -> u64 {
-        Prng::new(self.plan.seed ^ 0xabc ^ u64::from(host) << 8).below(4 * MS)
+        self.plan.begins + Prng::new(self.plan.seed ^ 0xabc ^ u64::from(host) << 8).below(4 * MS)
     }
 
     /// All batches in the order of their collection.
     pub fn batches(mut self) -> Vec<Batch> {
         self.simulate();
+        for (rank, at) in &self.plan.kills {
+            self.runs[*rank as usize].dead_at.get_or_insert(*at);
+        }
         let mut out = Vec::new();
         for rank in 0..self.plan.world() {
             out.extend(self.rank_batches(rank));
@@ -29,7 +32,7 @@ impl Cluster {
         Source {
             job: "job".into(),
             host: format!("host{host}").into(),
-            process: Some(ProcessKey { rank: Rank(rank), pid: 1000 + rank, nonce: 7 }),
+            process: Some(ProcessKey { rank: Rank(rank), pid: 1000 + rank, nonce: 7 + self.plan.life }),
         }
     }
 
@@ -109,6 +112,8 @@ impl Cluster {
         let shift = |t: u64| HostTime(T0 + t + self.offset(host));
         let mut records = Vec::new();
         let mut in_flight = 0;
+        let looked_at = to;
+        let to = run.dead_at.map_or(to, |at| at.min(to));
         let began = run.ops.partition_point(|op| op.end.is_some_and(|end| end <= from));
         for op in &run.ops[began..] {
             let mut meta = op.meta;
@@ -158,6 +163,7 @@ impl Cluster {
                 }
             }
         }
+        let to = looked_at;
         let dead = run.dead_at.is_some_and(|at| at < to);
         let stopped = matches!(self.plan.fault, Fault::Frozen(r) if r == rank) && to >= self.plan.fault_at;
         records.push(Record::Sampled(Sampled {
@@ -168,7 +174,11 @@ impl Cluster {
             stopped,
         }));
         if dead {
-            records.push(Record::ProcessExit(ProcessExit { noticed_at: shift(to), clean: false }));
+            records.push(Record::ProcessExit(ProcessExit {
+                noticed_at: shift(to),
+                clean: false,
+                status: self.plan.status,
+            }));
         }
         records
     }

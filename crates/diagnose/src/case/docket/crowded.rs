@@ -62,6 +62,7 @@ mod tests {
     use crate::case::{Case, CaseId};
     use crate::config::Config;
     use crate::timeline::Timeline;
+    use crate::timeline::ending::Exits;
     use crate::watch::{Seen, Watch};
     use mycroft_record::*;
 
@@ -84,8 +85,14 @@ mod tests {
         }
         timeline.newest_sample = HostTime(1060 * S);
         let (config, watch, seen) = (Config::default(), Watch::default(), Seen::default());
-        let bench =
-            Bench { timeline: &timeline, config: &config, watch: &watch, seen: &seen, now: timeline.newest_sample };
+        let bench = Bench {
+            timeline: &timeline,
+            config: &config,
+            watch: &watch,
+            seen: &seen,
+            exits: &Exits::Nobody,
+            now: timeline.newest_sample,
+        };
         let mut docket = Docket::default();
         let known = Fact::CpuWait { host: "host0".into(), now_milli: 250.0, base_milli: 20.0, busy_milli: 1000.0 };
         let suspects = vec![Suspect { place: host_place(&"host0".into()), confidence: 0.9 }];
