@@ -1,5 +1,6 @@
 //! Other processes as `/proc` shows them, and this agent's own processor time. The one file of the room with unsafe code.
 use crate::smallfile::SmallBuffer;
+use mycroft_record::ExitStatus;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -22,7 +23,7 @@ pub(crate) enum Life {
     Running,
     /// Every thread is stopped by a signal or a debugger (state T or t).
     Stopped,
-    /// It is gone, a zombie, or another process has its number.
+    /// It is gone, a zombie, has given its memory back and runs no more, or another process has its number.
     Gone,
 }
 
@@ -35,6 +36,9 @@ pub(crate) struct ProcessWatch {
     tasks: PathBuf,
     start_ticks: u64,
     stopped_until: Option<Instant>,
+    /// This agent may look into the process: what the kernel shows as its exit code is one.
+    is_readable: bool,
+    status: ExitStatus,
 }
 
 /// The fields of `/proc/PID/stat` that we use.
@@ -42,6 +46,19 @@ pub(crate) struct ProcessWatch {
 struct Stat {
     state: u8,
     start_ticks: u64,
+    /// It has memory. An ending process gives it back first, which takes seconds where there is much of it.
+    has_memory: bool,
+    /// The reader may see where its program lies (shown as 1 otherwise), and so its exit code.
+    is_readable: bool,
+    /// As `wait` gives it; 0 too where the reader may not see it.
+    exit_code: u32,
+}
+
+impl Stat {
+    /// It runs no instruction of its program any more.
+    fn is_over(&self) -> bool {
+        matches!(self.state, b'Z' | b'X' | b'x') || !self.has_memory
+    }
 }
 
 impl ProcessWatch {
@@ -49,7 +66,8 @@ impl ProcessWatch {
     pub(crate) fn new(proc_root: &Path, pid: u32, start_ticks: u64) -> ProcessWatch {
         let dir = proc_root.join(pid.to_string());
         let path = dir.join("stat");
-        ProcessWatch { stat: File::open(&path).ok(), path, tasks: dir.join("task"), start_ticks, stopped_until: None }
+        let (stat, tasks, status) = (File::open(&path).ok(), dir.join("task"), ExitStatus::Unknown);
+        ProcessWatch { stat, path, tasks, start_ticks, stopped_until: None, is_readable: false, status }
     }
 
     /// What the process does now. Costs one read unless the process is stopping or ending.
@@ -61,8 +79,9 @@ impl ProcessWatch {
             Err(_) => return Life::Running,
         };
         let Some(stat) = stat.filter(|s| s.start_ticks == self.start_ticks) else { return Life::Gone };
+        self.is_readable |= stat.is_readable;
         let life = match stat.state {
-            b'Z' | b'X' | b'x' => self.look_at_zombie_leader(buffer),
+            _ if stat.is_over() => self.look_at_ended_leader(buffer, stat.exit_code),
             b'T' | b't' => self.look_at_stopped_leader(buffer),
             _ => Life::Running,
         };
@@ -70,6 +89,11 @@ impl ProcessWatch {
             self.stopped_until = None;
         }
         life
+    }
+
+    /// How it ended, if it could be read: its parent may collect it between two looks.
+    pub(crate) fn status(&self) -> ExitStatus {
+        self.status
     }
 
     fn read(&mut self, buffer: &mut SmallBuffer) -> io::Result<Option<Stat>> {
@@ -82,9 +106,16 @@ impl ProcessWatch {
     }
 
     /// A main thread may end before the others: the process lives while one of its threads does.
-    fn look_at_zombie_leader(&self, buffer: &mut SmallBuffer) -> Life {
-        let dead = |state| matches!(state, b'Z' | b'X' | b'x');
-        if all_threads(&self.tasks, buffer, dead) { Life::Gone } else { Life::Running }
+    fn look_at_ended_leader(&mut self, buffer: &mut SmallBuffer, exit_code: u32) -> Life {
+        if !all_threads(&self.tasks, buffer, Stat::is_over) {
+            return Life::Running;
+        }
+        if self.is_readable {
+            let [low, code, ..] = exit_code.to_le_bytes();
+            let signal = low & 0x7f; // the bit above it says that there is a core
+            self.status = if signal == 0 { ExitStatus::Code(code) } else { ExitStatus::Signal(signal) };
+        }
+        Life::Gone
     }
 
     fn look_at_stopped_leader(&mut self, buffer: &mut SmallBuffer) -> Life {
@@ -92,7 +123,7 @@ impl ProcessWatch {
         if self.stopped_until.is_some_and(|until| now < until) {
             return Life::Stopped;
         }
-        if !all_threads(&self.tasks, buffer, |state| matches!(state, b'T' | b't')) {
+        if !all_threads(&self.tasks, buffer, |stat| matches!(stat.state, b'T' | b't')) {
             return Life::Running;
         }
         self.stopped_until = Some(now + STOPPED_RECHECK);
@@ -100,14 +131,14 @@ impl ProcessWatch {
     }
 }
 
-/// Whether every thread that can be looked at is in such a state.
-fn all_threads(tasks: &Path, buffer: &mut SmallBuffer, is: impl Fn(u8) -> bool) -> bool {
+/// Whether every thread that can be looked at is like that.
+fn all_threads(tasks: &Path, buffer: &mut SmallBuffer, is: impl Fn(&Stat) -> bool) -> bool {
     let Ok(entries) = std::fs::read_dir(tasks) else { return true };
     entries
         .take(THREADS_MAX)
         .flatten()
         .filter_map(|entry| buffer.read_path(&entry.path().join("stat")).and_then(parse_stat))
-        .all(|stat| is(stat.state))
+        .all(|stat| is(&stat))
 }
 
 /// The name in parentheses may hold anything, also ") R 1 ", so the fields count from the last parenthesis.
@@ -117,7 +148,11 @@ fn parse_stat(text: &str) -> Option<Stat> {
     let state = *fields.next()?.as_bytes().first()?;
     // The state is field 3, the start time field 22.
     let start_ticks = fields.nth(18)?.parse().ok()?;
-    Some(Stat { state, start_ticks })
+    // Then comes the size of its memory (23), later the address of its program (26) and its exit code (52).
+    let has_memory = fields.next() != Some("0");
+    let is_readable = fields.nth(2).and_then(|start| start.parse().ok()).is_some_and(|start: u64| start > 1);
+    let exit_code = fields.nth(25).and_then(|code| code.parse().ok()).unwrap_or(0);
+    Some(Stat { state, start_ticks, has_memory, is_readable, exit_code })
 }
 
 /// Whether the process `pid` runs as user `uid`; an error if it cannot be told (most often because it is gone).
@@ -254,6 +289,30 @@ mod tests {
         assert_eq!(watch.look(&mut SmallBuffer::new()), Life::Gone);
     }
 
+    /// Nobody collects the child before it is looked at.
+    #[test]
+    fn how_a_process_ended_is_read_from_what_is_left_of_it() {
+        for (signal, expected) in [("-KILL", ExitStatus::Signal(9)), ("-TERM", ExitStatus::Signal(15))] {
+            let mut child = sleeper();
+            let mut watch = ProcessWatch::new(Path::new("/proc"), child.id(), start_ticks(child.id()));
+            wait_for(&mut watch, Life::Running);
+            self::signal(&child, signal);
+            wait_for(&mut watch, Life::Gone);
+            assert_eq!(watch.status(), expected);
+            child.wait().expect("reaped");
+            assert_eq!(watch.look(&mut SmallBuffer::new()), Life::Gone);
+            assert_eq!(watch.status(), expected, "what was read stays known");
+        }
+        let mut child = Command::new("sh").args(["-c", "read _; exit 3"]).stdin(Stdio::piped()).spawn().expect("sh");
+        let mut watch = ProcessWatch::new(Path::new("/proc"), child.id(), start_ticks(child.id()));
+        wait_for(&mut watch, Life::Running);
+        drop(child.stdin.take());
+        wait_for(&mut watch, Life::Gone);
+        assert_eq!(watch.status(), ExitStatus::Code(3));
+        child.wait().expect("reaped");
+        assert_eq!(ProcessWatch::new(Path::new("/proc"), u32::MAX, 1).status(), ExitStatus::Unknown);
+    }
+
     #[test]
     fn a_reused_number_is_another_process() {
         let own = std::process::id();
@@ -266,7 +325,8 @@ mod tests {
     /// A made-up `/proc`: the process 7 with one state per thread, the first being the main thread's.
     fn fake_life(states: &[&str]) -> Life {
         let proc = tempfile::tempdir().expect("a temporary directory");
-        let line = |state: &str| format!("7 (a) {state} 1{} 99 0", " 0".repeat(17));
+        let memory = |state: &str| if "ZXxE".contains(state) { 0 } else { 4096 };
+        let line = |state: &str| format!("7 (a) {} 1{} 99 {}", state.replace('E', "D"), " 0".repeat(17), memory(state));
         for (i, state) in states.iter().enumerate() {
             let dir = proc.path().join(format!("7/task/{}", 7 + i));
             std::fs::create_dir_all(&dir).expect("directories");
@@ -284,6 +344,10 @@ mod tests {
         assert_eq!(fake_life(&["T", "S"]), Life::Running);
         assert_eq!(fake_life(&["Z", "S"]), Life::Running);
         assert_eq!(fake_life(&["Z", "Z"]), Life::Gone);
+        // E: it gives its memory back, which may take seconds.
+        assert_eq!(fake_life(&["E", "E"]), Life::Gone);
+        assert_eq!(fake_life(&["E", "Z"]), Life::Gone);
+        assert_eq!(fake_life(&["E", "R"]), Life::Running);
     }
 
     #[test]
@@ -301,7 +365,8 @@ mod tests {
     #[test]
     fn stat_lines_with_hostile_names() {
         let tail = " S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 4711 23";
-        let expected = Some(Stat { state: b'S', start_ticks: 4711 });
+        let (state, start_ticks, has_memory, is_readable, exit_code) = (b'S', 4711, true, false, 0);
+        let expected = Some(Stat { state, start_ticks, has_memory, is_readable, exit_code });
         assert_eq!(parse_stat(&format!("7 (a) Z 1 (b){tail}")), expected);
         assert_eq!(parse_stat(&format!("7 (){tail}")), expected);
         for garbage in ["", "7", "7 (a)", "7 (a) S", "7 (a) S 1 2", ")"] {

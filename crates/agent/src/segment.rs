@@ -9,7 +9,8 @@ use crate::segment_dir::SegmentDir;
 use crate::smallfile::SmallBuffer;
 use crate::stats::{Shared, add};
 use mycroft_record::{
-    Batch, CommEnd, CommId, CommInit, Gap, GapCause, HostName, HostTime, ProcessExit, Record, Sampled, Source,
+    Batch, CommEnd, CommId, CommInit, ExitStatus, Gap, GapCause, HostName, HostTime, ProcessExit, Record, Sampled,
+    Source,
 };
 use mycroft_ring::{
     ClockKind, CommSnapshot, FlowSnapshot, Liveness, OpSnapshot, OpenError, RawRecord, ReadError, SegmentHeader,
@@ -244,7 +245,8 @@ impl Segment {
         self.tell_sampled(scale.now, &live, life);
         if state.clean_exit && !file_there && self.reader.is_removed() {
             // The probe took leave though its process lives on (the library was unloaded).
-            self.records.push(Record::ProcessExit(ProcessExit { noticed_at: scale.now, clean: true }));
+            let status = ExitStatus::Unknown;
+            self.records.push(Record::ProcessExit(ProcessExit { noticed_at: scale.now, clean: true, status }));
             return Ok(ControlFlow::Break(Over::Exited));
         }
         Ok(ControlFlow::Continue(()))
@@ -264,7 +266,9 @@ impl Segment {
         self.tell_dropped(scale.now, &state, shared);
         self.tell_ended_comms(scale, &live.comms);
         self.tell_sampled(scale.now, &live, Life::Gone);
-        self.records.push(Record::ProcessExit(ProcessExit { noticed_at: scale.now, clean: state.clean_exit }));
+        let status = self.watch.as_ref().map_or(ExitStatus::Unknown, ProcessWatch::status);
+        let (noticed_at, clean) = (scale.now, state.clean_exit);
+        self.records.push(Record::ProcessExit(ProcessExit { noticed_at, clean, status }));
         Ok(ControlFlow::Break(Over::Exited))
     }
 

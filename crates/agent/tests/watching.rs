@@ -4,7 +4,7 @@ mod common;
 use common::child::{COMM, Job, Traced};
 use common::{PATIENCE, Rig, only, steps, threads_named, wait_for, wait_until};
 use mycroft_agent::{Agent, AgentConfig, AgentError};
-use mycroft_record::{GapCause, HostTime, NANOS_PER_MS, Rank, Record};
+use mycroft_record::{ExitStatus, GapCause, HostTime, NANOS_PER_MS, Rank, Record};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -116,6 +116,7 @@ fn a_killed_process_is_told_within_300_ms_with_what_it_was_doing() {
     job.signal("-KILL");
     let exit = rig.wait("the exit", pid, |r| if let Record::ProcessExit(exit) = r { Some(*exit) } else { None });
     assert!(!exit.clean);
+    assert_eq!(exit.status, ExitStatus::Signal(9), "its parent, this test, has not collected it");
     let after_ms = exit.noticed_at.since_ns(killed) / NANOS_PER_MS;
     assert!(after_ms < 300, "noticed after {after_ms} ms");
     let records = rig.of(pid);

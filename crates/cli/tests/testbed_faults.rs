@@ -76,6 +76,24 @@ fn a_device_that_stops_is_a_hang_of_its_rank() {
     assert_eq!(verdict(&said), ("hang", "gpu", Some(5), "host2"));
 }
 
+/// SIGTERM to all ranks: the launcher collects none of them before their agents have looked.
+#[test]
+fn a_job_that_is_cancelled_is_no_case() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut command =
+        mycroft(&["demo", "--fault", "job-ended", "--after", "2", "--wait", "6", "--transport", "loopback"]);
+    command.env("TMPDIR", temp.path());
+    let said = end(command);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let ended = said
+        .stdout
+        .lines()
+        .find(|line| line.starts_with("ended-from-outside at "))
+        .unwrap_or_else(|| panic!("{said:?}"));
+    assert!(ended.contains(": 16 ranks of 4 hosts were gone within ") && ended.contains(" ms by SIGTERM;"), "{ended}");
+    assert!(said.stdout.lines().any(|line| line == "no case"), "{said:?}");
+}
+
 #[test]
 fn a_killed_rank_is_a_crash() {
     let said = run("rank-crash@host3:rank6", "loopback", "20");

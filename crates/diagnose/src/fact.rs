@@ -267,11 +267,15 @@ fn chunks(c: &FlowCounters) -> String {
     format!("posted {} ready {} transmitted {} done {} of {}", c.posted, c.ready, c.transmitted, c.done, c.total_chunks)
 }
 
+/// A part of the iteration that takes longer, beside what the iteration grew. A part may grow more than the whole where some
+/// of it runs beside other work: it is not told as a share then. The difference is that of the numbers as they are shown.
 fn excess(what: &str, who: &str, now: f64, base: f64, iteration: f64) -> String {
-    format!(
-        "{who} {what} {now:.0} ms per iteration, {base:.0} ms before: {:.0} ms more, of {iteration:.0} ms that the iteration grew",
-        now - base
-    )
+    let (more, grew) = (now.round() - base.round(), iteration.round());
+    let told = format!("{who} {what} {now:.0} ms per iteration, {base:.0} ms before: {more:.0} ms more");
+    if more <= grew {
+        return format!("{told}, of {grew:.0} ms that the iteration grew");
+    }
+    format!("{told}; the iteration grew by {grew:.0} ms, the rest is hidden behind other work")
 }
 
 impl Fact {

@@ -22,7 +22,7 @@ pub mod stacks;
 mod timeline;
 mod watch;
 
-pub use case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Evidence, Gain, Reason};
+pub use case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Evidence, Gain, Reason, Said};
 pub use config::Config;
 pub use life::{Ending, How, Life};
 pub use render::render;
@@ -97,11 +97,13 @@ impl Engine {
         if let Some(life) = self.lives.last_mut() {
             life.ended = if let Exits::Over(ending) = exits { Some(ending.clone()) } else { None };
         }
-        let events = docket.step(&Bench { timeline: &self.timeline, config, watch, seen, exits, now });
-        let Some(crawl) = seen.crawl.as_ref().filter(|_| events.is_empty()) else { return events };
-        self.timeline.with_running(crawl.until, |timeline| {
-            docket.crawl(&Bench { timeline, config, watch, seen, exits, now }, crawl).into_iter().collect()
-        })
+        let mut events = docket.step(&Bench { timeline: &self.timeline, config, watch, seen, exits, now });
+        if let Some(crawl) = seen.crawl.as_ref().filter(|_| events.is_empty()) {
+            self.timeline.with_running(crawl.until, |timeline| {
+                events.extend(docket.crawl(&Bench { timeline, config, watch, seen, exits, now }, crawl));
+            });
+        }
+        self.docket.with_revised(now, events)
     }
 
     /// The earliest time at which a tick could find something new; `None`: the regular tick will do. Valid until the

@@ -89,6 +89,12 @@ fn render_case(page: &mut Page, case: &Case, now: HostTime) {
     for (number, step) in case.do_next.iter().enumerate() {
         page.row("do next", &format!("{}. {step}", number + 1));
     }
+    if let Some(said) = case.said_before.last() {
+        let times = if case.revisions == 1 { String::new() } else { format!("{} times, last ", case.revisions) };
+        let who = said.suspects.first().map_or_else(|| "nobody".to_owned(), |first| place_text(&first.place));
+        let (at, what, category) = (moment(said.until), said.what, said.category);
+        row("revised", &format!("{times}at {at}; before it said {what} / {category}, {who}"));
+    }
     if !case.closed_because.is_empty() {
         page.row("closed", &case.closed_because);
     }

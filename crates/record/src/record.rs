@@ -106,8 +106,12 @@ impl std::fmt::Display for ExitStatus {
         match self {
             ExitStatus::Unknown => f.write_str("status not seen"),
             ExitStatus::Code(code) => write!(f, "exit code {code}"),
+            ExitStatus::Signal(1) => f.write_str("SIGHUP"),
+            ExitStatus::Signal(2) => f.write_str("SIGINT"),
             ExitStatus::Signal(6) => f.write_str("SIGABRT"),
+            ExitStatus::Signal(7) => f.write_str("SIGBUS"),
             ExitStatus::Signal(9) => f.write_str("SIGKILL"),
+            ExitStatus::Signal(10) => f.write_str("SIGUSR1"),
             ExitStatus::Signal(11) => f.write_str("SIGSEGV"),
             ExitStatus::Signal(15) => f.write_str("SIGTERM"),
             ExitStatus::Signal(signal) => write!(f, "signal {signal}"),

@@ -1,4 +1,4 @@
-//! Alerts out: a POST of the case's JSON to one URL when a case opens, settles or closes.
+//! Alerts out: a POST of the case's JSON to one URL when a case opens, settles, is revised or closes.
 //!
 //! Delivery is at least once and in order: one thread, one alert after the other, a few tries each. A receiver that is
 //! away costs nothing but old alerts; the cases themselves are always in the API.
@@ -23,7 +23,7 @@ const PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), D
 /// The body of an alert.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AlertJson {
-    /// `opened`, `settled` or `closed`.
+    /// `opened`, `settled`, `revised` (what it says changed after it had settled) or `closed`.
     pub event: String,
     /// The case.
     pub case: CaseJson,

@@ -20,6 +20,8 @@ pub(crate) enum Change {
     Opened,
     /// Suspect and category are settled now.
     Settled,
+    /// What it says changed after it had settled.
+    Revised,
     /// It is not open any more.
     Closed,
     /// Anything else.
@@ -32,6 +34,7 @@ impl Change {
         match self {
             Change::Opened => "opened",
             Change::Settled => "settled",
+            Change::Revised => "revised",
             Change::Closed => "closed",
             Change::Updated => "updated",
         }
@@ -94,6 +97,7 @@ impl CaseBook {
             None if case.is_open() => Change::Opened,
             None => Change::Closed,
             Some(old) if old.is_open() && !case.is_open() => Change::Closed,
+            Some(old) if case.case.revisions > old.case.revisions => Change::Revised,
             Some(old) if !old.is_settled() && case.is_settled() => Change::Settled,
             Some(_) => Change::Updated,
         };

@@ -1,8 +1,8 @@
 //! One job: its engine behind a guard, and what the server itself knows of it.
-use crate::api::{CaveatJson, JobJson, TimeJson};
+use crate::api::{CaveatJson, JobJson, LifeJson, TimeJson};
 use crate::census::Census;
 use crate::stats::{Stats, add};
-use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Caveat, Engine, Report};
+use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Caveat, Engine, Life, Report};
 use mycroft_record::{Batch, HostName, HostTime, JobName, NANOS_PER_SEC, ProcessKey, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +27,8 @@ pub(crate) trait Brain: Send {
     fn report(&self, now: HostTime) -> Report;
     /// See [`Engine::cases`].
     fn cases(&self) -> &[Case];
+    /// See [`Engine::lives`].
+    fn lives(&self) -> &[Life];
 }
 
 impl Brain for Engine {
@@ -44,6 +46,9 @@ impl Brain for Engine {
     }
     fn cases(&self) -> &[Case] {
         Engine::cases(self)
+    }
+    fn lives(&self) -> &[Life] {
+        Engine::lives(self)
     }
 }
 
@@ -88,6 +93,8 @@ pub(crate) struct Job {
     numbers: BTreeMap<CaseId, u64>,
     /// What of each case was seen last.
     stamps: BTreeMap<CaseId, Stamp>,
+    /// Its lives as of the last look.
+    lives: Vec<Life>,
     /// When the engine wants to be asked before the regular tick, as of its last tick.
     pub(crate) check_at: Option<HostTime>,
 }
@@ -108,6 +115,7 @@ impl Job {
             queue_lost: 0,
             numbers: BTreeMap::new(),
             stamps: BTreeMap::new(),
+            lives: Vec::new(),
             check_at: None,
         }
     }
@@ -154,13 +162,14 @@ impl Job {
             stamps.retain(|id, _| brain.cases().iter().any(|case| case.id == *id));
             let withdrawn = events.iter().filter_map(|event| match event {
                 CaseEvent::Withdrawn(id) => Some(*id),
-                CaseEvent::Opened(_) | CaseEvent::Strengthened(_) | CaseEvent::Closed(_) => None,
+                _ => None,
             });
-            (Changes { withdrawn: withdrawn.collect(), changed }, brain.next_check(now))
+            let changes = Changes { withdrawn: withdrawn.collect(), changed };
+            (changes, brain.next_check(now), brain.lives().to_vec())
         });
         self.stamps = stamps;
-        let (changes, check_at) = outcome?.unwrap_or_default();
-        self.check_at = check_at;
+        let (changes, check_at, lives) = outcome?.unwrap_or_default();
+        (self.check_at, self.lives) = (check_at, lives);
         Ok(changes)
     }
 
@@ -175,6 +184,7 @@ impl Job {
         let mut report = report.unwrap_or_else(|| Report {
             job: self.name.clone(),
             as_of: now,
+            lives: Vec::new(),
             cases: Vec::new(),
             transients: Vec::new(),
             caveats: Vec::new(),
@@ -264,9 +274,20 @@ impl Job {
     pub(crate) fn json(&self, now: HostTime, open_cases: u64) -> JobJson {
         let live = now.since_ns(self.last_seen) < SILENT_NS;
         let caveat = |c: Caveat| CaveatJson { rule: c.rule.to_owned(), text: c.text, ranks: Vec::new() };
+        let lives: Vec<LifeJson> = self.lives.iter().map(LifeJson::of).collect();
+        let ended = lives.last().filter(|life| !life.ended_how.is_empty()).cloned();
+        let state = match (&ended, live) {
+            (Some(_), _) => "ended",
+            (None, true) => "live",
+            (None, false) => "silent",
+        };
         JobJson {
             name: self.name.to_string(),
-            state: if live { "live" } else { "silent" }.to_owned(),
+            state: state.to_owned(),
+            ended_at: ended.as_ref().and_then(|ended| ended.ended_at.clone()),
+            ended_how: ended.as_ref().map(|ended| ended.ended_how.clone()).unwrap_or_default(),
+            ended_because: ended.map(|ended| ended.ended_because).unwrap_or_default(),
+            lives,
             first_seen_at: TimeJson::exact(self.first_seen),
             last_seen_at: TimeJson::exact(self.last_seen),
             hosts: self.census.hosts() as u64,
@@ -296,6 +317,10 @@ impl Job {
 
 fn id_of(event: CaseEvent) -> CaseId {
     match event {
-        CaseEvent::Opened(id) | CaseEvent::Strengthened(id) | CaseEvent::Closed(id) | CaseEvent::Withdrawn(id) => id,
+        CaseEvent::Opened(id)
+        | CaseEvent::Strengthened(id)
+        | CaseEvent::Revised(id)
+        | CaseEvent::Closed(id)
+        | CaseEvent::Withdrawn(id) => id,
     }
 }

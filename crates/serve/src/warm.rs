@@ -1,7 +1,7 @@
 //! Warm restart: the newest stored batches through the engines before the first live one, at their recorded times, so
 //! that what was known when the server stopped is known again.
 use crate::case::BookedCase;
-use mycroft_diagnose::{Case, CaseState};
+use mycroft_diagnose::{Case, CaseState, Said};
 use mycroft_record::{Batch, HostTime, JobName, NANOS_PER_SEC};
 use mycroft_store::Replay;
 use std::collections::{BTreeSet, VecDeque};
@@ -114,8 +114,14 @@ fn say_the_same(old: &Case, new: &Case) -> bool {
     old.what == new.what && agree
 }
 
-/// Keeps of an adopted case what its first run knew better: when it was found, and when it began.
+/// Keeps of an adopted case what its first run knew better: when it was found, when it began, and what it was told to say: if
+/// that had settled and is something else now, it is revised.
 pub(crate) fn keep_beginning(new: &mut Case, old: &Case) {
+    (new.revisions, new.said_before) = (old.revisions, old.said_before.clone());
+    let said = Said::of(&old.finding, new.updated_at);
+    if old.finding.diagnosed_at.is_some() && !said.is_said_by(&new.finding) {
+        new.revised_from(said);
+    }
     new.opened_at = old.opened_at;
     new.finding.detected_at = old.finding.detected_at;
     let (began, since) = (old.finding.since, &mut new.finding.since);

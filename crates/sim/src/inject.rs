@@ -166,8 +166,20 @@ impl Injection<'_> {
         }
     }
 
-    /// What is seen of the job is disturbed, not the job.
+    /// All processes go, each a moment later than when they are told to.
+    fn end(&self, effects: &mut Effects) {
+        let mut chance = Random::stream(self.scenario.seed, 0x0C07_0000);
+        for rank in 0..self.scenario.world() {
+            let later = (self.fault.severity() * 1e6 * chance.unit()) as u64;
+            earliest(&mut effects.rank(rank).killed_at, self.begin().saturating_add(later));
+        }
+    }
+
+    /// What is seen of the job is disturbed, not the job; or the job is ended.
     fn disturb(&self, effects: &mut Effects) {
+        if self.fault.kind == FaultKind::JobEnded {
+            return self.end(effects);
+        }
         for stretch in &self.stretches {
             let (from, until) = (stretch.from, stretch.until);
             match self.fault.kind {

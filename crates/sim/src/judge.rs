@@ -1,6 +1,6 @@
 //! Scoring of a whole run: several faults, several cases. Each fault that is there long enough must be named by a case,
 //! and no case may name an innocent. Place and category are counted apart, and so are hosts and ranks.
-use crate::fault::FaultLevel;
+use crate::fault::{FaultKind, FaultLevel};
 use crate::score::{Truth, culprits_named, expected, is_other_end, least_sure, places};
 use mycroft_record::{Category, Finding, NANOS_PER_MS, Place, What};
 
@@ -64,6 +64,17 @@ pub struct Judgement {
 }
 
 impl Judgement {
+    /// Adds what was said of the job's end: whether somebody outside ended it. It was ended `said_outside`, or was not.
+    pub fn with_ending(mut self, truths: &[Truth], said_outside: bool) -> Judgement {
+        let is_end = |truth: &Truth| truth.fault.as_ref().is_some_and(|fault| fault.kind == FaultKind::JobEnded);
+        match (truths.iter().any(is_end), said_outside) {
+            (true, false) => self.wrong.push("the job was ended from outside, and nobody said so".to_owned()),
+            (false, true) => self.wrong.push("the job was not ended from outside, as was said".to_owned()),
+            _ => {}
+        }
+        self
+    }
+
     /// Whether every due fault was named with the right words, and nobody else was.
     pub fn correct(&self) -> bool {
         self.wrong.is_empty()
@@ -357,6 +368,16 @@ mod tests {
             "{:?}",
             judgement.wrong
         );
+    }
+
+    #[test]
+    fn an_ended_job_must_be_said_to_be_one() {
+        let ended = truths(&["job-ended,after=10"]);
+        let judged = |truths: &[Truth], said| judge(truths, &[], 60_000).with_ending(truths, said).correct();
+        assert!(judged(&ended, true) && !judged(&ended, false));
+        assert!(judged(&[], false) && !judged(&[], true));
+        let crash = case(11, What::Crash, Category::ProcessExit, vec![rank(6, 0.99)]);
+        assert!(!judge(&ended, &[&crash], 60_000).correct(), "nobody crashed");
     }
 
     #[test]

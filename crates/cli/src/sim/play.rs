@@ -1,7 +1,7 @@
 //! One scenario from its beginning to its verdict: simulator, brain and truth meet here only.
 use crate::stop::Stop;
 use anyhow::{Context, Result};
-use mycroft_diagnose::{Case, Report};
+use mycroft_diagnose::{Case, How, Report};
 use mycroft_record::{Finding, HostTime, NANOS_PER_MS, NANOS_PER_SEC};
 use mycroft_serve::TICK;
 use mycroft_serve::replay::{Player, TAIL};
@@ -156,8 +156,10 @@ fn conclude(scenario: &Scenario, simulation: &Simulation, began: Instant, diagno
         truth.slowdown = slowdown;
     }
     let findings: Vec<&Finding> = played.report.cases.iter().map(|case| &case.finding).collect();
+    let ending = played.report.lives.last().and_then(|life| life.ended.as_ref());
+    let from_outside = ending.is_some_and(|ending| ending.how == How::Outside);
     Ok(Run {
-        judgement: judge(&truths, &findings, end_ms(scenario)),
+        judgement: judge(&truths, &findings, end_ms(scenario)).with_ending(&truths, from_outside),
         truths,
         progress: simulation.progress(),
         iterations_to_detection,

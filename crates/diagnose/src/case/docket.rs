@@ -14,7 +14,7 @@ use crate::case::advice;
 use crate::case::network::{self, host_place, is_of_network};
 use crate::case::stop::{blast_radius, crash, left_out, stalled};
 use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
-use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState};
+use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Said};
 use crate::config::Config;
 use crate::fact::Fact;
 use crate::life::{Ending, How};
@@ -80,6 +80,8 @@ struct Open {
     stable: usize,
     /// How often they named another, whom this case does not.
     others: usize,
+    /// What it says since it settled.
+    said: Option<Said>,
 }
 
 /// All cases of a job.
@@ -97,6 +99,8 @@ pub(crate) struct Docket {
     /// The same of what no iteration shows.
     whisper: Option<(Category, Place)>,
     pauses: VecDeque<PauseSeen>,
+    /// Cases that this look revised.
+    revised: Vec<CaseId>,
     /// Somebody is gone, and since then (server's clock) it is waited for a sign of the others.
     waits_since: HostTime,
     /// How many were gone at the last look.
@@ -191,6 +195,32 @@ impl Docket {
             self.raised_at = None;
         }
         events
+    }
+
+    /// Compares what each open case, or one of them, says with what it said since it had settled.
+    fn compare(&mut self, now: HostTime, only: Option<CaseId>) {
+        for open in self.open.iter_mut().filter(|open| only.is_none_or(|only| only == open.id)) {
+            let at = self.cases.partition_point(|case| case.id < open.id);
+            let case = &mut self.cases[at];
+            let is_revised = open.said.as_ref().is_some_and(|said| !said.is_said_by(&case.finding));
+            if is_revised && let Some(said) = open.said.take() {
+                case.revised_from(Said { until: now, ..said });
+                case.updated_at = now;
+                self.revised.push(open.id);
+            }
+            if open.said.is_none() && case.finding.diagnosed_at.is_some() {
+                open.said = Some(Said::of(&case.finding, HostTime::NONE));
+            }
+        }
+    }
+
+    /// Adds to what a look changed which cases it revised.
+    pub(crate) fn with_revised(&mut self, now: HostTime, events: Vec<CaseEvent>) -> Vec<CaseEvent> {
+        self.compare(now, None);
+        let revised = std::mem::take(&mut self.revised);
+        let is_told = |event: &CaseEvent| matches!(event, CaseEvent::Strengthened(id) if revised.contains(id));
+        let others = events.into_iter().filter(|event| !is_told(event));
+        revised.iter().copied().map(CaseEvent::Revised).chain(others).collect()
     }
 
     fn react(&mut self, bench: &Bench<'_>) -> Vec<CaseEvent> {
@@ -343,6 +373,8 @@ impl Docket {
             updated_at: bench.now,
             closed_at: HostTime::NONE,
             closed_because: String::new(),
+            revisions: 0,
+            said_before: Vec::new(),
         });
         let onset = verdict.since;
         self.open.push(Open {
@@ -358,6 +390,7 @@ impl Docket {
             own: Vec::new(),
             stable: 0,
             others: 0,
+            said: None,
         });
         self.write(bench, id, verdict, facts, blast);
         CaseEvent::Opened(id)
@@ -399,7 +432,13 @@ impl Docket {
         }
         case.finding.what = verdict.what;
         case.finding.category = verdict.category;
-        case.finding.suspects = verdict.suspects;
+        let mut suspects = verdict.suspects;
+        // Of suspects that are as likely the one that was told first stays first.
+        let told = case.finding.suspects.first().filter(|_| same && case.finding.diagnosed_at.is_some());
+        if let Some(at) = told.and_then(|told| suspects.iter().position(|suspect| suspect.place == told.place)) {
+            suspects[..=at].rotate_right(1);
+        }
+        case.finding.suspects = suspects;
         case.group = verdict.group.or(case.group);
         case.op = verdict.op.or(case.op);
         let of_network = is_of_network(verdict.category);
@@ -508,6 +547,7 @@ impl Docket {
     }
 
     fn finish(&mut self, bench: &Bench<'_>, id: CaseId, why: &str) -> CaseEvent {
+        self.compare(bench.now, Some(id));
         self.open.retain(|open| open.id != id);
         let at = self.place_of(id);
         let case = &mut self.cases[at];

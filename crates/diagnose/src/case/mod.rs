@@ -10,7 +10,9 @@ pub(crate) mod weigh;
 
 pub use gain::Gain;
 
-use mycroft_record::{ChannelId, CommId, CommRank, Direction, Finding, HostTime, OpId, OpKind, Rank};
+use mycroft_record::{
+    Category, ChannelId, CommId, CommRank, Direction, Finding, HostTime, OpId, OpKind, Rank, Suspect, What,
+};
 use std::borrow::Cow;
 use std::fmt;
 
@@ -109,6 +111,58 @@ pub struct Case {
     pub closed_at: HostTime,
     /// Why it was closed, empty while open.
     pub closed_because: String,
+    /// How often it said something else after it had settled.
+    pub revisions: u32,
+    /// What it said before each revision, oldest first; the newest [`REVISIONS_KEPT`].
+    pub said_before: Vec<Said>,
+}
+
+/// Revisions kept of a case. One is rare, and whoever reads about more than these wants the newest.
+pub const REVISIONS_KEPT: usize = 8;
+
+/// What a settled case said until it was revised.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Said {
+    /// When it was revised (server's clock).
+    pub until: HostTime,
+    /// What it said was wrong.
+    pub what: What,
+    /// The kind of fault that it gave.
+    pub category: Category,
+    /// Whom it named, most likely first.
+    pub suspects: Vec<Suspect>,
+}
+
+impl Said {
+    /// What a finding says, until `until`.
+    pub fn of(finding: &Finding, until: HostTime) -> Said {
+        let Finding { what, category, suspects, .. } = finding;
+        Said { until, what: *what, category: *category, suspects: suspects.clone() }
+    }
+
+    /// Whether it is what a finding says: the same is wrong, of the same kind, and the same suspect is named first.
+    pub fn is_said_by(&self, finding: &Finding) -> bool {
+        let first = |suspects: &[Suspect]| suspects.first().map(|suspect| suspect.place.clone());
+        self.what == finding.what
+            && self.category == finding.category
+            && first(&self.suspects) == first(&finding.suspects)
+    }
+}
+
+impl Case {
+    /// Notes that until now it said `said`, as settled, and does not any more.
+    pub fn revised_from(&mut self, said: Said) {
+        self.revisions += 1;
+        self.said_before.push(said);
+        if self.said_before.len() > REVISIONS_KEPT {
+            self.said_before.remove(0);
+        }
+    }
+
+    /// When it was revised last; `NONE`: never.
+    pub fn revised_at(&self) -> HostTime {
+        self.said_before.last().map_or(HostTime::NONE, |said| said.until)
+    }
 }
 
 /// What a tick changed.
@@ -118,6 +172,8 @@ pub enum CaseEvent {
     Opened(CaseId),
     /// Its suspect, category, confidence or reasons changed.
     Strengthened(CaseId),
+    /// What is wrong, its category or its first suspect changed after they had settled.
+    Revised(CaseId),
     /// The job recovered or ended.
     Closed(CaseId),
     /// It was a single pause that went away by itself: no longer in `cases()`, kept in `Report::transients`.

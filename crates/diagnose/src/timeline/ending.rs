@@ -153,8 +153,9 @@ impl Timeline {
 /// The ranks that failed by themselves, where others were ended by a signal that is sent: a launcher that sees one fail ends
 /// the others within milliseconds.
 fn own_failures(failed: &[&RankState]) -> Vec<Rank> {
-    // SIGHUP, SIGINT, SIGKILL and SIGTERM come from outside, also where a shell or a handler made a code of them.
-    const SENT: [u8; 4] = [1, 2, 9, 15];
+    // SIGHUP, SIGINT, SIGKILL, SIGUSR1, SIGUSR2 and SIGTERM come from outside, also where a shell or a handler made a code of
+    // them.
+    const SENT: [u8; 6] = [1, 2, 9, 10, 12, 15];
     let is_sent = |status: ExitStatus| match status {
         ExitStatus::Signal(signal) => SENT.contains(&signal),
         ExitStatus::Code(code) => SENT.iter().any(|signal| code == 128 + signal),

@@ -1,7 +1,8 @@
 //! Feeds an engine as a server would.
 use super::{Cluster, MS, Plan, T0};
-use mycroft_diagnose::{Case, CaseEvent, Config, Engine};
+use mycroft_diagnose::{Case, CaseEvent, CaseId, Config, Engine, Said};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
+use std::collections::BTreeMap;
 
 /// What a run of the engine gave.
 pub struct Outcome {
@@ -22,6 +23,38 @@ impl Outcome {
     }
 }
 
+/// What settled cases say, to see that only a revision changes it.
+#[derive(Default)]
+struct Settled(BTreeMap<CaseId, Said>);
+
+impl Settled {
+    /// Between "settled" and "revised" nothing of what is wrong, category and first suspect changes.
+    fn check(&mut self, engine: &Engine, events: &[CaseEvent]) {
+        for case in engine.cases() {
+            if events.contains(&CaseEvent::Revised(case.id)) {
+                let said = self.0.remove(&case.id).expect("only what was settled is revised");
+                let before = case.said_before.last().expect("a revised case says what it said before");
+                assert!(before.what == said.what && before.category == said.category, "{case:#?}");
+            }
+            if let Some(said) = self.0.get(&case.id) {
+                assert!(said.is_said_by(&case.finding), "it said {said:#?}, and without a word {case:#?}");
+            } else if case.finding.diagnosed_at.is_some() {
+                self.0.insert(case.id, Said::of(&case.finding, HostTime::NONE));
+            }
+        }
+    }
+}
+
+/// No part of an iteration that is told is above the whole.
+fn check_parts(case: &Case) {
+    for reason in &case.because {
+        let Some((before, after)) = reason.text.split_once(" ms more, of ") else { continue };
+        let part: f64 = before.rsplit(' ').next().unwrap().parse().unwrap();
+        let whole: f64 = after.split(' ').next().unwrap().parse().unwrap();
+        assert!(part <= whole, "{}", reason.text);
+    }
+}
+
 /// Feeds batches as a server would: each arrives 100 ms after collection, a tick every second and when one is due.
 pub fn drive(batches: &[Batch], until: u64, delay: impl Fn(usize) -> u64) -> Outcome {
     let mut engine = Engine::new("job".into(), Config::default());
@@ -29,6 +62,7 @@ pub fn drive(batches: &[Batch], until: u64, delay: impl Fn(usize) -> u64) -> Out
         batches.iter().enumerate().map(|(i, b)| (b.collected_at.0 + 100 * MS + delay(i), i)).collect();
     arrivals.sort_by_key(|(at, _)| *at);
     let mut events = Vec::new();
+    let mut settled = Settled::default();
     let mut next_tick = T0;
     let mut due: Option<u64> = None;
     let mut at = 0;
@@ -43,7 +77,10 @@ pub fn drive(batches: &[Batch], until: u64, delay: impl Fn(usize) -> u64) -> Out
             at += 1;
         }
         let now = HostTime(tick);
-        events.extend(engine.tick(now).into_iter().map(|event| (tick - T0, event)));
+        let told = engine.tick(now);
+        settled.check(&engine, &told);
+        engine.cases().iter().for_each(check_parts);
+        events.extend(told.into_iter().map(|event| (tick - T0, event)));
         if tick >= next_tick {
             next_tick += NANOS_PER_SEC;
         }

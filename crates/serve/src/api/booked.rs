@@ -1,8 +1,8 @@
 //! Cases back from JSON: rows that an earlier run, also of an older version, left in the store.
-use super::{BlastJson, CaseDumpJson, CaseJson, EvidenceJson, FlowJson, OpJson, ReasonJson, SuspectJson, TimeJson};
+use super::{BlastJson, CaseDumpJson, CaseJson, EvidenceJson, FlowJson, OpJson, ReasonJson, SaidJson, SuspectJson, TimeJson};
 use crate::case::{BookState, BookedCase, Capture};
 use mycroft_diagnose::stacks::Outcome;
-use mycroft_diagnose::{BlastEntry, Case, CaseId, CaseState, Evidence, Gain, Reason};
+use mycroft_diagnose::{BlastEntry, Case, CaseId, CaseState, Evidence, Gain, Reason, Said};
 use mycroft_record::{
     Category, ChannelId, CommId, CommRank, Direction, Finding, HostName, HostTime, JobName, OpClass, OpId, OpSeq,
     Place, Rank, Suspect, What,
@@ -34,6 +34,8 @@ impl CaseJson {
             updated_at: time(&self.updated_at),
             closed_at: time(&self.closed_at),
             closed_because: self.closed_because,
+            revisions: u32::try_from(self.revisions).unwrap_or(u32::MAX),
+            said_before: self.said_before.iter().map(said).collect::<Option<_>>()?,
         };
         let captures = self.dumps.into_iter().map(capture).collect::<Option<_>>()?;
         Some(BookedCase { number: self.id, job: JobName::from(self.job), state, case, captures })
@@ -82,6 +84,11 @@ fn suspect(told: &SuspectJson) -> Option<Suspect> {
         _ => return None,
     };
     Some(Suspect { place, confidence: told.confidence })
+}
+
+fn said(told: &SaidJson) -> Option<Said> {
+    let (what, category) = (What::from_text(&told.what)?, Category::from_text(&told.category)?);
+    Some(Said { until: time(&told.until), what, category, suspects: suspects(&told.suspects)? })
 }
 
 fn reasons(told: Vec<ReasonJson>) -> Option<Vec<Reason>> {
@@ -133,7 +140,10 @@ mod tests {
         assert_eq!(booked.case.finding.what, What::Hang);
         assert_eq!(booked.captures.len(), 2);
         assert_eq!(CaseJson::of(&booked), row);
-        assert_eq!(serde_json::to_string(&CaseJson::of(&booked)).expect("it has a JSON form"), ROW.trim());
+        // It has fields more than that version wrote, which say nothing of it.
+        let written = serde_json::to_string(&CaseJson::of(&booked)).expect("it has a JSON form");
+        assert_eq!(serde_json::from_str::<CaseJson>(&written).expect("a case"), row);
+        assert_eq!((row.revisions, row.revised_at, row.said_before.len()), (0, None, 0));
     }
 
     #[test]

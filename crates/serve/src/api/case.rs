@@ -1,7 +1,7 @@
 //! A case as JSON.
 use super::{CaseDumpJson, TimeJson, rank_number, rank_numbers};
 use crate::case::{BookedCase, Capture};
-use mycroft_diagnose::{BlastEntry, Evidence, Reason};
+use mycroft_diagnose::{BlastEntry, Evidence, Reason, Said};
 use mycroft_record::{OpId, Place, Suspect};
 use serde::{Deserialize, Serialize};
 
@@ -35,6 +35,15 @@ pub struct CaseJson {
     pub closed_at: Option<TimeJson>,
     /// Why it was closed; empty while open.
     pub closed_because: String,
+    /// How often it said something else after it had settled.
+    #[serde(default)]
+    pub revisions: u64,
+    /// When it was revised last; null: never.
+    #[serde(default)]
+    pub revised_at: Option<TimeJson>,
+    /// What it said before each revision, oldest first; the newest eight.
+    #[serde(default)]
+    pub said_before: Vec<SaidJson>,
     /// Most likely first.
     pub suspects: Vec<SuspectJson>,
     /// Communicator in which it shows, 16 hex digits.
@@ -50,6 +59,19 @@ pub struct CaseJson {
     /// Captures (stacks, Flight Recorder dumps) that were taken for it; their reasons are in `because`, too.
     #[serde(default)]
     pub dumps: Vec<CaseDumpJson>,
+}
+
+/// What a settled case said until it was revised.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SaidJson {
+    /// When it was revised, server clock.
+    pub until: Option<TimeJson>,
+    /// What it said was wrong.
+    pub what: String,
+    /// The kind of fault that it gave.
+    pub category: String,
+    /// Whom it named, most likely first.
+    pub suspects: Vec<SuspectJson>,
 }
 
 /// `GET /api/v1/cases`.
@@ -165,6 +187,9 @@ impl CaseJson {
             updated_at: TimeJson::of(case.updated_at),
             closed_at: TimeJson::of(case.closed_at),
             closed_because: case.closed_because.clone(),
+            revisions: u64::from(case.revisions),
+            revised_at: TimeJson::of(case.revised_at()),
+            said_before: case.said_before.iter().map(SaidJson::of).collect(),
             suspects: finding.suspects.iter().map(SuspectJson::of).collect(),
             group: case.group.map(|comm| comm.to_string()),
             op: case.op.map(OpJson::of),
@@ -186,6 +211,17 @@ impl CaseDumpJson {
             category: gain.category.map(|category| category.as_str().to_owned()),
             suspects: gain.suspects.iter().map(SuspectJson::of).collect(),
             because: gain.because.iter().map(ReasonJson::of).collect(),
+        }
+    }
+}
+
+impl SaidJson {
+    fn of(said: &Said) -> SaidJson {
+        SaidJson {
+            until: TimeJson::of(said.until),
+            what: said.what.as_str().to_owned(),
+            category: said.category.as_str().to_owned(),
+            suspects: said.suspects.iter().map(SuspectJson::of).collect(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Jobs as JSON.
 use super::{CaveatJson, TimeJson};
+use mycroft_diagnose::Life;
 use serde::{Deserialize, Serialize};
 
 /// `GET /api/v1/jobs`.
@@ -16,8 +17,20 @@ pub struct JobsJson {
 pub struct JobJson {
     /// Its name.
     pub name: String,
-    /// `live` (records arrived within the last ten seconds) or `silent`.
+    /// `live` (records arrived within the last ten seconds), `silent`, or `ended`.
     pub state: String,
+    /// When the last of it was seen to be gone, clock of that host; null while it goes on.
+    #[serde(default)]
+    pub ended_at: Option<TimeJson>,
+    /// `finished`, `ended-from-outside` or `failed`; empty while it goes on.
+    #[serde(default)]
+    pub ended_how: String,
+    /// One sentence; empty while it goes on.
+    #[serde(default)]
+    pub ended_because: String,
+    /// Its lives, oldest first: a job that is started again under the same name begins another. The newest 144.
+    #[serde(default)]
+    pub lives: Vec<LifeJson>,
     /// When its first batch arrived, server clock.
     pub first_seen_at: TimeJson,
     /// When its last batch arrived, server clock.
@@ -36,4 +49,33 @@ pub struct JobJson {
     pub engine: String,
     /// What limits the diagnosis of this job on the server's side.
     pub caveats: Vec<CaveatJson>,
+}
+
+/// One life of a job, from its start to its end.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LifeJson {
+    /// 1 for the first that the server knows of.
+    pub number: u32,
+    /// When its first records were collected, clock of their host.
+    pub began_at: TimeJson,
+    /// When the last of it was seen to be gone, clock of that host; null while it goes on.
+    pub ended_at: Option<TimeJson>,
+    /// `finished`, `ended-from-outside` or `failed`; empty while it goes on.
+    pub ended_how: String,
+    /// One sentence; empty while it goes on.
+    pub ended_because: String,
+}
+
+impl LifeJson {
+    /// The JSON form of a life.
+    pub(crate) fn of(life: &Life) -> LifeJson {
+        let ended = life.ended.as_ref();
+        LifeJson {
+            number: life.number,
+            began_at: TimeJson::exact(life.began),
+            ended_at: ended.and_then(|ended| TimeJson::of(ended.at)),
+            ended_how: ended.map_or("", |ended| ended.how.as_str()).to_owned(),
+            ended_because: ended.map(|ended| ended.because.clone()).unwrap_or_default(),
+        }
+    }
 }

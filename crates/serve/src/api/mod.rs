@@ -11,10 +11,12 @@ pub mod job;
 pub mod report;
 pub mod time;
 
-pub use case::{BlastJson, CaseJson, CasesJson, EvidenceJson, FlowJson, LinkJson, OpJson, ReasonJson, SuspectJson};
+pub use case::{
+    BlastJson, CaseJson, CasesJson, EvidenceJson, FlowJson, LinkJson, OpJson, ReasonJson, SaidJson, SuspectJson,
+};
 pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson, untold};
 pub use health::{ClockJson, ClocksJson, DroppedJson, HealthJson, QueueJson};
-pub use job::{JobJson, JobsJson};
+pub use job::{JobJson, JobsJson, LifeJson};
 pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, ThresholdJson};
 pub use time::{TimeJson, rfc3339};
 

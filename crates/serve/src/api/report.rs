@@ -1,6 +1,6 @@
 //! A report and its ranks as JSON.
 use super::case::finite;
-use super::{CaseJson, TimeJson, rank_number, rank_numbers};
+use super::{CaseJson, LifeJson, TimeJson, rank_number, rank_numbers};
 use crate::case::{BookedCase, Capture};
 use mycroft_diagnose::{Case, Caveat, RankSummary, Report, Threshold};
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,9 @@ pub struct ReportJson {
     pub job: String,
     /// The time it is about, server clock.
     pub as_of: TimeJson,
+    /// The lives of the job, oldest first; the last goes on, or says how it ended.
+    #[serde(default)]
+    pub lives: Vec<LifeJson>,
     /// Cases of this run of the server, oldest first.
     pub cases: Vec<CaseJson>,
     /// Single pauses that went away by themselves, oldest first; `id` is the engine's own number.
@@ -111,6 +114,7 @@ impl ReportJson {
         ReportJson {
             job: report.job.to_string(),
             as_of: TimeJson::exact(report.as_of),
+            lives: report.lives.iter().map(LifeJson::of).collect(),
             cases: report.cases.iter().map(case).collect(),
             transients: report.transients.iter().map(transient).collect(),
             caveats: report.caveats.iter().map(CaveatJson::of).collect(),

@@ -38,6 +38,22 @@ fn a_case_is_posted_when_it_opens_settles_and_closes() {
 }
 
 #[test]
+fn a_settled_case_that_says_something_else_is_posted_as_revised() {
+    let (world, hook) = with_hook();
+    for (step, event) in [(OPEN, "opened"), (SETTLE, "settled"), (REVISE, "revised"), (CLOSE, "closed")] {
+        world.send("train", &[step]);
+        assert_eq!(receive(&hook, "204 No Content").1.event, event);
+    }
+    let case = world.json("/api/v1/cases/1");
+    assert_eq!((&case["category"], &case["settled"]), (&"host-thread".into(), &true.into()));
+    assert_eq!(case["revisions"], 2, "{case}");
+    assert_eq!(case["revised_at"], case["said_before"][1]["until"], "{case}");
+    let before = &case["said_before"][1];
+    assert_eq!((&before["what"], &before["category"]), (&"hang".into(), &"network-send".into()), "{case}");
+    assert_eq!(before["suspects"][0]["rank"], 1, "{case}");
+}
+
+#[test]
 fn a_failed_post_is_tried_again_and_a_refused_one_is_not() {
     let (world, hook) = with_hook();
     world.send("train", &[OPEN]);

@@ -9,7 +9,8 @@ use crate::config::ServeConfig;
 use crate::job::Brain;
 use crate::server::{Seams, ServerHandle, start};
 use mycroft_diagnose::{
-    BlastEntry, Case, CaseEvent, CaseId, CaseState, Caveat, Evidence, RankSummary, Reason, Report, Threshold,
+    BlastEntry, Case, CaseEvent, CaseId, CaseState, Caveat, Ending, Evidence, How, Life, RankSummary, Reason, Report,
+    Said, Threshold,
 };
 use mycroft_record::{
     Batch, Category, ChannelId, CommId, CommRank, Direction, Finding, Gap, HostTime, JobName, NANOS_PER_SEC, OpClass,
@@ -41,6 +42,12 @@ pub(crate) const BLOCK: u64 = 8;
 pub(crate) const DUE_NOW: u64 = 9;
 /// As `SETTLE`, but no event tells it.
 pub(crate) const SETTLE_QUIETLY: u64 = 10;
+/// The last case says something else although it had settled.
+pub(crate) const REVISE: u64 = 11;
+/// The job is ended from outside.
+pub(crate) const END_JOB: u64 = 12;
+/// The job is started again.
+pub(crate) const BEGIN_ANEW: u64 = 13;
 /// Nothing but a record.
 pub(crate) const NOTHING: u64 = 0;
 
@@ -56,6 +63,7 @@ struct Scripted {
     job: JobName,
     pending: Vec<u64>,
     cases: Vec<Case>,
+    lives: Vec<Life>,
     due: bool,
     fail_report: bool,
     met: Sender<Met>,
@@ -106,6 +114,18 @@ impl Brain for Scripted {
                     (case.state, case.closed_at, case.closed_because) = (CaseState::Closed, now, "recovered".into());
                     events.push(CaseEvent::Closed(id));
                 }
+                REVISE => {
+                    let case = self.cases.last_mut().expect("a case was opened");
+                    case.revised_from(Said::of(&case.finding, now));
+                    (case.finding.category, case.updated_at) = (Category::HostThread, now);
+                    events.push(CaseEvent::Revised(id));
+                }
+                END_JOB => {
+                    let because = "8 ranks of 2 hosts were gone within 12 ms".to_owned();
+                    let ended = Some(Ending { at: now, how: How::Outside, because });
+                    self.lives = vec![Life { number: 1, began: HostTime(NEW_YEAR), ended }];
+                }
+                BEGIN_ANEW => self.lives.push(Life { number: 2, began: now, ended: None }),
                 WITHDRAW => {
                     self.cases.pop();
                     events.push(CaseEvent::Withdrawn(id));
@@ -128,6 +148,10 @@ impl Brain for Scripted {
 
     fn cases(&self) -> &[Case] {
         &self.cases
+    }
+
+    fn lives(&self) -> &[Life] {
+        &self.lives
     }
 }
 
@@ -180,7 +204,25 @@ pub(crate) fn example_case(id: CaseId, now: HostTime) -> Case {
         updated_at: HostTime(now.0 + NANOS_PER_SEC / 4),
         closed_at: HostTime::NONE,
         closed_because: String::new(),
+        revisions: 1,
+        said_before: vec![Said {
+            until: HostTime(now.0 + NANOS_PER_SEC / 5),
+            what: What::Hang,
+            category: Category::NotStarted,
+            suspects: vec![Suspect { place: Place::Host { host: "host2".into() }, confidence: 0.6 }],
+        }],
     }
+}
+
+/// A job that was started again after a part of it had failed.
+pub(crate) fn example_lives(now: HostTime) -> Vec<Life> {
+    let because = "rank 5 on host1 went first, the last 5.0 s after it".to_owned();
+    let at = HostTime(now.0 - 90 * NANOS_PER_SEC);
+    let ended = Some(Ending { at, how: How::Failed, because });
+    vec![
+        Life { number: 1, began: HostTime(now.0 - 600 * NANOS_PER_SEC), ended },
+        Life { number: 2, began: HostTime(now.0 - 60 * NANOS_PER_SEC), ended: None },
+    ]
 }
 
 /// A report with every list filled.
@@ -188,6 +230,7 @@ pub(crate) fn example_report(job: JobName, now: HostTime) -> Report {
     Report {
         job,
         as_of: now,
+        lives: example_lives(now),
         cases: Vec::new(),
         transients: Vec::new(),
         caveats: vec![Caveat::new("gap", "rank 3 lost 12 records").about(&[Rank(3)])],
@@ -244,6 +287,7 @@ impl World {
                 Box::new(Scripted {
                     job: job.clone(),
                     pending: Vec::new(),
+                    lives: Vec::new(),
                     cases: Vec::new(),
                     due: false,
                     fail_report: false,

@@ -40,6 +40,27 @@ fn a_case_that_settles_without_an_event_is_told_too() {
 }
 
 #[test]
+fn a_job_says_how_it_ended_and_that_it_was_started_again() {
+    let world = World::start(quick());
+    world.send("train", &[END_JOB]);
+    let ended = world.until("/api/v1/jobs", |v| v["jobs"][0]["state"] == "ended");
+    let job = &ended["jobs"][0];
+    assert_eq!(job["ended_how"], "ended-from-outside", "{job}");
+    assert_eq!(job["ended_because"], "8 ranks of 2 hosts were gone within 12 ms", "{job}");
+    assert_eq!(job["ended_at"]["text"], "2025-01-01T00:00:00.000000000Z", "{job}");
+    assert_eq!(world.json("/api/v1/cases")["cases"], serde_json::json!([]), "no case");
+    world.send("train", &[BEGIN_ANEW]);
+    let anew = world.until("/api/v1/jobs", |v| v["jobs"][0]["state"] != "ended");
+    let job = &anew["jobs"][0];
+    assert!(job["ended_at"].is_null() && job["ended_because"] == "", "{job}");
+    assert_eq!(job["lives"].as_array().map(Vec::len), Some(2), "{job}");
+    assert_eq!(
+        (&job["lives"][0]["ended_how"], &job["lives"][1]["ended_how"]),
+        (&"ended-from-outside".into(), &"".into())
+    );
+}
+
+#[test]
 fn a_withdrawn_case_is_not_listed_unless_asked_for() {
     let world = World::start(quick());
     world.send("train", &[OPEN]);

@@ -260,7 +260,11 @@ impl Teller<'_> {
         }
         if dead {
             told.gone = true;
-            records.push(Record::ProcessExit(ProcessExit { noticed_at: stamp(at), clean: false, status: ExitStatus::Unknown }));
+            records.push(Record::ProcessExit(ProcessExit {
+                noticed_at: stamp(at),
+                clean: false,
+                status: ExitStatus::Unknown,
+            }));
         }
         run.forget_told();
     }

@@ -244,6 +244,10 @@ kinds! {
     RecordLoss, "record-loss", "own", Nobody, Gradual,
         severity: ("percent of the completion records that are lost", 5.0, (0.1, 100.0)), right: &[], &[],
         tempting: "a stall: operations that are never seen to end";
+    /// The whole job is ended by somebody outside it: all processes go at once.
+    JobEnded, "job-ended", "own", Nobody, Final,
+        severity: ("milliseconds within which its processes go", 20.0, (0.0, 100.0)), right: &[], &[],
+        tempting: "a crash of the rank that is seen to be gone first";
 }
 
 impl FaultKind {
@@ -273,7 +277,7 @@ impl FaultKind {
 
     /// Whether only the simulator plays it.
     pub fn only_simulated(self) -> bool {
-        !FaultKind::TESTBED.contains(&self)
+        !FaultKind::TESTBED.contains(&self) && self != FaultKind::JobEnded
     }
 
     /// Whether the job is at fault at all. If not, what is seen of it is disturbed, and no case may be opened.

@@ -55,6 +55,8 @@ const INFRASTRUCTURE: &[FaultKind] = &[
     FaultKind::StoreOutage,
     FaultKind::RecordLoss,
 ];
+const ENDINGS: &[FaultKind] =
+    &[FaultKind::JobEnded, FaultKind::JobEnded, FaultKind::JobEnded, FaultKind::RankCrash, FaultKind::HostCrash];
 const VIEW: &[FaultKind] = &[FaultKind::AgentOutage, FaultKind::StoreOutage, FaultKind::RecordLoss];
 const COMPOUND: &[FaultKind] = &[
     FaultKind::CpuContention,
@@ -83,6 +85,7 @@ pub(super) fn draw(scenario: &mut Scenario, chance: &mut Random, family: Family,
         Family::Pulse => drawer.only(PULSE, begin),
         Family::FlightRecorder => drawer.only(FLIGHT_RECORDER, begin),
         Family::Infrastructure => drawer.only(INFRASTRUCTURE, begin),
+        Family::Endings => drawer.only(ENDINGS, begin),
         Family::Falcon => {
             drawer.only(FALCON, begin);
             drawer.passing();
@@ -313,6 +316,7 @@ impl Drawer<'_> {
             FaultKind::GpuExecutionError | FaultKind::CudaExecutionError => between(self.chance, 0.5, 4.0),
             FaultKind::HostCrash | FaultKind::HostLost => 1.0 + self.chance.below(3) as f64,
             FaultKind::RecordLoss => between(self.chance, 1.0, 20.0),
+            FaultKind::JobEnded => between(self.chance, 0.0, 100.0),
             _ => return Some(None),
         };
         // Four digits are enough and read better.

@@ -4,6 +4,7 @@ mod background_compute;
 mod background_traffic;
 mod gpu_hang;
 mod gpu_power;
+mod job_ended;
 mod nic_bandwidth;
 mod nic_down;
 mod pcie_downgrade;
@@ -35,6 +36,7 @@ pub fn inject(fault: &Fault, site: &Site) -> Result<Guard, TestbedError> {
         FaultKind::GpuHang => gpu_hang::inject(fault, site),
         FaultKind::RankCrash => rank_crash::inject(fault, site),
         FaultKind::RankStuck => rank_stuck::inject(fault, site),
+        FaultKind::JobEnded => job_ended::inject(fault, site),
         kind => Err(wrong(format!("only the simulator plays {kind}"))),
     }
 }
