@@ -6,7 +6,7 @@ use crate::case::{BlastEntry, Case};
 use crate::fact::{these, these_do};
 use crate::report::{RankSummary, Report};
 use mycroft_record::{HostTime, NANOS_PER_MS, OpKind, Rank};
-use page::{Page, moment, suspect_text};
+use page::{Page, moment, place_text, suspect_text};
 use std::collections::BTreeMap;
 
 pub use autopsy::render as render_autopsy;
@@ -93,7 +93,7 @@ fn render_case(page: &mut Page, case: &Case, now: HostTime) {
         let times = if case.revisions == 1 { String::new() } else { format!("{} times, last ", case.revisions) };
         let who = said.suspects.first().map_or_else(|| "nobody".to_owned(), |first| place_text(&first.place));
         let (at, what, category) = (moment(said.until), said.what, said.category);
-        row("revised", &format!("{times}at {at}; before it said {what} / {category}, {who}"));
+        page.row("revised", &format!("{times}at {at}; before it said {what} / {category}, {who}"));
     }
     if !case.closed_because.is_empty() {
         page.row("closed", &case.closed_because);

@@ -152,7 +152,7 @@ pub(super) fn moment(time: HostTime) -> String {
 }
 
 /// `rank 3 on node7`, `node7`, `link node7 -> node9`.
-fn place_text(place: &Place) -> String {
+pub(crate) fn place_text(place: &Place) -> String {
     match place {
         Place::Rank { rank, host } if host.is_empty() => format!("rank {rank}"),
         Place::Rank { rank, host } => format!("rank {rank} on {host}"),
