@@ -245,8 +245,7 @@ impl Segment {
         self.tell_sampled(scale.now, &live, life);
         if state.clean_exit && !file_there && self.reader.is_removed() {
             // The probe took leave though its process lives on (the library was unloaded).
-            let status = ExitStatus::Unknown;
-            self.records.push(Record::ProcessExit(ProcessExit { noticed_at: scale.now, clean: true, status }));
+            self.records.push(Record::ProcessExit(ProcessExit::unread(scale.now, true)));
             return Ok(ControlFlow::Break(Over::Exited));
         }
         Ok(ControlFlow::Continue(()))

@@ -1,5 +1,8 @@
 //! Facts: what the detectors saw, typed, each with the records that show it. They accuse nobody: `case` weighs them.
+mod excess;
+
 use crate::case::{Evidence, Reason};
+use excess::excess;
 use mycroft_record::{ExitStatus, FlowCounters, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpId, OpMeta, Rank};
 use std::sync::Arc;
 
@@ -267,17 +270,6 @@ fn chunks(c: &FlowCounters) -> String {
     format!("posted {} ready {} transmitted {} done {} of {}", c.posted, c.ready, c.transmitted, c.done, c.total_chunks)
 }
 
-/// A part of the iteration that takes longer, beside what the iteration grew. A part may grow more than the whole where some
-/// of it runs beside other work: it is not told as a share then. The difference is that of the numbers as they are shown.
-fn excess(what: &str, who: &str, now: f64, base: f64, iteration: f64) -> String {
-    let (more, grew) = (now.round() - base.round(), iteration.round());
-    let told = format!("{who} {what} {now:.0} ms per iteration, {base:.0} ms before: {more:.0} ms more");
-    if more <= grew {
-        return format!("{told}, of {grew:.0} ms that the iteration grew");
-    }
-    format!("{told}; the iteration grew by {grew:.0} ms, the rest is hidden behind other work")
-}
-
 impl Fact {
     /// The host whose processors the job's threads wait for, if that is what it says.
     pub(crate) fn crowded(&self) -> Option<&HostName> {
@@ -383,7 +375,7 @@ impl Fact {
                 ms(*threshold_ns)
             ),
             Fact::Dead { rank, in_flight, status, .. } => {
-                let by = if *status == ExitStatus::Unknown { String::new() } else { format!(" ({status})") };
+                let by = status.in_brackets();
                 format!(
                     "the process of rank {rank} is gone{by} with {in_flight} operations in flight and communicators in use"
                 )

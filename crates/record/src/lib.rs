@@ -7,6 +7,7 @@
 pub mod batch;
 pub mod clock;
 pub mod dump;
+mod exit;
 pub mod finding;
 pub mod ids;
 pub mod kind;
@@ -17,11 +18,12 @@ mod times;
 
 pub use batch::{Batch, ProcessKey, Source};
 pub use clock::ClockOffset;
+pub use exit::ExitStatus;
 pub use finding::{Category, Finding, Place, Suspect, What};
 pub use ids::{ChannelId, CommId, CommRank, HostName, JobName, OpId, OpSeq, Rank};
 pub use kind::{Algorithm, Datatype, Direction, OpClass, OpKind, Protocol};
 pub use record::{
-    CommEnd, CommInit, ExitStatus, FlowCounters, FlowDone, FlowKey, FlowState, FlowTimes, Gap, GapCause, HostVitals,
-    NicState, OpDone, OpMeta, OpState, ProcessExit, ProcessInfo, Record, Sampled, StepMark,
+    CommEnd, CommInit, FlowCounters, FlowDone, FlowKey, FlowState, FlowTimes, Gap, GapCause, HostVitals, NicState,
+    OpDone, OpMeta, OpState, ProcessExit, ProcessInfo, Record, Sampled, StepMark,
 };
 pub use time::{HostTime, NANOS_PER_MS, NANOS_PER_SEC};

@@ -1,5 +1,6 @@
 //! The record kinds (paper Table 2 is the field list, `docs/formats/record.md` the catalogue).
 use crate::clock::ClockOffset;
+use crate::exit::ExitStatus;
 use crate::ids::{ChannelId, CommId, CommRank, OpId};
 use crate::kind::{Algorithm, Datatype, Direction, OpKind, Protocol};
 use crate::time::HostTime;
@@ -68,54 +69,10 @@ pub struct ProcessExit {
     pub status: ExitStatus,
 }
 
-/// How a process ended: what its parent gets from `wait`, as far as an agent, which is not its parent, can read it.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub enum ExitStatus {
-    /// Nobody could read it.
-    #[default]
-    Unknown,
-    /// It ended by itself with this code.
-    Code(u8),
-    /// This signal ended it.
-    Signal(u8),
-}
-
-impl ExitStatus {
-    /// The stable number: 0, 256 + code, 512 + signal.
-    pub fn code(self) -> u32 {
-        match self {
-            ExitStatus::Unknown => 0,
-            ExitStatus::Code(code) => 0x100 | u32::from(code),
-            ExitStatus::Signal(signal) => 0x200 | u32::from(signal),
-        }
-    }
-
-    /// What a stable number means; a number of a newer version is unknown.
-    pub fn from_code(code: u32) -> ExitStatus {
-        let low = code.to_le_bytes()[0];
-        match code >> 8 {
-            1 => ExitStatus::Code(low),
-            2 => ExitStatus::Signal(low),
-            _ => ExitStatus::Unknown,
-        }
-    }
-}
-
-impl std::fmt::Display for ExitStatus {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ExitStatus::Unknown => f.write_str("status not seen"),
-            ExitStatus::Code(code) => write!(f, "exit code {code}"),
-            ExitStatus::Signal(1) => f.write_str("SIGHUP"),
-            ExitStatus::Signal(2) => f.write_str("SIGINT"),
-            ExitStatus::Signal(6) => f.write_str("SIGABRT"),
-            ExitStatus::Signal(7) => f.write_str("SIGBUS"),
-            ExitStatus::Signal(9) => f.write_str("SIGKILL"),
-            ExitStatus::Signal(10) => f.write_str("SIGUSR1"),
-            ExitStatus::Signal(11) => f.write_str("SIGSEGV"),
-            ExitStatus::Signal(15) => f.write_str("SIGTERM"),
-            ExitStatus::Signal(signal) => write!(f, "signal {signal}"),
-        }
+impl ProcessExit {
+    /// One of which nobody could read how it ended.
+    pub fn unread(noticed_at: HostTime, clean: bool) -> ProcessExit {
+        ProcessExit { noticed_at, clean, status: ExitStatus::Unknown }
     }
 }
 

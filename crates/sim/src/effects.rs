@@ -1,6 +1,8 @@
 //! What faults do to the parts of a cluster: rates over time, and the few things that are not rates. This is all that the
 //! mechanics see of a fault; they know neither its name nor its truth.
 use crate::profile::Profile;
+use crate::random::Random;
+use crate::scenario::Scenario;
 use std::collections::BTreeMap;
 
 /// The parts of one rank.
@@ -107,4 +109,18 @@ impl Effects {
     pub fn path(&mut self, from: u32, to: u32) -> &mut Profile {
         self.paths.entry((from, to)).or_default()
     }
+
+    /// Ends the whole job: every process is killed within `within_ms` after `begin`, nanoseconds.
+    pub(crate) fn end(&mut self, scenario: &Scenario, begin: u64, within_ms: f64) {
+        let mut chance = Random::stream(scenario.seed, 0x0C07_0000);
+        for rank in 0..scenario.world() {
+            let later = (within_ms * 1e6 * chance.unit()) as u64;
+            earliest(&mut self.rank(rank).killed_at, begin.saturating_add(later));
+        }
+    }
+}
+
+/// Notes a moment where none before it is known.
+pub(crate) fn earliest(at: &mut Option<u64>, moment: u64) {
+    *at = Some(at.map_or(moment, |before| before.min(moment)));
 }

@@ -1,6 +1,6 @@
 //! What each kind of fault does to the parts of a cluster. The testbed does the same with real processes
 //! (`crates/testbed/src/fault`), so that one scenario file means one thing.
-use crate::effects::{CpuTaken, Effects, RankEffects, WrongCall};
+use crate::effects::{CpuTaken, Effects, RankEffects, WrongCall, earliest};
 use crate::fault::{Fault, FaultKind, FaultLevel, Stretch};
 use crate::profile::{NEVER, Profile};
 use crate::random::Random;
@@ -55,6 +55,9 @@ impl Injection<'_> {
                 for rank in self.fault.culprit_ranks(self.scenario) {
                     self.apply_to_rank(effects.rank(rank));
                 }
+            }
+            FaultLevel::Nobody if self.fault.kind == FaultKind::JobEnded => {
+                effects.end(self.scenario, self.begin(), self.fault.severity());
             }
             FaultLevel::Nobody => self.disturb(effects),
             _ => {
@@ -166,20 +169,8 @@ impl Injection<'_> {
         }
     }
 
-    /// All processes go, each a moment later than when they are told to.
-    fn end(&self, effects: &mut Effects) {
-        let mut chance = Random::stream(self.scenario.seed, 0x0C07_0000);
-        for rank in 0..self.scenario.world() {
-            let later = (self.fault.severity() * 1e6 * chance.unit()) as u64;
-            earliest(&mut effects.rank(rank).killed_at, self.begin().saturating_add(later));
-        }
-    }
-
-    /// What is seen of the job is disturbed, not the job; or the job is ended.
+    /// What is seen of the job is disturbed, not the job.
     fn disturb(&self, effects: &mut Effects) {
-        if self.fault.kind == FaultKind::JobEnded {
-            return self.end(effects);
-        }
         for stretch in &self.stretches {
             let (from, until) = (stretch.from, stretch.until);
             match self.fault.kind {
@@ -290,10 +281,6 @@ pub(crate) fn contention(percent: f64) -> (f64, u64) {
 }
 
 /// Keeps the earlier moment.
-fn earliest(at: &mut Option<u64>, moment: u64) {
-    *at = Some(at.map_or(moment, |before| before.min(moment)));
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -64,13 +64,11 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Adds what was said of the job's end: whether somebody outside ended it. It was ended `said_outside`, or was not.
+    /// Adds whether it was said that somebody outside ended the job, and whether that is so.
     pub fn with_ending(mut self, truths: &[Truth], said_outside: bool) -> Judgement {
         let is_end = |truth: &Truth| truth.fault.as_ref().is_some_and(|fault| fault.kind == FaultKind::JobEnded);
-        match (truths.iter().any(is_end), said_outside) {
-            (true, false) => self.wrong.push("the job was ended from outside, and nobody said so".to_owned()),
-            (false, true) => self.wrong.push("the job was not ended from outside, as was said".to_owned()),
-            _ => {}
+        if truths.iter().any(is_end) != said_outside {
+            self.wrong.push(format!("that the job was ended from outside was said: {said_outside}, which is wrong"));
         }
         self
     }
@@ -374,10 +372,9 @@ mod tests {
     fn an_ended_job_must_be_said_to_be_one() {
         let ended = truths(&["job-ended,after=10"]);
         let judged = |truths: &[Truth], said| judge(truths, &[], 60_000).with_ending(truths, said).correct();
-        assert!(judged(&ended, true) && !judged(&ended, false));
-        assert!(judged(&[], false) && !judged(&[], true));
+        assert!(judged(&ended, true) && !judged(&ended, false) && judged(&[], false) && !judged(&[], true));
         let crash = case(11, What::Crash, Category::ProcessExit, vec![rank(6, 0.99)]);
-        assert!(!judge(&ended, &[&crash], 60_000).correct(), "nobody crashed");
+        assert!(!judge(&ended, &[&crash], 60_000).correct());
     }
 
     #[test]

@@ -141,9 +141,8 @@ trait Visit {
                 as u32;
     }
     fn u16(&mut self, name: &'static str, value: &mut u16) {
-        *value =
-            self.cell(Column { name, cell: CellType::Number, reference: 0 }, u64::from(*value), u64::from(u16::MAX))
-                as u16;
+        let (column, max) = (Column { name, cell: CellType::Number, reference: 0 }, u64::from(u16::MAX));
+        *value = self.cell(column, u64::from(*value), max) as u16;
     }
     fn u8(&mut self, name: &'static str, value: &mut u8) {
         *value = self.cell(Column { name, cell: CellType::Number, reference: 0 }, u64::from(*value), u64::from(u8::MAX))
@@ -163,9 +162,9 @@ trait Visit {
 }
 
 macro_rules! code {
-    ($v:expr, $name:literal, $field:expr, $type:ident) => {{
+    ($v:expr, $name:literal, $field:expr, $type:ident, $as:ident) => {{
         let mut code = $field.code();
-        $v.u8($name, &mut code);
+        $v.$as($name, &mut code);
         $field = $type::from_code(code);
     }};
 }
@@ -183,9 +182,7 @@ fn process<V: Visit>(v: &mut V, r: &mut ProcessInfo) {
 fn process_exit<V: Visit>(v: &mut V, r: &mut ProcessExit) {
     v.at(&mut r.noticed_at);
     v.flag("clean", &mut r.clean);
-    let mut status = r.status.code();
-    v.u32("status", &mut status);
-    r.status = ExitStatus::from_code(status);
+    code!(v, "status", r.status, ExitStatus, u32);
 }
 
 fn comm_init<V: Visit>(v: &mut V, r: &mut CommInit) {
@@ -204,21 +201,21 @@ fn comm_end<V: Visit>(v: &mut V, r: &mut CommEnd) {
 
 fn op_id<V: Visit>(v: &mut V, id: &mut OpId) {
     v.comm(&mut id.comm);
-    code!(v, "class", id.class, OpClass);
+    code!(v, "class", id.class, OpClass, u8);
     v.u32("op_peer", &mut id.peer.0);
     v.u64("seq", &mut id.seq.0);
 }
 
 fn op_meta<V: Visit>(v: &mut V, op: &mut OpMeta) {
     op_id(v, &mut op.id);
-    code!(v, "op_kind", op.kind, OpKind);
+    code!(v, "op_kind", op.kind, OpKind, u8);
     v.u64("nccl_seq", &mut op.nccl_seq);
     v.u32("comm_rank", &mut op.comm_rank.0);
     v.u64("count", &mut op.count);
-    code!(v, "datatype", op.datatype, Datatype);
+    code!(v, "datatype", op.datatype, Datatype, u8);
     v.u32("root", &mut op.root);
-    code!(v, "algorithm", op.algorithm, Algorithm);
-    code!(v, "protocol", op.protocol, Protocol);
+    code!(v, "algorithm", op.algorithm, Algorithm, u8);
+    code!(v, "protocol", op.protocol, Protocol, u8);
     v.u8("n_channels", &mut op.n_channels);
     v.time("started_at", 0, &mut op.started_at);
     v.time("enqueued_at", STARTED_AT, &mut op.enqueued_at);
@@ -246,7 +243,7 @@ fn flow<V: Visit>(v: &mut V, key: &mut FlowKey, counters: &mut FlowCounters, byt
     op_id(v, &mut key.op);
     v.u8("channel", &mut key.channel.0);
     v.u32("peer", &mut key.peer.0);
-    code!(v, "direction", key.direction, Direction);
+    code!(v, "direction", key.direction, Direction, u8);
     v.u32("total_chunks", &mut counters.total_chunks);
     v.u32("posted", &mut counters.posted);
     v.u32("ready", &mut counters.ready);

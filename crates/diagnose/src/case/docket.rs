@@ -2,26 +2,26 @@
 mod again;
 mod crawl;
 mod crowded;
+mod ends;
 mod hidden;
 mod lately;
 mod paused;
+mod revised;
 mod same;
 
-use crate::blame::hang;
 use crate::blame::own::{self, Own};
 use crate::blame::slow;
 use crate::case::advice;
 use crate::case::network::{self, host_place, is_of_network};
-use crate::case::stop::{blast_radius, crash, left_out, stalled};
+use crate::case::stop::{crash, left_out, stalled};
 use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Said};
 use crate::config::Config;
 use crate::fact::Fact;
-use crate::life::{Ending, How};
 use crate::timeline::Timeline;
-use crate::timeline::ending::{Exits, PATIENCE_NS};
+use crate::timeline::ending::Exits;
 use crate::watch::{Seen, Slow, Watch};
-use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, What};
+use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, Rank, What};
 use same::{
     STEP_SURE, hangs_together, is_about_crowd, is_inside_only, is_of_whole_host, is_slow_device, is_starved, is_sure,
     is_sure_of_host, meets, names, naps, stands_out,
@@ -34,16 +34,8 @@ const CASES_MAX: usize = 256;
 const REASONS_MAX: usize = 24;
 /// Pauses remembered.
 const PAUSES_MAX: usize = 64;
-/// So long after a crash case was opened it is asked who went with the first: two looks.
-const FIRST_DEATH_LOOKS_NS: u64 = 2 * NANOS_PER_SEC;
 /// Of a stall that may be a row of pauses, or of waits in a job that crawls, so many transients must have passed.
 const NAPS_MAX: u64 = 5;
-/// While it is not clear who of a job is gone, it is looked again after this: an agent's look brings news no sooner.
-const EXITS_RECHECK_NS: u64 = 100 * NANOS_PER_MS;
-/// Why cases close with the job.
-const JOB_FINISHED: &str = "the job ended in good order";
-/// See [`JOB_FINISHED`].
-const JOB_ENDED: &str = "the job was ended from outside";
 /// A pause leaves its marks in records that end this much around it.
 const PAUSE_MARGIN_NS: u64 = NANOS_PER_SEC;
 
@@ -140,45 +132,6 @@ impl Docket {
         self.raised_at
     }
 
-    pub(crate) fn has_crash(&self) -> bool {
-        self.open.iter().any(|open| self.case(open.id).finding.what == What::Crash)
-    }
-
-    /// The job was started again: what is open is over with the next look, and no pause or onset of before counts.
-    pub(crate) fn begin_anew(&mut self) {
-        let (cases, transients) = (std::mem::take(&mut self.cases), std::mem::take(&mut self.transients));
-        let open = std::mem::take(&mut self.open);
-        *self = Docket { cases, transients, open, next_id: self.next_id, is_anew: true, ..Docket::default() };
-    }
-
-    /// What those that are gone say at `now`.
-    pub(crate) fn exits(&mut self, timeline: &Timeline, now: HostTime) -> Exits {
-        self.leaving_seen = timeline.leaving().count();
-        let crashed = self.has_crash();
-        let exits = timeline.exits(crashed, false);
-        if exits != Exits::Unclear {
-            self.waits_since = HostTime::NONE;
-            return exits;
-        }
-        if !self.waits_since.is_some() {
-            self.waits_since = now;
-        }
-        let is_over = now.since_ns(self.waits_since) >= PATIENCE_NS;
-        if is_over { timeline.exits(crashed, true) } else { exits }
-    }
-
-    /// When it is to be asked again what those that are gone say; `None`: nobody is, or it is known.
-    pub(crate) fn next_check(&self, timeline: &Timeline, now: HostTime) -> Option<HostTime> {
-        let waits = self.waits_since.is_some() && now.since_ns(self.waits_since) <= PATIENCE_NS;
-        (waits || timeline.leaving().count() > self.leaving_seen).then(|| now + EXITS_RECHECK_NS)
-    }
-
-    /// Ends every open case that is not about what ended the job.
-    fn finish_all(&mut self, bench: &Bench<'_>, why: &str) -> Vec<CaseEvent> {
-        let all: Vec<CaseId> = self.open.iter().map(|open| open.id).collect();
-        all.into_iter().map(|id| self.finish(bench, id, why)).collect()
-    }
-
     pub(crate) fn step(&mut self, bench: &Bench<'_>) -> Vec<CaseEvent> {
         if std::mem::take(&mut self.is_anew) {
             return self.finish_all(bench, "the job was started again");
@@ -197,35 +150,8 @@ impl Docket {
         events
     }
 
-    /// Compares what each open case, or one of them, says with what it said since it had settled.
-    fn compare(&mut self, now: HostTime, only: Option<CaseId>) {
-        for open in self.open.iter_mut().filter(|open| only.is_none_or(|only| only == open.id)) {
-            let at = self.cases.partition_point(|case| case.id < open.id);
-            let case = &mut self.cases[at];
-            let is_revised = open.said.as_ref().is_some_and(|said| !said.is_said_by(&case.finding));
-            if is_revised && let Some(said) = open.said.take() {
-                case.revised_from(Said { until: now, ..said });
-                case.updated_at = now;
-                self.revised.push(open.id);
-            }
-            if open.said.is_none() && case.finding.diagnosed_at.is_some() {
-                open.said = Some(Said::of(&case.finding, HostTime::NONE));
-            }
-        }
-    }
-
-    /// Adds to what a look changed which cases it revised.
-    pub(crate) fn with_revised(&mut self, now: HostTime, events: Vec<CaseEvent>) -> Vec<CaseEvent> {
-        self.compare(now, None);
-        let revised = std::mem::take(&mut self.revised);
-        let is_told = |event: &CaseEvent| matches!(event, CaseEvent::Strengthened(id) if revised.contains(id));
-        let others = events.into_iter().filter(|event| !is_told(event));
-        revised.iter().copied().map(CaseEvent::Revised).chain(others).collect()
-    }
-
     fn react(&mut self, bench: &Bench<'_>) -> Vec<CaseEvent> {
-        if let Exits::Over(Ending { how: how @ (How::Finished | How::Outside), .. }) = bench.exits {
-            let why = if *how == How::Finished { JOB_FINISHED } else { JOB_ENDED };
+        if let Some(why) = ends::job_ended(bench) {
             return self.finish_all(bench, why);
         }
         match self.open.iter().find(|open| self.case(open.id).finding.what != What::Slowdown) {
@@ -480,32 +406,6 @@ impl Docket {
             return self.write(bench, id, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
         }
         self.follow_stall(bench, open)
-    }
-
-    fn follow_crash(&mut self, bench: &Bench<'_>, id: CaseId) -> Option<CaseEvent> {
-        if bench.now.since_ns(self.case(id).opened_at) <= FIRST_DEATH_LOOKS_NS {
-            let (verdict, facts, blast) = crash(bench)?;
-            return self.write(bench, id, verdict, &facts, blast).then_some(CaseEvent::Strengthened(id));
-        }
-        self.widen(bench, id);
-        let anybody_dead = bench.timeline.leaving().any(|state| state.dead());
-        if !anybody_dead && bench.seen.healthy_streak >= bench.config.recover_iterations {
-            return Some(self.finish(bench, id, "the job runs again"));
-        }
-        None
-    }
-
-    /// Whoever waits for a dead rank comes to its wait when its own work is done: the radius grows until all stand still,
-    /// and does not shrink when a launcher ends those who wait.
-    fn widen(&mut self, bench: &Bench<'_>, id: CaseId) {
-        let gone: Vec<Rank> = bench.timeline.leaving().filter(|state| state.dead()).map(|state| state.rank).collect();
-        let blast = blast_radius(hang::behind(bench.timeline, &gone));
-        let waiting = |blast: &[BlastEntry]| blast.iter().map(|entry| entry.waiting.len()).sum::<usize>();
-        let at = self.place_of(id);
-        let case = &mut self.cases[at];
-        if waiting(&blast) > waiting(&case.blast_radius) {
-            case.blast_radius = blast;
-        }
     }
 
     fn follow_stall(&mut self, bench: &Bench<'_>, open: &Open) -> Option<CaseEvent> {

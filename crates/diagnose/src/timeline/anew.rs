@@ -2,6 +2,8 @@
 use super::Timeline;
 use super::rank::RankState;
 use super::ranks::Slot;
+#[cfg(test)]
+use mycroft_record::NANOS_PER_SEC;
 use mycroft_record::{Batch, CommId, CommInit, CommRank, HostTime, Rank, Record};
 use std::collections::BTreeSet;
 
@@ -87,5 +89,14 @@ impl Timeline {
             let (n_ranks, name) = (of.n_ranks, of.name.clone());
             self.on_comm_init(slot, &CommInit { at: HostTime::NONE, comm, n_ranks, n_nodes: 0, comm_rank, name });
         }
+    }
+
+    /// Takes a batch in as an engine does.
+    #[cfg(test)]
+    pub(super) fn live_on(&mut self, batch: &Batch) {
+        if self.begins_anew(batch, NANOS_PER_SEC) {
+            *self = self.anew(batch, NANOS_PER_SEC);
+        }
+        self.observe(batch, 500_000);
     }
 }

@@ -163,10 +163,7 @@ impl Teller {
                 nccl_version: 22703,
                 kernel_events,
             })],
-            Told::Gone(clean) => vec![
-                sampled(0, false),
-                Record::ProcessExit(ProcessExit { noticed_at: at, clean, status: ExitStatus::Unknown }),
-            ],
+            Told::Gone(clean) => vec![sampled(0, false), Record::ProcessExit(ProcessExit::unread(at, clean))],
             Told::Restarts => {
                 self.nonces[step.rank as usize] += 1;
                 vec![self.init(step.rank, step.comm)]
@@ -223,11 +220,8 @@ proptest! {
             teller.now += 20 * MS;
             let records = teller.records(&step);
             let batch = Batch { source: teller.source(step.rank), collected_at: HostTime(teller.now), records };
-            if kept.begins_anew(&batch, NANOS_PER_SEC) {
-                (kept, whole) = (kept.anew(&batch, NANOS_PER_SEC), whole.anew(&batch, NANOS_PER_SEC));
-            }
-            kept.observe(&batch, 500_000);
-            whole.observe(&batch, 500_000);
+            kept.live_on(&batch);
+            whole.live_on(&batch);
             if step.look {
                 kept.settle();
                 settle_all(&mut whole);

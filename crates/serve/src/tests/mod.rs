@@ -216,13 +216,10 @@ pub(crate) fn example_case(id: CaseId, now: HostTime) -> Case {
 
 /// A job that was started again after a part of it had failed.
 pub(crate) fn example_lives(now: HostTime) -> Vec<Life> {
-    let because = "rank 5 on host1 went first, the last 5.0 s after it".to_owned();
-    let at = HostTime(now.0 - 90 * NANOS_PER_SEC);
+    let (at, because) = (now - 90 * NANOS_PER_SEC, "rank 5 on host1 went first, the last 5.0 s after it".to_owned());
     let ended = Some(Ending { at, how: How::Failed, because });
-    vec![
-        Life { number: 1, began: HostTime(now.0 - 600 * NANOS_PER_SEC), ended },
-        Life { number: 2, began: HostTime(now.0 - 60 * NANOS_PER_SEC), ended: None },
-    ]
+    let before = Life { number: 1, began: now - 600 * NANOS_PER_SEC, ended };
+    vec![before, Life { number: 2, began: now - 60 * NANOS_PER_SEC, ended: None }]
 }
 
 /// A report with every list filled.

@@ -260,11 +260,7 @@ impl Teller<'_> {
         }
         if dead {
             told.gone = true;
-            records.push(Record::ProcessExit(ProcessExit {
-                noticed_at: stamp(at),
-                clean: false,
-                status: ExitStatus::Unknown,
-            }));
+            records.push(Record::ProcessExit(ProcessExit::unread(stamp(at), false)));
         }
         run.forget_told();
     }
