@@ -51,7 +51,7 @@ impl Seen {
 }
 
 /// A fingerprint of numbers: equal numbers give equal fingerprints, different ones differ but for one case in 2^64.
-fn fingerprint(words: &[u64]) -> u64 {
+pub(crate) fn fingerprint(words: &[u64]) -> u64 {
     // The multiplication and shift of SplitMix64, which spread every input bit over the word.
     words.iter().fold(0x9e37_79b9_7f4a_7c15, |hash, word| {
         let mixed = (hash ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);

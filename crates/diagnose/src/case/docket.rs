@@ -21,7 +21,7 @@ use crate::fact::Fact;
 use crate::timeline::Timeline;
 use crate::timeline::ending::Exits;
 use crate::watch::{Seen, Slow, Watch};
-use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, Rank, What};
+use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, What};
 use same::{
     STEP_SURE, hangs_together, is_about_crowd, is_inside_only, is_of_whole_host, is_slow_device, is_starved, is_sure,
     is_sure_of_host, meets, names, naps, stands_out,

@@ -1,5 +1,7 @@
 //! Cases back from JSON: rows that an earlier run, also of an older version, left in the store.
-use super::{BlastJson, CaseDumpJson, CaseJson, EvidenceJson, FlowJson, OpJson, ReasonJson, SaidJson, SuspectJson, TimeJson};
+use super::{
+    BlastJson, CaseDumpJson, CaseJson, EvidenceJson, FlowJson, OpJson, ReasonJson, SaidJson, SuspectJson, TimeJson,
+};
 use crate::case::{BookState, BookedCase, Capture};
 use mycroft_diagnose::stacks::Outcome;
 use mycroft_diagnose::{BlastEntry, Case, CaseId, CaseState, Evidence, Gain, Reason, Said};
