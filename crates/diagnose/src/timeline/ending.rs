@@ -162,8 +162,13 @@ fn own_failures(failed: &[&RankState]) -> Vec<Rank> {
         ExitStatus::Unknown => false,
     };
     let is_own = |status: ExitStatus| !is_sent(status) && !matches!(status, ExitStatus::Unknown | ExitStatus::Code(0));
-    if !failed.iter().any(|state| is_sent(state.status)) {
-        return Vec::new();
-    }
-    failed.iter().filter(|state| is_own(state.status)).map(|state| state.rank).collect()
+    let Some(first) = failed.iter().map(|state| state.dead_since).min() else { return Vec::new() };
+    let is_sent_to = |state: &&&RankState| is_sent(state.status);
+    let own: Vec<Rank> = failed
+        .iter()
+        .filter(|state| is_own(state.status) && state.dead_since.since_ns(first) <= SPREAD_NS)
+        .map(|state| state.rank)
+        .collect();
+    // Where most end like that it is how the program answers a signal.
+    if own.len() < failed.iter().filter(is_sent_to).count() { own } else { Vec::new() }
 }
