@@ -266,8 +266,8 @@ impl Segment {
         self.tell_ended_comms(scale, &live.comms);
         self.tell_sampled(scale.now, &live, Life::Gone);
         let status = self.watch.as_ref().map_or(ExitStatus::Unknown, ProcessWatch::status);
-        let (noticed_at, clean) = (scale.now, state.clean_exit);
-        self.records.push(Record::ProcessExit(ProcessExit { noticed_at, clean, status }));
+        self.records
+            .push(Record::ProcessExit(ProcessExit { status, ..ProcessExit::unread(scale.now, state.clean_exit) }));
         Ok(ControlFlow::Break(Over::Exited))
     }
 
