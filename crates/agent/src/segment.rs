@@ -400,9 +400,8 @@ fn source(header: &SegmentHeader, host: Option<&HostName>) -> Source {
     Source { job: or(&header.job, JOB_DEFAULT).into(), host, process: Some(convert::process_key(header)) }
 }
 
-/// Whether a look shows what the one told last does not let one expect: the process comes to life, to a halt or to its
-/// end, or begins or ends to have anything in flight. How much is in flight in between, the records of operations and
-/// flows tell themselves (docs/formats/record.md; `crates/serve/tests/recorded.rs` shows that no report needs more).
+/// Whether a look shows what the one told last does not let one expect: the process comes to life, to a halt or to its end, or
+/// begins or ends to have anything in flight (docs/formats/record.md; `crates/serve/tests/recorded.rs` needs no more).
 fn is_turn(told: &Sampled, now: &Sampled) -> bool {
     let what = |s: &Sampled| (s.alive, s.stopped, s.ops_in_flight == 0, s.flows_in_flight == 0);
     what(told) != what(now)
