@@ -109,7 +109,7 @@ fn a_rank_that_comes_back_has_its_communicators_anew() {
     let mut census = world.census();
     for life in 0..50u32 {
         let mut records: Vec<Record> = (0..3).map(|n| joined(u64::from(life) * 3 + n, 0, 8, "")).collect();
-        records.push(Record::ProcessExit(ProcessExit { noticed_at: HostTime(1), clean: true }));
+        records.push(Record::ProcessExit(ProcessExit::unread(HostTime(1), true)));
         assert_eq!(world.kept(&mut census, &batch("host0", Some((0, life)), records)), 4, "life {life}");
     }
     // Another process under its rank while it lives brings nothing anew: the engine keeps what it has.

@@ -56,10 +56,11 @@ impl Timeline {
         }
         let failed: Vec<&RankState> = self.leaving().filter(|state| state.dead()).collect();
         let stay: Vec<&RankState> = all.iter().filter(|state| !state.is_gone() && !state.finalized()).collect();
-        let Some(first) = failed.iter().map(|state| state.dead_since).min() else {
+        let Some(first) = Timeline::dead_since(&failed).min() else {
             return if stay.is_empty() { Exits::Over(self.finished(all)) } else { Exits::Nobody };
         };
-        if stay.iter().any(|state| state.lived_at() > first + SPREAD_NS) {
+        let lives = |state: &&RankState| state.knows_clock() && state.lived_at() > first + self.spread_ns();
+        if stay.iter().any(lives) {
             return Exits::First(own_failures(&failed));
         }
         if stay.is_empty() {
@@ -68,19 +69,31 @@ impl Timeline {
         if !patience_over {
             return Exits::Unclear;
         }
-        // Who fell silent before is not known to have gone with the others.
-        let with_them = |state: &&RankState| state.sampled_at + SIGN_EVERY_NS + SPREAD_NS >= first;
+        // Who fell silent before is not known to have gone with the others, nor whose clock nobody knows.
+        let silent_since = |state: &RankState| state.sampled_at + SIGN_EVERY_NS + self.spread_ns();
+        let with_them = |state: &&RankState| state.knows_clock() && silent_since(state) >= first;
         if stay.iter().all(with_them) { self.all_gone(&failed, crashed) } else { Exits::First(Vec::new()) }
+    }
+
+    /// Within what ends are the same instant: also what clocks are known to be wrong by.
+    fn spread_ns(&self) -> u64 {
+        SPREAD_NS.saturating_add(self.clock_error_ns)
+    }
+
+    /// When these were gone by the clocks that are known; by any where none is.
+    fn dead_since<'a>(gone: &'a [&RankState]) -> impl Iterator<Item = HostTime> + use<'a> {
+        let is_any_known = gone.iter().any(|state| state.knows_clock());
+        gone.iter().filter(move |state| state.knows_clock() || !is_any_known).map(|state| state.dead_since)
     }
 
     /// Nobody is left.
     fn all_gone(&self, failed: &[&RankState], crashed: bool) -> Exits {
         let all = self.ranks.by_slot();
-        let gone = || all.iter().filter(|state| state.dead_since.is_some());
-        let times = || gone().map(|state| state.dead_since);
-        let (Some(began), Some(at)) = (times().min(), times().max()) else { return Exits::Nobody };
+        let gone: Vec<&RankState> = all.iter().filter(|state| state.dead_since.is_some()).collect();
+        let (first, last) = (Timeline::dead_since(&gone).min(), Timeline::dead_since(&gone).max());
+        let (Some(began), Some(at)) = (first, last) else { return Exits::Nobody };
         let own = own_failures(failed);
-        let is_at_once = at.since_ns(began) <= SPREAD_NS;
+        let is_at_once = at.since_ns(began) <= self.spread_ns();
         let in_flight = failed.iter().any(|state| !state.live.is_empty());
         let all_zero = failed.iter().all(|state| state.status == ExitStatus::Code(0));
         if crashed || (!own.is_empty() && in_flight) || (!is_at_once && in_flight && !all_zero) {
@@ -116,7 +129,7 @@ impl Timeline {
         let told: Vec<String> = known.iter().map(ToString::to_string).collect();
         let by = if told.is_empty() { String::new() } else { format!(" by {}", told.join(" or ")) };
         let (gone, hosts) = (all.len() - silent.len(), hosts.len());
-        let alike = SPREAD_NS / NANOS_PER_MS;
+        let alike = self.spread_ns() / NANOS_PER_MS;
         let mut because = format!(
             "{gone} ranks of {hosts} hosts were gone within {} ms{by}; up to {alike} ms are the same instant",
             within_ns / NANOS_PER_MS
