@@ -7,6 +7,7 @@ use crate::value::{EMPTY, Value};
 use mycroft_record::Rank;
 use mycroft_record::dump::{Dump, DumpGroup, DumpVersion, Entry, GroupStatus};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Place;
 use std::sync::Arc;
 
 /// Makes a dump of a file's root value; `None` if it is no dump.
@@ -247,9 +248,9 @@ fn rank(text: &[u8]) -> Option<u32> {
 fn statuses(builder: &mut Builder<'_>, table_pairs: u32, dump: &mut Dump) -> Result<(), Fault> {
     let mut group_of: BTreeMap<u64, u32> = BTreeMap::new();
     for entry in &dump.entries {
-        if !group_of.contains_key(&u64::from(entry.pg_id)) {
+        if let Place::Vacant(place) = group_of.entry(u64::from(entry.pg_id)) {
             builder.pool.budget.charge(NODE_BYTES)?;
-            group_of.insert(u64::from(entry.pg_id), entry.group);
+            place.insert(entry.group);
         }
     }
     for index in (0..builder.pool.len(table_pairs)).step_by(2) {

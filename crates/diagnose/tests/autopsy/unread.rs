@@ -137,6 +137,9 @@ fn no_golden_report_has_an_empty_list() {
                 let sentence = if is_sentence { line.trim_start_matches(first).trim_start() } else { sentence };
                 // A caveat that no switch mends.
                 let sentence = sentence.trim_end_matches(" ()");
+                // Texts for a terminal break their lines anywhere.
+                let sentence = if folder.contains("cli") { format!("{sentence} ...") } else { sentence.to_owned() };
+                let sentence = sentence.as_str();
                 assert_eq!(print::hollow(sentence), None, "{}: {line}", path.display());
             }
             files += 1;
