@@ -20,6 +20,13 @@ pub(crate) const ALLOCATION_BYTES: usize = 32;
 /// allocation (32), and a slot of up to 24 bytes of a node that is half full (48).
 pub(crate) const NODE_BYTES: usize = 96;
 
+/// A length or position as the number that points into a table. Tables hold at most twice an input of a GiB, in values of a
+/// byte or more, so all of them fit.
+#[inline]
+pub(crate) fn number_of(len: usize) -> u32 {
+    u32::try_from(len).unwrap_or(u32::MAX)
+}
+
 /// Slots that a table starts with.
 const FIRST_SLOTS: usize = 8;
 
@@ -102,7 +109,8 @@ impl Budget {
     fn grow<T>(&mut self, vec: &mut Vec<T>, more: usize) -> Result<(), Fault> {
         let want = vec.len().saturating_add(more);
         // What is read so far tells what is to come; a sixteenth more, so that the estimate mostly suffices.
-        let expected = (want as u128 * self.total as u128 / self.at.max(1) as u128) as usize;
+        let expected = want as u128 * self.total as u128 / self.at.max(1) as u128;
+        let expected = usize::try_from(expected).unwrap_or(usize::MAX);
         let slots = expected.saturating_add(expected / 16).clamp(want + want / 8 + FIRST_SLOTS, want * 2 + FIRST_SLOTS);
         let old = vec.capacity();
         // While the values move, the old memory is held beside the new.

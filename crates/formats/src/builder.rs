@@ -2,7 +2,7 @@
 //!
 //! A dict with an entry's keys becomes an [`Entry`], one with a frame's keys a frame number; everything else stays a dict
 //! and is looked at when the whole file is read ([`crate::dump`]).
-use crate::budget::NODE_BYTES;
+use crate::budget::{NODE_BYTES, number_of};
 use crate::fault::Fault;
 use crate::field::Field;
 use crate::index::{Index, fold, mix};
@@ -124,7 +124,7 @@ impl<'a> Builder<'a> {
             match self.pool.field(pair[0]) {
                 Some(Field::RecordId | Field::ProfilingName | Field::CollectiveSeqId | Field::TimeCreated) => {
                     let entry = self.entry(pairs)?;
-                    let number = self.entries.len() as u32;
+                    let number = number_of(self.entries.len());
                     self.pool.budget.push(&mut self.entries, entry)?;
                     return Ok(Some(Value::Entry(number)));
                 }
@@ -174,7 +174,9 @@ impl<'a> Builder<'a> {
                 if ms.is_none() && value != Value::None {
                     self.odd();
                 }
-                entry.duration_us = ms.map_or(f32::NAN, |ms| (ms * 1e3) as f32);
+                #[expect(clippy::cast_possible_truncation, reason = "microseconds are kept in the precision of f32")]
+                let us = ms.map_or(f32::NAN, |ms| (ms * 1e3) as f32);
+                entry.duration_us = us;
             }
             Field::Retired => entry.retired = self.truth(value),
             Field::IsP2p => raw.is_p2p = Some(self.truth(value)),
@@ -258,6 +260,7 @@ impl<'a> Builder<'a> {
             }
             _ => match self.pool.as_real(value) {
                 // Some writers turn every number into a float.
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
                 Some(real) => real as u64,
                 None => {
                     self.odd();
@@ -343,7 +346,7 @@ impl<'a> Builder<'a> {
             src: parts.src,
             dst: parts.dst,
         };
-        let number = self.ops.len() as u32;
+        let number = number_of(self.ops.len());
         self.pool.budget.push(&mut self.ops, op)?;
         Ok(number)
     }
@@ -377,7 +380,7 @@ impl<'a> Builder<'a> {
             outputs: self.tensors(outputs)?,
             output_dtypes: self.dtypes(output_dtypes)?,
         };
-        let number = self.shapes.len() as u32;
+        let number = number_of(self.shapes.len());
         self.pool.budget.push(&mut self.shapes, shape)?;
         self.pool.budget.push(&mut self.shape_keys, key)?;
         self.shape_index.insert(&mut self.pool.budget, hash, number)?;
@@ -445,7 +448,7 @@ impl<'a> Builder<'a> {
         let [name, file, line] = key;
         let name = if name == NO_STR { Arc::default() } else { self.text(name)? };
         let file = if file == NO_STR { Arc::default() } else { self.text(file)? };
-        let number = self.frames.len() as u32;
+        let number = number_of(self.frames.len());
         self.pool.budget.push(&mut self.frames, Frame { name, file, line })?;
         self.pool.budget.push(&mut self.frame_keys, key)?;
         self.frame_index.insert(&mut self.pool.budget, hash, number)?;
@@ -483,7 +486,7 @@ impl<'a> Builder<'a> {
                 },
             });
         }
-        let number = self.stacks.len() as u32;
+        let number = number_of(self.stacks.len());
         self.pool.budget.push(&mut self.stacks, stack.into())?;
         self.pool.remember(seq, Known::Stack(number));
         Ok(number)
@@ -534,7 +537,7 @@ impl<'a> Builder<'a> {
             return Ok(number);
         }
         self.pool.budget.charge(2 * NODE_BYTES)?;
-        let number = self.groups.len() as u32;
+        let number = number_of(self.groups.len());
         self.pool.budget.push(&mut self.groups, key)?;
         self.group_numbers.insert(key, number);
         Ok(number)
@@ -558,7 +561,7 @@ impl<'a> Builder<'a> {
             None => {
                 self.pool.budget.charge(NODE_BYTES)?;
                 let name = self.text_of(thread.1)?;
-                let number = self.threads.len() as u32;
+                let number = number_of(self.threads.len());
                 self.pool.budget.push(&mut self.threads, DumpThread { id, name })?;
                 self.thread_numbers.insert(key, number);
                 number

@@ -1,5 +1,5 @@
 //! From the top level of a Flight Recorder dump to a [`Dump`].
-use crate::budget::NODE_BYTES;
+use crate::budget::{NODE_BYTES, number_of};
 use crate::builder::{Builder, GroupKey};
 use crate::fault::Fault;
 use crate::field::Field;
@@ -131,7 +131,7 @@ fn entries(builder: &mut Builder<'_>, list: u32, dump: &mut Dump) -> Result<(), 
     let items = builder.pool.items(list);
     let count = items.len();
     let in_order = count == builder.entries.len()
-        && items.iter().enumerate().all(|(index, item)| *item == Value::Entry(index as u32));
+        && items.iter().enumerate().all(|(index, item)| *item == Value::Entry(number_of(index)));
     if in_order {
         dump.entries = std::mem::take(&mut builder.entries);
         return Ok(());
@@ -168,7 +168,7 @@ fn groups(builder: &mut Builder<'_>, config: Option<u32>, dump: &mut Dump) -> Re
             }
         }
         builder.pool.budget.charge(NODE_BYTES)?;
-        by_name.insert(group.name.clone(), dump.groups.len() as u32);
+        by_name.insert(group.name.clone(), number_of(dump.groups.len()));
         builder.pool.budget.push(&mut dump.groups, group)?;
     }
     let mut numbers = Vec::new();
@@ -185,7 +185,7 @@ fn groups(builder: &mut Builder<'_>, config: Option<u32>, dump: &mut Dump) -> Re
             let known: &str = &dump.groups[number as usize].desc;
             known == &*desc || known.is_empty() && !name.is_empty() || desc.is_empty()
         });
-        builder.pool.budget.push(&mut numbers, known.unwrap_or(dump.groups.len() as u32))?;
+        builder.pool.budget.push(&mut numbers, known.unwrap_or(number_of(dump.groups.len())))?;
         if known.is_none() {
             let group = DumpGroup { name, desc, ..DumpGroup::default() };
             builder.pool.budget.push(&mut dump.groups, group)?;

@@ -87,6 +87,7 @@ pub(crate) fn mix(hash: u64, word: u64) -> u64 {
 
 /// The 32 bits of a hash that an [`Index`] uses.
 #[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the upper half is folded in")]
 pub(crate) fn fold(hash: u64) -> u32 {
     (hash ^ (hash >> 32)) as u32
 }

@@ -1,4 +1,5 @@
 //! JSON into the same values as pickle, without recursion; `NaN` and `Infinity` as Python writes them.
+use crate::budget::number_of;
 use crate::builder::Builder;
 use crate::fault::Fault;
 use crate::pickle::DEPTH_MAX;
@@ -93,7 +94,7 @@ impl<'a> Parser<'a, '_> {
             return Err(Fault::new(self.at, format!("more than {DEPTH_MAX} levels: no dump is that deep")));
         }
         self.at += 1;
-        self.open.push(Open { is_dict, first: self.stack.len() as u32, wides: self.builder.pool.wide_mark() });
+        self.open.push(Open { is_dict, first: number_of(self.stack.len()), wides: self.builder.pool.wide_mark() });
         Ok(())
     }
 

@@ -3,6 +3,8 @@
 //! Pure: no file, no clock, no environment. Bytes come from anywhere and are trusted nowhere; a reader understands data
 //! and refuses code. `docs/formats/flight-recorder.md` is the catalogue in prose.
 #![forbid(unsafe_code)]
+#![deny(clippy::unwrap_used)]
+#![deny(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)]
 
 mod assemble;
 mod budget;

@@ -1,4 +1,5 @@
 //! Pickle protocols 2 to 5, data only: no class is looked up, nothing is called.
+use crate::budget::number_of;
 use crate::builder::Builder;
 use crate::fault::Fault;
 use crate::value::{EMPTY, Value};
@@ -219,7 +220,7 @@ impl<'a> Machine<'a, '_> {
         if self.marks.len() >= DEPTH_MAX {
             return Err(Fault::new(start, format!("more than {DEPTH_MAX} levels: no dump is that deep")));
         }
-        self.marks.push(Mark { stack: self.stack.len() as u32, wides: self.builder.pool.wide_mark() });
+        self.marks.push(Mark { stack: number_of(self.stack.len()), wides: self.builder.pool.wide_mark() });
         Ok(())
     }
 

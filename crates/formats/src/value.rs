@@ -3,7 +3,7 @@
 //! A [`Value`] is 8 bytes. Equal strings have one number, equal closed lists have one number, so that what repeats in a
 //! dump (names, sizes, call stacks) is compared and kept once. Nothing here recurses: a list that is put into another is
 //! closed first and may not change afterwards, so no list contains itself.
-use crate::budget::{ALLOCATION_BYTES, Budget};
+use crate::budget::{ALLOCATION_BYTES, Budget, number_of};
 use crate::fault::Fault;
 use crate::field::Field;
 use crate::index::{Index, fold, hash_bytes, mix};
@@ -80,7 +80,7 @@ impl Value {
         let number = match self {
             Value::None | Value::Blob | Value::NewList | Value::NewDict => 0,
             Value::Bool(yes) => u32::from(yes),
-            Value::Int(n) => n as u32,
+            Value::Int(n) => n.cast_unsigned(),
             Value::Wide(n) | Value::Kept(n) | Value::Real(n) | Value::KeptReal(n) | Value::Str(n) => n,
             Value::List(n) | Value::Seq(n) | Value::Dict(n) | Value::Pairs(n) | Value::Entry(n) | Value::Frame(n) => n,
         };
@@ -185,7 +185,10 @@ impl<'a> Pool<'a> {
         if let Some(number) = self.str_index.find(hash, |number| self.str_bytes(number) == text) {
             return Ok(Value::Str(number));
         }
-        self.new_string(hash, Str { start: start as u32, len: len as u32, field: Field::of(text), escaped: false })
+        self.new_string(
+            hash,
+            Str { start: number_of(start), len: number_of(len), field: Field::of(text), escaped: false },
+        )
     }
 
     /// A string that does not stand in the input as it is (JSON escapes).
@@ -194,14 +197,14 @@ impl<'a> Pool<'a> {
         if let Some(number) = self.str_index.find(hash, |number| self.str_bytes(number) == text) {
             return Ok(Value::Str(number));
         }
-        let start = self.unescaped.len() as u32;
+        let start = number_of(self.unescaped.len());
         self.budget.room(&mut self.unescaped, text.len())?;
         self.unescaped.extend_from_slice(text);
-        self.new_string(hash, Str { start, len: text.len() as u32, field: Field::of(text), escaped: true })
+        self.new_string(hash, Str { start, len: number_of(text.len()), field: Field::of(text), escaped: true })
     }
 
     fn new_string(&mut self, hash: u32, string: Str) -> Result<Value, Fault> {
-        let number = self.strs.len() as u32;
+        let number = number_of(self.strs.len());
         self.budget.push(&mut self.strs, string)?;
         self.str_index.insert(&mut self.budget, hash, number)?;
         Ok(Value::Str(number))
@@ -229,15 +232,15 @@ impl<'a> Pool<'a> {
         if let Ok(small) = i32::try_from(number) {
             return Ok(Value::Int(small));
         }
-        let at = self.wides.len() as u32;
-        self.budget.push(&mut self.wides, number as u64)?;
+        let at = number_of(self.wides.len());
+        self.budget.push(&mut self.wides, number.cast_unsigned())?;
         Ok(Value::Wide(at))
     }
 
     /// A floating-point number.
     #[inline]
     pub(crate) fn real(&mut self, number: f64) -> Result<Value, Fault> {
-        let at = self.wides.len() as u32;
+        let at = number_of(self.wides.len());
         self.budget.push(&mut self.wides, number.to_bits())?;
         Ok(Value::Real(at))
     }
@@ -245,7 +248,7 @@ impl<'a> Pool<'a> {
     /// How many large numbers are not kept: what a mark remembers.
     #[inline]
     pub(crate) fn wide_mark(&self) -> u32 {
-        self.wides.len() as u32
+        number_of(self.wides.len())
     }
 
     /// Forgets the large numbers that came after a mark.
@@ -259,8 +262,8 @@ impl<'a> Pool<'a> {
     pub(crate) fn as_int(&self, value: Value) -> Option<i64> {
         match value {
             Value::Int(n) => Some(i64::from(n)),
-            Value::Wide(at) => Some(self.wides[at as usize] as i64),
-            Value::Kept(at) => Some(self.kept[at as usize] as i64),
+            Value::Wide(at) => Some(self.wides[at as usize].cast_signed()),
+            Value::Kept(at) => Some(self.kept[at as usize].cast_signed()),
             Value::Bool(yes) => Some(i64::from(yes)),
             _ => None,
         }
@@ -286,7 +289,7 @@ impl<'a> Pool<'a> {
         if let Some(number) = self.kept_index.find(hash, |number| self.kept[number as usize] == bits) {
             return Ok(kept(number));
         }
-        let number = self.kept.len() as u32;
+        let number = number_of(self.kept.len());
         self.budget.push(&mut self.kept, bits)?;
         self.kept_index.insert(&mut self.budget, hash, number)?;
         Ok(kept(number))
@@ -301,7 +304,7 @@ impl<'a> Pool<'a> {
             Value::Wide(_) | Value::Real(_) => return self.keep(value),
             _ => return Ok(value),
         };
-        let number = self.slots.len() as u32;
+        let number = number_of(self.slots.len());
         self.budget.push(&mut self.slots, Slot::Empty)?;
         Ok(make(number))
     }
@@ -359,8 +362,8 @@ impl<'a> Pool<'a> {
             self.items.truncate(start);
             return Ok(number);
         }
-        let number = self.seqs.len() as u32;
-        let seq = Seq { start: start as u32, len: items.len() as u32, known: Known::Nothing };
+        let number = number_of(self.seqs.len());
+        let seq = Seq { start: number_of(start), len: number_of(items.len()), known: Known::Nothing };
         self.budget.push(&mut self.seqs, seq)?;
         self.seq_index.insert(&mut self.budget, hash, number)?;
         Ok(number)
@@ -382,7 +385,7 @@ impl<'a> Pool<'a> {
         self.slots[slot as usize] = match self.slots[slot as usize] {
             Slot::Empty => Slot::Whole(part),
             Slot::Whole(first) => {
-                let parts = self.parts.len() as u32;
+                let parts = number_of(self.parts.len());
                 self.budget.push(&mut self.parts, Vec::new())?;
                 self.budget.push(&mut self.parts[parts as usize], first)?;
                 self.budget.push(&mut self.parts[parts as usize], part)?;
@@ -425,8 +428,9 @@ impl<'a> Pool<'a> {
                     self.items.extend_from_within(range);
                 }
                 self.budget.release(list.capacity() * size_of::<u32>() + ALLOCATION_BYTES);
-                let seq = Seq { start: start as u32, len: (self.items.len() - start) as u32, known: Known::Nothing };
-                let number = self.seqs.len() as u32;
+                let seq =
+                    Seq { start: number_of(start), len: number_of(self.items.len() - start), known: Known::Nothing };
+                let number = number_of(self.seqs.len());
                 self.budget.push(&mut self.seqs, seq)?;
                 self.slots[slot as usize] = Slot::Whole(number);
                 Ok(number)

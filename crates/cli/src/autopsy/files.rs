@@ -215,15 +215,15 @@ fn is_trusted(link: &Stat, target: &Stat) -> bool {
 pub(super) fn load(file: &Found, bytes: &mut Vec<u8>) -> Result<(), String> {
     bytes.clear();
     let handle = match &file.place {
-        Place::Named(path) => openat(CWD, path, READ, Mode::empty()).map_err(|error| cannot_open(error))?,
+        Place::Named(path) => openat(CWD, path, READ, Mode::empty()).map_err(cannot_open)?,
         Place::Below { folder, path } => {
             let inner = inner_folder(folder, path)?;
             openat(inner.as_ref().unwrap_or(folder), last(path)?, READ | OFlags::NOFOLLOW, Mode::empty())
-                .map_err(|error| cannot_open(error))?
+                .map_err(cannot_open)?
         }
         Place::Link { folder, path } => follow(folder, path)?,
     };
-    let told = fstat(&handle).map_err(|error| cannot_open(error))?;
+    let told = fstat(&handle).map_err(cannot_open)?;
     if kind(&told) != FileType::RegularFile {
         return Err(format!("{} by now, not read", word(kind(&told))));
     }
