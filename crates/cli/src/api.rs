@@ -1,9 +1,22 @@
 //! Client of the server's HTTP API (docs/formats/api.md). Answers are read as the shapes that the server writes.
-use crate::args::ServerArgs;
+use crate::token::TokenArgs;
 use mycroft_record::text::{printable, printable_within};
 use mycroft_serve::api::ErrorJson;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
+
+/// The default of `--url`.
+pub(crate) const OWN_URL: &str = "http://127.0.0.1:7701";
+
+/// Which server, and the token for it.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct ServerArgs {
+    /// HTTP address of the server.
+    #[arg(long, env = "MYCROFT_URL", default_value = OWN_URL)]
+    pub(crate) url: String,
+    #[command(flatten)]
+    pub(crate) token: TokenArgs,
+}
 
 /// Longest time a request may take: the server is near, and a person waits.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,4 +1,5 @@
 //! Command line: every flag, its help and its environment variable in one place.
+use crate::api::ServerArgs;
 use crate::token::TokenArgs;
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
 use mycroft_sim::{Algo, Scenario};
@@ -47,7 +48,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example: mycroft replay /var/lib/mycroft --job train-7 --json")]
     Replay(ReplayArgs),
     /// Checks that tracing can work here, and says what to fix.
-    Doctor(DoctorArgs),
+    Doctor(crate::reach::DoctorArgs),
     /// Reads stacks of Python processes (started by the agent).
     #[command(hide = true)]
     Spy {
@@ -345,19 +346,6 @@ pub(crate) struct ServeArgs {
     pub(crate) no_dump_on_case: bool,
 }
 
-/// The default of `--url`.
-pub(crate) const OWN_URL: &str = "http://127.0.0.1:7701";
-
-/// Which server, and the token for it.
-#[derive(clap::Args, Debug, Clone)]
-pub(crate) struct ServerArgs {
-    /// HTTP address of the server.
-    #[arg(long, env = "MYCROFT_URL", default_value = OWN_URL)]
-    pub(crate) url: String,
-    #[command(flatten)]
-    pub(crate) token: TokenArgs,
-}
-
 #[derive(clap::Args, Debug)]
 pub(crate) struct CasesArgs {
     /// Show this case whole.
@@ -407,28 +395,4 @@ pub(crate) struct ReplayArgs {
     /// Milliseconds of recorded time between two rounds of diagnosis.
     #[arg(long, default_value_t = 1000, value_parser = value_parser!(u64).range(10..=60_000))]
     pub(crate) tick_ms: u64,
-}
-
-#[derive(clap::Args, Debug)]
-pub(crate) struct DoctorArgs {
-    /// Also look into this training process.
-    #[arg(long)]
-    pub(crate) pid: Option<u32>,
-    /// Directory of trace segments; default /dev/shm/mycroft-UID.
-    #[arg(long, env = "MYCROFT_DIR")]
-    pub(crate) dir: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) server: ServerArgs,
-    /// Where agents of this host ship to, HOST:PORT or unix:/path: looks whether an agent is let in there.
-    #[arg(long = "server", env = "MYCROFT_SERVER", value_name = "SERVER")]
-    pub(crate) wire: Option<String>,
-    /// Certificate authority of the server (PEM): agents use TLS.
-    #[arg(long, env = "MYCROFT_TLS_CA")]
-    pub(crate) tls_ca: Option<PathBuf>,
-    /// Name in the server's certificate.
-    #[arg(long, default_value = "localhost")]
-    pub(crate) tls_name: String,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
 }

@@ -1,6 +1,6 @@
 //! `mycroft dump`: stacks and Flight Recorder dumps of a running job, and what they say.
 use crate::api::{Api, escaped};
-use crate::args::{OWN_URL, ServerArgs};
+use crate::api::{OWN_URL, ServerArgs};
 use crate::autopsy::{self, AutopsyArgs};
 use crate::token::TokenArgs;
 use crate::told::{json, print};

@@ -160,9 +160,20 @@ impl Live {
     pub(crate) fn run(
         mut self,
         stop: &Stop,
-        mut show: impl FnMut(&Moment),
+        show: impl FnMut(&Moment),
         after: impl FnOnce(&Outcome),
     ) -> Result<Option<Outcome>> {
+        let Some(iterations_to_detection) = self.follow(stop, show)? else { return Ok(None) };
+        let outcome = self.outcome(iterations_to_detection);
+        after(&outcome);
+        // The server first: the end of the ranks is ours, not the job's.
+        self.server.stop();
+        self.running.stop();
+        Ok(Some(outcome))
+    }
+
+    /// Looks on until the verdict stands; gives the iterations from the fault's first effect to the case.
+    fn follow(&mut self, stop: &Stop, mut show: impl FnMut(&Moment)) -> Result<Option<Option<u64>>> {
         let mut iterations_at_fault = None;
         let mut iterations_to_detection = None;
         let mut settled: Option<(Instant, u64, String)> = None;
@@ -182,7 +193,6 @@ impl Live {
             let iterations = progress.iterations.iter().copied().min().unwrap_or(0);
             let report = self.server.report(self.running.job());
             let case = report.as_ref().and_then(|report| report.cases.first()).cloned();
-            let injected = self.injected;
             if self.running.fault_shows() && iterations_at_fault.is_none() {
                 iterations_at_fault = Some(iterations);
             }
@@ -193,14 +203,14 @@ impl Live {
                 seconds: self.began.elapsed().as_secs_f64(),
                 iterations,
                 iteration_ms_median: progress.iteration_ms_median,
-                fault_since_s: injected.map(|at| at.elapsed().as_secs_f64()),
+                fault_since_s: self.injected.map(|at| at.elapsed().as_secs_f64()),
                 verdict: case.as_ref().map(in_few_words),
             });
-            let since = if self.scenario.fault.is_none() { Some(self.began) } else { injected };
+            let since = if self.scenario.fault.is_none() { Some(self.began) } else { self.injected };
             if since.is_some_and(|since| since.elapsed() >= limit) {
                 break;
             }
-            if injected.is_none() && self.began.elapsed() >= limit + START_LIMIT {
+            if self.injected.is_none() && self.began.elapsed() >= limit + START_LIMIT {
                 bail!(
                     "the job did not get going within {:?}: its slowest rank finished {iterations} iterations",
                     START_LIMIT
@@ -214,19 +224,14 @@ impl Live {
             };
             let stops = self.scenario.fault.as_ref().is_some_and(|fault| fault.kind.stops_job());
             if let Some((when, at, _)) = &settled
-                && injected.is_some()
+                && self.injected.is_some()
                 && when.elapsed() >= SETTLE
                 && (stops || iterations >= at + SETTLE_ITERATIONS)
             {
                 break;
             }
         }
-        let outcome = self.outcome(iterations_to_detection);
-        after(&outcome);
-        // The server first: the end of the ranks is ours, not the job's.
-        self.server.stop();
-        self.running.stop();
-        Ok(Some(outcome))
+        Ok(Some(iterations_to_detection))
     }
 
     /// Runs a healthy job for the scenario's duration after warm-up and says what it cost; `None` when interrupted.

@@ -1,15 +1,13 @@
 //! The command line as a person or a script meets it: help, refusals in one line, exit codes, and the readers of a server.
 mod common;
 
-use common::{Going, Said, end, line_with, mycroft, refusal, say, until};
+use common::{Going, Said, end, line_with, mycroft, refusal, say, serve, until};
 use mycroft_store::recording::RecordingWriter;
 use mycroft_store::{Store, StoreConfig};
 use mycroft_wire::codec;
 use serde_json::json;
 use std::fs;
-use std::io::BufReader;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 /// Every command and the flags that its help must name.
 const COMMANDS: &[(&[&str], &[&str])] = &[
@@ -363,18 +361,6 @@ fn replay_of_an_export() {
     expect(&["replay", &damaged.display().to_string()], &["damaged.frames", "checksum"]);
 }
 
-#[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
-    let hang = recorded("gpu-hang.frames").display().to_string();
-    let mut command = mycroft(&["replay", &hang, "--records"]);
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut stdout = BufReader::new(child.stdout.take().unwrap());
-    assert!(line_with(&mut stdout, "kind").starts_with('{'));
-    drop(stdout);
-    let end = child.wait_with_output().unwrap();
-    assert_eq!((end.status.code(), String::from_utf8_lossy(&end.stderr).as_ref()), (Some(0), ""));
-}
-
 /// A store, a recording and an exported file of one run are one run.
 #[test]
 fn replay_of_a_store_and_of_a_recording() {
@@ -433,28 +419,6 @@ fn readers_without_a_server_say_where_they_looked() {
     expect(&["cases", "--url", "not a url"], &["not a url"]);
 }
 
-/// A server on free ports, and the line with its URL and the address for agents.
-fn started(more: &[&str]) -> (Going, String) {
-    let mut going =
-        Going::start(mycroft(&[&["serve", "--http", "127.0.0.1:0", "--wire", "127.0.0.1:0"], more].concat()));
-    let line = line_with(&mut going.stderr, "http://");
-    (going, line)
-}
-
-fn url_in(line: &str) -> String {
-    let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
-    let url = url.trim_end_matches(['/', ',']).to_owned();
-    assert!(!url.ends_with(":0"), "{line}");
-    url
-}
-
-/// A server on free ports, and its URL as it prints it.
-fn serve(more: &[&str]) -> (Going, String) {
-    let (going, line) = started(more);
-    let url = url_in(&line);
-    (going, url)
-}
-
 #[test]
 fn readers_of_a_server_that_knows_no_job() {
     let (server, url) = serve(&[]);
@@ -487,45 +451,6 @@ fn a_server_with_a_token_answers_those_who_have_it() {
     let mut by_environment = mycroft(&["watch", "--once"]);
     by_environment.env("MYCROFT_URL", &url).env("MYCROFT_TOKEN", TOKEN);
     assert_eq!(end(by_environment).code, Some(0));
-}
-
-/// A check of the doctor's list.
-fn check<'a>(doctor: &'a serde_json::Value, name: &str) -> &'a serde_json::Value {
-    let checks = doctor["checks"].as_array().unwrap();
-    checks.iter().find(|check| check["check"] == name).unwrap_or_else(|| panic!("no {name} in {doctor}"))
-}
-
-#[test]
-fn a_doctor_tells_what_is_no_plugin_and_whom_a_server_lets_in() {
-    const TOKEN: &str = "a-token-of-sufficient-length";
-    let dir = tempfile::tempdir().unwrap();
-    let text = dir.path().join("plugin.so");
-    fs::write(&text, "ncclProfiler_v1 ncclProfiler_v2 ncclProfiler_v3").unwrap();
-    let (_server, line) = started(&["--token", TOKEN]);
-    let url = url_in(&line);
-    let wire = line.rsplit(' ').next().unwrap();
-    let doctor = |token: Option<&str>| {
-        let mut command = mycroft(&["doctor", "--json", "--url", &url]);
-        command.env("NCCL_PROFILER_PLUGIN", &text).env("MYCROFT_SERVER", wire);
-        command.envs(token.map(|token| ("MYCROFT_TOKEN", token)));
-        let said = end(command);
-        assert_eq!(said.code, Some(1), "the plugin is none: {said:?}");
-        said.json()
-    };
-    let stranger = doctor(None);
-    let plugin = check(&stranger, "NCCL_PROFILER_PLUGIN");
-    assert_eq!(plugin["grade"], "fail");
-    assert!(plugin["found"].as_str().unwrap().contains("no ELF file"), "{plugin}");
-    for name in ["server", "way of agents"] {
-        let check = check(&stranger, name);
-        assert_eq!(check["grade"], "fail", "{check}");
-        assert!(check["fix"].as_str().unwrap().contains("--token-file"), "{check}");
-    }
-    let known = doctor(Some(TOKEN));
-    assert_eq!(
-        (&check(&known, "server")["grade"], &check(&known, "way of agents")["grade"]),
-        (&json!("ok"), &json!("ok"))
-    );
 }
 
 /// The niceness values that the threads of a process have (field 19 of `stat`), without repeats.

@@ -334,7 +334,7 @@ fn a_slowdown_that_spans_a_restart_is_measured_against_the_time_before() {
         ship(&mut clients[rank as usize], &batch(rank, slow_from + SLOW, hello(rank, joined), 0));
     }
     paced(&mut clients, slow_from + SLOW, 31, 12, SLOW);
-    let case = server.wait_for_case(PATIENCE, |case| is_slow(case)).expect("a case");
+    let case = server.wait_for_case(PATIENCE, is_slow).expect("a case");
     assert!(case.is_open(), "{case:?}");
 }
 

@@ -193,3 +193,25 @@ pub(crate) fn traces_of(pid: u32, temp: &Path) -> Vec<String> {
     found.extend(std::fs::read_dir(temp).unwrap().flatten().map(|entry| entry.path().display().to_string()));
     found
 }
+
+/// A server on free ports, and the line with its URL and the address for agents.
+pub(crate) fn started(more: &[&str]) -> (Going, String) {
+    let mut going =
+        Going::start(mycroft(&[&["serve", "--http", "127.0.0.1:0", "--wire", "127.0.0.1:0"], more].concat()));
+    let line = line_with(&mut going.stderr, "http://");
+    (going, line)
+}
+
+pub(crate) fn url_in(line: &str) -> String {
+    let url = line.split_whitespace().find(|word| word.starts_with("http://")).unwrap();
+    let url = url.trim_end_matches(['/', ',']).to_owned();
+    assert!(!url.ends_with(":0"), "{line}");
+    url
+}
+
+/// A server on free ports, and its URL as it prints it.
+pub(crate) fn serve(more: &[&str]) -> (Going, String) {
+    let (going, line) = started(more);
+    let url = url_in(&line);
+    (going, url)
+}
