@@ -2,7 +2,7 @@
 //! order.
 use crate::brain::Clock;
 use crate::inbox::{Inbox, PUSH_WAIT};
-use crate::keep_queue::{Entry, KeepQueue, encoded};
+use crate::keep_queue::{Entry, KeepQueue, Storage, encoded};
 use crate::stats::{Stats, add};
 use crate::sync::lock;
 use mycroft_record::{Batch, HostTime};
@@ -13,16 +13,27 @@ use std::time::Duration;
 
 /// The door.
 pub(crate) struct Intake {
-    pub(crate) inbox: Arc<Inbox>,
+    inbox: Arc<Inbox>,
     /// None: nothing outlives the server, and what is taken in counts as kept.
-    pub(crate) queue: Option<Arc<KeepQueue>>,
-    pub(crate) stats: Arc<Stats>,
-    pub(crate) clock: Clock,
+    queue: Option<Arc<KeepQueue>>,
+    stats: Arc<Stats>,
+    clock: Clock,
     /// Held while a frame is given to both, so that the log has them in the order in which the brain had them.
-    pub(crate) order: Mutex<()>,
+    order: Mutex<()>,
 }
 
 impl Intake {
+    /// The door to a brain, and to a store where there is one.
+    pub(crate) fn new(inbox: &Arc<Inbox>, storage: Option<&Storage>, stats: &Arc<Stats>, clock: &Clock) -> Intake {
+        Intake {
+            inbox: Arc::clone(inbox),
+            queue: storage.map(|storage| Arc::clone(&storage.queue)),
+            stats: Arc::clone(stats),
+            clock: Arc::clone(clock),
+            order: Mutex::default(),
+        }
+    }
+
     /// Takes batches that no agent waits for; gives how many of their records found no room on the way to the brain.
     pub(crate) fn ingest(&self, batches: Vec<Batch>, wait: Duration) -> usize {
         let frame = self.queue.is_some().then(|| encoded(&batches)).flatten();

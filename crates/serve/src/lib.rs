@@ -27,6 +27,7 @@ mod intake;
 mod job;
 mod keep_queue;
 mod keeper;
+mod keepers;
 mod lately;
 pub mod replay;
 mod schedule;

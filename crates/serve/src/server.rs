@@ -12,11 +12,10 @@ use crate::http::{self, Shared};
 use crate::inbox::{Inbox, PUSH_WAIT, QUEUE_RECORDS};
 use crate::intake::Intake;
 use crate::job::BrainMaker;
-use crate::keep_queue::Storage;
-use crate::keeper::Keeper;
+use crate::keepers::Keepers;
 use crate::stats::Stats;
 use crate::sync::lock;
-use crate::upkeep::{Upkeep, old_cases};
+use crate::upkeep::old_cases;
 use crate::warm::{Past, WARM_NS};
 use mycroft_diagnose::{Config, Engine, Report};
 use mycroft_record::Batch;
@@ -25,6 +24,7 @@ use mycroft_wire::descriptors::{self, Shares};
 use mycroft_wire::dir::PrivateDir;
 use mycroft_wire::{Endpoint, Listener, ListenerHandle, Places, ServerConfig, Sink};
 use std::net::SocketAddr;
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
@@ -91,13 +91,6 @@ struct Running {
     brain: JoinHandle<()>,
     keepers: Option<Keepers>,
     alerts: Option<(Arc<Alerts>, JoinHandle<()>)>,
-}
-
-/// The threads that have to do with the disk.
-struct Keepers {
-    storage: Storage,
-    keeper: JoinHandle<()>,
-    upkeep: JoinHandle<()>,
 }
 
 impl ServerHandle {
@@ -175,11 +168,8 @@ impl Running {
         }
         inbox.close();
         join(self.brain);
-        if let Some(Keepers { storage, keeper, upkeep }) = self.keepers {
-            storage.queue.close();
-            join(keeper);
-            storage.bell.close();
-            join(upkeep);
+        if let Some(keepers) = self.keepers {
+            keepers.stop();
         }
         if let Some((alerts, thread)) = self.alerts {
             alerts.close();
@@ -211,7 +201,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let (runtime, listener, http) = bind_http(config.http)?;
 
     let alerts = start_alerts(&config, &stats, &log)?;
-    let keepers = store.map(|store| start_keepers(store, &book, &stats, &seams.clock, &log)).transpose()?;
+    let keepers = store.map(|store| Keepers::start(store, &book, &stats, &seams.clock, &log)).transpose()?;
     let storage = keepers.as_ref().map(|keepers| keepers.storage.clone());
     let listeners = Arc::default();
     let around = Around {
@@ -233,13 +223,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         dumps: Arc::clone(&dumps),
         token: config.token.clone(),
     });
-    let intake = Arc::new(Intake {
-        inbox: Arc::clone(&inbox),
-        queue: storage.as_ref().map(|storage| Arc::clone(&storage.queue)),
-        stats: Arc::clone(&stats),
-        clock: Arc::clone(&seams.clock),
-        order: Mutex::default(),
-    });
+    let intake = Arc::new(Intake::new(&inbox, storage.as_ref(), &stats, &seams.clock));
     let around = Surroundings {
         inbox: Arc::clone(&inbox),
         storage,
@@ -252,13 +236,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         make: seams.make,
         log: Arc::clone(&log),
     };
-    let (warmed, is_warm) = std::sync::mpsc::channel();
-    let brain = spawn("mycroft-brain", move || {
-        let warm = Loop::warmed(around, past);
-        // Refused only when the start failed meanwhile; then the inbox is closed, too.
-        let _ = warmed.send(());
-        warm.run();
-    })?;
+    let (brain, is_warm) = start_brain(around, past)?;
     let (stop_http, stop) = watch::channel(false);
     let task = runtime.spawn(http::serve(listener, shared, shares, stop));
     let endpoints: Vec<Endpoint> = bound.0.iter().map(Listener::local_endpoint).collect();
@@ -269,6 +247,18 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     log(&format!("listening: http {http}, agents {}", shown(&endpoints)));
     let running = Running { listeners, dumps, stop_http, http: Some((runtime, task)), brain, keepers, alerts };
     Ok(ServerHandle { http, endpoints, inbox, intake, book, running: Some(running) })
+}
+
+/// Starts the brain's thread; the other end hears of it when what is stored has been lived through.
+fn start_brain(around: Surroundings, past: Past) -> Result<(JoinHandle<()>, Receiver<()>), ServeError> {
+    let (warmed, is_warm) = std::sync::mpsc::channel();
+    let brain = spawn("mycroft-brain", move || {
+        let warm = Loop::warmed(around, past);
+        // Refused only when the start failed meanwhile; then the inbox is closed, too.
+        let _ = warmed.send(());
+        warm.run();
+    })?;
+    Ok((brain, is_warm))
 }
 
 /// Takes in batches and captures on every listener.
@@ -376,34 +366,6 @@ fn start_alerts(
     let (worker, log) = (Arc::clone(&alerts), Arc::clone(log));
     let thread = spawn("mycroft-alerts", move || worker.run(&url, &log))?;
     Ok(Some((alerts, thread)))
-}
-
-fn start_keepers(
-    store: Store,
-    book: &Arc<CaseBook>,
-    stats: &Arc<Stats>,
-    clock: &Clock,
-    log: &LogSink,
-) -> Result<Keepers, ServeError> {
-    let (store, storage) = (Arc::new(store), Storage::new());
-    let keeper = Keeper {
-        queue: Arc::clone(&storage.queue),
-        store: Arc::clone(&store),
-        stats: Arc::clone(stats),
-        log: Arc::clone(log),
-    };
-    let upkeep = Upkeep {
-        bell: Arc::clone(&storage.bell),
-        queue: Arc::clone(&storage.queue),
-        store,
-        book: Arc::clone(book),
-        stats: Arc::clone(stats),
-        clock: Arc::clone(clock),
-        log: Arc::clone(log),
-    };
-    let keeper = spawn("mycroft-keeper", move || keeper.run())?;
-    let upkeep = spawn("mycroft-upkeep", move || upkeep.run())?;
-    Ok(Keepers { storage, keeper, upkeep })
 }
 
 fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ServeError> {

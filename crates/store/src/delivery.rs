@@ -2,9 +2,10 @@
 //!
 //! Recordings and stores say when each batch arrived and hold them in that order. Stores of version 1 do not: there a
 //! batch arrives when it was collected, and files are merged by that time. Only files that overlap are held.
-use crate::facade::StoreError;
+use crate::error::StoreError;
+use crate::footer;
 use crate::names::SegmentFile;
-use crate::segment::{self, Arrived};
+use crate::segment::Arrived;
 use crate::source::{Arrivals, Replay, Source as From};
 use mycroft_record::{Batch, HostTime, Source};
 use std::cmp::Reverse;
@@ -48,7 +49,7 @@ impl Deliveries {
 /// Whether a file says when its batches arrived. One that cannot be read is told where it is read.
 fn says_arrival(source: &From) -> bool {
     match source {
-        From::Segment(file) => segment::says_arrival(&file.path),
+        From::Segment(file) => footer::says_arrival(&file.path),
         From::Log { path, .. } => again(path).is_some_and(|mut log| log.any(|arrived| arrived.at.some().is_some())),
     }
 }
@@ -88,7 +89,7 @@ struct Part {
 /// When the first batch of a file was collected.
 fn earliest(source: &From) -> HostTime {
     match source {
-        From::Segment(file) => segment::earliest(&file.path).unwrap_or_default(),
+        From::Segment(file) => footer::earliest(&file.path).unwrap_or_default(),
         From::Log { path, .. } => {
             let collected = again(path).and_then(|log| log.map(|arrived| arrived.batch.collected_at).min());
             collected.unwrap_or_default()

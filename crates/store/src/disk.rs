@@ -3,7 +3,7 @@
 //! A frame is appended to the newest log before `append` returns. A sealed log becomes one segment, named by the log's
 //! number, and is removed when the segment is durable; a segment whose log is still there does not count. So a crash at
 //! any point leaves either the log or its segment in force, never both and never neither.
-use crate::facade::{Arrival, StoreError};
+use crate::error::StoreError;
 use crate::names::{SegmentFile, hour_dir, io_error, log_path, segments, wal_dir};
 use crate::segment::{self, Arrived};
 use crate::source::{Arrivals, HOUR_SECONDS, MARKS, Source, arrival_head, split};
@@ -23,6 +23,17 @@ const MAX_LOG_BYTES: u64 = 256 << 20;
 const DAMAGE_MAX: usize = 32;
 /// What must fit behind the log before a disk that was full counts as usable again: a second of 60 hosts of 8 ranks.
 const ROOM_BYTES: usize = 1 << 20;
+
+/// A frame to be kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    /// When this server had it.
+    pub at: HostTime,
+    /// The frame, whose times are whole microseconds (`codec::is_round`).
+    pub frame: &'a [u8],
+    /// Records in it.
+    pub records: usize,
+}
 
 /// The files of a store.
 #[derive(Debug)]

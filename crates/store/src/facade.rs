@@ -1,11 +1,12 @@
 //! The one door to everything the store keeps.
 use crate::delivery::Deliveries;
-use crate::disk::{self, Disk};
-use crate::meta::{CaseRow, Meta, MetaError};
+use crate::disk::{self, Arrival, Disk};
+use crate::error::StoreError;
+use crate::meta::{CaseRow, Meta};
 use crate::names::{io_error, wal_dir};
 use crate::source::{Replay, sources};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
-use mycroft_wire::codec::{self, EncodeError};
+use mycroft_wire::codec;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,65 +37,6 @@ impl Default for StoreConfig {
     }
 }
 
-/// Why a store operation failed.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// A file or directory could not be used.
-    #[error("{operation} {path}: {source}; check that the directory exists, is writable and has space")]
-    Io {
-        /// What was being done.
-        operation: &'static str,
-        /// To what.
-        path: PathBuf,
-        /// Why it failed.
-        source: std::io::Error,
-    },
-    /// A file of the store cannot be read or written; the others are not affected.
-    #[error("segment {path}: {reason}; move the file away if it is not mycroft's or is damaged")]
-    Segment {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// A part of a log is no whole entry and was passed over.
-    #[error(
-        "log {path}: {bytes} bytes at {offset} are damaged or were not written to their end, and are passed over; \
-         what lies behind them is read"
-    )]
-    Damaged {
-        /// The file.
-        path: PathBuf,
-        /// Where the part begins.
-        offset: u64,
-        /// How long it is.
-        bytes: u64,
-    },
-    /// A batch is too large.
-    #[error(transparent)]
-    Encode(#[from] EncodeError),
-    /// The database of cases.
-    #[error(transparent)]
-    Meta(#[from] MetaError),
-}
-
-impl StoreError {
-    /// Whether the disk (or the user's share of it) has no room left.
-    pub fn is_full(&self) -> bool {
-        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-        match self {
-            StoreError::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge),
-            StoreError::Meta(MetaError::Sqlite { source, .. }) => {
-                source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
-            }
-            StoreError::Segment { .. }
-            | StoreError::Damaged { .. }
-            | StoreError::Encode(_)
-            | StoreError::Meta(MetaError::Newer { .. }) => false,
-        }
-    }
-}
-
 /// What `maintain` did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Maintained {
@@ -104,17 +46,6 @@ pub struct Maintained {
     pub segments_removed: usize,
     /// The database of cases could not be used before and can now: every case must be put again.
     pub is_meta_back: bool,
-}
-
-/// A frame to be kept.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrival<'a> {
-    /// When this server had it.
-    pub at: HostTime,
-    /// The frame, whose times are whole microseconds (`codec::is_round`).
-    pub frame: &'a [u8],
-    /// Records in it.
-    pub records: usize,
 }
 
 /// The store. All methods take `&self`; share it in an `Arc`.

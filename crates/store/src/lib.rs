@@ -7,7 +7,9 @@
 
 pub mod delivery;
 mod disk;
+mod error;
 pub mod facade;
+mod footer;
 pub mod meta;
 mod names;
 pub mod recording;
@@ -15,5 +17,7 @@ pub mod segment;
 mod source;
 
 pub use delivery::{Deliveries, Delivery};
-pub use facade::{Arrival, Maintained, Store, StoreConfig, StoreError, is_store, read_only};
+pub use disk::Arrival;
+pub use error::StoreError;
+pub use facade::{Maintained, Store, StoreConfig, is_store, read_only};
 pub use source::Replay;

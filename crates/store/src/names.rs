@@ -1,5 +1,5 @@
 //! Names in the store's directory, and what they say (`docs/formats/store.md`).
-use crate::facade::StoreError;
+use crate::error::StoreError;
 use std::io;
 use std::path::{Path, PathBuf};
 

@@ -3,7 +3,7 @@
 //! The same batches in the same order give the same bytes. Files are `records/NUMBER-CHECKSUM.parquet`, in the order of
 //! arrival, each readable by any Parquet reader.
 use crate::delivery::Deliveries;
-use crate::facade::StoreError;
+use crate::error::StoreError;
 use crate::names::{SegmentFile, io_error, named_segments};
 use crate::segment;
 use mycroft_record::{Batch, HostTime};

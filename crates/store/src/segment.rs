@@ -11,7 +11,6 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use parquet::schema::types::ColumnPath;
@@ -402,31 +401,6 @@ fn read_file(path: &Path) -> Result<Vec<Arrived>, String> {
 /// The batches of a file by number, and their records by position.
 type Batches = BTreeMap<u32, (Arrived, BTreeMap<u32, Record>)>;
 
-/// When the earliest batch of a segment was collected, as its footer tells; `None` where it does not.
-pub(crate) fn earliest(path: &Path) -> Option<HostTime> {
-    earliest_of(path, COLLECTED_AT)
-}
-
-/// Whether a segment says of each batch when it arrived.
-pub(crate) fn says_arrival(path: &Path) -> bool {
-    earliest_of(path, ARRIVED_AT).is_some()
-}
-
-/// The least value of a column of times, `None` where not every row has one.
-fn earliest_of(path: &Path, column: usize) -> Option<HostTime> {
-    let reader = || SerializedFileReader::new(File::open(path).ok()?).ok();
-    let reader = std::panic::catch_unwind(reader).ok()??;
-    let mut earliest: Option<u64> = None;
-    for group in reader.metadata().row_groups() {
-        let column = group.columns().iter().find(|found| found.column_path().string() == FIXED[column].0)?;
-        let Some(Statistics::Int64(statistics)) = column.statistics() else { return None };
-        let (0, Some(least)) = (statistics.null_count_opt()?, statistics.min_opt()) else { return None };
-        let least = least.cast_unsigned().checked_mul(1000)?;
-        earliest = Some(earliest.map_or(least, |other| other.min(least)));
-    }
-    earliest.map(HostTime)
-}
-
 fn read_group(reader: &SerializedFileReader<File>, group: usize, batches: &mut Batches) -> Result<(), String> {
     let group = reader.get_row_group(group).map_err(|e| e.to_string())?;
     let rows = usize::try_from(group.metadata().num_rows()).unwrap_or(usize::MAX);
@@ -572,6 +546,7 @@ fn take_row(line: &[Option<u64>], strings: &Interner, batches: &mut Batches) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::footer::earliest;
     use mycroft_record::{NANOS_PER_SEC, StepMark};
 
     #[test]

@@ -1,5 +1,5 @@
 //! Reading: the batches of segments and logs, with when each arrived. Nothing here writes.
-use crate::facade::StoreError;
+use crate::error::StoreError;
 use crate::names::{self, SegmentFile, io_error};
 use crate::segment::{self, Arrived};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
