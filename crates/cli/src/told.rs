@@ -92,6 +92,11 @@ pub(crate) fn whole(case: &CaseJson, now: HostTime) -> String {
     }
     row("since", &time(case.since.as_ref(), now));
     row("opened", &time(case.opened_at.as_ref(), now));
+    if let Some(said) = case.said_before.last() {
+        let who = said.suspects.first().map_or_else(|| "nobody".to_owned(), suspect);
+        let before = format!("{} / {}, {who}", printable(&said.what), printable(&said.category));
+        row("revised", &format!("{}; before it said {before}", time(case.revised_at.as_ref(), now)));
+    }
     if case.closed_at.is_some() {
         row("closed", &format!("{}: {}", time(case.closed_at.as_ref(), now), printable(&case.closed_because)));
     }
@@ -139,6 +144,7 @@ pub(crate) fn lines(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mycroft_serve::api::SaidJson;
 
     const NEW_YEAR: HostTime = HostTime(1_735_689_600 * NANOS_PER_SEC);
 
@@ -174,6 +180,18 @@ mod tests {
         let whole = whole(&case(), NEW_YEAR + 11 * NANOS_PER_SEC);
         assert!(whole.contains("suspect    link host1 -> host0 (25 %)\n"), "{whole}");
         assert!(!whole.contains(".000000000"), "{whole}");
+    }
+
+    #[test]
+    fn a_revised_case_says_what_it_said_before() {
+        let mut case = case();
+        assert!(!whole(&case, NEW_YEAR).contains("revised"));
+        let (what, category, suspects) = ("hang".into(), "not-started".into(), case.suspects[..1].to_vec());
+        case.revised_at = Some(TimeJson::exact(NEW_YEAR));
+        case.said_before = vec![SaidJson { until: case.revised_at.clone(), what, category, suspects }];
+        let whole = whole(&case, NEW_YEAR + 3 * NANOS_PER_SEC);
+        let wanted = "revised    00:00:00 UTC, 3 s ago; before it said hang / not-started, rank 1 on host1 (90 %)\n";
+        assert!(whole.contains(wanted), "{whole}");
     }
 
     #[test]
