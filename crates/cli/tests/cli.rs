@@ -276,7 +276,7 @@ fn scenario_files_that_cannot_be_used() {
     }
     // Where the records would go is a file: said before the job starts.
     let taken = ["testbed", "run", "--transport", "loopback", "--json", "--record", &broken];
-    expect(&taken, &["opening the store", &broken]);
+    expect(&taken, &["the store's directory", &broken]);
     // Or has those of another run: both would be taken for one job's.
     let full = dir.path().display().to_string();
     expect(&["testbed", "run", "--transport", "loopback", "--json", "--record", &full], &[&full, "new directory"]);
