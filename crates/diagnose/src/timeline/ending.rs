@@ -103,7 +103,7 @@ impl Timeline {
         if !by_signal && (all_zero || !in_flight) {
             return Exits::Over(self.finished(all));
         }
-        Exits::Over(self.from_outside(failed, at, at.since_ns(began)))
+        Exits::Over(self.ended_from_outside(failed, at, at.since_ns(began)))
     }
 
     fn finished(&self, all: &[RankState]) -> Ending {
@@ -119,7 +119,7 @@ impl Timeline {
         Ending { at, how: How::Finished, because }
     }
 
-    fn from_outside(&self, failed: &[&RankState], at: HostTime, within_ns: u64) -> Ending {
+    fn ended_from_outside(&self, failed: &[&RankState], at: HostTime, within_ns: u64) -> Ending {
         let all = self.ranks.by_slot();
         let hosts: BTreeSet<&HostName> = all.iter().map(|state| &state.host).collect();
         let silent: Vec<Rank> =
