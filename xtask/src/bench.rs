@@ -5,6 +5,7 @@ mod lttng;
 mod ring;
 mod rows;
 mod scale;
+mod soak;
 
 use crate::run::{example, run, target_dir};
 use anyhow::Result;
@@ -40,6 +41,8 @@ enum What {
     Autopsy,
     /// Brain, backend and simulator on jobs of 1,024 to 102,400 ranks: some ten minutes, two cores, 16 GB.
     Scale,
+    /// A day of a job of 64 ranks with restarts of everything: nothing lost, no case, memory flat.
+    Soak,
     /// Iteration time traced against untraced and an empty plugin, and trace volume.
     Overhead,
 }
@@ -59,6 +62,9 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
     }
     if wanted(What::Scale) {
         scale::measure(root, args.ranks_max)?;
+    }
+    if wanted(What::Soak) {
+        soak::measure(root)?;
     }
     if wanted(What::Overhead) {
         run(root, "cargo", &["build", "--release", "--workspace", "--exclude", "xtask"])?;

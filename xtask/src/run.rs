@@ -22,8 +22,14 @@ pub(crate) fn run(root: &Path, program: &str, args: &[&str]) -> Result<()> {
 
 /// Standard output of a command that must succeed.
 pub(crate) fn output(root: &Path, program: &str, args: &[&str]) -> Result<String> {
+    output_with(root, program, args, &[])
+}
+
+/// As [`output`], with these variables in its environment.
+pub(crate) fn output_with(root: &Path, program: &str, args: &[&str], variables: &[(&str, &str)]) -> Result<String> {
     let out = Command::new(program)
         .args(args)
+        .envs(variables.iter().copied())
         .current_dir(root)
         .output()
         .with_context(|| format!("cannot start `{program}`: is it installed and on the PATH?"))?;
