@@ -136,10 +136,11 @@ impl Process {
         self.child.id()
     }
 
-    /// How it ended, `None` while it runs.
+    /// How it ended, `None` while it runs. What is left of it stays until it is killed or dropped, so that an agent can read
+    /// how it ended however late it looks.
     pub fn status(&mut self) -> Option<ExitStatus> {
         if self.status.is_none() {
-            self.status = self.child.try_wait().ok().flatten();
+            self.status = peek(self.child.id());
         }
         self.status
     }
@@ -154,7 +155,9 @@ impl Process {
     pub fn kill(&mut self) {
         if self.status().is_none() {
             end(&mut self.child);
-            self.status = self.child.try_wait().ok().flatten();
+        }
+        if let Ok(Some(status)) = self.child.try_wait() {
+            self.status = Some(status);
         }
     }
 
@@ -168,6 +171,26 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// How the child `pid` ended, without collecting it; `None` while it runs.
+fn peek(pid: u32) -> Option<ExitStatus> {
+    // SAFETY: the struct is plain integers, for which all zero bytes are a value: of no process.
+    let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
+    let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+    // SAFETY: `info` lives through the call and is written by it alone.
+    if unsafe { libc::waitid(libc::P_PID, pid, &raw mut info, flags) } != 0 {
+        return None;
+    }
+    // SAFETY: waitid wrote the fields of a child that ended, or left them zero.
+    let (ended, status) = unsafe { (info.si_pid() != 0, info.si_status()) };
+    // The number as `wait` gives it: the code in the second byte, or the signal, with a bit for its core.
+    let raw = match info.si_code {
+        libc::CLD_EXITED => (status & 0xff) << 8,
+        libc::CLD_DUMPED => status | 0x80,
+        _ => status,
+    };
+    ended.then(|| ExitStatus::from_raw(raw))
 }
 
 fn end(child: &mut Child) {
@@ -258,6 +281,23 @@ mod tests {
         assert_eq!(process.last_line(), "herenone");
         assert_eq!(describe(process.status().unwrap()), "exit code 3");
         assert!(!process.signal(libc::SIGTERM));
+    }
+
+    /// A launcher that collects a rank before its agent has looked takes away how it ended.
+    #[test]
+    fn an_ended_process_can_be_read_until_it_is_killed() {
+        let dir = tempfile::tempdir().unwrap();
+        let spawner = Spawner::start().unwrap();
+        for (script, how) in [("exit 3", "exit code 3"), ("kill -TERM $$", "signal 15"), ("exit 0", "exit code 0")] {
+            let mut process = spawner.spawn(&spec(dir.path(), script)).unwrap();
+            assert!(wait_all([&mut process], Duration::from_secs(20)));
+            let stat = Path::new("/proc").join(process.pid().to_string()).join("stat");
+            assert_eq!(describe(process.status().unwrap()), how);
+            assert!(std::fs::read_to_string(&stat).unwrap().contains(") Z "), "{how}");
+            process.kill();
+            assert_eq!(describe(process.status().unwrap()), how);
+            assert!(!stat.exists(), "{how}");
+        }
     }
 
     #[test]
