@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Versions of NCCL's profiler interface, whose tables a plugin exports as `ncclProfiler_vN`.
-pub(crate) const VERSIONS: std::ops::RangeInclusive<u32> = 1..=6;
+pub(crate) const VERSIONS: std::ops::RangeInclusive<u32> = 1..=7;
 
 /// The machine that this program is built for.
 const OWN: Architecture = if cfg!(target_arch = "aarch64") { Architecture::Aarch64 } else { Architecture::X86_64 };
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn what_is_no_plugin_is_told() {
-        let text = b"ncclProfiler_v1 ncclProfiler_v2 ncclProfiler_v3 ncclProfiler_v4 ncclProfiler_v5 ncclProfiler_v6";
+        let text = b"ncclProfiler_v1 ncclProfiler_v2 ncclProfiler_v3 ncclProfiler_v4 ncclProfiler_v6 ncclProfiler_v7";
         assert_eq!(of_bytes(text), Err("is no ELF file".to_owned()));
         assert_eq!(of_bytes(b""), Err("is no ELF file".to_owned()));
         let own = std::fs::read("/proc/self/exe").expect("this test's own program");

@@ -50,7 +50,7 @@ pub struct ProcessInfo {
     pub local_rank: u32,
     /// GPU index, -1 if not known.
     pub gpu: i32,
-    /// Profiler ABI that NCCL chose (1..=6), 0 before the first communicator.
+    /// Profiler ABI that NCCL chose (1..=7), 0 before the first communicator.
     pub profiler_abi: u32,
     /// NCCL version number as `ncclGetVersion` gives it, 0 if not known.
     pub nccl_version: u32,

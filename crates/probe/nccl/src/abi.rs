@@ -40,6 +40,8 @@ pub mod event {
     pub const KERNEL_LAUNCH: u64 = 1 << 11;
     /// The first bit that v5 does not know (copy-engine events of v6).
     pub const FIRST_V6: u64 = 1 << 12;
+    /// The first bit that v6 does not know (phases of a kernel).
+    pub const FIRST_V7: u64 = 1 << 15;
     /// The first bit that v4 does not know.
     pub const FIRST_V5: u64 = GROUP_API;
 }
@@ -60,7 +62,7 @@ pub type InitV4 = unsafe extern "C" fn(
     c_int,
     Option<Logger>,
 ) -> c_int;
-/// `init` of v5 and v6: the hash comes second.
+/// `init` of v5 to v7: the hash comes second.
 pub type InitV5 = unsafe extern "C" fn(
     *mut *mut c_void,
     u64,

@@ -21,7 +21,7 @@ const MAX_CHANNELS: u8 = 64;
 
 /// What differs between the versions.
 pub trait Version: 'static {
-    /// 1 to 6.
+    /// 1 to 7.
     const ABI: u32;
     /// Bytes of a descriptor.
     const DESCR_BYTES: usize;
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn init_v4<V: Version>(
     unsafe { open::<V>(context, activation, chain::InitArgs { name, logger, info }) }
 }
 
-/// `init` of v5 and v6.
+/// `init` of v5 to v7.
 /// # Safety
 /// NCCL's own arguments: places to write to or NULL, and a C string or NULL.
 #[allow(clippy::too_many_arguments)]

@@ -3,7 +3,7 @@
 //! NCCL loads one plugin. With a chain, NCCL's handles are ours and stand for a pair: our own handle and the other's.
 //! The other gets every call it asked for, with its own contexts and handles in place of ours, in NCCL's own structures:
 //! of the same interface version where it exports it, else of the next older one that is the same but for known bytes
-//! (v6 -> v5 -> v4). Anything else it exports would need events that NCCL did not send: then we say so and stay alone.
+//! (v7 -> v6 -> v5 -> v4). Anything else it exports would need events that NCCL did not send: then we say so and stay alone.
 use crate::abi::{
     Finalize, InitV1, InitV4, InitV5, Logger, PARENT_OFFSET, RecordEventState, SUCCESS, StartEvent, StopEvent, Table,
     event,
@@ -30,7 +30,7 @@ const FLOW_SLOTS: u32 = 1 << 14;
 /// name a parent long after its stop.
 const OP_SLOTS: u32 = 1 << 16;
 /// Largest descriptor that is copied: v2's 128 bytes.
-const MAX_DESCR_BYTES: usize = 128;
+const MAX_DESCR_BYTES: usize = 136;
 
 /// Stands for the context of a communicator that the other does not have (any more); a plugin's own may well be NULL.
 const NO_CONTEXT: *mut c_void = std::ptr::without_provenance_mut(usize::MAX);
@@ -171,7 +171,8 @@ fn known_events(abi: u32) -> c_int {
         1 | 2 => (event::KERNEL_CH - 1) as c_int,
         3 | 4 => (event::FIRST_V5 - 1) as c_int,
         5 => (event::FIRST_V6 - 1) as c_int,
-        _ => (event::FIRST_V6 * 8 - 1) as c_int,
+        6 => (event::FIRST_V7 - 1) as c_int,
+        _ => (event::FIRST_V7 * 2 - 1) as c_int,
     }
 }
 
@@ -258,7 +259,8 @@ impl Chain {
         unsafe { bytes.add(PARENT_OFFSET).cast::<u64>().write(theirs_parent as u64) };
         let mut handle: *mut c_void = none;
         // SAFETY: the other's own function with its own context and a descriptor of its version: a v4 descriptor is a v5
-        // one with the kind's low byte first and without the group at the end; v5 and v6 share their layout.
+        // one with the kind's low byte first and without the group at the end; v5 and v6 share their layout, and v7 only
+        // adds to the end of members.
         unsafe { (self.other.start)(theirs_context, &mut handle, bytes.cast()) };
         handle
     }
@@ -289,7 +291,7 @@ pub unsafe fn record<V: Version>(raw: u64, state: c_int, args: *mut c_void) {
     // SAFETY: the caller vouches for the arguments.
     unsafe { adapter::trace_state::<V>(pair.ours, state, args) };
     if !pair.theirs.is_null() {
-        // SAFETY: the other's own handle; v4 to v6 share their state arguments, and older versions are never converted.
+        // SAFETY: the other's own handle; v4 to v7 share their state arguments, and older versions are never converted.
         unsafe { (chain.other.record)(pair.theirs, state, args) };
     }
 }
@@ -321,6 +323,7 @@ fn load<V: Version>(logger: Option<Logger>) {
         return;
     }
     let candidates: &[u32] = match V::ABI {
+        7 => &[7, 6, 5, 4],
         6 => &[6, 5, 4],
         5 => &[5, 4],
         4 => &[4],
@@ -363,6 +366,7 @@ fn table_of(library: *mut c_void, abi: u32) -> Option<Other> {
         (&raw const crate::v4::ncclProfiler_v4).cast(),
         (&raw const crate::v5::ncclProfiler_v5).cast(),
         (&raw const crate::v6::ncclProfiler_v6).cast(),
+        (&raw const crate::v7::ncclProfiler_v7).cast(),
     ];
     if table.is_null() || own.contains(&table.cast_const()) {
         return None;

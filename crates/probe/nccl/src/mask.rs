@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(wanted(3, 0), 14 + 64);
         assert_eq!(wanted(4, 22_705), 30 + 64);
         assert_eq!(wanted(6, 23_007), 30 + 64);
-        assert_eq!(wanted(6, 23_102), 30, "kernel events are expensive in 2.31");
-        assert_eq!(wanted(6, 23_203), 30 + 64);
+        assert_eq!(wanted(7, 23_102), 30, "kernel events are expensive in 2.31");
+        assert_eq!(wanted(7, 23_203), 30 + 64);
     }
 }

@@ -6,7 +6,7 @@ use mycroft_record::{Algorithm, Datatype, OpKind, Protocol};
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
 
-/// `coll`.
+/// `coll` of v5 and v6, and the begin of v7's.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Coll {
@@ -36,7 +36,7 @@ pub struct Coll {
     pub parent_group: *mut c_void,
 }
 
-/// `p2p`.
+/// `p2p` of v5 and v6, and the begin of v7's.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct P2p {
@@ -54,6 +54,55 @@ pub struct P2p {
     pub n_channels: u8,
     /// Handle of the old group event.
     pub parent_group: *mut c_void,
+}
+
+impl Coll {
+    /// What the core is told.
+    ///
+    /// # Safety
+    /// NCCL filled it; its strings are static.
+    pub(crate) unsafe fn start(&self) -> CollStart {
+        // SAFETY: the caller vouches for the strings.
+        let (func, datatype, algo, proto) =
+            unsafe { (text(&self.func), text(&self.datatype), text(&self.algo), text(&self.proto)) };
+        CollStart {
+            nccl_seq: self.seq_number,
+            kind: OpKind::from_text(func),
+            count: self.count as u64,
+            root: self.root,
+            datatype: Datatype::from_text(datatype),
+            algorithm: Algorithm::from_text(algo),
+            protocol: Protocol::from_text(proto),
+            n_channels: self.n_channels,
+        }
+    }
+}
+
+impl P2p {
+    /// What the core is told.
+    ///
+    /// # Safety
+    /// NCCL filled it; its strings are static.
+    pub(crate) unsafe fn start(&self) -> P2pStart {
+        // SAFETY: the caller vouches for the strings.
+        let (func, datatype) = unsafe { (text(&self.func), text(&self.datatype)) };
+        P2pStart {
+            kind: OpKind::from_text(func),
+            count: self.count as u64,
+            datatype: Datatype::from_text(datatype),
+            peer: self.peer,
+            n_channels: self.n_channels,
+        }
+    }
+}
+
+/// Where a descriptor of v5 and later holds the handle of the old group event.
+pub(crate) fn parent_group_offset(kind: u64) -> Option<usize> {
+    match kind {
+        event::COLL => Some(DETAIL_OFFSET + offset_of!(Coll, parent_group)),
+        event::P2P => Some(DETAIL_OFFSET + offset_of!(P2p, parent_group)),
+        _ => None,
+    }
 }
 
 /// The union of a descriptor.
@@ -120,37 +169,13 @@ impl Version for V5 {
     }
 
     unsafe fn coll(descr: &Descr) -> (CommTag, CollStart) {
-        // SAFETY: the caller saw the COLL bit, so NCCL filled this member; its strings are static.
-        let coll = unsafe { &descr.detail.coll };
-        // SAFETY: as above.
-        let (func, datatype, algo, proto) =
-            unsafe { (text(&coll.func), text(&coll.datatype), text(&coll.algo), text(&coll.proto)) };
-        let start = CollStart {
-            nccl_seq: coll.seq_number,
-            kind: OpKind::from_text(func),
-            count: coll.count as u64,
-            root: coll.root,
-            datatype: Datatype::from_text(datatype),
-            algorithm: Algorithm::from_text(algo),
-            protocol: Protocol::from_text(proto),
-            n_channels: coll.n_channels,
-        };
-        (CommTag::from_init(descr.rank), start)
+        // SAFETY: the caller saw the COLL bit, so NCCL filled this member.
+        (CommTag::from_init(descr.rank), unsafe { descr.detail.coll.start() })
     }
 
     unsafe fn p2p(descr: &Descr) -> (CommTag, P2pStart) {
-        // SAFETY: the caller saw the P2P bit, so NCCL filled this member; its strings are static.
-        let p2p = unsafe { &descr.detail.p2p };
-        // SAFETY: as above.
-        let (func, datatype) = unsafe { (text(&p2p.func), text(&p2p.datatype)) };
-        let start = P2pStart {
-            kind: OpKind::from_text(func),
-            count: p2p.count as u64,
-            datatype: Datatype::from_text(datatype),
-            peer: p2p.peer,
-            n_channels: p2p.n_channels,
-        };
-        (CommTag::from_init(descr.rank), start)
+        // SAFETY: the caller saw the P2P bit, so NCCL filled this member.
+        (CommTag::from_init(descr.rank), unsafe { descr.detail.p2p.start() })
     }
 
     unsafe fn kernel_ch(descr: &Descr) -> KernelCh {
@@ -159,11 +184,7 @@ impl Version for V5 {
     }
 
     fn parent_group_offset(kind: u64) -> Option<usize> {
-        match kind {
-            event::COLL => Some(offset_of!(Descr, detail) + offset_of!(Coll, parent_group)),
-            event::P2P => Some(offset_of!(Descr, detail) + offset_of!(P2p, parent_group)),
-            _ => None,
-        }
+        parent_group_offset(kind)
     }
 }
 

@@ -1,60 +1,10 @@
-//! Profiler interface v6 (NCCL 2.29 and 2.30, and later through NCCL's shim): v5 with copy-engine events.
-use crate::abi::{DETAIL_OFFSET, InitV5, KernelCh, ProxyOp, ProxyStep, Table, event};
-use crate::adapter::{self, Version, text};
+//! Profiler interface v6 (NCCL 2.29 and 2.30): v5 with copy-engine events.
+use crate::abi::{DETAIL_OFFSET, InitV5, KernelCh, ProxyOp, ProxyStep, Table};
+use crate::adapter::{self, Version};
+use crate::v5::{self, Coll, P2p};
 use mycroft_probe_core::{CollStart, CommTag, P2pStart};
-use mycroft_record::{Algorithm, Datatype, OpKind, Protocol};
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
-
-/// `coll`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Coll {
-    /// Counts per communicator and function.
-    pub seq_number: u64,
-    /// Function, a static string.
-    pub func: *const c_char,
-    /// Send buffer; never read.
-    pub send_buff: *const c_void,
-    /// Receive buffer; never read.
-    pub recv_buff: *mut c_void,
-    /// Elements.
-    pub count: usize,
-    /// Root.
-    pub root: c_int,
-    /// Element type, a static string.
-    pub datatype: *const c_char,
-    /// Channels, and so kernel events to expect.
-    pub n_channels: u8,
-    /// Warps.
-    pub n_warps: u8,
-    /// Algorithm, a static string.
-    pub algo: *const c_char,
-    /// Protocol, a static string.
-    pub proto: *const c_char,
-    /// Handle of the old group event.
-    pub parent_group: *mut c_void,
-}
-
-/// `p2p`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct P2p {
-    /// Function, a static string.
-    pub func: *const c_char,
-    /// Buffer; never read.
-    pub buff: *mut c_void,
-    /// Element type, a static string.
-    pub datatype: *const c_char,
-    /// Elements.
-    pub count: usize,
-    /// Peer in the communicator.
-    pub peer: c_int,
-    /// Channels, and so kernel events to expect.
-    pub n_channels: u8,
-    /// Handle of the old group event.
-    pub parent_group: *mut c_void,
-}
 
 /// `ceColl`; only there to give the union its full size, its event is not asked for.
 #[derive(Clone, Copy)]
@@ -125,16 +75,6 @@ const _: () = {
     assert!(
         offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == DETAIL_OFFSET
     );
-    assert!(DETAIL_OFFSET + offset_of!(Coll, func) == 32 && DETAIL_OFFSET + offset_of!(Coll, send_buff) == 40);
-    assert!(DETAIL_OFFSET + offset_of!(Coll, recv_buff) == 48 && DETAIL_OFFSET + offset_of!(Coll, count) == 56);
-    assert!(DETAIL_OFFSET + offset_of!(Coll, root) == 64 && DETAIL_OFFSET + offset_of!(Coll, datatype) == 72);
-    assert!(DETAIL_OFFSET + offset_of!(Coll, n_channels) == 80 && DETAIL_OFFSET + offset_of!(Coll, n_warps) == 81);
-    assert!(DETAIL_OFFSET + offset_of!(Coll, algo) == 88 && DETAIL_OFFSET + offset_of!(Coll, proto) == 96);
-    assert!(DETAIL_OFFSET + offset_of!(P2p, func) == 24 && DETAIL_OFFSET + offset_of!(P2p, buff) == 32);
-    assert!(DETAIL_OFFSET + offset_of!(P2p, datatype) == 40 && DETAIL_OFFSET + offset_of!(P2p, count) == 48);
-    assert!(DETAIL_OFFSET + offset_of!(P2p, peer) == 56 && DETAIL_OFFSET + offset_of!(P2p, n_channels) == 60);
-    assert!(DETAIL_OFFSET + offset_of!(Coll, parent_group) == 104);
-    assert!(DETAIL_OFFSET + offset_of!(P2p, parent_group) == 64);
     assert!(DETAIL_OFFSET + offset_of!(CeColl, root) == 64 && DETAIL_OFFSET + offset_of!(CeColl, datatype) == 72);
     assert!(
         DETAIL_OFFSET + offset_of!(CeColl, sync_strategy) == 80
@@ -163,37 +103,13 @@ impl Version for V6 {
     }
 
     unsafe fn coll(descr: &Descr) -> (CommTag, CollStart) {
-        // SAFETY: the caller saw the COLL bit, so NCCL filled this member; its strings are static.
-        let coll = unsafe { &descr.detail.coll };
-        // SAFETY: as above.
-        let (func, datatype, algo, proto) =
-            unsafe { (text(&coll.func), text(&coll.datatype), text(&coll.algo), text(&coll.proto)) };
-        let start = CollStart {
-            nccl_seq: coll.seq_number,
-            kind: OpKind::from_text(func),
-            count: coll.count as u64,
-            root: coll.root,
-            datatype: Datatype::from_text(datatype),
-            algorithm: Algorithm::from_text(algo),
-            protocol: Protocol::from_text(proto),
-            n_channels: coll.n_channels,
-        };
-        (CommTag::from_init(descr.rank), start)
+        // SAFETY: the caller saw the COLL bit, so NCCL filled this member.
+        (CommTag::from_init(descr.rank), unsafe { descr.detail.coll.start() })
     }
 
     unsafe fn p2p(descr: &Descr) -> (CommTag, P2pStart) {
-        // SAFETY: the caller saw the P2P bit, so NCCL filled this member; its strings are static.
-        let p2p = unsafe { &descr.detail.p2p };
-        // SAFETY: as above.
-        let (func, datatype) = unsafe { (text(&p2p.func), text(&p2p.datatype)) };
-        let start = P2pStart {
-            kind: OpKind::from_text(func),
-            count: p2p.count as u64,
-            datatype: Datatype::from_text(datatype),
-            peer: p2p.peer,
-            n_channels: p2p.n_channels,
-        };
-        (CommTag::from_init(descr.rank), start)
+        // SAFETY: the caller saw the P2P bit, so NCCL filled this member.
+        (CommTag::from_init(descr.rank), unsafe { descr.detail.p2p.start() })
     }
 
     unsafe fn kernel_ch(descr: &Descr) -> KernelCh {
@@ -202,15 +118,11 @@ impl Version for V6 {
     }
 
     fn parent_group_offset(kind: u64) -> Option<usize> {
-        match kind {
-            event::COLL => Some(offset_of!(Descr, detail) + offset_of!(Coll, parent_group)),
-            event::P2P => Some(offset_of!(Descr, detail) + offset_of!(P2p, parent_group)),
-            _ => None,
-        }
+        v5::parent_group_offset(kind)
     }
 }
 
-/// What NCCL 2.29 and later looks up.
+/// What NCCL 2.29 and 2.30 look up.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 pub static ncclProfiler_v6: Table<InitV5> = adapter::table::<V6, InitV5>(adapter::init_v5::<V6>);

@@ -130,6 +130,11 @@ fn chain_v6_to_v5() {
 }
 
 #[test]
+fn chain_v7_to_v5() {
+    chained("chain_v7_to_v5", "other_v5", 7);
+}
+
+#[test]
 fn chain_v5_to_v5() {
     chained("chain_v5_to_v5", "other_v5", 5);
 }

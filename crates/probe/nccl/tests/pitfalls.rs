@@ -177,6 +177,11 @@ fn point_to_point_v6() {
 }
 
 #[test]
+fn point_to_point_v7() {
+    point_to_point("point_to_point_v7", 7);
+}
+
+#[test]
 fn another_processs_operation_is_told_apart_without_touching_its_pointers() {
     in_own_process("another_processs_operation_is_told_apart_without_touching_its_pointers", &[], |dir| {
         let plugin = Plugin::open(5);
@@ -302,7 +307,7 @@ fn steps_that_come_again_do_not_count_again() {
 #[test]
 fn stale_repeated_and_null_are_harmless() {
     in_own_process("stale_repeated_and_null_are_harmless", &[], |dir| {
-        for abi in 1..=6 {
+        for abi in 1..=7 {
             let plugin = Plugin::open(abi);
             let context = begin(&plugin, 4, 0);
             assert_ne!(plugin.start_null(context), 0);

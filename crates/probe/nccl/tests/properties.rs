@@ -188,3 +188,8 @@ fn any_calls_v4() {
 fn any_calls_v6() {
     madness("any_calls_v6", 6);
 }
+
+#[test]
+fn any_calls_v7() {
+    madness("any_calls_v7", 7);
+}

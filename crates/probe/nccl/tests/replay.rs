@@ -163,3 +163,8 @@ fn all_reduce_v5() {
 fn all_reduce_v6() {
     all_reduce_records("all_reduce_v6", 6);
 }
+
+#[test]
+fn all_reduce_v7() {
+    all_reduce_records("all_reduce_v7", 7);
+}

@@ -94,8 +94,8 @@ impl Trace {
             };
             calls.push(Call { t: fields["t"].as_u64().unwrap_or(0), what, fields });
         }
-        let abi = head["abi"].as_u64().and_then(|abi| u32::try_from(abi).ok()).filter(|abi| (1..=6).contains(abi));
-        let abi = abi.ok_or_else(|| format!("{}: no interface version 1 to 6 in `abi`", path.display()))?;
+        let abi = head["abi"].as_u64().and_then(|abi| u32::try_from(abi).ok()).filter(|abi| (1..=7).contains(abi));
+        let abi = abi.ok_or_else(|| format!("{}: no interface version 1 to 7 in `abi`", path.display()))?;
         Ok(Trace { abi, calls })
     }
 }

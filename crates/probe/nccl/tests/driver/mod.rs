@@ -157,7 +157,8 @@ impl Plugin {
             3 => (&raw const mycroft_nccl::v3::ncclProfiler_v3).cast(),
             4 => (&raw const mycroft_nccl::v4::ncclProfiler_v4).cast(),
             5 => (&raw const mycroft_nccl::v5::ncclProfiler_v5).cast(),
-            _ => (&raw const mycroft_nccl::v6::ncclProfiler_v6).cast(),
+            6 => (&raw const mycroft_nccl::v6::ncclProfiler_v6).cast(),
+            _ => (&raw const mycroft_nccl::v7::ncclProfiler_v7).cast(),
         };
         // SAFETY: a static table of six pointers.
         Plugin { library: std::ptr::null_mut(), table: unsafe { &*table.cast::<Table>() }, abi }
