@@ -2,7 +2,7 @@
 use serde::Serialize;
 
 /// How a check ended.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Grade {
     Ok,

@@ -3,11 +3,13 @@ use crate::check::{Check, Grade, fail, ok, warn};
 use crate::reach::{DoctorArgs, server, wire};
 use crate::told::print;
 use crate::{EXIT_ERROR, EXIT_FOUND, EXIT_OK};
-use crate::{libraries, plugin};
+use crate::{libraries, peculiar, plugin};
 use anyhow::Result;
+use mycroft_record::NcclVersion;
 use mycroft_record::text::printable;
 use mycroft_ring::SegmentReader;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -166,31 +168,39 @@ fn segments(dir: &Path) -> Vec<Check> {
     let what = "traced processes";
     let Ok(entries) = fs::read_dir(dir) else { return Vec::new() };
     let mut checks = Vec::new();
+    let mut met = BTreeSet::new();
     for entry in entries.flatten() {
         let path = entry.path();
         if !path.is_file() || path.extension().is_none_or(|extension| extension != "mycroft") {
             continue;
         }
-        checks.push(segment(&path));
+        let (check, version) = segment(&path);
+        checks.push(check);
+        met.extend(version);
     }
+    checks.extend(peculiar::of_versions(&met));
     if checks.is_empty() {
         checks.push(warn(what, "none", "start a job with NCCL_PROFILER_PLUGIN set, then look again"));
     }
     checks
 }
 
-fn segment(path: &Path) -> Check {
+/// A traced process, and the version of its NCCL where it can be read.
+fn segment(path: &Path) -> (Check, Option<NcclVersion>) {
     let what = "traced process";
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let reader = match SegmentReader::open(path) {
         Ok(reader) => reader,
-        Err(error) => return fail(what, format!("{name}: {error}"), "same version of tracer and agent on this host?"),
+        Err(error) => {
+            return (fail(what, format!("{name}: {error}"), "same version of tracer and agent on this host?"), None);
+        }
     };
     let (header, state) = (reader.header(), reader.state());
     let state = match state {
         Ok(state) => state,
-        Err(error) => return fail(what, format!("{name}: {error}"), "remove the file if its process is gone"),
+        Err(error) => return (fail(what, format!("{name}: {error}"), "remove the file if its process is gone"), None),
     };
+    let version = NcclVersion(state.nccl_version);
     let alive = Path::new(&format!("/proc/{}", header.process.pid)).exists();
     let dropped = state.dropped_total();
     let found = format!(
@@ -200,18 +210,19 @@ fn segment(path: &Path) -> Check {
         header.process.pid,
         if alive { "" } else { " (gone)" },
         state.profiler_abi,
-        state.nccl_version,
+        version,
         if state.kernel_events { "on" } else { "off" },
         dropped,
         if header.total_bytes < header.requested_bytes { ", smaller than asked for" } else { "" },
     );
-    if !alive {
-        return warn(what, found, "its host has no agent, or the agent has not collected it yet");
-    }
-    if dropped > 0 {
-        return warn(what, found, "set MYCROFT_SEGMENT_BYTES higher in the job");
-    }
-    ok(what, found)
+    let check = if !alive {
+        warn(what, found, "its host has no agent, or the agent has not collected it yet")
+    } else if dropped > 0 {
+        warn(what, found, "set MYCROFT_SEGMENT_BYTES higher in the job")
+    } else {
+        ok(what, found)
+    };
+    (check, Some(version))
 }
 
 fn clock_source() -> Check {
@@ -268,7 +279,9 @@ fn process(pid: u32) -> Vec<Check> {
             checks.push(warn("its environment", error.to_string(), "run the doctor as the job's user or root"))
         }
     }
-    match fs::read_to_string(root.join("maps")) {
+    let maps = fs::read_to_string(root.join("maps"));
+    checks.extend(maps.as_deref().map(peculiar::of_maps).unwrap_or_default());
+    match maps {
         Ok(maps) if maps.contains(libraries::TRACER) => checks.push(ok("its libraries", "the tracer is loaded")),
         Ok(maps) if maps.contains("libnccl") => checks.push(fail(
             "its libraries",

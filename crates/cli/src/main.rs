@@ -14,6 +14,7 @@ mod libraries;
 mod lines;
 mod live;
 mod overhead;
+mod peculiar;
 mod plugin;
 mod progress;
 mod reach;

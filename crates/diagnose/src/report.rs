@@ -6,7 +6,7 @@ use crate::fact::these;
 use crate::life::Life;
 use crate::timeline::{RankState, Timeline};
 use crate::watch::Watch;
-use mycroft_record::{HostName, HostTime, JobName, Rank};
+use mycroft_record::{HostName, HostTime, JobName, Rank, What};
 
 /// Something that limits what the report can say (missing ranks, lost records, no kernel events).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -126,7 +126,7 @@ pub(crate) fn make(
         lives: lives.to_vec(),
         cases: docket.cases.clone(),
         transients: docket.transients.clone(),
-        caveats: caveats(timeline, config),
+        caveats: caveats(timeline, docket, config),
         iteration_ms_median: watch.iteration_ms(),
         iterations: ranks.iter().map(|rank| rank.iterations).filter(|count| *count > 0).min().unwrap_or(0),
         ranks,
@@ -172,7 +172,7 @@ fn summary(timeline: &Timeline, state: &RankState, config: &Config) -> RankSumma
 }
 
 /// Partial knowledge is not an error (invariant 4): it is said.
-fn caveats(timeline: &Timeline, config: &Config) -> Vec<Caveat> {
+fn caveats(timeline: &Timeline, docket: &Docket, config: &Config) -> Vec<Caveat> {
     let select = |wanted: &dyn Fn(&RankState) -> bool| -> Vec<Rank> {
         timeline.ranks.values().filter(|state| wanted(state)).map(|state| state.rank).collect()
     };
@@ -198,5 +198,17 @@ fn caveats(timeline: &Timeline, config: &Config) -> Vec<Caveat> {
         let text = format!("{} of {world} ranks are seen; is the tracer loaded in all of them?", timeline.ranks.len());
         out.push(Caveat::new("missing-ranks", text));
     }
+    if docket.cases.iter().any(|case| case.finding.what == What::Hang) {
+        out.extend(not_visible(timeline));
+    }
     out
+}
+
+/// Operations that the job's NCCL does not report: who waits in one looks idle, and is not known to be.
+fn not_visible(timeline: &Timeline) -> Option<Caveat> {
+    let hiding = || timeline.ranks.values().filter_map(|state| Some((state, state.hides().next()?)));
+    let (first, (kind, known)) = hiding().next()?;
+    let ranks: Vec<Rank> = hiding().map(|(state, _)| state.rank).collect();
+    let text = format!("NCCL {} shows no {kind}: a rank that waits in one looks idle", first.nccl_version);
+    Some(Caveat::new("not-visible", text).about(&ranks).switch(known.remedy))
 }

@@ -244,6 +244,52 @@ fn a_rank_whose_records_were_lost_is_unknown() {
     assert!(text.contains("caveat gap: rank 1"), "{text}");
 }
 
+/// Two ranks wait in an operation that their NCCL does not report, and the third waits for them in the next one.
+fn waits_in_what_is_not_visible(nccl_version: u32, shown: bool) -> String {
+    let mut hand = Hand::new(3);
+    for rank in 0..3 {
+        let attach = ProcessInfo {
+            attached_at: HostTime(T0),
+            world_size: 3,
+            local_rank: rank,
+            gpu: 0,
+            profiler_abi: 6,
+            nccl_version,
+            kernel_events: true,
+        };
+        hand.tell(rank, HostTime(T0), vec![Record::Process(attach)]);
+        let broadcast = OpMeta { kind: OpKind::Broadcast, root: 0, ..meta(2, 0, rank, true) };
+        let done = OpDone {
+            op: broadcast,
+            ended_at: HostTime(T0 + 950 * MS),
+            ended_first_at: HostTime::NONE,
+            flows: 0,
+            observed: true,
+        };
+        hand.look(rank, 1_000, &[], if shown { vec![Record::OpDone(done)] } else { vec![] });
+    }
+    for at in (1_100..13_000).step_by(100) {
+        hand.look(0, at, &[meta(1, 0, 0, true)], vec![]);
+        hand.look(1, at, &[], vec![]);
+        hand.look(2, at, &[], vec![]);
+        hand.tick(at);
+    }
+    assert_eq!(hand.engine.cases()[0].finding.what, What::Hang);
+    hand.text(13_000)
+}
+
+#[test]
+fn what_nccl_does_not_show_is_named_with_its_switch() {
+    let told = "caveat not-visible: NCCL 2.29.7 shows no Broadcast: a rank that waits in one looks idle; switch on \
+                NCCL_ALLGATHERV_ENABLE=0 in the job";
+    let text = waits_in_what_is_not_visible(22_907, false);
+    assert!(text.contains(told), "{text}");
+    for (version, shown) in [(22_907, true), (22_705, false), (0, false)] {
+        let text = waits_in_what_is_not_visible(version, shown);
+        assert!(!text.contains("not-visible"), "{version}, {shown}: {text}");
+    }
+}
+
 /// A stall in one communicator that is caused in another: 0 and 1 wait in A for 2, which is in B with 3, which is idle.
 #[test]
 fn a_stall_is_followed_across_communicators() {

@@ -11,6 +11,7 @@ mod exit;
 pub mod finding;
 pub mod ids;
 pub mod kind;
+pub mod nccl;
 pub mod record;
 pub mod text;
 pub mod time;
@@ -22,6 +23,7 @@ pub use exit::ExitStatus;
 pub use finding::{Category, Finding, Place, Suspect, What};
 pub use ids::{ChannelId, CommId, CommRank, HostName, JobName, OpId, OpSeq, Rank};
 pub use kind::{Algorithm, Datatype, Direction, OpClass, OpKind, Protocol};
+pub use nccl::NcclVersion;
 pub use record::{
     CommEnd, CommInit, FlowCounters, FlowDone, FlowKey, FlowState, FlowTimes, Gap, GapCause, HostVitals, NicState,
     OpDone, OpMeta, OpState, ProcessExit, ProcessInfo, Record, Sampled, StepMark,

@@ -76,6 +76,8 @@ impl Timeline {
         let fresh = RankState {
             world_size: state.world_size,
             kernel_events: state.kernel_events,
+            nccl_version: state.nccl_version,
+            has_shown_broadcast: state.has_shown_broadcast,
             sampled_at: state.sampled_at,
             clock_error_ns: state.clock_error_ns,
             carried: true,

@@ -18,8 +18,8 @@ mod tests;
 mod waits;
 
 use mycroft_record::{
-    Batch, CommId, CommInit, CommRank, FlowDone, HostName, HostTime, NANOS_PER_SEC, OpClass, OpId, OpMeta, ProcessKey,
-    Rank, Record,
+    Batch, CommId, CommInit, CommRank, FlowDone, HostName, HostTime, NANOS_PER_SEC, NcclVersion, OpClass, OpId, OpMeta,
+    ProcessKey, Rank, Record,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -216,6 +216,7 @@ impl Timeline {
         match record {
             Record::Process(info) => {
                 state.world_size = info.world_size;
+                state.nccl_version = NcclVersion(info.nccl_version);
                 if state.kernel_events != info.kernel_events {
                     state.kernel_events = info.kernel_events;
                     self.touch_all(slot);

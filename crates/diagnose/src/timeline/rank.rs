@@ -1,7 +1,9 @@
 //! One rank: what is in flight, how far each order counter has come, and when anything of it last moved.
+use mycroft_record::nccl::{Effect, Library, Peculiarity, peculiarities};
 use mycroft_record::{
     ChannelId, CommId, CommRank, Direction, ExitStatus, FlowCounters, FlowDone, FlowState, FlowTimes, HostName,
-    HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpDone, OpId, OpMeta, OpState, ProcessKey, Rank, Sampled,
+    HostTime, NANOS_PER_MS, NANOS_PER_SEC, NcclVersion, OpDone, OpId, OpKind, OpMeta, OpState, ProcessKey, Rank,
+    Sampled,
 };
 
 use crate::clocks::UNKNOWN_NS;
@@ -101,6 +103,10 @@ pub(crate) struct RankState {
     pub clock_error_ns: u64,
     pub world_size: u32,
     pub kernel_events: bool,
+    /// The version of its NCCL; the default while not told.
+    pub nccl_version: NcclVersion,
+    /// An operation was seen of a kind that some versions do not show ([`RankState::hides`]).
+    pub(super) has_shown_broadcast: bool,
     pub comms: Sorted<CommId, Joined>,
     pub live: Live,
     /// What the last operations were, to compare what peers call operation n.
@@ -136,6 +142,8 @@ impl RankState {
             clock_error_ns: 0,
             world_size: 0,
             kernel_events: true,
+            nccl_version: NcclVersion::default(),
+            has_shown_broadcast: false,
             comms: Sorted::default(),
             live: Live::default(),
             past: Past::default(),
@@ -197,6 +205,7 @@ impl RankState {
         if self.past.has_done(&state.op.id) {
             return false; // a late sample of a completed operation
         }
+        self.has_shown_broadcast |= state.op.kind == OpKind::Broadcast;
         let begun = self.past.begun();
         self.past.learn(&state.op.id);
         // A collective on a communicator that was silent so far says something of what makes an iteration.
@@ -205,10 +214,21 @@ impl RankState {
         true
     }
 
+    /// What its NCCL shows no events of, unless the job was started so that it does and one was seen.
+    pub(crate) fn hides(&self) -> impl Iterator<Item = (OpKind, &'static Peculiarity)> {
+        let shown = self.has_shown_broadcast;
+        peculiarities(Library::Nccl, self.nccl_version).filter_map(move |known| match known.effect {
+            Effect::NotVisible(OpKind::Broadcast) if shown => None,
+            Effect::NotVisible(kind) => Some((kind, known)),
+            _ => None,
+        })
+    }
+
     pub(super) fn on_op_done(&mut self, done: &OpDone) {
         self.moved(done.ended_at);
         self.left_at = self.left_at.max(done.ended_at);
         self.live.end(&done.op.id);
+        self.has_shown_broadcast |= done.op.kind == OpKind::Broadcast;
         let counter = self.past.finish(&done.op);
         self.iterations.on_op(counter, done);
     }

@@ -171,7 +171,7 @@ fn comm_info(hash: u64, name: &str, n_nodes: c_int, n_ranks: c_int, rank: c_int)
 unsafe fn open<V: Version>(context: *mut *mut c_void, activation: *mut c_int, args: chain::InitArgs<'_>) -> c_int {
     let ours = ffi_guard(DROP_HANDLE, || {
         let version = mask::find_nccl_version(args.logger, activation);
-        let wanted = mask::wanted(V::ABI, version);
+        let wanted = mask::wanted(V::ABI, mask::library(), version);
         let attach = Attach {
             abi: V::ABI,
             nccl_version: version,

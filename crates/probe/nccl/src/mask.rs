@@ -1,13 +1,15 @@
 //! What to ask NCCL for, and which NCCL this is.
 use crate::abi::{Logger, event};
 use mycroft_probe_core::config::{KernelEvents, kernel_events};
+use mycroft_record::nccl::{Effect, Library, NcclVersion, peculiarities};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 /// `ncclGetVersion` of the first 2.28.
 pub const VERSION_2_28: u32 = 22_800;
-/// NCCL 2.31, where kernel events cost small messages 4 to 13 % (NVIDIA/nccl issue 2355): 23100 to 23199.
-const VERSION_2_31: std::ops::Range<u32> = 23_100..23_200;
+
+/// What AMD's library is called, in the path that it was loaded from.
+const RCCL_NAME: &[u8] = b"librccl.so";
 
 /// NCCL's one activation mask of the process, as the last `init` passed it.
 static ACTIVATION: AtomicPtr<c_int> = AtomicPtr::new(std::ptr::null_mut());
@@ -19,6 +21,8 @@ static THEIRS: AtomicI32 = AtomicI32::new(0);
 static PAUSED: AtomicBool = AtomicBool::new(false);
 /// NCCL's version, 0 while not known.
 static VERSION: AtomicU32 = AtomicU32::new(0);
+/// The library that called us is AMD's.
+static IS_RCCL: AtomicBool = AtomicBool::new(false);
 
 /// NCCL's version as `ncclGetVersion` gives it, 0 if not known.
 pub fn nccl_version() -> u32 {
@@ -28,13 +32,15 @@ pub fn nccl_version() -> u32 {
 /// The events we want of an NCCL of this interface and version.
 ///
 /// v1 to v3 carry the counters in states of proxy operations, so steps are not asked for; kernel events exist from v3.
-pub fn wanted(abi: u32, version: u32) -> u64 {
-    let base = event::COLL | event::P2P | event::PROXY_OP;
+pub fn wanted(abi: u32, library: Library, version: u32) -> u64 {
+    let has = |effect| peculiarities(library, NcclVersion(version)).any(|known| known.effect == effect);
+    let p2p = if has(Effect::P2pEventsUnsafe) { 0 } else { event::P2P };
+    let base = event::COLL | p2p | event::PROXY_OP;
     let steps = if abi >= 4 { event::PROXY_STEP } else { 0 };
     let on = match kernel_events() {
         KernelEvents::On => true,
         KernelEvents::Off => false,
-        KernelEvents::Auto => !VERSION_2_31.contains(&version),
+        KernelEvents::Auto => !has(Effect::KernelEventsCostly),
     };
     base | steps | if abi >= 3 && on { event::KERNEL_CH } else { 0 }
 }
@@ -75,6 +81,11 @@ pub extern "C" fn mycroft_tracing(on: c_int) -> c_int {
     0
 }
 
+/// Whose library called us, as far as [`find_nccl_version`] has found out.
+pub fn library() -> Library {
+    if IS_RCCL.load(Ordering::Relaxed) { Library::Rccl } else { Library::Nccl }
+}
+
 /// Asks the libnccl that called us for its version: whichever library holds its logger, or its mask.
 pub fn find_nccl_version(logger: Option<Logger>, activation: *const c_int) -> u32 {
     let known = nccl_version();
@@ -94,6 +105,9 @@ fn version_at(address: *const c_void) -> u32 {
     if unsafe { libc::dladdr(address, &mut info) } == 0 || info.dli_fname.is_null() {
         return 0;
     }
+    // SAFETY: dladdr gave a C string.
+    let name = unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes();
+    IS_RCCL.store(name.windows(RCCL_NAME.len()).any(|part| part == RCCL_NAME), Ordering::Relaxed);
     // SAFETY: dladdr gave a C string; RTLD_NOLOAD loads nothing, it finds the library that is calling us.
     let library = unsafe { libc::dlopen(CStr::from_ptr(info.dli_fname).as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
     if library.is_null() {
@@ -121,6 +135,7 @@ mod tests {
 
     #[test]
     fn asks_for_what_each_interface_has() {
+        let wanted = |abi, version| wanted(abi, Library::Nccl, version);
         assert_eq!(wanted(1, 0), 14);
         assert_eq!(wanted(2, 0), 14);
         assert_eq!(wanted(3, 0), 14 + 64);
@@ -128,5 +143,11 @@ mod tests {
         assert_eq!(wanted(6, 23_007), 30 + 64);
         assert_eq!(wanted(7, 23_102), 30, "kernel events are expensive in 2.31");
         assert_eq!(wanted(7, 23_203), 30 + 64);
+    }
+
+    #[test]
+    fn does_not_ask_an_old_rccl_for_what_breaks_it() {
+        assert_eq!(wanted(4, Library::Rccl, 22_606), 30 + 64 - 4, "no sends and receives");
+        assert_eq!(wanted(4, Library::Rccl, 22_707), 30 + 64);
     }
 }
