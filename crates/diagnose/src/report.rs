@@ -8,6 +8,9 @@ use crate::timeline::{RankState, Timeline};
 use crate::watch::Watch;
 use mycroft_record::{HostName, HostTime, JobName, Rank, What};
 
+/// Processes without a rank that a report names one by one: what a person reads.
+const UNTOLD_SHOWN: usize = 16;
+
 /// Something that limits what the report can say (missing ranks, lost records, no kernel events).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Caveat {
@@ -198,10 +201,29 @@ fn caveats(timeline: &Timeline, docket: &Docket, config: &Config) -> Vec<Caveat>
         let text = format!("{} of {world} ranks are seen; is the tracer loaded in all of them?", timeline.ranks.len());
         out.push(Caveat::new("missing-ranks", text));
     }
+    out.extend(untold(timeline));
     if docket.cases.iter().any(|case| case.finding.what == What::Hang) {
         out.extend(not_visible(timeline));
     }
     out
+}
+
+/// Processes of which nobody told the rank: who is behind the numbers that they got here.
+fn untold(timeline: &Timeline) -> Option<Caveat> {
+    let untold: Vec<&RankState> = timeline.ranks.values().filter(|state| state.rank.is_untold()).collect();
+    let ranks: Vec<Rank> = untold.iter().map(|state| state.rank).collect();
+    let who = |state: &&RankState| {
+        let largest = state.comms.iter().max_by_key(|(comm, _)| timeline.comms.get(comm).map(|comm| comm.n_ranks));
+        let place = largest
+            .map_or(String::new(), |(comm, joined)| format!(", rank {} of {}", joined.me, timeline.comm_name(*comm)));
+        format!("{} is pid {} on {}{place}", state.rank, state.process.pid, state.host)
+    };
+    let mut text: Vec<String> = untold.iter().take(UNTOLD_SHOWN).map(who).collect();
+    if untold.len() > UNTOLD_SHOWN {
+        text.push(format!("and {} more", untold.len() - UNTOLD_SHOWN));
+    }
+    let text = format!("nobody told the ranks of {} processes: {}", untold.len(), text.join("; "));
+    (!untold.is_empty()).then(|| Caveat::new("no-rank", text).about(&ranks).switch("RANK, or MYCROFT_RANK, in the job"))
 }
 
 /// Operations that the job's NCCL does not report: who waits in one looks idle, and is not known to be.

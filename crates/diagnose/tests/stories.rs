@@ -290,6 +290,33 @@ fn what_nccl_does_not_show_is_named_with_its_switch() {
     }
 }
 
+/// Interfaces before v4 do not tell the rank, and no launcher did: people read host, process and place in the communicator.
+#[test]
+fn who_has_no_rank_is_named_by_host_process_and_communicator() {
+    let mut hand = Hand::new(2);
+    let untold = |pid: u32| Source {
+        job: "hand".into(),
+        host: "host0".into(),
+        process: Some(ProcessKey { rank: Rank::UNKNOWN, pid, nonce: 1 }),
+    };
+    for (pid, me) in [(70, 0), (71, 1)] {
+        let init = CommInit {
+            at: HostTime(T0),
+            comm: CommId(9),
+            n_ranks: 2,
+            n_nodes: 1,
+            comm_rank: CommRank(me),
+            name: "world".into(),
+        };
+        let records = vec![Record::CommInit(init)];
+        hand.engine.observe(&Batch { source: untold(pid), collected_at: HostTime(T0), records });
+    }
+    let text = hand.text(1_000);
+    let told = "caveat no-rank: nobody told the ranks of 2 processes: ?0 is pid 70 on host0, rank 0 of world; ?1 is pid 71 \
+                on host0, rank 1 of world; switch on RANK, or MYCROFT_RANK, in the job";
+    assert!(text.contains(told), "{text}");
+}
+
 /// A stall in one communicator that is caused in another: 0 and 1 wait in A for 2, which is in B with 3, which is idle.
 #[test]
 fn a_stall_is_followed_across_communicators() {

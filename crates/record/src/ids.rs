@@ -15,9 +15,21 @@ macro_rules! id {
     };
 }
 
-id!(
-    /// Global rank of a process in its job; unique within a job. `Rank::UNKNOWN` where the launcher did not tell.
-    Rank(u32), "");
+/// Global rank of a process in its job; unique within a job. `Rank::UNKNOWN` where the launcher did not tell.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Rank(pub u32);
+
+/// The number; `?0`, `?1`, ... for processes of which nobody told the rank, `?` where not even that is known.
+impl fmt::Display for Rank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (*self, self.0.checked_sub(Rank::UNTOLD_FROM.0)) {
+            (Rank::UNKNOWN, _) => f.write_str("?"),
+            (_, Some(nth)) => write!(f, "?{nth}"),
+            (_, None) => write!(f, "{}", self.0),
+        }
+    }
+}
+
 id!(
     /// Rank inside one communicator, `0..n_ranks`; unique within a communicator.
     CommRank(u32), "");
@@ -33,6 +45,14 @@ id!(
 impl Rank {
     /// The launcher gave no global rank; the source's process key still tells processes apart.
     pub const UNKNOWN: Rank = Rank(u32::MAX);
+    /// From here on numbers are given by the reader to processes of which nobody told the rank, in the order in which they
+    /// are met. Far above any real world size.
+    pub const UNTOLD_FROM: Rank = Rank(1 << 30);
+
+    /// Whether the number is the reader's, since nobody told the rank.
+    pub fn is_untold(self) -> bool {
+        self >= Rank::UNTOLD_FROM
+    }
 }
 
 /// NCCL's communicator hash (`commHash`, later `commId`): equal on all ranks of a communicator, unique within a job.

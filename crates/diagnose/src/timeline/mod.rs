@@ -39,8 +39,6 @@ pub(crate) use loads::Usual;
 pub(crate) use past::Issued;
 pub(crate) use rank::{FlowSlot, LiveFlow, LiveOp, RankState, Stand, device_has_left};
 
-/// First number given to processes whose launcher told no rank; far above any real world size.
-const UNKNOWN_RANK_BASE: u32 = 1 << 30;
 /// A gap this old no longer makes a rank's past unknown.
 const GAP_FADES_NS: u64 = 10 * NANOS_PER_SEC;
 
@@ -156,7 +154,7 @@ impl Timeline {
 
     fn slot_of(&mut self, host: &HostName, process: ProcessKey) -> Slot {
         let rank = if process.rank == Rank::UNKNOWN {
-            let next = Rank(UNKNOWN_RANK_BASE + self.unnamed.len() as u32);
+            let next = Rank(Rank::UNTOLD_FROM.0 + self.unnamed.len() as u32);
             *self.unnamed.entry((host.clone(), process)).or_insert(next)
         } else {
             process.rank
