@@ -1,9 +1,11 @@
 //! Stories with an end: figure 7 of the paper, a deadlock, lost records, orderly ends, launchers that kill the rest.
 //! Golden reports lie in `tests/golden`; `MYCROFT_UPDATE_GOLDEN=1` rewrites them.
 mod cluster;
+mod hand;
 
 use cluster::{Cluster, Fault, MS, Outcome, Plan, T0, drive, run};
-use mycroft_diagnose::{Config, Engine, render};
+use hand::{Hand, meta};
+use mycroft_diagnose::render;
 use mycroft_record::*;
 
 fn golden(name: &str, text: &str) {
@@ -102,114 +104,6 @@ fn a_slowdown_that_ends_is_closed() {
     assert_eq!(outcome.case().closed_because, "iterations are as fast as before", "{}", outcome.text());
 }
 
-struct Hand {
-    engine: Engine,
-    ranks_per_host: u32,
-}
-
-fn meta(comm: u64, seq: u64, me: u32, started: bool) -> OpMeta {
-    OpMeta {
-        id: OpId { comm: CommId(comm), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(seq) },
-        kind: OpKind::AllReduce,
-        nccl_seq: seq,
-        comm_rank: CommRank(me),
-        count: 64,
-        datatype: Datatype::Float32,
-        root: u32::MAX,
-        algorithm: Algorithm::Ring,
-        protocol: Protocol::Simple,
-        n_channels: 1,
-        enqueued_at: HostTime(T0 + 900 * MS),
-        started_at: if started { HostTime(T0 + 1_000 * MS) } else { HostTime::NONE },
-        started_last_at: HostTime::NONE,
-    }
-}
-
-impl Hand {
-    /// Ranks 0..n of one host, all in communicators A (1) and B (2).
-    fn new(n: u32) -> Hand {
-        let all: Vec<u32> = (0..n).collect();
-        Hand::of(n, &[(1, "A", &all), (2, "B", &all)])
-    }
-
-    /// So many ranks a host, with these communicators.
-    fn of(ranks_per_host: u32, comms: &[(u64, &str, &[u32])]) -> Hand {
-        let mut hand = Hand { engine: Engine::new("hand".into(), Config::default()), ranks_per_host };
-        for (comm, name, members) in comms {
-            for (me, rank) in members.iter().enumerate() {
-                let init = Record::CommInit(CommInit {
-                    at: HostTime(T0),
-                    comm: CommId(*comm),
-                    n_ranks: members.len() as u32,
-                    n_nodes: 1,
-                    comm_rank: CommRank(me as u32),
-                    name: (*name).into(),
-                });
-                hand.tell(*rank, HostTime(T0), vec![init]);
-            }
-        }
-        hand
-    }
-
-    fn tell(&mut self, rank: u32, at: HostTime, records: Vec<Record>) {
-        let source = Source {
-            job: "hand".into(),
-            host: format!("host{}", rank / self.ranks_per_host).into(),
-            process: Some(ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 }),
-        };
-        self.engine.observe(&Batch { source, collected_at: at, records });
-    }
-
-    fn tick(&mut self, at_ms: u64) {
-        self.engine.tick(HostTime(T0 + at_ms * MS));
-    }
-
-    fn text(&self, at_ms: u64) -> String {
-        render(&self.engine.report(HostTime(T0 + at_ms * MS)))
-    }
-
-    /// The process is gone with what it had in flight.
-    fn gone(&mut self, rank: u32, at_ms: u64) {
-        let at = HostTime(T0 + at_ms * MS);
-        let looked = Sampled { at, ops_in_flight: 0, flows_in_flight: 0, alive: false, stopped: false };
-        self.tell(rank, at, vec![Record::Sampled(looked)]);
-    }
-
-    /// The most likely suspects, by name.
-    fn suspects(&self) -> Vec<String> {
-        let suspects = &self.engine.cases()[0].finding.suspects;
-        let most = suspects.first().map_or(0.0, |suspect| suspect.confidence);
-        let first = suspects.iter().filter(|suspect| suspect.confidence == most);
-        let name = |place: &Place| match place {
-            Place::Rank { rank, .. } => format!("rank {rank}"),
-            Place::Host { host } => host.to_string(),
-            Place::Link { .. } => String::new(),
-        };
-        first.map(|suspect| name(&suspect.place)).collect()
-    }
-
-    fn look(&mut self, rank: u32, at_ms: u64, ops: &[OpMeta], extra: Vec<Record>) {
-        let at = HostTime(T0 + at_ms * MS);
-        let mut records: Vec<Record> = ops
-            .iter()
-            .map(|op| {
-                Record::OpState(OpState {
-                    sampled_at: at,
-                    op: *op,
-                    kernels_started: u8::from(op.started_at.is_some()),
-                    kernels_stopped: 0,
-                    flows_started: 0,
-                    flows_done: 0,
-                })
-            })
-            .collect();
-        let ops_in_flight = ops.len() as u32;
-        records.push(Record::Sampled(Sampled { at, ops_in_flight, flows_in_flight: 0, alive: true, stopped: false }));
-        records.extend(extra);
-        self.tell(rank, at, records);
-    }
-}
-
 /// Mycroft section 8, case three (b).
 #[test]
 fn operations_issued_in_different_orders_are_a_deadlock() {
@@ -242,79 +136,6 @@ fn a_rank_whose_records_were_lost_is_unknown() {
     assert_eq!(hand.engine.cases()[0].finding.category, Category::Unknown, "{text}");
     assert!(text.contains("whose records were lost lately"), "{text}");
     assert!(text.contains("caveat gap: rank 1"), "{text}");
-}
-
-/// Two ranks wait in an operation that their NCCL does not report, and the third waits for them in the next one.
-fn waits_in_what_is_not_visible(nccl_version: u32, shown: bool) -> String {
-    let mut hand = Hand::new(3);
-    for rank in 0..3 {
-        let attach = ProcessInfo {
-            attached_at: HostTime(T0),
-            world_size: 3,
-            local_rank: rank,
-            gpu: 0,
-            profiler_abi: 6,
-            nccl_version,
-            kernel_events: true,
-        };
-        hand.tell(rank, HostTime(T0), vec![Record::Process(attach)]);
-        let broadcast = OpMeta { kind: OpKind::Broadcast, root: 0, ..meta(2, 0, rank, true) };
-        let done = OpDone {
-            op: broadcast,
-            ended_at: HostTime(T0 + 950 * MS),
-            ended_first_at: HostTime::NONE,
-            flows: 0,
-            observed: true,
-        };
-        hand.look(rank, 1_000, &[], if shown { vec![Record::OpDone(done)] } else { vec![] });
-    }
-    for at in (1_100..13_000).step_by(100) {
-        hand.look(0, at, &[meta(1, 0, 0, true)], vec![]);
-        hand.look(1, at, &[], vec![]);
-        hand.look(2, at, &[], vec![]);
-        hand.tick(at);
-    }
-    assert_eq!(hand.engine.cases()[0].finding.what, What::Hang);
-    hand.text(13_000)
-}
-
-#[test]
-fn what_nccl_does_not_show_is_named_with_its_switch() {
-    let told = "caveat not-visible: NCCL 2.29.7 shows no Broadcast: a rank that waits in one looks idle; switch on \
-                NCCL_ALLGATHERV_ENABLE=0 in the job";
-    let text = waits_in_what_is_not_visible(22_907, false);
-    assert!(text.contains(told), "{text}");
-    for (version, shown) in [(22_907, true), (22_705, false), (0, false)] {
-        let text = waits_in_what_is_not_visible(version, shown);
-        assert!(!text.contains("not-visible"), "{version}, {shown}: {text}");
-    }
-}
-
-/// Interfaces before v4 do not tell the rank, and no launcher did: people read host, process and place in the communicator.
-#[test]
-fn who_has_no_rank_is_named_by_host_process_and_communicator() {
-    let mut hand = Hand::new(2);
-    let untold = |pid: u32| Source {
-        job: "hand".into(),
-        host: "host0".into(),
-        process: Some(ProcessKey { rank: Rank::UNKNOWN, pid, nonce: 1 }),
-    };
-    for (pid, me) in [(70, 0), (71, 1)] {
-        let init = CommInit {
-            at: HostTime(T0),
-            comm: CommId(9),
-            n_ranks: 2,
-            n_nodes: 1,
-            comm_rank: CommRank(me),
-            name: "world".into(),
-        };
-        let records = vec![Record::CommInit(init)];
-        hand.engine.observe(&Batch { source: untold(pid), collected_at: HostTime(T0), records });
-    }
-    let text = hand.text(1_000);
-    let told = "caveat no-rank: nobody told the ranks of 2 processes: ?0 is pid 70 on host0, rank 0 of world; ?1 is pid 71 \
-                on host0, rank 1 of world; switch on RANK, or MYCROFT_RANK, in the job";
-    assert!(text.contains(told), "{text}");
 }
 
 /// A stall in one communicator that is caused in another: 0 and 1 wait in A for 2, which is in B with 3, which is idle.

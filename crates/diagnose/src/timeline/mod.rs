@@ -221,12 +221,7 @@ impl Timeline {
                 }
             }
             Record::ProcessExit(exit) => {
-                state.alive = false;
-                state.exit_clean = Some(exit.clean);
-                state.status = exit.status;
-                if !state.dead_since.is_some() {
-                    state.dead_since = exit.noticed_at;
-                }
+                state.on_exit(exit);
                 let rank = state.rank;
                 self.leaving.insert(rank);
             }

@@ -2,8 +2,8 @@
 use mycroft_record::nccl::{Effect, Library, Peculiarity, peculiarities};
 use mycroft_record::{
     ChannelId, CommId, CommRank, Direction, ExitStatus, FlowCounters, FlowDone, FlowState, FlowTimes, HostName,
-    HostTime, NANOS_PER_MS, NANOS_PER_SEC, NcclVersion, OpDone, OpId, OpKind, OpMeta, OpState, ProcessKey, Rank,
-    Sampled,
+    HostTime, NANOS_PER_MS, NANOS_PER_SEC, NcclVersion, OpDone, OpId, OpKind, OpMeta, OpState, ProcessExit, ProcessKey,
+    Rank, Sampled,
 };
 
 use crate::clocks::UNKNOWN_NS;
@@ -212,6 +212,15 @@ impl RankState {
         self.unsettled |= self.past.begun() > begun;
         self.live.begin(state, LIVE_MAX);
         true
+    }
+
+    pub(super) fn on_exit(&mut self, exit: &ProcessExit) {
+        self.alive = false;
+        self.exit_clean = Some(exit.clean);
+        self.status = exit.status;
+        if !self.dead_since.is_some() {
+            self.dead_since = exit.noticed_at;
+        }
     }
 
     /// What its NCCL shows no events of, unless the job was started so that it does and one was seen.

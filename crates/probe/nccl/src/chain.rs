@@ -359,16 +359,7 @@ fn table_of(library: *mut c_void, abi: u32) -> Option<Other> {
     let symbol = FixedText::<SYMBOL_BYTES>::printed(format_args!("ncclProfiler_v{abi}"));
     // SAFETY: a live library and a C string.
     let table = unsafe { libc::dlsym(library, symbol.as_c_str().as_ptr()) };
-    let own = [
-        (&raw const crate::v1::ncclProfiler_v1).cast::<c_void>(),
-        (&raw const crate::v2::ncclProfiler_v2).cast(),
-        (&raw const crate::v3::ncclProfiler_v3).cast(),
-        (&raw const crate::v4::ncclProfiler_v4).cast(),
-        (&raw const crate::v5::ncclProfiler_v5).cast(),
-        (&raw const crate::v6::ncclProfiler_v6).cast(),
-        (&raw const crate::v7::ncclProfiler_v7).cast(),
-    ];
-    if table.is_null() || own.contains(&table.cast_const()) {
+    if table.is_null() || library_of(table) == library_of((&raw const CHAIN).cast()) {
         return None;
     }
     // SAFETY: the symbol of this name is a table of this version; the library stays open for ever.
@@ -379,6 +370,15 @@ fn table_of(library: *mut c_void, abi: u32) -> Option<Other> {
             _ => Other::new(abi, &*table.cast::<Table<InitV5>>(), Init::V5),
         })
     }
+}
+
+/// Where the library that holds an address begins; NULL where none does.
+fn library_of(address: *const c_void) -> *mut c_void {
+    // SAFETY: an all-zero Dl_info is valid (NULL pointers).
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: dladdr only compares the address and fills `info`.
+    unsafe { libc::dladdr(address, &raw mut info) };
+    info.dli_fbase
 }
 
 impl Other {

@@ -65,7 +65,7 @@ fn events(plugin: &Plugin, context: Ctx, now_ns: u64) {
 #[test]
 fn no_allocation() {
     in_own_process("no_allocation", &[], |_| {
-        for abi in [3, 4, 5, 6] {
+        for abi in [3, 4, 5, 6, 7] {
             let plugin = Plugin::linked(abi);
             let mut mask = 0;
             let context = plugin.init(1, c"cost", 4, 0, &mut mask);
@@ -105,7 +105,7 @@ fn allocations_of_a_life(abi: u32) -> u64 {
 #[test]
 fn no_allocation_from_attach_to_finalize() {
     in_own_process("no_allocation_from_attach_to_finalize", &[], |dir| {
-        for abi in [3, 4, 5, 6] {
+        for abi in [3, 4, 5, 6, 7] {
             assert_eq!(allocations_of_a_life(abi), 0, "v{abi}");
         }
         assert_eq!(mycroft_ring::segment::list(dir).expect("readable").len(), 1, "it was traced");

@@ -156,29 +156,16 @@ fn point_to_point(test: &str, abi: u32) {
     });
 }
 
-#[test]
-fn point_to_point_v1() {
-    point_to_point("point_to_point_v1", 1);
+macro_rules! point_to_point_each {
+    ($($name:ident $abi:literal;)+) => { $(#[test] fn $name() { point_to_point(stringify!($name), $abi); })+ };
 }
 
-#[test]
-fn point_to_point_v3() {
-    point_to_point("point_to_point_v3", 3);
-}
-
-#[test]
-fn point_to_point_v4() {
-    point_to_point("point_to_point_v4", 4);
-}
-
-#[test]
-fn point_to_point_v6() {
-    point_to_point("point_to_point_v6", 6);
-}
-
-#[test]
-fn point_to_point_v7() {
-    point_to_point("point_to_point_v7", 7);
+point_to_point_each! {
+    point_to_point_v1 1;
+    point_to_point_v3 3;
+    point_to_point_v4 4;
+    point_to_point_v6 6;
+    point_to_point_v7 7;
 }
 
 #[test]

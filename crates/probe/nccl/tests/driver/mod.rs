@@ -74,10 +74,9 @@ pub struct Descr(pub [u64; DESCR_BYTES / 8]);
 impl Descr {
     pub fn new(abi: u32, kind: u64, parent: Ev, rank: c_int) -> Descr {
         let mut descr = Descr([0xaaaa_aaaa_aaaa_aaaa; DESCR_BYTES / 8]);
-        if abi <= 4 {
-            descr.put(0, kind as u8)
-        } else {
-            descr.put(0, kind)
+        match abi {
+            ..=4 => descr.put(0, kind as u8),
+            _ => descr.put(0, kind),
         }
         descr.put(8, parent.0);
         descr.put(16, rank);

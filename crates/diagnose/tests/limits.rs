@@ -1,0 +1,80 @@
+//! What a report says of what it cannot see.
+mod cluster;
+mod hand;
+
+use cluster::{MS, T0};
+use hand::{Hand, meta};
+use mycroft_record::*;
+
+/// Two ranks wait in an operation that their NCCL does not report, and the third waits for them in the next one.
+fn waits_in_what_is_not_visible(nccl_version: u32, shown: bool) -> String {
+    let mut hand = Hand::new(3);
+    for rank in 0..3 {
+        let attach = ProcessInfo {
+            attached_at: HostTime(T0),
+            world_size: 3,
+            local_rank: rank,
+            gpu: 0,
+            profiler_abi: 6,
+            nccl_version,
+            kernel_events: true,
+        };
+        hand.tell(rank, HostTime(T0), vec![Record::Process(attach)]);
+        let broadcast = OpMeta { kind: OpKind::Broadcast, root: 0, ..meta(2, 0, rank, true) };
+        let done = OpDone {
+            op: broadcast,
+            ended_at: HostTime(T0 + 950 * MS),
+            ended_first_at: HostTime::NONE,
+            flows: 0,
+            observed: true,
+        };
+        hand.look(rank, 1_000, &[], if shown { vec![Record::OpDone(done)] } else { vec![] });
+    }
+    for at in (1_100..13_000).step_by(100) {
+        hand.look(0, at, &[meta(1, 0, 0, true)], vec![]);
+        hand.look(1, at, &[], vec![]);
+        hand.look(2, at, &[], vec![]);
+        hand.tick(at);
+    }
+    assert_eq!(hand.engine.cases()[0].finding.what, What::Hang);
+    hand.text(13_000)
+}
+
+#[test]
+fn what_nccl_does_not_show_is_named_with_its_switch() {
+    let told = "caveat not-visible: NCCL 2.29.7 shows no Broadcast: a rank that waits in one looks idle; switch on \
+                NCCL_ALLGATHERV_ENABLE=0 in the job";
+    let text = waits_in_what_is_not_visible(22_907, false);
+    assert!(text.contains(told), "{text}");
+    for (version, shown) in [(22_907, true), (22_705, false), (0, false)] {
+        let text = waits_in_what_is_not_visible(version, shown);
+        assert!(!text.contains("not-visible"), "{version}, {shown}: {text}");
+    }
+}
+
+/// Interfaces before v4 do not tell the rank, and no launcher did: people read host, process and place in the communicator.
+#[test]
+fn who_has_no_rank_is_named_by_host_process_and_communicator() {
+    let mut hand = Hand::new(2);
+    let untold = |pid: u32| Source {
+        job: "hand".into(),
+        host: "host0".into(),
+        process: Some(ProcessKey { rank: Rank::UNKNOWN, pid, nonce: 1 }),
+    };
+    for (pid, me) in [(70, 0), (71, 1)] {
+        let init = CommInit {
+            at: HostTime(T0),
+            comm: CommId(9),
+            n_ranks: 2,
+            n_nodes: 1,
+            comm_rank: CommRank(me),
+            name: "world".into(),
+        };
+        let records = vec![Record::CommInit(init)];
+        hand.engine.observe(&Batch { source: untold(pid), collected_at: HostTime(T0), records });
+    }
+    let text = hand.text(1_000);
+    let told = "caveat no-rank: nobody told the ranks of 2 processes: ?0 is pid 70 on host0, rank 0 of world; ?1 is pid 71 \
+                on host0, rank 1 of world; switch on RANK, or MYCROFT_RANK, in the job";
+    assert!(text.contains(told), "{text}");
+}
