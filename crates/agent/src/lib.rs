@@ -33,6 +33,7 @@ pub mod nic;
 mod outbox;
 mod positions;
 mod process;
+mod proxies;
 mod sampler;
 mod seen;
 mod segment;

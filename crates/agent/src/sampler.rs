@@ -307,6 +307,10 @@ impl Sampler {
             let record = Record::HostVitals(HostVitals { cpu_wait_milli, ..vitals });
             self.host_records.entry(host).or_default().push(record);
         }
+        let now = self.clock.now();
+        for segment in self.segments.values_mut() {
+            segment.look_at_proxies(&self.waits, now, &mut self.buffer);
+        }
         self.waits.next_round();
     }
 

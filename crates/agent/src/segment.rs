@@ -4,10 +4,12 @@ use crate::clock::Clocks;
 use crate::config::{BATCH_RECORDS_MAX, COMMS_MAX, DRAIN_RECORDS_MAX, REPEAT_EVERY, SAMPLED_EVERY};
 use crate::convert::{Scale, sane_text};
 use crate::process::{Life, ProcessWatch, runs_as};
+use crate::proxies::Proxies;
 use crate::seen::{Seen, flow_fingerprint, op_fingerprint};
 use crate::segment_dir::SegmentDir;
 use crate::smallfile::SmallBuffer;
 use crate::stats::{Shared, add};
+use crate::waits::{Thread, WaitSampler};
 use mycroft_record::{
     Batch, CommEnd, CommId, CommInit, ExitStatus, Gap, GapCause, HostName, HostTime, ProcessExit, Record, Sampled,
     Source,
@@ -37,6 +39,9 @@ pub(crate) struct Segment {
     told_state: Option<SegmentState>,
     told_dropped: u64,
     told_sampled: Option<Sampled>,
+    proxies: Proxies,
+    /// Flows were in flight when its progress threads were looked at last.
+    had_flows: bool,
     /// Communicators told and not ended.
     comms: BTreeMap<CommId, CommInit>,
     /// Generation told last of each cell of the communicator table.
@@ -121,6 +126,8 @@ impl Segment {
             told_state: None,
             told_dropped: 0,
             told_sampled: None,
+            proxies: Proxies::default(),
+            had_flows: false,
             comms: BTreeMap::new(),
             comm_cells: Vec::new(),
             ops: Seen::default(),
@@ -153,6 +160,15 @@ impl Segment {
     pub(crate) fn threads(&self) -> impl Iterator<Item = (u32, u32)> {
         let pid = self.source.process.filter(|_| self.watch.is_some() && !self.other_boot).map(|process| process.pid);
         pid.into_iter().flat_map(|pid| self.reader.writers().map(move |tid| (pid, tid)))
+    }
+
+    /// Looks whether its progress threads turn, once a second; `waits` has looked at its threads just now.
+    pub(crate) fn look_at_proxies(&mut self, waits: &WaitSampler, now: HostTime, buffer: &mut SmallBuffer) {
+        let has_flows = self.told_sampled.is_some_and(|told| told.flows_in_flight > 0 && !told.stopped);
+        let had_flows = std::mem::replace(&mut self.had_flows, has_flows);
+        let threads: Vec<Thread> = self.threads().collect();
+        let told = self.proxies.look(Path::new(PROC), threads.into_iter(), waits, has_flows && had_flows, now, buffer);
+        self.records.extend(told.map(Record::ProxyHeld));
     }
 
     /// Position in each ring: everything before was read.

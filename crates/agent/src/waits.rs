@@ -51,6 +51,12 @@ impl WaitSampler {
         (u128::from(waited) * 1000).checked_div(ready).unwrap_or(0) as u32
     }
 
+    /// Whether the kernel counted for this thread, in the round that goes on, that it neither ran nor waited for a processor
+    /// since the last; `None` where it was not looked at in both.
+    pub(crate) fn is_still(&self, thread: Thread) -> Option<bool> {
+        Some(self.before.get(&thread)? == self.now.get(&thread)?)
+    }
+
     /// Ends a round: threads that were not looked at in it are forgotten.
     pub(crate) fn next_round(&mut self) {
         self.before = std::mem::take(&mut self.now);

@@ -3,7 +3,9 @@ mod excess;
 
 use crate::case::{Evidence, Reason};
 use excess::excess;
-use mycroft_record::{ExitStatus, FlowCounters, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpId, OpMeta, Rank};
+use mycroft_record::{
+    ExitStatus, FlowCounters, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpId, OpMeta, ProxyHeld, Rank,
+};
 use std::sync::Arc;
 
 /// The rule of [`Fact::StuckInside`].
@@ -87,7 +89,7 @@ pub(crate) enum Fact {
     /// A process is gone although its communicators were in use.
     Dead { rank: Rank, host: HostName, at: HostTime, in_flight: u32, status: ExitStatus },
     /// Every thread of a process is stopped by a signal or a debugger.
-    Stopped { rank: Rank, host: HostName, since: HostTime },
+    Stopped { rank: Rank, host: HostName, since: HostTime, proxies: Option<ProxyHeld> },
     /// The host never issued what its peers wait in, and has nothing else in flight (Table 4: not started).
     NeverIssued { rank: Rank, host: HostName, op: OpRef, waiting: Vec<Rank>, idle_since: HostTime, finalized: bool },
     /// The host issued it, the device never started it and is in nothing else.
@@ -266,6 +268,18 @@ fn of_op(rank: Rank, op: &OpRef, at: HostTime) -> Vec<Evidence> {
     vec![Evidence { rank: Some(rank), op: Some(op.meta.id), flow: None, at }]
 }
 
+fn text_of_held(rank: Rank, held: &ProxyHeld) -> String {
+    let doing = match u8::try_from(held.state).map(char::from) {
+        Ok('D') => "it waits for a device or a disk",
+        Ok('S') => "it sleeps, in a lock perhaps",
+        Ok('T' | 't') => "a signal or a debugger stopped it",
+        _ => "the kernel does not say why",
+    };
+    format!(
+        "the progress thread of rank {rank} does not run although it has data to move, and no processor is short: {doing}"
+    )
+}
+
 fn chunks(c: &FlowCounters) -> String {
     format!("posted {} ready {} transmitted {} done {} of {}", c.posted, c.ready, c.transmitted, c.done, c.total_chunks)
 }
@@ -294,7 +308,7 @@ impl Fact {
         match self {
             Fact::Stalled { .. } => "watch.stall",
             Fact::Dead { .. } => "hang.process-gone",
-            Fact::Stopped { .. } => "hang.process-stopped",
+            Fact::Stopped { proxies, .. } => proxies.map_or("hang.process-stopped", |_| "hang.proxy-held"),
             Fact::NeverIssued { .. } => "hang.never-issued",
             Fact::NeverRan { .. } => "hang.never-ran",
             Fact::GpuNotReady { .. } => LEFT_UNTOUCHED,
@@ -380,6 +394,7 @@ impl Fact {
                     "the process of rank {rank} is gone{by} with {in_flight} operations in flight and communicators in use"
                 )
             }
+            Fact::Stopped { rank, proxies: Some(held), .. } => text_of_held(*rank, held),
             Fact::Stopped { rank, .. } => format!("every thread of rank {rank} is stopped"),
             Fact::NeverIssued { rank, op, waiting, finalized, .. } => format!(
                 "rank {rank} never issued {}, in which {}, and has nothing else in flight{}",

@@ -78,3 +78,47 @@ fn who_has_no_rank_is_named_by_host_process_and_communicator() {
                 on host0, rank 1 of world; switch on RANK, or MYCROFT_RANK, in the job";
     assert!(text.contains(told), "{text}");
 }
+
+/// Two ranks are in an operation that does not move; the agents say of these that their progress threads do not run.
+fn stuck_with_held(held: &[u32]) -> Hand {
+    let mut hand = Hand::new(2);
+    for at in (1_100..13_000).step_by(100) {
+        for rank in 0..2 {
+            let look = ProxyHeld {
+                at: HostTime(T0 + at * MS),
+                since: HostTime(T0 + 1_000 * MS),
+                threads: 1,
+                state: u32::from(b'D'),
+            };
+            let told = held.contains(&rank) && at % 1_000 == 0;
+            let extra = if told { vec![Record::ProxyHeld(look)] } else { vec![] };
+            hand.look(rank, at, &[meta(1, 0, rank, true)], extra);
+        }
+        hand.tick(at);
+    }
+    hand
+}
+
+#[test]
+fn a_held_progress_thread_is_no_device_that_stopped() {
+    let (hand, text) = (stuck_with_held(&[1]), stuck_with_held(&[1]).text(13_000));
+    let finding = &hand.engine.cases()[0].finding;
+    assert_eq!((finding.what, finding.category), (What::Hang, Category::HostThread), "{text}");
+    assert_eq!(hand.suspects(), ["rank 1"], "{text}");
+    assert!(
+        text.contains(
+            "the progress thread of rank 1 does not run although it has data to move, and no processor is short"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("it waits for a device or a disk [hang.proxy-held]"), "{text}");
+}
+
+/// A library whose progress threads sleep while they wait: that they do not run says nothing.
+#[test]
+fn progress_threads_that_all_sleep_accuse_nobody() {
+    for held in [&[][..], &[0, 1]] {
+        let hand = stuck_with_held(held);
+        assert_eq!(hand.engine.cases()[0].finding.category, Category::Gpu, "{}", hand.text(13_000));
+    }
+}

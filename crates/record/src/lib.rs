@@ -26,6 +26,6 @@ pub use kind::{Algorithm, Datatype, Direction, OpClass, OpKind, Protocol};
 pub use nccl::NcclVersion;
 pub use record::{
     CommEnd, CommInit, FlowCounters, FlowDone, FlowKey, FlowState, FlowTimes, Gap, GapCause, HostVitals, NicState,
-    OpDone, OpMeta, OpState, ProcessExit, ProcessInfo, Record, Sampled, StepMark,
+    OpDone, OpMeta, OpState, ProcessExit, ProcessInfo, ProxyHeld, Record, Sampled, StepMark,
 };
 pub use time::{HostTime, NANOS_PER_MS, NANOS_PER_SEC};

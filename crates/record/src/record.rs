@@ -37,6 +37,8 @@ pub enum Record {
     StepMark(StepMark),
     /// How a host's clock stands against the server's, as the server measured it.
     ClockOffset(ClockOffset),
+    /// The progress (proxy) threads of a process that has flows in flight do not run.
+    ProxyHeld(ProxyHeld),
 }
 
 /// Who a traced process is.
@@ -342,6 +344,21 @@ pub struct HostVitals {
     /// How long the threads of the job that the probe knows waited for a processor since the last vitals, in thousandths
     /// of the time in which they were ready to run; 0 if not known.
     pub cpu_wait_milli: u32,
+}
+
+/// NCCL's progress (proxy) threads turn without pause as long as anything is in flight. Here none of a process's ran, nor
+/// waited for a processor, between two looks of the agent: somebody holds them, and not the device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProxyHeld {
+    /// When the agent looked.
+    pub at: HostTime,
+    /// The first look since which none has run.
+    pub since: HostTime,
+    /// How many there are; 0: they run again.
+    pub threads: u32,
+    /// What the kernel says of the first: its state's letter (`S` sleeps, `D` waits for a device or disk, `t` is traced); 0
+    /// not read.
+    pub state: u32,
 }
 
 /// The training loop passed a mark (C ABI `mycroft_step`, optional).

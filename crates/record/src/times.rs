@@ -41,6 +41,10 @@ impl Record {
             Record::HostVitals(r) => change(&mut r.at),
             Record::StepMark(r) => change(&mut r.at),
             Record::ClockOffset(_) => {}
+            Record::ProxyHeld(r) => {
+                change(&mut r.at);
+                change(&mut r.since);
+            }
         }
     }
 }

@@ -78,7 +78,7 @@ fn moments(record: &Record) -> Vec<HostTime> {
         Record::HostVitals(vitals) => vec![vitals.at],
         Record::ProcessExit(exit) => vec![exit.noticed_at],
         Record::Gap(gap) => vec![gap.noticed_at],
-        Record::CommEnd(_) | Record::StepMark(_) | Record::ClockOffset(_) => {
+        Record::CommEnd(_) | Record::StepMark(_) | Record::ClockOffset(_) | Record::ProxyHeld(_) => {
             panic!("the simulator tells of no {record:?}")
         }
     }

@@ -91,6 +91,8 @@ kinds! {
     StepMark = 13, step_mark, StepMark { at: T0, step: 0 };
     /// `Record::ClockOffset`.
     ClockOffset = 14, clock_offset, ClockOffset { at: T0, offset_ns: 0, drift_ppb: 0, bound_ns: 0, since: T0 };
+    /// `Record::ProxyHeld`.
+    ProxyHeld = 15, proxy_held, ProxyHeld { at: T0, since: T0, threads: 0, state: 0 };
 }
 
 /// Column of an operation's `started_at`, after time, the four of `op_id` and nine more.
@@ -343,6 +345,13 @@ fn clock_offset<V: Visit>(v: &mut V, r: &mut ClockOffset) {
     v.time("since", 0, &mut r.since);
 }
 
+fn proxy_held<V: Visit>(v: &mut V, r: &mut ProxyHeld) {
+    v.at(&mut r.at);
+    v.time("since", 0, &mut r.since);
+    v.u32("threads", &mut r.threads);
+    v.u32("state", &mut r.state);
+}
+
 /// Strings of a frame or segment, each once. Index 0 is the empty string.
 #[derive(Debug)]
 pub struct Interner {
@@ -468,6 +477,7 @@ fn times_of(record: &Record) -> [HostTime; 5] {
         Record::FlowState(r) => flow(&r.times),
         Record::FlowDone(r) => flow(&r.times),
         Record::ClockOffset(r) => [r.at, r.since, T0, T0, T0],
+        Record::ProxyHeld(r) => [r.at, r.since, T0, T0, T0],
         Record::Process(_) | Record::ProcessExit(_) | Record::CommInit(_) | Record::CommEnd(_) => at,
         Record::Sampled(_) | Record::Gap(_) | Record::NicState(_) | Record::HostVitals(_) | Record::StepMark(_) => at,
     }
@@ -555,6 +565,7 @@ pub fn time_of(record: &Record) -> HostTime {
         Record::HostVitals(r) => r.at,
         Record::StepMark(r) => r.at,
         Record::ClockOffset(r) => r.at,
+        Record::ProxyHeld(r) => r.at,
     }
 }
 

@@ -227,7 +227,7 @@ fn stopped(_: &Timeline, facts: &[Fact]) -> Answer {
     let (_, rank, host) = facts
         .iter()
         .filter_map(|fact| match fact {
-            Fact::Stopped { rank, host, since } => Some((*since, *rank, host)),
+            Fact::Stopped { rank, host, since, .. } => Some((*since, *rank, host)),
             _ => None,
         })
         .min()?;

@@ -266,6 +266,7 @@ impl Timeline {
                 state.lost += gap.lost;
                 state.lost_at = state.lost_at.max(gap.noticed_at);
             }
+            Record::ProxyHeld(held) => state.proxy_held = (held.threads > 0).then_some(*held),
             Record::NicState(_) | Record::HostVitals(_) | Record::StepMark(_) | Record::ClockOffset(_) => {}
         }
     }

@@ -3,7 +3,7 @@ use mycroft_record::nccl::{Effect, Library, Peculiarity, peculiarities};
 use mycroft_record::{
     ChannelId, CommId, CommRank, Direction, ExitStatus, FlowCounters, FlowDone, FlowState, FlowTimes, HostName,
     HostTime, NANOS_PER_MS, NANOS_PER_SEC, NcclVersion, OpDone, OpId, OpKind, OpMeta, OpState, ProcessExit, ProcessKey,
-    Rank, Sampled,
+    ProxyHeld, Rank, Sampled,
 };
 
 use crate::clocks::UNKNOWN_NS;
@@ -116,6 +116,8 @@ pub(crate) struct RankState {
     pub alive: bool,
     pub stopped: bool,
     pub stopped_since: HostTime,
+    /// Its progress threads do not run although it has flows in flight.
+    pub proxy_held: Option<ProxyHeld>,
     pub dead_since: HostTime,
     /// Gone, and no orderly end was reported although there was time to.
     pub dead_for_sure: bool,
@@ -152,6 +154,7 @@ impl RankState {
             alive: true,
             stopped: false,
             stopped_since: HostTime::NONE,
+            proxy_held: None,
             dead_since: HostTime::NONE,
             dead_for_sure: false,
             exit_clean: None,
