@@ -1,12 +1,25 @@
 //! From a segment's words and ticks to the vocabulary: the ring's conversion, with each tick placed on the host's scale,
 //! whose rate may have changed since the segment was calibrated (see `clock`), and with names tamed.
 use crate::clock::HostClock;
-use mycroft_record::{CommInit, FlowState, HostTime, OpState, ProcessInfo, Record};
+use mycroft_record::{CommInit, FlowState, HostName, HostTime, OpState, ProcessInfo, Record, Source};
 use mycroft_ring::raw::RawRecord;
 use mycroft_ring::{CommSnapshot, FlowSnapshot, OpSnapshot, SegmentHeader, SegmentState, convert};
 
 /// Characters of a name that are passed on: the segment's 128 bytes at most.
 const NAME_CHARS_MAX: usize = 128;
+
+/// Job name of a process that was not told one; the probe's own default.
+const JOB_DEFAULT: &str = "default";
+
+/// Whose records these are. `host` is what the agent was told, which goes before what the segment says.
+pub(crate) fn source(header: &SegmentHeader, host: Option<&HostName>) -> Source {
+    let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { sane_text(text) };
+    let host = match host {
+        Some(host) => host.clone(),
+        None => or(&header.host, "unknown").into(),
+    };
+    Source { job: or(&header.job, JOB_DEFAULT).into(), host, process: Some(convert::process_key(header)) }
+}
 
 /// The scale of one segment at one sample.
 #[derive(Clone, Copy)]

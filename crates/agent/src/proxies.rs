@@ -15,16 +15,18 @@ pub(crate) struct Proxies {
     /// Whether a thread is one; each is asked once.
     known: BTreeMap<Thread, bool>,
     looked_at: HostTime,
+    /// Flows were in flight then.
+    had_flows: bool,
     /// As told last, where they are held.
     held: Option<ProxyHeld>,
 }
 
 impl Proxies {
-    /// Looks once a second; what there is to tell. `has_flows`: something was in flight at this look and the one before.
+    /// Looks once a second; what there is to tell. `has_flows`: something is in flight now.
     pub(crate) fn look(
         &mut self,
         proc_root: &Path,
-        threads: impl Iterator<Item = Thread>,
+        threads: &[Thread],
         waits: &WaitSampler,
         has_flows: bool,
         now: HostTime,
@@ -32,8 +34,9 @@ impl Proxies {
     ) -> Option<ProxyHeld> {
         let before = std::mem::replace(&mut self.looked_at, now);
         let mut still = Vec::new();
-        let mut turns = !has_flows || !before.is_some();
-        for thread in threads {
+        let had_flows = std::mem::replace(&mut self.had_flows, has_flows);
+        let mut turns = !has_flows || !had_flows || !before.is_some();
+        for &thread in threads {
             let path = || proc_root.join(format!("{}/task/{}", thread.0, thread.1));
             let is_progress = |buffer: &mut SmallBuffer| {
                 buffer.read_path(&path().join("comm")).is_some_and(|name| name.starts_with(NAME))
@@ -96,8 +99,8 @@ mod tests {
             self.second += 1;
             let threads: Vec<Thread> = ran.iter().map(|(tid, _)| (7, *tid)).collect();
             self.waits.milli(threads.iter().copied(), &mut self.buffer);
-            let (now, threads) = (HostTime(self.second), threads.into_iter());
-            let told = self.proxies.look(self.proc.path(), threads, &self.waits, has_flows, now, &mut self.buffer);
+            let now = HostTime(self.second);
+            let told = self.proxies.look(self.proc.path(), &threads, &self.waits, has_flows, now, &mut self.buffer);
             self.waits.next_round();
             told.map(|held| (held.since.0, held.threads, held.state))
         }

@@ -2,7 +2,7 @@
 use crate::capture::Watched;
 use crate::clock::Clocks;
 use crate::config::{BATCH_RECORDS_MAX, COMMS_MAX, DRAIN_RECORDS_MAX, REPEAT_EVERY, SAMPLED_EVERY};
-use crate::convert::{Scale, sane_text};
+use crate::convert::{Scale, source};
 use crate::process::{Life, ProcessWatch, runs_as};
 use crate::proxies::Proxies;
 use crate::seen::{Seen, flow_fingerprint, op_fingerprint};
@@ -15,8 +15,8 @@ use mycroft_record::{
     Source,
 };
 use mycroft_ring::{
-    ClockKind, CommSnapshot, FlowSnapshot, Liveness, OpSnapshot, OpenError, RawRecord, ReadError, SegmentHeader,
-    SegmentReader, SegmentState, convert, process,
+    ClockKind, CommSnapshot, FlowSnapshot, Liveness, OpSnapshot, OpenError, RawRecord, ReadError, SegmentReader,
+    SegmentState, process,
 };
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -24,8 +24,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 const PROC: &str = "/proc";
-/// Job name of a process that was not told one; the probe's own default.
-const JOB_DEFAULT: &str = "default";
 
 /// A traced process.
 pub(crate) struct Segment {
@@ -40,8 +38,6 @@ pub(crate) struct Segment {
     told_dropped: u64,
     told_sampled: Option<Sampled>,
     proxies: Proxies,
-    /// Flows were in flight when its progress threads were looked at last.
-    had_flows: bool,
     /// Communicators told and not ended.
     comms: BTreeMap<CommId, CommInit>,
     /// Generation told last of each cell of the communicator table.
@@ -127,7 +123,6 @@ impl Segment {
             told_dropped: 0,
             told_sampled: None,
             proxies: Proxies::default(),
-            had_flows: false,
             comms: BTreeMap::new(),
             comm_cells: Vec::new(),
             ops: Seen::default(),
@@ -165,9 +160,8 @@ impl Segment {
     /// Looks whether its progress threads turn, once a second; `waits` has looked at its threads just now.
     pub(crate) fn look_at_proxies(&mut self, waits: &WaitSampler, now: HostTime, buffer: &mut SmallBuffer) {
         let has_flows = self.told_sampled.is_some_and(|told| told.flows_in_flight > 0 && !told.stopped);
-        let had_flows = std::mem::replace(&mut self.had_flows, has_flows);
         let threads: Vec<Thread> = self.threads().collect();
-        let told = self.proxies.look(Path::new(PROC), threads.into_iter(), waits, has_flows && had_flows, now, buffer);
+        let told = self.proxies.look(Path::new(PROC), &threads, waits, has_flows, now, buffer);
         self.records.extend(told.map(Record::ProxyHeld));
     }
 
@@ -404,16 +398,6 @@ impl Segment {
             self.records.push(Record::Sampled(sampled));
         }
     }
-}
-
-/// Whose records these are. `host` is what the agent was told, which goes before what the segment says.
-fn source(header: &SegmentHeader, host: Option<&HostName>) -> Source {
-    let or = |text: &str, default: &str| if text.is_empty() { default.to_owned() } else { sane_text(text) };
-    let host = match host {
-        Some(host) => host.clone(),
-        None => or(&header.host, "unknown").into(),
-    };
-    Source { job: or(&header.job, JOB_DEFAULT).into(), host, process: Some(convert::process_key(header)) }
 }
 
 /// Whether a look shows what the one told last does not let one expect: the process comes to life, to a halt or to its end, or

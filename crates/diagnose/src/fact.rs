@@ -1,5 +1,6 @@
 //! Facts: what the detectors saw, typed, each with the records that show it. They accuse nobody: `case` weighs them.
 mod excess;
+mod words;
 
 use crate::case::{Evidence, Reason};
 use excess::excess;
@@ -7,6 +8,7 @@ use mycroft_record::{
     ExitStatus, FlowCounters, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpId, OpMeta, ProxyHeld, Rank,
 };
 use std::sync::Arc;
+use words::{chunks, stopped};
 
 /// The rule of [`Fact::StuckInside`].
 pub(crate) const STUCK_INSIDE: &str = "hang.stuck-inside";
@@ -268,22 +270,6 @@ fn of_op(rank: Rank, op: &OpRef, at: HostTime) -> Vec<Evidence> {
     vec![Evidence { rank: Some(rank), op: Some(op.meta.id), flow: None, at }]
 }
 
-fn text_of_held(rank: Rank, held: &ProxyHeld) -> String {
-    let doing = match u8::try_from(held.state).map(char::from) {
-        Ok('D') => "it waits for a device or a disk",
-        Ok('S') => "it sleeps, in a lock perhaps",
-        Ok('T' | 't') => "a signal or a debugger stopped it",
-        _ => "the kernel does not say why",
-    };
-    format!(
-        "the progress thread of rank {rank} does not run although it has data to move, and no processor is short: {doing}"
-    )
-}
-
-fn chunks(c: &FlowCounters) -> String {
-    format!("posted {} ready {} transmitted {} done {} of {}", c.posted, c.ready, c.transmitted, c.done, c.total_chunks)
-}
-
 impl Fact {
     /// The host whose processors the job's threads wait for, if that is what it says.
     pub(crate) fn crowded(&self) -> Option<&HostName> {
@@ -394,8 +380,7 @@ impl Fact {
                     "the process of rank {rank} is gone{by} with {in_flight} operations in flight and communicators in use"
                 )
             }
-            Fact::Stopped { rank, proxies: Some(held), .. } => text_of_held(*rank, held),
-            Fact::Stopped { rank, .. } => format!("every thread of rank {rank} is stopped"),
+            Fact::Stopped { rank, proxies, .. } => stopped(*rank, proxies.as_ref()),
             Fact::NeverIssued { rank, op, waiting, finalized, .. } => format!(
                 "rank {rank} never issued {}, in which {}, and has nothing else in flight{}",
                 op.label,

@@ -212,8 +212,8 @@ impl<'a> Rows<'a> {
             let batch = &batches[row.batch as usize];
             let record = &batch.records[row.position as usize];
             let process = batch.source.process.map(|p| (p.rank, p.pid, p.nonce));
-            let place = (&batch.source.job, cells::comm_of(record), process, &batch.source.host);
-            (place, cells::time_of(record), row.batch, row.position)
+            let place = (&batch.source.job, mycroft_wire::about::comm_of(record), process, &batch.source.host);
+            (place, mycroft_wire::about::time_of(record), row.batch, row.position)
         });
         all.rows = rows;
         all

@@ -3,6 +3,7 @@
 //! checked entries that spool and store share. Formats: `docs/formats/wire.md`, `docs/formats/record.md`.
 #![forbid(unsafe_code)]
 
+pub mod about;
 mod admission;
 mod arrival;
 pub mod budget;

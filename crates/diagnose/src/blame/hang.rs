@@ -1,16 +1,13 @@
 //! Who started a stall: follow the wait-for graph from the waiting ranks to the rank that waits for nobody
 //! (Algorithm 2, `AnalyzeFailureRootCause`, across communicators).
-use crate::blame::chunk;
 use crate::blame::graph::{Graph, Scene, Turn};
-use crate::blame::history;
 use crate::blame::order::{self, Departure};
-use crate::blame::turns;
+use crate::blame::{chunk, held, history, turns};
 use crate::config::Config;
 use crate::fact::{Fact, OpRef};
 use crate::timeline::{LiveScene, OpNode, RankState, Stand, Timeline, device_has_left};
 use mycroft_record::{
-    Algorithm, CommId, CommRank, Datatype, HostTime, NANOS_PER_MS, OpClass, OpId, OpKind, OpMeta, OpSeq, Protocol,
-    ProxyHeld, Rank,
+    Algorithm, CommId, CommRank, Datatype, HostTime, NANOS_PER_MS, OpClass, OpId, OpKind, OpMeta, OpSeq, Protocol, Rank,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -210,7 +207,7 @@ pub(crate) fn blame(timeline: &Timeline, graph: &Graph<OpNode>, config: &Config,
             silent.into_iter().filter(|state| !walk.sinks.contains_key(&state.rank) && named.insert(state.rank));
         out.facts.extend(silent.map(|state| live.no_data(state, waiting.clone(), false)));
     }
-    live.held_proxies(&walk, &mut out.facts);
+    held::weigh(timeline, &walk.ranks_seen, &mut out.facts);
     let cycle = live.cycle(&walk, &out.facts);
     if !cycle.is_empty() {
         out.facts.retain(|fact| !matches!(fact, Fact::NeverIssued { rank, .. } if live.may_wait_to_send(*rank)));
@@ -284,28 +281,6 @@ impl Live<'_> {
         let op = waiting.iter().find_map(|waiter| self.timeline.op_ref(*waiter, &node))?;
         let finalized = state.finalized();
         Some(Fact::NeverIssued { rank, host, op, waiting, idle_since: state.left_at, finalized })
-    }
-
-    /// Ranks whose progress thread is held, and what that explains: the device gets nothing to do and tells nothing, as if it had
-    /// stopped. Where most are still, their library does not turn them, and stillness says nothing.
-    fn held_proxies(&self, walk: &Walk<OpNode>, facts: &mut Vec<Fact>) {
-        let states = || walk.ranks_seen.iter().filter_map(|rank| self.timeline.ranks.get(rank));
-        let held: BTreeMap<Rank, (&RankState, ProxyHeld)> =
-            states().filter_map(|state| Some((state.rank, (state, state.proxy_held?)))).collect();
-        if held.is_empty() || held.len() * 2 > states().count() {
-            return;
-        }
-        facts.retain(|fact| match fact {
-            Fact::NeverRan { rank, .. } | Fact::GpuNotReady { rank, .. } => !held.contains_key(rank),
-            Fact::StuckInside { .. } => false,
-            _ => true,
-        });
-        facts.extend(held.into_values().map(|(state, proxies)| Fact::Stopped {
-            rank: state.rank,
-            host: state.host.clone(),
-            since: proxies.since,
-            proxies: Some(proxies),
-        }));
     }
 
     /// Whether a main thread that issues nothing may wait for what it sent: the device has handed it over, and the receiver, who

@@ -4,6 +4,7 @@ pub(crate) mod chance;
 pub(crate) mod chunk;
 pub(crate) mod graph;
 pub(crate) mod hang;
+mod held;
 pub(crate) mod history;
 pub(crate) mod load;
 mod messages;

@@ -262,10 +262,7 @@ impl Timeline {
                 gone.into_iter().for_each(|comm| self.touch(slot, comm));
                 self.looked(slot, sampled.at);
             }
-            Record::Gap(gap) => {
-                state.lost += gap.lost;
-                state.lost_at = state.lost_at.max(gap.noticed_at);
-            }
+            Record::Gap(gap) => state.on_gap(gap),
             Record::ProxyHeld(held) => state.proxy_held = (held.threads > 0).then_some(*held),
             Record::NicState(_) | Record::HostVitals(_) | Record::StepMark(_) | Record::ClockOffset(_) => {}
         }

@@ -1,7 +1,7 @@
 //! One rank: what is in flight, how far each order counter has come, and when anything of it last moved.
 use mycroft_record::nccl::{Effect, Library, Peculiarity, peculiarities};
 use mycroft_record::{
-    ChannelId, CommId, CommRank, Direction, ExitStatus, FlowCounters, FlowDone, FlowState, FlowTimes, HostName,
+    ChannelId, CommId, CommRank, Direction, ExitStatus, FlowCounters, FlowDone, FlowState, FlowTimes, Gap, HostName,
     HostTime, NANOS_PER_MS, NANOS_PER_SEC, NcclVersion, OpDone, OpId, OpKind, OpMeta, OpState, ProcessExit, ProcessKey,
     ProxyHeld, Rank, Sampled,
 };
@@ -215,6 +215,11 @@ impl RankState {
         self.unsettled |= self.past.begun() > begun;
         self.live.begin(state, LIVE_MAX);
         true
+    }
+
+    pub(super) fn on_gap(&mut self, gap: &Gap) {
+        self.lost += gap.lost;
+        self.lost_at = self.lost_at.max(gap.noticed_at);
     }
 
     pub(super) fn on_exit(&mut self, exit: &ProcessExit) {
