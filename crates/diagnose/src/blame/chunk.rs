@@ -358,7 +358,7 @@ mod tests {
     type Connection = (u32, u32, Counts, Counts);
 
     /// The operation that all are in.
-    const ID: OpId = OpId { comm: CommId(1), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(0) };
+    const ID: OpId = OpId { comm: CommId(1), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(1) };
 
     /// Which devices are said to be idle in an AllReduce in which all of `ranks` ranks are, two on each host.
     fn said(algorithm: Algorithm, ranks: u32, wires: &[Connection]) -> Vec<(u32, bool)> {
@@ -441,7 +441,7 @@ mod tests {
             timeline.observe(&Batch { source, collected_at: AT, records }, u32::MAX);
         }
         timeline.settle();
-        blame(&timeline, &OpNode::Collective { comm: ID.comm, seq: 0 })
+        blame(&timeline, &OpNode::Collective { comm: ID.comm, seq: ID.seq.0 })
     }
 
     /// Room is offered and nothing is filled; data has come and is not taken; room is offered and nothing comes.

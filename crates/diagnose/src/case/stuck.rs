@@ -2,7 +2,8 @@
 use crate::case::network::host_place;
 use crate::case::weigh::SUSPECTS_MAX;
 use crate::fact::{CRAWLS_NS, Fact};
-use mycroft_record::{Category, HostName, HostTime, NANOS_PER_SEC, Place, Rank, Suspect};
+use crate::timeline::Timeline;
+use mycroft_record::{Category, HostName, HostTime, NANOS_PER_SEC, Place, Rank, Suspect, What};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How sure it is that hosts that are cut off together are.
@@ -22,6 +23,22 @@ fn down(facts: &[Fact]) -> BTreeMap<&HostName, HostTime> {
         _ => None,
     });
     down.collect()
+}
+
+/// Hosts with an interface that is down and a part in every operation that stands still over several hosts, where no flow shows
+/// more: a socket takes data for sent as soon as the kernel holds it, so nothing is seen to be undelivered.
+pub(crate) fn cut(_: &Timeline, facts: &[Fact]) -> Option<(What, Category, Vec<Suspect>)> {
+    let across = facts.iter().filter_map(|fact| match fact {
+        Fact::StuckInside { members, .. } => Some(members.iter().map(|(_, host, _)| host).collect::<BTreeSet<_>>()),
+        _ => None,
+    });
+    let across: Vec<BTreeSet<&HostName>> = across.filter(|hosts| hosts.len() > 1).collect();
+    let has_part = |host: &&HostName| !across.is_empty() && across.iter().all(|hosts| hosts.contains(host));
+    let hosts: Vec<&HostName> = down(facts).into_keys().filter(has_part).collect();
+    let each = CUT_OFF / hosts.len().max(1) as f64;
+    let suspect = |host: &&HostName| Suspect { place: host_place(host), confidence: each };
+    (!hosts.is_empty())
+        .then(|| (What::Hang, Category::NetworkSend, hosts.iter().take(SUSPECTS_MAX).map(suspect).collect()))
 }
 
 /// Whether each of these links has an end of which nothing is known any more: that the rank is gone explains them all.
@@ -254,6 +271,23 @@ mod tests {
         // One that went long before is another matter.
         facts[4] = is_down("host2", 9_000);
         assert_eq!(most_likely(&facts), Some(vec!["host3".to_owned()]));
+    }
+
+    #[test]
+    fn an_operation_that_stands_still_where_a_link_is_down_is_cut() {
+        let stuck = |ranks: &[u32]| Fact::StuckInside {
+            op: OpRef { meta: NO_META, label: String::new() },
+            members: ranks.iter().map(|rank| (Rank(*rank), host(&format!("host{}", rank / 2)), HostTime(1))).collect(),
+        };
+        let named = |facts: &[Fact]| {
+            super::cut(&Timeline::default(), facts).map(|(_, category, suspects)| (category, suspects[0].place.clone()))
+        };
+        let both = [stuck(&[0, 2, 4]), stuck(&[1, 3, 5]), is_down("host2", 0)];
+        assert_eq!(named(&both), Some((Category::NetworkSend, Place::Host { host: host("host2") })));
+        assert_eq!(named(&both[..2]), None, "no link is down");
+        let apart = [stuck(&[0, 2]), stuck(&[1, 3, 5]), is_down("host2", 0)];
+        assert_eq!(named(&apart), None, "one operation stands still without it");
+        assert_eq!(named(&[stuck(&[4, 5]), is_down("host2", 0)]), None, "inside a host no link is needed");
     }
 
     /// Over wires that serve others, several wait for one rank: it cannot send. One that waits may as well not take.

@@ -142,7 +142,7 @@ pub(crate) fn hang(timeline: &Timeline, facts: &[Fact], since: HostTime) -> Verd
             verdict.op = verdict.op.or(Some(op.meta.id));
         }
     }
-    let answers = [dead, mismatch, cycle, stopped, crowded, sink, undelivered, no_data, weak_gpu];
+    let answers = [dead, mismatch, cycle, stopped, crowded, sink, undelivered, no_data, stuck::cut, weak_gpu];
     for answer in answers {
         if let Some((what, category, suspects)) = answer(timeline, facts) {
             (verdict.what, verdict.category, verdict.suspects) = (what, category, suspects);

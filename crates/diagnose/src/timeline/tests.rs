@@ -394,7 +394,7 @@ fn halves_of_a_large_job_meet() {
                 HostTime(T0 + MS),
             );
             done.flow = FlowKey { channel: ChannelId(channel), peer, direction, ..done.flow };
-            done.flow.op.comm = comm;
+            done.flow.op = OpId { comm, seq: OpSeq(1), ..done.flow.op };
             records.push(Record::FlowDone(done));
         }
         let process = ProcessKey { rank: Rank(rank), pid: rank, nonce: 1 };
