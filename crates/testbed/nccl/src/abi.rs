@@ -166,6 +166,36 @@ impl Algo {
     }
 }
 
+/// How bytes and their flags lie in a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Proto {
+    /// Four bytes of data, four of flag: little latency, half the bandwidth.
+    Ll = 0,
+    /// 120 bytes of data, eight of flag.
+    Ll128 = 1,
+    /// Slots with counters beside them.
+    Simple = 2,
+}
+
+impl Proto {
+    /// All, by NCCL's number.
+    pub const ALL: [Proto; 3] = [Proto::Ll, Proto::Ll128, Proto::Simple];
+
+    /// NCCL's name in profiler descriptors.
+    pub fn c_name(self) -> &'static std::ffi::CStr {
+        match self {
+            Proto::Ll => c"LL",
+            Proto::Ll128 => c"LL128",
+            Proto::Simple => c"SIMPLE",
+        }
+    }
+
+    /// The one protocol that a value of `NCCL_PROTO` names; none where it names several, excludes some, or is no name.
+    pub fn from_name(text: &str) -> Option<Proto> {
+        Proto::ALL.into_iter().find(|p| p.c_name().to_str().is_ok_and(|name| name.eq_ignore_ascii_case(text.trim())))
+    }
+}
+
 /// `ncclDataType_t`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]

@@ -1,17 +1,23 @@
 //! A communicator: who its ranks are, what they share, and how it begins and ends.
 
+mod card;
+
 use crate::abi::{Algo, Code, Fault, Func, Res};
 use crate::bootstrap::{Bootstrap, RootAddr, start_root};
 use crate::control::RankState;
 use crate::device::{Event, lock};
 use crate::env::Identity;
 use crate::kernel::{DevState, Notify};
+use crate::personality::Personality;
 use crate::profiler::{CommFacts, Profiler};
 use crate::proxy::{self, Msg};
+use crate::schedule::Rounds;
 use crate::transport::fifo::{Doorbell, Fifo};
 use crate::transport::net::{Listener, ProxyWaker};
 use crate::transport::shm::{Mapping, Shape, create_segment, open_segment};
 use crate::transport::{ConnKey, Dir};
+use crate::tuner::Ground;
+use card::{Card, host_order, peers_of};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::net::SocketAddr;
@@ -99,8 +105,16 @@ pub struct Comm {
     pub channels: usize,
     /// Bytes of a slot.
     pub slot_bytes: usize,
-    /// Algorithm of AllReduce, Broadcast and Reduce.
+    /// Algorithm of AllReduce, Broadcast and Reduce where no NCCL version is imitated.
     pub algo: Algo,
+    /// The NCCL version that is imitated.
+    pub personality: Personality,
+    /// What the choice of algorithm and protocol depends on.
+    pub ground: Ground,
+    /// The host of each rank.
+    pub hosts: Vec<usize>,
+    /// In which order this rank exchanges with the others.
+    pub rounds: Rounds,
     /// Where this rank's device sleeps.
     pub bell: Doorbell,
     /// The device's connections; held by the running kernel.
@@ -123,35 +137,9 @@ pub struct Comm {
     aborted: AtomicBool,
     async_error: AtomicI32,
     ended: AtomicBool,
+    is_set_up: AtomicBool,
     outstanding: Mutex<Outstanding>,
     settled: Condvar,
-}
-
-/// The first thing ranks tell each other.
-struct Card {
-    host_id: String,
-    addr: SocketAddr,
-    channels: usize,
-    slot_bytes: usize,
-    algo: Algo,
-    pid: u32,
-}
-
-impl Card {
-    fn encode(&self) -> Vec<u8> {
-        let tree = u8::from(self.algo == Algo::Tree);
-        format!("{}\n{}\n{}\n{tree}\n{}\n{}", self.addr, self.channels, self.slot_bytes, self.pid, self.host_id).into()
-    }
-
-    fn decode(bytes: &[u8]) -> Option<Card> {
-        let mut lines = std::str::from_utf8(bytes).ok()?.splitn(6, '\n');
-        let addr = lines.next()?.parse().ok()?;
-        let channels = lines.next()?.parse().ok()?;
-        let slot_bytes = lines.next()?.parse().ok()?;
-        let algo = if lines.next()? == "1" { Algo::Tree } else { Algo::Ring };
-        let pid = lines.next()?.parse().ok()?;
-        Some(Card { host_id: lines.next()?.to_owned(), addr, channels, slot_bytes, algo, pid })
-    }
 }
 
 impl Comm {
@@ -170,14 +158,7 @@ impl Comm {
             .map_err(|e| Fault::system(&format!("listening on {} (MYCROFT_TESTBED_ADDR)", identity.addr), &e))?;
         let mut channels = identity.channels();
         channels = channels.min(wish.channels_max.unwrap_or(channels)).max(wish.channels_min.unwrap_or(1));
-        let card = Card {
-            host_id: identity.host_id.clone(),
-            addr: listener.addr,
-            channels,
-            slot_bytes: identity.slot_bytes(),
-            algo: identity.algo(),
-            pid: std::process::id(),
-        };
+        let card = Card::of(&identity, listener.addr, channels);
         let cards: Option<Vec<Card>> = bootstrap.all_gather(&card.encode())?.iter().map(|b| Card::decode(b)).collect();
         let cards = cards.ok_or_else(|| Fault::new(Code::InternalError, "a peer's card cannot be read"))?;
         let comm = Self::assemble(identity, (rank, ranks), root.key, wish, &cards, listener, bootstrap)?;
@@ -203,6 +184,8 @@ impl Comm {
         let shape = Shape { locals: locals.len(), channels, slot_bytes };
         let segments = map_segments(&mut bootstrap, shape, &locals, &peers, rank)?;
         let (order, pos) = host_order(&peers, rank);
+        let hosts: Vec<usize> = peers.iter().map(|p| p.host).collect();
+        let (algo, proto) = (cards[0].algo, cards[0].proto);
         let facts =
             CommFacts { hash, name: wish.name.as_deref(), nodes: nodes as i32, ranks: ranks as i32, rank: rank as i32 };
         let profiler = Profiler::attach(&facts);
@@ -217,7 +200,11 @@ impl Comm {
             pos,
             channels,
             slot_bytes,
-            algo: cards[0].algo,
+            algo: algo.unwrap_or(Algo::Ring),
+            personality: card::agreed(cards)?,
+            ground: Ground { ranks, nodes, channels, algo, proto },
+            rounds: Rounds::new(&hosts, rank),
+            hosts,
             bell: Doorbell::new(Arc::clone(&segments[&rank])),
             device: Mutex::default(),
             profiler,
@@ -236,6 +223,7 @@ impl Comm {
             aborted: AtomicBool::new(false),
             async_error: AtomicI32::new(0),
             ended: AtomicBool::new(false),
+            is_set_up: AtomicBool::new(false),
             outstanding: Mutex::default(),
             settled: Condvar::new(),
             identity,
@@ -351,6 +339,13 @@ impl Comm {
             *proxy = Some(spawned.map_err(|e| Fault::system("proxy thread", &e))?);
         }
         Ok(())
+    }
+
+    /// The first operation waits for its connections.
+    pub(crate) fn set_up(&self) {
+        if self.profiler.is_some() && self.ranks > 1 && !self.is_set_up.swap(true, Ordering::Relaxed) {
+            std::thread::sleep(self.personality.setup());
+        }
     }
 
     /// Hands work to the proxy thread.
@@ -485,27 +480,6 @@ impl Comm {
         }
         *lock(&self.bootstrap) = None;
     }
-}
-
-/// The ranks host by host, and where one of them is in that order.
-fn host_order(peers: &[Peer], rank: usize) -> (Vec<usize>, usize) {
-    let mut order: Vec<usize> = (0..peers.len()).collect();
-    order.sort_by_key(|r| peers[*r].host);
-    let pos = order.iter().position(|r| *r == rank).unwrap_or(0);
-    (order, pos)
-}
-
-fn peers_of(cards: &[Card]) -> (Vec<Peer>, usize) {
-    let mut hosts: Vec<&str> = Vec::new();
-    let mut peers = Vec::with_capacity(cards.len());
-    for card in cards {
-        let host = hosts.iter().position(|h| *h == card.host_id).unwrap_or_else(|| {
-            hosts.push(&card.host_id);
-            hosts.len() - 1
-        });
-        peers.push(Peer { host, pid: card.pid, addr: Some(card.addr) });
-    }
-    (peers, hosts.len())
 }
 
 /// Makes this rank's segment and maps those of its neighbours on the host.

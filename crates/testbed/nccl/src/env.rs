@@ -4,7 +4,7 @@
 //! per thread with [`set_thread_identity`]; communicators and streams remember the identity of the thread that made
 //! them.
 
-use crate::abi::Algo;
+use crate::abi::{Algo, Proto};
 use crate::control::{ControlFile, ENV_CONTROL, ENV_RANK, HostRecord, RankRecord};
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr};
@@ -91,12 +91,18 @@ impl Identity {
         THREAD.with(|t| t.borrow().clone()).unwrap_or_else(|| process_identity().clone())
     }
 
-    /// The algorithm for AllReduce, Broadcast and Reduce.
-    pub fn algo(&self) -> Algo {
-        self.algo.unwrap_or_else(|| match std::env::var("NCCL_ALGO") {
-            Ok(v) if v.to_ascii_lowercase().contains("tree") => Algo::Tree,
-            _ => Algo::Ring,
+    /// The algorithm that is asked for, for AllReduce, Broadcast and Reduce; none where nothing is said.
+    pub fn algo(&self) -> Option<Algo> {
+        self.algo.or_else(|| match std::env::var("NCCL_ALGO") {
+            Ok(v) if v.to_ascii_lowercase().contains("tree") => Some(Algo::Tree),
+            Ok(v) if v.to_ascii_lowercase().contains("ring") => Some(Algo::Ring),
+            _ => None,
         })
+    }
+
+    /// The protocol that is asked for with `NCCL_PROTO`.
+    pub fn proto(&self) -> Option<Proto> {
+        std::env::var("NCCL_PROTO").ok().and_then(|v| Proto::from_name(&v))
     }
 
     /// The number of channels between the limits of environment and configuration.

@@ -3,25 +3,23 @@
 //! A call outside a group is a group of one. At the end of the outermost group every communicator gets one kernel and
 //! its proxy operations, in the order and with the events of NCCL's `doLaunches` and `hostStreamPlanTask`.
 
-use crate::abi::{Algo, Code, DType, Fault, Func, RedOp, Res};
+mod order;
+mod plan;
+
+use crate::abi::{Code, DType, Fault, Func, RedOp, Res};
 use crate::comm::Comm;
 use crate::device::{Event, Item, lock, stream_of};
-use crate::kernel::{DevConn, Fiber, Kernel, Operands, Operands3, Program, Work, p2p, ring, tree};
+use crate::kernel::Kernel;
 use crate::profiler::{ApiInfo, CollInfo, Ev, Handle, P2pInfo, Profiler, Start, kind, mask_now, state};
 use crate::proxy::{Msg, Op, Watch};
-use crate::transport::{ConnKey, Dir, Lane};
+use crate::schedule::P2P_BATCH;
+use crate::transport::Lane;
+use crate::tuner::Choice;
+use plan::{NetPart, Plan};
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Steps of a chunk and of a slice in ring AllReduce, AllGather and ReduceScatter.
-const RING_STEPS: (u64, u64) = (4, 2);
-/// The same everywhere else.
-const PLAIN_STEPS: (u64, u64) = (1, 1);
-/// A collective gets one more channel for every so many bytes.
-const CHANNEL_BYTES_MIN: usize = 4096;
-/// A point-to-point message uses all channels from so many slots on.
-const P2P_SPREAD_SLOTS: usize = 4;
 /// Most calls in one group.
 const GROUP_CALLS_MAX: usize = 65_536;
 
@@ -63,7 +61,10 @@ struct Task {
     group_api: Handle,
     api: Handle,
     event: Handle,
+    /// Channels in use.
     channels: usize,
+    /// How a collective is done.
+    choice: Option<Choice>,
 }
 
 type InitJob = Box<dyn FnOnce() -> Res<()> + Send>;
@@ -216,7 +217,10 @@ fn add(comm: &Arc<Comm>, call: Call, stream: usize) -> Res<()> {
         let copy = handle;
         let empty = matches!(&call, Call::Coll(c) if c.count == 0);
         if !empty {
-            let task = Task { call, stream, mask, group_api, api: copy, event: Handle::NONE, channels: 0 };
+            let hidden = matches!(&call, Call::Coll(c) if comm.personality.hides(c.func));
+            let mask = if hidden { 0 } else { mask };
+            let (event, channels, choice) = (Handle::NONE, 0, None);
+            let task = Task { call, stream, mask, group_api, api: copy, event, channels, choice };
             group.tasks.push((Arc::clone(comm), task));
         }
         if let Some(p) = &comm.profiler {
@@ -327,42 +331,15 @@ fn start_api(comm: &Comm, call: &Call, stream: usize, mask: i32, parent: Handle)
     handle
 }
 
-/// A network part of the plan, still without the plugin's handle of its task.
-struct NetPart {
-    task: usize,
-    key: ConnKey,
-    nsteps: usize,
-    steps: (u64, u64),
-}
-
-/// Buffers as address and bytes, in the order of the calls.
-type Spans = VecDeque<(usize, usize)>;
-
-/// Everything one communicator does for one group.
-struct Plan<'a> {
-    comm: &'a Arc<Comm>,
-    channels: BTreeMap<usize, VecDeque<Work>>,
-    conns: Vec<(ConnKey, DevConn)>,
-    copies: Vec<Operands3>,
-    net: Vec<NetPart>,
-    watches: Vec<(usize, usize, u64)>,
-}
-
-fn launch(comm: &Arc<Comm>, mut tasks: Vec<Task>) -> Res<()> {
-    let mut tail = lock(&comm.launch);
-    let mut plan = Plan {
-        comm,
-        channels: BTreeMap::new(),
-        conns: Vec::new(),
-        copies: Vec::new(),
-        net: Vec::new(),
-        watches: Vec::new(),
-    };
-    for (index, task) in tasks.iter_mut().enumerate() {
-        if let Call::Coll(coll) = task.call.clone() {
-            task.channels = plan.coll(index, &coll, task.mask, &mut tail.counters)?;
-        }
+fn launch(comm: &Arc<Comm>, tasks: Vec<Task>) -> Res<()> {
+    let mut tasks = if comm.personality.nccl_plan { order::ordered(comm, tasks) } else { tasks };
+    if tasks.is_empty() {
+        return Ok(());
     }
+    comm.set_up();
+    let mut tail = lock(&comm.launch);
+    let mut plan = Plan::new(comm);
+    plan.colls(&mut tasks, &mut tail.counters)?;
     plan.p2p(&mut tasks, &mut tail.counters)?;
     let streams = distinct_streams(&tasks);
     let first = streams[0];
@@ -439,10 +416,17 @@ fn upload(comm: &Arc<Comm>, tasks: &mut [Task], net: Vec<NetPart>, watches: &[(u
         start_task(comm, task, group);
     }
     let mut messages = Vec::with_capacity(net.len() + watches.len());
+    let mut sharing: HashMap<_, usize> = HashMap::new();
     for part in net {
         let task = &tasks[part.task];
         let (fifo, _, _) = comm.fifo(part.key)?;
-        let op = Op::new(part.key, fifo, part.nsteps as u64, part.steps, task.mask, task.event);
+        let mut op = Op::new(part.key, fifo, part.nsteps as u64, part.steps, task.mask, task.event);
+        op.chunk_bytes = part.chunk_bytes as u64;
+        if comm.personality.one_op_a_channel && part.key.lane == Lane::P2p {
+            let before = sharing.entry((part.key.channel, part.key.dir)).or_default();
+            op.silent = !before.is_multiple_of(P2P_BATCH);
+            *before += 1;
+        }
         messages.push(Msg::Op(Box::new(op)));
     }
     for (task, channel, counter) in watches {
@@ -501,6 +485,11 @@ fn task_parent(p: &Profiler, task: &Task, group: Handle) -> Handle {
 
 fn coll_info(comm: &Comm, c: &CollTask, task: &Task, seq: u64, group: Handle) -> CollInfo {
     let bytes = c.count * c.dtype.size();
+    let choice = task.choice.unwrap_or_else(|| plan::plain_choice(comm, c.func, task.channels));
+    let row = comm.personality;
+    // NCCL itself moves these two as bytes, and tells them so.
+    let as_bytes = row.nccl_plan && matches!(c.func, Func::AllGather | Func::Broadcast);
+    let (count, dtype) = if as_bytes { (bytes, DType::I8) } else { (c.count, c.dtype) };
     CollInfo {
         comm_name: comm.name.as_ref().map_or(std::ptr::null(), |n| n.as_ptr()),
         comm_hash: comm.hash,
@@ -508,221 +497,19 @@ fn coll_info(comm: &Comm, c: &CollTask, task: &Task, seq: u64, group: Handle) ->
         func: c.func,
         send: c.send,
         recv: c.recv,
-        count: c.count,
+        count,
         root: c.root as i32,
-        dtype: c.dtype,
+        dtype,
         op: c.op,
         traffic_bytes: match c.func {
             Func::AllReduce => 2 * bytes,
             Func::AllGather | Func::ReduceScatter => bytes * comm.ranks,
             _ => bytes,
         },
-        channels: task.channels as u8,
-        algo: algo_of(comm, c.func),
+        channels: if row.tells_most_channels { choice.channels } else { task.channels } as u8,
+        warps: choice.warps,
+        algo: choice.algo,
+        proto: choice.proto,
         parent_group: group.0,
-    }
-}
-
-/// AllGather and ReduceScatter have no tree.
-fn algo_of(comm: &Comm, func: Func) -> Algo {
-    match func {
-        Func::AllReduce | Func::Broadcast | Func::Reduce => comm.algo,
-        _ => Algo::Ring,
-    }
-}
-
-impl Plan<'_> {
-    /// A connection of the plan; the device hears of new ones, the proxy of those that cross the network.
-    fn connect(&mut self, task: usize, key: ConnKey, nsteps: usize, steps: (u64, u64)) -> Res<()> {
-        if nsteps == 0 {
-            return Ok(());
-        }
-        let (fifo, notify, new) = self.comm.fifo(key)?;
-        if new {
-            self.conns.push((key, DevConn { fifo, step: 0, notify }));
-        }
-        if !self.comm.is_local(key.peer) {
-            self.net.push(NetPart { task, key, nsteps, steps });
-        }
-        Ok(())
-    }
-
-    fn push_work(&mut self, channel: usize, fibers: Vec<Fiber>, watched: bool, counters: &mut [u64]) -> u64 {
-        counters[channel] += 1;
-        let counter = counters[channel];
-        self.channels.entry(channel).or_default().push_back(Work { fibers, counter, watched });
-        counter
-    }
-
-    /// Adds a collective; says how many channels it uses.
-    fn coll(&mut self, index: usize, c: &CollTask, mask: i32, counters: &mut [u64]) -> Res<usize> {
-        let comm = self.comm;
-        let operands = Operands { send: c.send, recv: c.recv, dtype: c.dtype, op: c.op, ranks: comm.ranks };
-        if comm.ranks == 1 {
-            self.copies.push((operands, c.count));
-            return Ok(0);
-        }
-        let es = c.dtype.size();
-        let wanted = (c.count * es).div_ceil(CHANNEL_BYTES_MIN).clamp(1, comm.channels);
-        let each = c.count.div_ceil(wanted).next_multiple_of(16);
-        let watched = mask & kind::KERNEL_CH != 0 && comm.profiler.is_some();
-        let mut used = 0;
-        for channel in 0..wanted {
-            let from = each * channel;
-            if from >= c.count {
-                break;
-            }
-            let part = (from, each.min(c.count - from));
-            let fibers = match algo_of(comm, c.func) {
-                Algo::Ring => vec![self.ring(index, c, operands, channel, part)?],
-                Algo::Tree => self.tree(index, c, operands, channel, part)?,
-            };
-            let counter = self.push_work(channel, fibers, watched, counters);
-            if watched {
-                self.watches.push((index, channel, counter));
-            }
-            used += 1;
-        }
-        Ok(used)
-    }
-
-    fn ring(
-        &mut self,
-        index: usize,
-        c: &CollTask,
-        operands: Operands,
-        channel: usize,
-        (part_from, part_count): (usize, usize),
-    ) -> Res<Fiber> {
-        let comm = self.comm;
-        let pipelined = matches!(c.func, Func::Broadcast | Func::Reduce);
-        let steps = if pipelined { PLAIN_STEPS } else { RING_STEPS };
-        let n = comm.ranks;
-        let program = ring::Ring {
-            func: c.func,
-            order: Arc::clone(&comm.order),
-            pos: comm.pos,
-            root_pos: comm.order.iter().position(|r| *r == c.root).unwrap_or(0),
-            count: c.count,
-            part_from,
-            part_count,
-            chunk: comm.slot_bytes * steps.0 as usize / c.dtype.size(),
-        };
-        let key = |dir, peer| ConnKey { dir, peer, channel, lane: Lane::Coll };
-        let next = key(Dir::Send, comm.order[(comm.pos + 1) % n]);
-        let prev = key(Dir::Recv, comm.order[(comm.pos + n - 1) % n]);
-        let (sends, recvs) = (program.sends(), program.recvs());
-        self.connect(index, prev, recvs * steps.0 as usize, steps)?;
-        self.connect(index, next, sends * steps.0 as usize, steps)?;
-        let only = |n: usize, key| if n > 0 { vec![key] } else { Vec::new() };
-        Ok(Fiber::new(Program::Ring(program), operands, only(recvs, prev), only(sends, next), steps))
-    }
-
-    fn tree(
-        &mut self,
-        index: usize,
-        c: &CollTask,
-        operands: Operands,
-        channel: usize,
-        (part_from, part_count): (usize, usize),
-    ) -> Res<Vec<Fiber>> {
-        let comm = self.comm;
-        let root = if c.func == Func::AllReduce { tree::all_reduce_root(comm.ranks, channel) } else { c.root };
-        let family = tree::family(comm.rank, comm.ranks, root, channel);
-        let key = |dir, peer: &usize| ConnKey { dir, peer: *peer, channel, lane: Lane::Coll };
-        let from_children: Vec<ConnKey> = family.children.iter().map(|p| key(Dir::Recv, p)).collect();
-        let to_children: Vec<ConnKey> = family.children.iter().map(|p| key(Dir::Send, p)).collect();
-        let to_parent: Vec<ConnKey> = family.parent.iter().map(|p| key(Dir::Send, p)).collect();
-        let from_parent: Vec<ConnKey> = family.parent.iter().map(|p| key(Dir::Recv, p)).collect();
-        let flows: Vec<(tree::Flow, &Vec<ConnKey>, &Vec<ConnKey>)> = match c.func {
-            Func::Reduce => vec![(tree::Flow::Up, &from_children, &to_parent)],
-            Func::Broadcast => vec![(tree::Flow::Down, &from_parent, &to_children)],
-            _ if family.parent.is_none() => vec![(tree::Flow::Turn, &from_children, &to_children)],
-            _ => vec![(tree::Flow::Up, &from_children, &to_parent), (tree::Flow::Down, &from_parent, &to_children)],
-        };
-        let mut fibers = Vec::new();
-        for (flow, recvs, sends) in flows {
-            let program = tree::Tree {
-                func: c.func,
-                flow,
-                has_up: !recvs.is_empty(),
-                has_down: !sends.is_empty(),
-                part_from,
-                part_count,
-                chunk: comm.slot_bytes / c.dtype.size(),
-            };
-            for key in recvs.iter().chain(sends) {
-                self.connect(index, *key, program.chunks(), PLAIN_STEPS)?;
-            }
-            fibers.push(Fiber::new(Program::Tree(program), operands, recvs.clone(), sends.clone(), PLAIN_STEPS));
-        }
-        Ok(fibers)
-    }
-
-    /// Adds all point-to-point calls: per channel one work, with one fiber per connection.
-    fn p2p(&mut self, tasks: &mut [Task], counters: &mut [u64]) -> Res<()> {
-        let comm = self.comm;
-        let mut fibers: BTreeMap<ConnKey, p2p::P2p> = BTreeMap::new();
-        let mut users: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-        let mut to_self = (VecDeque::new(), VecDeque::new());
-        for (index, task) in tasks.iter_mut().enumerate() {
-            let Call::P2p(t) = task.call.clone() else { continue };
-            let bytes = t.count * t.dtype.size();
-            if t.peer == comm.rank {
-                let side = if t.is_send { &mut to_self.0 } else { &mut to_self.1 };
-                side.push_back((t.buff, bytes));
-                continue;
-            }
-            let parts = if bytes > P2P_SPREAD_SLOTS * comm.slot_bytes { comm.channels } else { 1 };
-            task.channels = parts;
-            let (from, to) = if t.is_send { (comm.rank, t.peer) } else { (t.peer, comm.rank) };
-            let base = (to + comm.ranks - from) % comm.ranks;
-            for i in 0..parts {
-                let channel = (base + i) % comm.channels;
-                let dir = if t.is_send { Dir::Send } else { Dir::Recv };
-                let key = ConnKey { dir, peer: t.peer, channel, lane: Lane::P2p };
-                let (at, len) = p2p::part(bytes, parts, i);
-                self.connect(index, key, p2p::steps(len, comm.slot_bytes), PLAIN_STEPS)?;
-                let fiber = fibers.entry(key).or_insert_with(|| p2p::P2p {
-                    is_send: t.is_send,
-                    pieces: Vec::new(),
-                    chunk: comm.slot_bytes,
-                });
-                fiber.pieces.push(p2p::Piece { addr: t.buff + at, bytes: len });
-                let list = users.entry(channel).or_default();
-                if task.mask & kind::KERNEL_CH != 0 && comm.profiler.is_some() && !list.contains(&index) {
-                    list.push(index);
-                }
-            }
-        }
-        self.p2p_to_self(to_self)?;
-        let mut by_channel: BTreeMap<usize, Vec<Fiber>> = BTreeMap::new();
-        for (key, program) in fibers {
-            let operands = Operands { send: 0, recv: 0, dtype: DType::U8, op: RedOp::Sum, ranks: comm.ranks };
-            let (recvs, sends) = if program.is_send { (vec![], vec![key]) } else { (vec![key], vec![]) };
-            let fiber = Fiber::new(Program::P2p(program), operands, recvs, sends, PLAIN_STEPS);
-            by_channel.entry(key.channel).or_default().push(fiber);
-        }
-        for (channel, list) in by_channel {
-            let watchers = users.remove(&channel).unwrap_or_default();
-            let counter = self.push_work(channel, list, !watchers.is_empty(), counters);
-            self.watches.extend(watchers.into_iter().map(|task| (task, channel, counter)));
-        }
-        Ok(())
-    }
-
-    fn p2p_to_self(&mut self, (sends, recvs): (Spans, Spans)) -> Res<()> {
-        if sends.len() != recvs.len() {
-            return Err(Fault::new(Code::InvalidUsage, "a rank sends to itself without receiving in the same group"));
-        }
-        for ((from, bytes), (to, room)) in sends.into_iter().zip(recvs) {
-            if bytes > room {
-                let text = format!("a rank sends {bytes} bytes to itself and receives {room}");
-                return Err(Fault::new(Code::InvalidArgument, text));
-            }
-            let operands = Operands { send: from, recv: to, dtype: DType::U8, op: RedOp::Sum, ranks: 1 };
-            self.copies.push((operands, bytes));
-        }
-        Ok(())
     }
 }

@@ -10,6 +10,8 @@
 //! |---|---|
 //! | `api`, `ffi` | what C callers see |
 //! | `launch` | how calls become kernels and proxy operations |
+//! | `personality` | what differs between NCCL versions; `MYCROFT_TESTBED_NCCL` |
+//! | `tuner`, `schedule` | algorithm, protocol and channels by size; channels and order of transfers |
 //! | `kernel` | what the device does with slots (ring, tree, point to point) |
 //! | `device` | how streams execute in order |
 //! | `proxy` | how slots cross the network, and when the plugin hears of it |
@@ -19,7 +21,8 @@
 //! | `control` | how faults are injected |
 //! | `env` | what the environment says |
 //!
-//! What it is not: fast, or a network library. It models no NVLink, NVLS, CollNet, LL protocols, graphs or PXN.
+//! What it is not: fast, or a network library. It models no NVLink, NVLS, CollNet, graphs or PXN; of LL and LL128 it has
+//! the choice by size and the sizes of steps, not the flags in the data.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -35,6 +38,9 @@ mod ffi;
 pub mod kernel;
 mod launch;
 mod log;
+pub mod personality;
 pub mod profiler;
 mod proxy;
+pub mod schedule;
 pub mod transport;
+pub mod tuner;

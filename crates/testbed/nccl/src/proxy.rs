@@ -1,11 +1,13 @@
 //! The proxy progress thread of a communicator: moves slots between FIFOs and the network, polls the works' clocks,
 //! and tells the profiler plugin at exactly the points where NCCL does.
 
+mod tell;
+
 use crate::abi::Code;
 use crate::comm::Comm;
 use crate::device::{lock, monotonic_ns};
 use crate::env::STEPS;
-use crate::profiler::{Ev, Handle, ProxyOpInfo, Start, kind, state};
+use crate::profiler::{Ev, Handle, Start, kind, state};
 use crate::transport::fifo::Fifo;
 use crate::transport::net::{Arrival, Link, RecvLink, SendLink, Stop, Stranger, hello, nic_down};
 use crate::transport::{ConnKey, Dir};
@@ -40,6 +42,10 @@ pub(crate) struct Op {
     pub(crate) nsteps: u64,
     pub(crate) chunk_steps: u64,
     pub(crate) slice_steps: u64,
+    /// Data of a full chunk, as the plugin is told.
+    pub(crate) chunk_bytes: u64,
+    /// The plugin hears nothing of it.
+    pub(crate) silent: bool,
     /// The activation mask of the call.
     pub(crate) mask: i32,
     /// The plugin's handle of the collective or transfer.
@@ -58,10 +64,13 @@ pub(crate) struct Op {
 
 impl Op {
     pub(crate) fn new(key: ConnKey, fifo: Fifo, nsteps: u64, steps: (u64, u64), mask: i32, task: Handle) -> Op {
+        let chunk_bytes = fifo.slot_bytes() as u64 * steps.0;
         Op {
             key,
             fifo,
             nsteps,
+            chunk_bytes,
+            silent: false,
             chunk_steps: steps.0,
             slice_steps: steps.1,
             mask,
@@ -194,32 +203,14 @@ impl Proxy<'_> {
                     self.doze_until_ns = monotonic_ns() + DOZE_NS;
                 }
                 Msg::Op(mut op) => {
-                    self.op_event(&mut op);
+                    if !tell::starts_late(self.comm) {
+                        tell::op_start(self.comm, &mut op);
+                    }
                     self.conns.entry(op.key).or_default().ops.push_back(*op);
                 }
             }
         }
         self.ctrl_stop(&mut ctrl, Some((state::CTRL_APPEND_END, appended)));
-    }
-
-    /// ProxyOp start, at the moment the operation joins the active list.
-    fn op_event(&self, op: &mut Op) {
-        let Some(p) = &self.comm.profiler else { return };
-        if op.mask & (kind::PROXY_OP | kind::PROXY_STEP | kind::NET_PLUGIN) == 0 {
-            return;
-        }
-        let raw = p.has_raw_steps();
-        let unit = if raw { 1 } else { op.slice_steps };
-        let bytes = op.fifo.slot_bytes() as u64 * op.chunk_steps * unit;
-        let info = ProxyOpInfo {
-            pid: std::process::id() as i32,
-            channel: op.key.channel as u8,
-            peer: op.key.peer as i32,
-            n_steps: op.nsteps.div_ceil(unit) as i32,
-            chunk_size: i32::try_from(bytes).unwrap_or(i32::MAX),
-            is_send: op.key.dir == Dir::Send,
-        };
-        p.start(&Start { parent: op.task.0, rank: self.comm.rank as i32, ev: Ev::ProxyOp(info) }, &mut op.handle);
     }
 
     /// Everything once; true when anything moved.
@@ -397,6 +388,9 @@ impl ConnWork<'_> {
         op.base = conn.step.next_multiple_of(op.chunk_steps);
         // NCCL 2.26 and earlier never reset this sum between operations, and plugins must cope with that.
         op.sum_bytes = conn.sum_bytes;
+        if tell::starts_late(self.comm) {
+            tell::op_start(self.comm, op);
+        }
         if let Some(p) = &self.comm.profiler
             && !p.has_op_states()
         {
@@ -604,8 +598,11 @@ impl ConnWork<'_> {
 
     fn recv_done(&self, op: &mut Op) -> bool {
         let mut moved = false;
+        let only_first = self.comm.profiler.as_ref().is_some_and(|p| p.personality().stops_one_receive_a_pass);
         while op.done < op.transmitted && op.fifo.head() >= (op.base + op.done + op.slice_steps) as i64 {
-            self.step_stop(op, op.done);
+            if !(moved && only_first) {
+                self.step_stop(op, op.done);
+            }
             op.done += op.slice_steps;
             self.op_record(op, state::OP_RECV_DONE, op.done);
             moved = true;
@@ -629,62 +626,6 @@ impl ConnWork<'_> {
             let ms = control.rank().proxy_delay_ms.load(std::sync::atomic::Ordering::Relaxed);
             std::thread::sleep(std::time::Duration::from_millis(ms));
             control.rank().proxy_sleeps.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
-    }
-
-    /// The plugin's unit: slices, or raw steps for v1.
-    fn each_step(&self, op: &Op, raw: u64, mut f: impl FnMut(&crate::profiler::Profiler, u64, usize)) {
-        let Some(p) = &self.comm.profiler else { return };
-        if p.has_raw_steps() {
-            for step in raw..raw + op.slice_steps {
-                f(p, step, (step % STEPS) as usize);
-            }
-        } else {
-            let step = raw / op.slice_steps;
-            f(p, step, (step % STEPS) as usize);
-        }
-    }
-
-    fn step_start(&self, op: &mut Op, raw: u64) {
-        if op.mask & (kind::PROXY_STEP | kind::NET_PLUGIN) == 0 {
-            return;
-        }
-        let (parent, rank) = (op.handle, self.comm.rank as i32);
-        let mut steps = op.steps;
-        self.each_step(op, raw, |p, step, slot| {
-            if p.has_op_states() && !parent.is_some() {
-                return;
-            }
-            let ev = Ev::ProxyStep { step: step as i32 };
-            p.start(&Start { parent: parent.0, rank, ev }, &mut steps[slot]);
-        });
-        op.steps = steps;
-    }
-
-    fn step_record(&self, op: &Op, raw: u64, what: i32) {
-        if !op.handle.is_some() {
-            return;
-        }
-        self.each_step(op, raw, |p, _, slot| {
-            if what == state::STEP_SEND_PEER_WAIT && p.has_op_states() {
-                return;
-            }
-            p.record_step(op.steps[slot], what, op.step_bytes);
-        });
-    }
-
-    fn step_stop(&self, op: &mut Op, raw: u64) {
-        let mut steps = op.steps;
-        self.each_step(op, raw, |p, _, slot| p.stop(&mut steps[slot]));
-        op.steps = steps;
-    }
-
-    fn op_record(&self, op: &Op, what: i32, raw_steps: u64) {
-        if let Some(p) = &self.comm.profiler
-            && p.has_op_states()
-        {
-            let steps = if p.has_raw_steps() { raw_steps } else { raw_steps / op.slice_steps };
-            p.record_op(op.handle, what, steps, op.sum_bytes);
         }
     }
 }

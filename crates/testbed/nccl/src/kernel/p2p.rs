@@ -9,6 +9,8 @@ pub struct Piece {
     pub addr: usize,
     /// Bytes; an empty message still takes one step, so that both ends meet.
     pub bytes: usize,
+    /// Bytes of a full step.
+    pub chunk: usize,
 }
 
 /// All transfers of one direction on one connection in one kernel.
@@ -18,8 +20,6 @@ pub struct P2p {
     pub is_send: bool,
     /// In the order of the calls.
     pub pieces: Vec<Piece>,
-    /// Bytes of a full chunk.
-    pub chunk: usize,
 }
 
 /// Steps that `bytes` take in chunks of `chunk`.
@@ -39,13 +39,13 @@ impl P2p {
     pub fn prim(&self, index: usize) -> Option<Prim> {
         let mut left = index;
         for piece in &self.pieces {
-            let n = steps(piece.bytes, self.chunk);
+            let n = steps(piece.bytes, piece.chunk);
             if left >= n {
                 left -= n;
                 continue;
             }
-            let at = left * self.chunk;
-            let count = (piece.bytes - at).min(self.chunk);
+            let at = left * piece.chunk;
+            let count = (piece.bytes - at).min(piece.chunk);
             let addr = piece.addr + at;
             return Some(Prim {
                 src: self.is_send.then_some(addr),

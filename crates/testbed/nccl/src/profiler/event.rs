@@ -1,5 +1,5 @@
 //! What a plugin hears of: kinds of events, their states, and everything a descriptor is made from.
-use crate::abi::{Algo, DType, Func, RedOp};
+use crate::abi::{Algo, DType, Func, Proto, RedOp};
 use std::ffi::{c_char, c_int, c_void};
 
 /// Event kinds: the bits of the activation mask.
@@ -51,7 +51,7 @@ pub mod state {
     pub const GROUP_END_API_START: i32 = 24;
 }
 
-/// What `nWarps` says.
+/// What `nWarps` says where no NCCL version is imitated.
 pub(crate) const WARPS: u8 = 16;
 
 /// A collective as descriptors show it.
@@ -70,7 +70,9 @@ pub(crate) struct CollInfo {
     pub(crate) op: RedOp,
     pub(crate) traffic_bytes: usize,
     pub(crate) channels: u8,
+    pub(crate) warps: u8,
     pub(crate) algo: Algo,
+    pub(crate) proto: Proto,
     pub(crate) parent_group: *const c_void,
 }
 

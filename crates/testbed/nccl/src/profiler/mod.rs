@@ -6,6 +6,7 @@
 
 mod common;
 mod event;
+mod load;
 pub(crate) mod v1;
 pub(crate) mod v2;
 pub(crate) mod v3;
@@ -13,12 +14,13 @@ pub(crate) mod v4;
 pub(crate) mod v5;
 pub(crate) mod v6;
 
-use crate::device::lock;
+use crate::personality::Personality;
+pub(crate) use event::WARPS;
 pub(crate) use event::{ApiInfo, CollInfo, Ev, P2pInfo, ProxyOpInfo, Start};
 pub use event::{kind, state};
-use std::ffi::{CStr, CString, c_char, c_int, c_ulong, c_void};
+use load::{load, unload};
+use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::ptr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// An event handle of the plugin; opaque.
@@ -115,30 +117,12 @@ pub(crate) fn give_events(give: bool) {
     GATE.store(if give { !0 } else { 0 }, Ordering::Relaxed);
 }
 
-/// A plugin that is loaded.
-struct Loaded {
-    library: *mut c_void,
-    table: Table,
-    version: u8,
-    users: usize,
-}
-
-// SAFETY: the table is read-only data of the plugin, and its functions may be called from any thread (NCCL does).
-unsafe impl Send for Loaded {}
-
-enum Plugin {
-    Untried,
-    Failed,
-    Loaded(Loaded),
-}
-
-static PLUGIN: Mutex<Plugin> = Mutex::new(Plugin::Untried);
-
 /// A communicator's tie to the plugin.
 pub struct Profiler {
     context: *mut c_void,
     table: Table,
     version: u8,
+    personality: Personality,
 }
 
 // SAFETY: context and table belong to the plugin, whose interface is thread safe by NCCL's contract.
@@ -173,22 +157,28 @@ impl Profiler {
             unload();
             return None;
         }
-        Some(Profiler { context, table, version })
+        let personality = Personality::current().under(version);
+        Some(Profiler { context, table, version, personality })
+    }
+
+    /// What the plugin is told, and when.
+    pub(crate) fn personality(&self) -> &Personality {
+        &self.personality
     }
 
     /// Whether ProxyOp states 0 to 7 are due (NCCL 2.26 and earlier).
     pub(crate) fn has_op_states(&self) -> bool {
-        self.version <= 3
+        self.personality.op_states
     }
 
     /// Whether the API events exist (NCCL 2.28 and later); tasks then hang under them.
     pub(crate) fn has_api_events(&self) -> bool {
-        self.version >= 5
+        self.personality.api_events
     }
 
     /// NCCL 2.23 counts raw steps, everything later slices.
     pub(crate) fn has_raw_steps(&self) -> bool {
-        self.version == 1
+        self.personality.raw_steps
     }
 
     /// Starts an event; the handle is left alone when this version does not know the kind.
@@ -327,106 +317,4 @@ fn logger() -> Option<Logger> {
     // SAFETY: on this ABI (System V) a callee that takes only the fixed arguments may be called as variadic; the
     // extra arguments lie in registers and on the caller's stack, which the caller cleans up.
     Some(unsafe { std::mem::transmute::<Plain, Logger>(log) })
-}
-
-/// The plugin's table, loading it at first; counts one more user.
-fn load() -> Option<(Table, u8)> {
-    let mut plugin = lock(&PLUGIN);
-    if let Plugin::Loaded(loaded) = &mut *plugin {
-        loaded.users += 1;
-        return Some((loaded.table, loaded.version));
-    }
-    if matches!(*plugin, Plugin::Failed) {
-        return None;
-    }
-    match open() {
-        Some(loaded) => {
-            let found = (loaded.table, loaded.version);
-            *plugin = Plugin::Loaded(loaded);
-            Some(found)
-        }
-        None => {
-            *plugin = Plugin::Failed;
-            None
-        }
-    }
-}
-
-/// One user less; the last one closes the library, and a later communicator loads it anew.
-fn unload() {
-    let mut plugin = lock(&PLUGIN);
-    if let Plugin::Loaded(loaded) = &mut *plugin {
-        loaded.users -= 1;
-        if loaded.users == 0 {
-            // SAFETY: dlopen gave the library, and no communicator uses its table any more.
-            unsafe { libc::dlclose(loaded.library) };
-            *plugin = Plugin::Untried;
-        }
-    }
-}
-
-fn open() -> Option<Loaded> {
-    let wanted = std::env::var("NCCL_PROFILER_PLUGIN").unwrap_or_default();
-    if wanted.eq_ignore_ascii_case("none") {
-        return None;
-    }
-    let library = open_library(&wanted)?;
-    let forced =
-        std::env::var("MYCROFT_TESTBED_PROFILER_ABI").ok().and_then(|v| v.trim_start_matches('v').parse().ok());
-    let versions = match forced {
-        Some(v @ 1..=6) => v..=v,
-        _ => 1..=6u8,
-    };
-    for version in versions.rev() {
-        let Ok(symbol) = CString::new(format!("ncclProfiler_v{version}")) else { continue };
-        // SAFETY: an open library and a NUL-terminated name.
-        let table = unsafe { libc::dlsym(library, symbol.as_ptr()) }.cast::<Table>();
-        if !table.is_null() {
-            crate::log::info(&format!("profiler plugin {wanted} loaded, interface v{version}"));
-            // SAFETY: the symbol is a data object of this shape in every version.
-            let table = unsafe { *table };
-            return Some(Loaded { library, table, version, users: 1 });
-        }
-    }
-    crate::log::info(&format!("profiler plugin {wanted} has no interface this library knows"));
-    // SAFETY: just opened, nothing of it is in use.
-    unsafe { libc::dlclose(library) };
-    None
-}
-
-/// NCCL 2.30.7's order: the value as it is, then as a suffix, unless it looks like a file already.
-fn open_library(wanted: &str) -> Option<*mut c_void> {
-    if wanted == "STATIC_PLUGIN" {
-        // SAFETY: null asks for the main program.
-        let own = unsafe { libc::dlopen(ptr::null(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        return (!own.is_null()).then_some(own);
-    }
-    let mut names = Vec::new();
-    if wanted.is_empty() {
-        names.push("libnccl-profiler.so".to_owned());
-    } else {
-        names.push(wanted.to_owned());
-        let like_a_file = wanted.contains('/') || (wanted.starts_with("lib") && wanted.ends_with(".so"));
-        if !like_a_file {
-            names.push(format!("libnccl-profiler-{wanted}.so"));
-        }
-    }
-    for name in names {
-        let Ok(c_name) = CString::new(name.as_str()) else { continue };
-        // SAFETY: a NUL-terminated name.
-        let library = unsafe { libc::dlopen(c_name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        if !library.is_null() {
-            return Some(library);
-        }
-        if !wanted.is_empty() {
-            // SAFETY: dlerror gives null or a NUL-terminated string that lives until the next dl call.
-            let why = unsafe { libc::dlerror() };
-            if !why.is_null() {
-                // SAFETY: as above.
-                let why = unsafe { CStr::from_ptr(why) }.to_string_lossy();
-                crate::log::warn(&format!("profiler plugin {name}: {why}"));
-            }
-        }
-    }
-    None
 }

@@ -124,9 +124,9 @@ fn coll(c: &CollInfo) -> Coll {
         op: c.op as u32,
         traffic_bytes: c.traffic_bytes,
         n_max_channels: c.channels,
-        n_warps: super::event::WARPS,
+        n_warps: c.warps,
         algo: u8::from(c.algo == crate::abi::Algo::Ring),
-        proto: 2,
+        proto: c.proto as u8,
         is_collnet: 0,
         is_nvls: 0,
     }

@@ -117,9 +117,9 @@ fn coll(c: &CollInfo) -> Coll {
         datatype: c.dtype.c_name().as_ptr(),
         traffic_bytes: c.traffic_bytes,
         n_max_channels: c.channels,
-        n_warps: super::event::WARPS,
+        n_warps: c.warps,
         algo: c.algo.c_name().as_ptr(),
-        proto: c"SIMPLE".as_ptr(),
+        proto: c.proto.c_name().as_ptr(),
     }
 }
 

@@ -263,9 +263,9 @@ fn coll(c: &CollInfo) -> Coll {
         root: c.root,
         datatype: c.dtype.c_name().as_ptr(),
         n_channels: c.channels,
-        n_warps: super::event::WARPS,
+        n_warps: c.warps,
         algo: c.algo.c_name().as_ptr(),
-        proto: c"SIMPLE".as_ptr(),
+        proto: c.proto.c_name().as_ptr(),
         parent_group: c.parent_group,
     }
 }
