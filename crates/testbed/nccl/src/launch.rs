@@ -190,6 +190,7 @@ pub(crate) fn note_refusal(fault: &Fault) {
 /// A collective or point-to-point call: joins the open group or is a group of its own.
 pub(crate) fn enqueue(comm: &Arc<Comm>, call: Call, stream: usize) -> Res<()> {
     group_start();
+    GROUP.with(|g| g.borrow_mut().api.goes_deeper());
     let added = add(comm, call, stream);
     if let Err(fault) = &added {
         note_refusal(fault);
@@ -208,6 +209,11 @@ fn add(comm: &Arc<Comm>, call: Call, stream: usize) -> Res<()> {
         if group.tasks.len() >= GROUP_CALLS_MAX {
             return Err(Fault::new(Code::InvalidUsage, format!("more than {GROUP_CALLS_MAX} calls in a group")));
         }
+        let empty = matches!(&call, Call::Coll(c) if c.count == 0);
+        if empty && comm.personality.nccl_plan {
+            // Not even the API events: `enqueue.cc` returns before them.
+            return Ok(());
+        }
         let depth = group.depth;
         group.api.start(comm, depth);
         let api = &group.api;
@@ -215,7 +221,6 @@ fn add(comm: &Arc<Comm>, call: Call, stream: usize) -> Res<()> {
         let mask = api.mask;
         let mut handle = start_api(comm, &call, stream, mask, group_api);
         let copy = handle;
-        let empty = matches!(&call, Call::Coll(c) if c.count == 0);
         if !empty {
             let hidden = matches!(&call, Call::Coll(c) if comm.personality.hides(c.func));
             let mask = if hidden { 0 } else { mask };
@@ -285,6 +290,13 @@ impl ApiState {
         }
         self.started = true;
         self.handle = Some((Arc::clone(comm), handle));
+    }
+
+    /// A further call of an open group: the end of its own inner group is not the end of the API group.
+    fn goes_deeper(&mut self) {
+        if self.depth > 0 {
+            self.depth += 1;
+        }
     }
 
     fn end_begins(&mut self) {

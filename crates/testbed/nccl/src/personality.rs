@@ -35,6 +35,8 @@ pub struct Personality {
     /// A Broadcast gets API events only, unless `NCCL_ALLGATHERV_ENABLE=0` (2.29, 2.30; `enqueue.cc`: its task is made
     /// without an activation mask).
     pub hides_broadcast: bool,
+    /// `finalize` is called by a thread of its own (2.26; `init.cc`, communicators are reclaimed by a job).
+    pub finalizes_elsewhere: bool,
     /// AllGather and Broadcast are told in bytes (`enqueue.cc`, `taskAppend`); the descriptor says the most channels that the
     /// operation may use before 2.27, those that it does use from then on.
     pub tells_most_channels: bool,
@@ -61,6 +63,7 @@ const BASE: Personality = Personality {
     stops_one_receive_a_pass: false,
     one_op_a_channel: false,
     hides_broadcast: false,
+    finalizes_elsewhere: false,
     tells_most_channels: false,
     nccl_plan: false,
     few_p2p_channels: false,
@@ -76,6 +79,7 @@ const V2_26: Personality = Personality {
     op_states: true,
     op_starts_late: true,
     stops_one_receive_a_pass: true,
+    finalizes_elsewhere: true,
     tells_most_channels: true,
     ..NCCL
 };
@@ -91,7 +95,15 @@ const V2_29: Personality = Personality {
 
 /// All rows.
 pub const PERSONALITIES: [Personality; 5] = [
-    Personality { name: "2.23", release: "2.23.4", abi: 1, raw_steps: true, stops_one_receive_a_pass: false, ..V2_26 },
+    Personality {
+        name: "2.23",
+        release: "2.23.4",
+        abi: 1,
+        raw_steps: true,
+        stops_one_receive_a_pass: false,
+        finalizes_elsewhere: false,
+        ..V2_26
+    },
     V2_26,
     Personality { name: "2.27", release: "2.27.5", abi: 4, one_op_a_channel: true, ..NCCL },
     V2_29,

@@ -458,8 +458,8 @@ impl ConnWork<'_> {
             self.step_start(op, op.posted);
             op.posted += op.slice_steps;
             op.fifo.set_head((op.base + op.posted) as i64 - STEPS as i64);
-            self.step_record(op, op.posted - op.slice_steps, state::STEP_SEND_GPU_WAIT);
             self.op_record(op, state::OP_SEND_POSTED, op.posted);
+            self.step_record(op, op.posted - op.slice_steps, state::STEP_SEND_GPU_WAIT);
             moved = true;
         }
         if moved {
@@ -476,8 +476,8 @@ impl ConnWork<'_> {
             if op.fifo.tail() < (step + op.slice_steps) as i64 {
                 break;
             }
-            self.step_record(op, op.transmitted, state::STEP_SEND_PEER_WAIT);
             self.op_record(op, state::OP_SEND_REM_FIFO_WAIT, op.transmitted + op.slice_steps);
+            self.step_record(op, op.transmitted, state::STEP_SEND_PEER_WAIT);
             if op.ready <= op.transmitted {
                 op.ready = op.transmitted + op.slice_steps;
                 self.maybe_delay();
@@ -495,8 +495,8 @@ impl ConnWork<'_> {
             op.step_bytes = bytes;
             op.sum_bytes += bytes;
             op.transmitted += op.slice_steps;
-            self.step_record(op, op.transmitted - op.slice_steps, state::STEP_SEND_WAIT);
             self.op_record(op, state::OP_SEND_TRANSMITTED, op.transmitted);
+            self.step_record(op, op.transmitted - op.slice_steps, state::STEP_SEND_WAIT);
             moved = true;
         }
         moved
@@ -549,8 +549,8 @@ impl ConnWork<'_> {
             }
             op.posted += op.slice_steps;
             *credit = op.base + op.posted;
-            self.step_record(op, op.posted - op.slice_steps, state::STEP_RECV_WAIT);
             self.op_record(op, state::OP_RECV_POSTED, op.posted);
+            self.step_record(op, op.posted - op.slice_steps, state::STEP_RECV_WAIT);
             moved = true;
         }
         moved
@@ -585,13 +585,13 @@ impl ConnWork<'_> {
             let index = op.transmitted;
             op.transmitted += op.slice_steps;
             *acked = op.base + op.transmitted;
-            self.step_record(op, index, state::STEP_RECV_FLUSH_WAIT);
             self.op_record(op, state::OP_RECV_RECEIVED, op.transmitted);
+            self.step_record(op, index, state::STEP_RECV_FLUSH_WAIT);
             op.fifo.set_size(step, bytes);
             op.fifo.set_tail((op.base + op.transmitted) as i64);
             self.comm.bell.ring();
-            self.step_record(op, index, state::STEP_RECV_GPU_WAIT);
             self.op_record(op, state::OP_RECV_TRANSMITTED, op.transmitted);
+            self.step_record(op, index, state::STEP_RECV_GPU_WAIT);
             moved = true;
         }
     }

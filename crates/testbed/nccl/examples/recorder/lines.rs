@@ -54,8 +54,9 @@ impl Lines {
         let number = |name: &str| variable(name).parse::<u64>().unwrap_or(0);
         writeln!(
             file,
-            "{{\"format\":\"nccl-profiler-calls/1\",\"abi\":{version},\"nccl\":\"testbed\",\"test\":{:?},\"rank\":{},\
+            "{{\"format\":\"nccl-profiler-calls/1\",\"abi\":{version},\"nccl\":{:?},\"test\":{:?},\"rank\":{},\
              \"ranks\":{},\"env\":\"\",\"proxy_control_calls_left_out\":0}}",
+            format!("testbed {}", variable("MYCROFT_TESTBED_NCCL")).trim_end(),
             variable("RECORDER_TEST"),
             number("RANK"),
             number("WORLD_SIZE"),
@@ -133,13 +134,39 @@ pub unsafe fn start(version: u64, context: u64, handle: u64, d: *const u8) {
                 }
                 64 => write!(rest, ",\"channel\":{}", at::<u8>(d, 24)),
                 256 => write!(rest, ",\"graph\":{},\"depth\":{}", at::<u8>(d, 24) != 0, at::<i32>(d, 28)),
-                512 | 1024 => write!(rest, ",\"func\":{},\"count\":{}", text(d, 24), at::<u64>(d, 32)),
+                512 | 1024 | 2048 => api(lines, kind, d, &mut rest),
                 _ => Ok(()),
             }
         };
         let _ = write!(rest, ",\"handle\":{number}");
         lines.line("start", &rest);
     });
+}
+
+unsafe fn api(lines: &mut Lines, kind: u64, d: *const u8, rest: &mut String) -> std::fmt::Result {
+    // SAFETY: the kind says that this member is filled; the same offsets in interfaces 5 and 6.
+    unsafe {
+        if kind == 2048 {
+            return write!(rest, ",\"stream\":{}", small(&mut lines.pointers, at(d, 24)));
+        }
+        write!(rest, ",\"func\":{},\"count\":{},\"datatype\":{}", text(d, 24), at::<u64>(d, 32), text(d, 40))?;
+        let stream = if kind == 512 { 56 } else { 48 };
+        if kind == 512 {
+            write!(rest, ",\"root\":{}", at::<i32>(d, 48))?;
+        }
+        let (number, graph) = (small(&mut lines.pointers, at(d, stream)), at::<u8>(d, stream + 8) != 0);
+        write!(rest, ",\"stream\":{number},\"graph\":{graph}")
+    }
+}
+
+/// `parentGroup`, which interfaces 5 and 6 have.
+unsafe fn parent_group(lines: &Lines, version: u64, d: *const u8, offset: usize, rest: &mut String) -> std::fmt::Result {
+    if version < 5 {
+        return Ok(());
+    }
+    // SAFETY: as for `api`.
+    let group = unsafe { at::<u64>(d, offset) };
+    write!(rest, ",\"parent_group\":{}", lines.handles.get(&group).copied().unwrap_or(0))
 }
 
 unsafe fn coll(lines: &mut Lines, version: u64, d: *const u8, rest: &mut String) -> std::fmt::Result {
@@ -154,37 +181,49 @@ unsafe fn coll(lines: &mut Lines, version: u64, d: *const u8, rest: &mut String)
         match version {
             1 => write!(
                 rest,
-                ",{},\"func\":{},{places},\"datatype\":{},\"max_channels\":{},\"algo\":{},\"proto\":{}",
+                ",{},\"func\":{},{places},\"datatype\":{},\"op\":{},\"traffic\":{},\"max_channels\":{},\"warps\":{},\
+                 \"algo\":{},\"proto\":{},\"collnet\":{},\"nvls\":{}",
                 old(d),
                 at::<u8>(d, 48),
                 at::<u8>(d, 84),
+                at::<u32>(d, 88),
+                at::<u64>(d, 96),
                 at::<u8>(d, 104),
+                at::<u8>(d, 105),
                 at::<u8>(d, 106),
-                at::<u8>(d, 107)
+                at::<u8>(d, 107),
+                at::<i32>(d, 108),
+                at::<i32>(d, 112)
             ),
             2 | 3 => {
                 let channels = if version == 2 { 104 } else { 96 };
                 write!(
                     rest,
-                    ",{},\"func\":{},{places},\"datatype\":{},\"max_channels\":{},\"algo\":{},\"proto\":{}",
+                    ",{},\"func\":{},{places},\"datatype\":{},\"max_channels\":{},\"warps\":{},\"algo\":{},\
+                     \"proto\":{}",
                     old(d),
                     text(d, 48),
                     text(d, 88),
                     at::<u8>(d, channels),
+                    at::<u8>(d, channels + 1),
                     text(d, channels + 8),
                     text(d, channels + 16)
                 )
             }
-            _ => write!(
-                rest,
-                ",\"seq\":{},\"func\":{},{places},\"datatype\":{},\"channels\":{},\"algo\":{},\"proto\":{}",
-                at::<u64>(d, 24),
-                text(d, 32),
-                text(d, 72),
-                at::<u8>(d, 80),
-                text(d, 88),
-                text(d, 96)
-            ),
+            _ => {
+                write!(
+                    rest,
+                    ",\"seq\":{},\"func\":{},{places},\"datatype\":{},\"channels\":{},\"warps\":{},\"algo\":{},\"proto\":{}",
+                    at::<u64>(d, 24),
+                    text(d, 32),
+                    text(d, 72),
+                    at::<u8>(d, 80),
+                    at::<u8>(d, 81),
+                    text(d, 88),
+                    text(d, 96)
+                )?;
+                parent_group(lines, version, d, 104, rest)
+            }
         }
     }
 }
@@ -208,15 +247,18 @@ unsafe fn p2p(lines: &mut Lines, version: u64, d: *const u8, rest: &mut String) 
                      \"count\":{count},\"peer\":{peer}"
                 )
             }
-            _ => write!(
-                rest,
-                ",\"func\":{},\"buff\":{buff},\"datatype\":{},\"count\":{},\"peer\":{},\"channels\":{}",
-                text(d, 24),
-                text(d, 40),
-                at::<u64>(d, 48),
-                at::<i32>(d, 56),
-                at::<u8>(d, 60)
-            ),
+            _ => {
+                write!(
+                    rest,
+                    ",\"func\":{},\"buff\":{buff},\"datatype\":{},\"count\":{},\"peer\":{},\"channels\":{}",
+                    text(d, 24),
+                    text(d, 40),
+                    at::<u64>(d, 48),
+                    at::<i32>(d, 56),
+                    at::<u8>(d, 60)
+                )?;
+                parent_group(lines, version, d, 64, rest)
+            }
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) struct NetPart {
     pub(super) steps: (u64, u64),
     /// Data of a full chunk.
     pub(super) chunk_bytes: usize,
-    /// Place among the transfers of the kernel, as NCCL posts them: pair by pair, part by part, receives before sends.
+    /// Place among the transfers of the kernel, as NCCL posts them: channel by channel, pair by pair, receives before sends.
     place: (usize, usize, bool),
 }
 
@@ -244,8 +244,8 @@ impl<'a> Plan<'a> {
             let new_pair = pair.1 != round || pair.2 == t.is_send;
             pair = (pair.0 + usize::from(new_pair), round, t.is_send);
             let dir = if t.is_send { Dir::Send } else { Dir::Recv };
-            for (i, (channel, at, len)) in cut.parts.into_iter().enumerate() {
-                let place = (pair.0, i, t.is_send);
+            for (channel, at, len) in cut.parts {
+                let place = (channel, pair.0, t.is_send);
                 let key = ConnKey { dir, peer: t.peer, channel, lane: Lane::P2p };
                 let (nsteps, steps, chunk) = (p2p::steps(len, cut.step), PLAIN_STEPS, cut.step);
                 self.connect(NetPart { task: index, key, nsteps, steps, chunk_bytes: chunk, place })?;

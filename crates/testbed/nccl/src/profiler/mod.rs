@@ -262,11 +262,19 @@ impl Profiler {
 
     /// Ends the communicator's use of the plugin.
     pub(crate) fn detach(&self) {
+        if self.personality.finalizes_elsewhere {
+            std::thread::scope(|scope| drop(scope.spawn(|| self.finalize()).join()));
+        } else {
+            self.finalize();
+        }
+        unload();
+    }
+
+    fn finalize(&self) {
         if let (false, Some(finalize)) = (self.context.is_null(), self.table.finalize) {
             // SAFETY: the context is what init gave, and this is its last use.
             unsafe { finalize(self.context) };
         }
-        unload();
     }
 }
 

@@ -1,6 +1,9 @@
 //! Several ranks as threads of the test process, and a plain reference for every collective.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+pub mod jobs;
+pub mod shape;
+
 use mycroft_testbed_nccl::abi::{Algo, DType, Func, RedOp, UniqueId};
 use mycroft_testbed_nccl::api::*;
 use mycroft_testbed_nccl::control::ControlFile;
