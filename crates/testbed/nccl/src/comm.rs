@@ -447,7 +447,8 @@ impl Comm {
     pub fn settle(&self) {
         let mut left = lock(&self.outstanding);
         while (left.kernels > 0 || left.proxy_ops > 0) && !self.is_aborted() {
-            if self.async_error() != 0 || self.has_dead_peer() {
+            // Without kernels nothing waits for shared memory: a peer that ended in order is no reason to stop the proxy.
+            if self.async_error() != 0 || (left.kernels > 0 && self.has_dead_peer()) {
                 drop(left);
                 self.abort();
                 return;

@@ -160,7 +160,13 @@ unsafe fn api(lines: &mut Lines, kind: u64, d: *const u8, rest: &mut String) -> 
 }
 
 /// `parentGroup`, which interfaces 5 and 6 have.
-unsafe fn parent_group(lines: &Lines, version: u64, d: *const u8, offset: usize, rest: &mut String) -> std::fmt::Result {
+unsafe fn parent_group(
+    lines: &Lines,
+    version: u64,
+    d: *const u8,
+    offset: usize,
+    rest: &mut String,
+) -> std::fmt::Result {
     if version < 5 {
         return Ok(());
     }

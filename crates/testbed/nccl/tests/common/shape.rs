@@ -16,8 +16,22 @@ const KERNEL: u64 = 64;
 
 /// Fields that differ from run to run, or are told otherwise.
 const FOLDED: &[&str] = &[
-    "t", "thread", "call", "context", "handle", "parent", "parent_group", "comm", "hash", "send_buff", "recv_buff", "buff",
-    "stream", "timer", "type", "mask",
+    "t",
+    "thread",
+    "call",
+    "context",
+    "handle",
+    "parent",
+    "parent_group",
+    "comm",
+    "hash",
+    "send_buff",
+    "recv_buff",
+    "buff",
+    "stream",
+    "timer",
+    "type",
+    "mask",
 ];
 
 /// The structure.
