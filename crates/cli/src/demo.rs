@@ -117,6 +117,9 @@ pub(crate) fn print_outcome(outcome: &Outcome) {
         Some(fault) => println!("truth: {fault} (hosts {}, ranks {:?})", truth.hosts.join(" "), truth.ranks),
         None => println!("truth: healthy"),
     }
+    if let Some(release) = outcome.nccl.filter(|release| *release != "default") {
+        println!("library: as NCCL {release}");
+    }
     let seconds = |ms: Option<i64>| ms.map_or("-".to_owned(), |ms| format!("{:.2} s", ms as f64 / 1000.0));
     println!(
         "verdict: {} - {}; case after {}, diagnosed after {}; {} iterations, median {:.0} ms",

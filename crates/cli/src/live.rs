@@ -56,6 +56,8 @@ pub(crate) struct Outcome {
     pub(crate) scenario: String,
     pub(crate) seed: u64,
     pub(crate) transport: String,
+    /// The NCCL release that the ranks' library imitates, or `default`; none in a simulation.
+    pub(crate) nccl: Option<&'static str>,
     pub(crate) truth: Truth,
     pub(crate) finding: Option<Finding>,
     pub(crate) because: Vec<String>,
@@ -280,6 +282,7 @@ impl Live {
             scenario: self.scenario.name.clone(),
             seed: self.scenario.seed,
             transport,
+            nccl: mycroft_testbed::nccl().ok(),
             score: judge(&truth, &cases),
             finding: first.map(|case| case.finding.clone()),
             because: first

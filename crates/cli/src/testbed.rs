@@ -101,6 +101,7 @@ pub(crate) fn as_json(outcome: &Outcome) -> Value {
         "scenario": outcome.scenario,
         "seed": outcome.seed,
         "transport": outcome.transport,
+        "nccl": outcome.nccl,
         "truth": {
             "fault": truth.fault.as_ref().map(ToString::to_string),
             "hosts": truth.hosts,

@@ -142,7 +142,7 @@ impl Testbed {
             Tracer::At(path) => Some(path.clone()),
             Tracer::Off => None,
         };
-        let collected = collect_leftovers();
+        let (collected, _) = (collect_leftovers(), crate::nccl()?);
         let dirs = make_dirs(&config)?;
         let world = scenario.world() as usize;
         let control = make_control(&dirs.run.join(CONTROL_FILE), &scenario)?;

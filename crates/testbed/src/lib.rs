@@ -13,6 +13,7 @@ pub mod hosts;
 pub mod launcher;
 pub mod leftovers;
 pub mod library;
+pub mod personality;
 pub mod process;
 pub mod workload;
 
@@ -22,4 +23,5 @@ pub use error::TestbedError;
 pub use hosts::Host;
 pub use launcher::{LaunchConfig, Progress, RankExit, Running, Testbed, Tracer};
 pub use leftovers::{Collected, collect_leftovers};
+pub use personality::nccl;
 pub use workload::{RankArgs, rank_main};

@@ -131,6 +131,7 @@ fn outcome(scenario: &Scenario, run: &Run) -> Outcome {
         scenario: scenario.name.clone(),
         seed: scenario.seed,
         transport: "simulated".to_owned(),
+        nccl: None,
         finding: case.map(|case| case.finding.clone()),
         because: case.map(|case| case.because.iter().map(|reason| reason.text.clone()).collect()).unwrap_or_default(),
         detected_after_ms: case.and_then(|case| after(case.opened_at)),

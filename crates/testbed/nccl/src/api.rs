@@ -3,7 +3,7 @@
 //! [`Fault`]: crate::abi::Fault
 
 use crate::abi::{
-    CONFIG_MAGIC, CONFIG_UNDEF_INT, Code, Config, DType, Fault, Func, RedOp, Res, SPLIT_NOCOLOR, UniqueId, VERSION,
+    CONFIG_MAGIC, CONFIG_UNDEF_INT, Code, Config, DType, Fault, Func, RedOp, Res, SPLIT_NOCOLOR, UniqueId,
 };
 use crate::bootstrap::{RootAddr, start_root};
 use crate::comm::{Comm, Wish, lookup, register, unregister};
@@ -11,6 +11,7 @@ use crate::control::RankState;
 use crate::env::Identity;
 use crate::ffi::{describe, guard, last_error};
 use crate::launch::{self, Call, CollTask, P2pTask};
+use crate::personality::Personality;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Relaxed;
@@ -52,7 +53,7 @@ fn stop_if_told(identity: &Identity) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: the caller's contract.
-    guard(|| unsafe { give(version, VERSION, "version") })
+    guard(|| unsafe { give(version, Personality::current().version(), "version") })
 }
 
 /// `ncclGetUniqueId`: starts a bootstrap root in this process.

@@ -146,6 +146,16 @@ impl Personality {
         wanted.unwrap_or(BASE)
     }
 
+    /// What `ncclGetVersion` says: 22304 for 2.23.4.
+    #[must_use]
+    pub fn version(&self) -> i32 {
+        let mut parts = self.release.split('.').map_while(|part| part.parse::<i32>().ok());
+        match (parts.next(), parts.next(), parts.next()) {
+            (Some(major), Some(minor), Some(patch)) => major * 10_000 + minor * 100 + patch,
+            _ => crate::abi::VERSION,
+        }
+    }
+
     /// The personality that a plugin with interface `abi` meets.
     pub(crate) fn under(self, abi: u8) -> Personality {
         if self.nccl_plan { self } else { Personality::plain(abi) }
@@ -176,6 +186,9 @@ mod tests {
             assert_eq!(row.op_states, row.abi <= 3);
             assert_eq!(row.api_events, row.abi >= 5);
         }
+        let versions = PERSONALITIES.map(|row| row.version());
+        assert_eq!(versions, [22_304, 22_602, 22_705, 22_907, 23_007]);
+        assert_eq!(BASE.version(), crate::abi::VERSION);
         assert_eq!(Personality::named("2.28"), None);
         assert!(!Personality::plain(4).nccl_plan && Personality::plain(1).raw_steps);
     }
