@@ -109,11 +109,15 @@ fn a_trace_that_was_tampered_with_differs() {
         !differences(&whole, &shape(&changed)).is_empty()
     };
     assert!(!differs(&lines));
-    let is_state = |line: &&str| line.contains("\"call\":\"state\"") || line.contains("\"call\":\"stop\"");
-    for at in (0..lines.len()).filter(|at| is_state(&lines[*at])) {
-        let mut less = lines.clone();
-        less.remove(at);
-        assert!(differs(&less), "without {}", lines[at]);
+    // What was told again while the proxy waited goes with it: such repetitions are folded.
+    let told = |line: &str| {
+        line.split_once("\"call\":").map(|(_, call)| call.split(",\"trans\"").next().unwrap_or("").to_owned())
+    };
+    let is_later = |line: &str| line.contains("\"call\":\"state\"") || line.contains("\"call\":\"stop\"");
+    for line in lines.iter().filter(|line| is_later(line)) {
+        let less: Vec<&str> =
+            lines.iter().filter(|other| told(other).is_none() || told(other) != told(line)).copied().collect();
+        assert!(differs(&less), "without {line}");
     }
     let peer_wait = lines.iter().position(|line| line.contains("\"state\":20")).expect("a send waits for its peer");
     let handle =
