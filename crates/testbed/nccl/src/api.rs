@@ -11,7 +11,6 @@ use crate::control::RankState;
 use crate::env::Identity;
 use crate::ffi::{describe, guard, last_error};
 use crate::launch::{self, Call, CollTask, P2pTask};
-use crate::personality::Personality;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};
 use std::sync::atomic::Ordering::Relaxed;
@@ -53,7 +52,7 @@ fn stop_if_told(identity: &Identity) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: the caller's contract.
-    guard(|| unsafe { give(version, Personality::current().version(), "version") })
+    guard(|| unsafe { give(version, crate::personality::Personality::current().version(), "version") })
 }
 
 /// `ncclGetUniqueId`: starts a bootstrap root in this process.

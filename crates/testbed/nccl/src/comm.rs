@@ -17,10 +17,10 @@ use crate::transport::net::{Listener, ProxyWaker};
 use crate::transport::shm::{Mapping, Shape, create_segment, open_segment};
 use crate::transport::{ConnKey, Dir};
 use crate::tuner::Ground;
+pub use card::Peer;
 use card::{Card, host_order, peers_of};
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
@@ -30,17 +30,6 @@ use std::time::Duration;
 const CLOCK_SLOTS: usize = 64;
 /// How often a wait for the end looks whether its peers still live.
 const PEER_CHECK: Duration = Duration::from_millis(200);
-
-/// One rank of a communicator, as everybody knows it.
-#[derive(Debug, Clone)]
-pub struct Peer {
-    /// Index of its host in order of first appearance.
-    pub host: usize,
-    /// Its process.
-    pub pid: u32,
-    /// Where its proxy listens.
-    pub addr: Option<SocketAddr>,
-}
 
 /// Start and end of the works of one channel: the pinned arrays that a GPU would write.
 #[derive(Debug)]
@@ -162,6 +151,9 @@ impl Comm {
         let cards: Option<Vec<Card>> = bootstrap.all_gather(&card.encode())?.iter().map(|b| Card::decode(b)).collect();
         let cards = cards.ok_or_else(|| Fault::new(Code::InternalError, "a peer's card cannot be read"))?;
         let comm = Self::assemble(identity, (rank, ranks), root.key, wish, &cards, listener, bootstrap)?;
+        if comm.nodes > 1 {
+            comm.ensure_proxy()?;
+        }
         if let Some(control) = &comm.identity.control {
             control.rank().state.store(RankState::Running as u64, Ordering::Relaxed);
         }
@@ -178,17 +170,14 @@ impl Comm {
         mut bootstrap: Bootstrap,
     ) -> Res<Arc<Comm>> {
         let (peers, nodes) = peers_of(cards);
-        let channels = cards.iter().map(|c| c.channels).min().unwrap_or(1).clamp(1, crate::env::CHANNELS_MAX);
-        let slot_bytes = cards.iter().map(|c| c.slot_bytes).min().unwrap_or(1024).max(1024);
+        let (channels, slot_bytes) = card::least(cards);
         let locals: Vec<usize> = (0..ranks).filter(|r| peers[*r].host == peers[rank].host).collect();
         let shape = Shape { locals: locals.len(), channels, slot_bytes };
         let segments = map_segments(&mut bootstrap, shape, &locals, &peers, rank)?;
         let (order, pos) = host_order(&peers, rank);
         let hosts: Vec<usize> = peers.iter().map(|p| p.host).collect();
         let (algo, proto) = (cards[0].algo, cards[0].proto);
-        let facts =
-            CommFacts { hash, name: wish.name.as_deref(), nodes: nodes as i32, ranks: ranks as i32, rank: rank as i32 };
-        let profiler = Profiler::attach(&facts);
+        let profiler = attach(hash, wish, nodes, ranks, rank);
         let waker = Arc::new(ProxyWaker::new().map_err(|e| Fault::system("eventfd", &e))?);
         let comm = Arc::new(Comm {
             rank,
@@ -229,9 +218,6 @@ impl Comm {
             identity,
             peers,
         });
-        if nodes > 1 {
-            comm.ensure_proxy()?;
-        }
         Ok(comm)
     }
 
@@ -481,6 +467,11 @@ impl Comm {
         }
         *lock(&self.bootstrap) = None;
     }
+}
+
+fn attach(hash: u64, wish: &Wish, nodes: usize, ranks: usize, rank: usize) -> Option<Profiler> {
+    let (nodes, ranks, rank) = (nodes as i32, ranks as i32, rank as i32);
+    Profiler::attach(&CommFacts { hash, name: wish.name.as_deref(), nodes, ranks, rank })
 }
 
 /// Makes this rank's segment and maps those of its neighbours on the host.

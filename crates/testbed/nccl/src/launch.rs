@@ -5,8 +5,9 @@
 
 mod order;
 mod plan;
+mod task;
 
-use crate::abi::{Code, DType, Fault, Func, RedOp, Res};
+use crate::abi::{Code, DType, Fault, Func, Res};
 use crate::comm::Comm;
 use crate::device::{Event, Item, lock, stream_of};
 use crate::kernel::Kernel;
@@ -14,58 +15,15 @@ use crate::profiler::{ApiInfo, CollInfo, Ev, Handle, P2pInfo, Profiler, Start, k
 use crate::proxy::{Msg, Op, Watch};
 use crate::schedule::P2P_BATCH;
 use crate::transport::Lane;
-use crate::tuner::Choice;
 use plan::{NetPart, Plan};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
+use task::Task;
+pub(crate) use task::{Call, CollTask, P2pTask};
 
 /// Most calls in one group.
 const GROUP_CALLS_MAX: usize = 65_536;
-
-/// A collective call.
-#[derive(Debug, Clone)]
-pub(crate) struct CollTask {
-    pub(crate) func: Func,
-    pub(crate) send: usize,
-    pub(crate) recv: usize,
-    pub(crate) count: usize,
-    pub(crate) dtype: DType,
-    pub(crate) op: RedOp,
-    pub(crate) root: usize,
-}
-
-/// A point-to-point call.
-#[derive(Debug, Clone)]
-pub(crate) struct P2pTask {
-    pub(crate) is_send: bool,
-    pub(crate) buff: usize,
-    pub(crate) count: usize,
-    pub(crate) dtype: DType,
-    pub(crate) peer: usize,
-}
-
-/// Either.
-#[derive(Debug, Clone)]
-pub(crate) enum Call {
-    Coll(CollTask),
-    P2p(P2pTask),
-}
-
-/// A call with what the profiler knew when it was made.
-#[derive(Debug)]
-struct Task {
-    call: Call,
-    stream: usize,
-    mask: i32,
-    group_api: Handle,
-    api: Handle,
-    event: Handle,
-    /// Channels in use.
-    channels: usize,
-    /// How a collective is done.
-    choice: Option<Choice>,
-}
 
 type InitJob = Box<dyn FnOnce() -> Res<()> + Send>;
 

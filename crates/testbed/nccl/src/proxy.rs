@@ -1,6 +1,7 @@
 //! The proxy progress thread of a communicator: moves slots between FIFOs and the network, polls the works' clocks,
 //! and tells the profiler plugin at exactly the points where NCCL does.
 
+mod op;
 mod tell;
 
 use crate::abi::Code;
@@ -8,12 +9,13 @@ use crate::comm::Comm;
 use crate::device::{lock, monotonic_ns};
 use crate::env::STEPS;
 use crate::profiler::{Ev, Handle, Start, kind, state};
-use crate::transport::fifo::Fifo;
 use crate::transport::net::{Arrival, Link, RecvLink, SendLink, Stop, Stranger, hello, nic_down};
 use crate::transport::{ConnKey, Dir};
+pub(crate) use op::Op;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use tell::Teller;
 
 /// How long the thread sleeps at most while an operation is active: faults come without a wake-up.
 const RECHECK_NS: u64 = 20_000_000;
@@ -31,62 +33,6 @@ pub(crate) enum Msg {
     Watch(Watch),
     /// The end.
     Stop,
-}
-
-/// One direction of one operation on one channel.
-#[derive(Debug)]
-pub(crate) struct Op {
-    pub(crate) key: ConnKey,
-    pub(crate) fifo: Fifo,
-    /// Raw steps in all.
-    pub(crate) nsteps: u64,
-    pub(crate) chunk_steps: u64,
-    pub(crate) slice_steps: u64,
-    /// Data of a full chunk, as the plugin is told.
-    pub(crate) chunk_bytes: u64,
-    /// The plugin hears nothing of it.
-    pub(crate) silent: bool,
-    /// The activation mask of the call.
-    pub(crate) mask: i32,
-    /// The plugin's handle of the collective or transfer.
-    pub(crate) task: Handle,
-    handle: Handle,
-    steps: [Handle; STEPS as usize],
-    begun: bool,
-    base: u64,
-    posted: u64,
-    ready: u64,
-    transmitted: u64,
-    done: u64,
-    step_bytes: usize,
-    sum_bytes: usize,
-}
-
-impl Op {
-    pub(crate) fn new(key: ConnKey, fifo: Fifo, nsteps: u64, steps: (u64, u64), mask: i32, task: Handle) -> Op {
-        let chunk_bytes = fifo.slot_bytes() as u64 * steps.0;
-        Op {
-            key,
-            fifo,
-            nsteps,
-            chunk_bytes,
-            silent: false,
-            chunk_steps: steps.0,
-            slice_steps: steps.1,
-            mask,
-            task,
-            handle: Handle::NONE,
-            steps: [Handle::NONE; STEPS as usize],
-            begun: false,
-            base: 0,
-            posted: 0,
-            ready: 0,
-            transmitted: 0,
-            done: 0,
-            step_bytes: 0,
-            sum_bytes: 0,
-        }
-    }
 }
 
 /// A work to watch on behalf of KernelCh events.
@@ -203,9 +149,7 @@ impl Proxy<'_> {
                     self.doze_until_ns = monotonic_ns() + DOZE_NS;
                 }
                 Msg::Op(mut op) => {
-                    if !tell::starts_late(self.comm) {
-                        tell::op_start(self.comm, &mut op);
-                    }
+                    teller(self.comm).op_start(&mut op, false);
                     self.conns.entry(op.key).or_default().ops.push_back(*op);
                 }
             }
@@ -359,6 +303,10 @@ impl Proxy<'_> {
     }
 }
 
+fn teller(comm: &Comm) -> Teller<'_> {
+    Teller { profiler: comm.profiler.as_ref(), rank: comm.rank }
+}
+
 /// Progress on one connection.
 struct ConnWork<'a> {
     comm: &'a Arc<Comm>,
@@ -388,9 +336,7 @@ impl ConnWork<'_> {
         op.base = conn.step.next_multiple_of(op.chunk_steps);
         // NCCL 2.26 and earlier never reset this sum between operations, and plugins must cope with that.
         op.sum_bytes = conn.sum_bytes;
-        if tell::starts_late(self.comm) {
-            tell::op_start(self.comm, op);
-        }
+        teller(self.comm).op_start(op, true);
         if let Some(p) = &self.comm.profiler
             && !p.has_op_states()
         {
@@ -455,11 +401,11 @@ impl ConnWork<'_> {
     fn send_post(&self, op: &mut Op) -> bool {
         let mut moved = false;
         while op.posted < op.nsteps && op.posted + op.slice_steps <= op.done + STEPS {
-            self.step_start(op, op.posted);
+            teller(self.comm).step_start(op, op.posted);
             op.posted += op.slice_steps;
             op.fifo.set_head((op.base + op.posted) as i64 - STEPS as i64);
-            self.op_record(op, state::OP_SEND_POSTED, op.posted);
-            self.step_record(op, op.posted - op.slice_steps, state::STEP_SEND_GPU_WAIT);
+            teller(self.comm).op_record(op, state::OP_SEND_POSTED, op.posted);
+            teller(self.comm).step_record(op, op.posted - op.slice_steps, state::STEP_SEND_GPU_WAIT);
             moved = true;
         }
         if moved {
@@ -476,8 +422,8 @@ impl ConnWork<'_> {
             if op.fifo.tail() < (step + op.slice_steps) as i64 {
                 break;
             }
-            self.op_record(op, state::OP_SEND_REM_FIFO_WAIT, op.transmitted + op.slice_steps);
-            self.step_record(op, op.transmitted, state::STEP_SEND_PEER_WAIT);
+            teller(self.comm).op_record(op, state::OP_SEND_REM_FIFO_WAIT, op.transmitted + op.slice_steps);
+            teller(self.comm).step_record(op, op.transmitted, state::STEP_SEND_PEER_WAIT);
             if op.ready <= op.transmitted {
                 op.ready = op.transmitted + op.slice_steps;
                 self.maybe_delay();
@@ -495,8 +441,8 @@ impl ConnWork<'_> {
             op.step_bytes = bytes;
             op.sum_bytes += bytes;
             op.transmitted += op.slice_steps;
-            self.op_record(op, state::OP_SEND_TRANSMITTED, op.transmitted);
-            self.step_record(op, op.transmitted - op.slice_steps, state::STEP_SEND_WAIT);
+            teller(self.comm).op_record(op, state::OP_SEND_TRANSMITTED, op.transmitted);
+            teller(self.comm).step_record(op, op.transmitted - op.slice_steps, state::STEP_SEND_WAIT);
             moved = true;
         }
         moved
@@ -507,9 +453,9 @@ impl ConnWork<'_> {
         let Some(link) = link else { return false };
         let mut moved = false;
         while op.done < op.transmitted && link.acked >= op.base + op.done + op.slice_steps {
-            self.step_stop(op, op.done);
+            teller(self.comm).step_stop(op, op.done);
             op.done += op.slice_steps;
-            self.op_record(op, state::OP_SEND_DONE, op.done);
+            teller(self.comm).op_record(op, state::OP_SEND_DONE, op.done);
             moved = true;
         }
         moved
@@ -543,14 +489,14 @@ impl ConnWork<'_> {
     fn recv_post(&self, op: &mut Op, connected: bool, credit: &mut u64) -> bool {
         let mut moved = false;
         while op.posted < op.nsteps && op.posted + op.slice_steps <= op.done + STEPS {
-            self.step_start(op, op.posted);
+            teller(self.comm).step_start(op, op.posted);
             if !connected {
                 break;
             }
             op.posted += op.slice_steps;
             *credit = op.base + op.posted;
-            self.op_record(op, state::OP_RECV_POSTED, op.posted);
-            self.step_record(op, op.posted - op.slice_steps, state::STEP_RECV_WAIT);
+            teller(self.comm).op_record(op, state::OP_RECV_POSTED, op.posted);
+            teller(self.comm).step_record(op, op.posted - op.slice_steps, state::STEP_RECV_WAIT);
             moved = true;
         }
         moved
@@ -585,13 +531,13 @@ impl ConnWork<'_> {
             let index = op.transmitted;
             op.transmitted += op.slice_steps;
             *acked = op.base + op.transmitted;
-            self.op_record(op, state::OP_RECV_RECEIVED, op.transmitted);
-            self.step_record(op, index, state::STEP_RECV_FLUSH_WAIT);
+            teller(self.comm).op_record(op, state::OP_RECV_RECEIVED, op.transmitted);
+            teller(self.comm).step_record(op, index, state::STEP_RECV_FLUSH_WAIT);
             op.fifo.set_size(step, bytes);
             op.fifo.set_tail((op.base + op.transmitted) as i64);
             self.comm.bell.ring();
-            self.op_record(op, state::OP_RECV_TRANSMITTED, op.transmitted);
-            self.step_record(op, index, state::STEP_RECV_GPU_WAIT);
+            teller(self.comm).op_record(op, state::OP_RECV_TRANSMITTED, op.transmitted);
+            teller(self.comm).step_record(op, index, state::STEP_RECV_GPU_WAIT);
             moved = true;
         }
     }
@@ -601,10 +547,10 @@ impl ConnWork<'_> {
         let only_first = self.comm.profiler.as_ref().is_some_and(|p| p.personality().stops_one_receive_a_pass);
         while op.done < op.transmitted && op.fifo.head() >= (op.base + op.done + op.slice_steps) as i64 {
             if !(moved && only_first) {
-                self.step_stop(op, op.done);
+                teller(self.comm).step_stop(op, op.done);
             }
             op.done += op.slice_steps;
-            self.op_record(op, state::OP_RECV_DONE, op.done);
+            teller(self.comm).op_record(op, state::OP_RECV_DONE, op.done);
             moved = true;
         }
         moved

@@ -1,10 +1,20 @@
 //! The first thing ranks tell each other, and what follows from all cards together.
 
-use super::Peer;
 use crate::abi::{Algo, Code, Fault, Proto, Res};
 use crate::env::Identity;
 use crate::personality::Personality;
 use std::net::SocketAddr;
+
+/// One rank of a communicator, as everybody knows it.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    /// Index of its host in order of first appearance.
+    pub host: usize,
+    /// Its process.
+    pub pid: u32,
+    /// Where its proxy listens.
+    pub addr: Option<SocketAddr>,
+}
 
 /// One rank's card.
 pub(super) struct Card {
@@ -61,6 +71,12 @@ impl Card {
         let pid = lines.next()?.parse().ok()?;
         Some(Card { host_id: lines.next()?.to_owned(), addr, channels, slot_bytes, algo, proto, personality, pid })
     }
+}
+
+/// Channels and bytes of a slot: what the most modest rank has.
+pub(super) fn least(cards: &[Card]) -> (usize, usize) {
+    let channels = cards.iter().map(|c| c.channels).min().unwrap_or(1).clamp(1, crate::env::CHANNELS_MAX);
+    (channels, cards.iter().map(|c| c.slot_bytes).min().unwrap_or(1024).max(1024))
 }
 
 /// The personality of all ranks.

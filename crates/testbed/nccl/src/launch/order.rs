@@ -1,7 +1,7 @@
 //! The order in which NCCL takes the calls of a group (`enqueue.cc`): collectives first, small before large among those of
 //! one kind, then transfers round by round.
 
-use super::{Call, CollTask, Task};
+use super::task::{Call, CollTask, Task};
 use crate::comm::Comm;
 use crate::schedule::traffic_per_byte;
 use std::collections::VecDeque;

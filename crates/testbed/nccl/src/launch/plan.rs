@@ -1,7 +1,7 @@
 //! What one communicator does for one group: work on channels, connections, and what the proxy carries.
 
 use super::order::{alike, traffic};
-use super::{Call, CollTask, P2pTask, Task};
+use super::task::{Call, CollTask, P2pTask, Task};
 use crate::abi::{Algo, Code, DType, Fault, Func, Proto, RedOp, Res};
 use crate::comm::Comm;
 use crate::kernel::{DevConn, Fiber, Operands, Operands3, Program, Work, p2p, ring, tree};

@@ -1,11 +1,23 @@
 //! Loading the plugin as NCCL 2.30.7 does: once per process, counted by communicators.
 
-use super::Table;
-use crate::device::lock;
 use crate::personality::Personality;
-use std::ffi::{CStr, CString, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// `ncclProfiler_vN_t`: the same shape in every version; only `init` and the descriptors differ.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub(super) struct Table {
+    name: *const c_char,
+    pub(super) init: *const c_void,
+    pub(super) start: Option<unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *mut c_void) -> c_int>,
+    pub(super) stop: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+    pub(super) record: Option<unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int>,
+    pub(super) finalize: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+}
+
+const _: () = assert!(size_of::<Table>() == 48);
 
 /// A plugin that is loaded.
 struct Loaded {
@@ -26,9 +38,13 @@ enum Plugin {
 
 static PLUGIN: Mutex<Plugin> = Mutex::new(Plugin::Untried);
 
+fn plugin() -> MutexGuard<'static, Plugin> {
+    PLUGIN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The plugin's table, loading it at first; counts one more user.
 pub(super) fn load() -> Option<(Table, u8)> {
-    let mut plugin = lock(&PLUGIN);
+    let mut plugin = plugin();
     if let Plugin::Loaded(loaded) = &mut *plugin {
         loaded.users += 1;
         return Some((loaded.table, loaded.version));
@@ -51,7 +67,7 @@ pub(super) fn load() -> Option<(Table, u8)> {
 
 /// One user less; the last one closes the library, and a later communicator loads it anew.
 pub(super) fn unload() {
-    let mut plugin = lock(&PLUGIN);
+    let mut plugin = plugin();
     if let Plugin::Loaded(loaded) = &mut *plugin {
         loaded.users -= 1;
         if loaded.users == 0 {

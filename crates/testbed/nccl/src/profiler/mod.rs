@@ -18,7 +18,7 @@ use crate::personality::Personality;
 pub(crate) use event::WARPS;
 pub(crate) use event::{ApiInfo, CollInfo, Ev, P2pInfo, ProxyOpInfo, Start};
 pub use event::{kind, state};
-use load::{load, unload};
+use load::{Table, load, unload};
 use std::ffi::{CStr, c_char, c_int, c_ulong, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -66,20 +66,6 @@ type InitV5 = unsafe extern "C" fn(
     c_int,
     Option<Logger>,
 ) -> c_int;
-
-/// `ncclProfiler_vN_t`: the same shape in every version; only `init` and the descriptors differ.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Table {
-    name: *const c_char,
-    init: *const c_void,
-    start: Option<unsafe extern "C" fn(*mut c_void, *mut *mut c_void, *mut c_void) -> c_int>,
-    stop: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
-    record: Option<unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int>,
-    finalize: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
-}
-
-const _: () = assert!(size_of::<Table>() == 48);
 
 /// `ncclProfilerEventStateArgs` of v1 to v3.
 #[repr(C)]

@@ -1,19 +1,19 @@
 //! What the plugin hears of the proxy's operations and steps.
 
-use super::{ConnWork, Op};
-use crate::comm::Comm;
+use super::op::Op;
 use crate::env::STEPS;
-use crate::profiler::{Ev, ProxyOpInfo, Start, kind, state};
+use crate::profiler::{Ev, Profiler, ProxyOpInfo, Start, kind, state};
 use crate::transport::Dir;
 
-/// Whether a ProxyOp starts when it is first worked on, not when it joins the list.
-pub(super) fn starts_late(comm: &Comm) -> bool {
-    comm.profiler.as_ref().is_some_and(|p| p.personality().op_starts_late)
+/// Who tells: the plugin of a communicator, and this rank in it.
+#[derive(Clone, Copy)]
+pub(super) struct Teller<'a> {
+    pub(super) profiler: Option<&'a Profiler>,
+    pub(super) rank: usize,
 }
 
 /// ProxyOp start.
-pub(super) fn op_start(comm: &Comm, op: &mut Op) {
-    let Some(p) = &comm.profiler else { return };
+fn op_start(p: &Profiler, rank: usize, op: &mut Op) {
     if op.silent || op.mask & (kind::PROXY_OP | kind::PROXY_STEP | kind::NET_PLUGIN) == 0 {
         return;
     }
@@ -26,13 +26,22 @@ pub(super) fn op_start(comm: &Comm, op: &mut Op) {
         chunk_size: i32::try_from(op.chunk_bytes * unit).unwrap_or(i32::MAX),
         is_send: op.key.dir == Dir::Send,
     };
-    p.start(&Start { parent: op.task.0, rank: comm.rank as i32, ev: Ev::ProxyOp(info) }, &mut op.handle);
+    p.start(&Start { parent: op.task.0, rank: rank as i32, ev: Ev::ProxyOp(info) }, &mut op.handle);
 }
 
-impl ConnWork<'_> {
+impl Teller<'_> {
+    /// An operation joins the list (`begins` false), or is worked on for the first time: its event starts at one of both.
+    pub(super) fn op_start(self, op: &mut Op, begins: bool) {
+        if let Some(p) = self.profiler
+            && p.personality().op_starts_late == begins
+        {
+            op_start(p, self.rank, op);
+        }
+    }
+
     /// The plugin's unit: slices, or raw steps for v1.
-    fn each_step(&self, op: &Op, raw: u64, mut f: impl FnMut(&crate::profiler::Profiler, u64, usize)) {
-        let Some(p) = &self.comm.profiler else { return };
+    fn each_step(self, op: &Op, raw: u64, mut f: impl FnMut(&Profiler, u64, usize)) {
+        let Some(p) = self.profiler else { return };
         if p.has_raw_steps() {
             for step in raw..raw + op.slice_steps {
                 f(p, step, (step % STEPS) as usize);
@@ -43,11 +52,11 @@ impl ConnWork<'_> {
         }
     }
 
-    pub(super) fn step_start(&self, op: &mut Op, raw: u64) {
+    pub(super) fn step_start(self, op: &mut Op, raw: u64) {
         if op.silent || op.mask & (kind::PROXY_STEP | kind::NET_PLUGIN) == 0 {
             return;
         }
-        let (parent, rank) = (op.handle, self.comm.rank as i32);
+        let (parent, rank) = (op.handle, self.rank as i32);
         let mut steps = op.steps;
         self.each_step(op, raw, |p, step, slot| {
             if p.has_op_states() && !parent.is_some() {
@@ -59,7 +68,7 @@ impl ConnWork<'_> {
         op.steps = steps;
     }
 
-    pub(super) fn step_record(&self, op: &Op, raw: u64, what: i32) {
+    pub(super) fn step_record(self, op: &Op, raw: u64, what: i32) {
         if !op.handle.is_some() {
             return;
         }
@@ -71,14 +80,14 @@ impl ConnWork<'_> {
         });
     }
 
-    pub(super) fn step_stop(&self, op: &mut Op, raw: u64) {
+    pub(super) fn step_stop(self, op: &mut Op, raw: u64) {
         let mut steps = op.steps;
         self.each_step(op, raw, |p, _, slot| p.stop(&mut steps[slot]));
         op.steps = steps;
     }
 
-    pub(super) fn op_record(&self, op: &Op, what: i32, raw_steps: u64) {
-        if let Some(p) = &self.comm.profiler
+    pub(super) fn op_record(self, op: &Op, what: i32, raw_steps: u64) {
+        if let Some(p) = self.profiler
             && p.has_op_states()
         {
             let steps = if p.has_raw_steps() { raw_steps } else { raw_steps / op.slice_steps };
