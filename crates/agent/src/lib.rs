@@ -14,7 +14,7 @@
 //! let config = AgentConfig::new(Path::new("/dev/shm/mycroft-1000"), Path::new("/var/lib/mycroft/spool"), endpoint);
 //! let agent = Agent::start(config).expect("an agent");
 //! for notice in agent.take_notices() {
-//!     eprintln!("{notice}");
+//!     println!("{notice}");
 //! }
 //! println!("{:?}", agent.stop());
 //! ```

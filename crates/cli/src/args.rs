@@ -1,10 +1,8 @@
 //! Command line: every flag, its help and its environment variable in one place.
-use crate::api::ServerArgs;
-use crate::token::TokenArgs;
+use crate::{api::ServerArgs, log::LogArgs, token::TokenArgs};
 use clap::{Parser, Subcommand, ValueEnum, value_parser};
 use mycroft_sim::{Algo, Scenario};
-use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::{net::SocketAddr, path::PathBuf};
 
 /// Watches training jobs from inside their collectives and names who stalls or slows them.
 ///
@@ -307,6 +305,8 @@ pub(crate) struct AgentArgs {
     /// Never take stacks or Flight Recorder dumps on this host, whatever the server asks.
     #[arg(long, env = "MYCROFT_NO_DUMP")]
     pub(crate) no_dump: bool,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
 }
 
 #[derive(clap::Args, Debug)]
@@ -344,6 +344,8 @@ pub(crate) struct ServeArgs {
     /// Do not take stacks and Flight Recorder dumps when a case opens (`mycroft dump` still does).
     #[arg(long, env = "MYCROFT_NO_DUMP_ON_CASE")]
     pub(crate) no_dump_on_case: bool,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
 }
 
 #[derive(clap::Args, Debug)]

@@ -3,15 +3,15 @@ use crate::EXIT_OK;
 use crate::args::{AgentArgs, ServeArgs};
 use crate::stop::Stop;
 use anyhow::{Context, Result, bail};
-use mycroft_agent::{Agent, AgentConfig, CaptureConfig, SpyProgram};
+use mycroft_agent::{Agent, AgentConfig, CaptureConfig, Notice, SpyProgram};
 use mycroft_serve::{ServeConfig, Server};
 use mycroft_wire::{Endpoint, TlsClient, TlsIdentity, TlsServer};
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
+use tracing::{error, info, warn};
 
 /// How often a waiting daemon looks for a signal.
 const SIGNAL_POLL: Duration = Duration::from_millis(100);
@@ -22,6 +22,7 @@ const SPOOL_NAME_BYTES_MAX: usize = 255;
 
 /// Runs the agent until a signal comes.
 pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
+    args.log.begin("mycroft agent");
     let stop = Stop::on_signals()?;
     let endpoint: Endpoint = args.server.parse().context("--server")?;
     let segment_dir = args.dir.clone().unwrap_or_else(default_segment_dir);
@@ -48,16 +49,32 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
     // Before the agent's threads exist: they inherit it.
     rustix::process::nice(args.nice).with_context(|| format!("--nice {}: cannot lower the priority", args.nice))?;
     let handle = Agent::start(config).context("cannot start the agent")?;
-    eprintln!("mycroft agent: watching {}, shipping to {}", segment_dir.display(), args.server);
+    let (path, server) = (segment_dir.display(), &args.server);
+    info!(%path, server, "watching {path}, shipping to {server}");
     while !stop.asked() {
-        for notice in handle.take_notices() {
-            eprintln!("mycroft agent: {notice}");
-        }
+        handle.take_notices().iter().for_each(tell);
         std::thread::sleep(SIGNAL_POLL);
     }
     let stats = handle.stop();
-    eprintln!("mycroft agent: stopped; {stats:?}");
+    info!("stopped; {stats:?}");
     Ok(EXIT_OK)
+}
+
+/// Tells what the agent noticed.
+fn tell(notice: &Notice) {
+    match notice {
+        Notice::BadSegment { path, reason } | Notice::DirUnreadable { path, reason } => {
+            warn!(path = %path.display(), error = reason, "{notice}");
+        }
+        Notice::ServerAway { endpoint, reason } | Notice::ServerRefused { endpoint, reason } => {
+            warn!(peer = endpoint, error = reason, "{notice}");
+        }
+        Notice::Rejected { endpoint, reason } => error!(peer = endpoint, error = reason, "{notice}"),
+        Notice::ServerBack { endpoint } => info!(peer = endpoint, "{notice}"),
+        Notice::SpoolFailed { reason } => error!(error = reason, "{notice}"),
+        Notice::TooManySegments { limit } => warn!(limit, "{notice}"),
+        Notice::Defect => error!("{notice}"),
+    }
 }
 
 /// This program again, also after its file was replaced.
@@ -123,6 +140,7 @@ fn how_to_open(args: &ServeArgs, has_token: bool) -> Option<&'static str> {
 
 /// Runs the server until a signal comes.
 pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
+    args.log.begin("mycroft serve");
     let stop = Stop::on_signals()?;
     stop.within(STOP_WITHIN, "what was received and not acknowledged is sent again by the agents")?;
     let (token, is_new) = args.token.read_or_make()?;
@@ -146,20 +164,21 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
         tick: Duration::from_millis(args.tick_ms),
         webhook: args.webhook.clone(),
         dump_on_case: !args.no_dump_on_case,
-        log: Some(Arc::new(|line: &str| eprintln!("mycroft serve: {line}"))),
     };
     let handle = Server::start(config).context("cannot start the server")?;
     let endpoints: Vec<String> = handle.wire_endpoints().iter().map(ToString::to_string).collect();
-    eprintln!("mycroft serve: http://{}/, agents at {}", handle.http_addr(), endpoints.join(" and "));
+    let (http, wire) = (handle.http_addr(), endpoints.join(" and "));
+    info!(%http, wire, "http://{http}/, agents at {wire}");
     if let Some(how) = how_to_open(args, has_token) {
-        eprintln!("mycroft serve: {how}");
+        info!("{how}");
     }
     if let Some(path) = args.token.token_file.as_ref().filter(|_| is_new) {
-        eprintln!("mycroft serve: a new token is in {}; copy it to the hosts of agents and readers", path.display());
+        let path = path.display();
+        info!(%path, "a new token is in {path}; copy it to the hosts of agents and readers");
     }
     stop.wait();
     handle.stop();
-    eprintln!("mycroft serve: stopped");
+    info!("stopped");
     Ok(EXIT_OK)
 }
 

@@ -13,6 +13,7 @@ mod dump;
 mod libraries;
 mod lines;
 mod live;
+mod log;
 mod overhead;
 mod peculiar;
 mod plugin;
@@ -53,14 +54,20 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     let outcome = match args.command {
-        Command::Demo(args) => demo::demo(&args),
-        Command::Testbed { command } => match command {
-            TestbedCommand::Run(args) => testbed::run(&args),
-            TestbedCommand::Table(args) => table::table(&args),
-            TestbedCommand::Overhead(args) => overhead::overhead(&args),
-            TestbedCommand::Clean => testbed::clean(),
-            TestbedCommand::Rank(args) => testbed::rank(&args),
-        },
+        Command::Demo(args) => {
+            log::begin_testbed();
+            demo::demo(&args)
+        }
+        Command::Testbed { command } => {
+            log::begin_testbed();
+            match command {
+                TestbedCommand::Run(args) => testbed::run(&args),
+                TestbedCommand::Table(args) => table::table(&args),
+                TestbedCommand::Overhead(args) => overhead::overhead(&args),
+                TestbedCommand::Clean => testbed::clean(),
+                TestbedCommand::Rank(args) => testbed::rank(&args),
+            }
+        }
         Command::Sim { command } => match command {
             SimCommand::Run(args) => sim::run(&args),
             SimCommand::Score(args) => sim::score(&args),

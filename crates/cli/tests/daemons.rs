@@ -41,3 +41,26 @@ fn an_agent_that_is_refused_says_so_and_the_server_does_too() {
     let line = line_with(&mut server.stderr, "refused");
     assert!(line.contains("wrong token") && !line.contains(token), "{line}");
 }
+
+#[test]
+fn a_log_is_json_where_it_is_asked_for_and_its_level_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let socket = format!("unix:{}", path("wire.sock"));
+    let token = "a-token-of-sufficient-length";
+    let json = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+    let args = ["serve", "--http", "127.0.0.1:0", "--wire", &socket, "--token", token, "--log-format", "json"];
+    let mut server = Going::start(mycroft(&args));
+    let line = json(&line_with(&mut server.stderr, "http://"));
+    assert_eq!((&line["level"], &line["target"]), (&"info".into(), &"mycroft::daemon".into()), "{line}");
+    assert!(line["time"].as_str().unwrap().ends_with('Z') && line["fields"]["http"].is_string(), "{line}");
+    let (segments, spool) = (path("segments"), path("spool"));
+    let args = ["agent", "--server", &socket, "--dir", &segments, "--spool", &spool, "--token", "wrong"];
+    let mut agent = Going::start(mycroft(&[&args[..], &["--log-level", "warn"]].concat()));
+    // The first line: what is only information (where it watches) is left out.
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut agent.stderr, &mut line).unwrap();
+    assert!(line.starts_with("mycroft agent: warning: ") && line.contains("wrong token"), "{line}");
+    let line = json(&line_with(&mut server.stderr, "refused"));
+    assert_eq!((&line["level"], &line["fields"]["peer"]), (&"warn".into(), &"the unix socket".into()), "{line}");
+}

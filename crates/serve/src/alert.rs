@@ -5,13 +5,13 @@
 use crate::api::CaseJson;
 use crate::book::Change;
 use crate::case::BookedCase;
-use crate::config::LogSink;
 use crate::stats::{Stats, add};
 use crate::sync::lock;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
+use tracing::warn;
 
 /// Alerts that may wait: 1,000 at 20 KB are 20 MB; more open cases than that are one outage, not a thousand pages.
 const WAITING_MAX: usize = 1_000;
@@ -80,7 +80,7 @@ impl Alerts {
     }
 
     /// Delivers until closed.
-    pub(crate) fn run(&self, url: &str, log: &LogSink) {
+    pub(crate) fn run(&self, url: &str) {
         let agent = agent();
         while let Some(alert) = self.next() {
             let outcome = self.deliver(&agent, url, &alert);
@@ -90,7 +90,7 @@ impl Alerts {
                 Err(why) => {
                     add(&self.stats.alerts_failed, 1);
                     let (number, word) = (alert.case.number, alert.change.word());
-                    log(&format!("alert for case {number} ({word}) was not delivered: {why}"));
+                    warn!(case = number, error = why, "alert for case {number} ({word}) was not delivered: {why}");
                 }
             }
             let mut state = lock(&self.state);

@@ -9,7 +9,6 @@ use crate::book::{CaseBook, Change};
 use crate::case::{BookState, BookedCase};
 use crate::census::Census;
 use crate::command::Command;
-use crate::config::LogSink;
 use crate::dump::Dumps;
 use crate::inbox::{Event, Inbox};
 use crate::job::{BrainMaker, Failed, Job, SILENT_NS};
@@ -24,6 +23,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tracing::{error, info, warn};
 
 /// Jobs diagnosed at once. A server for 10,000 GPUs has tens; past the limit records are stored but not diagnosed.
 pub(crate) const JOBS_MAX: usize = 256;
@@ -54,7 +54,6 @@ pub(crate) struct Surroundings {
     pub(crate) clock: Clock,
     pub(crate) tick: Duration,
     pub(crate) make: BrainMaker,
-    pub(crate) log: LogSink,
 }
 
 /// The loop's state.
@@ -93,14 +92,14 @@ impl Loop {
             lag_ns: 0,
         };
         if unreadable > 0 {
-            (warm.around.log)(&format!("{unreadable} stored pieces cannot be read and were passed over"));
+            warn!(unreadable, "{unreadable} stored pieces cannot be read and were passed over");
         }
         if !batches.is_empty() {
             warm.live_through(&batches);
             warm.recognize();
             warm.publish();
-            let (count, spent) = (batches.len(), begun.elapsed());
-            (warm.around.log)(&format!("warmed up with {count} stored batches in {} ms", spent.as_millis()));
+            let (batches, spent) = (batches.len(), begun.elapsed());
+            info!(batches, "warmed up with {batches} stored batches in {} ms", spent.as_millis());
         }
         warm
     }
@@ -180,7 +179,7 @@ impl Loop {
         let brain = (self.around.make)(name);
         let census = Census::new(Arc::clone(&self.around.stats.named));
         self.jobs.insert(name.clone(), Job::new(name.clone(), brain, census, now));
-        (self.around.log)(&format!("job {name:?} appeared"));
+        info!(job = %name, "job {name:?} appeared");
         true
     }
 
@@ -297,14 +296,9 @@ impl Loop {
         if change == Change::Updated {
             return;
         }
-        (self.around.log)(&format!(
-            "case {} {}: {} {} in job {:?}",
-            case.number,
-            change.word(),
-            case.case.finding.what,
-            case.case.finding.category,
-            case.job
-        ));
+        let (number, job, word) = (case.number, &case.job, change.word());
+        let (what, category) = (case.case.finding.what, case.case.finding.category);
+        info!(case = number, %job, change = word, "case {number} {word}: {what} {category} in job {job:?}");
         if change == Change::Opened {
             self.around.dumps.case_opened(&case);
         }
@@ -316,7 +310,7 @@ impl Loop {
     /// The engine of a job failed: the others go on.
     fn brain_failed(&mut self, name: &JobName, failed: &Failed, now: HostTime) {
         add(&self.around.stats.engine_panics, 1);
-        (self.around.log)(&format!("diagnosis of job {name:?} failed: {}", failed.0));
+        error!(job = %name, error = failed.0, "diagnosis of job {name:?} failed: {}", failed.0);
         let Some(job) = self.jobs.get_mut(name) else { return };
         let orphans = job.replace_brain(&self.around.make);
         self.schedule.forget(name);
@@ -334,7 +328,7 @@ impl Loop {
         for name in names {
             self.reports.remove(&name);
             self.schedule.forget(&name);
-            (self.around.log)(&format!("job {name:?} is retired: no records for a long time"));
+            info!(job = %name, "job {name:?} is retired: no records for a long time");
             for number in self.jobs.remove(&name).map(Job::retire).unwrap_or_default() {
                 self.end(number, BookState::Stale, "the job sent no records for a long time", now);
             }
@@ -406,7 +400,7 @@ impl Loop {
         if self.around.stats.problem(place, text)
             && let Some(line) = line
         {
-            (self.around.log)(&line);
+            warn!(place, "{line}");
         }
     }
 }

@@ -5,7 +5,6 @@ use mycroft_wire::{Endpoint, TlsServer};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Default port of the HTTP API.
@@ -15,9 +14,6 @@ pub const TICK: Duration = Duration::from_secs(1);
 /// Shortest and longest tick accepted: below 10 ms the loop would do little else, above a minute the promise of two
 /// seconds from stall to case would rest on `next_check` alone.
 const TICK_RANGE: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(60));
-
-/// Receives one line per notable event of the server (started, case opened, disk failed). It must not block.
-pub type LogSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A server's configuration.
 #[derive(Clone)]
@@ -42,8 +38,6 @@ pub struct ServeConfig {
     pub webhook: Option<String>,
     /// Take stacks and Flight Recorder dumps of a job when a case of it opens.
     pub dump_on_case: bool,
-    /// Receives notable events.
-    pub log: Option<LogSink>,
 }
 
 impl Default for ServeConfig {
@@ -59,7 +53,6 @@ impl Default for ServeConfig {
             tick: TICK,
             webhook: None,
             dump_on_case: true,
-            log: None,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! The thread that writes frames: into the log of the store, many with one write. The brain never waits for a disk.
-use crate::config::LogSink;
 use crate::keep_queue::{Entry, KeepQueue};
 use crate::stats::{Stats, add};
 use mycroft_store::{Arrival, Store, StoreError};
 use std::sync::Arc;
+use tracing::{error, info};
 
 /// Most frames, and records behind the first, that are written at once: a hundredth of a second of the largest job that
 /// is caught up with.
@@ -15,7 +15,6 @@ pub(crate) struct Keeper {
     pub(crate) queue: Arc<KeepQueue>,
     pub(crate) store: Arc<Store>,
     pub(crate) stats: Arc<Stats>,
-    pub(crate) log: LogSink,
 }
 
 impl Keeper {
@@ -44,7 +43,7 @@ impl Keeper {
         drop(arrivals);
         self.queue.note(outcome.is_err());
         let failed = |error: StoreError| if error.is_full() { disk_full(&error) } else { disk_failed(&error) };
-        note(&self.stats, &self.log, "store.append", outcome.err().map(failed));
+        note(&self.stats, "store.append", outcome.err().map(failed));
         for (number, Entry { promise, records, .. }) in entries.into_iter().enumerate() {
             match promise {
                 Some(promise) if number < kept => promise.keep(),
@@ -74,12 +73,12 @@ pub(crate) fn disk_failed(error: &StoreError) -> String {
 }
 
 /// Remembers what is wrong at a place until it is not any more; says so once.
-pub(crate) fn note(stats: &Stats, log: &LogSink, place: &'static str, text: Option<String>) {
+pub(crate) fn note(stats: &Stats, place: &'static str, text: Option<String>) {
     let line = text.clone();
     if stats.problem(place, text) {
         match line {
-            Some(line) => log(&line),
-            None => log(&format!("{place}: works again")),
+            Some(line) => error!(place, "{line}"),
+            None => info!(place, "{place}: works again"),
         }
     }
 }

@@ -1,15 +1,15 @@
 //! Starting and stopping the threads that have to do with the disk.
 use crate::book::CaseBook;
 use crate::brain::Clock;
-use crate::config::LogSink;
 use crate::error::ServeError;
 use crate::keep_queue::Storage;
 use crate::keeper::Keeper;
 use crate::stats::Stats;
+use crate::thread::spawn;
 use crate::upkeep::Upkeep;
 use mycroft_store::Store;
 use std::sync::Arc;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
 /// The threads.
 pub(crate) struct Keepers {
@@ -26,15 +26,9 @@ impl Keepers {
         book: &Arc<CaseBook>,
         stats: &Arc<Stats>,
         clock: &Clock,
-        log: &LogSink,
     ) -> Result<Keepers, ServeError> {
         let (store, storage) = (Arc::new(store), Storage::new());
-        let keeper = Keeper {
-            queue: Arc::clone(&storage.queue),
-            store: Arc::clone(&store),
-            stats: Arc::clone(stats),
-            log: Arc::clone(log),
-        };
+        let keeper = Keeper { queue: Arc::clone(&storage.queue), store: Arc::clone(&store), stats: Arc::clone(stats) };
         let upkeep = Upkeep {
             bell: Arc::clone(&storage.bell),
             queue: Arc::clone(&storage.queue),
@@ -42,7 +36,6 @@ impl Keepers {
             book: Arc::clone(book),
             stats: Arc::clone(stats),
             clock: Arc::clone(clock),
-            log: Arc::clone(log),
         };
         let keeper = spawn("mycroft-keeper", move || keeper.run())?;
         let upkeep = spawn("mycroft-upkeep", move || upkeep.run())?;
@@ -57,8 +50,4 @@ impl Keepers {
         self.storage.bell.close();
         let _ = self.upkeep.join();
     }
-}
-
-fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ServeError> {
-    Builder::new().name(name.to_owned()).spawn(work).map_err(|source| ServeError::Thread { what: name, source })
 }

@@ -5,6 +5,9 @@
 //!            `-> keep_queue -> keeper (one thread: log)      upkeep <--'  (one thread: cases, segments)
 //! ```
 //!
+//! Notable events (a case opened, the disk failed) are told with `tracing`; all threads of a server tell the subscriber of
+//! the thread that started it.
+//!
 //! The wall clock is read here and nowhere below (`clock`); JSON is made here and nowhere below (`api`).
 #![forbid(unsafe_code)]
 
@@ -36,11 +39,12 @@ mod stats;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod thread;
 mod upkeep;
 mod warm;
 
 pub use alert::AlertJson;
 pub use case::{BookState, BookedCase, Capture};
-pub use config::{ConfigError, HTTP_PORT, LogSink, ServeConfig, TICK};
+pub use config::{ConfigError, HTTP_PORT, ServeConfig, TICK};
 pub use error::ServeError;
 pub use server::{Server, ServerHandle};

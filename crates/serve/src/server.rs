@@ -5,7 +5,7 @@ use crate::brain::{Clock, Loop, Surroundings};
 use crate::case::BookedCase;
 use crate::clock::wall_now;
 use crate::command::Command;
-use crate::config::{LogSink, ServeConfig};
+use crate::config::ServeConfig;
 use crate::dump::{Around, Dumps};
 use crate::error::ServeError;
 use crate::http::{self, Shared};
@@ -15,6 +15,7 @@ use crate::job::BrainMaker;
 use crate::keepers::Keepers;
 use crate::stats::Stats;
 use crate::sync::lock;
+use crate::thread::spawn;
 use crate::upkeep::old_cases;
 use crate::warm::{Past, WARM_NS};
 use mycroft_diagnose::{Config, Engine, Report};
@@ -26,11 +27,13 @@ use mycroft_wire::{Endpoint, Listener, ListenerHandle, Places, ServerConfig, Sin
 use std::net::SocketAddr;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{oneshot, watch};
+use tracing::dispatcher::{Dispatch, get_default};
+use tracing::{info, warn};
 
 /// Threads that answer HTTP: conversion to JSON is all they do, and the brain should keep a core of two.
 const HTTP_THREADS: usize = 1;
@@ -187,9 +190,8 @@ fn join(thread: JoinHandle<()>) {
 /// `Server::start` with its parts.
 pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, ServeError> {
     config.check()?;
-    let log: LogSink = config.log.clone().unwrap_or_else(|| Arc::new(|_| {}));
     let stats = Arc::new(Stats::new());
-    let (store, book) = open_store(&config, &log)?;
+    let (store, book) = open_store(&config)?;
     let now = (seams.clock)();
     let records = store.as_ref().map(|store| store.read_since(now - WARM_NS)).transpose()?;
     let past = Past { records, cases: book.all() };
@@ -197,11 +199,11 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let inbox = Arc::new(Inbox::new(seams.queue_records));
 
     // Everything that can be refused is bound before the first thread starts.
-    let (shares, mut bound) = bind_wire(&config, &log)?;
+    let (shares, mut bound) = bind_wire(&config)?;
     let (runtime, listener, http) = bind_http(config.http)?;
 
-    let alerts = start_alerts(&config, &stats, &log)?;
-    let keepers = store.map(|store| Keepers::start(store, &book, &stats, &seams.clock, &log)).transpose()?;
+    let alerts = start_alerts(&config, &stats)?;
+    let keepers = store.map(|store| Keepers::start(store, &book, &stats, &seams.clock)).transpose()?;
     let storage = keepers.as_ref().map(|keepers| keepers.storage.clone());
     let listeners = Arc::default();
     let around = Around {
@@ -210,7 +212,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         storage: storage.clone(),
         book: Arc::clone(&book),
         clock: Arc::clone(&seams.clock),
-        log: Arc::clone(&log),
+        subscriber: get_default(Dispatch::clone),
         on_case: config.dump_on_case,
     };
     let dumps = open_dumps(&config, around)?;
@@ -234,7 +236,6 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         clock: seams.clock,
         tick: config.tick,
         make: seams.make,
-        log: Arc::clone(&log),
     };
     let (brain, is_warm) = start_brain(around, past)?;
     let (stop_http, stop) = watch::channel(false);
@@ -244,7 +245,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     // end is dropped without a word only when the thread ended.
     let _ = is_warm.recv();
     lock(&listeners).extend(serve_agents(std::mem::take(&mut bound.0), &intake, &dumps));
-    log(&format!("listening: http {http}, agents {}", shown(&endpoints)));
+    info!(%http, "listening: http {http}, agents {}", shown(&endpoints));
     let running = Running { listeners, dumps, stop_http, http: Some((runtime, task)), brain, keepers, alerts };
     Ok(ServerHandle { http, endpoints, inbox, intake, book, running: Some(running) })
 }
@@ -279,7 +280,7 @@ fn shown(endpoints: &[Endpoint]) -> String {
 }
 
 /// The store, if one is wanted, and the book with the cases of earlier runs.
-fn open_store(config: &ServeConfig, log: &LogSink) -> Result<(Option<Store>, CaseBook), ServeError> {
+fn open_store(config: &ServeConfig) -> Result<(Option<Store>, CaseBook), ServeError> {
     let Some(dir) = &config.store_dir else {
         return Ok((None, CaseBook::reopen(Vec::new(), 0)));
     };
@@ -287,10 +288,10 @@ fn open_store(config: &ServeConfig, log: &LogSink) -> Result<(Option<Store>, Cas
     PrivateDir::open(dir).map_err(|source| ServeError::StoreDir { dir: dir.clone(), source })?;
     let retain = StoreConfig { retain_age: config.retain_age, retain_bytes: config.retain_bytes, ..Default::default() };
     let store = Store::open(dir, retain)?;
-    store.damage().iter().for_each(|line| log(line));
+    store.damage().iter().for_each(|line| warn!(path = %dir.display(), "{line}"));
     let (cases, highest, unreadable) = old_cases(&store, CASES_KEPT)?;
     if unreadable > 0 {
-        log(&format!("{unreadable} stored cases were written by another version and are not shown"));
+        warn!(unreadable, "{unreadable} stored cases were written by another version and are not shown");
     }
     Ok((Some(store), CaseBook::reopen(cases, highest)))
 }
@@ -312,21 +313,23 @@ impl Drop for Bound {
 }
 
 /// Takes as many file descriptors as the system gives, and says when they are few.
-fn share_descriptors(log: &LogSink) -> Shares {
+fn share_descriptors() -> Shares {
     let limit = descriptors::raise();
     let shares = Shares::of(limit);
     if shares.is_tight {
-        log(&format!(
+        warn!(
+            limit,
             "the limit of {limit} open files leaves room for {} agents and {} readers: raise it (ulimit -n, LimitNOFILE) \
              if there are more",
-            shares.agents, shares.readers
-        ));
+            shares.agents,
+            shares.readers
+        );
     }
     shares
 }
 
-fn bind_wire(config: &ServeConfig, log: &LogSink) -> Result<(Shares, Bound), ServeError> {
-    let shares = share_descriptors(log);
+fn bind_wire(config: &ServeConfig) -> Result<(Shares, Bound), ServeError> {
+    let shares = share_descriptors();
     let mut bound = Bound(Vec::new());
     // Agents share their places; strangers have some of each listener.
     let strangers = (shares.strangers / config.wire.len().max(1)).max(1);
@@ -335,7 +338,7 @@ fn bind_wire(config: &ServeConfig, log: &LogSink) -> Result<(Shares, Bound), Ser
         // TLS is TCP's; a unix socket is guarded by the rights of its directory.
         let tls = if let Endpoint::Tcp(_) = endpoint { config.tls.clone() } else { None };
         let listener = Listener::bind(endpoint, ServerConfig { token: config.token.clone(), tls })?;
-        bound.0.push(listener.with_places(&places).with_log(Arc::clone(log)));
+        bound.0.push(listener.with_places(&places));
     }
     Ok((shares, bound))
 }
@@ -356,18 +359,10 @@ fn bind_http(address: SocketAddr) -> Result<(Runtime, TcpListener, SocketAddr), 
 
 type Threaded<T> = (Arc<T>, JoinHandle<()>);
 
-fn start_alerts(
-    config: &ServeConfig,
-    stats: &Arc<Stats>,
-    log: &LogSink,
-) -> Result<Option<Threaded<Alerts>>, ServeError> {
+fn start_alerts(config: &ServeConfig, stats: &Arc<Stats>) -> Result<Option<Threaded<Alerts>>, ServeError> {
     let Some(url) = config.webhook.clone() else { return Ok(None) };
     let alerts = Arc::new(Alerts::new(Arc::clone(stats)));
-    let (worker, log) = (Arc::clone(&alerts), Arc::clone(log));
-    let thread = spawn("mycroft-alerts", move || worker.run(&url, &log))?;
+    let worker = Arc::clone(&alerts);
+    let thread = spawn("mycroft-alerts", move || worker.run(&url))?;
     Ok(Some((alerts, thread)))
-}
-
-fn spawn(name: &'static str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, ServeError> {
-    Builder::new().name(name.to_owned()).spawn(work).map_err(|source| ServeError::Thread { what: name, source })
 }

@@ -4,7 +4,6 @@ use crate::api::CaseJson;
 use crate::book::CaseBook;
 use crate::brain::Clock;
 use crate::case::BookedCase;
-use crate::config::LogSink;
 use crate::keep_queue::{Bell, KeepQueue};
 use crate::keeper::{disk_failed, disk_full, note};
 use crate::stats::Stats;
@@ -26,7 +25,6 @@ pub(crate) struct Upkeep {
     pub(crate) book: Arc<CaseBook>,
     pub(crate) stats: Arc<Stats>,
     pub(crate) clock: Clock,
-    pub(crate) log: LogSink,
 }
 
 impl Upkeep {
@@ -58,12 +56,12 @@ impl Upkeep {
         let cases = self.store.meta_trouble().map(|why| {
             format!("cases are kept in memory only, until their database can be used ({why}); records are stored")
         });
-        note(&self.stats, &self.log, "store.cases-database", cases);
+        note(&self.stats, "store.cases-database", cases);
         let hangs = self.queue.hangs().then(|| {
             "the store's disk hangs: records are diagnosed and not stored, agents keep them and send them again"
                 .to_owned()
         });
-        note(&self.stats, &self.log, "store.hangs", hangs);
+        note(&self.stats, "store.hangs", hangs);
         // Nothing is written while agents hold what failed, so somebody must try.
         if self.queue.is_failing() {
             let tried = self.store.try_room();
@@ -93,7 +91,7 @@ impl Upkeep {
             _ if error.is_full() => format!("the store's disk is full ({error})"),
             _ => format!("storing records and cases: {error}"),
         });
-        note(&self.stats, &self.log, place, text);
+        note(&self.stats, place, text);
     }
 }
 

@@ -16,6 +16,7 @@ const HANG: Duration = Duration::from_millis(2500);
 fn rank_process() {
     let arguments: Vec<String> = std::env::args().collect();
     if let Ok(args) = RankArgs::parse(&arguments) {
+        tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
         std::process::exit(rank_main(&args));
     }
 }

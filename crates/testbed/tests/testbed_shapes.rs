@@ -13,6 +13,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 fn rank_process() {
     let arguments: Vec<String> = std::env::args().collect();
     if let Ok(args) = RankArgs::parse(&arguments) {
+        tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
         std::process::exit(rank_main(&args));
     }
 }

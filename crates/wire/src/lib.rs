@@ -28,6 +28,7 @@ mod socket;
 pub mod spool;
 pub mod strangers;
 mod stream;
+mod subscriber;
 mod tls;
 
 pub use arrival::ServerLimits;
@@ -38,8 +39,8 @@ pub use intake::{Received, Sink};
 pub use places::{NotOrdered, Peer, Places};
 pub use proto::{Refusal, VERSION_HIGHEST, VERSION_LOWEST};
 pub use receipt::{Kept, Promise, Receipt};
-pub use refused::Log;
 pub use server::{Listener, ListenerHandle, ServerStats};
+pub use subscriber::with_callers_subscriber;
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,12 +1,9 @@
 //! Why connections end, and lines about agents that were refused: each of some minutes' first ones, and how many were not told.
 use crate::proto::Refusal;
-use mycroft_record::text::{printable, printable_within};
-use std::io;
+use mycroft_record::text::printable_within;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Receives one line for each thing that an operator should know. It must not block.
-pub type Log = dyn Fn(&str) + Send + Sync;
+use std::{fmt, io};
 
 /// Lines within [`WINDOW`]: an agent tries again every two seconds; a misconfigured fleet must not fill a disk.
 const LINES_MAX: u32 = 10;
@@ -31,7 +28,7 @@ pub(super) fn refuse<T>(code: Refusal, text: impl Into<String>) -> Result<T, End
     Err(End::Refuse(code, text.into()))
 }
 
-/// Tells a log, a limited number of lines a minute.
+/// Lets a limited number of lines a minute through.
 #[derive(Default)]
 pub(super) struct Told {
     state: Mutex<State>,
@@ -45,8 +42,8 @@ struct State {
 }
 
 impl Told {
-    /// The line to tell now, with how many were left out before; `None`: there were enough.
-    pub(super) fn line(&self, text: &str, now: Instant) -> Option<String> {
+    /// Whether a line may be told now, and how many were left out before it; `None`: there were enough.
+    pub(super) fn admit(&self, now: Instant) -> Option<LeftOut> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.since.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW) {
             (state.since, state.lines) = (Some(now), 0);
@@ -56,11 +53,20 @@ impl Told {
             return None;
         }
         state.lines += 1;
-        let text = printable(text);
-        Some(match std::mem::take(&mut state.untold) {
-            0 => text.into_owned(),
-            untold => format!("{text} ({untold} lines like it were left out before)"),
-        })
+        Some(LeftOut(std::mem::take(&mut state.untold)))
+    }
+}
+
+/// How many lines were not told before one that is; the end of that line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct LeftOut(u64);
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            untold => write!(f, " ({untold} lines like it were left out before)"),
+        }
     }
 }
 
@@ -76,12 +82,10 @@ mod tests {
     #[test]
     fn a_flood_of_refusals_is_a_few_lines_and_a_count() {
         let (told, begin) = (Told::default(), Instant::now());
-        let lines: Vec<_> = (0..1000).filter_map(|_| told.line("no\x1b", begin)).collect();
-        assert_eq!(lines, vec!["no\\u{1b}"; LINES_MAX as usize]);
-        assert_eq!(
-            told.line("no", begin + WINDOW).expect("a new minute"),
-            "no (990 lines like it were left out before)"
-        );
-        assert_eq!(told.line("no", begin + WINDOW).expect("room"), "no");
+        let admitted: Vec<_> = (0..1000).filter_map(|_| told.admit(begin)).collect();
+        assert_eq!(admitted, vec![LeftOut(0); LINES_MAX as usize]);
+        let left_out = |now| told.admit(now).expect("room").to_string();
+        assert_eq!(left_out(begin + WINDOW), " (990 lines like it were left out before)");
+        assert_eq!(left_out(begin + WINDOW), "");
     }
 }

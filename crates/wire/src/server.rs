@@ -10,10 +10,11 @@ use crate::descriptors::{self, Shares};
 use crate::intake::{CREDIT_FRAMES, HANDLER_TRIES, Plain, Progress, Sink, Taken};
 use crate::places::{Named, NotOrdered, ORDERS_MAX, Peer, Place, Places, shared_names};
 use crate::proto::{self, Answer, Hello, Message, MessageHead, Refusal, Welcome};
-use crate::refused::{End, Log, Told, refuse, shown};
+use crate::refused::{End, LeftOut, Told, refuse, shown};
 use crate::socket::{self, Socket};
 use crate::strangers::Strangers;
 use crate::stream::{Closer, Stream};
+use crate::subscriber::with_callers_subscriber;
 use crate::{Endpoint, ServerConfig, WireError, io_error, tls};
 use mycroft_record::Batch;
 use std::collections::{BTreeMap, VecDeque};
@@ -23,6 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use tracing::{debug, error, warn};
 
 /// Agents whose last sequence is remembered: four times the connections, 64 B each = 1 MiB.
 const MAX_AGENTS: usize = 4 * 4096;
@@ -113,7 +115,6 @@ struct Shared {
     stopping: AtomicBool,
     places: Arc<Places>,
     budgets: Budgets,
-    log: Arc<Log>,
     told: Told,
     strangers: Mutex<Strangers<Closer>>,
     connections: Mutex<BTreeMap<u64, Line>>,
@@ -123,9 +124,9 @@ struct Shared {
 
 impl Shared {
     /// Tells the operator, unless enough was told lately.
-    fn tell(&self, text: &str) {
-        if let Some(line) = self.told.line(text, Instant::now()) {
-            (self.log)(&line);
+    fn tell(&self, say: impl FnOnce(LeftOut)) {
+        if let Some(left_out) = self.told.admit(Instant::now()) {
+            say(left_out);
         }
     }
 }
@@ -168,7 +169,6 @@ pub struct Listener {
     limits: ServerLimits,
     places: Arc<Places>,
     budgets: Budgets,
-    log: Arc<Log>,
     clock: WireClock,
 }
 
@@ -214,7 +214,6 @@ impl Listener {
             limits: ServerLimits::default(),
             places: Arc::new(Places::new(Shares::of(descriptors::current()))),
             budgets: Budgets::default(),
-            log: Arc::new(|_| {}),
             clock: WireClock::default(),
         })
     }
@@ -239,17 +238,13 @@ impl Listener {
         Listener { budgets, ..self }
     }
 
-    /// Told about agents that are refused and of hosts with one name, some lines a minute.
-    pub fn with_log(self, log: Arc<Log>) -> Listener {
-        Listener { log, ..self }
-    }
-
     /// The endpoint with the real port.
     pub fn local_endpoint(&self) -> Endpoint {
         self.endpoint.clone()
     }
 
-    /// Serves in threads of its own. The handler is given the batches of a frame together, before them what is known of
+    /// Serves in threads of its own, which tell the caller's `tracing` subscriber of agents that are refused and of hosts
+    /// with one name, ten lines a minute. The handler is given the batches of a frame together, before them what is known of
     /// the agent's clock where that is news (`ClockOffset`), and the frame counts as kept when it returns; while it
     /// takes its time, the agent runs out of credit and waits. A handler that panics is given the same frame again, whole.
     pub fn serve(self, handler: Arc<Handler>) -> ListenerHandle {
@@ -274,7 +269,6 @@ impl Listener {
             stopping: AtomicBool::new(false),
             places: self.places,
             budgets: self.budgets,
-            log: self.log,
             told: Told::default(),
             strangers: Mutex::default(),
             connections: Mutex::default(),
@@ -284,7 +278,7 @@ impl Listener {
         let for_thread = Arc::clone(&shared);
         let socket = Arc::new(self.socket);
         let accepted_on = Arc::clone(&socket);
-        let accepting = thread::spawn(move || accept_loop(&accepted_on, &for_thread));
+        let accepting = thread::spawn(with_callers_subscriber(move || accept_loop(&accepted_on, &for_thread)));
         let (endpoint, address, own_socket) = (self.endpoint, self.address, self.own_socket);
         ListenerHandle { endpoint, address, socket, own_socket, shared, accepting: Some(accepting) }
     }
@@ -421,13 +415,14 @@ fn accept_loop(socket: &Socket, shared: &Arc<Shared>) {
             count(&shared.counters.put_out, 1);
         }
         let for_thread = Arc::clone(shared);
-        let started = thread::Builder::new().stack_size(STACK_BYTES).spawn(move || {
+        let started = thread::Builder::new().stack_size(STACK_BYTES).spawn(with_callers_subscriber(move || {
             let _guard = Registered { shared: Arc::clone(&for_thread), number };
             run_connection(stream, &for_thread, number, from);
-        });
+        }));
         if let Err(error) = started {
             lock(&shared.strangers).leave(number);
-            shared.tell(&format!("no thread for a connection: {error}; raise the limit of processes (ulimit -u)"));
+            let why = "no thread for a connection; raise the limit of processes (ulimit -u)";
+            shared.tell(|more| error!(%error, "{why}: {error}{more}"));
         }
     }
 }
@@ -458,7 +453,8 @@ fn run_connection(stream: Stream, shared: &Shared, number: u64, from: Option<IpA
     if let Err(End::Refuse(code, text)) = messages(&mut stream, shared, number, &seen) {
         count(&shared.counters.refused, 1);
         let host = lock(&shared.connections).get(&number).map(|line| shown(&line.peer.host)).unwrap_or_default();
-        shared.tell(&format!("agent of host {host} cut off ({code}): {text}"));
+        let say = |more| warn!(host, %code, error = text, "agent of host {host} cut off ({code}): {text}{more}");
+        shared.tell(say);
         // The peer may be gone already.
         let _ = stream.write_all_by(&Message::Goodbye { code, text }.encode(), Instant::now() + WRITE_LIMIT);
     }
@@ -468,7 +464,8 @@ fn say_no(stream: &mut Stream, shared: &Shared, from: Option<IpAddr>, end: End) 
     count(&shared.counters.refused, 1);
     if let End::Refuse(code, text) = end {
         let from = from.map_or_else(|| "the unix socket".to_owned(), |ip| ip.to_string());
-        shared.tell(&format!("agent at {from} refused ({code}): {text}"));
+        let say = |more| warn!(peer = from, %code, error = text, "agent at {from} refused ({code}): {text}{more}");
+        shared.tell(say);
         let answer = Answer::Refused { code, text }.encode(0);
         let deadline = Instant::now() + WRITE_LIMIT;
         if stream.write_all_by(&answer, deadline).is_ok() {
@@ -527,11 +524,12 @@ fn admit(shared: &Shared, number: u64, version: u16, hello: Hello) -> Result<(),
     let line = Line { closer, peer, agent, machine, since: now, heard: now, orders, _place: place };
     connections.insert(number, line);
     drop(connections);
+    debug!(host, connection = number, "agent of host {host} connected");
     if is_second {
-        shared.tell(&format!(
-            "host {host}: an agent of a second machine has connected under this name; if both stay, give one of them \
-             another name with --host"
-        ));
+        shared.tell(|left_out| {
+            let what = "an agent of a second machine has connected under this name";
+            warn!(host, "host {host}: {what}; if both stay, give one of them another name with --host{left_out}");
+        });
     }
     Ok(())
 }

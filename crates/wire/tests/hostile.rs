@@ -1,8 +1,11 @@
 //! Hostile peers of both ends: floods, frames that open to far more than they are, strangers that take every place, and
 //! two hosts with one name. What is measured is counted (bytes, messages, places), not timed.
 mod common;
+#[path = "common/heard.rs"]
+mod heard;
 
 use common::step_batch;
+use heard::Heard;
 use mycroft_record::{Batch, HostTime, Record, StepMark};
 use mycroft_wire::budget::{Budget, Budgets};
 use mycroft_wire::codec;
@@ -12,8 +15,8 @@ use mycroft_wire::{
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// For waits that end as soon as what they wait for is there.
@@ -109,11 +112,9 @@ fn frames_that_open_to_many_records_share_one_budget() {
 
 #[test]
 fn a_frame_that_claims_more_than_a_share_is_rejected_with_a_reason_and_its_peer_cut_off() {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&lines);
+    let heard = Heard::default();
     let handler = |_: Vec<Batch>| panic!("it is never opened");
-    let listener = bound(shares(9, 9)).with_log(Arc::new(move |line: &str| log.lock().unwrap().push(line.to_owned())));
-    let handle = listener.serve(Arc::new(handler));
+    let handle = heard.during(|| bound(shares(9, 9)).serve(Arc::new(handler)));
     let mut client = connect(&handle, "evil\x1b[2J").unwrap();
     client.send_frame(&bomb(256 << 10)).unwrap();
     let end = loop {
@@ -125,7 +126,7 @@ fn a_frame_that_claims_more_than_a_share_is_rejected_with_a_reason_and_its_peer_
     assert!(client.last_reject().is_some_and(|why| why.contains("claims 262144 records")), "{client:?}");
     assert_eq!(client.take_rejected().len(), 1, "it is not sent again");
     assert_eq!(handle.stats().rejected, 1);
-    let lines = lines.lock().unwrap();
+    let lines = heard.lines();
     assert!(lines.len() == 1 && lines[0].contains("claims 262144") && !lines[0].contains('\x1b'), "{lines:?}");
 }
 
@@ -188,28 +189,24 @@ fn strangers_take_no_agents_place_and_the_oldest_goes_first() {
 
 #[test]
 fn refused_agents_leave_lines_a_limited_number_of_them_and_printable() {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&lines);
+    let heard = Heard::default();
     let config = ServerConfig { token: Some("secret".to_owned()), tls: None };
     let endpoint: Endpoint = "127.0.0.1:0".parse().unwrap();
     let listener = Listener::bind(&endpoint, config).unwrap();
-    let listener = listener.with_log(Arc::new(move |line: &str| log.lock().unwrap().push(line.to_owned())));
-    let handle = listener.serve(Arc::new(|_| {}));
+    let handle = heard.during(|| listener.serve(Arc::new(|_| {})));
     for _ in 0..30 {
         let why = connect(&handle, "host\x07").unwrap_err();
         assert!(matches!(why, WireError::Refused { code: Refusal::BadToken, .. }), "{why}");
     }
-    let lines = lines.lock().unwrap();
+    let lines = heard.lines();
     assert!((1..=10).contains(&lines.len()), "{lines:?}");
     assert!(lines[0].contains("127.0.0.1") && lines[0].contains("wrong token"), "{lines:?}");
 }
 
 #[test]
 fn two_machines_with_one_name_are_noticed_and_a_restarted_agent_is_not() {
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&lines);
-    let listener = bound(shares(9, 9)).with_log(Arc::new(move |line: &str| log.lock().unwrap().push(line.to_owned())));
-    let handle = listener.serve(Arc::new(|_| {}));
+    let heard = Heard::default();
+    let handle = heard.during(|| bound(shares(9, 9)).serve(Arc::new(|_| {})));
     let connect = |machine: u64| {
         let config = ClientConfig { machine: Some(machine), ..config("node1") };
         Client::connect(&handle.local_endpoint(), &config).unwrap()
@@ -224,7 +221,7 @@ fn two_machines_with_one_name_are_noticed_and_a_restarted_agent_is_not() {
     assert!(handle.shared_names().is_empty(), "two agents of one machine");
     let mut other = connect(8);
     talk(&mut other);
-    assert!(lines.lock().unwrap().iter().any(|line| line.contains("node1") && line.contains("--host")));
+    assert!(heard.lines().iter().any(|line| line.contains("node1") && line.contains("--host")));
     assert!(handle.shared_names().is_empty(), "the others may be what a machine that was exchanged has left behind");
     talk(&mut first);
     assert_eq!(handle.shared_names(), ["node1"], "both go on");

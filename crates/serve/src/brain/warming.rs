@@ -7,6 +7,7 @@ use mycroft_diagnose::{Case, CaseState};
 use mycroft_record::{Batch, JobName};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use tracing::error;
 
 impl Loop {
     /// Feeds recorded batches with the recorded times for a clock, asking as live. Nobody is told anything.
@@ -50,11 +51,12 @@ impl Loop {
         which: impl Fn(&Job) -> bool,
         act: impl Fn(&mut Job) -> Result<(), Failed>,
     ) {
-        let (log, stats) = (&self.around.log, &self.around.stats);
+        let stats = &self.around.stats;
         self.jobs.retain(|name, job| {
             let Some(Err(why)) = which(job).then(|| act(job)) else { return true };
             add(&stats.engine_panics, 1);
-            log(&format!("diagnosis of job {name:?} failed on its stored records: {}", why.0));
+            let why = &why.0;
+            error!(job = %name, error = why, "diagnosis of job {name:?} failed on its stored records: {why}");
             failed.insert(name.clone());
             false
         });

@@ -11,7 +11,6 @@ use crate::api::{DumpJson, DumpsJson, TimeJson};
 use crate::book::{CaseBook, Filter};
 use crate::brain::Clock;
 use crate::case::{BookState, BookedCase};
-use crate::config::LogSink;
 use crate::inbox::Inbox;
 use crate::keep_queue::Storage;
 use crate::sync::lock;
@@ -24,6 +23,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread::{Builder, JoinHandle};
+use tracing::dispatcher::{Dispatch, with_default};
+use tracing::warn;
 
 /// Captures at once, of different jobs: each may hold 1,024 dumps of 0.5 MB in memory while they are looked at.
 const RUNNING_MAX: usize = 2;
@@ -69,7 +70,8 @@ pub(crate) struct Around {
     pub(crate) storage: Option<Storage>,
     pub(crate) book: Arc<CaseBook>,
     pub(crate) clock: Clock,
-    pub(crate) log: LogSink,
+    /// Whom the threads of captures tell, whoever starts them.
+    pub(crate) subscriber: Dispatch,
     /// Take one when a case opens.
     pub(crate) on_case: bool,
 }
@@ -127,7 +129,9 @@ impl Dumps {
         state.known.insert(id, self.fresh(id, job, wish));
         state.running.insert(id, (job.to_owned(), Arc::clone(&gathering)));
         let dumps = Arc::clone(self);
-        let thread = Builder::new().name("mycroft-dump".to_owned()).spawn(move || dumps.run(id, &gathering));
+        let subscriber = self.around.subscriber.clone();
+        let run = move || with_default(&subscriber, || dumps.run(id, &gathering));
+        let thread = Builder::new().name("mycroft-dump".to_owned()).spawn(run);
         match thread {
             Ok(thread) => {
                 state.threads.retain(|thread| !thread.is_finished());
@@ -195,7 +199,8 @@ impl Dumps {
                 Err(why) => why.to_string(),
             },
         };
-        (self.around.log)(&format!("no stacks are taken for case {}: {why}", case.number));
+        let (number, job) = (case.number, &case.job);
+        warn!(case = number, %job, error = why, "no stacks are taken for case {number}: {why}");
     }
 
     /// What an agent sent, on the connection of that listener.
@@ -250,7 +255,7 @@ impl Dumps {
         for id in self.keep.surplus(&state.known, &running, now) {
             state.known.remove(&id);
             if let Err(error) = self.keep.remove(id) {
-                (self.around.log)(&format!("removing the files of capture {id}: {error}"));
+                warn!(capture = id, %error, "removing the files of capture {id}: {error}");
             }
         }
     }

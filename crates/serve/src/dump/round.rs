@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use tracing::{error, info, warn};
 
 /// How far ahead the agreed time is: an order is on its way within 0.2 s, an agent looks for it four times a second, and
 /// the rest is for the network and a busy host.
@@ -30,6 +31,16 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Why a capture failed as a whole.
 struct Failed(String);
+
+fn log_end(dump: &DumpJson) {
+    let (id, job, files, processes) = (dump.id, &dump.job, dump.files.len(), dump.tried.len());
+    match &dump.error {
+        error if !error.is_empty() => {
+            warn!(capture = id, job, error, "capture {id} of job {job:?} failed: {error}");
+        }
+        _ => info!(capture = id, job, files, "capture {id} of job {job:?}: {files} files of {processes} processes"),
+    }
+}
 
 impl Dumps {
     /// The thread of a capture.
@@ -53,21 +64,12 @@ impl Dumps {
             }
         }
         if let Some(dump) = done {
-            self.log_end(&dump);
+            log_end(&dump);
             if let Err(error) = self.keep.write(&dump) {
-                (self.around.log)(&format!("storing capture {id}: {error}"));
+                error!(capture = id, %error, "storing capture {id}: {error}");
             }
         }
         self.tidy();
-    }
-
-    fn log_end(&self, dump: &DumpJson) {
-        let (id, job, files) = (dump.id, &dump.job, dump.files.len());
-        let line = match &dump.error {
-            error if !error.is_empty() => format!("capture {id} of job {job:?} failed: {error}"),
-            _ => format!("capture {id} of job {job:?}: {files} files of {} processes", dump.tried.len()),
-        };
-        (self.around.log)(&line);
     }
 
     fn take(&self, id: u64, gathering: &Gathering) -> Result<Option<AutopsyJson>, Failed> {

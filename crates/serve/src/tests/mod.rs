@@ -1,6 +1,7 @@
 //! Tests of the whole server with a scripted brain in the engine's place: everything else is the real thing.
 mod alerts;
 mod dumps;
+mod heard;
 mod hostile;
 mod routes;
 mod running;

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// How often the virtual interfaces are refreshed: as often as an agent samples.
 const REFRESH: Duration = Duration::from_millis(100);
@@ -132,7 +133,7 @@ impl VirtualNic {
     fn refresh(&mut self, record: &HostRecord, elapsed: Duration) {
         let outcome = self.try_refresh(record, elapsed);
         if let (Err(error), false) = (outcome, self.warned.swap(true, Ordering::Relaxed)) {
-            eprintln!("testbed: virtual NIC: {error}");
+            warn!(path = %self.dir.display(), %error, "virtual NIC: {error}");
         }
     }
 

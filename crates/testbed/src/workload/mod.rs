@@ -14,6 +14,7 @@ use mycroft_testbed_nccl::control::ControlFile;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use tracing::error;
 
 /// Name of the scenario's file in the run directory.
 pub(crate) const PLAN_FILE: &str = "scenario.json";
@@ -65,12 +66,12 @@ impl RankArgs {
     }
 }
 
-/// Runs one rank until the launcher stops the job; gives the exit code. Messages go to standard error.
+/// Runs one rank until the launcher stops the job; gives the exit code. What goes wrong is told with `tracing`.
 pub fn rank_main(args: &RankArgs) -> i32 {
     match run(args) {
         Ok(()) => EXIT_CLEAN,
         Err(error) => {
-            eprintln!("rank {}: {error}", args.rank);
+            error!(rank = args.rank, %error, "rank {}: {error}", args.rank);
             match error {
                 TestbedError::WrongData { .. } => EXIT_WRONG_DATA,
                 _ => EXIT_FAILED,
@@ -137,7 +138,7 @@ fn wait_for_peers(board: &Board) {
 
 /// A rank whose peer died does what most training jobs do: it hangs until somebody ends it.
 fn park(board: &Board, iteration: u64, error: TestbedError) -> Result<(), TestbedError> {
-    eprintln!("iteration {iteration}: {error}; waiting to be ended");
+    error!(iteration, %error, "iteration {iteration}: {error}; waiting to be ended");
     while !board.is_stopped(u64::MAX - 1) {
         std::thread::sleep(PARKED_POLL);
     }
