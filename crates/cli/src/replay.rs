@@ -10,7 +10,8 @@ use mycroft_diagnose::{Report, render};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
 use mycroft_serve::api::ReportJson;
 use mycroft_serve::replay::{Player, TAIL};
-use mycroft_store::{Delivery, is_store, read_only, recording};
+use mycroft_store::runs::{Happening, history};
+use mycroft_store::{Delivery, StoreError, is_store, read_only, recording};
 use mycroft_wire::codec;
 use serde_json::json;
 use std::io::Write;
@@ -42,20 +43,14 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8> {
     if args.records {
         return print_records(some);
     }
-    let mut player = Player::new(Duration::from_millis(args.tick_ms));
-    let mut progress = Progress::start();
-    let (mut first, mut batches) = (HostTime::NONE, 0_u64);
-    for Delivery { arrives_at, batch } in some {
-        if stop.asked() {
-            return Ok(EXIT_INTERRUPTED);
-        }
-        player.deliver(arrives_at, &batch);
-        first = first.some().unwrap_or(arrives_at);
-        batches += 1;
-        progress
-            .say(|| format!("{} s of recorded time, {batches} batches", arrives_at.since_ns(first) / NANOS_PER_SEC));
-    }
-    drop(progress);
+    let played = if is_store(&args.store) && !recording::is_recording(&args.store) {
+        drop(some);
+        let what = readable(history(&args.store)?);
+        play(what, args, &stop)?
+    } else {
+        play(some.map(Happening::Delivered), args, &stop)?
+    };
+    let Some(player) = played else { return Ok(EXIT_INTERRUPTED) };
     let reports: Vec<Report> = player.finish(TAIL).into_values().map(|played| played.report).collect();
     let text = if args.json {
         let reports: Vec<ReportJson> = reports.iter().map(|report| ReportJson::of(report, RANKS_MAX)).collect();
@@ -65,6 +60,30 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8> {
     };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(if reports.iter().any(|report| !report.cases.is_empty()) { EXIT_FOUND } else { EXIT_OK })
+}
+
+/// Lets a player live through what happened; `None` when interrupted.
+fn play(happenings: impl Iterator<Item = Happening>, args: &ReplayArgs, stop: &Stop) -> Result<Option<Player>> {
+    let mut player = Player::new(Duration::from_millis(args.tick_ms));
+    let mut progress = Progress::start();
+    let (mut first, mut batches) = (HostTime::NONE, 0_u64);
+    for happening in happenings {
+        if stop.asked() {
+            return Ok(None);
+        }
+        player.happened(&args.store, &happening, args.job.as_deref())?;
+        let Happening::Delivered(delivery) = happening else { continue };
+        first = first.some().unwrap_or(delivery.arrives_at);
+        batches += 1;
+        let seconds = delivery.arrives_at.since_ns(first) / NANOS_PER_SEC;
+        progress.say(|| format!("{seconds} s of recorded time, {batches} batches"));
+    }
+    Ok(Some(player))
+}
+
+/// Those that can be read; the others are named on standard error.
+fn readable<T>(all: impl Iterator<Item = Result<T, StoreError>>) -> impl Iterator<Item = T> {
+    all.filter_map(|one| one.inspect_err(|error| eprintln!("mycroft: {error}; going on behind it")).ok())
 }
 
 /// The deliveries of a store's or a recording's folder, or of an exported file.
@@ -83,14 +102,7 @@ fn deliveries(path: &Path) -> Result<Deliveries> {
     } else {
         bail!("{}: no store; {GIVE}", path.display());
     };
-    let readable = |delivery: Result<Delivery, _>| match delivery {
-        Ok(delivery) => Some(delivery),
-        Err(error) => {
-            eprintln!("mycroft: {error}; going on behind it");
-            None
-        }
-    };
-    Ok(Box::new(found.filter_map(readable)))
+    Ok(Box::new(readable(found)))
 }
 
 /// The frames of a file that `--export` wrote (docs/formats/wire.md, "The frame"), one behind the other.

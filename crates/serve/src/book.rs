@@ -72,6 +72,17 @@ impl CaseBook {
         CaseBook { inner: Mutex::new(inner), changed: Condvar::new() }
     }
 
+    /// Fresh numbers come from `next` on, or further where more were given.
+    pub(crate) fn go_on_at(&self, next: u64) {
+        let mut inner = lock(&self.inner);
+        inner.next = inner.next.max(next);
+    }
+
+    /// The number that the next case gets.
+    pub(crate) fn next_number(&self) -> u64 {
+        lock(&self.inner).next
+    }
+
     /// Every case, oldest first.
     pub(crate) fn all(&self) -> Vec<BookedCase> {
         lock(&self.inner).cases.values().cloned().collect()

@@ -1,6 +1,10 @@
 //! The wall clock: the one place in this room (and below it) that reads it.
 use mycroft_record::HostTime;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Reads the server's wall clock; tests put their own time behind it.
+pub(crate) type Clock = Arc<dyn Fn() -> HostTime + Send + Sync>;
 
 /// Now, as every case and report of this server sees it. A clock before 1970 reads as 1 ns (0 means "unknown").
 pub(crate) fn wall_now() -> HostTime {

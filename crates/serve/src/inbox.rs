@@ -2,6 +2,7 @@
 //!
 //! Ingestion never waits long: a producer waits at most [`PUSH_WAIT`] for room, then the batch is dropped, counted, and
 //! told to the engine as a gap of its source (invariant 4: loss is data), so that silence is not read as a stall.
+use crate::clock::Clock;
 use crate::command::Command;
 use crate::sync::lock;
 use mycroft_record::{Batch, HostTime, Record, Source};
@@ -30,8 +31,8 @@ pub(crate) enum Event {
     Lost(Source, u64),
     /// Somebody asks something.
     Command(Command),
-    /// The deadline passed.
-    Due,
+    /// The deadline passed, and everything that arrived before this time was handed out.
+    Due(HostTime),
     /// The queue was closed and is drained.
     Closed,
 }
@@ -55,6 +56,8 @@ struct State {
     is_idle: bool,
     /// Producers that wait for room.
     waiting: usize,
+    /// Somebody who has a time of arrival is on the way with its batches.
+    is_entering: bool,
 }
 
 /// How much waits and how much was lost.
@@ -80,6 +83,10 @@ fn weight(batch: &Batch) -> usize {
     (batch.records.len() + names / 128).max(1)
 }
 
+fn micros(at: HostTime) -> HostTime {
+    HostTime(at.0 / 1000 * 1000)
+}
+
 /// Counts a batch that found no room.
 fn lose(state: &mut State, batch: &Batch) {
     let lost = batch.records.len() as u64;
@@ -101,8 +108,17 @@ impl Inbox {
             open: true,
             is_idle: false,
             waiting: 0,
+            is_entering: false,
         };
         Inbox { state: Mutex::new(state), filled: Condvar::new(), drained: Condvar::new(), limit }
+    }
+
+    /// The time of arrival of batches that are pushed next (one producer at a time): this clock's in whole microseconds, as
+    /// segments keep it. `Due` is not said before they are here.
+    pub(crate) fn enter(&self, clock: &Clock) -> HostTime {
+        let mut state = lock(&self.state);
+        state.is_entering = true;
+        micros(clock())
     }
 
     /// Queues batches that arrived at `at`, waiting up to `wait` for room for each. Gives how many records were dropped: of batches that
@@ -133,6 +149,7 @@ impl Inbox {
             state.records += need;
             state.batches.push_back((at, batch));
         }
+        state.is_entering = false;
         self.wake(&mut state);
         refused
     }
@@ -163,17 +180,13 @@ impl Inbox {
         true
     }
 
-    /// The next event: questions first (they are few and somebody waits), then losses, then batches in order of
-    /// arrival; `Due` as soon as `deadline` has passed, so that a flood of batches cannot starve the loop's ticks.
-    pub(crate) fn next(&self, deadline: Instant) -> Event {
+    /// The next event: questions first (they are few and somebody waits), then losses, then batches in order of arrival;
+    /// `Due` when there are none and `deadline` has passed. Batches bring the time along: a flood of them starves nothing.
+    pub(crate) fn next(&self, deadline: Instant, clock: &Clock) -> Event {
         let mut state = lock(&self.state);
         loop {
             if let Some(command) = state.commands.pop_front() {
                 return Event::Command(command);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() && state.open {
-                return Event::Due;
             }
             if let Some((source, records)) = state.lost.pop_first() {
                 return Event::Lost(source, records);
@@ -185,6 +198,12 @@ impl Inbox {
             }
             if !state.open {
                 return Event::Closed;
+            }
+            let mut left = deadline.saturating_duration_since(Instant::now());
+            if state.is_entering {
+                left = left.max(PUSH_WAIT);
+            } else if left.is_zero() {
+                return Event::Due(micros(clock()));
             }
             state.is_idle = true;
             let (woken, _) = self.filled.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner);
@@ -238,6 +257,10 @@ mod tests {
         inbox.push_all(HostTime(1), [batch], wait) == 0
     }
 
+    fn clock() -> Clock {
+        Arc::new(|| HostTime(7_999))
+    }
+
     fn far() -> Instant {
         Instant::now() + Duration::from_secs(3600)
     }
@@ -250,9 +273,9 @@ mod tests {
         assert!(!push(&inbox, batch("b", 4), Duration::ZERO));
         assert!(push(&inbox, batch("c", 2), Duration::ZERO));
         assert_eq!(inbox.fill(), Fill { batches: 2, records: 10, dropped: 7 });
-        assert!(matches!(inbox.next(far()), Event::Lost(s, 7) if &*s.host == "b"));
-        assert!(matches!(inbox.next(far()), Event::Batch(_, b) if &*b.source.host == "a"));
-        assert!(matches!(inbox.next(far()), Event::Batch(_, b) if &*b.source.host == "c"));
+        assert!(matches!(inbox.next(far(), &clock()), Event::Lost(s, 7) if &*s.host == "b"));
+        assert!(matches!(inbox.next(far(), &clock()), Event::Batch(_, b) if &*b.source.host == "a"));
+        assert!(matches!(inbox.next(far(), &clock()), Event::Batch(_, b) if &*b.source.host == "c"));
         assert_eq!(inbox.fill(), Fill { batches: 0, records: 0, dropped: 7 });
     }
 
@@ -275,10 +298,10 @@ mod tests {
         let frame = [batch("a", 4), batch("b", 4), batch("c", 4), batch("d", 2), batch("e", 0)];
         assert_eq!(inbox.push_all(HostTime(1), frame, Duration::ZERO), 5, "four records, and an empty batch");
         assert_eq!(inbox.fill(), Fill { batches: 3, records: 10, dropped: 4 });
-        assert!(matches!(inbox.next(far()), Event::Lost(s, 4) if &*s.host == "c"));
-        assert!(matches!(inbox.next(far()), Event::Lost(s, 0) if &*s.host == "e"));
+        assert!(matches!(inbox.next(far(), &clock()), Event::Lost(s, 4) if &*s.host == "c"));
+        assert!(matches!(inbox.next(far(), &clock()), Event::Lost(s, 0) if &*s.host == "e"));
         for host in ["a", "b", "d"] {
-            assert!(matches!(inbox.next(far()), Event::Batch(_, b) if &*b.source.host == host));
+            assert!(matches!(inbox.next(far(), &clock()), Event::Batch(_, b) if &*b.source.host == host));
         }
     }
 
@@ -293,7 +316,7 @@ mod tests {
             })
         };
         let producers: Vec<_> = ["a", "b", "c"].into_iter().map(produce).collect();
-        let taken = (0..3 * 200 * 5).map(|_| match inbox.next(far()) {
+        let taken = (0..3 * 200 * 5).map(|_| match inbox.next(far(), &clock()) {
             Event::Batch(_, batch) => batch.records.len(),
             other => panic!("{other:?}"),
         });
@@ -308,17 +331,24 @@ mod tests {
         assert!(push(&inbox, batch("a", 4), Duration::ZERO));
         let other = Arc::clone(&inbox);
         let producer = std::thread::spawn(move || push(&other, batch("b", 4), Duration::from_secs(60)));
-        assert!(matches!(inbox.next(far()), Event::Batch(..)));
+        assert!(matches!(inbox.next(far(), &clock()), Event::Batch(..)));
         assert!(producer.join().expect("the producer does not panic"));
-        assert!(matches!(inbox.next(far()), Event::Batch(_, b) if &*b.source.host == "b"));
+        assert!(matches!(inbox.next(far(), &clock()), Event::Batch(_, b) if &*b.source.host == "b"));
     }
 
     #[test]
-    fn a_passed_deadline_is_told_before_the_next_batch() {
+    fn what_has_arrived_is_handed_out_before_a_passed_deadline_is_told() {
         let inbox = Inbox::new(10);
         push(&inbox, batch("a", 1), Duration::ZERO);
-        assert!(matches!(inbox.next(Instant::now()), Event::Due));
-        assert!(matches!(inbox.next(far()), Event::Batch(..)));
+        assert_eq!(inbox.enter(&clock()), HostTime(7_000));
+        assert!(matches!(inbox.next(Instant::now(), &clock()), Event::Batch(..)));
+        std::thread::scope(|scope| {
+            let next = scope.spawn(|| inbox.next(Instant::now(), &clock()));
+            push(&inbox, batch("b", 1), Duration::ZERO);
+            let next = next.join().expect("no panic");
+            assert!(matches!(next, Event::Batch(_, b) if &*b.source.host == "b"), "it is on its way");
+        });
+        assert!(matches!(inbox.next(Instant::now(), &clock()), Event::Due(HostTime(7_000))));
     }
 
     #[test]
@@ -341,7 +371,7 @@ mod tests {
         push(&inbox, batch("a", 1), Duration::ZERO);
         inbox.close();
         assert!(!push(&inbox, batch("b", 1), Duration::from_secs(60)), "closed: no wait, no room");
-        let events: Vec<Event> = (0..3).map(|_| inbox.next(Instant::now())).collect();
+        let events: Vec<Event> = (0..3).map(|_| inbox.next(Instant::now(), &clock())).collect();
         assert!(matches!(&events[..], [Event::Lost(_, 1), Event::Batch(..), Event::Closed]));
     }
 }

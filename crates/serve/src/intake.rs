@@ -1,11 +1,11 @@
 //! The server's door for records: each frame gets its time of arrival, and goes to the brain and to the keeper in one
 //! order.
-use crate::brain::Clock;
+use crate::clock::Clock;
 use crate::inbox::{Inbox, PUSH_WAIT};
 use crate::keep_queue::{Entry, KeepQueue, Storage, encoded};
 use crate::stats::{Stats, add};
 use crate::sync::lock;
-use mycroft_record::{Batch, HostTime};
+use mycroft_record::Batch;
 use mycroft_wire::codec;
 use mycroft_wire::{Kept, Receipt, Received, Sink};
 use std::sync::{Arc, Mutex};
@@ -35,11 +35,12 @@ impl Intake {
     }
 
     /// Takes batches that no agent waits for; gives how many of their records found no room on the way to the brain.
-    pub(crate) fn ingest(&self, batches: Vec<Batch>, wait: Duration) -> usize {
+    pub(crate) fn ingest(&self, mut batches: Vec<Batch>, wait: Duration) -> usize {
+        batches.iter_mut().for_each(codec::round_to_micros);
         let frame = self.queue.is_some().then(|| encoded(&batches)).flatten();
         let records: usize = batches.iter().map(|batch| batch.records.len()).sum();
         let _one_at_a_time = lock(&self.order);
-        let at = self.now();
+        let at = self.inbox.enter(&self.clock);
         let refused = self.inbox.push_all(at, batches.into_iter().map(Arc::new), wait);
         if let Some(queue) = &self.queue {
             let entry = frame.map(|frame| Entry { at, frame, records, promise: None });
@@ -48,11 +49,6 @@ impl Intake {
             }
         }
         refused
-    }
-
-    /// This server's time in whole microseconds, as segments keep it.
-    fn now(&self) -> HostTime {
-        HostTime((self.clock)().0 / 1000 * 1000)
     }
 
     /// The bytes to keep: those that came, where their times are as a segment keeps them.
@@ -74,7 +70,7 @@ impl Sink for Intake {
         let frame = queue.and_then(|_| self.to_keep(&mut received));
         let told = queue.filter(|_| !received.told.is_empty()).and_then(|_| encoded(&received.told));
         let _one_at_a_time = lock(&self.order);
-        let at = self.now();
+        let at = self.inbox.enter(&self.clock);
         if let Some((queue, frame)) = queue.zip(told) {
             // Told again later where there is no room: nobody waits for it.
             drop(queue.push(Entry { at, frame, records: received.told.len(), promise: None }));

@@ -1,7 +1,6 @@
 //! One job: its engine behind a guard, and what the server itself knows of it.
 use crate::api::{CaveatJson, JobJson, LifeJson, TimeJson};
 use crate::census::Census;
-use crate::stats::{Stats, add};
 use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Caveat, Engine, Life, Report};
 use mycroft_record::{Batch, HostName, HostTime, JobName, NANOS_PER_SEC, ProcessKey, Record};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +57,8 @@ pub(crate) type BrainMaker = Box<dyn Fn(&JobName) -> Box<dyn Brain> + Send>;
 /// What a tick changed.
 #[derive(Default)]
 pub(crate) struct Changes {
+    /// What the engine said, with its own numbers of cases.
+    pub(crate) events: Vec<CaseEvent>,
     /// Cases that the engine took back.
     pub(crate) withdrawn: Vec<CaseId>,
     /// Cases that are new or different.
@@ -120,26 +121,23 @@ impl Job {
         }
     }
 
-    /// Whether this is its name.
-    pub(crate) fn is_named(&self, name: &JobName) -> bool {
-        self.name == *name
-    }
-
     /// Takes in a batch.
-    pub(crate) fn observe(&mut self, batch: &Batch, now: HostTime, stats: &Stats) -> Result<(), Failed> {
+    pub(crate) fn observe(&mut self, batch: &Batch, now: HostTime) -> Result<(), Failed> {
         self.last_seen = now;
         self.records += batch.records.len() as u64;
         self.lost += batch.records.iter().map(|r| if let Record::Gap(gap) = r { gap.lost } else { 0 }).sum::<u64>();
-        let before = self.census.not_kept();
-        let admitted = self.census.admit(batch);
-        add(&stats.dropped_limits, self.census.not_kept() - before);
-        let Some(batch) = admitted else { return Ok(()) };
+        let Some(batch) = self.census.admit(batch) else { return Ok(()) };
         if let Some(process) = batch.source.process
             && self.processes.len() < MEMBERS_MAX
         {
             self.processes.insert((process, batch.source.host.clone()));
         }
         self.guarded(|brain| brain.observe(&batch)).map(|_| ())
+    }
+
+    /// Records that were not given to the engine because they name too much.
+    pub(crate) fn not_kept(&self) -> u64 {
+        self.census.not_kept()
     }
 
     /// The server itself dropped records of this job.
@@ -164,7 +162,7 @@ impl Job {
                 CaseEvent::Withdrawn(id) => Some(*id),
                 _ => None,
             });
-            let changes = Changes { withdrawn: withdrawn.collect(), changed };
+            let changes = Changes { withdrawn: withdrawn.collect(), changed, events };
             (changes, brain.next_check(now), brain.lives().to_vec())
         });
         self.stamps = stamps;
@@ -208,6 +206,11 @@ impl Job {
     /// The server's number of a case of the present engine, made by `fresh` when it has none.
     pub(crate) fn number(&mut self, id: CaseId, fresh: impl FnOnce() -> u64) -> u64 {
         *self.numbers.entry(id).or_insert_with(fresh)
+    }
+
+    /// The server's number of a case of the present engine, if it has one.
+    pub(crate) fn known_number(&self, id: CaseId) -> Option<u64> {
+        self.numbers.get(&id).copied()
     }
 
     /// Forgets the number of a case that its engine withdrew, and gives it.
@@ -315,7 +318,8 @@ impl Job {
     }
 }
 
-fn id_of(event: CaseEvent) -> CaseId {
+/// The case that an event is about.
+pub(crate) fn id_of(event: CaseEvent) -> CaseId {
     match event {
         CaseEvent::Opened(id)
         | CaseEvent::Strengthened(id)

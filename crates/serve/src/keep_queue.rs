@@ -6,6 +6,7 @@ use mycroft_store::Arrival;
 use mycroft_wire::Promise;
 use mycroft_wire::codec;
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -187,12 +188,20 @@ impl Bell {
 pub(crate) struct Storage {
     pub(crate) queue: Arc<KeepQueue>,
     pub(crate) bell: Arc<Bell>,
+    /// When the brain was asked last with a change of a case for an answer, and when it stopped: ns, 0: never.
+    told_at: Arc<AtomicU64>,
+    stopped_at: Arc<AtomicU64>,
 }
 
 impl Storage {
     /// A store that nobody looks after yet.
     pub(crate) fn new() -> Storage {
-        Storage { queue: Arc::new(KeepQueue::new()), bell: Arc::default() }
+        Storage {
+            queue: Arc::new(KeepQueue::new()),
+            bell: Arc::default(),
+            told_at: Arc::default(),
+            stopped_at: Arc::default(),
+        }
     }
 
     /// Queues what the server itself says; false: there is no room.
@@ -201,9 +210,25 @@ impl Storage {
         self.queue.push(Entry { at, frame, records: batch.records.len(), promise: None }).is_ok()
     }
 
-    /// Cases changed.
-    pub(crate) fn cases_changed(&self) {
+    /// Cases changed when the brain was asked at `at`.
+    pub(crate) fn cases_changed(&self, at: HostTime) {
+        self.told_at.store(at.0, Ordering::SeqCst);
         self.bell.ring();
+    }
+
+    /// The brain was asked for the last time.
+    pub(crate) fn stopped(&self, at: HostTime) {
+        self.stopped_at.store(at.0, Ordering::SeqCst);
+    }
+
+    /// When a case changed last; `NONE`: never.
+    pub(crate) fn told_at(&self) -> HostTime {
+        HostTime(self.told_at.load(Ordering::SeqCst))
+    }
+
+    /// When the brain stopped; `NONE`: it did not.
+    pub(crate) fn stopped_at(&self) -> HostTime {
+        HostTime(self.stopped_at.load(Ordering::SeqCst))
     }
 }
 

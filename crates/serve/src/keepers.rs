@@ -1,6 +1,6 @@
 //! Starting and stopping the threads that have to do with the disk.
 use crate::book::CaseBook;
-use crate::brain::Clock;
+use crate::clock::Clock;
 use crate::error::ServeError;
 use crate::keep_queue::Storage;
 use crate::keeper::Keeper;
@@ -30,8 +30,7 @@ impl Keepers {
         let (store, storage) = (Arc::new(store), Storage::new());
         let keeper = Keeper { queue: Arc::clone(&storage.queue), store: Arc::clone(&store), stats: Arc::clone(stats) };
         let upkeep = Upkeep {
-            bell: Arc::clone(&storage.bell),
-            queue: Arc::clone(&storage.queue),
+            storage: storage.clone(),
             store,
             book: Arc::clone(book),
             stats: Arc::clone(stats),

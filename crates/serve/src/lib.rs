@@ -22,6 +22,7 @@ mod clock;
 mod clocks;
 mod command;
 mod config;
+mod core;
 mod dump;
 mod error;
 mod http;

@@ -1,18 +1,24 @@
 //! Replay: batches through the brain at full speed, with the time at which each arrives for a clock. Recorded stores,
-//! exported files and simulated jobs all take this way.
-use crate::schedule::{Due, Schedule};
-use mycroft_diagnose::{CaseEvent, Config, Engine, Report};
-use mycroft_record::{Batch, HostTime, JobName, NANOS_PER_SEC};
+//! exported files and simulated jobs all take this way, through the same core as a live server.
+use crate::book::{CaseBook, Change as Said, Filter};
+use crate::case::BookedCase;
+use crate::core::{Core, Parts, Told};
+use crate::warm::recent;
+use mycroft_diagnose::{Case, CaseEvent, CaseId, Config, Engine, Report};
+use mycroft_record::{Batch, HostTime, JobName};
+use mycroft_store::runs::{Happening, before};
+use mycroft_store::{Delivery, StoreError};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+
+pub use crate::core::Stopwatch;
+pub use crate::warm::WARM_NS;
 
 /// Time after the last batch that is still weighed: long enough for any stall to be declared.
 pub const TAIL: Duration = Duration::from_secs(3);
-/// Longest stretch without a batch that is ticked through; the clock then jumps to the next one. As long as a job may be
-/// silent before a server retires it: whatever a silence shows has shown by then. One batch of a clock that is two hundred
-/// years wrong would otherwise take as many ticks.
-const SILENCE_NS: u64 = 15 * 60 * NANOS_PER_SEC;
 /// Moments kept per job: a case opens, is strengthened a few times and closes, a thousand times over. 100 B each.
 const MOMENTS_MAX: usize = 10_000;
 
@@ -39,11 +45,25 @@ pub struct Moment {
     pub took: Duration,
 }
 
+/// A case as it was told of when it was opened, settled, revised or closed.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Change {
+    /// When, by the recorded clock.
+    pub at: HostTime,
+    /// `opened`, `settled`, `revised` or `closed`.
+    pub word: &'static str,
+    /// What it said then.
+    pub case: BookedCase,
+}
+
 /// What came of one job.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Played {
-    /// The last report, as of the last batch of all jobs.
+    /// The last report, with the cases of all engines that the job had; as of the last batch of all jobs, or of the last
+    /// of this one where the job was gone before.
     pub report: Report,
+    /// Its cases, oldest first, withdrawn ones left out.
+    pub cases: Vec<BookedCase>,
     /// What ticks said of cases, in order; the first 10,000.
     pub moments: Vec<Moment>,
     /// Times the brain was asked.
@@ -52,61 +72,130 @@ pub struct Played {
     pub slowest_tick: Duration,
 }
 
-/// Reads a monotonic clock: time since any fixed moment.
-pub type Stopwatch = Box<dyn FnMut() -> Duration + Send>;
+/// What is told of a job while it is played.
+#[derive(Default)]
+struct Story {
+    /// The last report of an engine that is gone.
+    report: Option<Box<Report>>,
+    moments: Vec<Moment>,
+    ticks: u64,
+    slowest_tick: Duration,
+}
 
-/// A replay in progress: one engine per job and the recorded time. Batches are not kept.
+/// A replay in progress: the core of a server and the recorded time. Batches are not kept.
 pub struct Player {
-    jobs: BTreeMap<JobName, Job>,
-    /// Begins with the first batch.
-    schedule: Option<Schedule>,
-    tick_ns: u64,
+    core: Option<Core>,
+    parts: Option<Parts>,
+    book: Arc<CaseBook>,
+    stories: BTreeMap<JobName, Story>,
+    /// What was told of cases and not taken yet.
+    changes: Vec<Change>,
     /// When the newest batch arrived.
     last: HostTime,
-    stopwatch: Option<Stopwatch>,
+    /// A server that has stopped weighs nothing more.
+    has_stopped: bool,
 }
 
 impl fmt::Debug for Player {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Player").field("jobs", &self.jobs.len()).field("last", &self.last).finish_non_exhaustive()
+        f.debug_struct("Player").field("jobs", &self.stories.len()).field("last", &self.last).finish_non_exhaustive()
     }
 }
 
 impl Player {
     /// A player that ticks every `tick` of recorded time (a nanosecond at least).
     pub fn new(tick: Duration) -> Player {
-        let tick_ns = nanos(tick);
-        Player { jobs: BTreeMap::new(), schedule: None, tick_ns, last: HostTime::NONE, stopwatch: None }
+        let book = Arc::new(CaseBook::reopen(Vec::new(), 0));
+        let parts = Parts {
+            make: Box::new(|job| Box::new(Engine::new(job.clone(), Config::default()))),
+            tick_ns: u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX),
+            book: Arc::clone(&book),
+            named: Arc::default(),
+            stopwatch: None,
+            is_live: false,
+        };
+        Player {
+            core: None,
+            parts: Some(parts),
+            book,
+            stories: BTreeMap::new(),
+            changes: Vec::new(),
+            last: HostTime::NONE,
+            has_stopped: false,
+        }
     }
 
     /// Times each tick: the brain itself reads no clock.
     #[must_use]
     pub fn with_stopwatch(mut self, stopwatch: Stopwatch) -> Player {
-        self.stopwatch = Some(stopwatch);
+        if let Some(parts) = &mut self.parts {
+            parts.stopwatch = Some(stopwatch);
+        }
         self
+    }
+
+    /// What happened to the servers of a store's folder: starts, deliveries and stops, in their order; of one job only,
+    /// or of all.
+    ///
+    /// # Errors
+    /// When the folder cannot be listed again for what arrived before a start.
+    pub fn happened(&mut self, dir: &Path, happening: &Happening, job: Option<&str>) -> Result<(), StoreError> {
+        let is_wanted = |batch: &Batch| job.is_none_or(|job| job == &*batch.source.job);
+        match happening {
+            Happening::Started(run) => {
+                let past = before(dir, run, run.at - WARM_NS)?;
+                let past = past.filter(|one| one.as_ref().map_or(true, |delivery| is_wanted(&delivery.batch)));
+                self.start(run.at, run.next_case, past);
+            }
+            Happening::Delivered(delivery) if !is_wanted(&delivery.batch) => {}
+            Happening::Delivered(delivery) => self.deliver(delivery.arrives_at, &delivery.batch),
+            Happening::ToldUntil(at) => self.told_until(*at),
+            Happening::Stopped(at) => self.stop(*at),
+        }
+        Ok(())
+    }
+
+    /// The server starts at `at`, after an earlier one stopped or ended without a word: fresh engines, and of what is
+    /// stored (`past`, in the order of arrival) the newest as it arrived. Cases get numbers from `next_case` on.
+    pub fn start(&mut self, at: HostTime, next_case: u64, past: impl Iterator<Item = Result<Delivery, StoreError>>) {
+        self.keep_reports();
+        self.book.go_on_at(next_case);
+        let (past, _) = recent(past, at);
+        (self.last, self.has_stopped) = (at, false);
+        if let Some(core) = self.core_begun(at) {
+            core.start(at, &past);
+        }
+        self.listen();
+    }
+
+    /// What the server told until `at` is told: it ended without a word after that.
+    pub fn told_until(&mut self, at: HostTime) {
+        if let Some(core) = &mut self.core
+            && at > core.now()
+        {
+            core.advance(at);
+        }
+        self.listen();
+    }
+
+    /// The server stops at `at`: it weighs everything once more and nothing after that.
+    pub fn stop(&mut self, at: HostTime) {
+        if let Some(core) = &mut self.core {
+            core.stop(at.max(core.now()));
+            self.has_stopped = true;
+        }
+        self.listen();
     }
 
     /// A batch reaches the brain, after everything that is due before. Batches come in the order of arrival; one that
     /// is said to arrive before its predecessor arrives with it.
     pub fn deliver(&mut self, arrives_at: HostTime, batch: &Batch) {
         let arrives_at = arrives_at.max(self.last);
-        let silent_until = self.last + SILENCE_NS;
         self.last = arrives_at;
-        let tick_ns = self.tick_ns;
-        let schedule = self.schedule.get_or_insert_with(|| Schedule::new(arrives_at, tick_ns));
-        if arrives_at <= silent_until {
-            self.advance(arrives_at);
-        } else if schedule.next() <= arrives_at {
-            self.advance(silent_until);
-            self.schedule = Some(Schedule::new(arrives_at, tick_ns));
+        if let Some(core) = self.core_begun(arrives_at) {
+            core.deliver(arrives_at, batch);
         }
-        let name = &batch.source.job;
-        if !self.jobs.contains_key(name) {
-            self.jobs.insert(name.clone(), Job::new(name));
-        }
-        if let Some(job) = self.jobs.get_mut(name) {
-            job.engine.observe(batch);
-        }
+        self.listen();
     }
 
     /// Recorded time of the newest batch; `NONE` before the first.
@@ -114,70 +203,84 @@ impl Player {
         self.last
     }
 
-    /// Weighs another `tail` of silence and gives what came of each job. Reports are as of the newest batch.
-    pub fn finish(mut self, tail: Duration) -> BTreeMap<JobName, Played> {
-        let last = self.last;
-        self.advance(last + nanos(tail));
-        let played = |(name, job): (JobName, Job)| {
-            let Job { engine, moments, ticks, slowest_tick } = job;
-            (name, Played { report: engine.report(last), moments, ticks, slowest_tick })
-        };
-        self.jobs.into_iter().map(played).collect()
+    /// What was told of cases since the last call, in order; the first 10,000.
+    pub fn take_changes(&mut self) -> Vec<Change> {
+        std::mem::take(&mut self.changes)
     }
 
-    /// Asks everybody who is due up to `until`.
-    fn advance(&mut self, until: HostTime) {
-        let Some(schedule) = &mut self.schedule else { return };
-        while schedule.next() <= until {
-            let at = schedule.next();
-            let due = schedule.due(at);
-            for (name, job) in &mut self.jobs {
-                if let Due::Some(names) = &due
-                    && !names.contains(name)
-                {
-                    continue;
+    /// Weighs another `tail` of silence, unless the server has stopped, and gives what came of each job. Reports are as of
+    /// the newest batch.
+    pub fn finish(mut self, tail: Duration) -> BTreeMap<JobName, Played> {
+        if let Some(core) = self.core.as_mut().filter(|_| !self.has_stopped) {
+            let until = self.last + u64::try_from(tail.as_nanos()).unwrap_or(u64::MAX);
+            core.advance(until.max(core.now()));
+        }
+        self.listen();
+        self.keep_reports();
+        let stories = std::mem::take(&mut self.stories);
+        stories.into_iter().filter_map(|(name, story)| self.played(&name, story).map(|played| (name, played))).collect()
+    }
+
+    /// The core, which begins at `at` where nobody said when the server started.
+    fn core_begun(&mut self, at: HostTime) -> Option<&mut Core> {
+        if let Some(parts) = self.parts.take() {
+            let mut core = Core::new(parts);
+            core.start(at, &[]);
+            self.core = Some(core);
+        }
+        self.core.as_mut()
+    }
+
+    /// Keeps the last reports of engines that go.
+    fn keep_reports(&mut self) {
+        let Some(core) = &mut self.core else { return };
+        let names: Vec<JobName> = core.jobs().keys().cloned().collect();
+        for name in names {
+            let report = core.report(&name, self.last).map(Box::new);
+            self.stories.entry(name).or_default().report = report;
+        }
+    }
+
+    fn listen(&mut self) {
+        let Some(core) = &mut self.core else { return };
+        for told in core.take_told() {
+            match told {
+                Told::Began(name) => drop(self.stories.entry(name).or_default()),
+                Told::Retired(name, report) => self.stories.entry(name).or_default().report = report,
+                Told::Asked { job, at, took, events } => {
+                    let story = self.stories.entry(job).or_default();
+                    story.ticks += 1;
+                    story.slowest_tick = story.slowest_tick.max(took);
+                    let room = MOMENTS_MAX.saturating_sub(story.moments.len());
+                    story.moments.extend(events.into_iter().take(room).map(|event| Moment { at, event, took }));
                 }
-                job.tick(at, &mut self.stopwatch);
-                schedule.asked(name, at, job.engine.next_check(at));
+                Told::Case(at, change, case) if change != Said::Updated && self.changes.len() < MOMENTS_MAX => {
+                    self.changes.push(Change { at, word: change.word(), case: *case });
+                }
+                Told::Case(..) => {}
+                Told::Refused(_) | Told::NotKept(_) | Told::Failed { .. } | Told::Ticked => {}
             }
         }
     }
-}
 
-/// One job: its engine and what it said.
-struct Job {
-    engine: Engine,
-    moments: Vec<Moment>,
-    ticks: u64,
-    slowest_tick: Duration,
-}
-
-impl Job {
-    fn new(name: &JobName) -> Job {
-        let engine = Engine::new(name.clone(), Config::default());
-        Job { engine, moments: Vec::new(), ticks: 0, slowest_tick: Duration::ZERO }
+    /// What came of a job: its last report, and the cases that its last engine does not know any more.
+    fn played(&self, name: &JobName, story: Story) -> Option<Played> {
+        let Story { report, moments, ticks, slowest_tick } = story;
+        let mut report = *report?;
+        let (mut cases, _) = self.book.list(&Filter { job: Some(name.clone()), state: None }, usize::MAX);
+        cases.reverse();
+        let is_told = |booked: &&BookedCase| report.cases.iter().any(|case| case.id.0 == booked.number);
+        let numbered = |booked: &BookedCase| Case { id: CaseId(booked.number), ..booked.case.clone() };
+        let earlier: Vec<Case> = cases.iter().filter(|booked| !is_told(booked)).map(numbered).collect();
+        report.cases.splice(0..0, earlier);
+        Some(Played { report, cases, moments, ticks, slowest_tick })
     }
-
-    fn tick(&mut self, at: HostTime, stopwatch: &mut Option<Stopwatch>) {
-        let mut read = || stopwatch.as_mut().map_or(Duration::ZERO, |stopwatch| stopwatch());
-        let began = read();
-        let events = self.engine.tick(at);
-        let took = read().saturating_sub(began);
-        self.ticks += 1;
-        self.slowest_tick = self.slowest_tick.max(took);
-        let room = MOMENTS_MAX.saturating_sub(self.moments.len());
-        self.moments.extend(events.into_iter().take(room).map(|event| Moment { at, event, took }));
-    }
-}
-
-fn nanos(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mycroft_record::{Record, Source, StepMark};
+    use mycroft_record::{NANOS_PER_SEC, Record, Source, StepMark};
 
     /// One batch of 1970 or 2200 (a wrong clock, in what an older release has kept) must not be ticked through.
     #[test]

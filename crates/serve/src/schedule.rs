@@ -1,9 +1,12 @@
-//! When the brain of each job is asked: at the regular tick, and when it said that something becomes due. Pure: the live
-//! loop drives it with its clock, warm start and replay with the recorded time at which each batch arrived.
-use mycroft_record::{HostTime, JobName};
+//! When the brain of each job is asked: at the regular tick, and when it said that something becomes due. Pure.
+use mycroft_record::{HostTime, JobName, NANOS_PER_MS};
 use std::collections::BTreeMap;
 
-/// The plan for all jobs of a server. Times are of one clock that never goes back.
+/// Shortest time from one look at a job to its next before the tick, so that an engine that is always due cannot take the
+/// whole thread.
+const GAP_NS: u64 = 5 * NANOS_PER_MS;
+
+/// The plan for all jobs of a server.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     tick_ns: u64,
@@ -47,7 +50,7 @@ impl Schedule {
     /// The brain of a job was asked at `now`: when something becomes due. What was due by then comes at the tick.
     pub(crate) fn asked(&mut self, job: &JobName, now: HostTime, check: Option<HostTime>) {
         match check.filter(|&at| at > now) {
-            Some(at) => drop(self.checks.insert(JobName::clone(job), at)),
+            Some(at) => drop(self.checks.insert(JobName::clone(job), at.max(now + GAP_NS))),
             None => self.forget(job),
         }
     }
@@ -61,13 +64,34 @@ impl Schedule {
     pub(crate) fn not_before(&mut self, at: HostTime) {
         self.next_tick = self.next_tick.max(at);
     }
+
+    /// Leaves out the ticks up to `now`: nobody is there to be asked. The rhythm goes on.
+    pub(crate) fn skip_to(&mut self, now: HostTime) {
+        if now >= self.next_tick {
+            let ticks = now.since_ns(self.next_tick) / self.tick_ns + 1;
+            self.next_tick = self.next_tick + ticks.saturating_mul(self.tick_ns);
+        }
+    }
+
+    /// Nothing is due before `at`: what was comes then.
+    pub(crate) fn leap_to(&mut self, at: HostTime) {
+        self.not_before(at);
+        self.checks.values_mut().for_each(|check| *check = at.max(*check));
+    }
+
+    /// The clock was set back by so many nanoseconds: what was to come in a moment still does.
+    pub(crate) fn set_back(&mut self, ns: u64) {
+        self.next_tick = self.next_tick - ns;
+        self.checks.values_mut().for_each(|at| *at = *at - ns);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const T0: HostTime = HostTime(1_000_000);
+    const MS: u64 = NANOS_PER_MS;
+    const T0: HostTime = HostTime(1_000_000 * MS);
 
     fn some(jobs: &[&str]) -> Due {
         Due::Some(jobs.iter().map(|job| JobName::from(*job)).collect())
@@ -76,29 +100,46 @@ mod tests {
     #[test]
     fn every_job_is_asked_at_the_tick_and_one_at_its_check() {
         let (a, b) = (JobName::from("a"), JobName::from("b"));
-        let mut schedule = Schedule::new(T0, 100);
-        assert_eq!(schedule.next(), T0 + 100);
-        schedule.asked(&a, T0, Some(T0 + 30));
-        schedule.asked(&b, T0, Some(T0 + 20));
-        assert_eq!((schedule.next(), schedule.due(T0 + 19)), (T0 + 20, some(&[])));
-        assert_eq!(schedule.due(T0 + 20), some(&["b"]));
-        schedule.asked(&b, T0 + 20, None);
-        assert_eq!((schedule.next(), schedule.due(T0 + 35)), (T0 + 30, some(&["a"])));
-        schedule.asked(&a, T0 + 35, Some(T0 + 500));
-        assert_eq!((schedule.next(), schedule.due(T0 + 100)), (T0 + 100, Due::All), "checks do not shift the tick");
-        assert_eq!(schedule.next(), T0 + 200);
+        let mut schedule = Schedule::new(T0, 100 * MS);
+        assert_eq!(schedule.next(), T0 + 100 * MS);
+        schedule.asked(&a, T0, Some(T0 + 30 * MS));
+        schedule.asked(&b, T0, Some(T0 + 20 * MS));
+        assert_eq!((schedule.next(), schedule.due(T0 + 19 * MS)), (T0 + 20 * MS, some(&[])));
+        assert_eq!(schedule.due(T0 + 20 * MS), some(&["b"]));
+        schedule.asked(&b, T0 + 20 * MS, None);
+        assert_eq!((schedule.next(), schedule.due(T0 + 35 * MS)), (T0 + 30 * MS, some(&["a"])));
+        schedule.asked(&a, T0 + 35 * MS, Some(T0 + 500 * MS));
+        assert_eq!(
+            (schedule.next(), schedule.due(T0 + 100 * MS)),
+            (T0 + 100 * MS, Due::All),
+            "checks do not shift the tick"
+        );
+        assert_eq!(schedule.next(), T0 + 200 * MS);
     }
 
     #[test]
     fn what_is_always_due_does_not_take_the_whole_thread() {
         let job = JobName::from("a");
-        let mut schedule = Schedule::new(T0, 100);
-        schedule.asked(&job, T0 + 10, Some(T0 + 10));
-        assert_eq!(schedule.next(), T0 + 100);
-        schedule.asked(&job, T0 + 10, Some(T0 + 11));
+        let mut schedule = Schedule::new(T0, 100 * MS);
+        schedule.asked(&job, T0 + 10 * MS, Some(T0 + 10 * MS));
+        assert_eq!(schedule.next(), T0 + 100 * MS);
+        schedule.asked(&job, T0 + 10 * MS, Some(T0 + 11 * MS));
+        assert_eq!(schedule.next(), T0 + 15 * MS, "nor twice within the gap");
         schedule.forget(&job);
-        assert_eq!(schedule.next(), T0 + 100);
-        schedule.not_before(T0 + 150);
-        assert_eq!((schedule.due(T0 + 149), schedule.due(T0 + 150)), (some(&[]), Due::All));
+        assert_eq!(schedule.next(), T0 + 100 * MS);
+        schedule.not_before(T0 + 150 * MS);
+        assert_eq!((schedule.due(T0 + 149 * MS), schedule.due(T0 + 150 * MS)), (some(&[]), Due::All));
+    }
+
+    #[test]
+    fn the_rhythm_goes_on_behind_what_is_left_out_and_with_a_clock_that_is_set_back() {
+        let mut schedule = Schedule::new(T0, 100 * MS);
+        schedule.skip_to(T0 + 99 * MS);
+        assert_eq!(schedule.next(), T0 + 100 * MS);
+        schedule.skip_to(T0 + 1050 * MS);
+        assert_eq!(schedule.next(), T0 + 1100 * MS);
+        schedule.asked(&"a".into(), T0 + 1050 * MS, Some(T0 + 1060 * MS));
+        schedule.set_back(1000 * MS);
+        assert_eq!((schedule.next(), schedule.due(T0 + 60 * MS)), (T0 + 60 * MS, some(&["a"])));
     }
 }

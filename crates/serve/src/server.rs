@@ -1,9 +1,9 @@
 //! Starting and stopping: binds everything, starts the threads, and takes them down in the order of the line.
 use crate::alert::Alerts;
 use crate::book::{CASES_KEPT, CaseBook};
-use crate::brain::{Clock, Loop, Surroundings};
+use crate::brain::{Beginning, Loop, Surroundings};
 use crate::case::BookedCase;
-use crate::clock::wall_now;
+use crate::clock::{Clock, wall_now};
 use crate::command::Command;
 use crate::config::ServeConfig;
 use crate::dump::{Around, Dumps};
@@ -17,10 +17,10 @@ use crate::stats::Stats;
 use crate::sync::lock;
 use crate::thread::spawn;
 use crate::upkeep::old_cases;
-use crate::warm::{Past, WARM_NS};
+use crate::warm::{WARM_NS, recent};
 use mycroft_diagnose::{Config, Engine, Report};
-use mycroft_record::Batch;
-use mycroft_store::{Store, StoreConfig};
+use mycroft_record::{Batch, HostTime};
+use mycroft_store::{Deliveries, Store, StoreConfig};
 use mycroft_wire::descriptors::{self, Shares};
 use mycroft_wire::dir::PrivateDir;
 use mycroft_wire::{Endpoint, Listener, ListenerHandle, Places, ServerConfig, Sink};
@@ -192,9 +192,8 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     config.check()?;
     let stats = Arc::new(Stats::new());
     let (store, book) = open_store(&config)?;
-    let now = (seams.clock)();
-    let records = store.as_ref().map(|store| store.read_since(now - WARM_NS)).transpose()?;
-    let past = Past { records, cases: book.all() };
+    let now = HostTime((seams.clock)().0 / 1000 * 1000);
+    let past = store.as_ref().map(|store| begin_run(store, now, book.next_number())).transpose()?;
     let book = Arc::new(book);
     let inbox = Arc::new(Inbox::new(seams.queue_records));
 
@@ -234,10 +233,8 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         alerts: alerts.as_ref().map(|(alerts, _)| Arc::clone(alerts)),
         dumps: Arc::clone(&dumps),
         clock: seams.clock,
-        tick: config.tick,
-        make: seams.make,
     };
-    let (brain, is_warm) = start_brain(around, past)?;
+    let (brain, is_warm) = start_brain(around, seams.make, config.tick, (now, past))?;
     let (stop_http, stop) = watch::channel(false);
     let task = runtime.spawn(http::serve(listener, shared, shares, stop));
     let endpoints: Vec<Endpoint> = bound.0.iter().map(Listener::local_endpoint).collect();
@@ -251,12 +248,18 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
 }
 
 /// Starts the brain's thread; the other end hears of it when what is stored has been lived through.
-fn start_brain(around: Surroundings, past: Past) -> Result<(JoinHandle<()>, Receiver<()>), ServeError> {
-    let (warmed, is_warm) = std::sync::mpsc::channel();
+fn start_brain(
+    around: Surroundings,
+    make: BrainMaker,
+    tick: Duration,
+    (at, past): (HostTime, Option<Deliveries>),
+) -> Result<(JoinHandle<()>, Receiver<()>), ServeError> {
+    let (is_done, is_warm) = std::sync::mpsc::channel();
     let brain = spawn("mycroft-brain", move || {
-        let warm = Loop::warmed(around, past);
+        let (past, unreadable) = past.map(|past| recent(past, at)).unwrap_or_default();
+        let warm = Loop::warmed(around, make, tick, &Beginning { at, past, unreadable });
         // Refused only when the start failed meanwhile; then the inbox is closed, too.
-        let _ = warmed.send(());
+        let _ = is_done.send(());
         warm.run();
     })?;
     Ok((brain, is_warm))
@@ -294,6 +297,14 @@ fn open_store(config: &ServeConfig) -> Result<(Option<Store>, CaseBook), ServeEr
         warn!(unreadable, "{unreadable} stored cases were written by another version and are not shown");
     }
     Ok((Some(store), CaseBook::reopen(cases, highest)))
+}
+
+/// Says in the store that a run begins; what arrived lately before, and perhaps more.
+fn begin_run(store: &Store, now: HostTime, next_case: u64) -> Result<Deliveries, ServeError> {
+    if let Err(error) = store.note_started(now, next_case) {
+        warn!(%error, "a replay of this store will not know that the server started now: {error}");
+    }
+    Ok(store.deliveries_since(now - WARM_NS)?)
 }
 
 /// Captures lie beside the records.

@@ -2,9 +2,9 @@
 //! works again. It may wait for the disk as long as it likes.
 use crate::api::CaseJson;
 use crate::book::CaseBook;
-use crate::brain::Clock;
 use crate::case::BookedCase;
-use crate::keep_queue::{Bell, KeepQueue};
+use crate::clock::Clock;
+use crate::keep_queue::Storage;
 use crate::keeper::{disk_failed, disk_full, note};
 use crate::stats::Stats;
 use mycroft_store::{Store, StoreError, meta::CaseRow};
@@ -19,8 +19,7 @@ const NUMBERS_LEFT_OUT: u64 = 1000;
 
 /// The thread's state.
 pub(crate) struct Upkeep {
-    pub(crate) bell: Arc<Bell>,
-    pub(crate) queue: Arc<KeepQueue>,
+    pub(crate) storage: Storage,
     pub(crate) store: Arc<Store>,
     pub(crate) book: Arc<CaseBook>,
     pub(crate) stats: Arc<Stats>,
@@ -31,7 +30,7 @@ impl Upkeep {
     /// Runs until the bell is closed, then makes everything durable.
     pub(crate) fn run(self) {
         let mut deadline = Instant::now(); // Cases of an earlier run may have become stale at the start.
-        while self.bell.wait(deadline) {
+        while self.storage.bell.wait(deadline) {
             self.write_cases();
             if Instant::now() >= deadline {
                 self.round();
@@ -39,6 +38,9 @@ impl Upkeep {
             }
         }
         self.write_cases();
+        if let Some(at) = self.storage.stopped_at().some() {
+            self.note("store.runs", self.store.note_stopped(at));
+        }
         self.note("store.flush", self.store.flush());
     }
 
@@ -57,21 +59,26 @@ impl Upkeep {
             format!("cases are kept in memory only, until their database can be used ({why}); records are stored")
         });
         note(&self.stats, "store.cases-database", cases);
-        let hangs = self.queue.hangs().then(|| {
+        let hangs = self.storage.queue.hangs().then(|| {
             "the store's disk hangs: records are diagnosed and not stored, agents keep them and send them again"
                 .to_owned()
         });
         note(&self.stats, "store.hangs", hangs);
         // Nothing is written while agents hold what failed, so somebody must try.
-        if self.queue.is_failing() {
+        if self.storage.queue.is_failing() {
             let tried = self.store.try_room();
-            self.queue.note(tried.is_err());
+            self.storage.queue.note(tried.is_err());
             self.note("store.append", tried);
         }
     }
 
     fn write_cases(&self) {
-        for case in self.book.take_unwritten() {
+        let unwritten = self.book.take_unwritten();
+        if let (Some(at), false) = (self.storage.told_at().some(), unwritten.is_empty()) {
+            // First: a replay that knows of a case knows until when this run told of cases.
+            self.note("store.runs", self.store.note_told(at));
+        }
+        for case in unwritten {
             let outcome = self.store.put_case(&row(&case));
             if outcome.is_err() {
                 self.book.unwritten_again(case.number);
@@ -96,7 +103,7 @@ impl Upkeep {
 }
 
 /// A case as the store keeps it.
-fn row(booked: &BookedCase) -> CaseRow {
+pub(crate) fn row(booked: &BookedCase) -> CaseRow {
     CaseRow {
         id: booked.number,
         job: booked.job.to_string(),

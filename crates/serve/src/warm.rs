@@ -1,18 +1,18 @@
-//! Warm restart: the newest stored batches through the engines before the first live one, at their recorded times, so
-//! that what was known when the server stopped is known again.
+//! Warm start: the newest stored batches through the engines before the first live one, as they arrived, so that what was
+//! known when the server stopped is known again; and the cases of the earlier run are recognized.
 use crate::case::BookedCase;
 use mycroft_diagnose::{Case, CaseState, Said};
-use mycroft_record::{Batch, HostTime, JobName, NANOS_PER_SEC};
-use mycroft_store::Replay;
+use mycroft_record::{HostTime, JobName, NANOS_PER_SEC};
+use mycroft_store::{Delivery, StoreError};
 use std::collections::{BTreeSet, VecDeque};
 
 /// How far back the engines are fed: three hundred iterations of two seconds, many times what a baseline needs, and
 /// less than the time after which a silent job is retired.
-pub(crate) const WARM_NS: u64 = 10 * 60 * NANOS_PER_SEC;
+pub const WARM_NS: u64 = 10 * 60 * NANOS_PER_SEC;
 /// Records fed at most, the newest: 2 Mi x about 200 bytes = 420 MB for a moment, and some seconds of one core.
 const WARM_RECORDS: usize = 2 << 20;
-/// Batches collected further ahead of this server's clock are left out: each tenth of a second costs a look, and a clock
-/// that is a year wrong would cost the whole start.
+/// What arrived further ahead of this server's clock is left out: each tenth of a second costs a look, and a clock that was
+/// a year wrong would cost the whole start.
 const AHEAD_NS: u64 = 60 * NANOS_PER_SEC;
 /// How long a case that was open when the server stopped waits for its fault to show again: agents come back within
 /// their longest pause of 2 s, tell their processes anew, and a stall is declared within two more; the rest is for
@@ -21,37 +21,29 @@ pub(crate) const ORPHAN_NS: u64 = 30 * NANOS_PER_SEC;
 /// Onsets this close are the same fault: ticks of two runs need not fall on the same instants.
 const SAME_ONSET_NS: u64 = 2 * NANOS_PER_SEC;
 
-/// What an earlier run left: its newest records, and its cases.
-pub(crate) struct Past {
-    /// Everything in the store that may be recent enough.
-    pub(crate) records: Option<Replay>,
-    /// Its cases, closed ones too.
-    pub(crate) cases: Vec<BookedCase>,
-}
-
-impl Past {
-    /// The records of the last [`WARM_NS`], in the order they were collected, and how many could not be read.
-    pub(crate) fn recent(&mut self, now: HostTime) -> (Vec<Batch>, usize) {
-        let (mut kept, mut records, mut unreadable) = (VecDeque::new(), 0, 0);
-        for batch in self.records.take().into_iter().flatten() {
-            let Ok(batch) = batch else {
-                unreadable += 1;
-                continue;
-            };
-            if batch.collected_at < now - WARM_NS || batch.collected_at > now + AHEAD_NS {
-                continue;
-            }
-            records += batch.records.len();
-            kept.push_back(batch);
-            while records > WARM_RECORDS {
-                let Some(oldest) = kept.pop_front() else { break };
-                records -= oldest.records.len();
-            }
+/// Those of `deliveries` that arrived within the last [`WARM_NS`] before `now`, in their order, and how many pieces could
+/// not be read.
+pub(crate) fn recent(
+    deliveries: impl Iterator<Item = Result<Delivery, StoreError>>,
+    now: HostTime,
+) -> (Vec<Delivery>, usize) {
+    let (mut kept, mut records, mut unreadable) = (VecDeque::new(), 0, 0);
+    for delivery in deliveries {
+        let Ok(delivery) = delivery else {
+            unreadable += 1;
+            continue;
+        };
+        if delivery.arrives_at < now - WARM_NS || delivery.arrives_at > now + AHEAD_NS {
+            continue;
         }
-        let mut batches = Vec::from(kept);
-        batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
-        (batches, unreadable)
+        records += delivery.batch.records.len();
+        kept.push_back(delivery);
+        while records > WARM_RECORDS {
+            let Some(oldest) = kept.pop_front() else { break };
+            records -= oldest.batch.records.len();
+        }
     }
+    (Vec::from(kept), unreadable)
 }
 
 /// Cases of an earlier run that wait to be recognized.
@@ -89,6 +81,11 @@ impl Orphans {
     /// Whether this number was given by an earlier run.
     pub(crate) fn is_adopted(&self, number: u64) -> bool {
         self.adopted.contains(&number)
+    }
+
+    /// Whether a case waits that has to be ended when nobody recognizes it.
+    pub(crate) fn are_waiting(&self) -> bool {
+        self.cases.iter().any(BookedCase::is_open)
     }
 
     /// The open cases that nobody recognized, once their time is over.

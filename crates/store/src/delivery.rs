@@ -61,18 +61,26 @@ fn again(path: &std::path::Path) -> Option<impl Iterator<Item = Arrived> + use<>
     Some(Arrivals::new(vec![From::Log { number: 0, path, pieces }]).flatten())
 }
 
+impl Deliveries {
+    /// The next delivery, and the number of its file; 0 of what does not say when it arrived, which is older than all.
+    pub(crate) fn next_numbered(&mut self) -> Option<(u64, Result<Delivery, StoreError>)> {
+        if let Some(delivery) = self.collected.next() {
+            return Some((0, delivery));
+        }
+        let arrived = self.arrived.next()?;
+        let delivery = |Arrived { at, batch }: Arrived| {
+            let arrives_at = at.some().unwrap_or(batch.collected_at);
+            Delivery { arrives_at, batch }
+        };
+        Some((self.arrived.number(), arrived.map(delivery)))
+    }
+}
+
 impl Iterator for Deliveries {
     type Item = Result<Delivery, StoreError>;
 
     fn next(&mut self) -> Option<Result<Delivery, StoreError>> {
-        if let Some(delivery) = self.collected.next() {
-            return Some(delivery);
-        }
-        let arrived = self.arrived.next()?;
-        Some(
-            arrived
-                .map(|Arrived { at, batch }| Delivery { arrives_at: at.some().unwrap_or(batch.collected_at), batch }),
-        )
+        self.next_numbered().map(|(_, delivery)| delivery)
     }
 }
 

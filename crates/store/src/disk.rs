@@ -80,8 +80,8 @@ impl Disk {
         for &number in &sealed {
             newest = Some((number, open_log(dir, number, &mut damage)?));
         }
-        // A log of version 1 is not gone on with: its frames do not say when they arrived.
-        let newest = newest.filter(|(_, (_, found))| found.entries == 0 || found.began.some().is_some());
+        // A run begins with a log of its own: so it is known which run has taken in what.
+        let newest = newest.filter(|(_, (_, found))| found.entries == 0);
         let (number, (log, found)) = match newest {
             Some(newest) => {
                 sealed.pop();
@@ -140,6 +140,11 @@ impl Disk {
         self.records = 0;
         self.began = HostTime::NONE;
         Ok(())
+    }
+
+    /// Number of the present log.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Whether the present log has been written to for so long. A clock that was set back says nothing: it is then.

@@ -4,6 +4,7 @@ use crate::disk::{self, Arrival, Disk};
 use crate::error::StoreError;
 use crate::meta::{CaseRow, Meta};
 use crate::names::{io_error, wal_dir};
+use crate::runs::Runs;
 use crate::source::{Replay, sources};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
 use mycroft_wire::codec;
@@ -55,6 +56,8 @@ pub struct Store {
     disk: Mutex<Disk>,
     /// Held while a log becomes a segment, so that only one thread does it; not before this time again.
     compacting: Mutex<HostTime>,
+    /// Opened when it is needed first.
+    runs: Mutex<Option<Runs>>,
     meta: Mutex<Meta>,
     meta_trouble: Mutex<Option<MetaTrouble>>,
 }
@@ -110,9 +113,44 @@ impl Store {
             config,
             disk: Mutex::new(disk),
             compacting: Mutex::default(),
+            runs: Mutex::default(),
             meta: Mutex::new(meta),
             meta_trouble: Mutex::new(trouble),
         })
+    }
+
+    /// Notes that a server starts: what is appended from now on is what it takes in, and its first new case gets this number.
+    ///
+    /// # Errors
+    /// When the disk says no: a replay then takes this run and the one before for one.
+    pub fn note_started(&self, at: HostTime, next_case: u64) -> Result<(), StoreError> {
+        let log = lock(&self.disk).number();
+        self.with_runs(|runs| runs.started(at, log, next_case))
+    }
+
+    /// Notes that the server told of a case at that time.
+    ///
+    /// # Errors
+    /// When the disk says no.
+    pub fn note_told(&self, at: HostTime) -> Result<(), StoreError> {
+        self.with_runs(|runs| runs.told(at))
+    }
+
+    /// Notes that the server stopped.
+    ///
+    /// # Errors
+    /// When the disk says no: a replay then takes it for one that ended without a word.
+    pub fn note_stopped(&self, at: HostTime) -> Result<(), StoreError> {
+        self.with_runs(|runs| runs.stopped(at))
+    }
+
+    fn with_runs(&self, note: impl FnOnce(&mut Runs) -> Result<(), StoreError>) -> Result<(), StoreError> {
+        let dir = lock(&self.disk).dir().to_owned();
+        let mut runs = lock(&self.runs);
+        match &mut *runs {
+            Some(runs) => note(runs),
+            none => note(none.insert(Runs::open(&dir)?)),
+        }
     }
 
     /// What was found damaged when the store was opened, one sentence each.

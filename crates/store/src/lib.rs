@@ -13,6 +13,7 @@ mod footer;
 pub mod meta;
 mod names;
 pub mod recording;
+pub mod runs;
 pub mod segment;
 mod source;
 

@@ -146,11 +146,17 @@ pub(crate) struct Arrivals {
     sources: std::vec::IntoIter<Source>,
     current: Option<Source>,
     ready: std::vec::IntoIter<Arrived>,
+    number: u64,
 }
 
 impl Arrivals {
+    /// Number of the source that the last batch came from.
+    pub(crate) fn number(&self) -> u64 {
+        self.number
+    }
+
     pub(crate) fn new(sources: Vec<Source>) -> Arrivals {
-        Arrivals { sources: sources.into_iter(), current: None, ready: Vec::new().into_iter() }
+        Arrivals { sources: sources.into_iter(), current: None, ready: Vec::new().into_iter(), number: 0 }
     }
 }
 
@@ -163,6 +169,7 @@ impl Iterator for Arrivals {
                 return Some(Ok(arrived));
             }
             let source = self.current.take().or_else(|| self.sources.next())?;
+            self.number = source.number();
             let (rest, read) = source.advance();
             self.current = rest;
             match read {

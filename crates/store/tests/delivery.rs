@@ -5,6 +5,7 @@ mod common;
 use common::{any_batch, step_batch};
 use mycroft_record::*;
 use mycroft_store::recording::{self, RecordingWriter};
+use mycroft_store::runs::{Happening, before, history, runs};
 use mycroft_store::{Delivery, Store, StoreConfig, segment};
 use mycroft_wire::codec;
 use proptest::prelude::*;
@@ -162,4 +163,61 @@ fn what_is_no_recording_is_not_taken_for_one() {
     RecordingWriter::create(dir.path()).unwrap().finish().unwrap();
     assert!(recording::is_recording(dir.path()) && read(dir.path()).is_empty());
     assert!(RecordingWriter::create(dir.path()).unwrap_err().to_string().contains("creating"));
+}
+
+/// Runs that had nothing to take in, that ended without a word, or that told and stopped, come in their order between what
+/// each took in; a file that was never written says nothing.
+#[test]
+fn a_history_has_each_run_around_what_it_took_in() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |second: u64| T0 + second * NANOS_PER_SEC;
+    open(dir.path()).append(at(0), &step_batch("job", 0, 0)).unwrap();
+    for run in 1..5 {
+        let store = open(dir.path());
+        store.note_started(at(run * 10), run).unwrap();
+        if run != 2 {
+            store.append(at(run * 10 + 1), &step_batch("job", 0, run)).unwrap();
+        }
+        if run == 3 {
+            store.compact().unwrap();
+            store.append(at(run * 10 + 2), &step_batch("job", 0, run)).unwrap();
+        }
+        match run {
+            1 => store.note_told(at(12)).unwrap(),
+            3 => {
+                store.note_told(at(34)).unwrap();
+                store.note_stopped(at(35)).unwrap();
+            }
+            _ => {}
+        }
+    }
+    let words: Vec<String> = history(dir.path())
+        .unwrap()
+        .map(|one| match one.unwrap() {
+            Happening::Started(run) => {
+                format!("{} started, case {}", run.at.since_ns(T0) / NANOS_PER_SEC, run.next_case)
+            }
+            Happening::Delivered(one) => format!("{} delivered", one.arrives_at.since_ns(T0) / NANOS_PER_SEC),
+            Happening::ToldUntil(at) => format!("{} told", at.since_ns(T0) / NANOS_PER_SEC),
+            Happening::Stopped(at) => format!("{} stopped", at.since_ns(T0) / NANOS_PER_SEC),
+        })
+        .collect();
+    let wanted = [
+        "0 delivered",
+        "10 started, case 1",
+        "11 delivered",
+        "12 told",
+        "20 started, case 2",
+        "30 started, case 3",
+        "31 delivered",
+        "32 delivered",
+        "35 stopped",
+        "40 started, case 4",
+        "41 delivered",
+    ];
+    assert_eq!(words, wanted);
+    let third = runs(dir.path()).unwrap()[2];
+    let earlier: Vec<HostTime> =
+        before(dir.path(), &third, HostTime::NONE).unwrap().map(|one| one.unwrap().arrives_at).collect();
+    assert_eq!(earlier, [at(0), at(11)]);
 }

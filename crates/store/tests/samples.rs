@@ -6,6 +6,7 @@ mod common;
 use common::step_batch;
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
 use mycroft_store::meta::CaseRow;
+use mycroft_store::runs::{Run, runs};
 use mycroft_store::{Store, StoreConfig, recording};
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use std::path::{Path, PathBuf};
 const T_NOW: HostTime = HostTime(1_800_000_000 * NANOS_PER_SEC);
 
 /// A folder for each layout of a store that a release wrote, the newest last.
-const STORES: &[&str] = &["store-v1", "store-v2"];
+const STORES: &[&str] = &["store-v1", "store-v2", "store-v3"];
 
 /// The same of recordings.
 const RECORDINGS: &[&str] = &["recording-v1"];
@@ -42,16 +43,25 @@ fn case() -> CaseRow {
     }
 }
 
+/// A run that told of a case and stopped.
+fn run() -> Run {
+    let at = |seconds: u64| HostTime((1_700_000_000 + seconds) * NANOS_PER_SEC);
+    Run { at: at(0), log: 1, next_case: 1, told_until: at(1), stopped_at: at(2) }
+}
+
 fn write_store(to: &Path) {
     let store = Store::open(to, StoreConfig::default()).expect("a store");
     let batches = batches();
+    store.note_started(run().at, run().next_case).expect("room");
     // This server's clock is two seconds ahead.
     let append = |batch: &Batch| store.append(batch.collected_at + 2 * NANOS_PER_SEC, batch).expect("room");
     batches[..2].iter().for_each(append);
     store.compact().expect("a segment");
     batches[2..].iter().for_each(append);
     store.flush().expect("synced");
+    store.note_told(run().told_until).expect("room");
     store.put_case(&case()).expect("a case");
+    store.note_stopped(run().stopped_at).expect("room");
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -85,7 +95,13 @@ fn stores_of_every_version_are_read() {
         for delivery in store.deliveries().expect("reads").map(|delivery| delivery.expect("whole")) {
             assert_eq!(delivery.arrives_at, delivery.batch.collected_at + later, "{name}");
         }
-        // What an older release began is gone on with.
+        // Runs are known since version 3.
+        let known = if *name == "store-v3" { vec![run()] } else { Vec::new() };
+        assert_eq!(runs(dir.path()).expect("reads"), known, "{name}");
+        // What an older release began is gone on with, in a log of its own.
+        store.note_started(T_NOW, 2).expect("room");
+        let begun = Run { at: T_NOW, log: 3, next_case: 2, ..Run::default() };
+        assert_eq!(runs(dir.path()).expect("reads"), [known, vec![begun]].concat(), "{name}");
         store.append(T_NOW, &step_batch("train", 3, 9)).expect("room");
         store.compact().expect("a segment");
         assert_eq!(store.read_all().expect("reads").count(), 5, "{name}");

@@ -9,8 +9,8 @@ mod round;
 
 use crate::api::{DumpJson, DumpsJson, TimeJson};
 use crate::book::{CaseBook, Filter};
-use crate::brain::Clock;
 use crate::case::{BookState, BookedCase};
+use crate::clock::Clock;
 use crate::inbox::Inbox;
 use crate::keep_queue::Storage;
 use crate::sync::lock;
@@ -263,7 +263,7 @@ impl Dumps {
     /// Wakes whoever writes cases.
     fn wake_keeper(&self) {
         if let Some(storage) = &self.around.storage {
-            storage.cases_changed();
+            storage.bell.ring();
         }
     }
 

@@ -6,8 +6,8 @@ use crate::api::{
     CaseJson, CasesJson, DroppedJson, ErrorJson, HealthJson, JobsJson, QueueJson, RanksJson, ReportJson, TimeJson,
 };
 use crate::book::{CaseBook, Filter};
-use crate::brain::Clock;
 use crate::case::BookState;
+use crate::clock::Clock;
 use crate::command::Command;
 use crate::dump::Dumps;
 use crate::inbox::Inbox;

@@ -3,6 +3,7 @@ mod alerts;
 mod dumps;
 mod heard;
 mod hostile;
+mod restarts;
 mod routes;
 mod running;
 
@@ -255,12 +256,13 @@ fn example_rank(rank: u32, now: HostTime) -> RankSummary {
     }
 }
 
-/// A server with scripted brains, and what the test holds of it.
+/// A server with scripted brains and a clock that goes on by itself, and what the test holds of it.
 pub(crate) struct World {
     pub(crate) server: ServerHandle,
     pub(crate) met: Receiver<Met>,
     pub(crate) gate: Arc<Mutex<()>>,
     clock: Arc<AtomicU64>,
+    begun: Instant,
 }
 
 impl World {
@@ -279,7 +281,7 @@ impl World {
         let (met_to, met) = channel();
         let gate = Arc::new(Mutex::new(()));
         let clock = Arc::new(AtomicU64::new(now_ns));
-        let (brain_gate, brain_clock) = (Arc::clone(&gate), Arc::clone(&clock));
+        let (brain_gate, brain_clock, begun) = (Arc::clone(&gate), Arc::clone(&clock), Instant::now());
         let seams = Seams {
             make: Box::new(move |job| {
                 Box::new(Scripted {
@@ -293,11 +295,11 @@ impl World {
                     gate: Arc::clone(&brain_gate),
                 })
             }),
-            clock: Arc::new(move || HostTime(brain_clock.load(Ordering::SeqCst))),
+            clock: Arc::new(move || HostTime(brain_clock.load(Ordering::SeqCst) + begun.elapsed().as_nanos() as u64)),
             queue_records,
         };
         let server = start(config, seams).expect("the server starts");
-        World { server, met, gate, clock }
+        World { server, met, gate, clock, begun }
     }
 
     /// Lets server time pass.
@@ -371,7 +373,7 @@ pub(crate) struct Answer {
     pub(crate) body: String,
 }
 
-/// GET with further header lines.
+/// GET with more header lines.
 pub(crate) fn get(address: SocketAddr, path: &str, headers: &[&str]) -> Answer {
     let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
