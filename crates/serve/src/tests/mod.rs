@@ -275,7 +275,6 @@ impl World {
     pub(crate) fn with_queue(config: ServeConfig, queue_records: usize) -> World {
         World::begun(config, queue_records, NEW_YEAR)
     }
-
     /// The same with another time on the server's clock.
     pub(crate) fn begun(config: ServeConfig, queue_records: usize, now_ns: u64) -> World {
         let (met_to, met) = channel();
