@@ -8,7 +8,7 @@
 //!
 //! | file | question it answers |
 //! |---|---|
-//! | `api`, `ffi` | what C callers see |
+//! | `api`, `events`, `ffi` | what C callers see |
 //! | `launch` | how calls become kernels and proxy operations |
 //! | `personality` | what differs between NCCL versions; `MYCROFT_TESTBED_NCCL` |
 //! | `tuner`, `schedule` | algorithm, protocol and channels by size; channels and order of transfers |
@@ -34,6 +34,7 @@ pub mod control;
 pub mod device;
 pub mod dtype;
 pub mod env;
+pub mod events;
 mod ffi;
 pub mod kernel;
 mod launch;
