@@ -70,6 +70,9 @@ class Nccl:
             "ncclGroupStart": [],
             "ncclGroupEnd": [],
             "mtbStreamCreate": [ctypes.POINTER(pointer)],
+            "mtbLaunchCompute": [pointer, ctypes.c_uint64],
+            "mtbStreamSynchronize": [pointer],
+            "mtbStreamWaitEvent": [pointer, pointer],
             "mtbEventRecord": [ctypes.POINTER(pointer), pointer],
             "mtbEventQuery": [pointer],
             "mtbEventSynchronize": [pointer],
@@ -94,6 +97,40 @@ def nccl():
     if _loaded is None:
         _loaded = Nccl(os.environ[ENV_LIBRARY])
     return _loaded
+
+
+class Device:
+    """The emulated device's stream of computations: as on a GPU the host enqueues them and goes on, and a collective begins
+    when those before it are over."""
+
+    def __init__(self):
+        self.stream = ctypes.c_void_p()
+        nccl().call("mtbStreamCreate", ctypes.byref(self.stream))
+
+    def launch(self, ms):
+        """Computes for so long."""
+        nccl().call("mtbLaunchCompute", self.stream, int(ms * 1e6))
+
+    def synchronize(self):
+        nccl().call("mtbStreamSynchronize", self.stream)
+
+    def hold_back(self, stream):
+        """What is enqueued there from now on waits for what was launched here so far."""
+        event = ctypes.c_void_p()
+        nccl().call("mtbEventRecord", ctypes.byref(event), self.stream)
+        nccl().call("mtbStreamWaitEvent", stream, event)
+        nccl().call("mtbEventDestroy", event)
+
+
+_device = None
+
+
+def device():
+    """The process's device, made at first use; operations wait for it from then on."""
+    global _device
+    if _device is None:
+        _device = Device()
+    return _device
 
 
 class Comm:
@@ -289,6 +326,8 @@ class MycroftBackend(CBackend):
         """Makes the calls, one group if there are several, and gives the work."""
         self.sequence += 1
         library = nccl()
+        if _device is not None:
+            _device.hold_back(comm.stream)
         grouped = len(calls) > 1
         if grouped:
             library.call("ncclGroupStart")

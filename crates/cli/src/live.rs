@@ -24,6 +24,20 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 /// Iterations a slowdown's verdict must stand, whichever of the two is longer.
 const SETTLE_ITERATIONS: u64 = 3;
 
+/// A program that the ranks run instead of the testbed's own job.
+pub(crate) struct Program {
+    /// Program and first arguments of a rank.
+    pub(crate) rank_command: Vec<OsString>,
+    /// What ranks are told when the scenario's fault is one that they make themselves.
+    pub(crate) told_fault: Option<String>,
+    /// The fault in the user's words, where they are not the scenario's.
+    pub(crate) words: Option<String>,
+    /// Where the run's directory is kept.
+    pub(crate) run_dir: Option<PathBuf>,
+    /// Holds the program's files.
+    pub(crate) _files: TempDir,
+}
+
 /// What a run may vary besides its scenario.
 #[derive(Default)]
 pub(crate) struct Options {
@@ -35,6 +49,8 @@ pub(crate) struct Options {
     pub(crate) switch_every: u64,
     /// No agents: what the tracer writes stays where it is.
     pub(crate) no_agents: bool,
+    /// What ranks run, if not the testbed's own job.
+    pub(crate) program: Option<Program>,
 }
 
 /// What a run shows while it goes on.
@@ -59,6 +75,8 @@ pub(crate) struct Outcome {
     /// The NCCL release that the ranks' library imitates, or `default`; none in a simulation.
     pub(crate) nccl: Option<&'static str>,
     pub(crate) truth: Truth,
+    /// The fault as the user calls it.
+    pub(crate) fault: Option<String>,
     pub(crate) finding: Option<Finding>,
     pub(crate) because: Vec<String>,
     /// From the injection to the case; negative: a false alarm before it.
@@ -89,6 +107,7 @@ pub(crate) struct Live {
     server: ServerHandle,
     injected: Option<Instant>,
     began: Instant,
+    program: Option<Program>,
     /// Holds the agents' socket; removed last.
     _dir: TempDir,
 }
@@ -127,7 +146,8 @@ impl Live {
         })
         .context("cannot start the server")?;
         let own = std::env::current_exe().context("cannot find this executable")?;
-        let rank_command = vec![own.clone().into_os_string(), "testbed".into(), "rank".into()];
+        let own_job = || vec![own.clone().into_os_string(), "testbed".into(), "rank".into()];
+        let rank_command = options.program.as_ref().map_or_else(own_job, |program| program.rank_command.clone());
         let server_name = OsString::from(format!("unix:{}", socket.display()));
         let mut launch = LaunchConfig::new(scenario.clone(), rank_command);
         if !options.no_agents {
@@ -135,11 +155,16 @@ impl Live {
         }
         launch.tracer = options.tracer;
         launch.switch_every = options.switch_every;
+        if let Some(program) = &options.program {
+            launch.told_fault.clone_from(&program.told_fault);
+            launch.run_dir.clone_from(&program.run_dir);
+        }
         let running = Testbed::launch(launch)?;
         if let Some(note) = running.transport_note() {
             eprintln!("mycroft: {note}");
         }
-        Ok(Live { scenario, running, server, injected: None, began: Instant::now(), _dir: dir })
+        let (injected, began, program) = (None, Instant::now(), options.program);
+        Ok(Live { scenario, running, server, injected, began, program, _dir: dir })
     }
 
     /// What joins the hosts.
@@ -274,6 +299,7 @@ impl Live {
         let report_text = report.as_deref().map_or("no report\n".to_owned(), render);
         let cases: Vec<Case> = report.map(|report| report.cases.clone()).unwrap_or_default();
         let first = cases.first();
+        let words = self.program.as_ref().and_then(|program| program.words.clone());
         let after = |time: HostTime| -> Option<i64> {
             let at = i64::try_from(truth.at_ms).ok()?;
             time.some().filter(|_| at != 0).map(|time| (time.0 / NANOS_PER_MS) as i64 - at)
@@ -284,6 +310,7 @@ impl Live {
             transport,
             nccl: mycroft_testbed::nccl().ok(),
             score: judge(&truth, &cases),
+            fault: words.or_else(|| truth.fault.as_ref().map(ToString::to_string)),
             finding: first.map(|case| case.finding.clone()),
             because: first
                 .map(|case| case.because.iter().map(|reason| reason.text.clone()).collect())

@@ -3,6 +3,7 @@
 
 mod api;
 mod args;
+mod args_testbed;
 mod autopsy;
 mod cases;
 mod check;
@@ -27,10 +28,12 @@ mod table;
 mod testbed;
 mod token;
 mod told;
+mod torch;
 mod watch;
 mod whole;
 
-use args::{Args, Command, TestbedCommand};
+use args::{Args, Command};
+use args_testbed::TestbedCommand;
 use clap::Parser;
 use sim::args::SimCommand;
 use std::process::ExitCode;
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
             log::begin_testbed();
             match command {
                 TestbedCommand::Run(args) => testbed::run(&args),
+                TestbedCommand::Torch(args) => torch::run(&args),
                 TestbedCommand::Table(args) => table::table(&args),
                 TestbedCommand::Overhead(args) => overhead::overhead(&args),
                 TestbedCommand::Clean => testbed::clean(),

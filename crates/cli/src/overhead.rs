@@ -1,5 +1,5 @@
 //! `mycroft testbed overhead`: iteration time traced against untraced, in rounds, and the volume of the trace.
-use crate::args::OverheadArgs;
+use crate::args_testbed::OverheadArgs;
 use crate::live::{Live, Load, Options};
 use crate::stop::Stop;
 use crate::switched::{Block, PAIRS_MIN, changes, interval, median};

@@ -1,5 +1,5 @@
 //! `mycroft testbed table`: many scenarios, many seeds, one table of results.
-use crate::args::{TableArgs, TransportArg};
+use crate::args_testbed::{TableArgs, TransportArg};
 use crate::live::{Live, Options, Outcome};
 use crate::stop::Stop;
 use crate::testbed::transport;

@@ -1,5 +1,5 @@
 //! `mycroft testbed run`, `clean` and the rank processes.
-use crate::args::{RankArgs, RunArgs, TransportArg};
+use crate::args_testbed::{RankArgs, RunArgs, TransportArg};
 use crate::demo::print_outcome;
 use crate::live::{Live, Options, Outcome};
 use crate::stop::Stop;
@@ -54,10 +54,14 @@ fn scenario(args: &RunArgs) -> Result<Scenario> {
 
 /// Runs one scenario; exit 0 exactly when the verdict is right.
 pub(crate) fn run(args: &RunArgs) -> Result<u8> {
-    let stop = Stop::on_signals()?;
-    let scenario = scenario(args)?;
     let options = Options { record: args.record.clone(), ..Options::default() };
-    if !args.json {
+    play(scenario(args)?, options, args.json)
+}
+
+/// Plays a scenario to its verdict and prints what came of it; exit 0 exactly when the verdict is right.
+pub(crate) fn play(scenario: Scenario, options: Options, json: bool) -> Result<u8> {
+    let stop = Stop::on_signals()?;
+    if !json {
         let fault = scenario.fault.as_ref().map_or("none".to_owned(), ToString::to_string);
         eprintln!("{}: {} ranks on {} hosts, fault {fault}", scenario.name, scenario.world(), scenario.hosts);
     }
@@ -66,7 +70,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<u8> {
         eprintln!("mycroft: interrupted; everything is cleaned up");
         return Ok(EXIT_INTERRUPTED);
     };
-    if args.json {
+    if json {
         println!("{}", as_json(&outcome));
     } else {
         print_outcome(&outcome);
@@ -103,7 +107,7 @@ pub(crate) fn as_json(outcome: &Outcome) -> Value {
         "transport": outcome.transport,
         "nccl": outcome.nccl,
         "truth": {
-            "fault": truth.fault.as_ref().map(ToString::to_string),
+            "fault": outcome.fault,
             "hosts": truth.hosts,
             "ranks": truth.ranks,
             "at_ms": truth.at_ms,

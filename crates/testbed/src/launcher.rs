@@ -1,5 +1,6 @@
 //! The launcher: hosts, agents, ranks, the fault, the truth about it, and the cleaning up.
 use crate::board::{Board, KEPT, Lap};
+use crate::config::{FAULT_FILE, LaunchConfig, Tracer};
 use crate::error::TestbedError;
 use crate::fault::{self, Guard, Site};
 use crate::hosts::{Host, Hosts, make_private_dir};
@@ -10,7 +11,7 @@ use crate::workload::{BOARD_FILE, CONTROL_FILE, PLAN_FILE};
 use mycroft_sim::{Algo, Fault, Scenario, Transport, Truth};
 use mycroft_testbed_nccl::control::{ControlFile, ENV_CONTROL, ENV_RANK};
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -21,66 +22,6 @@ const POLL: Duration = Duration::from_millis(20);
 const STOP_MARGIN: u64 = 3;
 /// How long agents get to ship what they hold after SIGTERM.
 const AGENT_GRACE: Duration = Duration::from_secs(3);
-/// Segment of one rank in a testbed: 8 MB, so that 32 ranks take a quarter of a gigabyte.
-const SEGMENT_BYTES: u64 = 8 << 20;
-
-/// Gives the command line of one host's agent.
-pub type AgentCommand = Box<dyn Fn(&Host) -> Vec<OsString> + Send>;
-
-/// Which profiler plugin ranks load.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub enum Tracer {
-    /// `libmycroft_nccl.so`, found beside the executable.
-    #[default]
-    Found,
-    /// This file.
-    At(PathBuf),
-    /// None: an untraced job.
-    Off,
-}
-
-/// What to launch.
-pub struct LaunchConfig {
-    /// The job, the cluster and the fault.
-    pub scenario: Scenario,
-    /// Directory for the run; logs in it outlive the run. `None`: a temporary one that does not.
-    pub run_dir: Option<PathBuf>,
-    /// Program and first arguments of a rank; `--run-dir DIR --rank N` is appended.
-    pub rank_command: Vec<OsString>,
-    /// Command line of each host's agent, run inside the host's namespace; `None` for no agents.
-    pub agent_command: Option<AgentCommand>,
-    /// Profiler plugin.
-    pub tracer: Tracer,
-    /// Collective library; `None`: the one beside the executable.
-    pub library: Option<PathBuf>,
-    /// Job name; the scenario's when empty.
-    pub job: String,
-    /// Bytes of each rank's segment.
-    pub segment_bytes: u64,
-    /// Length in iterations of blocks with and without profiler events ([`Board::switch`]); 0: always with.
-    pub switch_every: u64,
-    /// More environment for ranks.
-    pub rank_env: Vec<(OsString, OsString)>,
-}
-
-impl LaunchConfig {
-    /// A launch of `scenario` with defaults: traced, no agents, temporary directory.
-    pub fn new(scenario: Scenario, rank_command: Vec<OsString>) -> LaunchConfig {
-        LaunchConfig {
-            scenario,
-            run_dir: None,
-            rank_command,
-            agent_command: None,
-            tracer: Tracer::Found,
-            library: None,
-            job: String::new(),
-            segment_bytes: SEGMENT_BYTES,
-            switch_every: 0,
-            rank_env: Vec::new(),
-        }
-    }
-}
-
 /// Starts testbeds.
 #[derive(Debug)]
 pub struct Testbed;
@@ -123,6 +64,7 @@ pub struct Running {
     fault_from: Option<Vec<u64>>,
     collected: Collected,
     job: String,
+    told_fault: Option<String>,
     spawner: Spawner,
     dirs: Dirs,
 }
@@ -135,7 +77,7 @@ impl Testbed {
     /// The scenario cannot be played here, or a host or process cannot be made; what was made is removed.
     pub fn launch(config: LaunchConfig) -> Result<Running, TestbedError> {
         let scenario = Arc::new(config.scenario.clone());
-        scenario.check_testbed().map_err(|message| TestbedError::Scenario { name: scenario.name.clone(), message })?;
+        check(&config).map_err(|message| TestbedError::Scenario { name: scenario.name.clone(), message })?;
         let library = config.library.clone().map_or_else(|| find(COLLECTIVE_LIBRARY), Ok)?;
         let tracer = match &config.tracer {
             Tracer::Found => Some(find(TRACER_LIBRARY)?),
@@ -166,6 +108,7 @@ impl Testbed {
             fault_from: None,
             collected,
             job,
+            told_fault: config.told_fault.clone(),
             spawner,
             dirs,
         };
@@ -173,6 +116,15 @@ impl Testbed {
         running.start_ranks(&config, tracer.as_deref())?;
         Ok(running)
     }
+}
+
+/// Whether this machine can play it; a fault that the ranks make themselves need not be one of the testbed's.
+fn check(config: &LaunchConfig) -> Result<(), String> {
+    if config.told_fault.is_none() {
+        return config.scenario.check_testbed();
+    }
+    config.scenario.check()?;
+    Scenario { fault: None, ..config.scenario.clone() }.check_testbed()
 }
 
 fn make_dirs(config: &LaunchConfig) -> Result<Dirs, TestbedError> {
@@ -197,6 +149,13 @@ fn make_control(path: &Path, scenario: &Scenario) -> Result<Arc<ControlFile>, Te
 fn write_plan(path: &Path, scenario: &Scenario) -> Result<(), TestbedError> {
     let text = serde_json::to_vec(scenario).map_err(std::io::Error::from);
     text.and_then(|text| std::fs::write(path, text)).map_err(|source| TestbedError::file("write", path, source))
+}
+
+/// Lays the fault's text where ranks look for it, whole or not at all.
+fn tell(run: &Path, text: &str) -> Result<(), TestbedError> {
+    let (path, part) = (run.join(FAULT_FILE), run.join(format!("{FAULT_FILE}.part")));
+    std::fs::write(&part, text).map_err(|source| TestbedError::file("write", &part, source))?;
+    std::fs::rename(&part, &path).map_err(|source| TestbedError::file("rename", &path, source))
 }
 
 impl Running {
@@ -447,7 +406,10 @@ impl Running {
         self.check_alive()?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         self.fault_from = Some((0..self.board.ranks()).map(|rank| self.board.iterations(rank)).collect());
-        self.guards.push(fault::inject(fault, &self.site)?);
+        match &self.told_fault {
+            Some(text) => tell(&self.dirs.run, text)?,
+            None => self.guards.push(fault::inject(fault, &self.site)?),
+        }
         let at_ms = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         self.truth = Truth::of(fault, &self.site.scenario, at_ms);
         Ok(&self.truth)

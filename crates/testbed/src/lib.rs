@@ -7,6 +7,7 @@
 
 pub mod awake;
 pub mod board;
+pub mod config;
 pub mod error;
 pub mod fault;
 pub mod hosts;
@@ -19,9 +20,10 @@ pub mod workload;
 
 pub use awake::Awake;
 pub use board::Lap;
+pub use config::{AgentCommand, FAULT_FILE, LaunchConfig, Tracer};
 pub use error::TestbedError;
 pub use hosts::Host;
-pub use launcher::{LaunchConfig, Progress, RankExit, Running, Testbed, Tracer};
+pub use launcher::{Progress, RankExit, Running, Testbed};
 pub use leftovers::{Collected, collect_leftovers};
 pub use personality::nccl;
 pub use workload::{RankArgs, rank_main};

@@ -1,5 +1,5 @@
 //! Flags of `mycroft sim`.
-use crate::args::ShapeArgs;
+use crate::args_testbed::ShapeArgs;
 use clap::{Subcommand, value_parser};
 use mycroft_sim::{DpMode, Family, Schedule};
 use std::path::PathBuf;

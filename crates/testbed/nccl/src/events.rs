@@ -1,7 +1,7 @@
 //! Points on a stream that a host can wait for, each by itself (the testbed's `cudaEventRecord` and its companions): a
 //! framework that gives a handle for every operation needs more than "everything enqueued so far".
 use crate::abi::{Code, Fault, Res};
-use crate::device::{Event, Item, lock, stream_of};
+use crate::device::{Event, Item, Stream, lock, stream_of};
 use crate::ffi::guard;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -23,6 +23,11 @@ fn event_of(handle: Handle) -> Res<Arc<Event>> {
     found.ok_or_else(|| Fault::new(Code::InvalidArgument, format!("{handle:?} is not an event")))
 }
 
+fn stream_or_refusal(stream: Handle) -> Res<Arc<Stream>> {
+    let found = stream_of(stream as usize);
+    found.ok_or_else(|| Fault::new(Code::InvalidArgument, format!("{stream:?} is not a stream")))
+}
+
 /// Makes an event that happens when everything enqueued on `stream` so far is done.
 ///
 /// # Safety
@@ -33,14 +38,23 @@ pub unsafe extern "C" fn mtbEventRecord(event: *mut Handle, stream: Handle) -> c
         if event.is_null() {
             return Err(Fault::new(Code::InvalidArgument, "the event's place is NULL"));
         }
-        let found = stream_of(stream as usize);
-        let found = found.ok_or_else(|| Fault::new(Code::InvalidArgument, format!("{stream:?} is not a stream")))?;
+        let found = stream_or_refusal(stream)?;
         let made = Arc::new(Event::default());
         let handle = Arc::as_ptr(&made) as usize;
         lock(events()).insert(handle, Arc::clone(&made));
         found.push(Item::Record(made));
         // SAFETY: not null, and the caller promises that it may be written.
         unsafe { event.write(handle as Handle) };
+        Ok(())
+    })
+}
+
+/// What is enqueued on `stream` from now on does not begin before the event has happened.
+#[unsafe(no_mangle)]
+pub extern "C" fn mtbStreamWaitEvent(stream: Handle, event: Handle) -> c_int {
+    guard(|| {
+        let event = event_of(event)?;
+        stream_or_refusal(stream)?.push(Item::Wait(event));
         Ok(())
     })
 }
@@ -93,6 +107,10 @@ mod tests {
         assert_eq!((mtbEventSynchronize(event), mtbEventQuery(event)), (0, 0));
         assert!(!device.is_idle());
         later.set();
+        let other = stream_create().expect("a stream");
+        assert_eq!(mtbStreamWaitEvent(other as Handle, event), 0);
+        stream_of(other).expect("just made").synchronize();
+        assert!(stream_destroy(other));
         assert_eq!((mtbEventDestroy(event), mtbEventDestroy(event)), (0, Code::InvalidArgument as c_int));
         // SAFETY: a null place is refused, not written.
         assert_eq!(unsafe { mtbEventRecord(std::ptr::null_mut(), stream as Handle) }, Code::InvalidArgument as c_int);
