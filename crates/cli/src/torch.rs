@@ -14,6 +14,10 @@ const FILES: &[(&str, &str)] = &[
     ("run.py", include_str!("../../../testbed/torch/run.py")),
     ("mycroft_backend.py", include_str!("../../../testbed/torch/mycroft_backend.py")),
     ("programs/ddp.py", include_str!("../../../testbed/torch/programs/ddp.py")),
+    ("programs/fsdp2.py", include_str!("../../../testbed/torch/programs/fsdp2.py")),
+    ("programs/moe.py", include_str!("../../../testbed/torch/programs/moe.py")),
+    ("programs/pp.py", include_str!("../../../testbed/torch/programs/pp.py")),
+    ("programs/tp.py", include_str!("../../../testbed/torch/programs/tp.py")),
 ];
 
 /// Words for faults that the scenario's vocabulary has no kind for, and the kind whose right answer is theirs: more
