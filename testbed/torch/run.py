@@ -16,8 +16,17 @@ import struct
 import sys
 import time
 
+RUN_DIR, RANK = sys.argv[sys.argv.index("--run-dir") + 1], sys.argv[sys.argv.index("--rank") + 1]
+SERVER = os.path.join(RUN_DIR, f"server-{RANK}.sock")
+if os.environ.get("TORCH_WORKER_SERVER_SOCKET") != SERVER:
+    # An agent reads from the environment a process was started with how to ask it for a Flight Recorder dump.
+    os.environ["TORCH_WORKER_SERVER_SOCKET"] = SERVER
+    os.environ["TORCH_FR_DUMP_TEMP_FILE"] = os.path.join(RUN_DIR, "fr_rank_")
+    os.execv(sys.executable, [sys.executable, *sys.argv])
+
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import _WorkerServer
 
 import mycroft_backend
 
@@ -192,10 +201,12 @@ def main():
     # A file, because hosts that are namespaces share no address before their communicators exist.
     store = dist.FileStore(os.path.join(args.run_dir, "store"), job.world)
     dist.init_process_group(mycroft_backend.NAME, store=store, rank=args.rank, world_size=job.world)
+    server = _WorkerServer(SERVER, -1)
     step = load(args.program).make(job)
     try:
         train(job, step, board)
         dist.destroy_process_group()
+        server.shutdown()
     except dist.DistBackendError as failure:
         # A rank whose peer died does what most training jobs do: it hangs until somebody ends it.
         print(f"{failure}; waiting to be ended", file=sys.stderr, flush=True)

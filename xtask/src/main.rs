@@ -1,5 +1,5 @@
 //! House tools: `cargo xtask test` (everything a change must pass), `demo`, `tidy` (edges and house rules), `bench`,
-//! `web` (the pages in a browser).
+//! `web` (the pages in a browser), `torch` (PyTorch on the testbed).
 #![forbid(unsafe_code)]
 
 mod bench;
@@ -7,6 +7,7 @@ mod calls;
 mod run;
 mod testing;
 mod tidy;
+mod torch;
 mod web;
 
 use clap::{Parser, Subcommand};
@@ -38,6 +39,8 @@ enum Command {
     Calls(calls::CallsArgs),
     /// Run the tests of the pages in a real browser, installing one where there is none.
     Web(web::WebArgs),
+    /// Install Python with torch into the target folder, for the PyTorch programs of the testbed.
+    Torch(torch::TorchArgs),
     /// Build release binaries and libraries into target/dist.
     Dist,
 }
@@ -47,6 +50,7 @@ fn main() -> anyhow::Result<()> {
     match Args::parse().command {
         Command::Test(args) => {
             web::install_browser(&root);
+            torch::install_for_tests(&root);
             testing::test(&root, &args)
         }
         Command::Demo { args } => testing::demo(&root, &args),
@@ -54,6 +58,7 @@ fn main() -> anyhow::Result<()> {
         Command::Bench(args) => bench::bench(&root, &args),
         Command::Calls(args) => calls::calls(&root, &args),
         Command::Web(args) => web::web(&root, &args),
+        Command::Torch(args) => torch::torch(&root, &args),
         Command::Dist => testing::dist(&root),
     }
 }

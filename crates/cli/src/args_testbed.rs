@@ -1,6 +1,6 @@
 //! Command line of the testbed: every flag and its help.
 use clap::{Subcommand, ValueEnum, value_parser};
-use mycroft_sim::{Algo, Scenario};
+use mycroft_sim::{Algo, Scenario, Transport};
 use std::path::PathBuf;
 
 #[derive(Subcommand, Debug)]
@@ -29,6 +29,16 @@ pub(crate) enum TransportArg {
     Loopback,
     /// Namespaces where permitted, else loopback.
     Auto,
+}
+
+impl From<TransportArg> for Transport {
+    fn from(arg: TransportArg) -> Transport {
+        match arg {
+            TransportArg::Netns => Transport::Netns,
+            TransportArg::Loopback => Transport::Loopback,
+            TransportArg::Auto => Transport::Auto,
+        }
+    }
 }
 
 /// Collective algorithm.
@@ -173,6 +183,9 @@ pub(crate) struct OverheadArgs {
     /// server, which on this machine share the job's cores, have others in production.
     #[arg(long, requires = "switch_every")]
     pub(crate) no_agents: bool,
+    /// A PyTorch program (see `testbed torch`) instead of the testbed's own job: --ranks-per-host ranks on each of 2 hosts.
+    #[arg(long, value_name = "PROGRAM")]
+    pub(crate) torch: Option<String>,
     /// Keep this machine's cores from sleeping, with a loop at idle priority on each: as on a training host, where NCCL's
     /// proxy threads spin. Iterations vary less, so that fewer are needed.
     #[arg(long)]

@@ -2,7 +2,7 @@
 use crate::args::DemoArgs;
 use crate::live::{Live, Moment, Options, Outcome};
 use crate::stop::Stop;
-use crate::testbed::{parse_fault, transport};
+use crate::testbed::parse_fault;
 use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Result, anyhow};
 use mycroft_sim::Scenario;
@@ -19,7 +19,7 @@ fn scenario(args: &DemoArgs) -> Result<Scenario> {
         dp: 2,
         seed: args.seed,
         duration_s: args.wait,
-        transport: transport(args.transport),
+        transport: args.transport.into(),
         fault: parse_fault(&args.fault)?,
         ..Scenario::default()
     };

@@ -2,6 +2,7 @@
 use crate::stop::Stop;
 use crate::switched::{self, Block};
 use anyhow::{Context, Result, bail};
+use mycroft_diagnose::case::Gain;
 use mycroft_diagnose::{Case, render};
 use mycroft_record::{Finding, HostTime, NANOS_PER_MS};
 use mycroft_serve::{ServeConfig, Server, ServerHandle};
@@ -21,6 +22,8 @@ const POLL: Duration = Duration::from_millis(50);
 const SETTLE: Duration = Duration::from_millis(3500);
 /// Longest a job may take to start and reach its fault beyond the scenario's own duration.
 const START_LIMIT: Duration = Duration::from_secs(120);
+/// Longest wait for stacks and dumps after a verdict: agents are asked when a case opens, and take a second or two.
+const CAPTURE_LIMIT: Duration = Duration::from_secs(10);
 /// Iterations a slowdown's verdict must stand, whichever of the two is longer.
 const SETTLE_ITERATIONS: u64 = 3;
 
@@ -89,6 +92,8 @@ pub(crate) struct Outcome {
     pub(crate) iterations: u64,
     pub(crate) iteration_ms_median: Option<f64>,
     pub(crate) report_text: String,
+    /// What stacks and Flight Recorder dumps of the ranks say, where a run waits for them.
+    pub(crate) capture: Option<Gain>,
 }
 
 /// What a healthy run costs.
@@ -322,7 +327,15 @@ impl Live {
             iteration_ms_median: progress.iteration_ms_median,
             report_text,
             truth,
+            capture: first.and_then(|_| self.capture()),
         }
+    }
+
+    /// The first capture of a case of a program's job: the testbed's own job has no interpreter and no recorder.
+    fn capture(&self) -> Option<Gain> {
+        self.program.as_ref()?;
+        let case = self.server.wait_for_case(CAPTURE_LIMIT, |case| !case.captures.is_empty())?;
+        case.captures.into_iter().next().map(|capture| capture.gain)
     }
 }
 

@@ -65,7 +65,9 @@ fn main() -> ExitCode {
             log::begin_testbed();
             match command {
                 TestbedCommand::Run(args) => testbed::run(&args),
-                TestbedCommand::Torch(args) => torch::run(&args),
+                TestbedCommand::Torch(args) => {
+                    torch::asked(&args).and_then(|(job, how)| testbed::play(job, how, args.json))
+                }
                 TestbedCommand::Table(args) => table::table(&args),
                 TestbedCommand::Overhead(args) => overhead::overhead(&args),
                 TestbedCommand::Clean => testbed::clean(),

@@ -1,6 +1,6 @@
 //! `mycroft testbed overhead`: iteration time traced against untraced, in rounds, and the volume of the trace.
 use crate::args_testbed::OverheadArgs;
-use crate::live::{Live, Load, Options};
+use crate::live::{Live, Load, Options, Program};
 use crate::stop::Stop;
 use crate::switched::{Block, PAIRS_MIN, changes, interval, median};
 use crate::{EXIT_INTERRUPTED, EXIT_OK};
@@ -34,6 +34,13 @@ fn scenario(seed: u64, args: &OverheadArgs) -> Scenario {
         seed,
         ..Scenario::default()
     }
+}
+
+/// The job that is measured, and what its ranks run if it is not the testbed's own.
+fn job(seed: u64, args: &OverheadArgs) -> Result<(Scenario, Option<Program>)> {
+    let Some(program) = &args.torch else { return Ok((scenario(seed, args), None)) };
+    let (scenario, program) = crate::torch::healthy_job(program, args.ranks_per_host, args.seconds)?;
+    Ok((Scenario { seed, ..scenario }, Some(program)))
 }
 
 /// What a reader must know of the numbers.
@@ -115,9 +122,9 @@ pub(crate) fn overhead(args: &OverheadArgs) -> Result<u8> {
                 _ => Tracer::Off,
             };
             let (switch_every, no_agents) = (args.switch_every.unwrap_or(0), args.no_agents);
-            let options = Options { tracer, switch_every, no_agents, ..Options::default() };
-            let live = Live::start(scenario(u64::from(round) + 1, args), options)?;
-            let Some(load) = live.load(&stop)? else { return Ok(EXIT_INTERRUPTED) };
+            let (scenario, program) = job(u64::from(round) + 1, args)?;
+            let options = Options { tracer, switch_every, no_agents, program, ..Options::default() };
+            let Some(load) = Live::start(scenario, options)?.load(&stop)? else { return Ok(EXIT_INTERRUPTED) };
             let Load { iteration_ms_median, bytes_per_iteration_and_host, blocks } = load;
             medians[index] = iteration_ms_median;
             runs[index].push(blocks);
@@ -165,11 +172,19 @@ fn head(title: &str, switched: &str, args: &OverheadArgs) -> String {
     };
     let awake = if args.keep_awake { " --keep-awake" } else { "" };
     let (version, build) = (env!("CARGO_PKG_VERSION"), if cfg!(debug_assertions) { "dev" } else { "release" });
-    let ranks = 4 * ranks_per_host;
+    let (torch, of_what) = match &args.torch {
+        Some(program) => (
+            format!(" --torch {program}"),
+            format!("{} ranks of the PyTorch program {program} on 2 hosts", 2 * ranks_per_host),
+        ),
+        None => {
+            let ranks = 4 * ranks_per_host;
+            (String::new(), format!("{ranks} ranks on 4 hosts (TP {ranks_per_host}, PP 2, DP 2)"))
+        }
+    };
     format!(
         "# {title}\n\nMade by `mycroft testbed overhead {switched}--rounds {rounds} --seconds {seconds} --ranks-per-host \
-         {ranks_per_host}{empty}{flag}{awake}` (version {version}, {build} build): {ranks} ranks on 4 hosts (TP {ranks_per_host}, PP 2, DP \
-         2), loopback, {daemons}.\n\n"
+         {ranks_per_host}{torch}{empty}{flag}{awake}` (version {version}, {build} build): {of_what}, loopback, {daemons}.\n\n"
     )
 }
 

@@ -2,7 +2,6 @@
 use crate::args_testbed::{TableArgs, TransportArg};
 use crate::live::{Live, Options, Outcome};
 use crate::stop::Stop;
-use crate::testbed::transport;
 use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, anyhow, bail};
 use mycroft_sim::{Fault, Scenario};
@@ -99,7 +98,7 @@ pub(crate) fn table(args: &TableArgs) -> Result<u8> {
                 if stop.asked() {
                     return Ok(EXIT_INTERRUPTED);
                 }
-                let scenario = Scenario { transport: transport(via), seed, ..scenario.clone() };
+                let scenario = Scenario { transport: via.into(), seed, ..scenario.clone() };
                 let name = via_name(via);
                 if log.as_ref().is_some_and(|log| log.has(&scenario.name, &name, seed)) {
                     continue;

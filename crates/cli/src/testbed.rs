@@ -1,22 +1,13 @@
 //! `mycroft testbed run`, `clean` and the rank processes.
-use crate::args_testbed::{RankArgs, RunArgs, TransportArg};
+use crate::args_testbed::{RankArgs, RunArgs};
 use crate::demo::print_outcome;
 use crate::live::{Live, Options, Outcome};
 use crate::stop::Stop;
 use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, anyhow};
-use mycroft_record::Place;
-use mycroft_sim::{Fault, Scenario, Transport};
+use mycroft_record::{Place, Suspect};
+use mycroft_sim::{Fault, Scenario};
 use serde_json::{Value, json};
-
-/// The scenario's transport for a flag.
-pub(crate) fn transport(arg: TransportArg) -> Transport {
-    match arg {
-        TransportArg::Netns => Transport::Netns,
-        TransportArg::Loopback => Transport::Loopback,
-        TransportArg::Auto => Transport::Auto,
-    }
-}
 
 /// A fault flag; `none` is no fault.
 pub(crate) fn parse_fault(text: &str) -> Result<Option<Fault>> {
@@ -46,7 +37,7 @@ fn scenario(args: &RunArgs) -> Result<Scenario> {
         scenario.seed = seed;
     }
     if let Some(flag) = args.transport {
-        scenario.transport = transport(flag);
+        scenario.transport = flag.into();
     }
     scenario.check_testbed().map_err(|message| anyhow!("scenario {}: {message}", scenario.name))?;
     Ok(scenario)
@@ -82,18 +73,7 @@ pub(crate) fn play(scenario: Scenario, options: Options, json: bool) -> Result<u
 pub(crate) fn as_json(outcome: &Outcome) -> Value {
     let truth = &outcome.truth;
     let verdict = outcome.finding.as_ref().map(|finding| {
-        let suspects: Vec<Value> = finding
-            .suspects
-            .iter()
-            .map(|suspect| {
-                let (rank, host) = match &suspect.place {
-                    Place::Rank { rank, host } => (json!(rank.0), host.to_string()),
-                    Place::Host { host } => (Value::Null, host.to_string()),
-                    Place::Link { from, to } => (Value::Null, format!("{from}->{to}")),
-                };
-                json!({"rank": rank, "host": host, "confidence": suspect.confidence})
-            })
-            .collect();
+        let suspects = suspects(&finding.suspects);
         json!({
             "what": finding.what.as_str(),
             "category": finding.category.as_str(),
@@ -101,7 +81,7 @@ pub(crate) fn as_json(outcome: &Outcome) -> Value {
             "because": outcome.because,
         })
     });
-    json!({
+    let mut whole = json!({
         "scenario": outcome.scenario,
         "seed": outcome.seed,
         "transport": outcome.transport,
@@ -121,7 +101,27 @@ pub(crate) fn as_json(outcome: &Outcome) -> Value {
         "iterations": outcome.iterations,
         "iterations_after_fault": outcome.iterations_to_detection,
         "iteration_ms_median": outcome.iteration_ms_median,
-    })
+    });
+    if let Some(capture) = &outcome.capture {
+        whole["capture"] = json!({
+            "what": capture.what.as_str(),
+            "category": capture.category.map(|category| category.as_str()),
+            "suspects": suspects(&capture.suspects),
+            "because": capture.because.iter().map(|reason| reason.text.as_str()).collect::<Vec<_>>(),
+        });
+    }
+    whole
+}
+
+/// Suspects as every JSON of a verdict has them.
+fn suspects(suspects: &[Suspect]) -> Vec<Value> {
+    let place = |suspect: &Suspect| match &suspect.place {
+        Place::Rank { rank, host } => (json!(rank.0), host.to_string()),
+        Place::Host { host } => (Value::Null, host.to_string()),
+        Place::Link { from, to } => (Value::Null, format!("{from}->{to}")),
+    };
+    let told = suspects.iter().map(|suspect| (place(suspect), suspect.confidence));
+    told.map(|((rank, host), confidence)| json!({"rank": rank, "host": host, "confidence": confidence})).collect()
 }
 
 /// Removes what killed runs left.

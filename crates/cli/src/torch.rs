@@ -1,7 +1,6 @@
 //! `mycroft testbed torch`: a real PyTorch program in place of the testbed's own job; everything else is the same.
-use crate::args_testbed::TorchArgs;
+use crate::args_testbed::{TorchArgs, TransportArg};
 use crate::live::{Options, Program};
-use crate::testbed::{play, transport};
 use anyhow::{Context, Result, anyhow, bail};
 use mycroft_sim::{DpMode, Fault, FaultKind, Scenario};
 use mycroft_testbed::leftovers::PREFIX;
@@ -75,7 +74,7 @@ fn scenario(args: &TorchArgs, fault: Option<Fault>) -> Result<Scenario> {
         dp_mode: DpMode::AllReduce,
         warm_up_iterations: WARM_UP_ITERATIONS,
         duration_s: args.duration,
-        transport: transport(args.transport),
+        transport: args.transport.into(),
         fault,
         ..Scenario::default()
     })
@@ -122,7 +121,7 @@ fn files() -> Result<TempDir> {
 }
 
 /// What is launched for these arguments.
-pub(crate) fn job(args: &TorchArgs) -> Result<(Scenario, Program)> {
+fn job(args: &TorchArgs) -> Result<(Scenario, Program)> {
     let Planned { fault, words, told } = planned(&args.fault)?;
     let scenario = scenario(args, fault)?;
     let python = python(args.python.as_deref())?;
@@ -145,11 +144,27 @@ pub(crate) fn job(args: &TorchArgs) -> Result<(Scenario, Program)> {
     Ok((scenario, Program { rank_command, told_fault, words, run_dir: args.logs.clone(), _files: dir }))
 }
 
-/// Runs a program; exit 0 exactly when the verdict is right.
-pub(crate) fn run(args: &TorchArgs) -> Result<u8> {
+/// A healthy job of a program on two hosts joined by loopback, for so many seconds.
+pub(crate) fn healthy_job(program: &str, ranks_per_host: u32, seconds: f64) -> Result<(Scenario, Program)> {
+    job(&TorchArgs {
+        program: program.to_owned(),
+        ranks: 2 * ranks_per_host,
+        hosts: 2,
+        fault: "none".to_owned(),
+        after: 0.0,
+        duration: seconds,
+        transport: TransportArg::Loopback,
+        json: false,
+        record: None,
+        logs: None,
+        python: std::env::var_os("MYCROFT_TORCH_PYTHON").map(PathBuf::from),
+    })
+}
+
+/// The scenario and the run that the arguments ask for.
+pub(crate) fn asked(args: &TorchArgs) -> Result<(Scenario, Options)> {
     let (scenario, program) = job(args)?;
-    let options = Options { record: args.record.clone(), program: Some(program), ..Options::default() };
-    play(scenario, options, args.json)
+    Ok((scenario, Options { record: args.record.clone(), program: Some(program), ..Options::default() }))
 }
 
 #[cfg(test)]

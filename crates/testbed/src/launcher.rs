@@ -515,7 +515,7 @@ mod tests {
         let error = Testbed::launch(config).unwrap_err().to_string();
         assert!(error.contains("/no/such/program"), "{error}");
         let mine = format!("mtb-{}-", std::process::id());
-        for dir in [std::env::temp_dir(), PathBuf::from("/dev/shm")] {
+        for dir in [std::env::temp_dir(), "/dev/shm".into()] {
             let left = std::fs::read_dir(dir).unwrap().flatten();
             let left: Vec<_> = left.filter(|e| e.file_name().to_string_lossy().starts_with(&mine)).collect();
             assert!(left.is_empty(), "{left:?}");

@@ -141,6 +141,7 @@ fn outcome(scenario: &Scenario, run: &Run) -> Outcome {
         iterations: run.progress.iterations,
         iteration_ms_median: Some(run.progress.iteration_ms_median).filter(|ms| *ms > 0.0),
         report_text: render(&run.report),
+        capture: None,
         fault: truth.fault.as_ref().map(ToString::to_string),
         truth,
     }
