@@ -31,6 +31,8 @@ from torch._C._distributed_c10d import _WorkerServer
 import mycroft_backend
 
 FOREVER_S = 1e6
+# Objects by which the garbage collector's work grows in an iteration: about 10 ms of it.
+GARBAGE_STEP = 300_000
 # Board: stop_at, ranks, switch_every, then per rank iterations finished and the newest 8192 of them.
 BOARD_HEAD, BOARD_KEPT = 24, 8192
 BOARD_RANK = 8 + 8 * BOARD_KEPT
@@ -93,9 +95,9 @@ class Job:
 
     def __init__(self, run_dir, rank):
         self.run_dir, self.rank, self.world = run_dir, rank, int(os.environ["WORLD_SIZE"])
-        self.device, self.fault, self.severity, self.is_hit = mycroft_backend.device(), None, 0.0, False
+        self.device, self.fault, self.severity = mycroft_backend.device(), None, 0.0
         self.loader = iter(torch.utils.data.DataLoader(Batches(self), batch_size=self.batch))
-        self.garbage = None
+        self.garbage = []
 
     def look(self):
         """Whether a fault has been injected that this rank has to make."""
@@ -145,12 +147,11 @@ class Job:
         elif self.faulty("cuda-execution-error"):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.")
         elif self.faulty("gc-pauses"):
-            # Objects that refer to each other, so that every full collection has to look at them all.
-            if self.garbage is None:
-                self.garbage = [[None] for _ in range(int(self.severity * 1e6))]
-                for one, other in zip(self.garbage, self.garbage[1:]):
-                    one[0] = other
+            # Objects that live on, so that every full collection looks at them all: more until one lasts as told.
+            begun = time.monotonic()
             gc.collect()
+            if (time.monotonic() - begun) * 1e3 < self.severity:
+                self.garbage.extend([None] for _ in range(GARBAGE_STEP))
 
 
 def processor_ns():

@@ -2,7 +2,7 @@
 use crate::args_testbed::{TorchArgs, TransportArg};
 use crate::live::{Options, Program};
 use anyhow::{Context, Result, anyhow, bail};
-use mycroft_sim::{DpMode, Fault, FaultKind, Scenario};
+use mycroft_sim::{Fault, FaultKind, Scenario};
 use mycroft_testbed::leftovers::PREFIX;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,6 @@ fn scenario(args: &TorchArgs, fault: Option<Fault>) -> Result<Scenario> {
         tp: 1,
         pp: 1,
         dp: args.ranks,
-        dp_mode: DpMode::AllReduce,
         warm_up_iterations: WARM_UP_ITERATIONS,
         duration_s: args.duration,
         transport: args.transport.into(),
@@ -146,7 +145,11 @@ fn job(args: &TorchArgs) -> Result<(Scenario, Program)> {
 
 /// A healthy job of a program on two hosts joined by loopback, for so many seconds.
 pub(crate) fn healthy_job(program: &str, ranks_per_host: u32, seconds: f64) -> Result<(Scenario, Program)> {
-    job(&TorchArgs {
+    job(&healthy_args(program, ranks_per_host, seconds))
+}
+
+fn healthy_args(program: &str, ranks_per_host: u32, seconds: f64) -> TorchArgs {
+    TorchArgs {
         program: program.to_owned(),
         ranks: 2 * ranks_per_host,
         hosts: 2,
@@ -158,7 +161,7 @@ pub(crate) fn healthy_job(program: &str, ranks_per_host: u32, seconds: f64) -> R
         record: None,
         logs: None,
         python: std::env::var_os("MYCROFT_TORCH_PYTHON").map(PathBuf::from),
-    })
+    }
 }
 
 /// The scenario and the run that the arguments ask for.
@@ -170,6 +173,15 @@ pub(crate) fn asked(args: &TorchArgs) -> Result<(Scenario, Options)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_fault_of_a_program_can_be_played_in_its_scenario() {
+        let args = healthy_args("ddp", 2, 10.0);
+        for kind in BY_PROGRAM {
+            let fault: Fault = format!("{kind}@host0:rank1").parse().expect("a fault");
+            assert_eq!(scenario(&args, Some(fault)).expect("a scenario").check(), Ok(()), "{kind}");
+        }
+    }
 
     #[test]
     fn own_words_stand_for_the_kind_that_answers_them() {
