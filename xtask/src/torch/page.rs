@@ -48,7 +48,7 @@ const HEAD: &str = "# PyTorch on the testbed
 
 Made by `cargo xtask torch --results`: real PyTorch programs (`testbed/torch/programs`) of 4 ranks on 2 hosts, through a
 `torch.distributed` backend over the CPU collective library, which loads the tracer; agents, server and all ranks share two
-cores. Each program x fault was played once: what is told is what was measured, also where it is wrong. A verdict is right when
+cores. A program x fault is played once (a row that is not there was not played): what is told was measured, right or wrong. A verdict is right when
 what is wrong, category and suspect are those that `docs/formats/scenario.md` gives for the kind (uneven micro-batches:
 those of `gpu-power`; pauses of the garbage collector: those of `data-wait`), no case came before the fault, and no other
 case names anybody else. *Capture* is what stacks and Flight Recorder dumps, taken when the case opened, add.
