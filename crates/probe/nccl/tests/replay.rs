@@ -168,3 +168,24 @@ fn all_reduce_v6() {
 fn all_reduce_v7() {
     all_reduce_records("all_reduce_v7", 7);
 }
+
+/// Part of an all-to-all: no event tells of its end, so it must not stay in flight.
+#[test]
+fn what_a_rank_sends_to_itself_is_not_observed() {
+    in_own_process("what_a_rank_sends_to_itself_is_not_observed", &[], |dir| {
+        let plugin = Plugin::open(4);
+        let mut mask = 0;
+        let context = plugin.init(HASH, c"EP", 4, 2, &mut mask);
+        for send in [true, false] {
+            let own = plugin.p2p(context, HASH, 2, send, 2, 1);
+            plugin.stop(own);
+        }
+        let other = plugin.p2p(context, HASH, 2, true, 3, 1);
+        plugin.stop(other);
+        let mut reader = open_segment(dir);
+        let live: Vec<u32> = reader.ops().expect("readable").items.iter().map(|op| op.op.id.peer.0).collect();
+        assert_eq!(live, [3], "the other waits for its kernel");
+        let told: Vec<_> = ops(&drain(&mut reader)).iter().map(|op| (op.op.id.peer.0, op.observed, op.flows)).collect();
+        assert_eq!(told, [(2, false, 0), (2, false, 0)]);
+    });
+}
