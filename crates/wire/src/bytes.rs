@@ -1,12 +1,13 @@
 //! Little-endian numbers, varints and a bounded reader over bytes that nobody vouches for.
+use crate::narrow::low_u8;
 
 /// Appends an LEB128 varint: seven bits a byte, low first, the high bit says that more follow.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
-        out.push(value as u8 | 0x80);
+        out.push(low_u8(value) | 0x80);
         value >>= 7;
     }
-    out.push(value as u8);
+    out.push(low_u8(value));
 }
 
 /// Small magnitudes of both signs to small numbers.
@@ -122,20 +123,20 @@ const BEHIND: usize = 8;
 pub(crate) fn put_bits(out: &mut Vec<u8>, values: &[u64]) {
     for block in values.chunks(BLOCK) {
         let width = block.iter().map(|v| 64 - v.leading_zeros()).max().unwrap_or(0);
-        out.push(width as u8);
+        out.push(low_u8(u64::from(width)));
         let mut bits = 0u128;
         let mut held = 0u32;
         for value in block {
             bits |= u128::from(*value) << held;
             held += width;
             while held >= 8 {
-                out.push(bits as u8);
+                out.push(bits.to_le_bytes()[0]);
                 bits >>= 8;
                 held -= 8;
             }
         }
         if held > 0 {
-            out.push(bits as u8);
+            out.push(bits.to_le_bytes()[0]);
         }
     }
 }

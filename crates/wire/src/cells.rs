@@ -3,6 +3,7 @@
 //! Each kind has one function that visits its fields in column order; the same function names the columns, takes the
 //! cells out of a record and puts them back, so the three cannot disagree. Columns are only ever added at the end.
 use crate::about::time_of;
+use crate::narrow::{low_u8, low_u16, low_u32};
 use mycroft_record::*;
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -139,22 +140,21 @@ trait Visit {
         *value = self.cell(Column { name, cell: CellType::Number, reference: 0 }, *value, u64::MAX);
     }
     fn u32(&mut self, name: &'static str, value: &mut u32) {
-        *value =
-            self.cell(Column { name, cell: CellType::Number, reference: 0 }, u64::from(*value), u64::from(u32::MAX))
-                as u32;
+        let (column, max) = (Column { name, cell: CellType::Number, reference: 0 }, u64::from(u32::MAX));
+        *value = low_u32(self.cell(column, u64::from(*value), max));
     }
     fn u16(&mut self, name: &'static str, value: &mut u16) {
         let (column, max) = (Column { name, cell: CellType::Number, reference: 0 }, u64::from(u16::MAX));
-        *value = self.cell(column, u64::from(*value), max) as u16;
+        *value = low_u16(self.cell(column, u64::from(*value), max));
     }
     fn u8(&mut self, name: &'static str, value: &mut u8) {
-        *value = self.cell(Column { name, cell: CellType::Number, reference: 0 }, u64::from(*value), u64::from(u8::MAX))
-            as u8;
+        let (column, max) = (Column { name, cell: CellType::Number, reference: 0 }, u64::from(u8::MAX));
+        *value = low_u8(self.cell(column, u64::from(*value), max));
     }
     fn i32(&mut self, name: &'static str, value: &mut i32) {
         let bits = u64::from(value.cast_unsigned());
-        *value = (self.cell(Column { name, cell: CellType::Signed, reference: 0 }, bits, u64::from(u32::MAX)) as u32)
-            .cast_signed();
+        let (column, max) = (Column { name, cell: CellType::Signed, reference: 0 }, u64::from(u32::MAX));
+        *value = low_u32(self.cell(column, bits, max)).cast_signed();
     }
     fn flag(&mut self, name: &'static str, value: &mut bool) {
         *value = self.cell(Column { name, cell: CellType::Flag, reference: 0 }, u64::from(*value), 1) != 0;

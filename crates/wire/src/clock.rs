@@ -20,7 +20,7 @@ const BOUND_FINE_NS: u64 = NANOS_PER_MS;
 const TOLD_MAX: usize = 64;
 /// A peer that exchanges no times and says that it collected records so long before now was not yet is known to be ahead:
 /// more than clocks that are kept by the network differ by.
-const AHEAD_LEAST_NS: i64 = 100 * NANOS_PER_MS as i64;
+const AHEAD_LEAST_NS: i64 = 100 * NANOS_PER_MS.cast_signed();
 
 /// Reads a clock.
 #[derive(Clone)]

@@ -168,7 +168,7 @@ pub fn encode<B: Borrow<Batch>>(batches: &[B]) -> Result<Vec<u8>, EncodeError> {
     frame.extend_from_slice(&[MAJOR, MINOR, 0, 0]);
     for size in [records, raw.len(), stored.len()] {
         // Each is below its limit, and all limits are below 2^32.
-        frame.extend_from_slice(&(size as u32).to_le_bytes());
+        frame.extend_from_slice(&crate::narrow::low_u32(size as u64).to_le_bytes());
     }
     let crc = crc32c::crc32c_append(crc32c::crc32c(&frame), &stored);
     frame.extend_from_slice(&crc.to_le_bytes());
@@ -308,7 +308,7 @@ fn pack_dictionary(tag: u8, differences: &[u64]) -> Option<Vec<u8>> {
             }
             None => return None,
         };
-        indexes.push(index as u8);
+        indexes.push(u8::try_from(index).ok()?);
     }
     let mut out = vec![tag | DICTIONARY];
     put_varint(&mut out, distinct.len() as u64);
@@ -502,7 +502,7 @@ fn take_strings(r: &mut Reader<'_>) -> Step<Vec<Arc<str>>> {
 fn take_sources(r: &mut Reader<'_>, strings: &[Arc<str>]) -> Step<(Vec<Batch>, Vec<usize>)> {
     let count = r.varint()?;
     step!(at_most("batches", count, MAX_BATCHES));
-    let (mut batches, mut lengths) = (Vec::with_capacity(count as usize), Vec::with_capacity(count as usize));
+    let (mut batches, mut lengths) = (Vec::with_capacity(usize::try_from(count).ok()?), Vec::new());
     for _ in 0..count {
         let (job, host) = (r.varint_usize()?, r.varint_usize()?);
         let (Some(job), Some(host)) = (strings.get(job), strings.get(host)) else {
@@ -518,7 +518,7 @@ fn take_sources(r: &mut Reader<'_>, strings: &[Arc<str>]) -> Step<(Vec<Batch>, V
         let records = r.varint()?;
         step!(at_most("records in a batch", records, MAX_RECORDS));
         batches.push(Batch { source, collected_at, records: Vec::new() });
-        lengths.push(records as usize);
+        lengths.push(usize::try_from(records).ok()?);
     }
     Some(Ok((batches, lengths)))
 }

@@ -5,7 +5,6 @@
 //! behind it are handed over for diagnosis only, and the agent gets its credit back without an acknowledgement: it goes
 //! on sending and holds what it sent. When there is room again the connection is ended, and the agent sends all of it
 //! once more.
-#![warn(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_possible_wrap)]
 use crate::codec;
 use crate::proto::Message;
 use crate::receipt::{Kept, Receipt};

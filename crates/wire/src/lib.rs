@@ -2,6 +2,10 @@
 //! TCP or a unix socket (client, server, TLS), the spool that holds frames while the server is away, and the file of
 //! checked entries that spool and store share. Formats: `docs/formats/wire.md`, `docs/formats/record.md`.
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
+)]
 
 pub mod about;
 mod admission;
@@ -18,6 +22,7 @@ mod dial;
 pub mod dir;
 mod intake;
 pub mod log;
+mod narrow;
 pub mod offset;
 mod places;
 mod proto;

@@ -4,7 +4,6 @@
 //! that every content carries. Reading changes nothing; only the one who opens the log for writing cuts off a torn tail.
 //! Appends go straight to the kernel, so they survive the end of the process; `sync` makes them survive the end of the
 //! machine.
-#![warn(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_possible_wrap)]
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// its host's clock by. In parts per billion.
 pub const RATE_PPB_MAX: i64 = 1_000_000;
 /// Readings that contradict each other by less do not show a clock that was set: such a step is within what is stated.
-const STEP_LEAST_NS: i64 = NANOS_PER_MS as i64;
+const STEP_LEAST_NS: i64 = NANOS_PER_MS.cast_signed();
 /// Of each so many nanoseconds the narrowest reading is kept for the drift.
 const MARK_NS: u64 = 4 * NANOS_PER_SEC;
 /// Readings kept: two minutes, in which 50 ppm are 6 ms, well beyond the millisecond that a reading is wrong by.
@@ -76,8 +76,8 @@ pub struct OffsetEstimator {
 fn apart(from: HostTime, to: HostTime) -> i64 {
     let ns = i128::from(to.0) - i128::from(from.0);
     // A third of the range: sums and differences of two stay inside.
-    let most = i128::from(i64::MAX / 3);
-    ns.clamp(-most, most) as i64
+    let most = i64::MAX / 3;
+    i64::try_from(ns).unwrap_or(if ns < 0 { -most } else { most }).clamp(-most, most)
 }
 
 impl OffsetEstimator {

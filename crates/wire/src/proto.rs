@@ -2,6 +2,7 @@
 use crate::bytes::Reader;
 use crate::capture::{self, CaptureOrder, Captured};
 use crate::clock::Times;
+use crate::narrow::{low_u16, low_u32};
 use std::fmt;
 
 /// First bytes of both directions.
@@ -127,7 +128,7 @@ pub(super) fn put_text(out: &mut Vec<u8>, text: &str) {
         end -= 1;
     }
     // At most 1024, so it fits 16 bits.
-    out.extend_from_slice(&(end as u16).to_le_bytes());
+    out.extend_from_slice(&low_u16(end as u64).to_le_bytes());
     out.extend_from_slice(&text.as_bytes()[..end]);
 }
 
@@ -141,7 +142,7 @@ impl Hello {
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&self.lowest.to_le_bytes());
         out.extend_from_slice(&self.highest.to_le_bytes());
-        out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        out.extend_from_slice(&low_u32(body.len() as u64).to_le_bytes());
         out.append(&mut body);
         out
     }
@@ -207,7 +208,7 @@ impl Answer {
         };
         let mut out = MAGIC.to_vec();
         out.extend_from_slice(&version.to_le_bytes());
-        out.extend_from_slice(&(body.len() as u32).to_le_bytes());
+        out.extend_from_slice(&low_u32(body.len() as u64).to_le_bytes());
         out.append(&mut body);
         out
     }
@@ -304,7 +305,7 @@ fn checksum(kind: u8, length: u32, parts: [&[u8]; 2]) -> u32 {
 
 fn frame_message(kind: u8, front: &[u8], rest: &[u8]) -> Vec<u8> {
     // Bodies are below MAX_FRAME_BYTES + 8, far below 2^32.
-    let length = (front.len() + rest.len()) as u32;
+    let length = low_u32((front.len() + rest.len()) as u64);
     let mut out = Vec::with_capacity(MESSAGE_HEAD_BYTES + length as usize);
     out.push(kind);
     out.extend_from_slice(&length.to_le_bytes());
@@ -367,7 +368,7 @@ impl Message {
 
     /// `Err` says what is wrong with the message.
     pub(super) fn decode(head: MessageHead, mut body: Vec<u8>) -> Result<Message, &'static str> {
-        if checksum(head.kind, head.body_bytes as u32, [&body, &[]]) != head.checksum {
+        if checksum(head.kind, low_u32(head.body_bytes as u64), [&body, &[]]) != head.checksum {
             return Err("checksum does not fit");
         }
         if head.kind == BATCHES {

@@ -1,5 +1,4 @@
 //! Receipts: what the taker of a frame says later about whether it is kept.
-#![warn(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_possible_wrap)]
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 

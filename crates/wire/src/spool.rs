@@ -3,7 +3,6 @@
 //! Frames lie in numbered logs of a sixteenth of the limit each; `head` says up to where they were taken. The oldest
 //! frames are dropped, and their records counted, when the limit is reached. Frames survive the end of the process;
 //! after the end of the machine the last ones may be missing, never damaged.
-#![warn(clippy::unwrap_used, clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_possible_wrap)]
 use crate::codec;
 use crate::dir::{Access, PrivateDir};
 use crate::log::{ENTRY_HEAD_BYTES, LogFile, Mark, Marks, Piece, numbers_of};
