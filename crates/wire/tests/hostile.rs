@@ -291,8 +291,9 @@ fn a_server_stops_while_agents_flood_it() {
     std::thread::scope(|scope| {
         for agent in 0..4u64 {
             let stopped = &stopped;
+            // Connected here: a thread that begins late would find the server stopped.
+            let mut socket = TcpStream::connect(address).unwrap();
             scope.spawn(move || {
-                let mut socket = TcpStream::connect(address).unwrap();
                 // Answers are never read.
                 let frame = bomb(100);
                 let _ = socket.write_all(&hello(agent + 1));
