@@ -71,6 +71,17 @@ const LOCK_FREE_ROOMS: &[&str] = &["crates/probe/core/src/", "crates/probe/nccl/
 /// What takes a lock, or is one.
 const LOCKS: &[&str] = &["Mutex", "RwLock", "Condvar", ".lock()", "pthread_mutex", "call_once", "LazyLock"];
 
+/// Rooms that read bytes which nobody vouches for: no unwrap and no cast that may lose something, in the whole crate.
+const LINTED_ROOMS: &[&str] = &["crates/formats/src/lib.rs", "crates/ring/src/lib.rs", "crates/wire/src/lib.rs"];
+
+/// Lints that an attribute of each of these crates turns on.
+const LINTS: &[&str] = &[
+    "clippy::unwrap_used",
+    "clippy::cast_possible_truncation",
+    "clippy::cast_possible_wrap",
+    "clippy::cast_sign_loss",
+];
+
 /// What to do with the list of exceptions.
 #[derive(clap::Args, Default)]
 pub(crate) struct TidyArgs {
@@ -168,6 +179,7 @@ fn rules_of_file(path: &str, text: &str, violations: &mut Vec<String>) {
         }
     }
     locks(path, text, violations);
+    lints(path, text, violations);
     let may_be_unsafe = in_tests || UNSAFE_ROOMS.iter().any(|room| path.starts_with(room));
     if !may_be_unsafe && text.lines().any(|line| line.contains("unsafe {") || line.contains("unsafe fn")) {
         violations.push(format!("{path}: `unsafe` outside the rooms that may have it (invariant 8)"));
@@ -177,6 +189,20 @@ fn rules_of_file(path: &str, text: &str, violations: &mut Vec<String>) {
         UNSAFE_ROOMS.iter().any(|room| room.starts_with(path.trim_end_matches("lib.rs")) || path.starts_with(room));
     if is_library_root && !room_has_unsafe && !text.contains("#![forbid(unsafe_code)]") {
         violations.push(format!("{path}: a room without unsafe says #![forbid(unsafe_code)]"));
+    }
+}
+
+/// Lints of the crate that are on, in `warn` or `deny` of an attribute at its top.
+fn lints(path: &str, text: &str, violations: &mut Vec<String>) {
+    if !LINTED_ROOMS.contains(&path) {
+        return;
+    }
+    let squeezed: String = text.split_whitespace().collect();
+    let attributes = squeezed.split("#![").skip(1).filter_map(|rest| rest.split(")]").next());
+    let on = |attribute: &str| attribute.contains("warn(") || attribute.contains("deny(");
+    let attributes: Vec<&str> = attributes.filter(|attribute| on(attribute)).collect();
+    for lint in LINTS.iter().filter(|lint| !attributes.iter().any(|attribute| attribute.contains(**lint))) {
+        violations.push(format!("{path}: no `{lint}` in an attribute of the crate"));
     }
 }
 
@@ -191,5 +217,27 @@ fn locks(path: &str, text: &str, violations: &mut Vec<String>) {
         if let Some(lock) = LOCKS.iter().find(|lock| line.contains(**lock)) {
             violations.push(format!("{path}:{}: `{lock}` on the way of the job's threads (invariant 3)", number + 1));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_room_that_reads_strange_bytes_keeps_its_lints() {
+        let violated = |text: &str| {
+            let mut violations = Vec::new();
+            lints("crates/wire/src/lib.rs", text, &mut violations);
+            violations.len()
+        };
+        let all = LINTS.join(",\n    ");
+        for kept in ["warn", "deny", "cfg_attr(not(test), warn"] {
+            let close = if kept.starts_with("cfg") { "))" } else { ")" };
+            assert_eq!(violated(&format!("#![forbid(unsafe_code)]\n#![{kept}(\n{all}\n{close}]\nmod a;")), 0, "{kept}");
+        }
+        assert_eq!(violated(&format!("#![allow({all})]")), LINTS.len(), "an allowed lint is off");
+        assert_eq!(violated(&format!("#[warn({all})]\nfn one() {{}}")), LINTS.len(), "of one item, not of the crate");
+        assert_eq!(violated("#![warn(clippy::unwrap_used, clippy::cast_sign_loss)]"), 2);
     }
 }
