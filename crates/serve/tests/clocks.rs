@@ -202,13 +202,13 @@ fn a_clock_that_is_off_changes_no_verdict() {
 #[test]
 fn whole_seconds_change_not_a_word_of_the_report() {
     for (name, job) in jobs() {
-        let clocks = BTreeMap::from([("host0", Clock::off(7 * S)), ("host1", Clock::off(-3_600 * S))]);
-        assert_eq!(verdicts(&play(&job.deliveries, &clocks, Wire::Times)), verdicts(&job.right), "{name}");
+        let one = BTreeMap::from([("host0", Clock::off(2 * S))]);
+        let two = BTreeMap::from([("host0", Clock::off(7 * S)), ("host1", Clock::off(-3_600 * S))]);
+        for clocks in [one, two] {
+            let report = play(&job.deliveries, &clocks, Wire::Times);
+            assert_eq!(golden(&report), golden(&job.right), "{name} with {clocks:?}");
+        }
     }
-    let (name, stuck) = &jobs()[0];
-    let report = play(&stuck.deliveries, &BTreeMap::from([("host0", Clock::off(2 * S))]), Wire::Times);
-    let lines = |report: &Report| golden(report).lines().filter(|line| !line.contains("threshold")).count();
-    assert_eq!(lines(&report), lines(&stuck.right), "{name}\n{}", golden(&report));
 }
 
 #[test]
