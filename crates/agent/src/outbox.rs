@@ -2,6 +2,7 @@
 use crate::backlog::{Lost, count_lost};
 use crate::config::QUEUE_RECORDS_MAX;
 use mycroft_record::Batch;
+use mycroft_wire::sync::lock;
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -81,7 +82,7 @@ impl Outbox {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         // Whoever panicked while holding it left at worst a wrong record count, which only moves the limit.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner)
     }
 }
 

@@ -2,6 +2,7 @@
 use crate::capture::Watched;
 use crate::config::NOTICES_MAX;
 use crate::error::Notice;
+use mycroft_wire::sync::lock;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -91,17 +92,17 @@ impl Shared {
     /// Publishes which processes are traced.
     pub(crate) fn publish_watched(&self, watched: Vec<Watched>) {
         // Replaced whole, so whoever panicked left the one or the other.
-        *self.watched.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = watched;
+        *lock(&self.watched) = watched;
     }
 
     /// The processes traced now.
     pub(crate) fn watched(&self) -> Vec<Watched> {
-        self.watched.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        lock(&self.watched).clone()
     }
 
     fn lock_notices(&self) -> std::sync::MutexGuard<'_, VecDeque<Notice>> {
         // A thread that panicked while it held the queue left it whole: every change is one push or pop.
-        self.notices.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.notices)
     }
 }
 

@@ -90,7 +90,7 @@ fn readable<T>(all: impl Iterator<Item = Result<T, StoreError>>) -> impl Iterato
 fn deliveries(path: &Path) -> Result<Deliveries> {
     if path.is_file() {
         let mut batches = read_frames(path)?;
-        batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+        mycroft_record::batch::sort_as_collected(&mut batches);
         return Ok(Box::new(batches.into_iter().map(|batch| Delivery { arrives_at: batch.collected_at, batch })));
     }
     const GIVE: &str = "give the store that `mycroft serve --store` wrote, or the folder of `mycroft sim run --out`";

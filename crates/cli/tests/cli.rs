@@ -371,7 +371,7 @@ fn replay_of_a_store_and_of_a_recording() {
         batches.extend(codec::decode(frame).unwrap().batches);
         rest = behind;
     }
-    batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+    mycroft_record::batch::sort_as_collected(&mut batches);
     let dir = tempfile::tempdir().unwrap();
     let (stored, recording) = (dir.path().join("store"), dir.path().join("recording"));
     let store = Store::open(&stored, StoreConfig::default()).unwrap();

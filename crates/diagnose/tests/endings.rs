@@ -152,7 +152,7 @@ fn a_job_that_is_ended_takes_its_open_cases_with_it() {
 /// Batches of several lives, one after the other.
 fn lives(plans: Vec<Plan>) -> Vec<Batch> {
     let mut batches: Vec<Batch> = plans.into_iter().flat_map(|plan| Cluster::new(plan).batches()).collect();
-    batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+    mycroft_record::batch::sort_as_collected(&mut batches);
     batches
 }
 

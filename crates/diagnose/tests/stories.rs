@@ -60,7 +60,7 @@ fn closing(plan: &Plan, clean: bool, at: u64, spared: Option<u32>) -> Vec<Batch>
         last.push(Batch { source, collected_at: noticed_at, records });
     }
     batches.extend(last);
-    batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+    mycroft_record::batch::sort_as_collected(&mut batches);
     batches
 }
 

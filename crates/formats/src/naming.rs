@@ -1,4 +1,5 @@
 //! What a file's name tells: the rank, and the host where it or its folder names one.
+use mycroft_record::time::day_of_date;
 use mycroft_record::{HostName, HostTime, NANOS_PER_SEC, Rank};
 use regex_lite::Regex;
 
@@ -126,23 +127,14 @@ pub(crate) fn taken_at(path: &str) -> HostTime {
     let seconds = || -> Option<u64> {
         let (year, month, day) = (number(1..5)?, number(5..7)?, number(7..9)?);
         let (hour, minute, second) = (number(10..12)?, number(12..14)?, number(14..16)?);
-        let valid = year >= 1970 && (1..=12).contains(&month) && (1..=31).contains(&day);
-        (valid && hour < 24 && minute < 60 && second < 60)
-            .then(|| days_from_civil(year, month, day) * 86_400 + hour * 3_600 + minute * 60 + second)
+        let days = day_of_date(year, month, day)?;
+        (hour < 24 && minute < 60 && second < 60).then_some(days * 86_400 + hour * 3_600 + minute * 60 + second)
     };
     seconds().map_or(HostTime::NONE, |seconds| HostTime(seconds * NANOS_PER_SEC))
 }
 
 /// `_20261121_092309`.
 const STAMP_BYTES: usize = 16;
-
-/// Days since 1970-01-01 (H. Hinnant, "chrono-compatible low-level date algorithms", `days_from_civil`).
-fn days_from_civil(year: u64, month: u64, day: u64) -> u64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (year / 400, year % 400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
 
 /// The file's name without the endings that say what it is; dots of host names stay.
 fn stem(path: &str) -> &str {

@@ -2,6 +2,7 @@
 use crate::ids::{HostName, JobName, Rank};
 use crate::record::Record;
 use crate::time::HostTime;
+use std::borrow::Borrow;
 
 /// One traced process: unique within a host for ever (the nonce is random per attach).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -35,4 +36,13 @@ pub struct Batch {
     pub collected_at: HostTime,
     /// The records.
     pub records: Vec<Record>,
+}
+
+/// Sorts batches of several sources by when they were collected, those of one time by their source: the one order in
+/// which collected batches are taken in. Batches of one time and source keep the order that they have.
+pub fn sort_as_collected<B: Borrow<Batch>>(batches: &mut [B]) {
+    batches.sort_by(|a, b| {
+        let (a, b): (&Batch, &Batch) = (a.borrow(), b.borrow());
+        (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source))
+    });
 }

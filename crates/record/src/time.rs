@@ -61,7 +61,7 @@ const SECS_PER_DAY: u64 = 86_400;
 /// RFC 3339 text in UTC with nine fractional digits: `2025-01-01T00:00:00.000000000Z`.
 pub fn rfc3339(time: HostTime) -> String {
     let secs = time.0 / NANOS_PER_SEC;
-    let (year, month, day) = civil_from_days(secs / SECS_PER_DAY);
+    let (year, month, day) = date_of_day(secs / SECS_PER_DAY);
     let in_day = secs % SECS_PER_DAY;
     format!(
         "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{:09}Z",
@@ -72,13 +72,15 @@ pub fn rfc3339(time: HostTime) -> String {
     )
 }
 
-/// Proleptic Gregorian date of a day number since 1970-01-01 (H. Hinnant, "chrono-compatible low-level date
-/// algorithms", `civil_from_days`, for days >= 0). u64 nanoseconds end in the year 2554, far inside its range.
-fn civil_from_days(days: u64) -> (u64, u64, u64) {
-    /// Days from 0000-03-01 to 1970-01-01.
-    const EPOCH_SHIFT: u64 = 719_468;
-    /// Days in 400 years.
-    const ERA: u64 = 146_097;
+/// Days from 0000-03-01 to 1970-01-01.
+const EPOCH_SHIFT: u64 = 719_468;
+/// Days in 400 years.
+const ERA: u64 = 146_097;
+
+/// Year, month and day (proleptic Gregorian) of a day number since 1970-01-01 (H. Hinnant, "chrono-compatible low-level
+/// date algorithms", `civil_from_days`, for days >= 0). u64 nanoseconds end in the year 2554, far inside its range.
+#[must_use]
+pub fn date_of_day(days: u64) -> (u64, u64, u64) {
     let z = days + EPOCH_SHIFT;
     let day_of_era = z % ERA;
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -88,6 +90,20 @@ fn civil_from_days(days: u64) -> (u64, u64, u64) {
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
     let year = z / ERA * 400 + year_of_era + u64::from(month <= 2);
     (year, month, day)
+}
+
+/// The day number since 1970-01-01 of a date (Hinnant's `days_from_civil`); `None`: there is no such date, or it is
+/// before 1970 or after the year 9999.
+#[must_use]
+pub fn day_of_date(year: u64, month: u64, day: u64) -> Option<u64> {
+    if !(1970..=9999).contains(&year) || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    let shifted = if month <= 2 { year - 1 } else { year };
+    let (era, year_of_era) = (shifted / 400, shifted % 400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days = era * ERA + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - EPOCH_SHIFT;
+    (date_of_day(days) == (year, month, day)).then_some(days)
 }
 
 #[cfg(test)]
@@ -113,10 +129,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_date_has_no_day() {
+        let max = u64::MAX;
+        for (year, month, day) in [
+            (1969, 12, 31),
+            (2026, 13, 1),
+            (2026, 0, 1),
+            (2026, 1, 0),
+            (2026, 2, 29),
+            (2100, 2, 29),
+            (2026, 4, 31),
+            (10_000, 1, 1),
+            (max, 1, 1),
+            (2026, max, 1),
+            (2026, 1, max),
+            (0, 0, 0),
+        ] {
+            assert_eq!(day_of_date(year, month, day), None, "{year}-{month}-{day}");
+        }
+    }
+
+    #[test]
     fn every_day_follows_the_one_before() {
         let (mut year, mut month, mut day) = (1970, 1, 1);
         for number in 0..213_000 {
-            assert_eq!(civil_from_days(number), (year, month, day));
+            assert_eq!(date_of_day(number), (year, month, day));
+            assert_eq!(day_of_date(year, month, day), Some(number));
             let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
             let length = match month {
                 2 => 28 + u64::from(leap),

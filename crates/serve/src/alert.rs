@@ -6,7 +6,7 @@ use crate::api::CaseJson;
 use crate::book::Change;
 use crate::case::BookedCase;
 use crate::stats::{Stats, add};
-use crate::sync::lock;
+use mycroft_wire::sync::lock;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

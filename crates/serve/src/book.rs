@@ -1,7 +1,7 @@
 //! The book of cases: every case this server knows, under its own number, for readers, alerts and the disk.
 use crate::case::{BookState, BookedCase, Capture};
-use crate::sync::lock;
 use mycroft_record::{HostTime, JobName};
+use mycroft_wire::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;

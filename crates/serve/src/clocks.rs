@@ -1,8 +1,8 @@
 //! The clocks of hosts as the wire measured them last, for health, metrics and the age of batches. The brain has its own:
 //! it corrects times by them.
 use crate::api::{ClockJson, ClocksJson};
-use crate::sync::lock;
 use mycroft_record::{Batch, ClockOffset, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Record};
+use mycroft_wire::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 

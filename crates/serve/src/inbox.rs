@@ -4,8 +4,8 @@
 //! told to the engine as a gap of its source (invariant 4: loss is data), so that silence is not read as a stall.
 use crate::clock::Clock;
 use crate::command::Command;
-use crate::sync::lock;
 use mycroft_record::{Batch, HostTime, Record, Source};
+use mycroft_wire::sync::lock;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};

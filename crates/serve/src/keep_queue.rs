@@ -1,10 +1,10 @@
 //! The bounded queue of frames on their way to the disk. Nobody waits at it: what finds no room is refused, and its
 //! agent sends it again.
-use crate::sync::lock;
 use mycroft_record::{Batch, HostTime};
 use mycroft_store::Arrival;
 use mycroft_wire::Promise;
 use mycroft_wire::codec;
+use mycroft_wire::sync::lock;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};

@@ -37,7 +37,6 @@ pub mod replay;
 mod schedule;
 mod server;
 mod stats;
-mod sync;
 #[cfg(test)]
 mod tests;
 mod thread;

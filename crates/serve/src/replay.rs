@@ -26,7 +26,7 @@ const MOMENTS_MAX: usize = 10_000;
 /// and whenever an engine says that something becomes due), and gives each job's last report. The same batches give
 /// the same reports, byte for byte, in whatever order they are given.
 pub fn replay(mut batches: Vec<Batch>, tick: Duration) -> BTreeMap<JobName, Report> {
-    batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+    mycroft_record::batch::sort_as_collected(&mut batches);
     let mut player = Player::new(tick);
     for batch in &batches {
         player.deliver(batch.collected_at, batch);

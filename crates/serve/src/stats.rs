@@ -2,8 +2,8 @@
 use crate::api::JobJson;
 use crate::census::Totals;
 use crate::clocks::ClockBoard;
-use crate::sync::lock;
 use mycroft_record::{Category, Finding, JobName, What};
+use mycroft_wire::sync::lock;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};

@@ -97,7 +97,7 @@ struct Live {
 impl Scene {
     fn of(batches: &[Batch]) -> Scene {
         let mut in_order: Vec<&Batch> = batches.iter().collect();
-        in_order.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+        mycroft_record::batch::sort_as_collected(&mut in_order);
         let mut kinds: BTreeMap<CommId, String> = BTreeMap::new();
         let mut live: BTreeMap<u32, Live> = BTreeMap::new();
         for batch in in_order {

@@ -203,7 +203,7 @@ fn the_directory_holds_the_runs_and_nothing_else() {
 fn a_player_tells_when_each_case_changed() {
     for name in RUNS {
         let mut batches = batches(name);
-        batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+        mycroft_record::batch::sort_as_collected(&mut batches);
         let mut reading = Duration::ZERO;
         // Each reading is a millisecond after the one before: a tick takes two readings.
         let stopwatch = move || {
@@ -236,7 +236,7 @@ fn a_player_tells_when_each_case_changed() {
 fn time_never_goes_back_and_nothing_is_no_job() {
     assert!(Player::new(TICK).finish(TAIL).is_empty());
     let mut batches = batches("gpu-hang");
-    batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+    mycroft_record::batch::sort_as_collected(&mut batches);
     let (mut plain, mut strange) = (Player::new(TICK), Player::new(Duration::ZERO));
     for batch in &batches {
         plain.deliver(batch.collected_at, batch);

@@ -181,7 +181,7 @@ impl Merge {
                 Err(error) => self.failed.push_back(error),
             }
         }
-        batches.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+        mycroft_record::batch::sort_as_collected(&mut batches);
         self.heads.extend(Head::of(part.number, batches.into_iter()).map(Reverse));
     }
 }

@@ -8,8 +8,9 @@ use crate::runs::Runs;
 use crate::source::{Replay, sources};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
 use mycroft_wire::codec;
+use mycroft_wire::sync::lock;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// How long a failed attempt (to write a segment, to open the database) is left alone: it costs seconds of a processor,
@@ -69,10 +70,6 @@ struct MetaTrouble {
     why: String,
     /// Not tried before.
     retry_at: HostTime,
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn nanos(duration: Duration) -> u64 {

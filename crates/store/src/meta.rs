@@ -1,8 +1,9 @@
 //! Cases in SQLite: the small data that changes in place.
 use mycroft_record::HostTime;
+use mycroft_wire::sync::lock;
 use rusqlite::{Connection, OpenFlags, Row, params};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// Layout of the tables; a file with a higher one belongs to a newer release.
 const SCHEMA_VERSION: i64 = 1;
@@ -119,7 +120,7 @@ impl Meta {
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.connection)
     }
 
     fn failed(&self, operation: &'static str) -> impl FnOnce(rusqlite::Error) -> MetaError {

@@ -1,27 +1,17 @@
 //! Deliveries: the order in which a replay takes batches in, from a server's store and from a recording.
 #[path = "../../wire/tests/common/mod.rs"]
 mod common;
+mod kept;
 
 use common::{any_batch, step_batch};
+use kept::{T0, open, rounded};
 use mycroft_record::*;
 use mycroft_store::recording::{self, RecordingWriter};
 use mycroft_store::runs::{Happening, before, history, runs};
-use mycroft_store::{Delivery, Store, StoreConfig, segment};
-use mycroft_wire::codec;
+use mycroft_store::{Delivery, segment};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::path::Path;
-
-const T0: HostTime = HostTime(1_700_000_000 * NANOS_PER_SEC);
-
-fn open(dir: &Path) -> Store {
-    Store::open(dir, StoreConfig::default()).unwrap()
-}
-
-fn rounded(mut batch: Batch) -> Batch {
-    codec::round_to_micros(&mut batch);
-    batch
-}
 
 /// Writes the same as a recording and gives its files with their content.
 fn record(dir: &Path, deliveries: &[Delivery]) -> BTreeMap<String, Vec<u8>> {

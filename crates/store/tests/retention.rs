@@ -1,46 +1,13 @@
 //! When logs become segments, how many, and when those go: by the server's clock.
 #[path = "../../wire/tests/common/mod.rs"]
 mod common;
+mod kept;
 
 use common::step_batch;
+use kept::{HOUR, T0, files, open, replay, rounded};
 use mycroft_record::*;
 use mycroft_store::{Store, StoreConfig};
-use mycroft_wire::codec;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-const T0: HostTime = HostTime(1_700_000_000 * NANOS_PER_SEC);
-const HOUR: u64 = 3600 * NANOS_PER_SEC;
-
-fn open(dir: &Path) -> Store {
-    Store::open(dir, StoreConfig::default()).unwrap()
-}
-
-fn replay(store: &Store) -> Vec<Batch> {
-    store.read_all().unwrap().map(Result::unwrap).collect()
-}
-
-fn rounded(mut batch: Batch) -> Batch {
-    codec::round_to_micros(&mut batch);
-    batch
-}
-
-fn files(dir: &Path, extension: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut folders = vec![dir.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|e| e == extension) {
-                found.push(path);
-            }
-        }
-    }
-    found.sort();
-    found
-}
 
 #[test]
 fn retention_goes_by_when_records_arrived_and_by_size() {

@@ -3,6 +3,7 @@
 //! A frame is charged before it takes: while its bytes arrive for those that are there, before it is decoded for what it
 //! opens to. Who finds no room waits in order of arrival, and is told to send again when that takes too long.
 use crate::codec::{FrameHeader, MAX_RAW_BYTES, MAX_RECORDS, MAX_STRINGS};
+use crate::sync::lock;
 use mycroft_record::Record;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -140,7 +141,7 @@ impl Budget {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

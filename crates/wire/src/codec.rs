@@ -7,7 +7,7 @@ use crate::cells::{self, CellType, Column, Interner, Kind};
 use mycroft_record::{Batch, HostTime, ProcessKey, Rank, Source};
 use std::borrow::Borrow;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use zstd::bulk::Decompressor;
 
 pub use crate::cells::{is_round, round_to_micros};
@@ -415,7 +415,7 @@ static BENCHES: Mutex<Vec<Workbench>> = Mutex::new(Vec::new());
 
 impl Workbench {
     fn take() -> Workbench {
-        BENCHES.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+        crate::sync::lock(&BENCHES).pop().unwrap_or_default()
     }
 
     fn give_back(mut self) {
@@ -427,7 +427,7 @@ impl Workbench {
                 *table = Table::default();
             }
         }
-        let mut benches = BENCHES.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut benches = crate::sync::lock(&BENCHES);
         if benches.len() < BENCHES_KEPT {
             benches.push(self);
         }

@@ -34,6 +34,7 @@ pub mod spool;
 pub mod strangers;
 mod stream;
 mod subscriber;
+pub mod sync;
 mod tls;
 
 pub use arrival::ServerLimits;

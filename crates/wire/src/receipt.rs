@@ -1,4 +1,5 @@
 //! Receipts: what the taker of a frame says later about whether it is kept.
+use crate::sync::lock;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ struct Slot {
 
 impl Slot {
     fn lock(&self) -> MutexGuard<'_, Option<Kept>> {
-        self.outcome.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.outcome)
     }
 }
 

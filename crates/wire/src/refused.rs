@@ -1,7 +1,8 @@
 //! Why connections end, and lines about agents that were refused: each of some minutes' first ones, and how many were not told.
 use crate::proto::Refusal;
+use crate::sync::lock;
 use mycroft_record::text::printable_within;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
 
@@ -44,7 +45,7 @@ struct State {
 impl Told {
     /// Whether a line may be told now, and how many were left out before it; `None`: there were enough.
     pub(super) fn admit(&self, now: Instant) -> Option<LeftOut> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = lock(&self.state);
         if state.since.is_none_or(|since| now.saturating_duration_since(since) >= WINDOW) {
             (state.since, state.lines) = (Some(now), 0);
         }

@@ -15,13 +15,14 @@ use crate::socket::{self, Socket};
 use crate::strangers::Strangers;
 use crate::stream::{Closer, Stream};
 use crate::subscriber::with_callers_subscriber;
+use crate::sync::lock;
 use crate::{Endpoint, ServerConfig, WireError, io_error, tls};
 use mycroft_record::Batch;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tracing::{debug, error, warn};
@@ -152,10 +153,6 @@ impl Agents {
         entry.0 = clock;
         Arc::clone(&entry.1)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A bound server socket.

@@ -7,6 +7,7 @@ use super::{Found, wait_until};
 use crate::config::SpyProgram;
 use mycroft_record::Rank;
 use mycroft_wire::CaptureKind;
+use mycroft_wire::sync::lock;
 use std::collections::BTreeSet;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -25,7 +26,7 @@ impl Gate {
 
     /// Waits for room until then; `None`: there was none.
     fn enter(&self, until: Instant) -> Option<Inside<'_>> {
-        let room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = lock(&self.room);
         let left = until.saturating_duration_since(Instant::now());
         let waited = self.freed.wait_timeout_while(room, left, |room| *room == 0);
         let (mut room, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -38,7 +39,7 @@ struct Inside<'a>(&'a Gate);
 
 impl Drop for Inside<'_> {
     fn drop(&mut self) {
-        *self.0.room.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *lock(&self.0.room) += 1;
         self.0.freed.notify_one();
     }
 }

@@ -23,7 +23,7 @@ impl Cluster {
                 out.extend(self.nic_batches(host));
             }
         }
-        out.sort_by(|a, b| (a.collected_at, &a.source).cmp(&(b.collected_at, &b.source)));
+        mycroft_record::batch::sort_as_collected(&mut out);
         out
     }
 

@@ -1,7 +1,7 @@
 //! What agents send of one capture, into files. Agents are not trusted with names or sizes.
 use crate::api::{DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, rank_number};
-use crate::sync::lock;
 use mycroft_record::text::printable;
+use mycroft_wire::sync::lock;
 use mycroft_wire::{CaptureKind, Captured};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, File};

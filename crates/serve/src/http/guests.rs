@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::sync::lock;
+use mycroft_wire::sync::lock;
 
 /// All connections of a server.
 pub(crate) struct Guests {

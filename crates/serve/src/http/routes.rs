@@ -12,7 +12,6 @@ use crate::command::Command;
 use crate::dump::Dumps;
 use crate::inbox::Inbox;
 use crate::stats::{Stats, get};
-use crate::sync::lock;
 use axum::extract::{
     Path, Query, Request, State,
     rejection::{PathRejection, QueryRejection},
@@ -25,6 +24,7 @@ use axum::{Extension, Router, http::HeaderValue};
 use mycroft_diagnose::{Report, render};
 use mycroft_record::JobName;
 use mycroft_record::text::{printable, printable_within};
+use mycroft_wire::sync::lock;
 use mycroft_wire::{ListenerHandle, ServerStats};
 use serde::Deserialize;
 use std::collections::BTreeSet;

@@ -86,7 +86,7 @@ impl Brain for Scripted {
             let _ = self.met.send(Met::Step(self.job.clone(), step));
             match step {
                 PANIC_IN_OBSERVE => panic!("scripted defect in observe"),
-                BLOCK => drop(crate::sync::lock(&self.gate)),
+                BLOCK => drop(mycroft_wire::sync::lock(&self.gate)),
                 PANIC_IN_REPORT => self.fail_report = true,
                 NOTHING => {}
                 step => self.pending.push(step),

@@ -80,7 +80,7 @@ fn an_engine_that_always_panics_is_switched_off_and_says_so() {
 fn overflow_is_counted_told_to_the_engine_and_never_blocks_for_long() {
     let world = World::with_queue(quick(), 10);
     let gate = Arc::clone(&world.gate);
-    let closed = crate::sync::lock(&gate);
+    let closed = mycroft_wire::sync::lock(&gate);
     world.send("train", &[BLOCK]);
     world.meets(&Met::Step("train".into(), BLOCK));
     // The brain is stuck: ten more fit, three batches of five do not.
@@ -111,7 +111,7 @@ fn what_the_server_dropped_is_known_from_its_store() {
     let config = ServeConfig { store_dir: Some(dir.path().to_owned()), ..quick() };
     let world = World::with_queue(config, 10);
     let gate = Arc::clone(&world.gate);
-    let closed = crate::sync::lock(&gate);
+    let closed = mycroft_wire::sync::lock(&gate);
     world.send("train", &[BLOCK]);
     world.meets(&Met::Step("train".into(), BLOCK));
     assert!(world.server.ingest(batch("train", &[NOTHING; 10])));
