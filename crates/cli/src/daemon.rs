@@ -5,6 +5,7 @@ use crate::stop::Stop;
 use anyhow::{Context, Result, bail};
 use mycroft_agent::{Agent, AgentConfig, CaptureConfig, Notice, SpyProgram};
 use mycroft_serve::{ServeConfig, Server};
+use mycroft_wire::trusted::{self, Holds};
 use mycroft_wire::{Endpoint, TlsClient, TlsIdentity, TlsServer};
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -39,7 +40,7 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
     config.capture = CaptureConfig { enabled: !args.no_dump, spy: Some(own_spy()) };
     if let Some(path) = &args.tls_ca {
         // Without it the server would seem to be away, for ever.
-        std::fs::File::open(path).with_context(|| format!("--tls-ca {}: cannot be read", path.display()))?;
+        trusted::read(path, Holds::Public).with_context(|| format!("--tls-ca {}: cannot be used", path.display()))?;
     }
     config.tls = args.tls_ca.clone().map(|ca_pem| TlsClient {
         ca_pem,

@@ -1,5 +1,6 @@
 //! The shared secret of server, agents and readers: given, or in a file that only its owner reads.
 use anyhow::{Context, Result, bail};
+use mycroft_wire::trusted::{self, Holds};
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,8 +8,6 @@ use std::path::{Path, PathBuf};
 
 /// Bytes of a made token: 192 random bits, as 48 hex digits.
 const RANDOM_BYTES: usize = 24;
-/// Longest file that is read as a token.
-const FILE_BYTES_MAX: u64 = 4096;
 
 /// Flags of everything that shows or asks for the token.
 #[derive(clap::Args, Debug, Clone, Default)]
@@ -48,13 +47,8 @@ impl TokenArgs {
 }
 
 fn read(path: &Path) -> Result<String> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
-        bail!("is no file");
-    }
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX).read_to_string(&mut text)?;
-    let token = text.trim();
+    let bytes = trusted::read(path, Holds::Secret)?;
+    let token = std::str::from_utf8(&bytes).context("is not text")?.trim();
     if token.is_empty() {
         bail!("is empty; remove it and `mycroft serve --token-file` makes a new one");
     }
@@ -94,5 +88,9 @@ mod tests {
         assert_eq!(args.read().expect("read"), made);
         std::fs::write(&path, "\n").expect("written");
         assert!(args.read().is_err(), "an empty file is no token");
+        std::fs::write(&path, "0123456789abcdef").expect("written");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("ours");
+        let refused = format!("{:#}", args.read().expect_err("others may change it"));
+        assert!(refused.contains("--token-file") && refused.contains("chmod go-w"), "{refused}");
     }
 }

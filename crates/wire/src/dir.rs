@@ -40,7 +40,7 @@ pub fn own_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-fn refused<T>(why: String) -> io::Result<T> {
+pub(crate) fn refused<T>(why: String) -> io::Result<T> {
     Err(io::Error::new(io::ErrorKind::PermissionDenied, why))
 }
 
@@ -134,7 +134,7 @@ fn check_file(stat: &Stat) -> Result<(), String> {
 }
 
 /// Whether users other than this one and root could put another directory in this one's place.
-fn check_above(path: &Path) -> io::Result<()> {
+pub(crate) fn check_above(path: &Path) -> io::Result<()> {
     let parent = |path: &Path| match path.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Some(PathBuf::from(".")),
         other => other.map(Path::to_owned),
@@ -147,9 +147,8 @@ fn check_above(path: &Path) -> io::Result<()> {
     for dir in above.canonicalize()?.ancestors() {
         let meta = std::fs::metadata(dir)?;
         let (owner, mode) = (meta.uid(), meta.mode());
-        let known = owner == 0 || owner == own_uid() || (owner == UNKNOWN_UID && in_user_namespace());
         let dir = dir.display();
-        if !known {
+        if !is_known(owner) {
             return refused(format!("{dir} above it belongs to user {owner}, who could exchange it; give another one"));
         }
         if mode & ALL_WRITE != 0 && mode & STICKY == 0 {
@@ -157,6 +156,11 @@ fn check_above(path: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether it is root, this user, or one whom this user namespace cannot name.
+pub(crate) fn is_known(owner: u32) -> bool {
+    owner == 0 || owner == own_uid() || (owner == UNKNOWN_UID && in_user_namespace())
 }
 
 fn in_user_namespace() -> bool {

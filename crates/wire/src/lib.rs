@@ -36,6 +36,7 @@ mod stream;
 mod subscriber;
 pub mod sync;
 mod tls;
+pub mod trusted;
 
 pub use arrival::ServerLimits;
 pub use capture::{CAPTURE_TEXT_BYTES_MAX, CaptureKind, CaptureOrder, Captured, PIECE_BYTES_MAX, VERSION_CAPTURE};

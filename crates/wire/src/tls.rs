@@ -1,4 +1,5 @@
 //! rustls set-up from PEM files, with errors that name the file.
+use crate::trusted::{self, Holds};
 use crate::{TlsClient, TlsIdentity, TlsServer, WireError};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -12,8 +13,9 @@ fn failed(path: &Path, reason: impl std::fmt::Display, hint: &str) -> WireError 
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, WireError> {
     let hint = "expected a PEM file with certificates";
-    let read = CertificateDer::pem_file_iter(path).map_err(|e| failed(path, e, hint))?;
-    let list = read.collect::<Result<Vec<_>, _>>().map_err(|e| failed(path, e, hint))?;
+    let pem = trusted::read(path, Holds::Public).map_err(|e| failed(path, e, hint))?;
+    let list =
+        CertificateDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>().map_err(|e| failed(path, e, hint))?;
     if list.is_empty() { Err(failed(path, "no certificate inside", hint)) } else { Ok(list) }
 }
 
@@ -26,8 +28,9 @@ fn roots(path: &Path) -> Result<Arc<RootCertStore>, WireError> {
 }
 
 fn key(identity: &TlsIdentity) -> Result<PrivateKeyDer<'static>, WireError> {
-    let path = &identity.key_pem;
-    PrivateKeyDer::from_pem_file(path).map_err(|e| failed(path, e, "expected a PEM file with one private key"))
+    let (path, hint) = (&identity.key_pem, "expected a PEM file with one private key");
+    let pem = trusted::read(path, Holds::Secret).map_err(|e| failed(path, e, hint))?;
+    PrivateKeyDer::from_pem_slice(&pem).map_err(|e| failed(path, e, hint))
 }
 
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
