@@ -48,10 +48,10 @@ const HEAD: &str = "# PyTorch on the testbed
 
 Made by `cargo xtask torch --results`: real PyTorch programs (`testbed/torch/programs`) of 4 ranks on 2 hosts, through a
 `torch.distributed` backend over the CPU collective library, which loads the tracer; agents, server and all ranks share two
-cores. A program x fault is played once (a row that is not there was not played): what is told was measured, right or wrong. A verdict is right when
-what is wrong, category and suspect are those that `docs/formats/scenario.md` gives for the kind (uneven micro-batches:
-those of `gpu-power`; pauses of the garbage collector: those of `data-wait`), no case came before the fault, and no other
-case names anybody else. *Capture* is what stacks and Flight Recorder dumps, taken when the case opened, add.
+cores. A program x fault is played once, and told as measured, right or wrong; a row that is not there was not played. A verdict
+is right when what is wrong, category and suspect are those that `docs/formats/scenario.md` gives for the kind (uneven
+micro-batches: those of `gpu-power`; pauses of the garbage collector: those of `data-wait`), no case came before the
+fault, and no other case names anybody else. *Capture* is what stacks and Flight Recorder dumps, taken when the case opened, add.
 
 ";
 
@@ -115,7 +115,7 @@ fn healthy(out: &mut String, dir: &Path, suspected: &Suspected) -> Result<()> {
         let why = suspected.get(name.trim_end_matches(".json")).map_or(String::new(), |why| format!(": {why}"));
         let verdict = if run.correct { "right".to_owned() } else { format!("**wrong**{why}") };
         let (iterations, said) = (run.iterations, said(&run));
-        let _ = writeln!(out, "| {program} | {minutes:.0} | {iterations} | {median:.0} | {said} | {verdict} |");
+        let _ = writeln!(out, "| {program} | {minutes:.1} | {iterations} | {median:.0} | {said} | {verdict} |");
     }
     Ok(())
 }
