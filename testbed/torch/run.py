@@ -83,8 +83,10 @@ class Batches(torch.utils.data.IterableDataset):
         fault = self.job.faulty("rank-stuck", "data-wait")
         if fault == "rank-stuck":
             time.sleep(FOREVER_S)
-        elif fault == "data-wait":
-            time.sleep(self.job.severity / 1e3 / self.job.batch)
+        elif fault == "data-wait" and not self.job.has_waited:
+            # Once an iteration, however many samples that takes.
+            self.job.has_waited = True
+            time.sleep(self.job.severity / 1e3)
 
 
 class Job:
@@ -97,7 +99,7 @@ class Job:
         self.run_dir, self.rank, self.world = run_dir, rank, int(os.environ["WORLD_SIZE"])
         self.device, self.fault, self.severity = mycroft_backend.device(), None, 0.0
         self.loader = iter(torch.utils.data.DataLoader(Batches(self), batch_size=self.batch))
-        self.garbage = []
+        self.garbage, self.has_waited = [], False
 
     def look(self):
         """Whether a fault has been injected that this rank has to make."""
@@ -142,6 +144,7 @@ class Job:
 
     def misbehave(self):
         """What befalls the process between two iterations."""
+        self.has_waited = False
         if self.faulty("rank-frozen"):
             os.kill(os.getpid(), signal.SIGSTOP)
         elif self.faulty("cuda-execution-error"):

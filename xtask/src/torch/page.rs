@@ -52,6 +52,8 @@ cores. A program x fault is played once, and told as measured, right or wrong; a
 is right when what is wrong, category and suspect are those that `docs/formats/scenario.md` gives for the kind (uneven
 micro-batches: those of `gpu-power`; pauses of the garbage collector: those of `data-wait`), no case came before the
 fault, and no other case names anybody else. *Capture* is what stacks and Flight Recorder dumps, taken when the case opened, add.
+The rows of `data-wait` were played again once its wait was the told one (before, one for each micro-batch), with a newer
+tracer; the others were not.
 
 ";
 
