@@ -52,8 +52,6 @@ cores. A program x fault is played once, and told as measured, right or wrong; a
 is right when what is wrong, category and suspect are those that `docs/formats/scenario.md` gives for the kind (uneven
 micro-batches: those of `gpu-power`; pauses of the garbage collector: those of `data-wait`), no case came before the
 fault, and no other case names anybody else. *Capture* is what stacks and Flight Recorder dumps, taken when the case opened, add.
-The rows of `data-wait` were played again once its wait was the told one (before, one for each micro-batch), with a newer
-tracer; the others were not.
 
 ";
 
@@ -63,6 +61,8 @@ pub(super) fn write(root: &Path, dir: &Path) -> Result<()> {
     let text = std::fs::read_to_string(&notes).with_context(|| format!("cannot read {}", notes.display()))?;
     let suspected: Suspected = toml::from_str(&text).with_context(|| format!("{}", notes.display()))?;
     let mut out = HEAD.to_owned();
+    // What is to be known of the results as they lie there.
+    out.extend(suspected.get("note").map(|note| format!("{note}\n\n")));
     matrix(&mut out, dir, &suspected)?;
     healthy(&mut out, dir, &suspected)?;
     cost(&mut out, dir);
