@@ -172,6 +172,39 @@ pub struct KernelCh {
     pub timer: u64,
 }
 
+/// The union of a descriptor: a version's own collective, point-to-point operation and kernel channel (`()` where it has none),
+/// and what is the same in all. `Largest` gives it its full size where a member that is never read is the largest.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub union Detail<Coll: Copy, P2p: Copy, Kernel: Copy, Largest: Copy = ()> {
+    /// Collective.
+    pub coll: Coll,
+    /// Point-to-point.
+    pub p2p: P2p,
+    /// Proxy operation.
+    pub proxy_op: ProxyOp,
+    /// Step.
+    pub proxy_step: ProxyStep,
+    /// Channel of a kernel.
+    pub kernel: Kernel,
+    /// Not read.
+    pub largest: Largest,
+}
+
+/// `ncclProfilerEventDescr_vN_t`, whose kind is a byte up to v4.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Descr<Kind, Detail> {
+    /// Event bit.
+    pub kind: Kind,
+    /// Handle of the parent event.
+    pub parent: *mut c_void,
+    /// Originating rank.
+    pub rank: c_int,
+    /// By kind.
+    pub detail: Detail,
+}
+
 /// State arguments of v1 to v3 for proxy operations.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -184,6 +217,13 @@ pub struct OpStateArgs {
 
 const _: () = {
     assert!(size_of::<HeadV1>() == 24 && size_of::<HeadV5>() == 24);
+    assert!(
+        offset_of!(Descr<u8, u64>, parent) == PARENT_OFFSET && offset_of!(Descr<u64, u64>, parent) == PARENT_OFFSET
+    );
+    assert!(offset_of!(Descr<u8, u64>, rank) == 16 && offset_of!(Descr<u64, u64>, rank) == 16);
+    assert!(
+        offset_of!(Descr<u8, u64>, detail) == DETAIL_OFFSET && offset_of!(Descr<u64, u64>, detail) == DETAIL_OFFSET
+    );
     assert!(offset_of!(HeadV1, parent) == 8 && offset_of!(HeadV1, rank) == 16);
     assert!(offset_of!(HeadV5, parent) == 8 && offset_of!(HeadV5, rank) == 16);
     assert!(DETAIL_OFFSET + offset_of!(ProxyOp, pid) == 24);

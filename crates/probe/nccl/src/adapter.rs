@@ -2,7 +2,7 @@
 //!
 //! Nothing here can fail towards NCCL: NULL pointers, events of unknown kinds and panics all end in a drop handle.
 use crate::abi::{
-    DETAIL_OFFSET, Finalize, KernelCh, Logger, OpStateArgs, PARENT_OFFSET, ProxyOp, ProxyStep, RecordEventState,
+    DETAIL_OFFSET, Descr, Finalize, KernelCh, Logger, OpStateArgs, PARENT_OFFSET, ProxyOp, ProxyStep, RecordEventState,
     SUCCESS, StartEvent, StopEvent, Table, event,
 };
 use crate::{chain, log, mask};
@@ -19,30 +19,29 @@ const FIRST_STEP_ABI: u32 = 4;
 /// Most channels a communicator has.
 const MAX_CHANNELS: u8 = 64;
 
+/// A version's descriptor.
+pub type DescrOf<V> = Descr<<V as Version>::Kind, <V as Version>::Detail>;
+
 /// What differs between the versions.
-pub trait Version: 'static {
+pub trait Version: Sized + 'static {
     /// 1 to 7.
     const ABI: u32;
-    /// Bytes of a descriptor.
-    const DESCR_BYTES: usize;
-    /// The descriptor.
-    type Descr;
-    /// The event bit.
-    fn kind(descr: &Self::Descr) -> u64;
-    /// The originating rank.
-    fn rank(descr: &Self::Descr) -> c_int;
+    /// An event bit: a byte up to v4, eight after.
+    type Kind: Copy + Into<u64>;
+    /// The union of a descriptor.
+    type Detail: Copy;
     /// The collective in a descriptor.
     /// # Safety
     /// The descriptor's kind must be `COLL`.
-    unsafe fn coll(descr: &Self::Descr) -> (CommTag, CollStart);
+    unsafe fn coll(descr: &DescrOf<Self>) -> (CommTag, CollStart);
     /// The point-to-point operation in a descriptor.
     /// # Safety
     /// The descriptor's kind must be `P2P`.
-    unsafe fn p2p(descr: &Self::Descr) -> (CommTag, P2pStart);
+    unsafe fn p2p(descr: &DescrOf<Self>) -> (CommTag, P2pStart);
     /// The kernel channel in a descriptor.
     /// # Safety
     /// The descriptor's kind must be `KERNEL_CH`.
-    unsafe fn kernel_ch(descr: &Self::Descr) -> KernelCh;
+    unsafe fn kernel_ch(descr: &DescrOf<Self>) -> KernelCh;
     /// Where a descriptor of this kind holds the handle of the old group event.
     fn parent_group_offset(_kind: u64) -> Option<usize> {
         None
@@ -235,10 +234,10 @@ pub unsafe fn parent_of(descr: *const c_void) -> u64 {
 pub unsafe fn trace_start<V: Version>(context: u64, parent: u64, descr: *const c_void) -> u64 {
     let Some(runtime) = Runtime::get() else { return DROP_HANDLE };
     // SAFETY: the caller vouches for the type; NCCL does not change a descriptor during the call.
-    let typed = unsafe { &*descr.cast::<V::Descr>() };
+    let typed = unsafe { &*descr.cast::<DescrOf<V>>() };
     // SAFETY: the union begins at this offset in every version, and is at least as large as each member read below.
     let detail = unsafe { descr.byte_add(DETAIL_OFFSET) };
-    match V::kind(typed) {
+    match typed.kind.into() {
         event::PROXY_STEP => {
             // SAFETY: the kind says which member is filled.
             let step = unsafe { (*detail.cast::<ProxyStep>()).step };
@@ -251,7 +250,7 @@ pub unsafe fn trace_start<V: Version>(context: u64, parent: u64, descr: *const c
                 parent,
                 &ProxyOpStart {
                     pid: op.pid,
-                    rank: V::rank(typed),
+                    rank: typed.rank,
                     channel: op.channel,
                     peer: op.peer,
                     n_steps: op.n_steps,

@@ -8,7 +8,7 @@ use crate::abi::{
     Finalize, InitV1, InitV4, InitV5, Logger, PARENT_OFFSET, RecordEventState, SUCCESS, StartEvent, StopEvent, Table,
     event,
 };
-use crate::adapter::{self, Version};
+use crate::adapter::{self, DescrOf, Version};
 use crate::log::{LINE_BYTES, report};
 use crate::mask;
 use crate::pairs::{CHAIN_KIND, Pair, Pool};
@@ -183,7 +183,7 @@ pub unsafe fn start<V: Version>(context: *mut c_void, descr: *mut c_void) -> u64
     let Some(chain) = get() else { return mycroft_probe_core::handle::DROP_HANDLE };
     mask::set_theirs(chain.theirs.load(Ordering::Relaxed) & known_events(chain.other.abi));
     // SAFETY: the caller vouches for the descriptor.
-    let kind = V::kind(unsafe { &*descr.cast::<V::Descr>() });
+    let kind = unsafe { &*descr.cast::<DescrOf<V>>() }.kind.into();
     // SAFETY: as above.
     let parent = unsafe { adapter::parent_of(descr) };
     let contexts = chain.get(context as u64);
@@ -234,9 +234,9 @@ impl Chain {
         };
         let mut copy = MaybeUninit::<[u64; MAX_DESCR_BYTES / 8]>::zeroed();
         let bytes = copy.as_mut_ptr().cast::<u8>();
-        // SAFETY: the descriptor has DESCR_BYTES bytes, no more than the buffer (asserted below).
-        unsafe { std::ptr::copy_nonoverlapping(descr.cast::<u8>(), bytes, V::DESCR_BYTES) };
-        const { assert!(V::DESCR_BYTES <= MAX_DESCR_BYTES) };
+        // SAFETY: the descriptor is no larger than the buffer (asserted below).
+        unsafe { std::ptr::copy_nonoverlapping(descr.cast::<u8>(), bytes, size_of::<DescrOf<V>>()) };
+        const { assert!(size_of::<DescrOf<V>>() <= MAX_DESCR_BYTES) };
         let mut group_parent = None;
         if let Some(offset) = V::parent_group_offset(kind) {
             // SAFETY: the offset lies inside the descriptor of this kind.

@@ -1,5 +1,5 @@
 //! Profiler interface v2 (NCCL 2.24 and 2.25): names are strings; progress comes as states of proxy operations.
-use crate::abi::{DETAIL_OFFSET, InitV1, KernelCh, ProxyOp, ProxyStep, Table};
+use crate::abi::{self, DETAIL_OFFSET, InitV1, KernelCh, Table};
 use crate::adapter::{self, Version, text};
 use mycroft_probe_core::{CollStart, CommTag, P2pStart};
 use mycroft_record::{Algorithm, Datatype, OpKind, Protocol};
@@ -61,38 +61,12 @@ pub struct P2p {
 }
 
 /// The union of a descriptor.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub union Detail {
-    /// Collective.
-    pub coll: Coll,
-    /// Point-to-point.
-    pub p2p: P2p,
-    /// Proxy operation.
-    pub proxy_op: ProxyOp,
-    /// Step.
-    pub proxy_step: ProxyStep,
-}
-
+pub type Detail = abi::Detail<Coll, P2p, ()>;
 /// `ncclProfilerEventDescr_v2_t`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Descr {
-    /// Event bit; a byte.
-    pub kind: u8,
-    /// Handle of the parent event.
-    pub parent: *mut c_void,
-    /// Originating rank.
-    pub rank: c_int,
-    /// By kind.
-    pub detail: Detail,
-}
+pub type Descr = abi::Descr<u8, Detail>;
 
 const _: () = {
     assert!(size_of::<Descr>() == 128);
-    assert!(
-        offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == DETAIL_OFFSET
-    );
     assert!(DETAIL_OFFSET + offset_of!(Coll, comm_hash) == 32 && DETAIL_OFFSET + offset_of!(Coll, seq_number) == 40);
     assert!(DETAIL_OFFSET + offset_of!(Coll, func) == 48 && DETAIL_OFFSET + offset_of!(Coll, send_buff) == 56);
     assert!(DETAIL_OFFSET + offset_of!(Coll, recv_buff) == 64 && DETAIL_OFFSET + offset_of!(Coll, count) == 72);
@@ -112,16 +86,8 @@ pub struct V2;
 
 impl Version for V2 {
     const ABI: u32 = 2;
-    const DESCR_BYTES: usize = size_of::<Descr>();
-    type Descr = Descr;
-
-    fn kind(descr: &Descr) -> u64 {
-        u64::from(descr.kind)
-    }
-
-    fn rank(descr: &Descr) -> c_int {
-        descr.rank
-    }
+    type Kind = u8;
+    type Detail = Detail;
 
     unsafe fn coll(descr: &Descr) -> (CommTag, CollStart) {
         // SAFETY: the caller saw the COLL bit, so NCCL filled this member; its strings are static.

@@ -1,5 +1,5 @@
 //! Profiler interface v4 (NCCL 2.27): the communicator comes with `init`, progress as states of steps.
-use crate::abi::{DETAIL_OFFSET, InitV4, KernelCh, ProxyOp, ProxyStep, Table};
+use crate::abi::{self, DETAIL_OFFSET, InitV4, KernelCh, Table};
 use crate::adapter::{self, Version, text};
 use mycroft_probe_core::{CollStart, CommTag, P2pStart};
 use mycroft_record::{Algorithm, Datatype, OpKind, Protocol};
@@ -53,40 +53,12 @@ pub struct P2p {
 }
 
 /// The union of a descriptor.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub union Detail {
-    /// Collective.
-    pub coll: Coll,
-    /// Point-to-point.
-    pub p2p: P2p,
-    /// Proxy operation.
-    pub proxy_op: ProxyOp,
-    /// Step.
-    pub proxy_step: ProxyStep,
-    /// Channel of a kernel.
-    pub kernel_ch: KernelCh,
-}
-
+pub type Detail = abi::Detail<Coll, P2p, KernelCh>;
 /// `ncclProfilerEventDescr_v4_t`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Descr {
-    /// Event bit; a byte.
-    pub kind: u8,
-    /// Handle of the parent event.
-    pub parent: *mut c_void,
-    /// Originating rank.
-    pub rank: c_int,
-    /// By kind.
-    pub detail: Detail,
-}
+pub type Descr = abi::Descr<u8, Detail>;
 
 const _: () = {
     assert!(size_of::<Descr>() == 104);
-    assert!(
-        offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == DETAIL_OFFSET
-    );
     assert!(DETAIL_OFFSET + offset_of!(Coll, func) == 32 && DETAIL_OFFSET + offset_of!(Coll, send_buff) == 40);
     assert!(DETAIL_OFFSET + offset_of!(Coll, recv_buff) == 48 && DETAIL_OFFSET + offset_of!(Coll, count) == 56);
     assert!(DETAIL_OFFSET + offset_of!(Coll, root) == 64 && DETAIL_OFFSET + offset_of!(Coll, datatype) == 72);
@@ -102,16 +74,8 @@ pub struct V4;
 
 impl Version for V4 {
     const ABI: u32 = 4;
-    const DESCR_BYTES: usize = size_of::<Descr>();
-    type Descr = Descr;
-
-    fn kind(descr: &Descr) -> u64 {
-        u64::from(descr.kind)
-    }
-
-    fn rank(descr: &Descr) -> c_int {
-        descr.rank
-    }
+    type Kind = u8;
+    type Detail = Detail;
 
     unsafe fn coll(descr: &Descr) -> (CommTag, CollStart) {
         // SAFETY: the caller saw the COLL bit, so NCCL filled this member; its strings are static.
@@ -149,7 +113,7 @@ impl Version for V4 {
 
     unsafe fn kernel_ch(descr: &Descr) -> KernelCh {
         // SAFETY: the caller saw the KERNEL_CH bit, so NCCL filled this member.
-        unsafe { descr.detail.kernel_ch }
+        unsafe { descr.detail.kernel }
     }
 }
 

@@ -1,5 +1,5 @@
 //! Profiler interface v5 (NCCL 2.28): 8-byte event kinds, API events, `parentGroup`.
-use crate::abi::{DETAIL_OFFSET, InitV5, KernelCh, ProxyOp, ProxyStep, Table, event};
+use crate::abi::{self, DETAIL_OFFSET, InitV5, KernelCh, Table, event};
 use crate::adapter::{self, Version, text};
 use mycroft_probe_core::{CollStart, CommTag, P2pStart};
 use mycroft_record::{Algorithm, Datatype, OpKind, Protocol};
@@ -106,40 +106,12 @@ pub(crate) fn parent_group_offset(kind: u64) -> Option<usize> {
 }
 
 /// The union of a descriptor.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub union Detail {
-    /// Collective.
-    pub coll: Coll,
-    /// Point-to-point.
-    pub p2p: P2p,
-    /// Proxy operation.
-    pub proxy_op: ProxyOp,
-    /// Step.
-    pub proxy_step: ProxyStep,
-    /// Channel of a kernel.
-    pub kernel_ch: KernelCh,
-}
-
+pub type Detail = abi::Detail<Coll, P2p, KernelCh>;
 /// `ncclProfilerEventDescr_v5_t`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Descr {
-    /// Event bit.
-    pub kind: u64,
-    /// Handle of the parent event.
-    pub parent: *mut c_void,
-    /// Originating rank.
-    pub rank: c_int,
-    /// By kind.
-    pub detail: Detail,
-}
+pub type Descr = abi::Descr<u64, Detail>;
 
 const _: () = {
     assert!(size_of::<Descr>() == 112);
-    assert!(
-        offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == DETAIL_OFFSET
-    );
     assert!(DETAIL_OFFSET + offset_of!(Coll, func) == 32 && DETAIL_OFFSET + offset_of!(Coll, send_buff) == 40);
     assert!(DETAIL_OFFSET + offset_of!(Coll, recv_buff) == 48 && DETAIL_OFFSET + offset_of!(Coll, count) == 56);
     assert!(DETAIL_OFFSET + offset_of!(Coll, root) == 64 && DETAIL_OFFSET + offset_of!(Coll, datatype) == 72);
@@ -157,16 +129,8 @@ pub struct V5;
 
 impl Version for V5 {
     const ABI: u32 = 5;
-    const DESCR_BYTES: usize = size_of::<Descr>();
-    type Descr = Descr;
-
-    fn kind(descr: &Descr) -> u64 {
-        descr.kind
-    }
-
-    fn rank(descr: &Descr) -> c_int {
-        descr.rank
-    }
+    type Kind = u64;
+    type Detail = Detail;
 
     unsafe fn coll(descr: &Descr) -> (CommTag, CollStart) {
         // SAFETY: the caller saw the COLL bit, so NCCL filled this member.
@@ -180,7 +144,7 @@ impl Version for V5 {
 
     unsafe fn kernel_ch(descr: &Descr) -> KernelCh {
         // SAFETY: the caller saw the KERNEL_CH bit, so NCCL filled this member.
-        unsafe { descr.detail.kernel_ch }
+        unsafe { descr.detail.kernel }
     }
 
     fn parent_group_offset(kind: u64) -> Option<usize> {

@@ -1,5 +1,5 @@
 //! Profiler interface v6 (NCCL 2.29 and 2.30): v5 with copy-engine events.
-use crate::abi::{DETAIL_OFFSET, InitV5, KernelCh, ProxyOp, ProxyStep, Table};
+use crate::abi::{self, DETAIL_OFFSET, InitV5, KernelCh, Table};
 use crate::adapter::{self, Version};
 use crate::v5::{self, Coll, P2p};
 use mycroft_probe_core::{CollStart, CommTag, P2pStart};
@@ -39,42 +39,12 @@ pub struct CeColl {
 }
 
 /// The union of a descriptor.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub union Detail {
-    /// Collective.
-    pub coll: Coll,
-    /// Point-to-point.
-    pub p2p: P2p,
-    /// Proxy operation.
-    pub proxy_op: ProxyOp,
-    /// Step.
-    pub proxy_step: ProxyStep,
-    /// Channel of a kernel.
-    pub kernel_ch: KernelCh,
-    /// Copy-engine collective.
-    pub ce_coll: CeColl,
-}
-
+pub type Detail = abi::Detail<Coll, P2p, KernelCh, CeColl>;
 /// `ncclProfilerEventDescr_v6_t`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Descr {
-    /// Event bit.
-    pub kind: u64,
-    /// Handle of the parent event.
-    pub parent: *mut c_void,
-    /// Originating rank.
-    pub rank: c_int,
-    /// By kind.
-    pub detail: Detail,
-}
+pub type Descr = abi::Descr<u64, Detail>;
 
 const _: () = {
     assert!(size_of::<Descr>() == 112);
-    assert!(
-        offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == DETAIL_OFFSET
-    );
     assert!(DETAIL_OFFSET + offset_of!(CeColl, root) == 64 && DETAIL_OFFSET + offset_of!(CeColl, datatype) == 72);
     assert!(
         DETAIL_OFFSET + offset_of!(CeColl, sync_strategy) == 80
@@ -91,16 +61,8 @@ pub struct V6;
 
 impl Version for V6 {
     const ABI: u32 = 6;
-    const DESCR_BYTES: usize = size_of::<Descr>();
-    type Descr = Descr;
-
-    fn kind(descr: &Descr) -> u64 {
-        descr.kind
-    }
-
-    fn rank(descr: &Descr) -> c_int {
-        descr.rank
-    }
+    type Kind = u64;
+    type Detail = Detail;
 
     unsafe fn coll(descr: &Descr) -> (CommTag, CollStart) {
         // SAFETY: the caller saw the COLL bit, so NCCL filled this member.
@@ -114,7 +76,7 @@ impl Version for V6 {
 
     unsafe fn kernel_ch(descr: &Descr) -> KernelCh {
         // SAFETY: the caller saw the KERNEL_CH bit, so NCCL filled this member.
-        unsafe { descr.detail.kernel_ch }
+        unsafe { descr.detail.kernel }
     }
 
     fn parent_group_offset(kind: u64) -> Option<usize> {

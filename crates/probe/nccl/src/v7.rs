@@ -1,10 +1,10 @@
 //! Profiler interface v7 (NCCL 2.31 and later): v6 with the variant of a collective's kernel and a tag of the user at the
 //! end of members. Phases of a kernel are events of their own, which are not asked for.
-use crate::abi::{DETAIL_OFFSET, InitV5, KernelCh, ProxyOp, ProxyStep, Table};
+use crate::abi::{self, DETAIL_OFFSET, InitV5, KernelCh, Table};
 use crate::adapter::{self, Version};
 use crate::{v5, v6};
 use mycroft_probe_core::{CollStart, CommTag, P2pStart};
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::c_char;
 use std::mem::offset_of;
 
 /// `coll`.
@@ -42,42 +42,12 @@ pub struct CeColl {
 }
 
 /// The union of a descriptor.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub union Detail {
-    /// Collective.
-    pub coll: Coll,
-    /// Point-to-point.
-    pub p2p: P2p,
-    /// Proxy operation.
-    pub proxy_op: ProxyOp,
-    /// Step.
-    pub proxy_step: ProxyStep,
-    /// Channel of a kernel.
-    pub kernel_ch: KernelCh,
-    /// Copy-engine collective.
-    pub ce_coll: CeColl,
-}
-
+pub type Detail = abi::Detail<Coll, P2p, KernelCh, CeColl>;
 /// `ncclProfilerEventDescr_v7_t`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Descr {
-    /// Event bit.
-    pub kind: u64,
-    /// Handle of the parent event.
-    pub parent: *mut c_void,
-    /// Originating rank.
-    pub rank: c_int,
-    /// By kind.
-    pub detail: Detail,
-}
+pub type Descr = abi::Descr<u64, Detail>;
 
 const _: () = {
     assert!(size_of::<Descr>() == 136);
-    assert!(
-        offset_of!(Descr, parent) == 8 && offset_of!(Descr, rank) == 16 && offset_of!(Descr, detail) == DETAIL_OFFSET
-    );
     assert!(offset_of!(Coll, base) == 0 && offset_of!(P2p, base) == 0 && offset_of!(CeColl, base) == 0);
     assert!(DETAIL_OFFSET + offset_of!(Coll, kernel_variant) == 112);
     assert!(DETAIL_OFFSET + offset_of!(Coll, is_sym_coll) == 120 && DETAIL_OFFSET + offset_of!(Coll, user_tag) == 128);
@@ -89,16 +59,8 @@ pub struct V7;
 
 impl Version for V7 {
     const ABI: u32 = 7;
-    const DESCR_BYTES: usize = size_of::<Descr>();
-    type Descr = Descr;
-
-    fn kind(descr: &Descr) -> u64 {
-        descr.kind
-    }
-
-    fn rank(descr: &Descr) -> c_int {
-        descr.rank
-    }
+    type Kind = u64;
+    type Detail = Detail;
 
     unsafe fn coll(descr: &Descr) -> (CommTag, CollStart) {
         // SAFETY: the caller saw the COLL bit, so NCCL filled this member.
@@ -112,7 +74,7 @@ impl Version for V7 {
 
     unsafe fn kernel_ch(descr: &Descr) -> KernelCh {
         // SAFETY: the caller saw the KERNEL_CH bit, so NCCL filled this member.
-        unsafe { descr.detail.kernel_ch }
+        unsafe { descr.detail.kernel }
     }
 
     fn parent_group_offset(kind: u64) -> Option<usize> {
