@@ -122,3 +122,36 @@ fn progress_threads_that_all_sleep_accuse_nobody() {
         assert_eq!(hand.engine.cases()[0].finding.category, Category::Gpu, "{}", hand.text(13_000));
     }
 }
+
+/// Three hosts with a rank each, in an operation that does not move and shows no flow; the link of host 2 may be down.
+fn stuck_with_link(up: bool) -> (Finding, String) {
+    let mut hand = Hand::of(1, &[(1, "DP", &[0, 1, 2])]);
+    for at in (1_100..13_000).step_by(100) {
+        (0..3).for_each(|rank| hand.look(rank, at, &[meta(1, 0, rank, true)], vec![]));
+        let state = NicState {
+            at: HostTime(T0 + at * MS),
+            nic: "eth0".into(),
+            up: up || at < 1_300,
+            link_changes: u64::from(!up && at >= 1_300),
+            speed_bytes_per_sec: 12_500_000_000,
+            tx_bytes: at,
+            rx_bytes: at,
+            errors: 0,
+        };
+        let source = Source { job: "hand".into(), host: "host2".into(), process: None };
+        let records = vec![Record::NicState(state)];
+        hand.engine.observe(&Batch { source, collected_at: HostTime(T0 + at * MS), records });
+        hand.tick(at);
+    }
+    (hand.engine.cases()[0].finding.clone(), hand.text(13_000))
+}
+
+/// A socket takes data for sent as soon as the kernel holds it: no flow shows that it does not arrive.
+#[test]
+fn a_link_that_is_down_is_named_where_no_flow_shows_it() {
+    let (finding, text) = stuck_with_link(false);
+    assert_eq!((finding.what, finding.category), (What::Hang, Category::NetworkSend), "{text}");
+    assert_eq!(finding.suspects[0].place, Place::Host { host: "host2".into() }, "{text}");
+    let (finding, text) = stuck_with_link(true);
+    assert_eq!(finding.category, Category::Gpu, "{text}");
+}

@@ -41,7 +41,7 @@ impl fmt::Display for Library {
 pub enum Effect {
     /// Operations of this kind give no events: they are not visible, which is not "never issued".
     NotVisible(OpKind),
-    /// Sends and receives of a group beyond the first have no flows: not observed, which is not "no data moved".
+    /// Sends and receives have no flows: not observed, which is not "no data moved".
     FlowsNotObserved,
     /// Kernel events cost what the job would feel: they are not asked for unless somebody wants them.
     KernelEventsCostly,
@@ -91,12 +91,12 @@ pub const PECULIARITIES: &[Peculiarity] = &[
     Peculiarity {
         library: Library::Nccl,
         from: NcclVersion(22_700),
-        before: NcclVersion(23_100),
+        before: NcclVersion(22_800),
         effect: Effect::FlowsNotObserved,
-        what: "of the sends and receives of one group only the first has events of its proxy; the others show start and end of \
-               their kernels alone",
+        what: "of the sends and receives of a kernel that share channel and direction only the first has events of its proxy; \
+               the others show start and end of their kernels alone",
         remedy: "",
-        source: "NCCL 2.27.5 proxy.cc, ncclProxyOpToArgs; host code of 2.27.5, 2.29.7, 2.30.7 run",
+        source: "NCCL 2.27.5 proxy.cc, ncclProxyOpToArgs; host code of 2.27.5 run, 2.29.7 does not do so",
     },
     Peculiarity {
         library: Library::Nccl,
@@ -162,8 +162,8 @@ mod tests {
         let hidden = Effect::NotVisible(OpKind::Broadcast);
         assert_eq!(effects(Library::Nccl, 22_602), []);
         assert_eq!(effects(Library::Nccl, 22_705), [Effect::FlowsNotObserved]);
-        assert_eq!(effects(Library::Nccl, 22_809), [Effect::FlowsNotObserved, Effect::Unsound]);
-        assert_eq!(effects(Library::Nccl, 23_003), [Effect::FlowsNotObserved, hidden, Effect::Unsound]);
+        assert_eq!(effects(Library::Nccl, 22_809), [Effect::Unsound]);
+        assert_eq!(effects(Library::Nccl, 23_003), [hidden, Effect::Unsound]);
         assert_eq!(effects(Library::Nccl, 23_102), [Effect::KernelEventsCostly]);
         assert_eq!(effects(Library::Nccl, 0), [], "what is not known is not guessed");
         assert_eq!(effects(Library::Rccl, 22_606), [Effect::P2pEventsUnsafe]);

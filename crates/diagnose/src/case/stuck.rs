@@ -26,15 +26,22 @@ fn down(facts: &[Fact]) -> BTreeMap<&HostName, HostTime> {
 }
 
 /// Hosts with an interface that is down and a part in every operation that stands still over several hosts, where no flow shows
-/// more: a socket takes data for sent as soon as the kernel holds it, so nothing is seen to be undelivered.
+/// more: a socket takes data for sent as soon as the kernel holds it, so nothing is seen to be undelivered. A link that went down
+/// while the job went on without it is another matter.
 pub(crate) fn cut(_: &Timeline, facts: &[Fact]) -> Option<(What, Category, Vec<Suspect>)> {
     let across = facts.iter().filter_map(|fact| match fact {
         Fact::StuckInside { members, .. } => Some(members.iter().map(|(_, host, _)| host).collect::<BTreeSet<_>>()),
         _ => None,
     });
     let across: Vec<BTreeSet<&HostName>> = across.filter(|hosts| hosts.len() > 1).collect();
-    let has_part = |host: &&HostName| !across.is_empty() && across.iter().all(|hosts| hosts.contains(host));
-    let hosts: Vec<&HostName> = down(facts).into_keys().filter(has_part).collect();
+    let stalled = facts.iter().find_map(|fact| match fact {
+        Fact::Stalled { since, .. } => Some(*since),
+        _ => None,
+    });
+    let went_on = |at: HostTime| stalled.is_some_and(|since| since.since_ns(at) > TOGETHER_NS);
+    let has_part = |host: &HostName| !across.is_empty() && across.iter().all(|hosts| hosts.contains(host));
+    let down = down(facts).into_iter().filter(|(host, at)| has_part(host) && !went_on(*at));
+    let hosts: Vec<&HostName> = down.map(|(host, _)| host).collect();
     let each = CUT_OFF / hosts.len().max(1) as f64;
     let suspect = |host: &&HostName| Suspect { place: host_place(host), confidence: each };
     (!hosts.is_empty())
@@ -288,6 +295,16 @@ mod tests {
         let apart = [stuck(&[0, 2]), stuck(&[1, 3, 5]), is_down("host2", 0)];
         assert_eq!(named(&apart), None, "one operation stands still without it");
         assert_eq!(named(&[stuck(&[4, 5]), is_down("host2", 0)]), None, "inside a host no link is needed");
+        let stalled = |since_s: u64| Fact::Stalled {
+            waiting: vec![Rank(0)],
+            since: HostTime(since_s * NANOS_PER_SEC),
+            waited_ns: NANOS_PER_SEC,
+            threshold_ns: NANOS_PER_SEC,
+            why: String::new(),
+        };
+        let later = [both.to_vec(), vec![stalled(9)]].concat();
+        assert_eq!(named(&later), None, "the job went on for eight seconds without it");
+        assert!(named(&[both.to_vec(), vec![stalled(2)]].concat()).is_some(), "what was on its way had still come");
     }
 
     /// Over wires that serve others, several wait for one rank: it cannot send. One that waits may as well not take.

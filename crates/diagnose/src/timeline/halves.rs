@@ -97,3 +97,32 @@ impl Halves {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::{CommId, FlowCounters, FlowKey, FlowTimes, OpId};
+
+    #[test]
+    fn the_first_operation_of_two_tells_no_usual_time() {
+        let end = |direction, peer, seq| {
+            let op = OpId { comm: CommId(1), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(seq) };
+            FlowDone {
+                flow: FlowKey { op, channel: ChannelId(0), peer: CommRank(peer), direction },
+                counters: FlowCounters::default(),
+                bytes: 1,
+                times: FlowTimes::default(),
+                ended_at: HostTime(1),
+                peer_wait_polls: 0,
+                proxied_for_pid: 0,
+            }
+        };
+        let mut halves = Halves::default();
+        let mut meet = |seq| {
+            let first = halves.meet(Rank(0), CommRank(0), 2, &end(Direction::Send, 1, seq));
+            (first.is_some(), halves.meet(Rank(1), CommRank(1), 2, &end(Direction::Recv, 0, seq)).is_some())
+        };
+        assert_eq!(meet(0), (false, false), "it set their connection up");
+        assert_eq!(meet(1), (false, true));
+    }
+}
