@@ -6,7 +6,7 @@ use crate::fact::these;
 use crate::life::Life;
 use crate::timeline::{RankState, Timeline};
 use crate::watch::Watch;
-use mycroft_record::{HostName, HostTime, JobName, Rank, What};
+use mycroft_record::{Category, HostName, HostTime, JobName, Rank, What};
 
 /// Processes without a rank that a report names one by one: what a person reads.
 const UNTOLD_SHOWN: usize = 16;
@@ -202,7 +202,9 @@ fn caveats(timeline: &Timeline, docket: &Docket, config: &Config) -> Vec<Caveat>
         out.push(Caveat::new("missing-ranks", text));
     }
     out.extend(untold(timeline));
-    if docket.cases.iter().any(|case| case.finding.what == What::Hang) {
+    // Where a device or a link is named, nobody is for being idle.
+    let by_idleness = |case: &Case| matches!(case.finding.category, Category::NotStarted | Category::Unknown);
+    if docket.cases.iter().any(|case| case.finding.what == What::Hang && by_idleness(case)) {
         out.extend(not_visible(timeline));
     }
     out
