@@ -21,7 +21,11 @@ struct Row {
 
 /// Plays all traces; an error unless every one is right.
 pub(crate) fn calls(root: &Path, args: &CallsArgs) -> Result<()> {
-    run(root, "cargo", &["build", "--quiet", "--package", "mycroft-nccl", "--lib", "--example", "calls"])?;
+    run(
+        root,
+        "cargo",
+        &["build", "--quiet", "--package", "mycroft-nccl", "--lib", "--example", "calls", "--example", "other_v5"],
+    )?;
     let player = target_dir(root).join("debug/examples/calls");
     let mut traces = Vec::new();
     for place in &args.places {

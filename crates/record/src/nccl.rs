@@ -39,7 +39,7 @@ impl fmt::Display for Library {
 /// What a peculiarity means for whoever traces.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Effect {
-    /// Operations of this kind give no events: they are not visible, which is not "never issued".
+    /// Operations of this kind give no events but those of their calls: issued, and no more is visible.
     NotVisible(OpKind),
     /// Sends and receives have no flows: not observed, which is not "no data moved".
     FlowsNotObserved,
@@ -112,7 +112,7 @@ pub const PECULIARITIES: &[Peculiarity] = &[
         from: NcclVersion(22_900),
         before: NcclVersion(23_100),
         effect: Effect::NotVisible(OpKind::Broadcast),
-        what: "a Broadcast gives no event, so a rank that waits in one looks idle",
+        what: "a Broadcast gives no event but that of its call: it is known to be issued, not when it runs or ends",
         remedy: "NCCL_ALLGATHERV_ENABLE=0 in the job; its price: broadcasts of a group are not merged into one kernel",
         source: "NCCL 2.29.7 enqueue.cc; host code of 2.29.7, 2.30.7 run",
     },

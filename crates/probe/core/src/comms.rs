@@ -240,6 +240,12 @@ impl Runtime {
         Some((index, comm))
     }
 
+    /// The communicator of a context whose `init` told who it is.
+    pub(crate) fn comm_told(&self, context: u64) -> Option<&Comm> {
+        let (_, comm) = self.comms.get(context)?;
+        (comm.known.load(Ordering::Acquire) == KNOWN).then_some(comm)
+    }
+
     #[cold]
     fn introduce(&self, comm: &Comm, tag: &CommTag) {
         let first = comm.known.compare_exchange(UNKNOWN, INTRODUCING, Ordering::AcqRel, Ordering::Acquire).is_ok();

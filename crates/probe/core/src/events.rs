@@ -80,6 +80,21 @@ pub struct CollStart {
     pub n_channels: u8,
 }
 
+/// A collective of the API was called, on the calling thread.
+#[derive(Clone, Copy, Debug)]
+pub struct CallStart {
+    /// What it does.
+    pub kind: OpKind,
+    /// Elements.
+    pub count: u64,
+    /// Element type.
+    pub datatype: Datatype,
+    /// Root; kept only for rooted kinds.
+    pub root: i32,
+    /// It is being captured in a graph: not issued now.
+    pub is_captured: bool,
+}
+
 /// One side of a point-to-point operation starts.
 #[derive(Clone, Copy, Debug)]
 pub struct P2pStart {

@@ -394,8 +394,7 @@ impl Runtime {
     /// A proxy operation ended; the second time nothing happens.
     pub(crate) fn flow_stop(&self, raw: u64) {
         if let Some(flow) = self.flows.get(raw) {
-            let own = Runtime::is_own(flow);
-            let op = flow.op.load(Relaxed);
+            let (own, op) = (Runtime::is_own(flow), flow.op.load(Relaxed));
             if self.end_flow(raw, flow, true) && own {
                 self.op_check_raw(op);
             }
@@ -483,6 +482,7 @@ impl Runtime {
             HandleKind::Flow => self.flow_stop(raw),
             HandleKind::Op => self.op_stop(raw),
             HandleKind::Kernel => self.kernel_stop(raw, now_ticks()),
+            HandleKind::Call => self.call_stop(raw),
             HandleKind::Comm | HandleKind::Drop => {}
         }
     }

@@ -31,6 +31,8 @@ pub enum HandleKind {
     Kernel = 4,
     /// A communicator (the `context` of a callback).
     Comm = 5,
+    /// A call of the API, or a group of calls. (6 is taken by the adapter's chain handles.)
+    Call = 7,
     /// An event that is not traced; every use of it is ignored.
     Drop = 15,
 }
@@ -65,6 +67,7 @@ impl Handle {
             3 => HandleKind::Step,
             4 => HandleKind::Kernel,
             5 => HandleKind::Comm,
+            7 => HandleKind::Call,
             _ => return None,
         };
         Some(Handle { kind, generation: (raw >> 32) as u32 & GENERATION_MASK, slot: raw as u32 })
@@ -92,7 +95,8 @@ mod tests {
 
     #[test]
     fn encode_and_decode_agree_and_never_give_null() {
-        for kind in [HandleKind::Op, HandleKind::Flow, HandleKind::Step, HandleKind::Kernel, HandleKind::Comm] {
+        let kinds = [HandleKind::Op, HandleKind::Flow, HandleKind::Step, HandleKind::Kernel, HandleKind::Comm];
+        for kind in kinds.into_iter().chain([HandleKind::Call]) {
             let handle = Handle { kind, generation: 0, slot: 0 };
             assert_ne!(handle.encode(), 0);
             assert_eq!(Handle::decode(handle.encode()), Some(handle));

@@ -12,6 +12,7 @@
 //! limits are looked at before anything is made (`mycroft_ring::limits`). `crates/probe/nccl/tests/cost.rs` counts the
 //! allocations of every call, `init` included: none. `crates/probe/nccl/tests/scarce.rs` runs the tracer under every limit
 //! and with every call to the system failing in turn.
+mod calls;
 mod comms;
 pub mod config;
 mod events;
@@ -25,8 +26,9 @@ mod pool;
 mod runtime;
 mod step;
 mod threads;
+mod told;
 
-pub use events::{CollStart, CommInfo, CommTag, P2pStart, ProxyOpStart, StateArg, state};
+pub use events::{CallStart, CollStart, CommInfo, CommTag, P2pStart, ProxyOpStart, StateArg, state};
 pub use guard::ffi_guard;
 pub use mycroft_ring::pages;
 pub use mycroft_ring::{FixedPath, FixedText};

@@ -3,6 +3,7 @@
 //!
 //! NCCL's stop of a collective means "enqueued". It is complete when every flow it started has stopped, and every
 //! channel's kernel has (with kernel events) or its stop has been seen and it had a flow (without).
+use crate::calls::Called;
 use crate::comms::Comm;
 use crate::events::{CollStart, CommTag, P2pStart};
 use crate::handle::{DROP_HANDLE, Handle, HandleKind, first_generation};
@@ -185,15 +186,20 @@ struct Begin {
     n_channels: u8,
 }
 
-fn is_rooted(kind: OpKind) -> bool {
+/// Whether an operation of this kind has a root.
+pub(crate) fn is_rooted(kind: OpKind) -> bool {
     matches!(kind, OpKind::Broadcast | OpKind::Reduce | OpKind::Gather | OpKind::Scatter)
 }
 
 impl Runtime {
-    /// A collective was enqueued: its handle.
-    pub fn coll_start(&self, context: u64, tag: &CommTag, coll: &CollStart) -> u64 {
+    /// A collective was enqueued: its handle. `parent` may be the handle of its call.
+    pub fn coll_start(&self, context: u64, parent: u64, tag: &CommTag, coll: &CollStart) -> u64 {
         let Some((index, comm)) = self.comm(context, tag) else { return self.stale() };
-        let seq = comm.next_coll();
+        let seq = match self.calls.called(parent) {
+            Called::Unknown => comm.next_coll(),
+            Called::Number(seq) => seq,
+            Called::Recorded => return DROP_HANDLE,
+        };
         let id = OpId { comm: comm.id(), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(seq) };
         let begin = Begin {
             id,

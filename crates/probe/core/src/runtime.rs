@@ -1,4 +1,5 @@
 //! The process's one runtime: made at the first communicator, never freed, silent after a fork or a panic.
+use crate::calls::CallTable;
 use crate::comms::CommTable;
 use crate::config::Config;
 use crate::events::CommInfo;
@@ -6,6 +7,7 @@ use crate::flows::FlowTable;
 use crate::kernels::WallClock;
 use crate::ops::OpTable;
 use crate::threads::ThreadRings;
+use mycroft_record::OpKind;
 use mycroft_ring::limits::may_map;
 use mycroft_ring::pages::leak;
 use mycroft_ring::{CreateError, Errno, RawRecord, SegmentConfig, SegmentWriter};
@@ -64,6 +66,8 @@ pub struct Attach<'a> {
     pub nccl_version: u32,
     /// Whether kernel-channel events are asked for.
     pub kernel_events: bool,
+    /// Kinds of collectives that this NCCL may give no event, only one of their call.
+    pub hidden: &'a [OpKind],
     /// The communicator; the first one's rank stands in where no launcher told the global rank.
     pub comm: CommInfo<'a>,
 }
@@ -77,6 +81,7 @@ pub struct Runtime {
     /// A kernel event has been seen: from then on an operation without one has not started.
     pub(crate) kernel_seen: AtomicBool,
     pub(crate) clock: WallClock,
+    pub(crate) calls: CallTable,
     pub(crate) comms: CommTable,
     pub(crate) ops: OpTable,
     pub(crate) flows: FlowTable,
@@ -127,6 +132,7 @@ impl Runtime {
         .map_err(AttachError::Segment)?;
         // Whatever fails from here on drops the segment, which removes its file.
         let runtime = Runtime::over(writer, attach.kernel_events, world_size).map_err(AttachError::Memory)?;
+        attach.hidden.iter().for_each(|kind| runtime.calls.hide(*kind));
         // SAFETY: a plain handler without arguments, in a library that is never unloaded (`-z nodelete`).
         match unsafe { libc::pthread_atfork(None, None, Some(silence_child)) } {
             0 => {}
@@ -158,6 +164,7 @@ impl Runtime {
             kernel_events: AtomicBool::new(kernel_events),
             kernel_seen: AtomicBool::new(false),
             clock: WallClock::new(writer.calibration()),
+            calls: CallTable::new(nonce)?,
             comms: CommTable::new(count(geometry.comms)?, nonce, world_size)?,
             ops: OpTable::new(count(geometry.ops)?, nonce)?,
             flows: FlowTable::new(count(geometry.flows)?, nonce)?,

@@ -162,6 +162,24 @@ pub struct ProxyStep {
     pub step: c_int,
 }
 
+/// `collApi` of v5 on.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct CollApi {
+    /// Function, a static string.
+    pub func: *const c_char,
+    /// Elements, as the user counts them.
+    pub count: usize,
+    /// Element type, a static string.
+    pub datatype: *const c_char,
+    /// Root.
+    pub root: c_int,
+    /// Stream; never read.
+    pub stream: *mut c_void,
+    /// Not 0: captured in a CUDA graph (C's `bool`).
+    pub graph_captured: u8,
+}
+
 /// `kernelCh` of v4 on. In v3 only `channel` exists.
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -234,5 +252,7 @@ const _: () = {
     assert!(DETAIL_OFFSET + offset_of!(ProxyOp, is_send) == 44);
     assert!(DETAIL_OFFSET + offset_of!(KernelCh, channel) == 24);
     assert!(DETAIL_OFFSET + offset_of!(KernelCh, timer) == 32);
+    assert!(DETAIL_OFFSET + offset_of!(CollApi, datatype) == 40 && DETAIL_OFFSET + offset_of!(CollApi, root) == 48);
+    assert!(DETAIL_OFFSET + offset_of!(CollApi, graph_captured) == 64 && size_of::<CollApi>() == 48);
     assert!(size_of::<OpStateArgs>() == 16 && offset_of!(OpStateArgs, steps) == 8);
 };

@@ -2,8 +2,8 @@
 //!
 //! Nothing here can fail towards NCCL: NULL pointers, events of unknown kinds and panics all end in a drop handle.
 use crate::abi::{
-    DETAIL_OFFSET, Descr, Finalize, KernelCh, Logger, OpStateArgs, PARENT_OFFSET, ProxyOp, ProxyStep, RecordEventState,
-    SUCCESS, StartEvent, StopEvent, Table, event,
+    CollApi, DETAIL_OFFSET, Descr, Finalize, KernelCh, Logger, OpStateArgs, PARENT_OFFSET, ProxyOp, ProxyStep,
+    RecordEventState, SUCCESS, StartEvent, StopEvent, Table, event,
 };
 use crate::{chain, log, mask};
 use mycroft_probe_core::handle::DROP_HANDLE;
@@ -175,6 +175,7 @@ unsafe fn open<V: Version>(context: *mut *mut c_void, activation: *mut c_int, ar
             abi: V::ABI,
             nccl_version: version,
             kernel_events: wanted & event::KERNEL_CH != 0,
+            hidden: mask::hidden(V::ABI, version),
             comm: args.info,
         };
         let handle = match Runtime::attach(&attach) {
@@ -267,12 +268,18 @@ pub unsafe fn trace_start<V: Version>(context: u64, parent: u64, descr: *const c
         event::COLL => {
             // SAFETY: the kind is right.
             let (tag, coll) = unsafe { V::coll(typed) };
-            runtime.coll_start(context, &tag, &coll)
+            runtime.coll_start(context, parent, &tag, &coll)
         }
         event::P2P => {
             // SAFETY: the kind is right.
             let (tag, p2p) = unsafe { V::p2p(typed) };
             runtime.p2p_start(context, &tag, &p2p)
+        }
+        event::GROUP_API => runtime.group_call_start(),
+        event::COLL_API if runtime.remembers_calls() => {
+            // SAFETY: the kind says which member is filled; only versions that have it (v5 on) have room for its bit.
+            let start = unsafe { (*detail.cast::<CollApi>()).start() };
+            runtime.coll_call_start(context, parent, &start)
         }
         _ => DROP_HANDLE,
     }

@@ -1,12 +1,16 @@
 //! What to ask NCCL for, and which NCCL this is.
 use crate::abi::{Logger, event};
 use mycroft_probe_core::config::{KernelEvents, kernel_events};
+use mycroft_record::OpKind;
 use mycroft_record::nccl::{Effect, Library, NcclVersion, peculiarities};
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
 
 /// `ncclGetVersion` of the first 2.28.
 pub const VERSION_2_28: u32 = 22_800;
+
+/// The first interface that tells of calls of the API.
+const FIRST_CALLS_ABI: u32 = 5;
 
 /// What AMD's library is called, in the path that it was loaded from.
 const RCCL_NAME: &[u8] = b"librccl.so";
@@ -43,6 +47,13 @@ pub fn wanted(abi: u32, library: Library, version: u32) -> u64 {
         KernelEvents::Auto => !has(Effect::KernelEventsCostly),
     };
     base | steps | if abi >= 3 && on { event::KERNEL_CH } else { 0 }
+}
+
+/// Kinds of collectives that this NCCL may tell of by their calls only; none where the interface tells of no calls.
+pub fn hidden(abi: u32, version: u32) -> &'static [OpKind] {
+    let mut known = peculiarities(library(), NcclVersion(version));
+    let is_broadcast = known.any(|known| known.effect == Effect::NotVisible(OpKind::Broadcast));
+    if abi >= FIRST_CALLS_ABI && is_broadcast { &[OpKind::Broadcast] } else { &[] }
 }
 
 /// Writes the mask both plugins need to where NCCL reads it, and remembers the place for later switching.

@@ -4,7 +4,7 @@ use mycroft_probe_core::pages::{Backing, Slab, Zeroed};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-/// Type nibble of a chain handle; the core's own kinds are 1 to 5 and 15.
+/// Type nibble of a chain handle; the core's own kinds are 1 to 5, 7 and 15.
 pub(crate) const CHAIN_KIND: u64 = 6;
 
 struct Slot {

@@ -1,7 +1,7 @@
 //! Profiler interface v5 (NCCL 2.28): 8-byte event kinds, API events, `parentGroup`.
-use crate::abi::{self, DETAIL_OFFSET, InitV5, KernelCh, Table, event};
+use crate::abi::{self, CollApi, DETAIL_OFFSET, InitV5, KernelCh, Table, event};
 use crate::adapter::{self, Version, text};
-use mycroft_probe_core::{CollStart, CommTag, P2pStart};
+use mycroft_probe_core::{CallStart, CollStart, CommTag, P2pStart};
 use mycroft_record::{Algorithm, Datatype, OpKind, Protocol};
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::offset_of;
@@ -74,6 +74,24 @@ impl Coll {
             algorithm: Algorithm::from_text(algo),
             protocol: Protocol::from_text(proto),
             n_channels: self.n_channels,
+        }
+    }
+}
+
+impl CollApi {
+    /// What the core is told.
+    ///
+    /// # Safety
+    /// NCCL filled it; its strings are static.
+    pub(crate) unsafe fn start(&self) -> CallStart {
+        // SAFETY: the caller vouches for the strings.
+        let (func, datatype) = unsafe { (text(&self.func), text(&self.datatype)) };
+        CallStart {
+            kind: OpKind::from_text(func),
+            count: self.count as u64,
+            datatype: Datatype::from_text(datatype),
+            root: self.root,
+            is_captured: self.graph_captured != 0,
         }
     }
 }

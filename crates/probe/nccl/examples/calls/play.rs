@@ -1,32 +1,55 @@
 //! Plays a trace into the plugin: the calls in their order, with descriptors laid out as the version's headers have them.
 //!
 //! A trace was written by a plugin that asked for every event. NCCL calls only for what the plugin asked: events outside
-//! the tracer's mask are left out, and so are their states and stops.
+//! the tracer's mask are left out, and so are their states and stops; calls of the API and their groups come in any case.
 use crate::driver::{COLL, Ctx, Descr, Ev, KERNEL_CH, P2P, PROXY_OP, PROXY_STEP, Plugin};
-use crate::trace::{Call, Trace, What};
+use crate::trace::{COLL_API, Call, GROUP_API, P2P_API, Trace, What};
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_int};
 
 /// The first version with 8-byte event types, and communicators that come with `init`.
 const ABI_COMM_IN_INIT: u32 = 4;
 
+/// A library that the plugin takes for NCCL of this version (as `ncclGetVersion` gives it): where NCCL's mask lies in it.
+///
+/// # Errors
+/// The library was not built.
+pub fn nccl_of(version: c_int) -> Result<&'static mut c_int, String> {
+    let exe = std::env::current_exe().map_err(|e| e.to_string())?;
+    let path = exe.with_file_name("libother_v5.so");
+    let name = CString::new(path.display().to_string()).map_err(|e| e.to_string())?;
+    // SAFETY: opening a library we built.
+    let library = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+    if library.is_null() {
+        return Err(format!("{} cannot be opened: build the example other_v5", path.display()));
+    }
+    // SAFETY: a live library, its own symbols and their types; it is never closed.
+    unsafe {
+        let set = libc::dlsym(library, c"other_version".as_ptr());
+        let mask = libc::dlsym(library, c"other_nccl_mask".as_ptr());
+        assert!(!set.is_null() && !mask.is_null(), "the symbols of {}", path.display());
+        std::mem::transmute::<*mut std::ffi::c_void, extern "C" fn(c_int)>(set)(version);
+        Ok(&mut *mask.cast::<c_int>())
+    }
+}
+
 /// The plugin's side of a trace while it is played.
 pub struct Play<'a> {
     plugin: &'a Plugin,
     contexts: BTreeMap<u64, Ctx>,
     handles: BTreeMap<u64, Ev>,
-    mask: c_int,
+    mask: &'a mut c_int,
 }
 
 impl<'a> Play<'a> {
-    /// A play that has not begun.
-    pub fn new(plugin: &'a Plugin) -> Play<'a> {
-        Play { plugin, contexts: BTreeMap::new(), handles: BTreeMap::new(), mask: 0 }
+    /// A play that has not begun. `mask` lies in the library that the plugin takes for NCCL.
+    pub fn new(plugin: &'a Plugin, mask: &'a mut c_int) -> Play<'a> {
+        Play { plugin, contexts: BTreeMap::new(), handles: BTreeMap::new(), mask }
     }
 
     /// What the tracer asked for at its last `init`.
     pub fn mask(&self) -> u64 {
-        self.mask as u64
+        *self.mask as u64
     }
 
     /// Makes every call of the trace up to `finalize`, which [`Play::finish`] makes.
@@ -56,13 +79,15 @@ impl<'a> Play<'a> {
     fn init(&mut self, call: &Call) {
         let name = CString::new(call.text("comm")).unwrap_or_default();
         let (ranks, rank) = (call.number("ranks") as c_int, call.number("rank") as c_int);
-        let context = self.plugin.init(call.hash(), &name, ranks, rank, &mut self.mask);
+        let context = self.plugin.init(call.hash(), &name, ranks, rank, self.mask);
         self.contexts.insert(call.number("context"), context);
     }
 
     fn start(&mut self, call: &Call) {
         let kind = call.number("type");
-        if kind & self.mask() == 0 {
+        // NCCL tells of calls and their groups for the sake of the operations below them.
+        let is_call = [GROUP_API, COLL_API, P2P_API].contains(&kind);
+        if kind & self.mask() == 0 && !(is_call && self.mask() & (COLL | P2P) != 0) {
             return;
         }
         let Some(context) = self.contexts.get(&call.number("context")) else { return };
@@ -72,6 +97,25 @@ impl<'a> Play<'a> {
             COLL => self.coll(&mut descr, call),
             P2P => self.p2p(&mut descr, call),
             PROXY_OP => proxy_op(&mut descr, call),
+            GROUP_API => {
+                descr.put(24, call.number("graph") as u8);
+                descr.put(28, call.number("depth") as c_int);
+            }
+            COLL_API => {
+                descr.put(24, call.static_text("func"));
+                descr.put(32, call.number("count"));
+                descr.put(40, call.static_text("datatype"));
+                descr.put(48, call.number("root") as c_int);
+                descr.put(56, call.number("stream"));
+                descr.put(64, call.number("graph") as u8);
+            }
+            P2P_API => {
+                descr.put(24, call.static_text("func"));
+                descr.put(32, call.number("count"));
+                descr.put(40, call.static_text("datatype"));
+                descr.put(48, call.number("stream"));
+                descr.put(56, call.number("graph") as u8);
+            }
             PROXY_STEP => descr.put(24, call.number("step") as c_int),
             KERNEL_CH => {
                 descr.put(24, call.number("channel") as u8);

@@ -3,10 +3,19 @@ use serde_json::Value;
 use std::ffi::CString;
 use std::path::Path;
 
+/// A group of calls of the API.
+pub const GROUP_API: u64 = 256;
+/// A call of a collective.
+pub const COLL_API: u64 = 512;
+/// A call of a send or receive.
+pub const P2P_API: u64 = 1024;
+
 /// A whole trace: what one rank's NCCL called on its profiler plugin.
 pub struct Trace {
     /// Interface version that NCCL took.
     pub abi: u32,
+    /// NCCL's version as `ncclGetVersion` gives it, as far as it is told: "2.29.7" is 22907, "testbed 2.30" is 23000.
+    pub nccl: i32,
     /// The calls, in the order of their time.
     pub calls: Vec<Call>,
 }
@@ -96,6 +105,12 @@ impl Trace {
         }
         let abi = head["abi"].as_u64().and_then(|abi| u32::try_from(abi).ok()).filter(|abi| (1..=7).contains(abi));
         let abi = abi.ok_or_else(|| format!("{}: no interface version 1 to 7 in `abi`", path.display()))?;
-        Ok(Trace { abi, calls })
+        let nccl = version_of(head["nccl"].as_str().unwrap_or_default());
+        Ok(Trace { abi, nccl, calls })
     }
+}
+
+fn version_of(text: &str) -> i32 {
+    let numbers = text.rsplit(' ').next().unwrap_or_default().split('.').map(|part| part.parse().unwrap_or(0));
+    numbers.zip([10_000, 100, 1]).map(|(part, unit): (i32, i32)| part * unit).sum()
 }

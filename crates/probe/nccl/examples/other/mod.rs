@@ -112,8 +112,17 @@ pub static other_nccl_mask: AtomicI32 = AtomicI32::new(0);
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ncclGetVersion(version: *mut c_int) -> c_int {
     // SAFETY: the caller's promise.
-    unsafe { version.write(23_102) };
+    unsafe { version.write(VERSION.load(Ordering::Relaxed)) };
     0
+}
+
+/// What `ncclGetVersion` answers.
+static VERSION: AtomicI32 = AtomicI32::new(23_102);
+
+/// What `ncclGetVersion` answers from now on.
+#[unsafe(no_mangle)]
+pub extern "C" fn other_version(version: c_int) {
+    VERSION.store(version, Ordering::Relaxed);
 }
 
 /// A table of any version.
