@@ -233,6 +233,9 @@ fn not_visible(timeline: &Timeline) -> Option<Caveat> {
     let hiding = || timeline.ranks.values().filter_map(|state| Some((state, state.hides().next()?)));
     let (first, (kind, known)) = hiding().next()?;
     let ranks: Vec<Rank> = hiding().map(|(state, _)| state.rank).collect();
-    let text = format!("NCCL {} shows no {kind}: a rank that waits in one looks idle", first.nccl_version);
+    let text = format!(
+        "NCCL {} shows of a {kind} only that it was issued: a rank that waits in one looks idle",
+        first.nccl_version
+    );
     Some(Caveat::new("not-visible", text).about(&ranks).switch(known.remedy))
 }

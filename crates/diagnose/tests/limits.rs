@@ -42,7 +42,7 @@ fn waits_in_what_is_not_visible(nccl_version: u32, shown: bool) -> String {
 
 #[test]
 fn what_nccl_does_not_show_is_named_with_its_switch() {
-    let told = "caveat not-visible: NCCL 2.29.7 shows no Broadcast: a rank that waits in one looks idle; switch on \
+    let told = "caveat not-visible: NCCL 2.29.7 shows of a Broadcast only that it was issued: a rank that waits in one looks idle; switch on \
                 NCCL_ALLGATHERV_ENABLE=0 in the job";
     let text = waits_in_what_is_not_visible(22_907, false);
     assert!(text.contains(told), "{text}");

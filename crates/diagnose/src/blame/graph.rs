@@ -21,6 +21,11 @@ pub(crate) trait Scene {
 
     /// How a walk goes on at `rank`.
     fn turn(&self, rank: Rank) -> Turn;
+
+    /// The newest operation that `rank` is known to have issued and that may keep it, although nothing shows it in it.
+    fn unseen(&self, _rank: Rank) -> Option<Self::Op> {
+        None
+    }
 }
 
 /// How a walk along the graph goes on at a rank.

@@ -5,7 +5,7 @@ use crate::blame::order::{self, Departure};
 use crate::blame::{chunk, held, history, turns};
 use crate::config::Config;
 use crate::fact::{Fact, OpRef};
-use crate::timeline::{LiveScene, OpNode, RankState, Stand, Timeline, device_has_left};
+use crate::timeline::{OpNode, RankState, Stand, Timeline, device_has_left};
 use mycroft_record::{
     Algorithm, CommId, CommRank, Datatype, HostTime, NANOS_PER_MS, OpClass, OpId, OpKind, OpMeta, OpSeq, Protocol, Rank,
 };
@@ -64,6 +64,8 @@ pub(crate) struct Walk<O> {
     pub inside: Vec<O>,
     /// Rank -> operations it is in that wait for others to enter, and whom.
     pub entry_edges: BTreeMap<Rank, Vec<(O, Rank)>>,
+    /// Operations that every member has issued, and which none is seen to have left or to be in.
+    pub all_unseen: BTreeSet<O>,
     /// Operations in the order in which they were reached, each with the rank that was in it.
     pub path: Vec<(Rank, O)>,
 }
@@ -76,6 +78,7 @@ impl<O: Copy + Ord + std::fmt::Debug> Walk<O> {
             nodes_seen: BTreeSet::new(),
             sinks: BTreeMap::new(),
             inside: Vec::new(),
+            all_unseen: BTreeSet::new(),
             entry_edges: BTreeMap::new(),
             path: Vec::new(),
         };
@@ -96,8 +99,12 @@ impl<O: Copy + Ord + std::fmt::Debug> Walk<O> {
                 continue;
             }
             let nodes = graph.current.get(&rank).map(Vec::as_slice).unwrap_or_default();
+            if nodes.is_empty() && turn == Turn::On && self.unseen(scene, rank, &mut open) {
+                continue;
+            }
             if nodes.is_empty() || turn == Turn::End {
-                let waiting = via.and_then(|node| graph.nodes.get(&node)).map(|waits| waits.inside.clone());
+                let seen = via.and_then(|node| graph.nodes.get(&node)).map(|waits| waits.inside.clone());
+                let waiting = seen.or_else(|| Some(Walk::waiting_unseen(scene, &via?)));
                 self.sinks.insert(rank, (via, waiting.unwrap_or_default()));
                 continue;
             }
@@ -207,6 +214,7 @@ pub(crate) fn blame(timeline: &Timeline, graph: &Graph<OpNode>, config: &Config,
             silent.into_iter().filter(|state| !walk.sinks.contains_key(&state.rank) && named.insert(state.rank));
         out.facts.extend(silent.map(|state| live.no_data(state, waiting.clone(), false)));
     }
+    out.facts.extend(walk.stuck_unseen(timeline));
     held::weigh(timeline, &walk.ranks_seen, &mut out.facts);
     let cycle = live.cycle(&walk, &out.facts);
     if !cycle.is_empty() {
@@ -430,32 +438,5 @@ impl Live<'_> {
             instead_of,
         }));
         out
-    }
-}
-
-/// The timeline as the wait-for graph asks for it.
-impl Scene for LiveScene<'_> {
-    type Op = OpNode;
-
-    fn in_flight(&self) -> Vec<(Rank, Vec<OpNode>)> {
-        let nodes = |state: &RankState| state.current().iter().map(|op| OpNode::of(&op.meta)).collect();
-        self.timeline.ranks.iter().map(|(rank, state)| (rank, nodes(state))).collect()
-    }
-
-    fn members(&self, op: &OpNode) -> Vec<Rank> {
-        self.timeline.members(op)
-    }
-
-    fn stand(&self, rank: Rank, op: &OpNode) -> Option<Stand> {
-        self.timeline.stand(rank, op)
-    }
-
-    fn turn(&self, rank: Rank) -> Turn {
-        match self.timeline.ranks.get(&rank) {
-            None => Turn::Nowhere,
-            Some(state) if state.dead() || state.stopped => Turn::End,
-            Some(state) if self.timeline.no_data(state, self.no_data_after_ns) => Turn::End,
-            Some(_) => Turn::On,
-        }
     }
 }

@@ -6,6 +6,7 @@ pub(crate) mod graph;
 pub(crate) mod hang;
 mod held;
 pub(crate) mod history;
+mod live;
 pub(crate) mod load;
 mod messages;
 pub(crate) mod moments;

@@ -3,6 +3,7 @@ pub(crate) mod advice;
 mod crowd;
 pub(crate) mod docket;
 mod gain;
+mod inside;
 pub(crate) mod network;
 mod stop;
 pub(crate) mod stuck;

@@ -5,7 +5,7 @@ mod unseen;
 
 use self::pauses::Paused;
 use crate::blame::slow;
-use crate::case::{crowd, network, stuck};
+use crate::case::{crowd, inside, network, stuck};
 use crate::config::Config;
 use crate::fact::{Fact, OtherLinks};
 use crate::timeline::{RankState, Timeline};
@@ -316,7 +316,7 @@ fn weak_gpu(_: &Timeline, facts: &[Fact]) -> Answer {
         longest_inside(&ops.collect::<Vec<_>>())
     };
     let suspects = weak.unwrap_or_else(inside);
-    (!suspects.is_empty()).then_some((What::Hang, Category::Gpu, suspects))
+    (!suspects.is_empty()).then(|| (What::Hang, inside::category(facts), suspects))
 }
 
 /// All are inside and nothing shows who stopped. It stopped while it was inside, and the operation would have been over

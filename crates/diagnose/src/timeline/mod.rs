@@ -15,6 +15,7 @@ mod ranks;
 mod running;
 #[cfg(test)]
 mod tests;
+mod unseen;
 mod waits;
 
 use mycroft_record::{
@@ -24,7 +25,6 @@ use mycroft_record::{
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::blame::graph::Graph;
-use crate::fact::OpRef;
 use comms::Comms;
 use links::Limits;
 use loads::Loads;
@@ -392,12 +392,6 @@ impl Timeline {
     pub(crate) fn live(&self, rank: Rank, node: &OpNode) -> Option<&LiveOp> {
         let id = node.id_for(self.comm_rank(node.comm(), rank)?)?;
         self.ranks.get(&rank)?.live.get(&id)
-    }
-
-    /// The operation as `rank`, which is in it, knows it.
-    pub(crate) fn op_ref(&self, rank: Rank, node: &OpNode) -> Option<OpRef> {
-        let meta = self.live(rank, node)?.meta;
-        Some(OpRef { meta, label: self.label(&meta) })
     }
 
     /// The name people know a communicator by.

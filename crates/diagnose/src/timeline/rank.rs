@@ -109,6 +109,10 @@ pub(crate) struct RankState {
     pub(super) has_shown_broadcast: bool,
     pub comms: Sorted<CommId, Joined>,
     pub live: Live,
+    /// The newest collective that was issued and whose end cannot be seen.
+    pub(super) unseen: Option<OpMeta>,
+    /// When the newest operation was issued of which an end was seen.
+    pub(super) ran: HostTime,
     /// What the last operations were, to compare what peers call operation n.
     pub past: Past,
     pub sampled_at: HostTime,
@@ -148,6 +152,8 @@ impl RankState {
             has_shown_broadcast: false,
             comms: Sorted::default(),
             live: Live::default(),
+            unseen: None,
+            ran: HostTime::NONE,
             past: Past::default(),
             sampled_at: HostTime::NONE,
             ops_in_flight: 0,
@@ -245,7 +251,7 @@ impl RankState {
         self.moved(done.ended_at);
         self.left_at = self.left_at.max(done.ended_at);
         self.live.end(&done.op.id);
-        self.has_shown_broadcast |= done.op.kind == OpKind::Broadcast;
+        self.note_unseen(done);
         let counter = self.past.finish(&done.op);
         self.iterations.on_op(counter, done);
     }
@@ -364,7 +370,7 @@ impl RankState {
 }
 
 /// The device has begun with it, or its data has moved.
-fn is_entered(op: &LiveOp) -> bool {
+pub(super) fn is_entered(op: &LiveOp) -> bool {
     op.meta.started_at.is_some()
         || op.kernels_started > 0
         || op.flows.values().any(|flow| flow.counters.done > 0 || flow.done)
