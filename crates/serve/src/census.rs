@@ -233,8 +233,11 @@ impl Book<'_> {
     fn member_record(&mut self, member: &mut Member, record: &Record) -> bool {
         match record {
             Record::CommInit(init) => {
-                // No communicator has a member beyond its size, or more members than there may be ranks.
-                let is_sane = init.comm_rank.0 < init.n_ranks && u64::from(init.n_ranks) <= self.limits.ranks;
+                // No communicator has a member beyond its size, or more members than there may be ranks. NCCL up to 2.26
+                // does not tell the size: 0.
+                let told = u64::from(init.n_ranks);
+                let size = if told == 0 { self.limits.ranks } else { told };
+                let is_sane = u64::from(init.comm_rank.0) < size && size <= self.limits.ranks;
                 is_sane && self.join(member, init.comm, Some(init.comm_rank), &init.name)
             }
             Record::CommEnd(end) => self.join(member, end.comm, None, ""),

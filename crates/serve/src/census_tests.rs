@@ -104,6 +104,15 @@ fn invented_communicators_names_and_interfaces_end_at_the_limits() {
 }
 
 #[test]
+fn a_communicator_whose_size_is_not_told_is_known() {
+    let world = World::new();
+    let mut census = world.census();
+    let untold = |me: u32| batch("host0", Some((me, 1)), vec![joined(7, me, 0, "DP")]);
+    assert_eq!([0, 1].map(|me| world.kept(&mut census, &untold(me))), [1, 1]);
+    assert_eq!(world.kept(&mut census, &batch("host0", Some((2, 1)), vec![joined(7, 10, 0, "DP")])), 0, "beyond all");
+}
+
+#[test]
 fn a_rank_that_comes_back_has_its_communicators_anew() {
     let world = World::new();
     let mut census = world.census();
