@@ -6,7 +6,7 @@ use mycroft_record::{CommId, CommRank};
 use mycroft_ring::limits::may_map;
 use mycroft_ring::pages::{Backing, Slab, Zeroed, leak};
 use mycroft_ring::{CommBegin, CommSlot, DropKind, Errno, RawCommBegin, RawCommEnd, RawRecord, Text, now_ticks};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Channels of a communicator: NCCL's MAXCHANNELS.
 pub(crate) const MAX_CHANNELS: usize = 64;
@@ -53,6 +53,8 @@ pub(crate) struct Comm {
     next_coll: AtomicU64,
     /// Operations of all kinds that began to wait unobserved.
     waited: AtomicU64,
+    /// An operation of it has had a flow.
+    has_flows: AtomicBool,
     room: AtomicPtr<Room>,
 }
 
@@ -172,6 +174,30 @@ impl Comm {
         (old != 0).then_some(old)
     }
 
+    /// Looks at all operations that wait to be seen.
+    pub(crate) fn each_waiting(&self, look: impl FnMut(u64)) {
+        let waiting = self.room().into_iter().flat_map(|room| &room.unobserved);
+        waiting.map(|handle| handle.load(Ordering::Acquire)).filter(|handle| *handle != 0).for_each(look);
+    }
+
+    /// An operation of it has a flow.
+    #[inline]
+    pub(crate) fn shows_flows(&self) {
+        if !self.has_flows.load(Ordering::Relaxed) {
+            self.has_flows.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// It has shown no flow in a whole window of operations: it lies inside a host.
+    pub(crate) fn is_silent(&self) -> bool {
+        !self.has_flows.load(Ordering::Relaxed) && self.waited.load(Ordering::Relaxed) > UNOBSERVED_WINDOW
+    }
+
+    /// Its window may still hold operations from before it was known to be silent.
+    pub(crate) fn was_not_silent_long(&self) -> bool {
+        self.waited.load(Ordering::Relaxed) <= 2 * UNOBSERVED_WINDOW
+    }
+
     /// Remembers a collective's kernel on a channel; gives the one before it.
     #[inline]
     pub(crate) fn swap_kernel(&self, channel: u8, kernel: u64) -> Option<u64> {
@@ -203,6 +229,8 @@ impl Runtime {
         comm.generation.store(generation, Ordering::Relaxed);
         let handle = Handle { kind: HandleKind::Comm, generation: generation & GENERATION_MASK, slot };
         comm.next_coll.store(0, Ordering::Relaxed);
+        comm.waited.store(0, Ordering::Relaxed);
+        comm.has_flows.store(false, Ordering::Relaxed);
         comm.slot.store(0, Ordering::Relaxed);
         comm.n_ranks.store(info.n_ranks, Ordering::Relaxed);
         match info.id {

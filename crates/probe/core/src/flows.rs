@@ -146,7 +146,7 @@ impl Runtime {
             | flag(start.counts_in_op_states, COUNTS_IN_OP_STATES)
             | flag(op.is_some_and(Op::kernel_events), KERNEL_EVENTS);
         flow.shape.store(shape, Relaxed);
-        let comm = op.map(Op::comm).or(ended.map(|(_, comm)| comm));
+        let comm = op.map(Op::comm).or(ended.map(|(_, comm)| comm)).inspect(|comm| self.shows_flows(*comm));
         flow.comm.store(comm.map_or(u64::MAX, u64::from), Relaxed);
         flow.op.store(parent, Relaxed);
         flow.peer_pid.store(peer.into(), Relaxed);
@@ -273,7 +273,7 @@ impl Runtime {
         for passed in from + 1..=to {
             match passed {
                 stage::POSTED => cell.posted(now),
-                stage::READY => cell.ready(now),
+                stage::READY => self.data_ready(flow.op.load(Relaxed), flow.is_send(), cell.ready(now), now),
                 stage::TRANSMITTED => cell.transmitted(now),
                 _ => cell.done(now),
             };

@@ -24,6 +24,7 @@ mod lanes;
 mod ops;
 mod pool;
 mod runtime;
+mod sight;
 mod step;
 mod threads;
 mod told;

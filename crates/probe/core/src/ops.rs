@@ -34,15 +34,17 @@ pub(crate) struct Op {
     collective: AtomicBool,
     /// Its proxy operations never come to progress (CollNet, NVLS): do not wait for them.
     ignores_pending: AtomicBool,
-    stop_seen: AtomicBool,
+    pub(crate) stop_seen: AtomicBool,
     /// A bit for each channel whose kernel started.
     pub(crate) kernels_started: AtomicU64,
     /// A bit for each channel whose kernel stopped.
     pub(crate) kernels_stopped: AtomicU64,
     /// A bit for each channel on which a flow began.
     flow_channels: AtomicU64,
-    flows_pending: AtomicU32,
-    flows_started: AtomicU32,
+    /// Without kernel events: when the device was first seen to be in it, else 0.
+    pub(crate) seen: AtomicU64,
+    pub(crate) flows_pending: AtomicU32,
+    pub(crate) flows_started: AtomicU32,
     flows_done: AtomicU32,
     /// When the latest piece of it ended; pieces do not come in the order of their times.
     ended: AtomicU64,
@@ -52,7 +54,7 @@ pub(crate) struct Op {
     id_comm: AtomicU64,
     id_seq: AtomicU64,
     /// Low half: peer; above: class.
-    id_class_peer: AtomicU64,
+    pub(crate) id_class_peer: AtomicU64,
 }
 
 /// All operations, one for each cell of the segment.
@@ -292,6 +294,7 @@ impl Runtime {
         op.kernels_started.store(0, Relaxed);
         op.kernels_stopped.store(0, Relaxed);
         op.flow_channels.store(0, Relaxed);
+        op.seen.store(0, Relaxed);
         op.flows_pending.store(0, Relaxed);
         op.flows_started.store(0, Relaxed);
         op.flows_done.store(0, Relaxed);
@@ -335,23 +338,12 @@ impl Runtime {
         }
     }
 
-    /// Without kernel events an operation inside a host leaves no trace; after a window of later ones it is recorded as
-    /// not observed.
-    fn expire_unobserved(&self, comm: &Comm, handle: u64) {
-        if self.kernel_events() || handle == DROP_HANDLE {
-            return;
-        }
-        let Some(old) = comm.wait_unobserved(handle) else { return };
-        if let Some(op) = self.ops.get(old).filter(|op| op.flows_started.load(SeqCst) == 0) {
-            self.end_op(old, op, None);
-        }
-    }
-
     /// NCCL has enqueued the operation entirely (its Coll or P2p stop).
     pub(crate) fn op_stop(&self, raw: u64) {
         let Some(op) = self.ops.get(raw) else { return };
         op.stop_seen.store(true, SeqCst);
         self.op_check(raw, op);
+        self.expire_silent(raw, op);
     }
 
     /// Ends the operation if all evidence is there.
@@ -371,14 +363,15 @@ impl Runtime {
     }
 
     /// Takes an operation out of the table and pushes its completion. `None`: its end was not observed.
-    fn end_op(&self, raw: u64, op: &Op, ended: Option<u64>) {
+    pub(crate) fn end_op(&self, raw: u64, op: &Op, ended: Option<u64>) {
         if op.handle.compare_exchange(raw, 0, AcqRel, Relaxed).is_err() {
             return;
         }
         // Before the cell can be used again.
         op.last.store(raw, Release);
         let end = OpEnd { ended_ticks: ended.unwrap_or(op.begun()), observed: ended.is_some() };
-        if let Some(done) = self.writer().op_end(op.slot(), end) {
+        if let Some(mut done) = self.writer().op_end(op.slot(), end) {
+            self.complete_by_flows(op, ended, &mut done);
             self.push(&RawRecord::OpDone(done));
         }
     }

@@ -13,7 +13,7 @@ use mycroft_ring::pages::leak;
 use mycroft_ring::{CreateError, Errno, RawRecord, SegmentConfig, SegmentWriter};
 use std::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 /// The runtime while it traces; null before the first communicator, after a panic, and in a forked child.
 static LIVE: AtomicPtr<Runtime> = AtomicPtr::new(std::ptr::null_mut());
@@ -80,6 +80,8 @@ pub struct Runtime {
     kernel_events: AtomicBool,
     /// A kernel event has been seen: from then on an operation without one has not started.
     pub(crate) kernel_seen: AtomicBool,
+    /// Without kernel events: when the latest operation ended that was seen to, ticks.
+    pub(crate) device_free: AtomicU64,
     pub(crate) clock: WallClock,
     pub(crate) calls: CallTable,
     pub(crate) comms: CommTable,
@@ -163,6 +165,7 @@ impl Runtime {
             pid: unsafe { libc::getpid() },
             kernel_events: AtomicBool::new(kernel_events),
             kernel_seen: AtomicBool::new(false),
+            device_free: AtomicU64::new(0),
             clock: WallClock::new(writer.calibration()),
             calls: CallTable::new(nonce)?,
             comms: CommTable::new(count(geometry.comms)?, nonce, world_size)?,
