@@ -97,6 +97,11 @@ fn doubt(doubt: &Doubt) -> Caveat {
         )
         .about(&[*rank])
         .switch(PIPE_SWITCH),
+        Doubt::Ended => Caveat::new(
+            "no-ends",
+            "the recorder tells what was issued and not what ended (as with a backend in Python), and stacks show all ranks \
+             waiting for their peers",
+        ),
         Doubt::Running => {
             Caveat::new("still-running", "the files show different moments: the job went on while they were taken")
         }

@@ -7,6 +7,7 @@ mod made;
 mod print;
 mod reduced;
 mod relabel;
+mod retired;
 mod scale;
 mod truth;
 mod unread;

@@ -68,6 +68,8 @@ pub(super) enum Doubt {
     StuckOrSlow(Rank),
     /// Whether devices ever started.
     Started,
+    /// Whether anything ended: recorders retire what was only issued, and all wait.
+    Ended,
     /// Whether splits fit: only totals are recorded.
     Splits,
     /// Dumps and stacks were taken while the job went on.
@@ -162,6 +164,10 @@ impl<'a, 'b> Judge<'a, 'b> {
         let mut ruling = self.rule_on_files();
         if ruling.outcome == Outcome::Healthy && !self.index.bundle.unread.is_empty() {
             ruling.outcome = Outcome::HealthyAsFar;
+        }
+        if matches!(ruling.outcome, Outcome::Healthy | Outcome::HealthyAsFar) && self.waits_behind_retired() {
+            ruling.outcome = Outcome::Unknown;
+            ruling.doubts.push(Doubt::Ended);
         }
         ruling
     }

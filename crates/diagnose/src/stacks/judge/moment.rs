@@ -10,6 +10,15 @@ use crate::stacks::wrong;
 use mycroft_record::{Category, OpKind, Rank, What};
 
 impl Judge<'_, '_> {
+    /// No recorder tells what ended, and every rank of which there are stacks waits for its peers: several, so that none of
+    /// them is merely between two operations.
+    pub(super) fn waits_behind_retired(&self) -> bool {
+        let stacks: Vec<Rank> = self.index.bundle.stacks.iter().filter_map(|process| process.rank).collect();
+        let tells = &self.index.tells;
+        let none_tells = !tells.is_empty() && tells.iter().all(|tells| tells.retires_only);
+        none_tells && stacks.len() > 1 && stacks.iter().all(|rank| self.doings.waits_for_peers(*rank))
+    }
+
     /// The job went on while it was looked at: a rank's stack is in a collective that its dump, taken before, does not hold
     /// open, while it holds another open that the rank must have left since.
     pub(super) fn running(&self) -> bool {
