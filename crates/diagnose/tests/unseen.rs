@@ -113,3 +113,27 @@ fn who_ran_something_since_is_not_excused() {
     let text = hand.text(13_000);
     assert_eq!((hand.suspects(), category(&hand)), (vec!["rank 1".to_owned()], Category::NotStarted), "{text}");
 }
+
+/// Operations inside a host are not seen to end without kernel events: what ends an iteration is none of them.
+#[test]
+fn what_is_never_seen_to_end_does_not_keep_iterations_from_being_known() {
+    let mut hand = Hand::of(2, &[(1, "ALL", &[0, 1]), (GROUP, "TP", &[0, 1])]);
+    for seq in 0..20 {
+        let at = 1_000 + 200 * seq;
+        for rank in 0..2 {
+            let enqueued_at = HostTime(T0 + (at - 100) * MS);
+            let inside = OpMeta { enqueued_at, ..meta(GROUP, seq, rank, false) };
+            let across = OpMeta {
+                enqueued_at,
+                count: 1 << 20,
+                started_at: HostTime(T0 + (at - 20) * MS),
+                ..meta(1, seq, rank, true)
+            };
+            let records = [done(inside, at - 100, false), done(across, at, true)].map(Record::OpDone).to_vec();
+            hand.look(rank, at + 10, &[], records);
+        }
+        hand.tick(at + 50);
+    }
+    let text = hand.text(5_000);
+    assert!(text.contains("18 iterations") && !text.contains("not known yet"), "{text}");
+}

@@ -99,6 +99,8 @@ pub(crate) struct Past {
     begun: usize,
     shapes: Numbered<Shape>,
     done: VecDeque<Done>,
+    /// Communicators with collectives whose end cannot be seen, ascending.
+    unseen: Vec<CommId>,
 }
 
 impl Past {
@@ -134,12 +136,20 @@ impl Past {
         self.begun
     }
 
-    /// The communicators on which it has issued collectives.
+    /// The communicators on which it has issued collectives that are seen to end, as far as is known.
     pub(crate) fn collectives(&self) -> impl Iterator<Item = CommId> {
         let counters = self.counters.keys.iter().zip(&self.frontier);
         counters
             .filter(|((_, class, _), next)| *class == OpClass::Collective && **next > 0)
             .map(|((comm, _, _), _)| *comm)
+            .filter(|comm| self.unseen.binary_search(comm).is_err())
+    }
+
+    /// A collective of a communicator is over whose end cannot be seen.
+    pub(crate) fn was_unseen(&mut self, comm: CommId) {
+        if let Err(at) = self.unseen.binary_search(&comm) {
+            self.unseen.insert(at, comm);
+        }
     }
 
     /// Whether an operation with this number or a later one was issued.

@@ -13,6 +13,7 @@ impl RankState {
             self.ran = self.ran.max(done.op.enqueued_at);
         } else if done.op.id.class == OpClass::Collective {
             let is_newest = self.unseen.is_none_or(|known| known.enqueued_at <= done.op.enqueued_at);
+            self.past.was_unseen(done.op.id.comm);
             self.unseen = if is_newest { Some(done.op) } else { self.unseen };
         }
     }

@@ -13,7 +13,7 @@ use crate::pool::FreeList;
 use crate::runtime::Runtime;
 use mycroft_record::{ChannelId, CommId, CommRank, Direction, OpClass, OpId, OpSeq};
 use mycroft_ring::pages::{Backing, Slab, Zeroed};
-use mycroft_ring::{DropKind, Errno, FlowBegin, FlowCell, FlowOwner, FlowSlot, OpSlot, RawRecord, now_ticks};
+use mycroft_ring::{DropKind, Errno, FlowBegin, FlowCell, FlowOwner, FlowSlot, RawRecord, now_ticks};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -33,15 +33,15 @@ pub(crate) struct Flow {
     /// `FlowSlot` bits plus one, `PENDING` or `UNTRACED`.
     slot: AtomicU64,
     /// Handle of its operation, 0 for another process's.
-    op: AtomicU64,
+    pub(crate) op: AtomicU64,
     /// `OpSlot` bits of its operation.
-    op_slot: AtomicU64,
+    pub(crate) op_slot: AtomicU64,
     /// Its operation's kernel start, once known.
-    op_started: AtomicU64,
+    pub(crate) op_started: AtomicU64,
     /// Ticks of its start.
     begun: AtomicU64,
     /// Low half: total steps; bits 32 to 39: channel; bit 40: send; bit 41: counts in op states; bit 42: kernel events.
-    shape: AtomicU64,
+    pub(crate) shape: AtomicU64,
     /// Low half: peer; high half: process it works for, 0 for our own.
     peer_pid: AtomicU64,
     /// Rank whose operation it is, for another process's.
@@ -59,7 +59,8 @@ unsafe impl Zeroed for Flow {}
 
 const SEND: u64 = 1 << 40;
 const COUNTS_IN_OP_STATES: u64 = 1 << 41;
-const KERNEL_EVENTS: u64 = 1 << 42;
+/// Kernel events tell when the operation starts.
+pub(crate) const KERNEL_EVENTS: u64 = 1 << 42;
 
 /// All flows.
 pub(crate) struct FlowTable {
@@ -168,7 +169,7 @@ impl Runtime {
         handle
     }
 
-    fn is_own(flow: &Flow) -> bool {
+    pub(crate) fn is_own(flow: &Flow) -> bool {
         flow.comm.load(Relaxed) != u64::MAX
     }
 
@@ -264,6 +265,13 @@ impl Runtime {
             return false;
         }
         lane.key.store(key - from + to, Relaxed);
+        let is_first = match flow.is_send() {
+            true => from < stage::READY && to >= stage::READY && cell.ready_count() == 0,
+            false => to == stage::DONE && cell.done_count() == 0,
+        };
+        if is_first {
+            self.first_moved(flow.op.load(Relaxed), flow.is_send(), lane.entered.load(Relaxed), now);
+        }
         if from >= stage::POSTED {
             // Only the stage it was in took time; those skipped took none.
             let spent = self.cost(flow, lane.entered.load(Relaxed), now);
@@ -273,29 +281,12 @@ impl Runtime {
         for passed in from + 1..=to {
             match passed {
                 stage::POSTED => cell.posted(now),
-                stage::READY => self.data_ready(flow.op.load(Relaxed), flow.is_send(), cell.ready(now), now),
+                stage::READY => cell.ready(now),
                 stage::TRANSMITTED => cell.transmitted(now),
                 _ => cell.done(now),
             };
         }
         true
-    }
-
-    /// What the time since `entered` cost the running operation: it counts from the operation's kernel start.
-    #[inline]
-    fn cost(&self, flow: &Flow, entered: u64, now: u64) -> u64 {
-        let mut started = flow.op_started.load(Relaxed);
-        if started == 0 && flow.shape.load(Relaxed) & KERNEL_EVENTS != 0 {
-            let op = self.writer().op(OpSlot::from_bits(flow.op_slot.load(Relaxed)));
-            started = op.map_or(0, |cell| cell.started_ticks());
-            if started != 0 {
-                flow.op_started.store(started, Relaxed);
-            } else if op.is_some() && self.kernel_seen.load(Relaxed) {
-                // Its kernel has not started: the step cost it nothing yet.
-                return 0;
-            }
-        }
-        now.saturating_sub(entered.max(started))
     }
 
     /// A step passed a state.

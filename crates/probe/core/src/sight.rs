@@ -4,12 +4,19 @@
 //! take it for what the rank is in. Its communicator runs its operations in order, so it is given up when a later one with
 //! flows ends; at once where the communicator has shown no flow in a whole window of operations; and after a window.
 use crate::comms::Comm;
+use crate::flows::{Flow, KERNEL_EVENTS};
 use crate::handle::DROP_HANDLE;
 use crate::ops::Op;
 use crate::runtime::Runtime;
 use mycroft_record::OpClass;
-use mycroft_ring::RawOpDone;
+use mycroft_ring::{OpSlot, RawOpDone};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// When a device that was free at `free` went into a receive, of which it took the first data at `taken`, ready since `ready`. If
+/// it took it in less time than it could have waited for it, it waited since it was free; else it came when it took it.
+fn came(free: u64, ready: u64, taken: u64) -> u64 {
+    if taken.saturating_sub(ready) < ready.saturating_sub(free) { free } else { taken }
+}
 
 impl Op {
     fn is_recv(&self) -> bool {
@@ -54,25 +61,39 @@ impl Runtime {
         }
     }
 
-    /// So many chunks of a flow have been ready; gives their number on.
+    /// What the time since `entered` cost the running operation: it counts from the operation's kernel start, or from when the
+    /// device was first seen to be in it.
     #[inline]
-    pub(crate) fn data_ready(&self, op_raw: u64, is_send: bool, count: u64, at: u64) -> u64 {
-        if count == 1 && !self.kernel_events() {
-            self.first_data(op_raw, is_send, at);
+    pub(crate) fn cost(&self, flow: &Flow, entered: u64, now: u64) -> u64 {
+        let mut started = flow.op_started.load(Relaxed);
+        if started == 0 && flow.shape.load(Relaxed) & KERNEL_EVENTS != 0 {
+            let op = self.writer().op(OpSlot::from_bits(flow.op_slot.load(Relaxed)));
+            started = op.map_or(0, |cell| cell.started_ticks());
+            if started != 0 {
+                flow.op_started.store(started, Relaxed);
+            } else if op.is_some() && self.kernel_seen.load(Relaxed) {
+                // Its kernel has not started: the step cost it nothing yet.
+                return 0;
+            }
+        } else if started == 0 && Runtime::is_own(flow) {
+            started = self.ops.get(flow.op.load(Relaxed)).map_or(0, |op| op.seen.load(Relaxed));
+            if started == 0 {
+                return 0;
+            }
+            flow.op_started.store(started, Relaxed);
         }
-        count
+        now.saturating_sub(entered.max(started))
     }
 
-    /// A flow of an operation without kernel events has the first of its data: the device has handed it over, or, of a receive,
-    /// the network has delivered it. A device that receives goes into that as soon as it is free, as far as anybody can see.
-    fn first_data(&self, op_raw: u64, is_send: bool, at: u64) {
-        let Some(op) = self.ops.get(op_raw) else { return };
-        let at = match (is_send, op.is_recv()) {
-            (true, _) => at,
-            (false, true) => self.device_free.load(Relaxed).clamp(op.begun(), at.max(op.begun())),
-            // The data of a collective may come before its own device does.
-            (false, false) => return,
-        };
+    /// The device has moved the first chunk of a flow: handed it over, or taken it, which was ready for it from `ready` on. The
+    /// first data of a collective that comes may come before its own device does, so only what it sends tells.
+    pub(crate) fn first_moved(&self, op_raw: u64, is_send: bool, ready: u64, now: u64) {
+        if self.kernel_events() {
+            return;
+        }
+        let Some(op) = self.ops.get(op_raw).filter(|op| is_send || op.is_recv()) else { return };
+        let free = self.device_free.load(Relaxed).max(op.begun());
+        let at = if is_send { now } else { came(free, ready, now) };
         let _ = op.seen.compare_exchange(0, at, Relaxed, Relaxed);
     }
 
@@ -92,5 +113,17 @@ impl Runtime {
                 self.end_op(handle, other, None);
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::came;
+
+    #[test]
+    fn a_device_waits_for_data_or_data_for_it() {
+        assert_eq!(came(100, 190, 200), 100, "it waited");
+        assert_eq!(came(100, 110, 200), 200, "the data waited");
+        assert_eq!(came(100, 50, 200), 200, "the data was there before it was free");
     }
 }
