@@ -137,3 +137,47 @@ fn what_is_never_seen_to_end_does_not_keep_iterations_from_being_known() {
     let text = hand.text(5_000);
     assert!(text.contains("18 iterations") && !text.contains("not known yet"), "{text}");
 }
+
+/// Without kernel events: two ranks have data for each other that does not arrive. That they are in what they receive is not
+/// seen, and they do not wait for each other to begin with it.
+#[test]
+fn two_that_exchange_what_does_not_arrive_are_no_deadlock() {
+    let mut hand = Hand::of(1, &[(1, "PP", &[0, 1])]);
+    for rank in 0..2 {
+        let attach = ProcessInfo {
+            attached_at: HostTime(T0),
+            world_size: 2,
+            local_rank: 0,
+            gpu: 0,
+            profiler_abi: 1,
+            nccl_version: 22_304,
+            kernel_events: false,
+        };
+        hand.tell(rank, HostTime(T0), vec![Record::Process(attach)]);
+    }
+    for at in (1_000..13_000).step_by(100) {
+        for rank in 0..2 {
+            let half = |class: OpClass, kind: OpKind, direction: Direction| {
+                let mut op = OpMeta { kind, n_channels: 0, ..meta(1, 0, rank, false) };
+                (op.id.class, op.id.peer) = (class, CommRank(1 - rank));
+                let ready = u32::from(direction == Direction::Send);
+                let flow = Record::FlowState(FlowState {
+                    sampled_at: HostTime(T0 + at * MS),
+                    flow: FlowKey { op: op.id, channel: ChannelId(0), peer: CommRank(1 - rank), direction },
+                    counters: FlowCounters { total_chunks: 2, posted: 2, ready, transmitted: ready, done: 0 },
+                    bytes: 0,
+                    times: FlowTimes::default(),
+                    peer_wait_polls: 0,
+                    proxied_for_pid: 0,
+                });
+                (op, flow)
+            };
+            let (send, sent) = half(OpClass::Send, OpKind::Send, Direction::Send);
+            let (recv, received) = half(OpClass::Recv, OpKind::Recv, Direction::Recv);
+            hand.look(rank, at, &[send, recv], vec![sent, received]);
+        }
+        hand.tick(at);
+    }
+    let finding = &hand.engine.cases()[0].finding;
+    assert_eq!((finding.what, finding.category), (What::Hang, Category::NetworkSend), "{}", hand.text(13_000));
+}

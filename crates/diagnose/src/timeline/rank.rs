@@ -2,8 +2,8 @@
 use mycroft_record::nccl::{Effect, Library, Peculiarity, peculiarities};
 use mycroft_record::{
     ChannelId, CommId, CommRank, Direction, ExitStatus, FlowCounters, FlowDone, FlowState, FlowTimes, Gap, HostName,
-    HostTime, NANOS_PER_MS, NANOS_PER_SEC, NcclVersion, OpDone, OpId, OpKind, OpMeta, OpState, ProcessExit, ProcessKey,
-    ProxyHeld, Rank, Sampled,
+    HostTime, NANOS_PER_MS, NANOS_PER_SEC, NcclVersion, OpClass, OpDone, OpId, OpKind, OpMeta, OpState, ProcessExit,
+    ProcessKey, ProxyHeld, Rank, Sampled,
 };
 
 use crate::clocks::UNKNOWN_NS;
@@ -362,7 +362,9 @@ impl RankState {
     /// Where it stands with regard to `id`.
     pub(crate) fn stand(&self, id: &OpId) -> Stand {
         if let Some(op) = self.live.get(id) {
-            let assumed = !self.kernel_events && self.current().iter().any(|current| current.meta.id == *id);
+            // Sends and receives of a group share a kernel; which were grouped is not told.
+            let is_it = || self.current().iter().any(|current| current.meta.id == *id);
+            let assumed = !self.kernel_events && (id.class != OpClass::Collective || is_it());
             return if is_entered(op) || assumed { Stand::Entered } else { Stand::Issued };
         }
         if self.past.reached(id) { Stand::Left } else { Stand::NotIssued }
@@ -373,7 +375,11 @@ impl RankState {
 pub(super) fn is_entered(op: &LiveOp) -> bool {
     op.meta.started_at.is_some()
         || op.kernels_started > 0
-        || op.flows.values().any(|flow| flow.counters.done > 0 || flow.done)
+        || op.flows.iter().any(|((_, _, direction), flow)| {
+            // What is ready to be sent the device has handed over.
+            let handed_over = *direction == Direction::Send && flow.counters.ready > 0;
+            flow.counters.done > 0 || flow.done || handed_over
+        })
 }
 
 /// What of an operation decides where its rank stands, and which of several it is in first.
