@@ -56,7 +56,7 @@ pub struct ProcessInfo {
     pub profiler_abi: u32,
     /// NCCL version number as `ncclGetVersion` gives it, 0 if not known.
     pub nccl_version: u32,
-    /// Whether kernel-channel events are traced: if not, `started_at` of operations is unknown.
+    /// Whether kernel-channel events are traced: if not, `started_at` of operations is what their flows show.
     pub kernel_events: bool,
 }
 
@@ -129,7 +129,8 @@ pub struct OpMeta {
     pub n_channels: u8,
     /// When the host enqueued it (Coll or P2p start). The host runs ahead of the device.
     pub enqueued_at: HostTime,
-    /// When the first channel's kernel started on the device; `NONE`: not yet, or kernel events are off.
+    /// When the first channel's kernel started on the device; without kernel events, of a completed operation, when the device
+    /// was first seen to be in it. `NONE`: not yet, or not known.
     pub started_at: HostTime,
     /// When the last channel's kernel started; `NONE`: not all have.
     pub started_last_at: HostTime,
