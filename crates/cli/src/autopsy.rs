@@ -1,5 +1,7 @@
 //! `mycroft autopsy`: a folder of dumps and stacks to one verdict.
 mod files;
+mod unpack;
+mod whole;
 
 use crate::{EXIT_FOUND, EXIT_OK};
 use anyhow::{Context, Result, bail};
@@ -7,7 +9,7 @@ use mycroft_diagnose::render::{Style, render_autopsy};
 use mycroft_diagnose::stacks::{Autopsy, Outcome, Question};
 use mycroft_formats::{Clash, Naming, Piece};
 use mycroft_record::What;
-use mycroft_record::dump::{Bundle, Unusable};
+use mycroft_record::dump::Bundle;
 use mycroft_record::text::printable;
 use mycroft_serve::autopsy::{AutopsyJson, page};
 use std::io::{IsTerminal, Write};
@@ -15,7 +17,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use files::{Found, find, load};
+use files::{Found, find};
 
 /// Most threads that read: dumps come from one disk.
 const READERS_MAX: usize = 64;
@@ -35,8 +37,13 @@ Examples:
   mycroft autopsy dumps --html report.html               one page with the grid of all operations
   mycroft autopsy node0 node1 --rank-pattern 'r(\\d+)\\.'   folders of several nodes, ranks by a pattern of your own
 
-Reads Flight Recorder dumps (pickle or JSON; nothing in them is executed), py-spy and faulthandler stacks, and the files
-of torch.distributed.debug, in any depth below DIR. The rank is the last number of a file's name.
+  mycroft autopsy job.log ras.txt dmesg.txt              what the job printed, without any dump
+  kubectl logs POD | mycroft autopsy -                   the same, piped
+
+Reads Flight Recorder dumps (pickle or JSON; nothing in them is executed), py-spy and faulthandler stacks, the files of
+torch.distributed.debug, and logs: lines of torch's watchdog, NCCL's warnings, NCCL RAS as text, exceptions, the kernel's
+log. What a file is, its content tells; .gz, .zst and .tar are unpacked in memory. The rank is the last number of a
+dump's name; of a line, its prefix ([rankN]:). All is judged together; every sentence from a log cites file and line.
 
 Only regular files are read. DIR may be a link. A link inside DIR is followed where it leads to a file outside that belongs
 to who made the link, or where it is yours; one that leads to a link, a folder or anything else is not.
@@ -45,12 +52,13 @@ A file that cannot be read says nothing about its rank: a job that is well in al
 tell`.
 
 Exit codes: 0 all was read and nothing is wrong (also: only slow, and nobody is to blame), 1 something is wrong, or it
-cannot be told, or not all could be read, 2 the input cannot be used (no dump in it, or two files that claim one rank).";
+cannot be told, or not all could be read, 2 the input cannot be used (nothing in it tells anything, or two files claim
+one rank).";
 
 #[derive(clap::Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct AutopsyArgs {
-    /// Folders of dumps and stacks, or single files.
+    /// Folders, single files, packages of them, or `-` for what is piped in.
     #[arg(required = true, value_name = "DIR")]
     dirs: Vec<PathBuf>,
     /// Print one JSON object instead of text.
@@ -87,7 +95,7 @@ pub(crate) fn autopsy_of(args: &AutopsyArgs, beside: Vec<Piece>) -> Result<u8> {
         mycroft_formats::assemble(pieces).map_err(|clash| anyhow::anyhow!(printable(&told(&clash)).into_owned()))?;
     let mut notes = found.notes;
     notes.append(&mut bundle.notes);
-    if bundle.dumps.is_empty() {
+    if bundle.dumps.is_empty() && bundle.logs.is_empty() && bundle.stacks.is_empty() {
         bail!("{}", printable(&without_dumps(args, &bundle, &notes, found.files.len())));
     }
     if !args.quiet {
@@ -191,18 +199,21 @@ fn read_some(files: &[Found], naming: &Naming, next: &AtomicUsize, done: &Atomic
     loop {
         let at = next.fetch_add(1, Ordering::Relaxed);
         let Some(file) = files.get(at) else { return pieces };
-        let told = |why| Unusable { rank: naming.rank(&file.name), source: (&*file.name).into(), why };
-        let piece = match load(file, &mut bytes) {
-            Ok(()) => match mycroft_formats::read(&file.name, &bytes, naming) {
-                Piece::Unusable(_) | Piece::Ignored(..) | Piece::Remark(_) if file.is_linked() => {
-                    Piece::Ignored(file.name.clone(), "a link to a file that is neither a dump nor stacks".to_owned())
-                }
-                piece => piece,
-            },
-            Err(why) => Piece::Unread(told(why)),
-        };
+        let piece = unpack::piece(file, naming, &mut bytes);
+        let piece = if file.is_linked() { unquoted(piece, &file.name) } else { piece };
         pieces.push((at, piece));
         done.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Whoever made a link decided what is read: nothing of the file is quoted.
+fn unquoted(piece: Piece, name: &str) -> Piece {
+    match piece {
+        Piece::Unusable(_) | Piece::Ignored(..) | Piece::Log(_) => {
+            Piece::Ignored(name.to_owned(), "a link to a file that is neither a dump nor stacks".to_owned())
+        }
+        Piece::Several(pieces) => Piece::Several(pieces.into_iter().map(|piece| unquoted(piece, name)).collect()),
+        piece => piece,
     }
 }
 

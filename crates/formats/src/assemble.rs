@@ -1,6 +1,7 @@
 //! From the pieces of a folder to one [`Bundle`]: what is the same twice, what belongs together, what cannot be.
-use crate::{Clash, Piece};
+use crate::{Clash, Piece, relabel};
 use mycroft_record::dump::{Bundle, Dump, Entry, ProcessStacks, StackFrame, ThreadStack, Unusable};
+use mycroft_record::printed::{Kind, LogFile, Says};
 use mycroft_record::{HostName, HostTime, Rank};
 use std::cmp::Reverse;
 use std::collections::btree_map::Entry as Place;
@@ -24,7 +25,10 @@ pub fn assemble(pieces: Vec<Piece>) -> Result<Bundle, Clash> {
             Piece::Stacks(stacks) => bundle.stacks.extend(stacks),
             Piece::Unusable(unusable) => bundle.unusable.push(unusable),
             Piece::Unread(unread) => bundle.unread.push(unread),
-            Piece::Remark(remark) => bundle.remarks.push(remark),
+            Piece::Log(log) => {
+                bundle.remarks.extend(remark(&log));
+                bundle.logs.push(*log);
+            }
             Piece::CutShort(unusable, head) => {
                 bundle.unusable.push(unusable);
                 bundle.heads.push(*head);
@@ -34,8 +38,11 @@ pub fn assemble(pieces: Vec<Piece>) -> Result<Bundle, Clash> {
         }
     }
     bundle.notes.sort();
+    relabel::by_content(&mut bundle.dumps, &mut bundle.relabelled);
     bundle.dumps = dumps(bundle.dumps, &mut bundle.notes)?;
     bundle.stacks = stacks(bundle.stacks, &mut bundle.notes);
+    bundle.logs.sort_by(|a, b| a.source.cmp(&b.source));
+    bundle.logs.dedup_by(|a, b| a == b);
     for files in [&mut bundle.unusable, &mut bundle.unread, &mut bundle.remarks] {
         files.sort();
     }
@@ -45,6 +52,17 @@ pub fn assemble(pieces: Vec<Piece>) -> Result<Bundle, Clash> {
     }
     replaced(&mut bundle);
     Ok(bundle)
+}
+
+/// What a log says of memory that ran out.
+fn remark(log: &LogFile) -> Option<Unusable> {
+    let text = log.lines.iter().find_map(|line| match &line.says {
+        Says::Event(Kind::DeviceMemory | Kind::HostMemory, text) | Says::Raised(Kind::DeviceMemory, text, _) => {
+            Some(text)
+        }
+        _ => None,
+    })?;
+    Some(Unusable { rank: log.rank, source: log.source.clone(), why: format!("\"{text}\"") })
 }
 
 /// Files that are of no use, but whose rank another file of the same kind tells: a note, no more.

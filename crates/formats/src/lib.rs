@@ -1,4 +1,4 @@
-//! Foreign bytes to records: Flight Recorder dumps (pickle and JSON), py-spy and faulthandler stacks.
+//! Foreign bytes to records: Flight Recorder dumps (pickle and JSON), py-spy and faulthandler stacks, logs of jobs.
 //!
 //! Pure: no file, no clock, no environment. Bytes come from anywhere and are trusted nowhere; a reader understands data
 //! and refuses code. `docs/formats/flight-recorder.md` is the catalogue in prose.
@@ -14,10 +14,12 @@ mod fault;
 mod field;
 mod index;
 mod json;
+mod log;
 mod naming;
 mod opname;
 mod pickle;
 mod pyspy_json;
+mod relabel;
 mod text;
 mod text_stacks;
 mod value;
@@ -26,11 +28,13 @@ pub use assemble::assemble;
 use budget::Budget;
 use builder::Builder;
 use fault::Fault;
+pub use log::LogReader;
 use mycroft_record::dump::{Dump, ProcessStacks, Unusable};
+use mycroft_record::printed::LogFile;
 use mycroft_record::{HostName, Rank};
 use std::sync::Arc;
 
-pub use naming::{BadPattern, Naming, RANK_MAX};
+pub use naming::{BadPattern, Naming, RANK_MAX, is_written_by_people};
 
 /// What one file held.
 #[derive(Clone, PartialEq, Debug)]
@@ -43,8 +47,8 @@ pub enum Piece {
     Unusable(Unusable),
     /// Could not be looked into, for a reason that lies with the reader: no evidence about its rank.
     Unread(Unusable),
-    /// A log, and what it says of a rank's end.
-    Remark(Unusable),
+    /// A log, and the lines of it that tell something.
+    Log(Box<LogFile>),
     /// A dump that was cut short: why it is of no use, and its beginning without entries.
     CutShort(Unusable, Box<Dump>),
     /// Not ours, e.g. a log file: its name and one phrase.
@@ -61,6 +65,19 @@ pub struct Clash {
     pub rank: Rank,
     /// The files.
     pub sources: Vec<String>,
+}
+
+/// Whether a long file that begins like this is a log: a text that is neither JSON nor stacks.
+pub fn looks_like_log(head: &[u8]) -> bool {
+    let text = head.trim_ascii_start();
+    let second = text.get(1..).and_then(|rest| rest.trim_ascii_start().first());
+    let json = match text.first() {
+        Some(b'{') => matches!(second, Some(b'"' | b'}')),
+        Some(b'[') => matches!(second, Some(b'{' | b'[' | b']' | b'"')),
+        _ => false,
+    };
+    let probe = &head[..head.len().min(TEXT_PROBE_BYTES)];
+    !json && text.first() != Some(PICKLE_START) && !probe.contains(&0) && !text_stacks::is_stacks(head)
 }
 
 /// Reads one file; `path` is relative to the folder, with `/` between parts.
@@ -180,11 +197,8 @@ fn json(file: &File<'_>, bytes: &[u8]) -> Piece {
         Ok((Some(stacks), _)) => Piece::Stacks(file.stacks(stacks, file.naming.rank(file.path))),
         Ok((None, Some(dump))) => file.dump(dump),
         Ok((None, None)) => file.ignored("JSON, but neither a dump nor stacks"),
-        // The lines of the kernel's log begin with a time in brackets.
-        Err(fault) if bytes.trim_ascii_start().starts_with(b"[") => {
-            remark(file, bytes).unwrap_or_else(|| file.broken(fault.to_string()))
-        }
-        Err(fault) => file.broken(fault.to_string()),
+        // Prefixes of launchers and times are put in brackets.
+        Err(fault) => log(file, bytes).unwrap_or_else(|| file.broken(fault.to_string())),
     }
 }
 
@@ -211,8 +225,8 @@ fn text_file(file: &File<'_>, bytes: &[u8]) -> Piece {
 /// A text that is neither a dump nor stacks: what it says decides what it is worth.
 fn no_stacks(file: &File<'_>, bytes: &[u8]) -> Piece {
     let rank = file.naming.rank(file.path);
-    if let Some(remark) = remark(file, bytes) {
-        return remark;
+    if let Some(log) = log(file, bytes) {
+        return log;
     }
     let says = first_line(bytes);
     if file.naming.promises(file.path) && is_readers_trouble(&says) {
@@ -221,10 +235,14 @@ fn no_stacks(file: &File<'_>, bytes: &[u8]) -> Piece {
     file.broken(format!("a text, but neither a dump nor stacks; it says: {says}"))
 }
 
-/// What a log says of the end of a process, if it is one that does.
-fn remark(file: &File<'_>, bytes: &[u8]) -> Option<Piece> {
-    let line = out_of_memory(bytes)?;
-    Some(Piece::Remark(file.told(file.naming.rank(file.path), quoted(line.as_bytes()))))
+/// The lines of a log that tell something, if any does.
+fn log(file: &File<'_>, bytes: &[u8]) -> Option<Piece> {
+    if naming::is_written_by_people(file.path) {
+        return None;
+    }
+    let mut reader = LogReader::new(file.path, file.naming);
+    reader.feed(bytes);
+    reader.finish().map(|log| Piece::Log(Box::new(log)))
 }
 
 /// What a tool writes instead of stacks when it may not, or cannot, look into a process: trouble of its own, which says
@@ -241,22 +259,6 @@ fn is_readers_trouble(line: &str) -> bool {
     ];
     let line = line.to_ascii_lowercase();
     WORDS.iter().any(|words| line.contains(words))
-}
-
-/// How much at the beginning and at the end of a log is searched for the end of a process.
-const LOG_BYTES_MAX: usize = 256 << 10;
-
-/// The line of a log that says that memory ran out: of a device (torch), or of the host (the kernel's killer of processes).
-fn out_of_memory(bytes: &[u8]) -> Option<String> {
-    const WORDS: &[&str] = &["ut of memory", "oom_kill", "oom-kill", "OutOfMemoryError"];
-    let (first, rest) = bytes.split_at(bytes.len().min(LOG_BYTES_MAX));
-    let last = &rest[rest.len().saturating_sub(LOG_BYTES_MAX)..];
-    [first, last].into_iter().find_map(|part| {
-        let part = text::valid(part);
-        let at = WORDS.iter().filter_map(|words| part.find(words)).min()?;
-        let line = part[..at].rfind('\n').map_or(0, |end| end + 1);
-        part[line..].lines().next().map(str::to_owned)
-    })
 }
 
 /// How much of a file is looked at to tell text from other bytes.

@@ -28,6 +28,10 @@ const ENDINGS: &[&str] = &[
 /// Words that begin the names of folders which are no hosts.
 const NO_HOST: &[&str] = &["attempt", "dump", "epoch", "iter", "job", "rank", "restart", "run", "step", "try", "torch"];
 
+/// The same for names of logs: of a job, a process or a stream.
+const NO_HOST_OF_LOG: &[&str] =
+    &["err", "fr", "log", "nccl", "out", "pid", "ras", "slurm", "std", "task", "train", "v", "version", "worker"];
+
 /// How a file's name tells its rank.
 ///
 /// By default the rank is the last number of the file's stem, e.g. 5 in `nccl_trace_rank_container-node02_5` and 3 in
@@ -97,6 +101,28 @@ impl Naming {
             && !other.iter().any(|ending| name.ends_with(ending))
     }
 
+    /// The rank whose log a file is: a number in the name of a log is a job's, a node's or a day's unless it says otherwise.
+    pub(crate) fn rank_of_log(&self, path: &str) -> Option<Rank> {
+        let stem = stem(path);
+        let bare = stem.bytes().all(|byte| byte.is_ascii_digit())
+            && path.rsplit('/').nth(1).is_some_and(|folder| folder.contains("rank"));
+        (self.pattern.is_some() || bare || stem.contains("rank")).then(|| self.rank(path)).flatten()
+    }
+
+    /// The host whose log a file is: by a pattern, its folder, or its own name where that is a host's (`node14.log`).
+    pub(crate) fn host_of_log(&self, path: &str) -> HostName {
+        let told = self.host(path);
+        let name = stem(path);
+        let other = NO_HOST.iter().chain(NO_HOST_OF_LOG).any(|word| name.starts_with(word));
+        let numbered =
+            name.ends_with(|c: char| c.is_ascii_digit()) && name.starts_with(|c: char| c.is_ascii_alphabetic());
+        if told.is_empty() && numbered && !other && !name.contains("rank") && is_host(name) {
+            name.into()
+        } else {
+            told
+        }
+    }
+
     /// The host that the name of a file or its folder tells; empty where they tell none.
     pub fn host(&self, path: &str) -> HostName {
         if let Some(found) = self.pattern.as_ref().and_then(|pattern| pattern.captures(path))
@@ -106,6 +132,12 @@ impl Naming {
         }
         host_in_name(stem(path)).or_else(|| host_in_folder(path)).unwrap_or_default().into()
     }
+}
+
+/// Whether a file's name says that people wrote it, about a job and not in it: it may quote what jobs print.
+pub fn is_written_by_people(path: &str) -> bool {
+    let ends = [".md", ".rst", ".py", ".sh", ".yaml", ".yml", ".toml", ".rs", ".c", ".cc", ".cpp", ".h", ".html"];
+    ends.iter().any(|end| path.ends_with(end))
 }
 
 /// Whether a file's name says that it holds stacks.

@@ -83,6 +83,11 @@ const WORDS: &[&[u8]] = &[
     b" (",
     b")",
     b"(most recent call first):",
+    b"[rank7]:",
+    b"SeqNum=18446744073709551615,",
+    b"NCCL WARN ",
+    b"Traceback (most recent call last):\n",
+    b"\x1b[31m",
 ];
 
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
@@ -117,6 +122,9 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {
 fn checked(path: &str, bytes: &[u8]) {
     let start = Instant::now();
     promise::check(path, bytes);
+    if path.ends_with(".log") {
+        promise::in_pieces(path, bytes);
+    }
     assert!(start.elapsed() < READ_MAX, "{path}: {} bytes took {:?}", bytes.len(), start.elapsed());
 }
 
@@ -209,6 +217,31 @@ fn dense_files_are_refused_before_they_cost_memory() {
     checked("rank_3.txt", &b"Process 1:\n".repeat(megabyte / 11));
     checked("rank_3.txt", &[&b"Process 1:\n"[..], &b"Thread 1 (idle)\n".repeat(megabyte / 16)].concat());
     checked("periodic_3.txt", &b"=== Rank 1: ===\n".repeat(megabyte / 16));
+}
+
+#[test]
+fn logs_in_which_every_line_tells_something_are_cut() {
+    for line in [
+        "NCCL WARN socketProgress\n",
+        "[rank7]: [Rank 7] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7)\n",
+        "Traceback (most recent call last):\n",
+        "  File \"a\", line 1, in b\n",
+        "Rank 1 failed to pass monitoredBarrier\n",
+        "OOutOfMemoryError",
+        "1 ranks have launched up to operation 7\nRank 1 \n",
+    ] {
+        checked("job.log", line.repeat((6 << 20) / line.len()).as_bytes());
+    }
+    checked(
+        "job.log",
+        [&b"Traceback (most recent call last):\n"[..], &b"  File \"a\", line 1, in b\n".repeat(1 << 18)]
+            .concat()
+            .as_slice(),
+    );
+    checked(
+        "job.log",
+        [&b"Ranks "[..], &b"1,".repeat(3 << 20), b" failed to pass monitoredBarrier\n"].concat().as_slice(),
+    );
 }
 
 #[test]

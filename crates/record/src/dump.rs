@@ -4,9 +4,11 @@
 //! entries point into per-dump tables; tables of different dumps number the same thing differently. 1,024 ranks x 2,000
 //! entries are 2 M entries: an [`Entry`] is a plain value of about 100 bytes, 200 MB in all.
 use crate::ids::{HostName, Rank};
-use crate::kind::OpKind;
+use crate::printed::LogFile;
 use crate::time::HostTime;
 use std::sync::Arc;
+
+pub use crate::code::{Frame, OpName};
 
 /// Everything that was found for one job.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -22,6 +24,10 @@ pub struct Bundle {
     pub unread: Vec<Unusable>,
     /// What logs beside the dumps say of a rank's end, e.g. that memory ran out: told, and not weighed.
     pub remarks: Vec<Unusable>,
+    /// Dumps whose files named another rank than they themselves: file, the rank it named, the rank it is of.
+    pub relabelled: Vec<(Arc<str>, Rank, Rank)>,
+    /// What the job printed, by file.
+    pub logs: Vec<LogFile>,
     /// What could still be read of dumps that were cut short, which are among `unusable`: process groups and `pg_status`,
     /// which stand at the beginning, and no entries, of which the newest are missing. By rank.
     pub heads: Vec<Dump>,
@@ -64,6 +70,8 @@ pub struct Dump {
     pub comm_lib_version: Arc<str>,
     /// Whether the dump is known to hold operations in flight only (NVRx): absence of history is no evidence then.
     pub active_only: bool,
+    /// Made from lines that the rank printed, not from its recorder: it holds what those lines tell and no more.
+    pub printed: bool,
     /// Process groups: those of `pg_config` and those that entries name, in order of appearance.
     pub groups: Vec<DumpGroup>,
     /// `pg_status`, by `pg_id`.
@@ -183,23 +191,6 @@ impl Entry {
     }
 }
 
-/// `profiling_name`, taken apart.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct OpName {
-    /// As written, e.g. `nccl:all_reduce` or `nccl:send 0->1`.
-    pub text: Arc<str>,
-    /// Library before the last colon, e.g. `nccl`.
-    pub lib: Arc<str>,
-    /// Operation without library and peers, e.g. `all_reduce`, `send`, `_reduce_scatter_base`.
-    pub op: Arc<str>,
-    /// The operation in our words; `Unknown` for names this version does not know and for those that have no word.
-    pub kind: OpKind,
-    /// Point-to-point: group rank that sends; `None` for any source.
-    pub src: Option<u32>,
-    /// Point-to-point: group rank that receives.
-    pub dst: Option<u32>,
-}
-
 /// Arguments of an operation: sizes per tensor and their types (`Float`, `BFloat16`, ... as c10 names them).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Shape {
@@ -211,17 +202,6 @@ pub struct Shape {
     pub outputs: Vec<Box<[i64]>>,
     /// Types of the outputs.
     pub output_dtypes: Vec<Arc<str>>,
-}
-
-/// One line of a call stack.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Frame {
-    /// Function, e.g. `all_reduce` or `<module>`.
-    pub name: Arc<str>,
-    /// Source file.
-    pub file: Arc<str>,
-    /// Line; 0 where not known.
-    pub line: u32,
 }
 
 /// A thread that issued operations.

@@ -6,12 +6,14 @@
 
 pub mod batch;
 pub mod clock;
+mod code;
 pub mod dump;
 mod exit;
 pub mod finding;
 pub mod ids;
 pub mod kind;
 pub mod nccl;
+pub mod printed;
 pub mod record;
 pub mod text;
 pub mod time;

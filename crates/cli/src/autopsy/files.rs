@@ -8,16 +8,11 @@ use mycroft_record::dump::Unusable;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat, fstat, open, openat, readlinkat, stat, statat};
 use rustix::process::geteuid;
 use std::fs::File;
-use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Largest file that is read: a recorder of 1 M entries (500 times the default) with stacks is 240 MB.
-const FILE_BYTES_MAX: u64 = 512 << 20;
-/// How much longer than it was a file may become while it is read: a log that a job still writes.
-const GROWTH_BYTES_MAX: u64 = 16 << 20;
 /// Most files of a folder: 100,000 ranks with a dump, its JSON and two stack files each, and as many again.
 const FILES_MAX: usize = 1 << 20;
 /// Deepest folder: node/rank/kind is three.
@@ -45,9 +40,16 @@ enum Place {
     Below { folder: Arc<OwnedFd>, path: PathBuf },
     /// What a link below such a folder leads to.
     Link { folder: Arc<OwnedFd>, path: PathBuf },
+    /// What is piped in.
+    Input,
 }
 
 impl Found {
+    /// Whether it is what is piped in: it has no length.
+    pub(super) fn is_input(&self) -> bool {
+        matches!(self.place, Place::Input)
+    }
+
     /// Whether it was reached through a link that stands in a folder. Whoever made that link decided what is read, so
     /// nothing of the file is quoted.
     pub(super) fn is_linked(&self) -> bool {
@@ -72,6 +74,10 @@ pub(super) struct Findings {
 pub(super) fn find(dirs: &[PathBuf], naming: &Naming) -> Result<Findings, String> {
     let mut findings = Findings::default();
     for dir in dirs {
+        if dir.as_os_str() == "-" {
+            findings.files.push(Found { place: Place::Input, name: "-".to_owned() });
+            continue;
+        }
         let shown = dir.display();
         let told = stat(dir)
             .map_err(|error| format!("{shown}: cannot be read; give the folder that holds the dumps: {error}"))?;
@@ -208,12 +214,11 @@ fn is_trusted(link: &Stat, target: &Stat) -> bool {
     link.st_uid == target.st_uid || link.st_uid == geteuid().as_raw()
 }
 
-/// Reads a file into a buffer that is used again.
+/// Opens a file, and says how long it is.
 ///
 /// # Errors
 /// What went wrong, in words: always the reader's trouble, and no evidence about a rank.
-pub(super) fn load(file: &Found, bytes: &mut Vec<u8>) -> Result<(), String> {
-    bytes.clear();
+pub(super) fn opened(file: &Found) -> Result<(File, u64), String> {
     let handle = match &file.place {
         Place::Named(path) => openat(CWD, path, READ, Mode::empty()).map_err(cannot_open)?,
         Place::Below { folder, path } => {
@@ -222,12 +227,15 @@ pub(super) fn load(file: &Found, bytes: &mut Vec<u8>) -> Result<(), String> {
                 .map_err(cannot_open)?
         }
         Place::Link { folder, path } => follow(folder, path)?,
+        Place::Input => {
+            return Ok((std::io::stdin().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?.into(), 0));
+        }
     };
     let told = fstat(&handle).map_err(cannot_open)?;
     if kind(&told) != FileType::RegularFile {
         return Err(format!("{} by now, not read", word(kind(&told))));
     }
-    read_whole(File::from(handle), u64::try_from(told.st_size).unwrap_or(0), bytes)
+    Ok((File::from(handle), u64::try_from(told.st_size).unwrap_or(0)))
 }
 
 fn cannot_open(error: rustix::io::Errno) -> String {
@@ -272,31 +280,6 @@ fn follow(folder: &OwnedFd, path: &Path) -> Result<OwnedFd, String> {
     Ok(handle)
 }
 
-/// All of a file of `size` bytes, as far as the limits go; memory is taken as the file's length says, not doubled.
-fn read_whole(file: File, size: u64, bytes: &mut Vec<u8>) -> Result<(), String> {
-    if size > FILE_BYTES_MAX {
-        return Err(format!("{size} bytes, at most {FILE_BYTES_MAX} are read"));
-    }
-    let cannot_read = |error| format!("cannot be read: {error}");
-    let room = usize::try_from(size).map_err(|error| error.to_string())?;
-    bytes.try_reserve_exact(room).map_err(|_| format!("{size} bytes: no memory for them"))?;
-    let mut file = file;
-    file.by_ref().take(size).read_to_end(bytes).map_err(cannot_read)?;
-    let mut more = vec![0; 64 << 10];
-    loop {
-        let count = file.read(&mut more).map_err(cannot_read)?;
-        if count == 0 {
-            return Ok(());
-        }
-        let whole = bytes.len() as u64 + count as u64;
-        if whole > (size + GROWTH_BYTES_MAX).min(FILE_BYTES_MAX) {
-            return Err(format!("longer than the {size} bytes that its length says: it grows, or has no end"));
-        }
-        bytes.try_reserve_exact(count).map_err(|_| format!("{whole} bytes: no memory for them"))?;
-        bytes.extend_from_slice(&more[..count]);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -310,8 +293,9 @@ mod tests {
     }
 
     fn loaded(file: &Found) -> Result<Vec<u8>, String> {
+        let (file, size) = opened(file)?;
         let mut bytes = Vec::new();
-        load(file, &mut bytes).map(|()| bytes)
+        super::super::whole::read_whole(file, size, &mut bytes).map(|()| bytes)
     }
 
     /// Whoever may write into the folder may exchange what we have seen in it.
@@ -389,17 +373,5 @@ mod tests {
             let why = find(&[path], &Naming::default()).err().expect(what);
             assert!(why.contains(what), "{why}");
         }
-    }
-
-    /// A file of `/proc` has no length, and some have no end.
-    #[test]
-    fn a_length_is_a_promise() {
-        let file = File::open("/dev/zero").expect("it can be opened");
-        let mut bytes = Vec::new();
-        let why = read_whole(file, 100, &mut bytes).expect_err("it has no end");
-        assert!(why.contains("100 bytes") && bytes.capacity() < 2 * GROWTH_BYTES_MAX as usize, "{why}");
-        let file = File::open("/dev/zero").expect("it can be opened");
-        let mut bytes = Vec::new();
-        assert!(read_whole(file, FILE_BYTES_MAX + 1, &mut bytes).is_err() && bytes.capacity() == 0);
     }
 }

@@ -1,6 +1,6 @@
 //! An autopsy as text for a terminal, in the order in which a person asks: what, since, who, what kind, why, who waits,
 //! what to do, what is not known. The same autopsy gives the same text.
-use super::page::{Ink, Page, Style, moment, suspect_text};
+use super::page::{Ink, Page, Style, moment, place_text, suspect_text};
 use crate::fact::{ranks_within, these};
 use crate::report::Caveat;
 use crate::stacks::{Autopsy, Outcome};
@@ -53,7 +53,10 @@ fn headline(page: &mut Page, autopsy: &Autopsy) {
         Outcome::Fault(_) => (Ink::Red, autopsy.outcome.as_str().to_uppercase()),
     };
     let dumps = autopsy.told();
-    let told = format!("{} ranks, {dumps} dumps", autopsy.ranks.len());
+    let told = match autopsy.printed {
+        0 => format!("{} ranks, {dumps} dumps", autopsy.ranks.len()),
+        lines => format!("{} ranks, {} dumps, {lines} told by logs", autopsy.ranks.len(), dumps.saturating_sub(lines)),
+    };
     let mut ranks: Vec<Rank> = autopsy.blamed().map(|(rank, ..)| rank).collect();
     ranks.sort_unstable();
     let text = match (autopsy.outcome, ranks.as_slice()) {
@@ -62,7 +65,10 @@ fn headline(page: &mut Page, autopsy: &Autopsy) {
             let (count, word) = (autopsy.unread.len(), if autopsy.unread.len() == 1 { "file" } else { "files" });
             format!("nothing is wrong there; {count} {word} could not be read ({told})")
         }
-        (_, []) => format!("nobody is blamed ({told})"),
+        (_, []) => match autopsy.others().next() {
+            Some((suspect, _)) => format!("{} ({told})", place_text(&suspect.place)),
+            None => format!("nobody is blamed ({told})"),
+        },
         (_, [only]) => format!("{} ({told})", these(&[*only])),
         (_, ranks) => format!("ranks {} ({told})", ranks_within(ranks, RANGES_SHOWN)),
     };
@@ -90,6 +96,9 @@ fn finding(page: &mut Page, autopsy: &Autopsy) {
     page.row("what", &kind.join(" "));
     if let Some(since) = autopsy.since() {
         page.row("since", &moment(since));
+    }
+    for (suspect, conduct) in autopsy.others() {
+        page.each("suspect", &suspect_text(suspect, conduct));
     }
     for (_, suspect, conduct) in autopsy.blamed().take(SUSPECTS_SHOWN) {
         page.each("suspect", &suspect_text(suspect, Some(conduct)));

@@ -1,6 +1,7 @@
 //! What the evidence lacks, and the switch that would provide it.
 use super::index::Index;
 use super::judge::{Doubt, Ruling};
+use super::printed::Told;
 use super::tables::NONE;
 use super::verdict::Outcome;
 use crate::fact::these;
@@ -19,6 +20,10 @@ const STACK_SWITCH: &str = "TORCH_INCLUDE_STACK_TRACE=1";
 const PYSPY_SWITCH: &str = "py-spy dump --json --pid PID > pyspy/rank_N.json";
 /// Arguments of the frames of a running process.
 const LOCALS_SWITCH: &str = "py-spy dump --locals --pid PID";
+/// Stacks with the library's own frames.
+const NATIVE_SWITCH: &str = "py-spy dump --native --pid PID";
+/// NCCL 2.26 and newer: operations of several communicators are ordered on the device as the host issues them.
+const ORDER_SWITCH: &str = "NCCL_LAUNCH_ORDER_IMPLICIT=1";
 /// Dumps of all ranks by one signal.
 const PIPE_SWITCH: &str = "TORCH_NCCL_DUMP_ON_TIMEOUT=1";
 /// Clocks this far apart are not taken for one dump time.
@@ -30,8 +35,16 @@ const NOTES_MAX: usize = 4;
 const REMARKS_MAX: usize = 4;
 
 /// Everything a reader should know before believing the ruling.
-pub(super) fn list(index: &Index<'_>, ruling: &Ruling) -> Vec<Caveat> {
+pub(super) fn list(index: &Index<'_>, told: &Told, ruling: &Ruling) -> Vec<Caveat> {
     let mut out: Vec<Caveat> = ruling.doubts.iter().map(doubt).collect();
+    out.extend(told.caveats.iter().cloned());
+    out.extend(index.bundle.relabelled.iter().take(REMARKS_MAX).map(|(source, named, rank)| {
+        let text = format!(
+            "{source} has the label of rank {named} and holds the dump of rank {rank}, as its transfers tell: torch before \
+             August 2026 mislabels dumps of processes that made another group first"
+        );
+        Caveat::new("wrong-label", text).about(&[*rank])
+    }));
     out.extend(missing(index));
     out.extend(remarks(index));
     if ruling.outcome != Outcome::Healthy {
@@ -84,11 +97,6 @@ fn doubt(doubt: &Doubt) -> Caveat {
             "the recorder does not tell whether devices started the operation: network and device look alike",
         )
         .switch(TIMING_SWITCH),
-        Doubt::Splits => Caveat::new(
-            "no-splits",
-            "the recorder tells totals of an exchange and not its splits: splits that do not fit would look like this",
-        )
-        .switch(LOCALS_SWITCH),
         Doubt::Older(rank) => Caveat::new(
             "older-dump",
             format!(
@@ -105,7 +113,34 @@ fn doubt(doubt: &Doubt) -> Caveat {
         Doubt::Running => {
             Caveat::new("still-running", "the files show different moments: the job went on while they were taken")
         }
-        Doubt::Where => Caveat::new(
+        other => doubt_of_recorders(other),
+    }
+}
+
+/// What recorders do not tell.
+fn doubt_of_recorders(doubt: &Doubt) -> Caveat {
+    match doubt {
+        Doubt::Splits => Caveat::new(
+            "no-splits",
+            "the recorder tells totals of an exchange and not its splits: splits that do not fit would look like this",
+        )
+        .switch(LOCALS_SWITCH),
+        Doubt::InCall(ranks) => Caveat::new(
+            "in-call",
+            format!(
+                "torch raises its number when the call into the library returns: {} left the operation out or may be inside \
+                 that call; stacks tell",
+                these(ranks)
+            ),
+        )
+        .about(ranks)
+        .switch(NATIVE_SWITCH),
+        Doubt::LaunchOrder => Caveat::new(
+            "launch-order",
+            "several groups are open on every rank and nobody is through any: devices may run them in another order",
+        )
+        .switch(ORDER_SWITCH),
+        _ => Caveat::new(
             "which-link",
             "all devices started and none is through: dumps do not tell which link or device; look at link errors and Xid \
              messages of all hosts of the group",
@@ -117,7 +152,7 @@ fn missing(index: &Index<'_>) -> Option<Caveat> {
     let unread: BTreeSet<Rank> = index.bundle.unread.iter().filter_map(|file| file.rank).collect();
     let lacks = |rank: &Rank| !index.has_dump(*rank) && !unread.contains(rank);
     let ranks: Vec<Rank> = index.ranks.iter().copied().filter(lacks).collect();
-    if ranks.is_empty() || index.bundle.dumps.is_empty() {
+    if ranks.is_empty() || index.bundle.dumps.iter().all(|dump| dump.printed) {
         return None;
     }
     let text = format!("no usable dump from {}", these(&ranks));
@@ -149,7 +184,9 @@ fn wrapped(index: &Index<'_>, ruling: &Ruling) -> Option<Caveat> {
 }
 
 fn stackless(index: &Index<'_>) -> Option<Caveat> {
-    let without = |dump: &&Dump| !dump.entries.is_empty() && dump.entries.iter().all(|entry| entry.stack == NONE);
+    let without = |dump: &&Dump| {
+        !dump.printed && !dump.entries.is_empty() && dump.entries.iter().all(|entry| entry.stack == NONE)
+    };
     let mut ranks: Vec<Rank> = index.bundle.dumps.iter().filter(without).map(|dump| dump.rank).collect();
     ranks.dedup();
     if ranks.is_empty() {

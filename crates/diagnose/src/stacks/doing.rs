@@ -18,6 +18,8 @@ pub(super) enum Activities {
     Checkpoint,
     /// Handling an exception.
     ErrorHandling,
+    /// Giving up its communicators.
+    TearsDown,
     /// Waiting for its own device.
     WaitsForDevice,
     /// Busy in native code with the interpreter's lock held.
@@ -126,6 +128,7 @@ fn describe<'a>(process: &'a ProcessStacks, thread: &'a ThreadStack, children: &
         Activities::Compiling => format!("compiles{place}"),
         Activities::Checkpoint => format!("handles a checkpoint{place}"),
         Activities::ErrorHandling => format!("handles an exception{place}"),
+        Activities::TearsDown => format!("gives up its communicators in destroy_process_group{place}"),
         Activities::WaitsForDevice => format!("waits for its device{place}"),
         Activities::HoldsGil => format!("holds the interpreter's lock in native code{place}"),
         Activities::Busy => format!("runs its own code{place}"),
@@ -144,7 +147,7 @@ fn worker_text(child: &ProcessStacks) -> Option<String> {
 }
 
 /// A call into `torch.distributed` that returns when the peers have come.
-fn is_collective_call(frame: &Frame) -> bool {
+pub(super) fn is_collective_call(frame: &Frame) -> bool {
     let file = &*frame.file;
     let c10d = file.contains("distributed_c10d") || file.contains("distributed/nn/functional");
     c10d && !matches!(&*frame.name, "init_process_group" | "new_group" | "_new_group_with_tag")
@@ -159,6 +162,9 @@ fn activity(thread: &ThreadStack, frames: &[&Frame]) -> Activities {
         let own = frames.iter().filter(|frame| frames::is_program(frame));
         own.take(USER_FRAMES).any(|frame| parts.iter().any(|part| frame.name.to_ascii_lowercase().contains(part)))
     };
+    if frames.iter().any(|frame| TEARDOWN.contains(&&*frame.name)) {
+        return Activities::TearsDown;
+    }
     if inner.iter().any(|frame| is_collective_call(frame)) {
         return Activities::WaitsForPeers;
     }
@@ -185,6 +191,9 @@ fn activity(thread: &ThreadStack, frames: &[&Frame]) -> Activities {
         _ => Activities::Asleep,
     }
 }
+
+/// Functions in which a rank gives up its communicators, which waits for what is in flight.
+const TEARDOWN: &[&str] = &["destroy_process_group", "abort_process_group", "ncclCommDestroy", "ncclCommFinalize"];
 
 /// Innermost frames of the program whose names are looked at: the function itself and two callers.
 const USER_FRAMES: usize = 3;

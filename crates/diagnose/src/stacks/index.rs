@@ -3,14 +3,12 @@
 //! Collectives are aligned by sequence number within a group, never by record id. A group is its name, description and
 //! members: `split_group` gives different groups one name, and `pg_id` means nothing outside its process.
 use super::pairs::{self, Pair};
+use super::ranks;
 use super::tables::{NONE, Tables, Translation};
 use mycroft_record::dump::{Bundle, Dump, DumpGroup, Entry, EntryState, GroupStatus};
 use mycroft_record::{OpKind, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// Ranks that a gap in the numbering may add: a job of 100,000 ranks, and no more because of one odd file name.
-const RANKS_FILLED_MAX: u32 = 1 << 17;
 
 /// One collective of one rank; several entries with one number are one coalesced operation.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +36,8 @@ pub(super) struct Lane {
     pub(super) slots: Vec<Slot>,
     /// Highest sequence number issued as `pg_status` tells it, where no entry does; also of a dump that was cut short.
     pub(super) issued: Option<u64>,
+    /// The same as `pg_status` tells it in any case, as a sequence number.
+    pub(super) status: Option<u64>,
     /// It holds the member's first operation in the group: nothing was overwritten.
     pub(super) whole: bool,
 }
@@ -121,8 +121,9 @@ struct Key {
 }
 
 impl<'a> Index<'a> {
-    pub(super) fn of(bundle: &'a Bundle) -> Index<'a> {
-        let ranks = ranks_seen(bundle);
+    /// `more`: ranks that something beside the bundle's dumps and stacks tells of.
+    pub(super) fn of(bundle: &'a Bundle, more: &BTreeSet<Rank>) -> Index<'a> {
+        let ranks = ranks::seen(bundle, more);
         let mut index = Index {
             bundle,
             ranks,
@@ -269,11 +270,13 @@ impl<'a> Index<'a> {
             for (group, status) in joined(dump) {
                 let Some(id) = self.group_ids[at].get(group).copied().filter(|id| *id != NONE) else { continue };
                 let group = &mut self.groups[id as usize];
-                let shift = status_shift(&self.bundle.dumps, group);
+                let shift = if dump.printed { 0 } else { shift_of_all(&self.bundle.dumps, group).unwrap_or(0) };
                 let Ok(lane) = group.lanes.binary_search_by_key(&dump.rank, |lane| lane.rank) else { continue };
                 let lane = &mut group.lanes[lane];
-                if lane.slots.is_empty() {
-                    lane.issued = status.last_enqueued.map(|seq| seq.saturating_add_signed(shift));
+                let issued = status.last_enqueued.map(|seq| seq.saturating_add_signed(shift));
+                lane.status = issued;
+                if lane.slots.is_empty() || dump.printed {
+                    lane.issued = issued;
                 }
             }
         }
@@ -310,7 +313,12 @@ impl<'a> Index<'a> {
         self.dump(lane)?.entries.get(slot.entry as usize)
     }
 
-    /// Whether the rank left a usable dump.
+    /// Whether what is known of the member was printed and not recorded.
+    pub(super) fn is_printed(&self, lane: &Lane) -> bool {
+        self.dump(lane).is_some_and(|dump| dump.printed)
+    }
+
+    /// Whether the rank left a usable dump, or lines that say where it stands.
     pub(super) fn has_dump(&self, rank: Rank) -> bool {
         self.bundle.dumps.binary_search_by_key(&rank, |dump| dump.rank).is_ok()
     }
@@ -336,61 +344,9 @@ fn global_numbers(dump: &Dump) -> bool {
     local && dump.entries.first().is_some_and(|entry| entry.record_id == 0)
 }
 
-fn ranks_seen(bundle: &Bundle) -> Vec<Rank> {
-    let mut ranks: Vec<Rank> = bundle.dumps.iter().map(|dump| dump.rank).collect();
-    let untold = |group: &DumpGroup| group.ranks.is_empty() && !group.name.is_empty();
-    let native = bundle.dumps.iter().any(|dump| dump.groups.iter().any(untold));
-    ranks.extend(bundle.stacks.iter().filter_map(|stacks| stacks.rank));
-    ranks.extend(bundle.unusable.iter().chain(&bundle.unread).filter_map(|file| file.rank));
-    let mut known: BTreeSet<&[Rank]> = BTreeSet::new();
-    for group in bundle.dumps.iter().flat_map(|dump| &dump.groups) {
-        if !group.local_ranks && known.insert(&group.ranks) {
-            ranks.extend(&group.ranks);
-        }
-    }
-    ranks.retain(|rank| *rank != Rank::UNKNOWN);
-    ranks.sort_unstable();
-    ranks.dedup();
-    let told = bundle.dumps.iter().flat_map(|dump| &dump.groups).any(|group| group.local_ranks);
-    if native || told {
-        let members = bundle.dumps.iter().map(members_by_sizes).max().unwrap_or(0);
-        ranks.extend((members > 0).then(|| Rank(members - 1)));
-        ranks.sort_unstable();
-        ranks.dedup();
-    }
-    // Ranks of a job have no holes: a number that is missing among dumps that tell no members is a rank without a dump.
-    let last = ranks.last().map_or(0, |rank| rank.0);
-    if (native || told) && (last as usize) < 4 * ranks.len() + 64 && last < RANKS_FILLED_MAX {
-        ranks = (0..=last).map(Rank).collect();
-    }
-    ranks
-}
-
-/// How many members the sizes of a gather tell: what all give over what one gives.
-fn members_by_sizes(dump: &Dump) -> u32 {
-    let total = |sizes: &[Box<[i64]>]| {
-        sizes.iter().map(|dims| dims.iter().fold(1_i64, |n, dim| n.saturating_mul(*dim))).fold(0, i64::saturating_add)
-    };
-    let mut most = 0;
-    let mut seen = BTreeSet::new();
-    for entry in &dump.entries {
-        if !seen.insert((entry.op, entry.shape)) {
-            continue;
-        }
-        let op =
-            dump.ops.get(entry.op as usize).filter(|op| op.kind == OpKind::AllGather && !op.op.contains("coalesced"));
-        let Some(shape) = op.and_then(|_| dump.shapes.get(entry.shape as usize)) else { continue };
-        let (one, all) = (total(&shape.inputs), total(&shape.outputs));
-        if one > 0 && all % one == 0 && all / one < i64::from(RANKS_FILLED_MAX) {
-            most = most.max((all / one) as u32);
-        }
-    }
-    most
-}
-
 fn tells(dump: &Dump) -> Tells {
     let mut tells =
-        Tells { wrapped: dump.entries.first().is_some_and(|entry| entry.record_id > 0), ..Tells::default() };
+        Tells { wrapped: !dump.printed && dump.entries.first().is_some_and(|e| e.record_id > 0), ..Tells::default() };
     let mut retired = false;
     for entry in &dump.entries {
         tells.started |= entry.state == EntryState::Started || entry.started_at.is_some();
@@ -451,13 +407,9 @@ fn joined(dump: &Dump) -> Vec<(usize, GroupStatus)> {
     out
 }
 
-/// What to add to a status number of this group to get a sequence number: the hook counts operations from 0.
-fn status_shift(dumps: &[Dump], group: &Group) -> i64 {
-    // Beyond one the number counts something else, e.g. point-to-point operations as well.
-    shifts(dumps, group).next().filter(|shift| shift.abs() <= 1).unwrap_or(0)
-}
-
-/// The same where all members that have entries agree on it.
+/// What to add to a status number of this group to get a sequence number: the hook counts operations from 0. Beyond one the
+/// number counts something else, e.g. point-to-point operations as well. `None` where members disagree: a rank that has not
+/// come back from the call has an entry that its status does not count yet.
 fn shift_of_all(dumps: &[Dump], group: &Group) -> Option<i64> {
     let mut shifts = shifts(dumps, group);
     let first = shifts.next().filter(|shift| shift.abs() <= 1)?;
@@ -467,7 +419,7 @@ fn shift_of_all(dumps: &[Dump], group: &Group) -> Option<i64> {
 /// Per member with entries: its last sequence number less its status number.
 fn shifts(dumps: &[Dump], group: &Group) -> impl Iterator<Item = i64> {
     group.lanes.iter().filter_map(|lane| {
-        let (dump, last) = (dumps.get(lane.dump?)?, lane.slots.last()?);
+        let (dump, last) = (dumps.get(lane.dump?).filter(|dump| !dump.printed)?, lane.slots.last()?);
         let entry = dump.entries.get(last.entry as usize)?;
         let status = dump.statuses.iter().find(|status| status.pg_id == u64::from(entry.pg_id))?;
         Some(last.seq as i64 - status.last_enqueued? as i64)

@@ -13,6 +13,8 @@ mod index;
 mod judge;
 mod late;
 mod pairs;
+mod printed;
+mod ranks;
 mod scene;
 mod tables;
 mod verdict;
@@ -43,9 +45,17 @@ pub struct Question {
 
 /// Says what became of the job that left `bundle` behind.
 pub fn autopsy(bundle: &Bundle, question: &Question) -> Autopsy {
-    let index = Index::of(bundle);
+    let mut told = printed::read(bundle);
+    let joined;
+    let bundle = if told.dumps.is_empty() {
+        bundle
+    } else {
+        joined = told.join(bundle);
+        &joined
+    };
+    let index = Index::of(bundle, &told.ranks);
     let doings = Doings::of(bundle);
-    let scene = DumpScene { index: &index, doings: &doings };
+    let scene = DumpScene { index: &index, doings: &doings, told: &told };
     let graph = Graph::of(&scene);
     let waiting: Vec<Rank> = graph.current.keys().copied().collect();
     let walk = Walk::along(&scene, &graph, &waiting);
@@ -70,15 +80,17 @@ fn say(index: &Index<'_>, scene: &DumpScene<'_, '_>, ruling: &Ruling) -> Autopsy
         cause: ruling.cause,
         suspects: ruling.suspects.clone(),
         conduct: ruling.conduct.clone(),
+        hosts: ruling.hosts.clone(),
         group: group.unwrap_or_default(),
         seq: at.and_then(|op| scene.seq(op)).or(ruling.seq),
         collective: ruling.called.clone().unwrap_or_else(|| at.map_or_else(String::new, |op| scene.name(op))),
-        because: ruling.facts.iter().map(crate::fact::Fact::reason).collect(),
+        because: ruling.facts.iter().map(crate::fact::Fact::reason).chain(ruling.said.clone()).collect(),
         do_next: do_next(ruling),
         ranks: index.ranks.clone(),
         missing_dumps: missing_dumps(index),
         unread: index.bundle.unread.clone(),
-        caveats: caveat::list(index, ruling),
+        caveats: caveat::list(index, scene.told, ruling),
+        printed: index.bundle.dumps.iter().filter(|dump| dump.printed).count(),
         blast_radius: Vec::new(),
         op_names: Vec::new(),
         frames: Vec::new(),

@@ -4,6 +4,7 @@
 //! that is not done is the one the rank is in; later ones are issued and queue behind it.
 use super::doing::Doings;
 use super::index::{Group, Index, Lane, Slot};
+use super::printed::Told;
 use super::tables::Family;
 use crate::blame::graph::{Scene, Turn};
 use crate::fact::OpRef;
@@ -48,6 +49,7 @@ impl DumpOp {
 pub(super) struct DumpScene<'a, 'b> {
     pub(super) index: &'b Index<'a>,
     pub(super) doings: &'b Doings<'a>,
+    pub(super) told: &'b Told,
 }
 
 impl Scene for DumpScene<'_, '_> {
@@ -184,8 +186,10 @@ impl<'a> DumpScene<'a, '_> {
             return if issued || group.lanes.iter().any(through) { None } else { self.stand_unseen(lane.rank) };
         };
         let Some(slot) = lane.slot(seq) else {
-            let last = lane.slots.last().map(|slot| slot.seq).or(lane.issued);
+            let last = lane.slots.last().map(|slot| slot.seq).max(lane.issued);
+            let queued = self.index.is_printed(lane) && lane.slots.last().is_some_and(|slot| slot.seq < seq);
             return match last {
+                Some(last) if seq <= last && queued => Some(Stand::Issued),
                 Some(last) if seq <= last => Some(Stand::Left),
                 None if self.index.tells[at].wrapped => None,
                 _ => Some(Stand::NotIssued),
@@ -206,7 +210,8 @@ impl<'a> DumpScene<'a, '_> {
 
     /// A rank without a dump: a lead, unless its stacks show that it waits for its peers itself.
     fn stand_unseen(&self, rank: Rank) -> Option<Stand> {
-        if self.doings.waits_for_peers(rank) { None } else { Some(Stand::NotIssued) }
+        let known = !self.doings.waits_for_peers(rank) && !self.told.unknown.contains(&rank);
+        known.then_some(Stand::NotIssued)
     }
 
     /// Members that are through an operation, with a record that shows it.

@@ -2,7 +2,7 @@
 use crate::case::{BlastEntry, Reason};
 use crate::report::Caveat;
 use mycroft_record::dump::{Frame, Unusable};
-use mycroft_record::{Category, HostTime, Rank, Suspect, What};
+use mycroft_record::{Category, HostName, HostTime, Rank, Suspect, What};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What became of the job.
@@ -83,6 +83,18 @@ pub enum Cause {
     Splits,
     /// All started, none completed.
     NoneCompleted,
+    /// CPU side: memory ran out, of a device or of the host.
+    OutOfMemory,
+    /// CPU side: inside the communication library's call.
+    InLibrary,
+    /// CPU side: communicators are being made.
+    Initialisation,
+    /// Hardware: a device reported an error of its own.
+    DeviceError,
+    /// Network: a way between two ports does not carry anything.
+    Link,
+    /// Hardware: memory that was registered for the network cannot be used.
+    Registration,
 }
 
 impl Cause {
@@ -101,6 +113,12 @@ impl Cause {
             Cause::Dtype => "dtype",
             Cause::Splits => "splits",
             Cause::NoneCompleted => "none-completed",
+            Cause::OutOfMemory => "out-of-memory",
+            Cause::InLibrary => "in-library",
+            Cause::Initialisation => "initialisation",
+            Cause::DeviceError => "device-error",
+            Cause::Link => "link",
+            Cause::Registration => "registration",
         }
     }
 
@@ -113,10 +131,13 @@ impl Cause {
             | Cause::DataImbalance
             | Cause::ErrorHandling
             | Cause::CrossGroupOrder
-            | Cause::ProcessGone => Family::CpuSide,
+            | Cause::ProcessGone
+            | Cause::OutOfMemory
+            | Cause::InLibrary
+            | Cause::Initialisation => Family::CpuSide,
             Cause::KernelHang => Family::GpuHang,
             Cause::Size | Cause::Dtype | Cause::Splits => Family::WrongArguments,
-            Cause::NoneCompleted => Family::NetworkHardware,
+            Cause::NoneCompleted | Cause::DeviceError | Cause::Link | Cause::Registration => Family::NetworkHardware,
         }
     }
 }
@@ -237,6 +258,8 @@ pub struct Autopsy {
     pub suspects: Vec<Suspect>,
     /// What each suspect did.
     pub conduct: BTreeMap<Rank, Conduct>,
+    /// What each suspect did that is a host as a whole.
+    pub hosts: BTreeMap<HostName, Conduct>,
     /// The group in which it shows, e.g. `default_pg`; empty where it shows in none.
     pub group: String,
     /// The sequence number at which it shows.
@@ -249,6 +272,8 @@ pub struct Autopsy {
     pub do_next: Vec<String>,
     /// Ranks looked at, with or without a dump.
     pub ranks: Vec<Rank>,
+    /// Of how many of them there is no dump, but lines that say where they stand.
+    pub printed: usize,
     /// Ranks of which there is no usable dump, and why.
     pub missing_dumps: Vec<(Rank, String)>,
     /// Files that could not be read, for a reason that lies with the reader: no evidence about their rank.
@@ -276,6 +301,12 @@ impl Autopsy {
             let rank = suspect.place.rank()?;
             Some((rank, suspect, self.conduct.get(&rank)?))
         })
+    }
+
+    /// Suspects that are no ranks: hosts and ways between hosts, with what each host did.
+    pub fn others(&self) -> impl Iterator<Item = (&Suspect, Option<&Conduct>)> {
+        let others = self.suspects.iter().filter(|suspect| suspect.place.rank().is_none());
+        others.map(|suspect| (suspect, suspect.place.host().and_then(|host| self.hosts.get(host))))
     }
 
     /// The ranks without a usable dump that are not among [`Autopsy::unread`], and why there is none.

@@ -1,6 +1,6 @@
 //! What every reader promises for any bytes: it returns, and holds at most twice the input (and a small constant) in
 //! memory while it does.
-use mycroft_formats::{Naming, assemble, read};
+use mycroft_formats::{LogReader, Naming, assemble, read};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -10,6 +10,7 @@ pub const READERS: &[(&str, &str)] = &[
     ("json", "trace_3.json"),
     ("stacks_text", "rank_3.txt"),
     ("periodic", "stacks_20261121_092309.txt"),
+    ("log", "job.log"),
 ];
 
 /// Live bytes allowed per byte of input.
@@ -80,4 +81,22 @@ pub fn check(path: &str, bytes: &[u8]) {
     assert!(peak <= allowed, "{path}: {peak} bytes live for {} bytes of input, allowed are {allowed}", bytes.len());
     // The same file twice is never a clash, and says the same.
     assert!(assemble(vec![piece.clone(), piece]).is_ok(), "{path}: the same file twice is a clash");
+}
+
+/// A log that is read in pieces of odd sizes says what it says when it is read whole.
+pub fn in_pieces(path: &str, bytes: &[u8]) {
+    let naming = Naming::default();
+    let whole = {
+        let mut reader = LogReader::new(path, &naming);
+        reader.feed(bytes);
+        reader.finish()
+    };
+    let mut reader = LogReader::new(path, &naming);
+    for piece in bytes.chunks(61) {
+        reader.feed(piece);
+    }
+    // What a reader may hold grows with what it was fed: a dense log is cut elsewhere.
+    let parts = reader.finish();
+    let cut = [&whole, &parts].into_iter().flatten().any(|log| log.beyond > 0);
+    assert!(cut || whole == parts, "{path}: other lines in pieces");
 }

@@ -4,7 +4,7 @@ use crate::api::{TimeJson, rank_number, rank_numbers};
 use mycroft_diagnose::stacks::{Autopsy, Conduct, StackGroup};
 use mycroft_diagnose::{BlastEntry, Caveat, Reason};
 use mycroft_record::dump::{Frame, Unusable};
-use mycroft_record::{Rank, Suspect};
+use mycroft_record::{Place, Rank, Suspect};
 use serde::{Deserialize, Serialize};
 
 /// The whole answer.
@@ -70,14 +70,17 @@ pub struct VerdictJson {
 /// A rank that is blamed.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct SuspectRankJson {
-    /// Global rank; null where nothing tells it.
+    /// Global rank; null where it is a host or a way between two, or where nothing tells it.
     pub rank: Option<u32>,
     /// 0..=1.
     pub confidence: f64,
-    /// `absent`, `odd-one-out`, `stuck-inside`, `in-cycle` or `gone`.
+    /// `absent`, `odd-one-out`, `stuck-inside`, `in-cycle`, `gone`, or `way` where it is one between two hosts.
     pub role: String,
     /// Its host; empty where not known.
     pub host: String,
+    /// The two ends of a way; null where it is no way.
+    #[serde(default)]
+    pub link: Option<[String; 2]>,
     /// What its stacks say it was doing; empty where nothing tells.
     pub doing: String,
     /// The frame of the user's code that matters.
@@ -196,7 +199,8 @@ impl VerdictJson {
             since: autopsy.since().and_then(TimeJson::of),
             suspects: autopsy
                 .blamed()
-                .map(|(rank, suspect, conduct)| SuspectRankJson::of(rank, suspect, conduct))
+                .map(|(rank, suspect, conduct)| SuspectRankJson::of(Some(rank), suspect, Some(conduct)))
+                .chain(autopsy.others().map(|(suspect, conduct)| SuspectRankJson::of(None, suspect, conduct)))
                 .collect(),
             group: told(&autopsy.group),
             seq: autopsy.seq,
@@ -209,14 +213,19 @@ impl VerdictJson {
 }
 
 impl SuspectRankJson {
-    fn of(rank: Rank, suspect: &Suspect, conduct: &Conduct) -> SuspectRankJson {
+    fn of(rank: Option<Rank>, suspect: &Suspect, conduct: Option<&Conduct>) -> SuspectRankJson {
+        let link = |place: &Place| match place {
+            Place::Link { from, to } => Some([from.to_string(), to.to_string()]),
+            _ => None,
+        };
         SuspectRankJson {
-            rank: rank_number(rank),
+            rank: rank.and_then(rank_number),
             confidence: finite(suspect.confidence),
-            role: conduct.role.as_str().to_owned(),
+            role: conduct.map_or("way", |conduct| conduct.role.as_str()).to_owned(),
             host: suspect.place.host().map_or_else(String::new, ToString::to_string),
-            doing: conduct.doing.clone(),
-            at: conduct.at.as_ref().map(FrameJson::of),
+            link: link(&suspect.place),
+            doing: conduct.map_or_else(String::new, |conduct| conduct.doing.clone()),
+            at: conduct.and_then(|conduct| conduct.at.as_ref()).map(FrameJson::of),
         }
     }
 }

@@ -28,6 +28,8 @@ fn blame(answer: &mut Autopsy, rank: u32, host: &str, confidence: f64, conduct: 
 /// An answer without content.
 pub(crate) fn empty(outcome: Outcome) -> Autopsy {
     Autopsy {
+        hosts: BTreeMap::new(),
+        printed: 0,
         outcome,
         category: None,
         cause: None,

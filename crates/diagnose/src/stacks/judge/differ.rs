@@ -49,7 +49,14 @@ impl Judge<'_, '_> {
             Found::History => 0.8,
             Found::Not => 0.5,
         };
-        for rank in &point.odd {
+        let members = point.camps.iter().map(|(ranks, _)| ranks.len()).sum::<usize>();
+        let many = point.camps.len() > 2 && !point.camps.iter().any(|(ranks, _)| ranks.len() * 2 > members);
+        if many {
+            let text = "no two camps agree: what ranks give here depends on data (experts without tokens, uneven batches), and \
+                        none of them stands out";
+            ruling.said.push(self.told().reason("args.data-dependent", text, &[]));
+        }
+        for rank in point.odd.iter().filter(|_| !many) {
             let conduct = self.blame(&mut ruling, *rank, confidence, Role::Odd);
             let slot = self.index.groups[point.group as usize].lane(*rank).and_then(|lane| lane.slot(point.seq));
             let frame: Option<&Frame> = slot.and_then(|slot| self.index.tables.own_frame(slot.stack));

@@ -22,6 +22,11 @@ impl Judge<'_, '_> {
             let bare = sinks.iter().any(|sink| !self.doings.of.contains_key(&sink.rank));
             named.retain(|sink| if bare { self.ended(sink.rank) } else { self.doings.of.contains_key(&sink.rank) });
         }
+        let tears =
+            |sink: &&Sink| self.doings.of.get(&sink.rank).is_some_and(|doing| doing.activity == Activities::TearsDown);
+        if sinks.iter().filter(tears).count() * 2 > sinks.len() {
+            return Some(self.tears_down(&sinks.iter().filter(tears).collect::<Vec<_>>()));
+        }
         let [sink] = named.as_slice() else {
             let mut ruling = ruling(Outcome::Fault(What::Hang));
             ruling.category = Some(Category::Unknown);
@@ -56,6 +61,20 @@ impl Judge<'_, '_> {
         ruling.facts.extend(self.doing_facts([sink.rank].into_iter()));
         ruling.facts.extend(self.records(&sink.op, &sink.waiting));
         Some(ruling)
+    }
+
+    /// Ranks that left no dump and give up their communicators while their peers wait for them: they are ending, which a
+    /// recorder of such a rank cannot write down any more.
+    fn tears_down(&self, sinks: &[&Sink]) -> Ruling {
+        let mut ruling = fault(What::Crash, Category::ProcessExit, Cause::ErrorHandling);
+        for sink in sinks {
+            self.blame(&mut ruling, sink.rank, 0.8, Role::Gone);
+            ruling.missing.push(sink.rank);
+            ruling.facts.push(self.no_dump(sink));
+        }
+        ruling.at = sinks.first().map(|sink| sink.op);
+        ruling.facts.extend(self.doing_facts(sinks.iter().map(|sink| sink.rank)));
+        ruling
     }
 
     /// The tool that was to take its stacks found no process.

@@ -78,6 +78,9 @@ impl Judge<'_, '_> {
         ruling.facts.push(Fact::NoneCompleted { op: self.op_ref(inside, op), members: inside.to_vec(), started });
         ruling.facts.extend(self.records(op, inside));
         ruling.doubts.push(if started { Doubt::Where } else { Doubt::Started });
+        if whole.iter().filter(|(_, others)| others == inside).count() > 1 {
+            ruling.doubts.push(Doubt::LaunchOrder);
+        }
         if group.lanes.iter().filter_map(|lane| lane.slot(op.seq)).any(|slot| self.scene.is_exchange(slot)) {
             ruling.doubts.push(Doubt::Splits);
         }

@@ -6,15 +6,18 @@ mod gone;
 mod inside;
 mod moment;
 mod order;
+mod printed;
 mod slow;
 
 use super::doing::{Activities, Doings};
 use super::index::Index;
+use super::printed::Told;
 use super::scene::{DumpOp, DumpScene};
 use super::verdict::{Cause, Conduct, Outcome, Role};
 use super::wrong::{self, GroupWrong, WrongPoint};
 use crate::blame::graph::{Graph, Scene};
 use crate::blame::hang::Walk;
+use crate::case::Reason;
 use crate::fact::{Fact, OpRef};
 use crate::timeline::Stand;
 use mycroft_record::dump::Unusable;
@@ -40,9 +43,13 @@ pub(super) struct Ruling {
     pub(super) suspects: Vec<Suspect>,
     /// What each of them did.
     pub(super) conduct: BTreeMap<Rank, Conduct>,
+    /// What each host did that is a suspect as a whole.
+    pub(super) hosts: BTreeMap<HostName, Conduct>,
     /// Where it shows.
     pub(super) at: Option<DumpOp>,
     pub(super) facts: Vec<Fact>,
+    /// Reasons that rest on lines of logs.
+    pub(super) said: Vec<Reason>,
     /// The disagreement that was ruled on.
     pub(super) point: Option<WrongPoint>,
     /// Ranks that are waited for there.
@@ -78,6 +85,10 @@ pub(super) enum Doubt {
     Older(Rank),
     /// Whether it is a network or a device.
     Where,
+    /// Whether they never issued it, or are inside the call that issues it.
+    InCall(Vec<Rank>),
+    /// Several groups are open on all ranks: whether it is the order in which devices run them.
+    LaunchOrder,
 }
 
 /// A rank that waits for nobody in anything recorded.
@@ -116,8 +127,10 @@ fn ruling(outcome: Outcome) -> Ruling {
         cause: None,
         suspects: Vec::new(),
         conduct: BTreeMap::new(),
+        hosts: BTreeMap::new(),
         at: None,
         facts: Vec::new(),
+        said: Vec::new(),
         point: None,
         missing: Vec::new(),
         doubts: Vec::new(),
@@ -161,7 +174,8 @@ impl<'a, 'b> Judge<'a, 'b> {
     }
 
     pub(super) fn rule(&self) -> Ruling {
-        let mut ruling = self.rule_on_files();
+        let mut ruling = self.timed_out(self.rule_on_files());
+        self.beside(&mut ruling);
         if ruling.outcome == Outcome::Healthy && !self.index.bundle.unread.is_empty() {
             ruling.outcome = Outcome::HealthyAsFar;
         }
@@ -173,8 +187,11 @@ impl<'a, 'b> Judge<'a, 'b> {
     }
 
     fn rule_on_files(&self) -> Ruling {
+        if let Some(ruling) = self.begun().or_else(|| self.broken()).or_else(|| self.passed()) {
+            return ruling;
+        }
         if self.index.bundle.dumps.is_empty() {
-            return self.by_stacks().unwrap_or_else(|| ruling(Outcome::Unknown));
+            return self.hearsay().or_else(|| self.by_stacks()).unwrap_or_else(|| ruling(Outcome::Unknown));
         }
         let older = self.older_dump();
         if let Some((rank, _)) = older.filter(|(_, ns)| *ns > ONE_MOMENT_NS) {
@@ -188,7 +205,8 @@ impl<'a, 'b> Judge<'a, 'b> {
             return ruling;
         }
         if self.graph.current.is_empty() {
-            let answer = self.silent().or_else(|| self.by_stacks()).or_else(|| self.slow_but_done());
+            let answer =
+                self.silent().or_else(|| self.hearsay()).or_else(|| self.by_stacks()).or_else(|| self.slow_but_done());
             // One dump may be lost on the way; of a job that lost several nobody can say that it is well.
             let lost =
                 self.index.ranks.iter().filter(|rank| !self.index.has_dump(**rank) && !self.is_unread(**rank)).count();
@@ -204,12 +222,14 @@ impl<'a, 'b> Judge<'a, 'b> {
             .or_else(|| self.transfer_mismatch())
             .or_else(|| self.slow(&absent))
             .or_else(|| self.cycle(&absent, &never_ran, &stuck, &gone))
-            .or_else(|| self.absent(&absent, &gone))
+            .or_else(|| self.absent(&absent, &gone).map(|ruling| self.elsewhere(ruling)))
+            .or_else(|| if absent.is_empty() && gone.is_empty() { self.in_call() } else { None })
             .or_else(|| self.never_ran(&never_ran))
             .or_else(|| self.stuck(&stuck))
             .or_else(|| if absent.is_empty() { self.gone(&gone) } else { None })
             .or_else(|| if sinks.is_empty() { self.none_completed() } else { None })
-            .or_else(|| self.silent());
+            .or_else(|| self.silent())
+            .or_else(|| self.hearsay());
         answer.unwrap_or_else(|| self.undecided(&sinks, &gone))
     }
 
@@ -250,6 +270,10 @@ impl<'a, 'b> Judge<'a, 'b> {
     fn issued_at(&self, op: &DumpOp, ranks: &[Rank]) -> HostTime {
         let times = ranks.iter().filter_map(|rank| self.scene.entry(*rank, op)).map(|entry| entry.created_at);
         times.min().unwrap_or_default()
+    }
+
+    pub(super) fn told(&self) -> &Told {
+        self.scene.told
     }
 
     fn waiting_in(&self, op: &DumpOp) -> Option<Vec<Rank>> {

@@ -66,7 +66,7 @@ impl Judge<'_, '_> {
             let (seq, ahead) = through.max_by_key(|(seq, lane)| (*seq, lane.rank))?;
             let behind = group.lanes.iter().find(|lane| {
                 let issued = lane.slots.last().map(|slot| slot.seq).or(lane.issued);
-                lane.dump.is_some() && issued.is_some_and(|issued| issued < seq)
+                lane.dump.is_some() && !self.index.is_printed(lane) && issued.is_some_and(|issued| issued < seq)
             })?;
             let newest = |lane: &Lane| {
                 let entries = self.index.dump(lane).map(|dump| dump.entries.as_slice()).unwrap_or_default();

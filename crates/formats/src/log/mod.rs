@@ -1,0 +1,215 @@
+//! Job logs: one pass over the lines, of which few tell something; those are taken apart.
+//!
+//! A log may be of the whole job, of a host or of a rank, and as long as a disk. The reader is fed in pieces, holds no more
+//! than what it found and the line that a piece ends in, and what it holds is bounded by what it has read.
+mod head;
+mod nccl;
+mod ras;
+mod search;
+mod table;
+mod torch;
+mod traceback;
+mod words;
+
+use crate::budget::{MEMORY_FLOOR, MEMORY_PER_BYTE};
+use crate::naming::Naming;
+use head::Head;
+use mycroft_record::dump::Frame;
+use mycroft_record::printed::{LogFile, LogLine, Says};
+use ras::Ras;
+use search::Search;
+use traceback::Tracebacks;
+
+/// Longest line that is read whole; of a longer one the beginning is. A line of torch has up to 2 KB.
+const LINE_BYTES_MAX: usize = 64 << 10;
+/// What one log may hold in memory at most: 100,000 ranks x 4 lines x 400 bytes are 160 MB, and half of that suffices to see
+/// who is missing.
+const HELD_BYTES_MAX: usize = 96 << 20;
+/// What a line costs beside its texts.
+const LINE_COST: usize = size_of::<LogLine>() + 192;
+
+/// Reads one log.
+pub struct LogReader {
+    search: Search,
+    file: LogFile,
+    tracebacks: Tracebacks,
+    ras: Ras,
+    /// The line that the last piece ended in.
+    rest: Vec<u8>,
+    fed: usize,
+    held: usize,
+}
+
+impl LogReader {
+    /// A reader for the file at `path`, relative to the folder, with `/` between parts.
+    pub fn new(path: &str, naming: &Naming) -> LogReader {
+        let file = LogFile {
+            source: path.into(),
+            rank: naming.rank_of_log(path),
+            host: naming.host_of_log(path),
+            ..LogFile::default()
+        };
+        LogReader {
+            search: Search::new(),
+            file,
+            tracebacks: Tracebacks::default(),
+            ras: Ras::default(),
+            rest: Vec::new(),
+            fed: 0,
+            held: 0,
+        }
+    }
+
+    /// Reads on.
+    pub fn feed(&mut self, mut bytes: &[u8]) {
+        self.fed = self.fed.saturating_add(bytes.len());
+        if !self.rest.is_empty() {
+            let end = bytes.iter().position(|&byte| byte == b'\n').map(|at| at + 1);
+            let (head, tail) = bytes.split_at(end.unwrap_or(bytes.len()));
+            let room = LINE_BYTES_MAX.saturating_sub(self.rest.len());
+            self.rest.extend_from_slice(&head[..head.len().min(room)]);
+            if end.is_none() {
+                return;
+            }
+            let line = std::mem::take(&mut self.rest);
+            self.lines(&line);
+            bytes = tail;
+        }
+        let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        let (lines, rest) = bytes.split_at(end);
+        self.lines(lines);
+        self.rest.extend_from_slice(&rest[..rest.len().min(LINE_BYTES_MAX)]);
+    }
+
+    /// What was found, at the end of the file; `None` where no line tells anything.
+    pub fn finish(mut self) -> Option<LogFile> {
+        let rest = std::mem::take(&mut self.rest);
+        if !rest.is_empty() {
+            self.lines(&rest);
+        }
+        for (line, says) in self.ras.finish() {
+            self.keep(line, &Head::default(), says);
+        }
+        self.file.lines.sort_by_key(|line| line.number);
+        (!self.file.lines.is_empty()).then_some(self.file)
+    }
+
+    /// Whole lines.
+    fn lines(&mut self, bytes: &[u8]) {
+        let mut at = 0;
+        while at < bytes.len() {
+            let mut start = at;
+            if !self.tracebacks.is_open() && !self.ras.is_open() {
+                let Some(hit) = self.search.find(&bytes[at..]) else {
+                    self.file.total += count_lines(&bytes[at..]);
+                    return;
+                };
+                start = bytes[at..at + hit].iter().rposition(|&byte| byte == b'\n').map_or(at, |back| at + back + 1);
+                self.file.total += count_lines(&bytes[at..start]);
+            }
+            let end = bytes[start..].iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |len| start + len + 1);
+            self.file.total += 1;
+            self.line(&bytes[start..end]);
+            at = end;
+        }
+    }
+
+    fn line(&mut self, bytes: &[u8]) {
+        let text = String::from_utf8_lossy(&bytes[..bytes.len().min(LINE_BYTES_MAX)]);
+        let text = text.trim_end_matches(['\n', '\r']);
+        let cleaned;
+        let text = if text.contains('\u{1b}') {
+            cleaned = words::clean(text, LINE_BYTES_MAX);
+            cleaned.as_str()
+        } else {
+            text
+        };
+        let number = self.file.total;
+        let head = head::head(text);
+        self.ras.line(number, text);
+        if let Some((kind, text, frames)) = self.tracebacks.line(head.rank, traceback::body(text)) {
+            self.keep(number, &head, Says::Raised(kind, text, frames));
+            // An exception may say more than that it was raised.
+            self.other(number, &head, traceback::body(bytes_text(bytes).as_ref()), true);
+            return;
+        }
+        if !self.tracebacks.is_inside(head.rank) {
+            self.other(number, &head, text, false);
+        }
+    }
+
+    /// A line that is not part of a traceback; `raised`: it is the last one of one.
+    fn other(&mut self, number: u64, head: &Head, text: &str, raised: bool) {
+        for fingerprint in torch::fingerprints(text) {
+            self.keep(number, head, Says::Fingerprint(Box::new(fingerprint)));
+        }
+        if let Some(says) = torch::says(text) {
+            if let Says::Stands(stands) = &says
+                && stands.status.is_some_and(|(issued, done)| {
+                    done > issued || stands.seq.is_some_and(|seq| i64::try_from(seq).is_ok_and(|seq| seq > issued))
+                })
+            {
+                self.file.nonsense += 1;
+                return;
+            }
+            return self.keep(number, head, says);
+        }
+        if raised {
+            return;
+        }
+        if let Some(says) = nccl::killed(text).or_else(|| nccl::says(text)) {
+            return self.keep(number, head, says);
+        }
+        if let Some((words, kind)) = table::LINES.iter().find(|(words, _)| text.contains(words)) {
+            self.keep(number, head, Says::Event(*kind, nccl::text(text, event_start(text, words))));
+        }
+    }
+
+    fn keep(&mut self, number: u64, head: &Head, says: Says) {
+        let cost = LINE_COST + says_bytes(&says);
+        let share = self.fed.saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_FLOOR / 2).min(HELD_BYTES_MAX);
+        if self.held + 2 * cost > share {
+            self.file.beyond += 1;
+            return;
+        }
+        self.held += 2 * cost; // a list that grows is there twice
+        self.file.lines.push(LogLine { number, rank: head.rank, host: head.host.clone(), at: head.at, says });
+    }
+}
+
+/// The words from which an event's text is kept: the message, not its prefixes.
+fn event_start<'a>(text: &'a str, words: &'a str) -> &'a str {
+    // The name of an exception stands before its words.
+    let at = text.find(words).unwrap_or(0);
+    let start = text[..at].rfind("]: ").map_or(0, |end| end + 3);
+    text.get(start..).filter(|rest| rest.len() < 400).unwrap_or(words)
+}
+
+fn bytes_text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(LINE_BYTES_MAX)])
+}
+
+fn count_lines(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|&&byte| byte == b'\n').count() as u64
+}
+
+/// What the texts of a line cost.
+fn says_bytes(says: &Says) -> usize {
+    let frames = |frames: &[Frame]| {
+        frames.iter().map(|frame| frame.name.len() + frame.file.len() + 2 * size_of::<Frame>() + 64).sum::<usize>()
+    };
+    match says {
+        Says::Stands(stands) => size_of_val(&**stands) + stands.desc.len() + 128,
+        Says::Fingerprint(print) => size_of_val(&**print) + print.shape.len() * 8 + 128,
+        Says::NotThere(_, ranks) => ranks.len() * 4 + 64,
+        Says::Event(_, text) => text.len() + 32,
+        Says::Path(path) => size_of_val(&**path) + path.text.len() * 2 + 160,
+        Says::Raised(_, text, list) => text.len() + frames(list) + 64,
+        Says::Counts(counts) => {
+            size_of_val(&**counts)
+                + counts.silent.len() * 4
+                + counts.camps.iter().map(|camp| 48 + camp.2.len() * 4).sum::<usize>()
+        }
+        Says::Init(..) => 96,
+    }
+}
