@@ -7,7 +7,7 @@ mod common;
 mod made;
 
 use common::say;
-use made::{Made, case};
+use made::{Made, case, told};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
@@ -89,6 +89,7 @@ const PUBLIC: &[(&str, &[&str], Right)] = &[
 const MADE: &[(&str, Right)] = &[
     // A rank with another size, by lines of the watchdog.
     ("log_size", right(&[3], &["desync"], ARGUMENT, &["4096", "rank 3"])),
+    ("log_wrapped", right(&[3], &["desync"], ARGUMENT, &["4096"])),
     // A silent rank among four.
     ("log_silent", right(&[2], &["hang"], &["not-started"], &["prints nothing"])),
     // One rank of eight reports, the others' lines are not there.
@@ -117,6 +118,10 @@ const MADE: &[(&str, Right)] = &[
     ("log_barrier", right(&[3], &["hang"], &["not-started"], &["monitoredBarrier"])),
     // RAS: one rank behind.
     ("ras_behind", right(&[5], &["hang"], &["not-started"], &["all_reduce"])),
+    // RAS as JSON: two ranks behind in one kind of operation.
+    ("ras_json", right(&[2, 6], &["hang"], &["not-started"], &["all_reduce", "510"])),
+    // RAS hears nothing of one rank.
+    ("ras_unheard", right(&[3], &["crash"], &["process-exit"], &["hears nothing of rank 3"])),
     // A communicator that is never made.
     ("log_init", right(&[], &["hang"], &["unknown"], &["initialisation"])),
     // Numbers that contradict themselves.
@@ -239,4 +244,44 @@ fn every_made_case_is_judged_right() {
     }
     eprintln!("{table}");
     assert!(wrong.is_empty(), "{}\n{table}", wrong.join("\n"));
+}
+
+/// What each kind of evidence adds and takes away: dumps alone, dumps with lines beside them, lines in a dump's place.
+#[test]
+fn dumps_and_lines_together_are_never_worse_than_either() {
+    let Made(files) = case("dumps_missing_one");
+    let line = ("job.log".to_owned(), told(0, 288_685));
+    let without: Vec<_> = files.iter().filter(|(path, _)| !path.contains("rank_0")).cloned().collect();
+    let both: Vec<_> = files.iter().cloned().chain([line.clone()]).collect();
+    let replaced: Vec<_> = without.iter().cloned().chain([line]).collect();
+    let absent = right(&[0], &["hang"], &["not-started"], &["288686"]);
+    let gone = right(&[0], &["crash"], &["process-exit"], &["left no dump"]);
+    let (mut table, mut wrong) = (String::new(), Vec::new());
+    for (name, files, right) in [
+        ("dumps", &files, &absent),
+        ("dumps and lines", &both, &absent),
+        ("lines instead of a dump", &replaced, &absent),
+        ("neither", &without, &gone),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, content) in files {
+            fs::write(dir.path().join(path), content).unwrap();
+        }
+        wrong.extend(play(name, &[dir.path().to_string_lossy().into_owned()], right, &mut table));
+    }
+    assert!(wrong.is_empty(), "{}\n{table}", wrong.join("\n"));
+}
+
+/// Terminal sequences of a log never reach the terminal.
+#[test]
+fn a_log_steers_no_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"a\u{1b}]0;x\u{7}.py\", line 3, in f\n\
+                [rank1]: ValueError: \u{1b}[31mred\u{202e}\u{7}\n";
+    fs::write(dir.path().join("job.log"), text).unwrap();
+    let said = say(&["autopsy", &dir.path().to_string_lossy()]);
+    assert!(
+        said.stdout.contains("ValueError: red") && !said.stdout.contains(['\u{1b}', '\u{7}', '\u{202e}']),
+        "{said:?}"
+    );
 }

@@ -30,7 +30,7 @@ use builder::Builder;
 use fault::Fault;
 pub use log::LogReader;
 use mycroft_record::dump::{Dump, ProcessStacks, Unusable};
-use mycroft_record::printed::LogFile;
+use mycroft_record::printed::{LogFile, LogLine};
 use mycroft_record::{HostName, Rank};
 use std::sync::Arc;
 
@@ -186,6 +186,9 @@ fn head(bytes: &[u8]) -> Option<Dump> {
 }
 
 fn json(file: &File<'_>, bytes: &[u8]) -> Piece {
+    if log::ras_json::is_ras(bytes) {
+        return ras(file, bytes);
+    }
     let mut builder = Builder::new(bytes);
     let found = json::read(bytes, &mut builder)
         .and_then(|root| Ok((pyspy_json::finish(&mut builder, root)?, root)))
@@ -200,6 +203,13 @@ fn json(file: &File<'_>, bytes: &[u8]) -> Piece {
         // Prefixes of launchers and times are put in brackets.
         Err(fault) => log(file, bytes).unwrap_or_else(|| file.broken(fault.to_string())),
     }
+}
+
+/// What RAS told as JSON, as a log of one line.
+fn ras(file: &File<'_>, bytes: &[u8]) -> Piece {
+    let line = |says| LogLine { number: 1, rank: None, host: HostName::default(), at: None, says };
+    let lines = log::ras_json::read(bytes).into_iter().map(line).collect();
+    Piece::Log(Box::new(LogFile { source: file.source.clone(), lines, total: 1, ..LogFile::default() }))
 }
 
 fn text_file(file: &File<'_>, bytes: &[u8]) -> Piece {

@@ -52,7 +52,9 @@ fn log(text: impl Into<String>) -> Made {
 pub(crate) fn case(name: &str) -> Made {
     match name.split_once('_') {
         Some(("log", _)) => logs(name),
-        Some(("ras", _)) => log(RAS),
+        Some(("ras", "behind")) => log(RAS),
+        Some(("ras", "json")) => Made(vec![("ras.json".to_owned(), ras_json(&[2, 6], &[]))]),
+        Some(("ras", _)) => Made(vec![("ras.json".to_owned(), ras_json(&[], &[3]))]),
         Some(("stacks", _)) => stacks(name),
         _ => dumps(name),
     }
@@ -65,6 +67,14 @@ fn logs(name: &str) -> Made {
         "log_size" => log((0..4)
             .map(|rank| timed_out(rank, 77, "ALLREDUCE", if rank == 3 { 4096 } else { 2048 }) + &stands(rank, WORLD, rank, 77, (77, 76)))
             .collect::<String>()),
+        // As the text of an issue wraps them.
+        "log_wrapped" => log((0..4)
+            .map(|rank| {
+                let text = timed_out(rank, 77, "ALLREDUCE", if rank == 3 { 4096 } else { 2048 });
+                text.replace("OpType=", "\nOpType=").replace("ran for ", "ran\n  for ") + &stands(rank, WORLD, rank, 77, (77, 76))
+            })
+            .collect::<String>()
+            .replace("ran\n  for ", "\nran for ")),
         "log_silent" => log(all(&[0, 1, 3], 41)),
         "log_one_of_many" => log(all(&[7], 41)),
         "log_elsewhere" => log(all(&[0, 1, 2, 3, 4], 41) + &told(5, 40) + &traceback(5, "barrier.py", 12, &inside(5, "all_gather"),
@@ -105,7 +115,7 @@ fn logs(name: &str) -> Made {
 }
 
 /// A rank whose own watchdog has nothing to complain of.
-fn told(rank: u32, last: i64) -> String {
+pub(crate) fn told(rank: u32, last: i64) -> String {
     format!(
         "[rank{rank}]:[E714 11:20:30.562 ProcessGroupNCCL.cpp:1858] [PG ID 0 PG GUID 0(default_pg) Rank {rank}] Received a dump \
          signal due to a collective timeout from  rank 1 and we will try our best to dump the debug info. Last enqueued NCCL \
@@ -121,6 +131,30 @@ const RAS: &str = "Communicators... (0.00s)\n\
     7 ranks have launched up to operation 512\n  \
     1 ranks have launched up to operation 511\n  \
     Rank 5 -- GPU 1 managed by process 4711 on node 10.0.0.2\n";
+
+/// Eight ranks, of which some are one all_reduce behind, and some are not heard of.
+fn ras_json(behind: &[u32], missing: &[u32]) -> String {
+    let rank = |rank: u32| {
+        let count = 510 - u64::from(behind.contains(&rank));
+        json!({"rank": rank, "host": "10.0.0.1", "pid": 40 + rank, "collective_counts": {"Broadcast": 3, "AllReduce": count}})
+    };
+    let heard: Vec<Value> = (0..8).filter(|number| !missing.contains(number)).map(rank).collect();
+    let lost: Vec<Value> = missing.iter().map(|rank| json!({"rank": rank, "host": "10.0.0.2"})).collect();
+    // In the order in which RAS writes, which a map of JSON does not keep.
+    format!(
+        "{{\"nccl_version\": \"2.30.7\", \"communicators\": [{{\"hash\": \"0xab\", \"size\": 8, \"ranks\": [{}], \
+         \"missing_ranks\": [{}]}}], \"ras\": {{\"timeouts_count\": 0}}}}",
+        heard.iter().map(in_order).collect::<Vec<_>>().join(", "),
+        lost.iter().map(in_order).collect::<Vec<_>>().join(", ")
+    )
+}
+
+/// A rank of RAS, its number first and its counts last.
+fn in_order(rank: &Value) -> String {
+    let counts =
+        rank.get("collective_counts").map_or_else(String::new, |counts| format!(", \"collective_counts\": {counts}"));
+    format!("{{\"rank\": {}, \"host\": {}{counts}}}", rank["rank"], rank["host"])
+}
 
 // ------------------------------------------------------------------------------------------------------------ stacks
 

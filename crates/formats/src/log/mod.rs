@@ -5,6 +5,7 @@
 mod head;
 mod nccl;
 mod ras;
+pub(crate) mod ras_json;
 mod search;
 mod table;
 mod torch;
@@ -18,10 +19,13 @@ use mycroft_record::dump::Frame;
 use mycroft_record::printed::{LogFile, LogLine, Says};
 use ras::Ras;
 use search::Search;
+use std::borrow::Cow;
 use traceback::Tracebacks;
 
 /// Longest line that is read whole; of a longer one the beginning is. A line of torch has up to 2 KB.
 const LINE_BYTES_MAX: usize = 64 << 10;
+/// Lines that a wrapped message has at most: 2 KB at 80 columns is 25, and its numbers are in the first few.
+const WRAPPED_MAX: u32 = 6;
 /// What one log may hold in memory at most: 100,000 ranks x 4 lines x 400 bytes are 160 MB, and half of that suffices to see
 /// who is missing.
 const HELD_BYTES_MAX: usize = 96 << 20;
@@ -34,6 +38,8 @@ pub struct LogReader {
     file: LogFile,
     tracebacks: Tracebacks,
     ras: Ras,
+    /// A wrapped line, its number, and how many lines it has.
+    cut: Option<(u64, String, u32)>,
     /// The line that the last piece ended in.
     rest: Vec<u8>,
     fed: usize,
@@ -54,6 +60,7 @@ impl LogReader {
             file,
             tracebacks: Tracebacks::default(),
             ras: Ras::default(),
+            cut: None,
             rest: Vec::new(),
             fed: 0,
             held: 0,
@@ -87,6 +94,9 @@ impl LogReader {
         if !rest.is_empty() {
             self.lines(&rest);
         }
+        if let Some((number, cut, _)) = self.cut.take() {
+            self.other(number, &head::head(&cut), &cut, false);
+        }
         for (line, says) in self.ras.finish() {
             self.keep(line, &Head::default(), says);
         }
@@ -99,7 +109,7 @@ impl LogReader {
         let mut at = 0;
         while at < bytes.len() {
             let mut start = at;
-            if !self.tracebacks.is_open() && !self.ras.is_open() {
+            if self.cut.is_none() && !self.tracebacks.is_open() && !self.ras.is_open() {
                 let Some(hit) = self.search.find(&bytes[at..]) else {
                     self.file.total += count_lines(&bytes[at..]);
                     return;
@@ -125,17 +135,41 @@ impl LogReader {
             text
         };
         let number = self.file.total;
+        let Some((number, text)) = self.unwrap(number, text) else { return };
+        let text = text.as_ref();
         let head = head::head(text);
         self.ras.line(number, text);
-        if let Some((kind, text, frames)) = self.tracebacks.line(head.rank, traceback::body(text)) {
-            self.keep(number, &head, Says::Raised(kind, text, frames));
+        let body = traceback::body(text);
+        if let Some((kind, said, frames)) = self.tracebacks.line(head.rank, body) {
+            self.keep(number, &head, Says::Raised(kind, said, frames));
             // An exception may say more than that it was raised.
-            self.other(number, &head, traceback::body(bytes_text(bytes).as_ref()), true);
+            self.other(number, &head, body, true);
             return;
         }
         if !self.tracebacks.is_inside(head.rank) {
             self.other(number, &head, text, false);
         }
+    }
+
+    /// Joins a message that is wrapped over lines; `None` while it goes on.
+    fn unwrap<'a>(&mut self, number: u64, text: &'a str) -> Option<(u64, Cow<'a, str>)> {
+        let starts_anew = text.trim_start().starts_with(['[', '(']);
+        let (number, text, lines) = match self.cut.take() {
+            Some((first, cut, lines)) if !starts_anew => {
+                (first, Cow::Owned(format!("{cut} {}", text.trim())), lines + 1)
+            }
+            // What was cut stays as it is: its end is missing.
+            Some((first, cut, _)) => {
+                self.other(first, &head::head(&cut), &cut, false);
+                (number, Cow::Borrowed(text), 1)
+            }
+            None => (number, Cow::Borrowed(text), 1),
+        };
+        if lines < WRAPPED_MAX && text.len() < LINE_BYTES_MAX && torch::is_cut(&text) {
+            self.cut = Some((number, text.into_owned(), lines));
+            return None;
+        }
+        Some((number, text))
     }
 
     /// A line that is not part of a traceback; `raised`: it is the last one of one.
@@ -183,10 +217,6 @@ fn event_start<'a>(text: &'a str, words: &'a str) -> &'a str {
     let at = text.find(words).unwrap_or(0);
     let start = text[..at].rfind("]: ").map_or(0, |end| end + 3);
     text.get(start..).filter(|rest| rest.len() < 400).unwrap_or(words)
-}
-
-fn bytes_text(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
-    String::from_utf8_lossy(&bytes[..bytes.len().min(LINE_BYTES_MAX)])
 }
 
 fn count_lines(bytes: &[u8]) -> u64 {

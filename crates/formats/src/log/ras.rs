@@ -54,8 +54,11 @@ impl Ras {
             return;
         }
         if let Some(op) = between(text, "have different ", " operation counts") {
-            if self.open.is_none() {
-                self.start(number, "");
+            // One communicator may differ in operations of several kinds.
+            let comm = self.open.as_ref().map(|open| open.counts.comm.clone()).unwrap_or_default();
+            if self.open.as_ref().is_none_or(|open| !open.counts.camps.is_empty()) {
+                self.close();
+                self.start(number, &comm);
             }
             if let Some(open) = &mut self.open {
                 open.counts.op = op_name(op);
@@ -76,7 +79,8 @@ impl Ras {
         }
         let Some(open) = &mut self.open else { return };
         let camps = &mut open.counts.camps;
-        if let Some(last) = count_after(head, "launched up to operation ") {
+        let none = head.contains("not launched any operations").then_some(0);
+        if let Some(last) = none.or_else(|| count_after(head, "launched up to operation ")) {
             let how_many = number(head).and_then(|count| u32::try_from(count).ok()).unwrap_or(1);
             if camps.len() < CAMPS_MAX {
                 // `Rank 3 has launched up to operation 640`.
@@ -124,7 +128,7 @@ impl Ras {
 }
 
 /// `AllGather` as recorders of torch write it.
-fn op_name(name: &str) -> OpName {
+pub(super) fn op_name(name: &str) -> OpName {
     let name = word(name, &[]);
     let mut op = String::new();
     for c in name.chars().take(40) {

@@ -8,9 +8,11 @@ use super::table::TRIGGERS;
 /// Bits of the table: 54 words x 4 positions set 0.3 % of them.
 const TABLE_BITS: u32 = 16;
 
-/// The table.
+/// The table, and the words behind it.
 pub(super) struct Search {
     bits: Vec<u64>,
+    /// Four bytes, the word that holds them, and where in it; in the order of the bytes.
+    places: Vec<([u8; 4], &'static [u8], usize)>,
 }
 
 fn slot(word: [u8; 4]) -> usize {
@@ -21,15 +23,18 @@ fn slot(word: [u8; 4]) -> usize {
 impl Search {
     pub(super) fn new() -> Search {
         let mut bits = vec![0_u64; 1 << (TABLE_BITS - 6)];
+        let mut places = Vec::new();
         for trigger in TRIGGERS {
-            for window in trigger.as_bytes().windows(4).take(4) {
+            for (offset, window) in trigger.as_bytes().windows(4).take(4).enumerate() {
                 if let Ok(word) = <[u8; 4]>::try_from(window) {
                     let at = slot(word);
                     bits[at / 64] |= 1 << (at % 64);
+                    places.push((word, trigger.as_bytes(), offset));
                 }
             }
         }
-        Search { bits }
+        places.sort_unstable();
+        Search { bits, places }
     }
 
     /// A position in a line that may tell something, at or behind the beginning of `bytes`.
@@ -41,21 +46,24 @@ impl Search {
         };
         let mut from = 0;
         loop {
-            let at = (from + words.get(from..)?.iter().position(hit)?) * 4;
-            let around = &bytes[at.saturating_sub(AROUND)..(at + AROUND).min(bytes.len())];
-            if TRIGGERS.iter().any(|words| contains(around, words.as_bytes())) {
-                return Some(at);
+            let found = from + words.get(from..)?.iter().position(hit)?;
+            if self.is_word(bytes, found * 4) {
+                return Some(found * 4);
             }
-            from = at / 4 + 1;
+            from = found + 1;
         }
     }
-}
 
-/// How far from a hit the word may reach: the longest has 25 bytes.
-const AROUND: usize = 28;
-
-fn contains(bytes: &[u8], word: &[u8]) -> bool {
-    bytes.windows(word.len()).any(|window| window == word)
+    /// Whether a word lies across the four bytes at `at`.
+    fn is_word(&self, bytes: &[u8], at: usize) -> bool {
+        let Some(here) = bytes.get(at..at + 4) else { return false };
+        let first = self.places.partition_point(|(word, ..)| word.as_slice() < here);
+        let mut same = self.places[first..].iter().take_while(|(word, ..)| word.as_slice() == here);
+        let starts = |word: &[u8], offset: usize| {
+            at.checked_sub(offset).and_then(|start| bytes.get(start..)).is_some_and(|rest| rest.starts_with(word))
+        };
+        same.any(|(_, word, offset)| starts(word, *offset))
+    }
 }
 
 #[cfg(test)]
@@ -66,7 +74,6 @@ mod tests {
     fn every_word_is_found_at_every_offset() {
         let search = Search::new();
         for word in TRIGGERS {
-            assert!(word.len() <= 25, "{word}");
             for before in 0..9 {
                 let text = format!("{}{word}", "x".repeat(before));
                 assert!(search.find(text.as_bytes()).is_some(), "{word} behind {before} bytes");

@@ -40,6 +40,14 @@ fn named(what: &str, ranks: Vec<u32>) -> Option<Says> {
     (!ranks.is_empty()).then(|| Says::NotThere(what.into(), ranks))
 }
 
+/// Whether a line begins a message of the watchdog and does not end it: texts of issues and terminals wrap lines.
+pub(super) fn is_cut(line: &str) -> bool {
+    let begins = |words: &str, ends: &str| after(line, words).is_some_and(|rest| !rest.contains(ends));
+    begins("Watchdog caught collective operation timeout:", "milliseconds")
+        || begins("work sequence id:", "ast completed work:")
+        || begins("dump signal due to a collective timeout from", "last completed")
+}
+
 /// `WorkNCCL(SeqNum=19, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=1800000) ran for 1800093 milliseconds`.
 fn timeout(line: &str, work: &str) -> Stands {
     let of = group(line);
@@ -49,7 +57,7 @@ fn timeout(line: &str, work: &str) -> Stands {
         op: after(work, "OpType=").map(|op| op_name(word(op, &[',', ')']))),
         sizes: number("NumelIn=").zip(number("NumelOut=")),
         timeout_ms: count_after(work, "Timeout(ms)="),
-        ran_ms: count_after(work, "ran for "),
+        ran_ms: count_after(work, "ran for"),
         ..of
     }
 }
@@ -99,8 +107,8 @@ fn op_name(name: &str) -> OpName {
     OpName { text: name.into(), op: op.into(), kind: parts.kind, ..OpName::default() }
 }
 
-/// The descriptions in `Detected mismatch between collectives on ranks. Rank 1 is running collective: ...`. One that was
-/// printed a second time without its number describes nothing.
+/// The descriptions in `Detected mismatch between collectives on ranks. Rank 1 is running collective: ...`. Some versions
+/// print the second without its number (`SequenceNumber=0OpType=..`): it has the first one's, where they met.
 pub(super) fn fingerprints(line: &str) -> Vec<Fingerprint> {
     let mut out = Vec::new();
     let mut rest = line;
@@ -112,6 +120,8 @@ pub(super) fn fingerprints(line: &str) -> Vec<Fingerprint> {
         let Some(rank) = head.rfind("Rank ").and_then(|at| head[at + 5..].trim().parse().ok()) else { continue };
         let (Some(seq), Some(op)) = (count_after(told, "SequenceNumber="), after(told, "OpType=")) else { continue };
         let op = op_name(word(op, &[',', ')']));
+        let first = out.first().map(|first: &Fingerprint| first.seq);
+        let seq = first.filter(|_| told.contains("SequenceNumber=0OpType=")).unwrap_or(seq);
         let dims = between(told, "TensorShape=[", "]").unwrap_or_default();
         let shape = dims.split(',').filter_map(|dim| dim.trim().parse().ok()).take(16).collect();
         let dtype = after(told, "TensorDtypes=").map(|dtype| word(dtype, &[',', ')'])).unwrap_or_default();

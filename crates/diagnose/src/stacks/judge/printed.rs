@@ -179,6 +179,11 @@ impl Judge<'_, '_> {
     fn only_silent(&self, ruling: &mut Ruling) {
         let silent: Vec<Rank> =
             ruling.missing.iter().copied().filter(|rank| self.told().silent.contains(rank)).collect();
+        for suspect in &mut ruling.suspects {
+            if suspect.place.rank().is_some_and(|rank| self.told().by_ras.contains(&rank)) {
+                suspect.confidence = suspect.confidence.min(0.6);
+            }
+        }
         if silent.is_empty() {
             return;
         }
@@ -268,7 +273,19 @@ impl Judge<'_, '_> {
             ruling.said.push(told.reason("log.mismatch", text, &[*cite]));
             return Some(ruling);
         }
-        self.making()
+        self.unheard().or_else(|| self.making())
+    }
+
+    /// RAS hears nothing of a few ranks: their processes are gone or do not run.
+    fn unheard(&self) -> Option<Ruling> {
+        let (ranks, size, cite) = self.told().unheard.as_ref()?;
+        let mut ruling = fault(What::Crash, Category::ProcessExit, Cause::ProcessGone);
+        if ranks.len() * 2 < *size as usize {
+            self.blame_all(&mut ruling, ranks, 0.7, Role::Gone);
+        }
+        let text = format!("RAS hears nothing of {}: the process is gone, or does not run", these(ranks));
+        ruling.said.push(self.told().reason("log.unheard", &text, &[*cite]));
+        Some(ruling)
     }
 
     /// A communicator that is not made: nothing was communicated yet.

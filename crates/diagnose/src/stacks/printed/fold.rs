@@ -200,7 +200,7 @@ impl Folded {
     /// Those that have launched more than the least wait in the operation behind the least.
     fn counts(&mut self, counts: &Counts, cite: Cite) {
         let Some(least) = counts.camps.iter().map(|camp| camp.0).min() else { return };
-        let name: Arc<str> = format!("communicator {}", counts.comm).into();
+        let name: Arc<str> = format!("communicator {} {}", counts.comm, counts.op.text).trim_end().into();
         let listed: BTreeSet<Rank> = counts.camps.iter().flat_map(|camp| &camp.2).copied().collect();
         let group = self.groups.entry(name.clone()).or_default();
         group.desc = name;

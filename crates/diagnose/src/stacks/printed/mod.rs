@@ -58,7 +58,13 @@ fn take(told: &mut Told, rank: Option<Rank>, line: &LogLine, cite: Cite, inits: 
     match &line.says {
         Says::Event(Kind::CountsAgree, _) => told.agree = told.agree.or(Some(cite)),
         Says::Event(Kind::TimedOut, _) => told.timed_out = true,
+        Says::Counts(counts) if counts.camps.is_empty() => {
+            told.unheard.get_or_insert_with(|| (counts.silent.clone(), counts.size, cite));
+        }
         Says::Counts(counts) => {
+            let least = counts.camps.iter().map(|camp| camp.0).min();
+            let behind = counts.camps.iter().filter(|camp| Some(camp.0) == least).flat_map(|camp| &camp.2);
+            told.by_ras.extend(behind);
             told.counts.get_or_insert_with(|| (in_words(counts), cite));
         }
         Says::Event(Kind::Mismatch, text) => {

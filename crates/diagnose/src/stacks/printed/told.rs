@@ -35,6 +35,10 @@ pub(crate) struct Told {
     pub(crate) ranks: BTreeSet<Rank>,
     /// Of these, ranks that are only known to be silent while lines of all others say that they wait.
     pub(crate) silent: BTreeSet<Rank>,
+    /// Ranks that RAS sees behind, at the moment of its look.
+    pub(crate) by_ras: BTreeSet<Rank>,
+    /// Ranks that RAS hears nothing of, and how many the communicator has.
+    pub(crate) unheard: Option<(Vec<Rank>, u32, Cite)>,
     /// How many ranks RAS has seen where, in words.
     pub(crate) counts: Option<(String, Cite)>,
     /// Groups of which not all members are known.
