@@ -184,7 +184,7 @@ fn faults_that_cannot_be() {
     run("gpu-hang@host1:rank1", &["fault.rank = 1", "host 1", "4 to 7"]);
     run("gpu-hang@host9", &["fault.host = 9", "0 to 3"]);
     run("nic-down@host1:rank4", &["rank"]);
-    run("gpu-power@host1:rank4,severity=1000", &["fault.severity = 1000", "1.1 to 100"]);
+    run("gpu-power@host1:rank4,severity=1000", &["fault.severity = 1000", "1.01 to 100"]);
     run("background-traffic@host1+host1", &["peer_host = 1", "another host"]);
     run("", &["--fault", "expected"]);
     expect(&["testbed", "run", "--fault", "gpu-hang@host1", "--after=-3"], &["after"]);

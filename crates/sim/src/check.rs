@@ -146,8 +146,8 @@ impl Scenario {
 
     fn check_numbers(&self) -> Result<(), String> {
         for (field, value, most) in [
-            ("forward_ms", self.forward_ms, 10_000.0),
-            ("backward_ms", self.backward_ms, 10_000.0),
+            ("forward_ms", self.forward_ms, 60_000.0),
+            ("backward_ms", self.backward_ms, 60_000.0),
             ("optimizer_ms", self.optimizer_ms, 10_000.0),
             ("warm_up_factor", self.warm_up_factor, 100.0),
             ("jitter", self.jitter, 0.5),
@@ -206,6 +206,9 @@ impl Scenario {
         if life.routing_imbalance > 0.0 && !self.moe {
             return Err(format!("life.routing_imbalance = {}: only with moe = true", life.routing_imbalance));
         }
+        whole("life.size_classes", life.size_classes, 0, 64)?;
+        number("life.size_spread", life.size_spread, 0.0, 0.9)?;
+        number("life.last_stage", life.last_stage, 0.0, 10.0)?;
         number("life.first_connect_ms", life.first_connect_ms, 0.0, 600_000.0)
     }
 }

@@ -42,6 +42,11 @@ pub struct Cluster {
     pub clock_offset_us: f64,
     /// Hosts' clocks drift by up to this, parts per million.
     pub clock_drift_ppm: f64,
+    /// Whether kernel events are on; without them the tracer knows no start of an operation, and of one inside a host not
+    /// even its end.
+    pub kernel_events: bool,
+    /// Whether a collective's protocol follows its size (LL, LL128, Simple), as NCCL's tuning does; else all are Simple.
+    pub protocols: bool,
 }
 
 impl Default for Cluster {
@@ -58,6 +63,8 @@ impl Default for Cluster {
             nvlink_spread: 0.02,
             clock_offset_us: 0.0,
             clock_drift_ppm: 0.0,
+            kernel_events: true,
+            protocols: false,
         }
     }
 }

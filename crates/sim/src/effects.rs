@@ -32,6 +32,8 @@ pub struct RankEffects {
     pub wrong_call: Option<(u64, WrongCall)>,
     /// Extra input time of the main thread before each iteration: (from, until, nanoseconds).
     pub data_waits: Vec<(u64, u64, u64)>,
+    /// Extra time of the main thread for each piece of work that it issues: (from, until, nanoseconds).
+    pub issue_waits: Vec<(u64, u64, u64)>,
 }
 
 /// How a rank's call differs from its peers'.
@@ -92,6 +94,8 @@ pub struct Effects {
     pub paths: BTreeMap<(u32, u32), Profile>,
     /// What is sent to the server from .. until arrives when that is over.
     pub store_out: Vec<(u64, u64)>,
+    /// One rank in each iteration, now this and now that, stands still: (from, until, nanoseconds on average).
+    pub wandering: Vec<(u64, u64, u64)>,
 }
 
 impl Effects {

@@ -8,10 +8,13 @@
 pub mod check;
 pub mod cluster;
 mod collective;
+pub mod due;
 pub mod effects;
 pub mod engine;
 pub mod fault;
+mod fold;
 mod inject;
+pub mod iteration;
 pub mod judge;
 pub mod layout;
 pub mod life;
@@ -25,9 +28,11 @@ pub mod swarm;
 pub mod tally;
 
 pub use cluster::{Cluster, Fabric};
+pub use due::Due;
 pub use effects::Effects;
 pub use engine::{Delivery, EPOCH, Progress, Simulation};
 pub use fault::{Facts, Fault, FaultKind, FaultLevel, Nature, Stretch};
+pub use iteration::Iteration;
 pub use judge::{Closeness, Judgement, Outcome, judge};
 pub use layout::{Coordinates, Group, GroupKind, Layout};
 pub use life::Life;

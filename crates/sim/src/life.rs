@@ -25,4 +25,11 @@ pub struct Life {
     pub routing_imbalance: f64,
     /// The first iteration takes this much longer to make its communicators' connections, milliseconds.
     pub first_connect_ms: f64,
+    /// In how many classes of size the sequences of an iteration come, the same on all ranks: computation and the messages of
+    /// tensor, context and pipeline parallelism grow with them; 0 or 1 = one class.
+    pub size_classes: u32,
+    /// The classes lie between 1 minus and 1 plus this share.
+    pub size_spread: f64,
+    /// The layers of the last pipeline stage take this share longer, by design (the loss and its large matrix).
+    pub last_stage: f64,
 }

@@ -1,6 +1,7 @@
 //! What one rank does in one iteration, in the order of its single stream: the testbed's training loop
 //! (`crates/testbed/src/workload/step.rs`) and what only the simulator plays: context parallelism, interleaved stages,
 //! fully sharded parameters, evaluation.
+use crate::collective::mix;
 use crate::layout::GroupKind;
 use crate::scenario::{DpMode, Scenario, Schedule};
 use crate::schedule::{Action, Exchange, one_f_one_b};
@@ -35,7 +36,7 @@ pub(crate) enum Item {
 
 /// The stream of pipeline stage `stage` in iteration `number`.
 pub(crate) fn iteration(scenario: &Scenario, stage: u32, number: u64) -> Vec<Item> {
-    let mut plan = Plan { scenario, stage, items: Vec::new() };
+    let mut plan = Plan { scenario, stage, scale: size_scale(scenario, number), items: Vec::new() };
     let every = u64::from(scenario.life.eval_every);
     if every > 0 && number > 0 && number.is_multiple_of(every) {
         plan.evaluation();
@@ -56,7 +57,27 @@ pub(crate) fn iteration(scenario: &Scenario, stage: u32, number: u64) -> Vec<Ite
 struct Plan<'a> {
     scenario: &'a Scenario,
     stage: u32,
+    /// How long this iteration's sequences are, as a multiple of the usual.
+    scale: f64,
     items: Vec<Item>,
+}
+
+/// The class of size of an iteration's sequences.
+pub(crate) fn size_class(scenario: &Scenario, number: u64) -> u64 {
+    match u64::from(scenario.life.size_classes) {
+        0 | 1 => 0,
+        classes => mix(mix(scenario.seed, 0x512E), number) % classes,
+    }
+}
+
+/// How long an iteration's sequences are, as a multiple of the usual: the classes lie evenly.
+fn size_scale(scenario: &Scenario, number: u64) -> f64 {
+    let life = &scenario.life;
+    if life.size_classes < 2 {
+        return 1.0;
+    }
+    let place = size_class(scenario, number) as f64 / f64::from(life.size_classes - 1);
+    1.0 + life.size_spread * (2.0 * place - 1.0)
 }
 
 /// Ranks that hold the same weights and agree on their gradients: data parallel, and context parallel too.
@@ -88,8 +109,13 @@ impl Plan<'_> {
         }
     }
 
+    /// Elements of a message that grows with the sequences.
+    fn sized(&self, bytes: u64) -> u64 {
+        elements((bytes as f64 * self.scale) as u64)
+    }
+
     fn exchange(&mut self, exchange: Exchange) {
-        self.items.push(Item::Exchange { exchange, count: elements(self.scenario.pp_bytes) });
+        self.items.push(Item::Exchange { exchange, count: self.sized(self.scenario.pp_bytes) });
     }
 
     /// Each chunk of layers goes through the whole pipeline like a micro-batch of its own: chunk by chunk in the warm-up
@@ -106,7 +132,9 @@ impl Plan<'_> {
     /// All layers of this stage in one direction: compute, expert exchange there and back, AllReduce.
     fn layers(&mut self, micro_batch: u32, layers: u32, forward: bool) {
         let scenario = self.scenario;
-        let ms = if forward { scenario.forward_ms } else { scenario.backward_ms };
+        let usual_ms = if forward { scenario.forward_ms } else { scenario.backward_ms };
+        let is_last = scenario.pp > 1 && self.stage + 1 == scenario.pp;
+        let ms = usual_ms * self.scale * if is_last { 1.0 + scenario.life.last_stage } else { 1.0 };
         let layout = scenario.layout();
         let shard = elements(scenario.dp_bytes / u64::from(scenario.layers)).div_ceil(replicas(scenario)).max(2);
         for _ in 0..layers {
@@ -114,7 +142,7 @@ impl Plan<'_> {
                 self.items.push(Item::Collective { group: GroupKind::Data, kind: OpKind::AllGather, count: shard });
             }
             if scenario.cp > 1 {
-                let count = elements(scenario.tp_bytes).div_ceil(u64::from(scenario.cp));
+                let count = self.sized(scenario.tp_bytes).div_ceil(u64::from(scenario.cp));
                 self.items.push(Item::Collective { group: GroupKind::Context, kind: OpKind::AllGather, count });
             }
             self.items.push(Item::Compute { part: Part::Layers(micro_batch), ns: nanos(ms) });
@@ -122,7 +150,7 @@ impl Plan<'_> {
                 self.items.push(Item::AllToAll { micro_batch });
             }
             if scenario.tp > 1 {
-                let count = elements(scenario.tp_bytes);
+                let count = self.sized(scenario.tp_bytes);
                 self.items.push(Item::Collective { group: GroupKind::Tensor, kind: OpKind::AllReduce, count });
             }
             if scenario.dp_mode == DpMode::Fsdp && replicas(scenario) > 1 && !forward {

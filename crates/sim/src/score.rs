@@ -1,4 +1,5 @@
 //! What the right answer to each fault is, and whether a verdict is it.
+use crate::due::Due;
 use crate::fault::{Fault, FaultKind, FaultLevel};
 use crate::scenario::{Algo, DpMode, Scenario};
 use mycroft_record::{Category, Finding, Place, What};
@@ -45,6 +46,8 @@ pub struct Truth {
     pub until_ms: Option<u64>,
     /// How many times longer the job's iterations took while it lasted; `None` where nobody measured it.
     pub slowdown: Option<f64>,
+    /// What it costs and whether a case is due for that; `None` where nobody measured it, and an older rule decides.
+    pub due: Option<Due>,
     /// Hosts that nothing tells apart from the culprit: they may be named, but only together with it.
     pub either: Vec<String>,
     /// The same of ranks.
@@ -76,9 +79,12 @@ impl Truth {
             at_ms,
             until_ms: lasts.map(|lasts| at_ms + ((lasts + fault.ramp_s.unwrap_or(0.0)) * 1e3) as u64),
             slowdown: None,
+            due: None,
             either: names(&other_ends(fault, scenario)),
             either_ranks: other_rank(fault, scenario).into_iter().collect(),
-            alike: only_path(fault, scenario).map(|path| Box::new(Truth::of(&path, scenario, at_ms))),
+            alike: only_path(fault, scenario)
+                .or_else(|| path_of_one_way(fault, scenario))
+                .map(|path| Box::new(Truth::of(&path, scenario, at_ms))),
         }
     }
 
@@ -91,6 +97,9 @@ impl Truth {
 
 /// Two hosts that talk to each other and nobody else: which of the two NICs is slow cannot be seen.
 fn other_ends(fault: &Fault, scenario: &Scenario) -> Vec<u32> {
+    if let Some((peer, true)) = only_way(fault, scenario) {
+        return vec![peer];
+    }
     if !matches!(fault.kind, FaultKind::NicBandwidth | FaultKind::CrossNuma) {
         return Vec::new();
     }
@@ -99,6 +108,31 @@ fn other_ends(fault: &Fault, scenario: &Scenario) -> Vec<u32> {
         [peer] if scenario.neighbours(peer).len() == 1 => vec![peer],
         _ => Vec::new(),
     }
+}
+
+/// The only host at the other end of all that a host sends, or receives, where that is what is slow; and whether that host
+/// has no other traffic of the kind. Trees are taken for rings.
+fn only_way(fault: &Fault, scenario: &Scenario) -> Option<(u32, bool)> {
+    let on = |host: u32| host * scenario.ranks_per_host..(host + 1) * scenario.ranks_per_host;
+    let to = |host: u32| -> BTreeSet<u32> {
+        on(host).flat_map(|rank| scenario.sends_to(rank)).map(|rank| scenario.host_of(rank)).collect()
+    };
+    let from =
+        |host: u32| -> BTreeSet<u32> { (0..scenario.hosts).filter(|other| to(*other).contains(&host)).collect() };
+    let there = match fault.kind {
+        FaultKind::NicSend => to(fault.host),
+        FaultKind::NicReceive => from(fault.host),
+        _ => return None,
+    };
+    let peer = there.first().copied().filter(|_| there.len() == 1)?;
+    let others = if fault.kind == FaultKind::NicSend { from(peer) } else { to(peer) };
+    Some((peer, others.len() == 1))
+}
+
+/// The congested path that a NIC looks like that is slow in one direction and has one host at the other end of it.
+fn path_of_one_way(fault: &Fault, scenario: &Scenario) -> Option<Fault> {
+    let (peer, _) = only_way(fault, scenario)?;
+    Some(Fault { kind: FaultKind::NetworkCongestion, peer_host: Some(peer), severity: None, ..fault.clone() })
 }
 
 /// A rank that sends to one other only, which receives from nobody else: whose end of the wire is slow cannot be seen. In
@@ -137,6 +171,15 @@ pub struct Score {
 }
 
 impl Score {
+    /// One word: a due case that is not there is missed, everything else that is not right is wrong.
+    pub fn word(&self) -> &'static str {
+        match self.correct {
+            true => "RIGHT",
+            false if self.why.starts_with("MISSED: ") => "MISSED",
+            false => "WRONG",
+        }
+    }
+
     fn wrong(why: String) -> Score {
         Score { correct: false, why }
     }
@@ -264,163 +307,4 @@ fn describe_place(place: &Place) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use mycroft_record::time::HostTime;
-    use mycroft_record::{Rank, Suspect};
-
-    fn truth(text: &str) -> Truth {
-        Truth::of(&text.parse().unwrap(), &Scenario::default(), 1)
-    }
-
-    fn rank(rank: u32, confidence: f64) -> Suspect {
-        Suspect { place: Place::Rank { rank: Rank(rank), host: "".into() }, confidence }
-    }
-
-    fn host(host: &str, confidence: f64) -> Suspect {
-        Suspect { place: Place::Host { host: host.into() }, confidence }
-    }
-
-    fn finding(what: What, category: Category, suspects: Vec<Suspect>) -> Finding {
-        Finding { what, category, suspects, since: HostTime(1), detected_at: HostTime(2), diagnosed_at: HostTime(3) }
-    }
-
-    #[test]
-    fn a_rank_fault_needs_its_rank() {
-        let truth = truth("gpu-power@host1:rank6");
-        let right = |suspects| score(&truth, Some(&finding(What::Slowdown, Category::Gpu, suspects))).correct;
-        assert!(right(vec![rank(6, 0.9)]));
-        assert!(right(vec![rank(6, 0.9), rank(7, 0.2)]));
-        assert!(!right(vec![rank(6, 0.9), rank(7, 0.9)]));
-        assert!(!right(vec![rank(7, 0.9), rank(6, 0.5)]));
-        assert!(!right(vec![host("host1", 0.9)]));
-        assert!(!right(vec![]));
-    }
-
-    #[test]
-    fn words_must_be_right() {
-        let truth = truth("gpu-hang@host0");
-        assert!(score(&truth, Some(&finding(What::Hang, Category::Gpu, vec![rank(0, 1.0)]))).correct);
-        assert!(!score(&truth, Some(&finding(What::Slowdown, Category::Gpu, vec![rank(0, 1.0)]))).correct);
-        let wrong = score(&truth, Some(&finding(What::Hang, Category::Peer, vec![rank(0, 1.0)])));
-        assert!(!wrong.correct);
-        assert!(wrong.why.contains("expected gpu, got peer"), "{}", wrong.why);
-    }
-
-    #[test]
-    fn a_host_fault_takes_the_host_or_ranks_of_it() {
-        let truth = truth("nic-down@host2");
-        let right = |suspects| score(&truth, Some(&finding(What::Hang, Category::NetworkSend, suspects))).correct;
-        assert!(right(vec![host("host2", 0.8)]));
-        assert!(right(vec![rank(8, 0.8), rank(11, 0.8)]));
-        assert!(!right(vec![rank(8, 0.8), rank(12, 0.8)]));
-        assert!(!right(vec![host("host1", 0.8)]));
-    }
-
-    #[test]
-    fn shared_nics_need_both_hosts() {
-        let truth = truth("background-traffic@host0+host2");
-        let right =
-            |suspects| score(&truth, Some(&finding(What::Slowdown, Category::NetworkCongestion, suspects))).correct;
-        assert!(right(vec![host("host0", 0.8), host("host2", 0.7)]));
-        assert!(right(vec![rank(1, 0.8), rank(9, 0.7)]));
-        assert!(!right(vec![host("host0", 0.8)]));
-        assert!(!right(vec![host("host0", 0.8), host("host2", 0.7), host("host1", 0.75)]));
-        let link =
-            |from: &str, to: &str| Suspect { place: Place::Link { from: from.into(), to: to.into() }, confidence: 0.9 };
-        assert!(right(vec![link("host2", "host0")]));
-        assert!(!right(vec![link("host2", "host1")]));
-    }
-
-    #[test]
-    fn silence_is_right_only_when_healthy() {
-        assert!(score(&Truth::healthy(), None).correct);
-        let case = finding(What::Hang, Category::Gpu, vec![rank(0, 1.0)]);
-        assert!(!score(&Truth::healthy(), Some(&case)).correct);
-        assert!(!score(&truth("rank-crash@host0"), None).correct);
-    }
-
-    #[test]
-    fn the_other_end_of_the_only_wire_may_be_named_too() {
-        let two = Scenario { hosts: 2, pp: 1, ..Scenario::default() };
-        let truth = Truth::of(&Fault::new(FaultKind::NicBandwidth, 1), &two, 1);
-        assert_eq!(truth.either, vec!["host0".to_owned()]);
-        let right = |suspects| score(&truth, Some(&finding(What::Slowdown, Category::NetworkSend, suspects))).correct;
-        assert!(right(vec![host("host0", 0.45), host("host1", 0.45)]));
-        assert!(right(vec![host("host1", 0.9)]));
-        assert!(!right(vec![host("host0", 0.9), host("host1", 0.45)]));
-        assert!(!right(vec![host("host0", 0.9)]));
-        // Four hosts in two dimensions: each has a second neighbour that clears it.
-        assert!(Truth::of(&Fault::new(FaultKind::NicBandwidth, 1), &Scenario::default(), 1).either.is_empty());
-    }
-
-    #[test]
-    fn the_only_receiver_of_a_slow_sender_may_be_named_too() {
-        let ring = Scenario { hosts: 8, ranks_per_host: 8, dp: 16, tp: 4, pp: 1, ..Scenario::default() };
-        let fault: Fault = "memory-alignment@host0:rank7".parse().unwrap();
-        let truth = Truth::of(&fault, &ring, 1);
-        assert_eq!(truth.either_ranks, vec![11]);
-        let right = |suspects| score(&truth, Some(&finding(What::Slowdown, Category::NetworkSend, suspects))).correct;
-        assert!(right(vec![rank(7, 0.45), rank(11, 0.45)]));
-        assert!(!right(vec![rank(11, 0.9), rank(7, 0.45)]));
-        assert!(!right(vec![rank(11, 0.9)]));
-        // What it sends to the other stage tells which end it is, and so does a tree.
-        for other in [
-            Scenario { dp: 8, pp: 2, ..ring.clone() },
-            Scenario { algo: Algo::Tree, dp_mode: DpMode::AllReduce, ..ring },
-        ] {
-            assert!(Truth::of(&fault, &other, 1).either_ranks.is_empty());
-        }
-    }
-
-    #[test]
-    fn slow_sends_on_the_only_wire_between_two_hosts_look_like_its_path() {
-        let ring = Scenario { hosts: 8, ranks_per_host: 4, dp: 32, tp: 1, pp: 1, ..Scenario::default() };
-        let fault: Fault = "memory-alignment@host0:rank3".parse().unwrap();
-        let right = |scenario: &Scenario, category, suspects| {
-            score(&Truth::of(&fault, scenario, 1), Some(&finding(What::Slowdown, category, suspects))).correct
-        };
-        let (path, sends) = (Category::NetworkCongestion, Category::NetworkSend);
-        assert!(right(&ring, path, vec![host("host0", 0.8), host("host1", 0.8)]));
-        assert!(!right(&ring, path, vec![host("host0", 0.8)]), "a path has two ends");
-        assert!(!right(&ring, path, vec![host("host1", 0.8), host("host2", 0.8)]));
-        assert!(right(&ring, sends, vec![rank(3, 0.8)]));
-        // A second ring beside it has a link on the same path, which is as fast as before.
-        let two = Scenario { tp: 2, dp: 16, ..ring };
-        assert!(!right(&two, path, vec![host("host0", 0.8), host("host1", 0.8)]));
-        assert!(right(&two, sends, vec![rank(3, 0.8)]));
-    }
-
-    #[test]
-    fn of_hosts_that_fail_together_two_must_be_named() {
-        let truth = truth("host-crash@host1,severity=3");
-        let right = |suspects| score(&truth, Some(&finding(What::Crash, Category::ProcessExit, suspects))).correct;
-        assert!(right(vec![host("host1", 0.5), rank(12, 0.5)]));
-        assert!(!right(vec![host("host1", 0.5), rank(5, 0.5)]));
-        assert!(!right(vec![host("host1", 0.5), host("host2", 0.5), host("host0", 0.5)]));
-    }
-
-    #[test]
-    fn what_disturbs_only_the_view_deserves_no_case() {
-        let truth = truth("agent-outage@host1");
-        assert!(score(&truth, None).correct);
-        assert!(!score(&truth, Some(&finding(What::Hang, Category::Unknown, vec![host("host1", 0.4)]))).correct);
-    }
-
-    #[test]
-    fn the_truth_says_when_it_is_over() {
-        let over = |text: &str| truth(text).until_ms;
-        assert_eq!(over("gpu-power,lasts=5,ramp=1"), Some(6_001));
-        assert_eq!(over("agent-outage"), Some(5_001));
-        assert_eq!((over("gpu-power"), over("link-flap,every=9")), (None, None));
-    }
-
-    #[test]
-    fn every_kind_has_an_expectation() {
-        for kind in FaultKind::TESTBED {
-            let expectation = expected(kind);
-            assert_eq!(kind.stops_job(), expectation.whats[0] != What::Slowdown, "{kind}");
-            assert!(!expectation.categories.is_empty());
-        }
-    }
-}
+mod tests;

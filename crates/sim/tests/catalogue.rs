@@ -22,6 +22,7 @@ fn table() -> String {
             FaultLevel::Host => "host",
             FaultLevel::HostPair => "two hosts",
             FaultLevel::Hosts => "hosts",
+            FaultLevel::All => "all",
             FaultLevel::Nobody => "nobody",
         };
         let profile = match facts.nature {

@@ -26,6 +26,7 @@ fn level(level: FaultLevel) -> &'static str {
         FaultLevel::Host => "host",
         FaultLevel::HostPair => "host-pair",
         FaultLevel::Hosts => "hosts",
+        FaultLevel::All => "all",
         FaultLevel::Nobody => "nobody",
     }
 }

@@ -1,6 +1,7 @@
 //! What the agent of each host tells: it looks every 100 ms and ships what is news (`crates/agent/src/segment.rs` is the
 //! original: what is repeated when, and in which order).
 use super::load;
+use super::ops::{Counts, id, op_done, op_state};
 use super::rank::{Conn, OpFlow, OpTrace, Quiet, RankRun};
 use super::world::{EPOCH, World};
 use super::{Delivery, Looks, Simulation};
@@ -90,6 +91,11 @@ impl Agent {
             dropped: 0,
             ranks: Vec::new(),
         }
+    }
+
+    /// Nobody will read the interfaces.
+    pub(super) fn forget_flows(&mut self) {
+        self.nics.iter_mut().for_each(|nic| nic.coming.clear());
     }
 
     /// A flow of this host ends at `at`, having moved `bytes`; `nic` counts over all hosts.
@@ -284,7 +290,7 @@ fn attach(world: &World, run: &RankRun, local: u32, at: u64, records: &mut Vec<R
         gpu: local as i32,
         profiler_abi: PROFILER_ABI,
         nccl_version: NCCL_VERSION,
-        kernel_events: true,
+        kernel_events: world.scenario.cluster.kernel_events,
     }));
     for (group, position) in world.seats(run.rank) {
         let group = &world.groups[group as usize];
@@ -296,31 +302,6 @@ fn attach(world: &World, run: &RankRun, local: u32, at: u64, records: &mut Vec<R
             comm_rank: CommRank(position),
             name: group.name.clone(),
         }));
-    }
-}
-
-fn id(world: &World, op: &OpTrace) -> OpId {
-    let comm = world.groups[op.group as usize].id;
-    OpId { comm, class: op.class, peer: CommRank(op.peer), seq: OpSeq(op.seq) }
-}
-
-/// What is known of an operation at `at`.
-fn meta(world: &World, host: u32, op: &OpTrace, at: u64) -> OpMeta {
-    let started = if op.started <= at { world.host_time(host, op.started) } else { HostTime::NONE };
-    OpMeta {
-        id: id(world, op),
-        kind: op.kind,
-        nccl_seq: op.nccl_seq,
-        comm_rank: CommRank(op.position),
-        count: op.count,
-        datatype: Datatype::Float32,
-        root: u32::MAX,
-        algorithm: op.algorithm,
-        protocol: if op.class == OpClass::Collective { Protocol::Simple } else { Protocol::Unknown },
-        n_channels: op.channels,
-        enqueued_at: world.host_time(host, op.issued),
-        started_at: started,
-        started_last_at: started,
     }
 }
 
@@ -410,14 +391,6 @@ fn tell_state(world: &World, run: &mut RankRun, index: usize, at: u64, all: bool
     }
 }
 
-/// What the live table counts of an operation.
-#[derive(Clone, Copy, Debug)]
-struct Counts {
-    stopped: u8,
-    begun: u16,
-    done: u16,
-}
-
 /// An operation as the live table shows it, and what makes that news.
 fn op_print(conns: &[Conn], op: &OpTrace, at: u64) -> (Counts, u64) {
     let done = op.flows.iter().filter(|flow| flow.ended() <= at).count() as u16;
@@ -426,17 +399,6 @@ fn op_print(conns: &[Conn], op: &OpTrace, at: u64) -> (Counts, u64) {
     let stopped = if op.left <= at { op.channels } else { first_left };
     let counts = u64::from(stopped) << 8 | u64::from(begun) << 16 | u64::from(done) << 32;
     (Counts { stopped, begun, done }, 1 | u64::from(op.started <= at) << 1 | counts)
-}
-
-fn op_state(world: &World, host: u32, op: &OpTrace, counts: Counts, at: u64) -> OpState {
-    OpState {
-        sampled_at: world.host_time(host, at),
-        op: meta(world, host, op, at),
-        kernels_started: if op.started <= at { op.channels } else { 0 },
-        kernels_stopped: counts.stopped,
-        flows_started: counts.begun,
-        flows_done: counts.done,
-    }
 }
 
 /// What makes the state of a flow news.
@@ -547,16 +509,6 @@ fn tell_ends(world: &World, run: &mut RankRun, look: Look<'_>, records: &mut Vec
 
 /// In place of a fingerprint: the flow's end was told.
 const TOLD_END: u64 = u64::MAX;
-
-fn op_done(world: &World, host: u32, op: &OpTrace) -> Record {
-    Record::OpDone(OpDone {
-        op: meta(world, host, op, op.ended),
-        ended_first_at: world.host_time(host, op.left_first),
-        ended_at: world.host_time(host, op.ended),
-        flows: op.flows.iter().filter(|flow| flow.trace.is_some()).count() as u16,
-        observed: true,
-    })
-}
 
 fn flow_done(world: &World, host: u32, op: &OpTrace, flow: &OpFlow) -> Option<Record> {
     let trace = flow.trace.as_ref()?;

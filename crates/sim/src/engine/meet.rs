@@ -1,8 +1,8 @@
 //! Where ranks meet: an operation whose members have all come, or cannot come any more, is worked out at once.
 use super::rank::{OpFlow, OpTrace};
-use super::step::{Call, PAIR_STEPS_MAX, SLOT_BYTES, STEPS, sizes};
+use super::sizes::{PAIR_STEPS_MAX, SLOT_BYTES, STEPS, sizes};
 use super::world::World;
-use super::{Looks, Simulation};
+use super::{Looks, Simulation, step::Call};
 use crate::collective::healthy::{Member, Rows};
 use crate::collective::trace::{Head, Lane, flow};
 use crate::collective::tree::{Branch, Shape};
@@ -139,7 +139,7 @@ impl World {
             return vec![OpFlow::new(channel, call.peer, sends, steps as u32, STEPS as u32)];
         }
         let mut flows = Vec::new();
-        let sizes = sizes(call.kind, call.count, n, self.scenario.channels, is_tree);
+        let sizes = sizes(call.kind, call.count, n, &self.scenario, is_tree);
         for channel in 0..sizes.channels {
             let mut add = |peer: usize, sends: bool| {
                 let (steps, window) = (sizes.steps as u32, sizes.window as u32);
@@ -302,7 +302,7 @@ impl Simulation {
 
     fn resolve_ring(&mut self, call: &Call, seq: u64, meeting: &Meeting) {
         let n = meeting.entries.len();
-        let sizes = sizes(call.kind, call.count, n, self.world.scenario.channels, false);
+        let sizes = sizes(call.kind, call.count, n, &self.world.scenario, false);
         let plan = ring::Plan {
             sends: (sizes.steps / sizes.loops / sizes.slices) as usize,
             loops: sizes.loops as usize,
@@ -367,7 +367,7 @@ impl Simulation {
 
     fn resolve_tree(&mut self, call: &Call, seq: u64, meeting: &Meeting) {
         let n = meeting.entries.len();
-        let sizes = sizes(call.kind, call.count, n, self.world.scenario.channels, true);
+        let sizes = sizes(call.kind, call.count, n, &self.world.scenario, true);
         let cut = self.cut(sizes.window, sizes.slice_bytes);
         let numbers = self.numbers(call.group, seq, meeting);
         self.post_absent(call.group, meeting, &numbers);

@@ -8,9 +8,12 @@
 mod emit;
 mod load;
 mod meet;
+mod ops;
 #[cfg(test)]
 mod order;
+mod pace;
 mod rank;
+mod sizes;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -129,10 +132,19 @@ impl Simulation {
     /// The deliveries of the next second of the job, in the order in which they arrive; `None` when the job's time is
     /// over.
     pub fn next_stretch(&mut self) -> Option<Vec<Delivery>> {
+        let target = self.reach(STRETCH_NS)?;
+        let deliveries = self.tell(target);
+        self.told = target;
+        Some(deliveries)
+    }
+
+    /// Works out the next so many nanoseconds of the job; gives the moment before which all is decided then, `None` when the
+    /// job's time is over.
+    fn reach(&mut self, stretch_ns: u64) -> Option<u64> {
         if self.told >= self.until {
             return None;
         }
-        let target = (self.told + STRETCH_NS).min(self.until);
+        let target = (self.told + stretch_ns).min(self.until);
         self.horizon = self.horizon.max(target);
         loop {
             self.run();
@@ -145,9 +157,7 @@ impl Simulation {
             self.horizon += AHEAD_NS;
             self.runnable.append(&mut self.parked);
         }
-        let deliveries = self.tell(target);
-        self.told = target;
-        Some(deliveries)
+        Some(target)
     }
 
     /// What is really wrong, fault by fault; empty: nothing. Of a device that stops it is known at the end of the job only

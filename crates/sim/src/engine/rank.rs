@@ -251,6 +251,15 @@ impl RankRun {
         self.quiet.iter_mut().for_each(|quiet| *quiet = Quiet::default());
     }
 
+    /// Forgets operations at the front that were over at `at`, whether they were told or not.
+    pub(crate) fn forget_before(&mut self, at: u64) {
+        while self.ops.front().is_some_and(|op| op.resolved && op.ended < at) {
+            self.ops.pop_front();
+            self.quiet.pop_front();
+            self.first_op += 1;
+        }
+    }
+
     /// Forgets operations at the front that are over and told.
     pub(crate) fn forget_told(&mut self) {
         while self.ops.front().is_some_and(|op| op.told.done) {

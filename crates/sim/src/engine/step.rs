@@ -1,6 +1,7 @@
 //! A rank goes on: iterations begin, the host issues them whole, the device works them off one by one.
 use super::Simulation;
 use super::rank::{OpFlow, OpTrace, Told};
+use super::sizes::sizes;
 use crate::collective::{LAUNCH_NS, Parts, mix, unit};
 use crate::effects::WrongCall;
 use crate::layout::GroupKind;
@@ -15,50 +16,6 @@ use std::sync::Arc;
 const ISSUE_NS: u64 = 4_000;
 /// Between the end of an iteration and the first call of the next.
 const TURN_NS: u64 = 100_000;
-/// Slots of a connection's FIFO (`NCCL_STEPS`).
-pub(super) const STEPS: u64 = 8;
-/// Bytes of a slot: the testbed's 512 KiB buffer in 8.
-pub(super) const SLOT_BYTES: u64 = 64 << 10;
-/// Most loops of a collective: larger data takes larger slots, as NCCL's buffers are larger than the testbed's.
-pub(super) const LOOPS_MAX: u64 = 2;
-/// Most slices of a message between two ranks.
-pub(super) const PAIR_STEPS_MAX: u64 = 16;
-/// Slices of a ring's chunk (`NCCL_STEPS` / 2 in slices of `NCCL_STEPS` / 4).
-pub(super) const SLICES: u64 = 2;
-/// A collective gets one more channel for every so many bytes.
-const CHANNEL_BYTES_MIN: u64 = 4096;
-
-/// How a collective is cut: steps in the records' unit, how many may be in flight, bytes of one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sizes {
-    pub(super) channels: u64,
-    pub(super) loops: u64,
-    pub(super) slices: u64,
-    pub(super) window: u64,
-    pub(super) slice_bytes: u64,
-    pub(super) steps: u64,
-}
-
-/// Payload bytes of a collective that go around: per member for AllGather and ReduceScatter, in all for AllReduce.
-pub(super) fn sizes(kind: OpKind, count: u64, members: usize, channels: u32, tree: bool) -> Sizes {
-    let n = members as u64;
-    let bytes = count * program::ELEMENT_BYTES;
-    let whole = if kind == OpKind::AllReduce { bytes } else { bytes * n };
-    let channels = (whole / CHANNEL_BYTES_MIN).clamp(1, u64::from(channels));
-    let part = whole.div_ceil(channels);
-    if tree {
-        let slots = part.div_ceil(SLOT_BYTES).clamp(1, PAIR_STEPS_MAX);
-        let slice_bytes = part.div_ceil(slots);
-        return Sizes { channels, loops: slots, slices: 1, window: STEPS, slice_bytes, steps: slots };
-    }
-    let slices = SLICES;
-    let chunk = 4 * SLOT_BYTES;
-    let loops = part.div_ceil(chunk * n).clamp(1, LOOPS_MAX);
-    let slice_bytes = part.div_ceil(loops * n * slices).max(1);
-    let sends = if kind == OpKind::AllReduce { 2 * (n - 1) } else { n - 1 };
-    Sizes { channels, loops, slices, window: STEPS / 4 * slices, slice_bytes, steps: loops * sends * slices }
-}
-
 impl Simulation {
     /// Lets a rank go on until it must wait for others, for time to pass, or for ever.
     pub(super) fn advance(&mut self, rank: u32) {
@@ -138,8 +95,8 @@ impl Simulation {
         let mut host = parts.host.finish(ended.max(run.host_clock), if number > 0 { TURN_NS } else { 0 });
         host = parts.host.finish(host, self.pauses(rank, number, host));
         let due = |every: u32| every > 0 && number.is_multiple_of(u64::from(every));
-        let key =
-            (stage, u64::from(number > 0 && due(scenario.life.eval_every)) << 1 | u64::from(due(scenario.loss_every)));
+        let plan = u64::from(number > 0 && due(scenario.life.eval_every)) << 1 | u64::from(due(scenario.loss_every));
+        let key = (stage, program::size_class(scenario, number) << 2 | plan);
         let items = match self.programs.get(&key) {
             Some(items) => Arc::clone(items),
             None => {
@@ -171,11 +128,30 @@ impl Simulation {
         if due(scenario.life.gc_every, mix(scenario.seed, u64::from(rank)) % 64) {
             pause += (scenario.life.gc_ms * 1e6) as u64;
         }
+        pause += self.wandering(rank, number, at);
         if let Some(effects) = self.world.effects.ranks.get(&rank) {
             let waits = effects.data_waits.iter().filter(|(from, until, _)| at >= *from && at < *until);
             pause += waits.map(|(_, _, ns)| ns).sum::<u64>();
         }
         pause
+    }
+
+    /// How long this rank stands still before this iteration, if it is the one whose turn it is.
+    fn wandering(&self, rank: u32, number: u64, at: u64) -> u64 {
+        let scenario = &self.world.scenario;
+        let bits = mix(mix(scenario.seed, 0x3A9D), number);
+        if self.world.effects.wandering.is_empty() || bits % u64::from(scenario.world()) != u64::from(rank) {
+            return 0;
+        }
+        let now = self.world.effects.wandering.iter().filter(|(from, until, _)| at >= *from && at < *until);
+        now.map(|(_, _, ns)| (*ns as f64 * (0.5 + unit(mix(bits, 1)))) as u64).sum()
+    }
+
+    /// What the main thread takes longer for each piece of work, at `at`.
+    fn issue_wait(&self, rank: u32, at: u64) -> u64 {
+        let Some(effects) = self.world.effects.ranks.get(&rank) else { return 0 };
+        let now = effects.issue_waits.iter().filter(|(from, until, _)| at >= *from && at < *until);
+        now.map(|(_, _, ns)| ns).sum()
     }
 
     /// The stream with the wrong call in it, once its time has come.
@@ -216,8 +192,9 @@ impl Simulation {
     fn issue(&mut self, rank: u32, host: u64, items: Arc<[Item]>) {
         let mut clock = host;
         let (mut issued, mut op_of) = (Vec::with_capacity(items.len()), Vec::with_capacity(items.len()));
+        let wait = self.issue_wait(rank, host);
         for item in items.iter() {
-            clock = self.world.parts(rank).host.finish(clock, ISSUE_NS);
+            clock = self.world.parts(rank).host.finish(clock, ISSUE_NS + wait);
             issued.push(clock);
             op_of.push(self.ranks[rank as usize].next_op());
             if clock != NEVER {
@@ -297,7 +274,7 @@ impl Simulation {
         };
         let members = self.world.groups[call.group as usize].members.len();
         let channels = match call.class {
-            OpClass::Collective => sizes(call.kind, call.count, members, self.world.scenario.channels, tree).channels,
+            OpClass::Collective => sizes(call.kind, call.count, members, &self.world.scenario, tree).channels,
             _ => 1,
         };
         run.push(OpTrace {

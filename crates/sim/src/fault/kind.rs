@@ -16,6 +16,8 @@ pub enum FaultLevel {
     HostPair,
     /// Several hosts that fail together.
     Hosts,
+    /// The whole job: no rank and no host may be named before others.
+    All,
     /// Nobody: what is seen of the job is disturbed, not the job. No case may be opened.
     Nobody,
 }
@@ -105,7 +107,7 @@ kinds! {
         tempting: "the hosts that wait for it, which stop in the same instant";
     /// The host's NIC moves only a fraction of what it could.
     NicBandwidth, "nic-bandwidth", "Mycroft 7.1 #2", Host, Gradual,
-        severity: ("how many times slower the NIC is", 10.0, (1.1, 1000.0)), right: SLOW, NETWORK,
+        severity: ("how many times slower the NIC is", 10.0, (1.01, 1000.0)), right: SLOW, NETWORK,
         tempting: "all members of its data-parallel groups, whose operations last equally long";
     /// One rank copies slowly between device memory and the transport's slots.
     PcieDowngrade, "pcie-downgrade", "Mycroft 7.1 #3, Pulse Table 4", Rank, Gradual,
@@ -114,15 +116,15 @@ kinds! {
         tempting: "the host's NIC: it sends less, because it is given less";
     /// One rank's device computes slower.
     GpuPower, "gpu-power", "Mycroft 7.1 #4", Rank, Gradual,
-        severity: ("how many times longer compute takes", 4.0, (1.1, 100.0)), right: SLOW, &[Category::Gpu],
+        severity: ("how many times longer compute takes", 4.0, (1.01, 100.0)), right: SLOW, &[Category::Gpu],
         tempting: "the next stage of its pipeline, whose sends come late as well (Pulse D.4 has to name both)";
     /// All ranks of a host compute slower.
     BackgroundCompute, "background-compute", "Mycroft 7.1 #5", Host, Gradual,
-        severity: ("how many times longer compute takes", 4.0, (1.1, 100.0)), right: SLOW, &[Category::Gpu],
+        severity: ("how many times longer compute takes", 4.0, (1.01, 100.0)), right: SLOW, &[Category::Gpu],
         tempting: "one of its ranks alone: the one that happens to finish last";
     /// Other traffic shares the NICs of two hosts.
     BackgroundTraffic, "background-traffic", "Mycroft 7.1 #6", HostPair, Gradual,
-        severity: ("other traffic, in multiples of the NIC's capacity", 0.95, (0.1, 0.98)),
+        severity: ("other traffic, in multiples of the NIC's capacity", 0.95, (0.01, 0.98)),
         right: SLOW, &[Category::NetworkCongestion],
         tempting: "one of the two NICs: each is slow towards everybody";
     /// One rank's proxy thread falls asleep for a second now and then.
@@ -145,34 +147,34 @@ kinds! {
 
     /// One device has its power limited.
     GpuThrottling, "gpu-throttling", "Pulse Table 4 (350, 300, 250, 200 W of 700), FALCON Figure 3", Rank, Gradual,
-        severity: ("power limit in watts, of 700", 300.0, (100.0, 450.0)), right: SLOW, &[Category::Gpu],
+        severity: ("power limit in watts, of 700", 300.0, (100.0, 535.0)), right: SLOW, &[Category::Gpu],
         tempting: "the next stage of its pipeline, or in a mixture of experts the rank that was given most tokens";
     /// The processors of a host run at their lowest frequency.
     CpuThrottling, "cpu-throttling", "Pulse Table 4 (powersave)", Host, Gradual,
-        severity: ("how many times slower its threads are", 4.0, (1.5, 1000.0)),
+        severity: ("how many times slower its threads are", 4.0, (1.01, 1000.0)),
         right: SLOW, &[Category::HostThread, Category::NotStarted],
         tempting: "the network: operations last longer although every wire is as fast as before (Pulse 7.2.2)";
     /// Other processes keep the processors of a host busy.
     CpuContention, "cpu-contention", "Pulse Table 4 (90, 100 %), FALCON Figure 2", Host, Gradual,
-        severity: ("percent of its processors that others ask for", 100.0, (85.0, 10_000.0)),
+        severity: ("percent of its processors that others ask for", 100.0, (80.1, 10_000.0)),
         right: SLOW, &[Category::HostThread, Category::NotStarted],
         tempting: "the network, or the GPUs that idle meanwhile";
     /// Other transfers take a share of what one rank's PCIe link carries.
     PcieContention, "pcie-contention", "Pulse Table 4 (50, 60, 70, 80 %)", Rank, Gradual,
-        severity: ("share of the link that others take", 0.8, (0.3, 0.99)), right: SLOW, &[Category::GpuCopy],
+        severity: ("share of the link that others take", 0.8, (0.01, 0.99)), right: SLOW, &[Category::GpuCopy],
         tempting: "ranks of its exchange that idle between its messages and look slow (Pulse 7.2.5)";
     /// One path through the network is congested; it carries less, now more, now less.
     NetworkCongestion, "network-congestion", "Pulse Table 4 (50 to 80 %), FALCON Figures 4 to 6", HostPair, Gradual,
-        severity: ("share of the path that others take", 0.8, (0.3, 0.99)),
+        severity: ("share of the path that others take", 0.8, (0.01, 0.99)),
         right: SLOW, &[Category::NetworkCongestion, Category::NetworkSend, Category::NetworkReceive],
         tempting: "one of the two NICs, although both are fast towards others";
     /// The NICs of a host are bound to the wrong NUMA node: slow and unsteady.
     CrossNuma, "cross-numa", "Pulse Table 4, D.2", Host, Gradual,
-        severity: ("how many times slower its NICs are on average", 4.0, (1.3, 100.0)), right: SLOW, NETWORK,
+        severity: ("how many times slower its NICs are on average", 4.0, (1.01, 100.0)), right: SLOW, NETWORK,
         tempting: "nobody: the rate is now high, now low, and looks like weather";
     /// One rank's buffers are not aligned: its sends are slow.
     MemoryAlignment, "memory-alignment", "Pulse Table 3, D.7", Rank, Gradual,
-        severity: ("how many times slower its sends are", 8.0, (1.3, 1000.0)),
+        severity: ("how many times slower its sends are", 8.0, (1.01, 1000.0)),
         right: SLOW, &[Category::NetworkSend, Category::GpuCopy],
         tempting: "the host's NIC, although other ranks send through it as fast as before";
     /// One device fails (invalid address): its kernels end no more, and the process ends when it looks.
@@ -188,7 +190,7 @@ kinds! {
 
     /// One rank waits for its input before each iteration.
     DataWait, "data-wait", "Flight Recorder, category 1", Rank, Gradual,
-        severity: ("milliseconds that it waits before each iteration", 500.0, (1.0, 600_000.0)),
+        severity: ("milliseconds that it waits before each iteration", 500.0, (0.01, 600_000.0)),
         right: SLOW, &[Category::DataLoading, Category::NotStarted],
         tempting: "its GPU: everybody waits for what it computes";
     /// Every thread of one rank is stopped by a signal.
@@ -248,100 +250,45 @@ kinds! {
     JobEnded, "job-ended", "own", Nobody, Final,
         severity: ("milliseconds within which its processes go", 20.0, (0.0, 100.0)), right: &[], &[],
         tempting: "a crash of the rank that is seen to be gone first";
-}
 
-impl FaultKind {
-    /// The kinds that the testbed plays, Mycroft's seven first.
-    pub const TESTBED: [FaultKind; 10] = [
-        FaultKind::NicDown,
-        FaultKind::NicBandwidth,
-        FaultKind::PcieDowngrade,
-        FaultKind::GpuPower,
-        FaultKind::BackgroundCompute,
-        FaultKind::BackgroundTraffic,
-        FaultKind::ProxyDelay,
-        FaultKind::GpuHang,
-        FaultKind::RankCrash,
-        FaultKind::RankStuck,
-    ];
-
-    /// The stable word.
-    pub fn as_str(self) -> &'static str {
-        self.facts().word
-    }
-
-    /// Who the culprit is.
-    pub fn level(self) -> FaultLevel {
-        self.facts().level
-    }
-
-    /// Whether only the simulator plays it.
-    pub fn only_simulated(self) -> bool {
-        !FaultKind::TESTBED.contains(&self) && self != FaultKind::JobEnded
-    }
-
-    /// Whether the job is at fault at all. If not, what is seen of it is disturbed, and no case may be opened.
-    pub fn is_of_job(self) -> bool {
-        self.level() != FaultLevel::Nobody
-    }
-
-    /// Whether the job stops altogether, at least for as long as it lasts (else it goes on, slower or as before).
-    pub fn stops_job(self) -> bool {
-        self.facts().whats.first().is_some_and(|what| *what != What::Slowdown)
-    }
-
-    /// Whether it shows only where something crosses the network.
-    pub fn needs_network(self) -> bool {
-        use FaultKind::{
-            BackgroundTraffic, CpuContention, CpuThrottling, CrossNuma, LinkFlap, MemoryAlignment, NetworkCongestion,
-            NicBandwidth, NicDown, PcieContention, ProxyDelay, SwitchReboot,
-        };
-        matches!(
-            self,
-            BackgroundTraffic
-                | CpuContention
-                | CpuThrottling
-                | CrossNuma
-                | LinkFlap
-                | MemoryAlignment
-                | NetworkCongestion
-                | NicBandwidth
-                | NicDown
-                | PcieContention
-                | ProxyDelay
-                | SwitchReboot
-        )
-    }
-
-    /// How long it lasts when the scenario does not say, seconds; `None`: for good.
-    pub fn usual_lasts_s(self) -> Option<f64> {
-        match self {
-            // Long enough that a case must be opened, short enough that no connection gives up.
-            FaultKind::LinkFlap => Some(4.0),
-            FaultKind::SwitchReboot => Some(15.0),
-            FaultKind::AgentOutage | FaultKind::StoreOutage => Some(5.0),
-            _ => None,
-        }
-    }
-
-    /// What `severity` means for this kind, for help texts and error messages.
-    pub fn severity_meaning(self) -> &'static str {
-        match self.facts().severity {
-            "" => "not used: the fault is there or not",
-            meaning => meaning,
-        }
-    }
-
-    /// Severity used when none is given: for the testbed's kinds large enough that an iteration takes at least 1.5 times
-    /// as long on the shapes in `scenarios/`.
-    pub fn default_severity(self) -> f64 {
-        self.facts().usual
-    }
-
-    /// The severities that make sense, least and greatest.
-    pub fn severity_range(self) -> (f64, f64) {
-        self.facts().range
-    }
+    /// One rank's main thread takes longer for each piece of work that it issues.
+    HostIssue, "host-issue", "FALCON 3.2, facts of host-bound jobs", Rank, Gradual,
+        severity: ("milliseconds more for each kernel or call that it issues", 20.0, (0.001, 60_000.0)),
+        right: SLOW, &[Category::HostThread, Category::NotStarted, Category::DataLoading],
+        tempting: "its GPU: everybody waits for what it has not been given to compute";
+    /// One rank's proxy thread is slow with every look and every hand-over.
+    ProxySlow, "proxy-slow", "Mycroft 7.1 #7, milder", Rank, Gradual,
+        severity: ("how many times slower its proxy thread is", 100.0, (1.01, 10_000_000.0)),
+        right: SLOW, &[Category::HostThread],
+        tempting: "the network: data that is ready is not sent";
+    /// The host's NICs send only a fraction of what they could; they receive as before.
+    NicSend, "nic-send", "Mycroft 7.1 #2, one direction", Host, Gradual,
+        severity: ("how many times slower its NICs send", 4.0, (1.01, 1000.0)), right: SLOW, NETWORK,
+        tempting: "whoever receives from it, whose operations last as long";
+    /// The host's NICs receive only a fraction of what they could; they send as before.
+    NicReceive, "nic-receive", "Mycroft 7.1 #2, one direction", Host, Gradual,
+        severity: ("how many times slower its NICs receive", 4.0, (1.01, 1000.0)),
+        right: SLOW, &[Category::NetworkReceive, Category::NetworkSend],
+        tempting: "whoever sends to it, whose wire is as slow";
+    /// All devices of the job compute slower: heat or power of a room, a library that was changed.
+    AllDevices, "all-devices", "FALCON 3 (whole clusters), own", All, Gradual,
+        severity: ("how many times longer compute takes", 1.5, (1.01, 100.0)), right: SLOW, &[Category::Gpu],
+        tempting: "the rank that happens to be last";
+    /// All NICs of the job move only a fraction of what they could.
+    AllNics, "all-nics", "FALCON 3.3 (congested fabric), own", All, Gradual,
+        severity: ("how many times slower the NICs are", 2.0, (1.01, 1000.0)),
+        right: SLOW, &[Category::NetworkCongestion, Category::NetworkSend, Category::NetworkReceive],
+        tempting: "the host whose operations are the longest";
+    /// Storage or the input of all ranks is slow.
+    SlowStorage, "slow-storage", "Flight Recorder, category 1, own", All, Gradual,
+        severity: ("milliseconds that every rank waits before each iteration", 500.0, (0.01, 600_000.0)),
+        right: SLOW, &[Category::DataLoading, Category::NotStarted],
+        tempting: "nobody: all are late together, and nobody waits for anybody";
+    /// In each iteration one rank's main thread stands still for a while, now of this rank and now of that one.
+    WanderingPauses, "wandering-pauses", "garbage collection that is not planned, own", All, Gradual,
+        severity: ("milliseconds of a pause, on average", 100.0, (0.01, 60_000.0)),
+        right: SLOW, &[Category::HostThread, Category::NotStarted, Category::DataLoading, Category::Unknown],
+        tempting: "the rank that happened to pause last";
 }
 
 impl fmt::Display for FaultKind {

@@ -1,4 +1,5 @@
 //! One fault of a scenario: what breaks, where, how badly and when.
+mod facts;
 mod kind;
 mod text;
 
@@ -125,6 +126,7 @@ impl Fault {
             FaultLevel::Hosts => (self.host..self.host.saturating_add(self.severity() as u32).min(hosts)).collect(),
             FaultLevel::Rank => self.culprit_ranks(scenario).iter().map(|rank| scenario.host_of(*rank)).collect(),
             FaultLevel::Host => vec![self.host],
+            FaultLevel::All => (0..hosts).collect(),
             FaultLevel::Nobody => Vec::new(),
         };
         culprits.sort_unstable();
@@ -318,7 +320,7 @@ mod tests {
             ("nic-down@host1:rank4", "rank = 4: nic-down is a fault of a host; leave the rank out"),
             ("background-traffic@host1+host1", "peer_host = 1: expected another host, 0 to 3"),
             ("nic-down@host1+host2", "peer_host = 2: nic-down has no second host"),
-            ("gpu-power@host1,severity=0.5", "severity = 0.5: expected 1.1 to 100 for gpu-power"),
+            ("gpu-power@host1,severity=0.5", "severity = 0.5: expected 1.01 to 100 for gpu-power"),
             ("gpu-power,lasts=0", "lasts_s = 0: expected seconds"),
             ("gpu-hang,lasts=5", "lasts_s = 5: gpu-hang is for good"),
             ("nic-down,ramp=5", "ramp_s = 5: nic-down is there or not"),

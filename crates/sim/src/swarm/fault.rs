@@ -1,7 +1,8 @@
 //! The faults of a drawn scenario: kind, place, severity and profile over time. A severity is drawn so that the fault shows:
 //! an iteration takes half as long again at least, by the load's arithmetic.
+use super::chance::{between, coin, pick};
+use super::family::Family;
 use super::load::{self, Load};
-use super::{Family, baseline_s, between, coin, pick};
 use crate::cluster::Fabric;
 use crate::fault::{Fault, FaultKind, FaultLevel, Nature};
 use crate::inject::{PCIE_BYTES_PER_SEC, contention, pcie_bytes_per_sec, proxy_ns};
@@ -17,6 +18,8 @@ const SHOWN_S: f64 = 12.0;
 const SHOWN_ITERATIONS: f64 = 8.0;
 /// Shortest run, seconds.
 const DURATION_S_MIN: f64 = 25.0;
+/// Iterations before the first fault: what the diagnosis learns from.
+const BASELINE: f64 = 14.0;
 /// Tries for a place that fits before another kind is drawn, and for kinds.
 const TRIES: u32 = 40;
 
@@ -75,6 +78,7 @@ pub(super) fn draw(scenario: &mut Scenario, chance: &mut Random, family: Family,
     scenario.duration_s = (begin + shown_s).max(DURATION_S_MIN);
     let mut drawer = Drawer { scenario, chance, load, iteration_s };
     match family {
+        Family::Slow | Family::Steady => {}
         Family::Healthy => {
             if coin(drawer.chance) {
                 let fault = drawer.fault(VIEW, begin, &[]);
@@ -92,6 +96,14 @@ pub(super) fn draw(scenario: &mut Scenario, chance: &mut Random, family: Family,
         }
         Family::Compound => drawer.several(begin, shown_s),
     }
+}
+
+/// When the job has shown a baseline, seconds: warm-up, pauses and [`BASELINE`] healthy iterations.
+fn baseline_s(scenario: &Scenario, iteration_s: f64) -> f64 {
+    let warm_up = f64::from(scenario.warm_up_iterations) * scenario.warm_up_factor * iteration_s;
+    let start = (scenario.life.first_connect_ms + scenario.start_skew_ms as f64) / 1e3;
+    let checkpoints = if scenario.checkpoint_every > 0 { 2.0 * scenario.checkpoint_ms as f64 / 1e3 } else { 0.0 };
+    start + warm_up + checkpoints + BASELINE * iteration_s
 }
 
 struct Drawer<'a> {

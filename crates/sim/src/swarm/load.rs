@@ -63,6 +63,22 @@ pub(super) fn operations(scenario: &Scenario) -> f64 {
     operations + passes * 2.0 * f64::from(layout.ep.max(1) - 1)
 }
 
+/// Those of them that cross hosts.
+pub(super) fn far_operations(scenario: &Scenario) -> f64 {
+    let layout = scenario.layout();
+    let passes = passes(scenario);
+    let of = |kind: GroupKind| match kind {
+        _ if layout.size(kind) < 2 || sharing(scenario, kind) == 0 => 0.0,
+        GroupKind::Tensor | GroupKind::Context => passes,
+        // Messages have one flow, not one for each channel in both directions.
+        GroupKind::Pipeline => 2.0 * messages(scenario) / f64::from(2 * scenario.channels),
+        GroupKind::Expert => passes * 2.0 * f64::from(layout.ep.max(1) - 1) / f64::from(2 * scenario.channels),
+        GroupKind::Data if scenario.dp_mode == DpMode::Fsdp => sharded_calls(scenario) + 1.0,
+        GroupKind::Data => 2.0,
+    };
+    GroupKind::ALL.into_iter().map(of).sum()
+}
+
 /// Bytes that a rank sends in its groups of a kind (Pulse appendix B).
 pub(super) fn bytes_of_rank(scenario: &Scenario, kind: GroupKind) -> f64 {
     let layout = scenario.layout();

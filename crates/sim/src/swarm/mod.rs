@@ -1,91 +1,19 @@
 //! Scenarios by the thousand: a seed gives a job, its machines, its life and its faults. Even the options are drawn: each
 //! is there with a probability of one half, so that scenarios differ in what they have and not only in numbers.
+mod chance;
+mod family;
 mod fault;
 mod load;
+mod slow;
 
 use crate::cluster::{Cluster, Fabric};
 use crate::life::Life;
 use crate::random::Random;
 use crate::scenario::{Algo, DpMode, Scenario, Schedule};
+use chance::{between, coin, pick};
+pub use family::Family;
 use load::Load;
-use std::fmt;
-use std::str::FromStr;
-
-/// Where a scenario's faults come from.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Family {
-    /// No fault of the job: no case may be opened.
-    Healthy,
-    /// Mycroft section 7.1, and the testbed's three more.
-    Mycroft,
-    /// Pulse Tables 3 and 4 with their severities.
-    Pulse,
-    /// FALCON section 3: what slows a job down for a while, often slowly.
-    Falcon,
-    /// Flight Recorder's four categories.
-    FlightRecorder,
-    /// Switches, links and whole hosts; agents and the store.
-    Infrastructure,
-    /// Several faults of a job (FALCON Figures 5, 6 and 20).
-    Compound,
-    /// Jobs that are ended, and ranks and hosts that go first.
-    Endings,
-}
-
-impl Family {
-    /// Every family.
-    pub const ALL: [Family; 8] = [
-        Family::Healthy,
-        Family::Mycroft,
-        Family::Pulse,
-        Family::Falcon,
-        Family::FlightRecorder,
-        Family::Infrastructure,
-        Family::Compound,
-        Family::Endings,
-    ];
-    /// Those that are drawn where none is named. Another one here would make other scenarios of known seeds.
-    const DRAWN: [Family; 7] = [
-        Family::Healthy,
-        Family::Mycroft,
-        Family::Pulse,
-        Family::Falcon,
-        Family::FlightRecorder,
-        Family::Infrastructure,
-        Family::Compound,
-    ];
-
-    /// The stable word.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Family::Healthy => "healthy",
-            Family::Mycroft => "mycroft",
-            Family::Pulse => "pulse",
-            Family::Falcon => "falcon",
-            Family::FlightRecorder => "flight-recorder",
-            Family::Infrastructure => "infrastructure",
-            Family::Compound => "compound",
-            Family::Endings => "endings",
-        }
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl FromStr for Family {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Family, String> {
-        Family::ALL.into_iter().find(|family| family.as_str() == text).ok_or_else(|| {
-            let known = Family::ALL.map(Family::as_str).join(", ");
-            format!("unknown family `{text}`: expected one of {known}")
-        })
-    }
-}
+pub use slow::{claimed_cost, share_out};
 
 /// Operations per second that a rank may have, so that a run stays cheap.
 const OPS_PER_SEC_MAX: f64 = 60.0;
@@ -93,8 +21,6 @@ const OPS_PER_SEC_MAX: f64 = 60.0;
 const ITERATION_S: (f64, f64) = (0.3, 1.0);
 /// The longest where several faults follow each other.
 const COMPOUND_ITERATION_S: f64 = 0.6;
-/// Iterations before the first fault: what the diagnosis learns from.
-const BASELINE: f64 = 14.0;
 /// Models: hidden size and sequence length of known ones (FALCON's and Pulse's GPT-2, Llama, Mixtral).
 const MODELS: [(f64, f64); 5] =
     [(2048.0, 2048.0), (4096.0, 2048.0), (5120.0, 4096.0), (8192.0, 4096.0), (8192.0, 8192.0)];
@@ -110,6 +36,9 @@ pub fn swarm(seed: u64, family: Option<Family>) -> Scenario {
     let mut chance = Random::stream(seed, 0x5A4A);
     let drawn = *pick(&mut chance, &Family::DRAWN);
     let family = family.unwrap_or(drawn);
+    if family.is_measured() {
+        return slow::draw(seed, family).0;
+    }
     let mut scenario = Scenario { name: format!("{family}-{seed}"), seed, ..Scenario::default() };
     shape(&mut scenario, &mut chance);
     machines(&mut scenario, &mut chance);
@@ -119,21 +48,6 @@ pub fn swarm(seed: u64, family: Option<Family>) -> Scenario {
     let load = Load::of(&scenario);
     fault::draw(&mut scenario, &mut chance, family, &load, iteration_s);
     scenario
-}
-
-/// One of several, each as likely as the others.
-fn pick<'a, T>(chance: &mut Random, of: &'a [T]) -> &'a T {
-    &of[chance.below(of.len() as u64) as usize]
-}
-
-/// A number in a range.
-fn between(chance: &mut Random, least: f64, most: f64) -> f64 {
-    least + (most - least) * chance.unit()
-}
-
-/// Heads or tails.
-fn coin(chance: &mut Random) -> bool {
-    chance.below(2) == 0
 }
 
 /// Ranks, hosts and how the model is spread over them.
@@ -280,14 +194,6 @@ fn life(scenario: &mut Scenario, chance: &mut Random, iteration_s: f64) {
     }
 }
 
-/// When the job has shown a baseline, seconds: warm-up, pauses and [`BASELINE`] healthy iterations.
-fn baseline_s(scenario: &Scenario, iteration_s: f64) -> f64 {
-    let warm_up = f64::from(scenario.warm_up_iterations) * scenario.warm_up_factor * iteration_s;
-    let start = (scenario.life.first_connect_ms + scenario.start_skew_ms as f64) / 1e3;
-    let checkpoints = if scenario.checkpoint_every > 0 { 2.0 * scenario.checkpoint_ms as f64 / 1e3 } else { 0.0 };
-    start + warm_up + checkpoints + BASELINE * iteration_s
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -316,8 +222,10 @@ mod tests {
         }
         assert_eq!(worlds.into_iter().collect::<Vec<u32>>(), vec![64, 128, 256, 512, 1024]);
         assert!(seconds / 2_000.0 < 45.0, "{} s on average", seconds / 2_000.0);
+        use FaultKind::{AllDevices, AllNics, HostIssue, NicReceive, NicSend, ProxySlow, SlowStorage, WanderingPauses};
+        let only_slow = [HostIssue, ProxySlow, NicSend, NicReceive, AllDevices, AllNics, SlowStorage, WanderingPauses];
         let only_named = [FaultKind::JobEnded];
-        assert_eq!(kinds.len() + only_named.len(), FaultKind::ALL.len(), "{kinds:?}");
+        assert_eq!(kinds.len() + only_named.len() + only_slow.len(), FaultKind::ALL.len(), "{kinds:?}");
         assert!(kinds.values().all(|count| *count >= 5), "{kinds:?}");
     }
 
@@ -336,7 +244,7 @@ mod tests {
 
     #[test]
     fn families_have_what_they_say() {
-        for family in Family::ALL {
+        for family in Family::ALL.into_iter().filter(|family| !family.is_measured()) {
             assert_eq!(family.to_string().parse::<Family>().unwrap(), family);
             for seed in 0..50 {
                 let scenario = swarm(seed, Some(family));
@@ -344,6 +252,7 @@ mod tests {
                 match family {
                     Family::Healthy => assert_eq!(of_job, 0),
                     Family::Compound => assert!(of_job >= 2, "{scenario:?}"),
+                    Family::Slow | Family::Steady => unreachable!("they have tests of their own"),
                     Family::Infrastructure | Family::Endings => assert_eq!(scenario.all_faults().count(), 1),
                     _ => assert_eq!(of_job, 1),
                 }
