@@ -123,7 +123,7 @@ pub(crate) fn print_outcome(outcome: &Outcome) {
     let seconds = |ms: Option<i64>| ms.map_or("-".to_owned(), |ms| format!("{:.2} s", ms as f64 / 1000.0));
     println!(
         "verdict: {} - {}; case after {}, diagnosed after {}; {} iterations, median {:.0} ms",
-        if outcome.score.correct { "RIGHT" } else { "WRONG" },
+        outcome.score.word(),
         outcome.score.why,
         seconds(outcome.detected_after_ms),
         seconds(outcome.diagnosed_after_ms),

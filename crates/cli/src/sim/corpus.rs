@@ -1,8 +1,8 @@
 //! `mycroft sim corpus`: labelled anomalies for other people's detectors.
 use super::args::CorpusArgs;
 use super::label;
+use super::play::family_of;
 use super::run::finish;
-use super::score::family_of;
 use super::worker::{Ended, each, jobs};
 use crate::progress::Progress;
 use crate::stop::Stop;

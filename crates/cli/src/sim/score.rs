@@ -1,7 +1,7 @@
 //! `mycroft sim score`: scenarios by the hundred, and how often the diagnosis is right.
 use super::args::ScoreArgs;
 use super::page::{Scores, page, text};
-use super::play::{Run, play};
+use super::play::{Dues, Run, family_of, play};
 use super::run::Recording;
 use super::worker::{Ended, each, jobs};
 use crate::progress::Progress;
@@ -10,7 +10,7 @@ use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK, whole};
 use anyhow::{Context, Result};
 use mycroft_diagnose::render;
 use mycroft_record::Category;
-use mycroft_sim::{Family, Judgement, Scenario, swarm};
+use mycroft_sim::{Judgement, Scenario, swarm};
 use std::path::Path;
 use std::time::Duration;
 
@@ -21,13 +21,6 @@ pub(crate) struct Seed {
     pub(crate) said: Vec<Category>,
     pub(crate) ranks: u32,
     pub(crate) slowest_tick: Duration,
-}
-
-/// The family that a seed's scenario is of: it is named after it.
-pub(crate) fn family_of(scenario: &Scenario) -> &'static str {
-    let number = scenario.seed.to_string();
-    let word = scenario.name.strip_suffix(&number).and_then(|rest| rest.strip_suffix('-')).unwrap_or_default();
-    Family::ALL.iter().map(|family| family.as_str()).find(|known| *known == word).unwrap_or("other")
 }
 
 /// Plays and scores every seed; exit 0 exactly when none fails.
@@ -75,7 +68,8 @@ pub(crate) fn score(args: &ScoreArgs) -> Result<u8> {
 /// Plays one seed; a failing one is played again where its records are to be kept.
 fn one(seed: u64, args: &ScoreArgs, stop: &Stop) -> Result<Option<Seed>> {
     let scenario = swarm(seed, args.family);
-    let Some(run) = play(&scenario, None, stop, |_| ())? else { return Ok(None) };
+    let dues = Dues::of(Some(family_of(&scenario)));
+    let Some(run) = play(&scenario, dues, None, stop, |_| ())? else { return Ok(None) };
     if !run.judgement.correct()
         && let Some(dir) = &args.keep
         && keep(&scenario, dir, stop)?.is_none()
@@ -98,7 +92,7 @@ fn keep(scenario: &Scenario, dir: &Path, stop: &Stop) -> Result<Option<()>> {
         std::fs::remove_dir_all(&place).with_context(|| format!("--keep {}: cannot be replaced", place.display()))?;
     }
     let mut recording = Recording::create("--keep", &place)?;
-    let Some(Run { truths, report, .. }) = play(scenario, Some(recording.writer()), stop, |_| ())? else {
+    let Some(Run { truths, report, .. }) = play(scenario, Dues::Felt, Some(recording.writer()), stop, |_| ())? else {
         return Ok(None);
     };
     whole::write(&recording.path().join("report.txt"), &render(&report))?;
