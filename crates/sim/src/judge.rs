@@ -17,6 +17,8 @@ const AS_SURE: f64 = 0.05;
 const AFTERMATH_MS: u64 = 15_000;
 /// Onsets are estimates: a case's may lie this much before the fault, milliseconds.
 const EARLY_MS: u64 = 3_000;
+/// The same in iterations, where their length was measured: the one that the fault came in, and the one before.
+const EARLY_ITERATIONS: f64 = 2.0;
 
 /// How exactly a case names a culprit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -124,8 +126,9 @@ fn is_of_job(truth: &Truth) -> bool {
 /// Whether a case can be about a fault: it begins before the fault's aftermath is over and is opened after the fault.
 fn overlaps(truth: &Truth, finding: &Finding) -> bool {
     let (since, opened) = (finding.since.0 / NANOS_PER_MS, finding.detected_at.0 / NANOS_PER_MS);
+    let iterations_ms = truth.due.as_ref().map_or(0, |due| (EARLY_ITERATIONS * due.iteration_ns) as u64 / NANOS_PER_MS);
     opened >= truth.at_ms
-        && since + EARLY_MS >= truth.at_ms.min(opened)
+        && since + EARLY_MS.max(iterations_ms) >= truth.at_ms.min(opened)
         && truth.until_ms.is_none_or(|until| since <= until + AFTERMATH_MS)
 }
 

@@ -24,6 +24,7 @@ pub mod random;
 pub mod scenario;
 pub mod schedule;
 pub mod score;
+pub mod share;
 pub mod swarm;
 pub mod tally;
 
@@ -39,5 +40,6 @@ pub use life::Life;
 pub use random::Random;
 pub use scenario::{Algo, DpMode, Scenario, ScenarioError, Schedule, Transport};
 pub use score::{Expectation, Score, Truth, expected, score};
+pub use share::Share;
 pub use swarm::{Family, swarm};
 pub use tally::{Failure, Spread, Tally};

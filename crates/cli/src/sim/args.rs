@@ -24,7 +24,8 @@ pub(crate) enum SimCommand {
     /// seed. Each failing seed is listed with the command that plays it again.
     #[command(after_help = "Examples:
   mycroft sim score --seeds 0..1000 --write docs/results/accuracy.md
-  mycroft sim score --seeds 0..100 --family healthy --json")]
+  mycroft sim score --seeds 0..100 --family healthy --json
+  mycroft sim score --families slow,steady --seeds 0..1000 --write slow.md --lines slow.jsonl --svg slow.svg")]
     Score(ScoreArgs),
     /// Writes a labelled corpus of training anomalies: records in Parquet, the truth in JSON.
     ///
@@ -133,6 +134,15 @@ pub(crate) struct ScoreArgs {
     /// without it each seed chooses.
     #[arg(long)]
     pub(crate) family: Option<Family>,
+    /// Several families, each with all seeds, in tables by what a fault costs, by kind and by onset: slow, steady.
+    #[arg(long, value_name = "FAMILY,..", value_delimiter = ',', conflicts_with_all = ["family", "keep"])]
+    pub(crate) families: Vec<Family>,
+    /// With --families: one JSON object for each seed, a line each.
+    #[arg(long, value_name = "FILE", requires = "families")]
+    pub(crate) lines: Option<PathBuf>,
+    /// With --families: recall against cost as a picture (SVG).
+    #[arg(long, value_name = "FILE", requires = "families")]
+    pub(crate) svg: Option<PathBuf>,
     /// Scenarios at a time; default: one for each processor.
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=JOBS_MAX))]
     pub(crate) jobs: Option<u64>,

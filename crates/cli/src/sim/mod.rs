@@ -1,11 +1,16 @@
 //! `mycroft sim`: simulated jobs, their diagnosis, and the truth beside them.
 pub(crate) mod args;
+mod bands;
+mod columns;
 mod corpus;
+mod curve;
 mod label;
+mod line;
 mod page;
 mod play;
 mod run;
 mod score;
+mod seeds;
 mod worker;
 
 pub(crate) use corpus::corpus;

@@ -1,5 +1,6 @@
 //! Scores as text, as JSON (`docs/formats/sim.md`) and as a page of `docs/results`.
 use super::args::ScoreArgs;
+use super::columns::table;
 use super::score::Seed;
 use mycroft_sim::{Family, Spread, Tally};
 use serde_json::{Value, json};
@@ -157,26 +158,6 @@ fn seconds(spread: Option<Spread>) -> String {
     spread.map_or("-".to_owned(), |Spread { median, p99 }| {
         format!("{:.2} / {:.2}", median as f64 / 1000.0, p99 as f64 / 1000.0)
     })
-}
-
-/// A table with columns padded to their widest cell.
-fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        rows.iter().map(|row| row[column].chars().count()).chain([head[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let line = |cells: Vec<&str>| {
-        let padded: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        format!("| {} |\n", padded.join(" | "))
-    };
-    let mut out = line(head.to_vec());
-    out.push_str(&line(
-        widths.iter().map(|width| &"----------------------------------------"[..(*width).min(40)]).collect(),
-    ));
-    for row in rows {
-        out.push_str(&line(row.iter().map(String::as_str).collect()));
-    }
-    out
 }
 
 /// One line per family and one for all.

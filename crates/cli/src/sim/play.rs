@@ -191,6 +191,7 @@ fn conclude(
         }
         Dues::Measured => {
             for (truth, due) in truths.iter_mut().zip(simulation.dues()) {
+                truth.slowdown = Some(1.0 + due.cost);
                 truth.due = Some(due);
             }
         }

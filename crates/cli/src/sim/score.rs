@@ -3,6 +3,7 @@ use super::args::ScoreArgs;
 use super::page::{Scores, page, text};
 use super::play::{Dues, Run, family_of, play};
 use super::run::Recording;
+use super::seeds;
 use super::worker::{Ended, each, jobs};
 use crate::progress::Progress;
 use crate::stop::Stop;
@@ -26,6 +27,10 @@ pub(crate) struct Seed {
 /// Plays and scores every seed; exit 0 exactly when none fails.
 pub(crate) fn score(args: &ScoreArgs) -> Result<u8> {
     let stop = Stop::on_signals()?;
+    if !args.families.is_empty() {
+        let right = seeds::score(args, &stop)?;
+        return Ok(right.map_or(EXIT_INTERRUPTED, |right| if right { EXIT_OK } else { EXIT_FOUND }));
+    }
     let mut scores = Scores::new(args);
     let mut progress = Progress::start();
     let total = args.seeds.end - args.seeds.first;

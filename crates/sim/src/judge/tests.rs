@@ -121,6 +121,46 @@ fn an_ended_job_must_be_said_to_be_one() {
     assert!(!judge(&ended, &[&crash], 60_000).correct());
 }
 
+/// An onset is told by the iteration: of iterations of a minute it may be a minute early.
+#[test]
+fn an_onset_may_be_early_by_an_iteration() {
+    let early = |iteration_ns: f64| {
+        let mut truths = truths(&["gpu-power@host1:rank6,after=100"]);
+        let seen =
+            Due { cost: 1.0, spread: 0.1, iteration_ns, lasted: 9, seen_after: Some(3), needed_z: 6.0, reached_z: 9.0 };
+        truths[0].due = Some(seen);
+        let mut case = case(60, What::Slowdown, Category::Gpu, vec![rank(6, 0.9)]);
+        case.detected_at = HostTime(130 * S);
+        judge(&truths, &[&case], 300_000).correct()
+    };
+    assert!(early(30e9) && !early(1e9));
+}
+
+/// A case about the whole job names nobody, or all alike.
+#[test]
+fn nobody_is_named_before_others_where_the_whole_job_is_slow() {
+    let truths = truths(&["all-devices,after=10"]);
+    let right = |suspects| judge(&truths, &[&case(12, What::Slowdown, Category::Gpu, suspects)], 60_000).correct();
+    assert!(right(vec![]));
+    assert!(right((0..4).map(|at| host(&format!("host{at}"), 0.5)).collect()));
+    assert!(!right(vec![host("host1", 0.9)]) && !right(vec![rank(6, 0.9), host("host0", 0.3), host("host2", 0.3)]));
+}
+
+#[test]
+fn what_was_measured_decides_whether_a_case_is_due() {
+    let judged = |seen_after: Option<usize>| {
+        let mut truths = truths(&["gpu-power@host1:rank6,after=10"]);
+        truths[0].slowdown = Some(1.1);
+        let due =
+            Due { cost: 0.1, spread: 0.1, iteration_ns: 1e9, lasted: 9, seen_after, needed_z: 6.0, reached_z: 9.0 };
+        truths[0].due = Some(due);
+        judge(&truths, &[], 60_000)
+    };
+    assert!(judged(None).correct());
+    let missed = judged(Some(3)).wrong;
+    assert!(missed[0].starts_with("MISSED: gpu-power@host1:rank6 was not named: cost 10.0 %"), "{missed:?}");
+}
+
 #[test]
 fn cases_without_a_fault_are_false() {
     let early = case(5, What::Slowdown, Category::Gpu, vec![rank(6, 0.9)]);
