@@ -13,7 +13,7 @@ use crate::scenario::{Algo, DpMode, Scenario, Schedule};
 use chance::{between, coin, pick};
 pub use family::Family;
 use load::Load;
-pub use slow::{claimed_cost, share_out};
+pub use slow::{share_out, slow_and_cost};
 
 /// Operations per second that a rank may have, so that a run stays cheap.
 const OPS_PER_SEC_MAX: f64 = 60.0;

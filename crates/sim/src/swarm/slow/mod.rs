@@ -19,10 +19,10 @@ const COST: (f64, f64) = (0.03, 1.5);
 /// Stream of a seed, beside that of the other families.
 const STREAM: u64 = 0x510E;
 
-/// The cost that was drawn for the fault of a seed of the family `slow`, as a share of an iteration; `None` where no fault
-/// fitted the job.
-pub fn claimed_cost(seed: u64) -> Option<f64> {
-    draw(seed, Family::Slow).1
+/// The scenario of a seed of the family `slow`, and the cost that was drawn for its fault as a share of an iteration; `None`
+/// where no fault fitted the job.
+pub fn slow_and_cost(seed: u64) -> (Scenario, Option<f64>) {
+    draw(seed, Family::Slow)
 }
 
 /// A scenario of the family, which is `slow` or `steady`, and the cost that its fault was drawn with.
