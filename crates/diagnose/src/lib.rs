@@ -11,6 +11,7 @@
 
 mod blame;
 pub mod case;
+pub mod change;
 mod clocks;
 pub mod config;
 mod fact;
