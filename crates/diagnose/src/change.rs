@@ -108,8 +108,8 @@ impl Changes {
         if self.settled || !(LEVEL_MIN..=WARM_UP).contains(&n) {
             return;
         }
-        // Three standard deviations: one value in a thousand of a normal distribution.
-        let far = self.usual.centre + (3.0 * self.usual.sigma).max(RELATIVE_MIN.ln_1p());
+        // Three standard deviations: one value in a thousand of a normal distribution. And what FALCON 4.2 takes for slow.
+        let far = self.usual.centre + (3.0 * self.usual.sigma).max(2.0 * RELATIVE_MIN.ln_1p());
         let long = (0..n).rev().take_while(|&back| f64::from(self.recent.log(back)) > far).count();
         if long > 0 && n - long >= LEVEL_MIN.div_ceil(2) {
             self.begin_segment(n - long);

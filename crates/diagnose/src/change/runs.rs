@@ -74,26 +74,23 @@ impl Runs {
         }
     }
 
-    /// Values since the likeliest change, and the posterior that there was one, of runs long enough for a level in a segment of
-    /// `n` values. `None` where that is not above `POSTERIOR`.
+    /// Values since the likeliest change in a segment of `n` values, and the posterior that there was one, of all run lengths that
+    /// are shorter than the segment. `None` where that is not above `POSTERIOR`. Where runs too short for a level have the
+    /// weight (a new level that is noisy, or comes in two steps), it is `LEVEL_MIN` values ago at the latest.
     pub(super) fn likeliest(&self, n: usize) -> Option<(usize, f64)> {
-        // The usual case first: most weight is on the segment, or on runs too short.
-        if f64::from(self.whole) > (1.0 - POSTERIOR).ln() {
+        let posterior = 1.0 - f64::from(self.whole).exp();
+        if posterior <= POSTERIOR || n <= LEVEL_MIN {
             return None;
         }
-        let mut best: Option<(usize, f32)> = None;
-        let mut posterior = 0.0;
-        for (slot, &weight) in self.weights.iter().enumerate() {
-            let age = self.age(slot);
-            if (LEVEL_MIN..n).contains(&age) && weight.is_finite() {
-                posterior += f64::from(weight).exp();
-                if best.is_none_or(|(_, most)| weight > most) {
-                    best = Some((age, weight));
-                }
-            }
+        let weight = |slot: &usize| self.weights[*slot];
+        let long = |slot: &usize| weight(slot).is_finite() && (LEVEL_MIN..n).contains(&self.age(*slot));
+        let of_long: f64 = (0..RUNS).filter(long).map(|slot| f64::from(weight(&slot)).exp()).sum();
+        let best = (0..RUNS).filter(long).max_by(|one, other| weight(one).total_cmp(&weight(other)));
+        match best.filter(|_| of_long > POSTERIOR) {
+            Some(slot) => Some((self.age(slot), posterior)),
+            // Nothing is forgotten on the word of runs this short: there must be a level before.
+            None => (n >= 2 * LEVEL_MIN).then_some((LEVEL_MIN, posterior)),
         }
-        let (age, _) = best?;
-        (posterior > POSTERIOR).then_some((age, posterior.min(1.0)))
     }
 }
 

@@ -40,12 +40,14 @@ fn quantile(freedom: f64) -> f64 {
 
 /// Whether values beyond the middle of both levels are more frequent after than they were before by more than chance: what
 /// keeps lengths that come and go (two alternating ones, a checkpoint each so often) from being a change. Free of any
-/// shape of the noise; so `n` values before and `LEVEL_MIN` after can be only so sure, and more is not asked.
+/// shape of the noise; so `n` values before and `LEVEL_MIN` after can be only so sure, and more is not asked. Fewer than `LEVEL_MIN` beyond are
+/// jitter.
 fn is_new(before: &[f32], after: &[f32], old: Spread, new: Spread) -> bool {
     let (middle, up) = (f64::midpoint(old.centre, new.centre), new.centre > old.centre);
     let beyond = |values: &[f32]| values.iter().filter(|&&value| (f64::from(value) > middle) == up).count();
     let surest = chance_of(0, before.len(), LEVEL_MIN, LEVEL_MIN);
-    chance_of(beyond(before), before.len(), beyond(after), after.len()) <= CHANCE.max(surest)
+    let chance = chance_of(beyond(before), before.len(), beyond(after), after.len());
+    beyond(after) >= LEVEL_MIN && chance <= CHANCE.max(surest)
 }
 
 /// The chance that at least `j` of `k` values are such where `c` of `n` were: the tail of a beta-binomial distribution, with
