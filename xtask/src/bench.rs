@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measurements that print ratios side by side and become docs/results.
 mod autopsy;
 mod callback;
+mod drift;
 mod lttng;
 mod ring;
 mod rows;
@@ -39,6 +40,8 @@ enum What {
     Callback,
     /// Dumps of 1,024 ranks to one verdict: time, memory, linearity, beside PyTorch's analyser where it is installed.
     Autopsy,
+    /// Change points of iteration times: 499 synthetic series by four methods.
+    Drift,
     /// Brain, backend and simulator on jobs of 1,024 to 102,400 ranks: some ten minutes, two cores, 16 GB.
     Scale,
     /// A day of a job of 64 ranks with restarts of everything: nothing lost, no case, memory flat.
@@ -59,6 +62,9 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
     }
     if wanted(What::Autopsy) {
         autopsy::measure(root, rounds)?;
+    }
+    if wanted(What::Drift) {
+        drift::measure(root)?;
     }
     if wanted(What::Scale) {
         scale::measure(root, args.ranks_max)?;
