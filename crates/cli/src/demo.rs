@@ -124,7 +124,7 @@ pub(crate) fn print_outcome(outcome: &Outcome) {
     println!(
         "verdict: {} - {}; case after {}, diagnosed after {}; {} iterations, median {:.0} ms",
         outcome.score.word(),
-        outcome.score.why,
+        outcome.score.why.strip_prefix("MISSED: ").unwrap_or(&outcome.score.why),
         seconds(outcome.detected_after_ms),
         seconds(outcome.diagnosed_after_ms),
         outcome.iterations,

@@ -129,7 +129,7 @@ fn a_wrong_verdict_is_exit_1_and_says_why() {
     let args: Vec<&str> = ["sim", "run"].into_iter().chain(SHAPE).chain(unseen).chain(hang).collect();
     let said = say(&args);
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stdout.contains("verdict: WRONG - gpu-hang@host2:rank5 was not named"), "{said:?}");
+    assert!(said.stdout.contains("verdict: MISSED - gpu-hang@host2:rank5 was not named"), "{said:?}");
     // A fault that the job does not feel is no miss.
     let faint = ["--fault", "proxy-delay@host0,severity=0.0001", "--duration", "18"];
     assert_eq!(say(&[&["sim", "run"][..], &SHAPE, &faint].concat()).code, Some(0));

@@ -128,7 +128,7 @@ fn a_case_that_iterations_hide_is_closed_when_its_suspect_is_as_fast_as_before()
     std::fs::write(&file, HIGH_VARIANCE).unwrap();
     let said = say(&["sim", "run", &file.display().to_string()]);
     assert_eq!(said.code, Some(0), "{}", said.stdout);
-    for line in ["CASE 1 closed: slowdown / gpu", "rank 63 on host7", "closed     its suspect is as fast as before"] {
+    for line in ["CASE 1 closed: slowdown / gpu", "rank 63 on host7", "closed     its suspect takes no longer"] {
         assert!(said.stdout.contains(line), "{line}\n{}", said.stdout);
     }
     assert!(!said.stdout.contains("CASE 2"), "{}", said.stdout);

@@ -14,8 +14,11 @@ pub mod case;
 pub mod change;
 mod clocks;
 pub mod config;
+mod evidence;
+mod explain;
 mod fact;
 mod life;
+mod measure;
 mod median;
 pub mod render;
 pub mod report;
@@ -32,7 +35,7 @@ pub use report::{Caveat, RankSummary, Report, Threshold};
 use case::docket::{Bench, Docket};
 use clocks::{Clocks, Limit};
 use life::LIVES_KEPT;
-use mycroft_record::{Batch, HostTime, JobName, Rank};
+use mycroft_record::{Batch, HostName, HostTime, JobName, Rank};
 use timeline::Timeline;
 use timeline::ending::Exits;
 use watch::Watch;
@@ -44,6 +47,8 @@ pub struct Engine {
     config: Config,
     clocks: Clocks,
     timeline: Timeline,
+    measure: measure::Measure,
+    evidence: evidence::Evidence,
     watch: Watch,
     docket: Docket,
     lives: Vec<Life>,
@@ -52,8 +57,8 @@ pub struct Engine {
 impl Engine {
     /// An engine that has seen nothing of `job` yet.
     pub fn new(job: JobName, config: Config) -> Engine {
-        let (clocks, timeline, watch, docket) = Default::default();
-        Engine { job, config, clocks, timeline, watch, docket, lives: Vec::new() }
+        let (clocks, timeline, measure, evidence, watch, docket) = Default::default();
+        Engine { job, config, clocks, timeline, measure, evidence, watch, docket, lives: Vec::new() }
     }
 
     /// Takes in the records of one source. Batches of one source come in order; across sources any order will do, but that
@@ -86,11 +91,18 @@ impl Engine {
         self.timeline = self.timeline.anew(first, self.config.no_data_after_ns);
         self.watch = Watch::default();
         self.docket.begin_anew();
+        (self.measure, self.evidence) = Default::default();
     }
 
     /// Weighs everything known at `now` (the server's clock) and says what changed about the cases.
     pub fn tick(&mut self, now: HostTime) -> Vec<CaseEvent> {
         self.timeline.settle();
+        let (rows, is_other) = self.measure.rows(&self.timeline);
+        if is_other {
+            self.evidence = evidence::Evidence::default();
+        }
+        let hosts: Vec<HostName> = self.timeline.ranks.by_slot().iter().map(|state| state.host.clone()).collect();
+        rows.iter().for_each(|row| self.evidence.take(&hosts, &self.measure.roles, row));
         let open = self.docket.has_open();
         let seen = self.watch.look(&self.timeline, &self.config, open, self.docket.raised_at(), now);
         let (config, watch, docket, seen) = (&self.config, &self.watch, &mut self.docket, &seen);
@@ -99,6 +111,10 @@ impl Engine {
             life.ended = if let Exits::Over(ending) = exits { Some(ending.clone()) } else { None };
         }
         let mut events = docket.step(&Bench { timeline: &self.timeline, config, watch, seen, exits, now });
+        if !rows.is_empty() && !matches!(exits, Exits::Over(_)) {
+            let causes = explain::causes(&self.timeline, &self.evidence);
+            events.extend(docket.explained(&causes, &self.evidence, now));
+        }
         if let Some(crawl) = seen.crawl.as_ref().filter(|_| events.is_empty()) {
             self.timeline.with_running(crawl.until, |timeline| {
                 events.extend(docket.crawl(&Bench { timeline, config, watch, seen, exits, now }, crawl));

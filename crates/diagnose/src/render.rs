@@ -37,8 +37,13 @@ pub fn render(report: &Report) -> String {
         render_case(&mut page, case, report.as_of);
     }
     for case in &report.transients {
-        let ms = case.closed_at.since_ns(case.finding.since) / NANOS_PER_MS;
-        page.line(&format!("pause at {} for about {ms} ms, went away by itself", moment(case.finding.since)));
+        // To a tenth of a second: when it is noticed to be over depends on the next look.
+        let tenths = case.closed_at.since_ns(case.finding.since) / (100 * NANOS_PER_MS);
+        let (seconds, tenths) = (tenths / 10, tenths % 10);
+        page.line(&format!(
+            "pause at {} for about {seconds}.{tenths} s, went away by itself",
+            moment(case.finding.since)
+        ));
     }
     page.line("");
     render_ranks(&mut page, &report.ranks);

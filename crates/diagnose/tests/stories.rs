@@ -101,7 +101,8 @@ fn a_slowdown_that_ends_is_closed() {
     plan.fault_ends = 13_000 * MS;
     plan.until = 22_000 * MS;
     let outcome = run(plan);
-    assert_eq!(outcome.case().closed_because, "iterations are as fast as before", "{}", outcome.text());
+    let because = &outcome.case().closed_because;
+    assert_eq!(because, "its suspect takes no longer than its peers do", "{}", outcome.text());
 }
 
 /// Mycroft section 8, case three (b).

@@ -312,7 +312,7 @@ fn a_slowdown_that_spans_a_restart_is_measured_against_the_time_before() {
     let endpoints = server.wire_endpoints().to_vec();
     let mut clients = [connect(&endpoints[0], "host0"), connect(&endpoints[1], "host1")];
     // All of it lies in the past, so that the test need not wait.
-    let slow_from = HostTime(now().0 - 13 * SLOW);
+    let slow_from = HostTime(now().0 - 41 * SLOW);
     let origin = HostTime(slow_from.0 - 30 * ITERATION);
     // Long before what a restart lives through.
     let joined = HostTime(origin.0 - 3600 * NANOS_PER_SEC);
@@ -333,7 +333,7 @@ fn a_slowdown_that_spans_a_restart_is_measured_against_the_time_before() {
     for rank in 0..2u32 {
         ship(&mut clients[rank as usize], &batch(rank, slow_from + SLOW, hello(rank, joined), 0));
     }
-    paced(&mut clients, slow_from + SLOW, 31, 12, SLOW);
+    paced(&mut clients, slow_from + SLOW, 31, 40, SLOW);
     let case = server.wait_for_case(PATIENCE, is_slow).expect("a case");
     assert!(case.is_open(), "{case:?}");
 }

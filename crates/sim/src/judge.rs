@@ -252,10 +252,11 @@ fn outcome(
     }
 }
 
-/// Whether a fault that was there for so long deserves a case: as measured, else by length and growth.
+/// Whether a fault that was there for so long deserves a case: as measured, else by length and growth. What stops a job is
+/// noticed by time alone.
 fn is_due(truth: &Truth, there_ms: u64) -> bool {
     let felt = || there_ms >= NOTICED_MS && truth.slowdown.is_none_or(|times| times >= FELT);
-    truth.due.as_ref().map_or_else(felt, Due::is_due)
+    truth.due.as_ref().filter(|due| due.cost.is_finite()).map_or_else(felt, Due::is_due)
 }
 
 fn complaints(judgement: &Judgement, truths: &[Truth]) -> Vec<String> {

@@ -3,8 +3,10 @@ mod again;
 mod crawl;
 mod crowded;
 mod ends;
+mod explained;
 mod hidden;
 mod lately;
+mod pause;
 mod paused;
 mod revised;
 mod same;
@@ -17,14 +19,16 @@ use crate::case::stop::{crash, left_out, stalled};
 use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Said};
 use crate::config::Config;
+use crate::explain::Key;
 use crate::fact::Fact;
 use crate::timeline::Timeline;
 use crate::timeline::ending::Exits;
 use crate::watch::{Seen, Slow, Watch};
 use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, What};
+use pause::PauseSeen;
 use same::{
-    STEP_SURE, hangs_together, is_about_crowd, is_inside_only, is_of_whole_host, is_slow_device, is_starved, is_sure,
-    is_sure_of_host, meets, names, naps, stands_out,
+    STEP_SURE, hangs_together, is_about_crowd, is_explained, is_inside_only, is_of_whole_host, is_slow_device,
+    is_starved, is_sure, is_sure_of_host, meets, names, naps, stands_out,
 };
 use std::collections::{BTreeSet, VecDeque};
 
@@ -39,15 +43,8 @@ const NAPS_MAX: u64 = 5;
 /// A pause leaves its marks in records that end this much around it.
 const PAUSE_MARGIN_NS: u64 = NANOS_PER_SEC;
 
-/// A stall that resolved itself, or a single long iteration.
-#[derive(Clone, Debug)]
-struct PauseSeen {
-    from: HostTime,
-    until: HostTime,
-}
-
 /// What is known of a case while it is open.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Open {
     id: CaseId,
     /// Progress stopped at this time, in the records' clock; `NONE` where it did not.
@@ -76,6 +73,13 @@ struct Open {
     said: Option<Said>,
 }
 
+/// The case of a cause.
+#[derive(Clone, Debug)]
+struct Told {
+    id: CaseId,
+    key: Key,
+}
+
 /// All cases of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Docket {
@@ -84,6 +88,8 @@ pub(crate) struct Docket {
     next_id: u64,
     /// Open cases, oldest first; one at most is about a job that stopped.
     open: Vec<Open>,
+    /// Open cases of what `explain` says.
+    told: Vec<Told>,
     /// Iterations from here on show what the open slowdowns account for.
     raised_at: Option<HostTime>,
     /// Whom the last look would have given a case besides the open ones: it takes two looks that agree.
@@ -124,7 +130,7 @@ pub(crate) struct Bench<'a> {
 
 impl Docket {
     pub(crate) fn has_open(&self) -> bool {
-        !self.open.is_empty()
+        !self.open.is_empty() || !self.told.is_empty()
     }
 
     /// From when on iterations show what the open slowdowns account for.
@@ -213,6 +219,7 @@ impl Docket {
         {
             return None;
         }
+        self.stops(&verdict);
         if let Some(id) = self.same_place(&verdict, |_| true) {
             let open = self.open.iter_mut().find(|open| open.id == id)?;
             open.stalled_since = stall.since;
@@ -226,7 +233,8 @@ impl Docket {
 
     /// Until when the job was as usual; `None`: it is.
     fn usual_until(&self) -> Option<HostTime> {
-        self.open.iter().map(|open| open.onset).min()
+        let told = self.told.iter().map(|told| self.case(told.id).finding.since);
+        self.open.iter().map(|open| open.onset).chain(told).min()
     }
 
     fn open_slow(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
@@ -237,20 +245,32 @@ impl Docket {
                 return Some(self.open_case(bench, verdict, &facts, Vec::new(), HostTime::NONE));
             }
             let is_it = || !slow.is_early(bench.config) && !slow.is_older_than(began(bench, &verdict, &facts));
-            let is_named = verdict.category != Category::Unknown && (is_one || is_it());
-            if is_named || Watch::beyond_doubt(bench.config, slow) {
+            if is_one || is_it() || Watch::beyond_doubt(bench.config, slow) {
                 let (verdict, facts) = self.slowed_in_a_row(bench, slow, (verdict, facts));
-                return Some(self.open_slowdown(bench, verdict, &facts, None));
+                if let Some(event) = self.open_slowdown(bench, verdict, &facts, None) {
+                    return Some(event);
+                }
             }
         }
         match self.paused(bench) {
-            Some((verdict, facts)) => Some(self.open_slowdown(bench, verdict, &facts, None)),
+            Some((verdict, facts)) => self.open_slowdown(bench, verdict, &facts, None),
             None => self.unnoticed(bench).or_else(|| self.starved(bench)),
         }
     }
 
     /// Opens a slowdown that began with the first iteration in which its suspects' own parts were slow.
-    fn open_slowdown(&mut self, bench: &Bench<'_>, verdict: Verdict, facts: &[Fact], step: Option<Slow>) -> CaseEvent {
+    ///
+    /// None where it is of a kind that `explain` tells, or of none.
+    fn open_slowdown(
+        &mut self,
+        bench: &Bench<'_>,
+        verdict: Verdict,
+        facts: &[Fact],
+        step: Option<Slow>,
+    ) -> Option<CaseEvent> {
+        if is_explained(verdict.category) || self.is_told(&verdict) {
+            return None;
+        }
         let since = began(bench, &verdict, facts);
         let verdict = Verdict { since, ..verdict };
         let step = step.map(|step| if since > step.onset { step.since(since) } else { step });
@@ -260,7 +280,7 @@ impl Docket {
         if let Some(open) = self.open.last_mut() {
             open.step = step;
         }
-        event
+        Some(event)
     }
 
     fn open_case(
@@ -303,21 +323,7 @@ impl Docket {
             said_before: Vec::new(),
         });
         let onset = verdict.since;
-        self.open.push(Open {
-            id,
-            stalled_since,
-            stood_ns: 0,
-            onset,
-            step: None,
-            alone_ms: None,
-            quiet: false,
-            crawls: false,
-            joined: false,
-            own: Vec::new(),
-            stable: 0,
-            others: 0,
-            said: None,
-        });
+        self.open.push(Open { id, stalled_since, onset, ..Open::default() });
         self.write(bench, id, verdict, facts, blast);
         CaseEvent::Opened(id)
     }
@@ -517,7 +523,7 @@ impl Docket {
             return self.rewrite(bench, open, verdict, &facts).into_iter().collect();
         }
         let opened = self.open_slowdown(bench, verdict, &facts, Some(rest));
-        vec![opened, self.finish(bench, open.id, OVER)]
+        opened.into_iter().chain([self.finish(bench, open.id, OVER)]).collect()
     }
 
     /// Looks again at a slowdown with what has come since, up to where it may be another's.
@@ -541,8 +547,9 @@ impl Docket {
         let finding = &self.case(open.id).finding;
         let weaker = verdict.confidence() < verdict.least_against(finding, &facts);
         let is_diagnosed = finding.diagnosed_at.is_some();
+        let is_other = is_explained(verdict.category) && verdict.category != finding.category;
         let is_told = !self.is_outlived(bench, open, &verdict) && weaker && is_diagnosed;
-        if verdict.category == Category::Unknown || is_told {
+        if is_other || is_told {
             return None;
         }
         let finding = &self.case(open.id).finding;
@@ -597,19 +604,6 @@ impl Docket {
         self.write(bench, open.id, verdict, facts, Vec::new()).then_some(CaseEvent::Strengthened(open.id))
     }
 
-    /// The suspects of a case that are as likely as the first.
-    fn surest(&self, id: CaseId) -> impl Iterator<Item = &Place> {
-        let suspects = &self.case(id).finding.suspects;
-        let surest = suspects.first().map_or(0.0, |suspect| suspect.confidence);
-        suspects.iter().filter(move |suspect| suspect.confidence + SURER >= surest).map(|suspect| &suspect.place)
-    }
-
-    /// Whether a case names one of these places.
-    fn names_any(&self, id: CaseId, places: &[Place]) -> bool {
-        let mut named = self.case(id).finding.suspects.iter().map(|suspect| &suspect.place);
-        named.any(|named| places.iter().any(|place| meets(place, named)))
-    }
-
     //= falcon 3.4
     /// Iterations became longer than the open cases account for: one of their faults got worse, or another has begun. Where few
     /// say so, a host's own counters must too. What the suspects of open cases make others wait was there before, so it is in
@@ -631,7 +625,7 @@ impl Docket {
         if !self.is_told_again(&verdict) && !is_counted {
             return Joined::Somebody;
         }
-        Joined::Another(self.open_slowdown(bench, verdict, &facts, Some(step.clone())))
+        self.open_slowdown(bench, verdict, &facts, Some(step.clone())).map_or(Joined::Somebody, Joined::Another)
     }
 
     /// Whether the look before would have opened the same case.
@@ -664,7 +658,8 @@ impl Docket {
             _ => return false,
         };
         let finding = |open: &Open| &self.case(open.id).finding;
-        let late = self.open.iter().map(finding).filter(|finding| {
+        let told = self.told.iter().map(|told| &self.case(told.id).finding);
+        let late = self.open.iter().map(finding).chain(told).filter(|finding| {
             finding.what == What::Slowdown && matches!(finding.category, Category::Gpu | Category::NotStarted)
         });
         let mut late = late.filter_map(|finding| finding.suspects.first());

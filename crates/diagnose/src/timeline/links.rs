@@ -119,7 +119,7 @@ impl Link {
         });
     }
 
-    pub(crate) fn samples(&self) -> impl Iterator<Item = LinkSample> {
+    pub(crate) fn samples(&self) -> impl DoubleEndedIterator<Item = LinkSample> {
         self.samples.iter().map(|packed| self.unpack(packed))
     }
 

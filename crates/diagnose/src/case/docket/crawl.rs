@@ -29,7 +29,7 @@ impl Docket {
             return None;
         }
         let step = self.has_open().then(|| crawl.clone());
-        let event = self.open_slowdown(bench, verdict, &facts, step);
+        let event = self.open_slowdown(bench, verdict, &facts, step)?;
         if let Some(open) = self.open.last_mut() {
             open.crawls = true;
         }

@@ -26,7 +26,7 @@ impl Docket {
         });
         let (fact, since) = waits.min_by_key(|(_, since)| *since)?;
         let verdict = about(host_place(fact.crowded()?), since);
-        let event = self.open_slowdown(bench, verdict, &[fact], None);
+        let event = self.open_slowdown(bench, verdict, &[fact], None)?;
         if let Some(open) = self.open.last_mut() {
             open.joined = true; // iterations say nothing of it beside the other
         }
@@ -42,7 +42,7 @@ impl Docket {
             load::facts(bench.timeline, &slow.windows()).into_iter().filter(|fact| fact.starved().is_some());
         let (Some(fact), None) = (waits.next(), waits.next()) else { return None };
         let verdict = about(host_place(fact.crowded()?), slow.onset);
-        Some(self.open_slowdown(bench, verdict, &[slow.fact(), fact], None))
+        self.open_slowdown(bench, verdict, &[slow.fact(), fact], None)
     }
 }
 

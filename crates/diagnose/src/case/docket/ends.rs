@@ -31,8 +31,8 @@ impl Docket {
     /// The job was started again: what is open is over with the next look, and no pause or onset of before counts.
     pub(crate) fn begin_anew(&mut self) {
         let (cases, transients) = (std::mem::take(&mut self.cases), std::mem::take(&mut self.transients));
-        let open = std::mem::take(&mut self.open);
-        *self = Docket { cases, transients, open, next_id: self.next_id, is_anew: true, ..Docket::default() };
+        let (open, told) = (std::mem::take(&mut self.open), std::mem::take(&mut self.told));
+        *self = Docket { cases, transients, open, told, next_id: self.next_id, is_anew: true, ..Docket::default() };
     }
 
     /// What those that are gone say at `now`.
@@ -60,7 +60,8 @@ impl Docket {
     /// Ends every open case that is not about what ended the job.
     pub(super) fn finish_all(&mut self, bench: &Bench<'_>, why: &str) -> Vec<CaseEvent> {
         let all: Vec<CaseId> = self.open.iter().map(|open| open.id).collect();
-        all.into_iter().map(|id| self.finish(bench, id, why)).collect()
+        let told = self.end_told(why, bench.now);
+        all.into_iter().map(|id| self.finish(bench, id, why)).chain(told).collect()
     }
 
     /// Follows the case of a process that is gone.

@@ -217,7 +217,7 @@ impl Docket {
         let verdict = Verdict { since: onset, ..verdict };
         let hidden = hidden.begun(onset);
         facts.insert(0, hidden.fact());
-        let event = self.open_slowdown(bench, verdict, &facts, Some(hidden));
+        let event = self.open_slowdown(bench, verdict, &facts, Some(hidden))?;
         if let Some(open) = self.open.last_mut() {
             open.alone_ms = Some(alone_ms);
             (open.quiet, open.own) = (quiet, if quiet { own } else { std::mem::take(&mut open.own) });

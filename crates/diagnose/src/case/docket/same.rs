@@ -88,6 +88,11 @@ pub(super) fn is_sure_of_host(verdict: &Verdict, least: f64) -> bool {
     is_there && verdict.suspects.iter().map(|suspect| suspect.confidence).sum::<f64>() >= least
 }
 
+/// Kinds of slowdowns of which `explain` opens the cases, and the one that names nobody.
+pub(super) fn is_explained(category: Category) -> bool {
+    matches!(category, Category::Gpu | Category::GpuCopy | Category::NotStarted | Category::Unknown)
+}
+
 /// Whether two places may be one: the same rank, the same host, a host and a rank on it.
 pub(super) fn meets(a: &Place, b: &Place) -> bool {
     let hosts = |place: &Place| match place {

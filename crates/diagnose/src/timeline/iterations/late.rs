@@ -1,6 +1,13 @@
 //! What a device took for the steps of a flow when they waited for somebody else, too: for whoever comes late all of them
 //! wait, and for a slow device one after the other.
-use super::{FlowSum, MAX_UNIT_US};
+use super::{FlowSum, Iterations, MAX_UNIT_US, Signature};
+
+impl Iterations {
+    /// The lines of the rank's program, and how often each came.
+    pub(crate) fn lines(&self) -> impl Iterator<Item = (Signature, u64)> {
+        self.signatures.keys().iter().zip(&self.seen).map(|(signature, seen)| (*signature, seen.count))
+    }
+}
 
 impl FlowSum {
     /// What a device took that served the steps in turn, when all slots have waited once for somebody who came late: no

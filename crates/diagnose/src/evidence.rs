@@ -1,0 +1,245 @@
+//! Evidence: how much longer each rank, host and way takes than it should, and how sure that is.
+//!
+//! What a cell of a row should be is known from two sources: its *peers*, which do the same work by design in the same
+//! iterations (FALCON 4.3 compares like groups with their median), and its own *past*. A new job is judged by the peers; what
+//! a rank always took more or less than they, within what healthy devices differ, is learned and taken off. Where a rank has
+//! too few peers its past alone says it, scaled by what all ranks take more now, so that more work for all accuses nobody.
+//!
+//! What counts is *exposed*: by how much a rank is beyond the slowest others, since an iteration waits for the slowest. What
+//! is so in most rows gathers a likelihood ratio (Wald's sequential test): "it costs as much as counts" against "it costs
+//! nothing". See [`Evidence::needed`] for how much is enough.
+mod expected;
+mod past;
+mod track;
+
+use crate::measure::{CELLS, Component, Role, Row, Way};
+use crate::median::median;
+use expected::{Expected, First, Scale, by_host, exposed};
+use mycroft_record::{HostName, HostTime};
+pub(crate) use past::PAST_MIN;
+use past::{Past, Spread};
+use std::collections::BTreeMap;
+
+pub(crate) use track::Track;
+
+/// The least cost that the tests look for, as a share of the iteration: FALCON 9.1 takes a change of 5 % at least for one.
+pub(crate) const COST: f64 = 0.05;
+/// How much longer the same bytes are under way, as a share, on a way that is slow: a NIC that lost a lane of four.
+pub(crate) const SLOWER: f64 = 0.25;
+/// The same of the iteration itself, which is the mean of several in each row.
+const ITERATION_MIN: u32 = 3;
+/// Rows of which the last mean is told: what is common to all now.
+const LATELY: usize = 5;
+/// No way is known more exactly than this share: queueing on a wire that others use too.
+const WAY_SPREAD_LEAST: f64 = 0.05;
+/// Rows follow each other without more between them, nanoseconds.
+const SLACK_NS: u64 = 5_000_000;
+/// Tests that may go wrong by chance: one in a year of rows, of about a second each.
+const ROWS_A_YEAR: f64 = 365.0 * 86_400.0;
+
+/// What a test is about.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Subject {
+    /// A rank, by its slot.
+    Rank(u32),
+    /// A host.
+    Host(HostName),
+    /// What goes from one host to another.
+    Way(HostName, HostName),
+    /// The whole job.
+    Job,
+}
+
+/// What all ranks, or ways, take more together than before, in the last rows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Common {
+    /// By component: how many times as long for computation and for what goes between hosts, else milliseconds more.
+    rows: BTreeMap<Component, Vec<f64>>,
+}
+
+impl Common {
+    fn take(&mut self, component: Component, common: f64) {
+        let list = self.rows.entry(component).or_default();
+        list.push(common);
+        if list.len() > LATELY {
+            list.remove(0);
+        }
+    }
+
+    /// The median of the last rows.
+    pub(crate) fn of(&self, component: Component) -> Option<f64> {
+        median(self.rows.get(&component)?.clone())
+    }
+}
+
+/// What has been gathered of a job.
+#[derive(Debug, Default)]
+pub(crate) struct Evidence {
+    ranks: BTreeMap<Component, (Vec<Past>, Spread, Spread)>,
+    ways: BTreeMap<(HostName, HostName), Past>,
+    way_spreads: (Spread, Spread),
+    /// How long iterations take while nothing is wrong, milliseconds.
+    pub(crate) iteration: Past,
+    /// The same of the last rows.
+    lately: Vec<f64>,
+    iteration_spread: Spread,
+    pub(crate) tracks: BTreeMap<(Component, Subject), Track>,
+    pub(crate) common: Common,
+    /// From here on it is known how long iterations usually take.
+    known_from: HostTime,
+}
+
+impl Evidence {
+    /// Takes in a row of ranks on `hosts` with `roles`, both by slot.
+    pub(crate) fn take(&mut self, hosts: &[HostName], roles: &[Role], row: &Row) {
+        let is_raised = self.is_raised(row.iteration_ms);
+        for component in CELLS {
+            self.take_ranks(component, hosts, roles, row, is_raised);
+        }
+        self.take_ways(row, is_raised);
+        self.take_iteration(row, is_raised);
+    }
+
+    /// Log-likelihood ratio from which on something is told: all tests of the job together go wrong by chance once a year.
+    pub(crate) fn needed(&self, subjects: usize) -> f64 {
+        (subjects.max(1) as f64 * CELLS.len() as f64 * ROWS_A_YEAR).ln()
+    }
+
+    /// Whether iterations are longer than healthy ones by half of what the tests look for.
+    fn is_raised(&self, iteration_ms: f64) -> bool {
+        self.iteration.n >= ITERATION_MIN && iteration_ms > (1.0 + COST / 2.0) * self.iteration.level
+    }
+
+    fn take_ranks(&mut self, component: Component, hosts: &[HostName], roles: &[Role], row: &Row, is_raised: bool) {
+        let values: Vec<Option<f64>> = row.ranks.iter().map(|cells| Some(cells.as_ref()?.ms(component))).collect();
+        let (pasts, spread, host_spread) = self.ranks.entry(component).or_default();
+        pasts.resize(values.len(), Past::default());
+        let grows = if component.is_work() { Scale::Times(row.iteration_ms) } else { Scale::Plus(row.iteration_ms) };
+        let expected = Expected::of(&values, roles, pasts, grows, First::Peers);
+        expected.learn(&values, pasts, is_raised, COST);
+        self.common.take(component, expected.common);
+        if component == Component::Rest {
+            return; // it only tells more work from slower devices
+        }
+        spread.take(&expected.beyond);
+        let of_hosts = by_host(&expected.beyond, hosts);
+        let shares: Vec<Option<f64>> = of_hosts.values().copied().map(Some).collect();
+        host_spread.take(&shares);
+        let (sigma, host_sigma) = (spread.sigma(), host_spread.sigma());
+        let own = by_host(&expected.sigmas.iter().copied().map(Some).collect::<Vec<_>>(), hosts);
+        for (slot, share) in exposed(&expected.beyond).into_iter().enumerate() {
+            let sigma = sigma.max(expected.sigmas[slot]);
+            self.test((component, Subject::Rank(slot as u32)), share, row.iteration_ms, (COST, sigma), row);
+        }
+        for (host, share) in of_hosts.keys().zip(exposed(&shares)) {
+            let sigma = host_sigma.max(own.get(host).copied().unwrap_or(0.0));
+            self.test((component, Subject::Host(host.clone())), share, row.iteration_ms, (COST, sigma), row);
+        }
+    }
+
+    /// Ways in shares of what the same bytes took: how much of an iteration waits for a way is not seen.
+    fn take_ways(&mut self, row: &Row, is_raised: bool) {
+        let most = row.ways.values().map(|way| way.mb).fold(0.0, f64::max);
+        let ways: Vec<(&(HostName, HostName), &Way)> = row.ways.iter().filter(|(_, way)| way.counts(most)).collect();
+        let values: Vec<Option<f64>> = ways.iter().map(|(_, way)| Some(way.sent_ms / way.mb)).collect();
+        let sent_ms = median(ways.iter().map(|(_, way)| way.sent_ms).collect()).unwrap_or(0.0);
+        let mut pasts: Vec<Past> =
+            ways.iter().map(|(hosts, _)| self.ways.get(*hosts).copied().unwrap_or_default()).collect();
+        let roles: Vec<Role> = ways.iter().map(|(_, way)| way.role()).collect();
+        let usual = median(values.iter().flatten().copied().collect()).unwrap_or(0.0);
+        let expected = Expected::of(&values, &roles, &pasts, Scale::Times(usual.max(1e-9)), First::Past);
+        expected.learn(&values, &mut pasts, is_raised, SLOWER);
+        self.common.take(Component::Wire, expected.common);
+        self.way_spreads.0.take(&expected.beyond);
+        let sigma = self.way_spreads.0.sigma().max(WAY_SPREAD_LEAST);
+        let shares = exposed(&expected.beyond).into_iter().zip(&expected.sigmas);
+        for (((hosts, _), past), (share, own)) in ways.iter().zip(pasts).zip(shares) {
+            let sigma = sigma.max(*own);
+            let is_known = self.ways.insert((*hosts).clone(), past).is_some_and(|past| past.n >= PAST_MIN);
+            let ((from, to), share) = ((*hosts).clone(), share.filter(|_| is_known));
+            self.test((Component::Wire, Subject::Way(from, to)), share, sent_ms, (SLOWER, sigma), row);
+        }
+        let mut ends: BTreeMap<&HostName, Vec<f64>> = BTreeMap::new();
+        for (((from, to), _), share) in ways.iter().zip(&expected.beyond) {
+            for host in [from, to] {
+                ends.entry(host).or_default().extend(*share);
+            }
+        }
+        let means: Vec<Option<f64>> = ends
+            .values()
+            .map(|list| (!list.is_empty()).then(|| list.iter().sum::<f64>() / list.len() as f64))
+            .collect();
+        self.way_spreads.1.take(&means);
+        let sigma = self.way_spreads.1.sigma().max(WAY_SPREAD_LEAST);
+        let hosts: Vec<HostName> = ends.keys().map(|host| (*host).clone()).collect();
+        for (host, share) in hosts.into_iter().zip(exposed(&means)) {
+            self.test((Component::Wire, Subject::Host(host)), share, sent_ms, (SLOWER, sigma), row);
+        }
+    }
+
+    fn take_iteration(&mut self, row: &Row, is_raised: bool) {
+        let usual = self.iteration;
+        if usual.n >= ITERATION_MIN {
+            let share = row.iteration_ms / usual.level - 1.0;
+            self.test(
+                (Component::Iteration, Subject::Job),
+                Some(share),
+                usual.level,
+                (COST, self.iteration_spread.sigma()),
+                row,
+            );
+        }
+        if !is_raised {
+            self.iteration.learn(row.iteration_ms, 0.0);
+            if self.iteration.n == ITERATION_MIN {
+                self.known_from = row.end;
+            }
+            self.iteration_spread.keep((row.iteration_ms / self.iteration.level - 1.0).abs());
+        }
+        self.lately.push(row.iteration_ms);
+        if self.lately.len() > LATELY {
+            self.lately.remove(0);
+        }
+    }
+
+    /// What all ranks compute and issue longer than before, milliseconds an iteration: more work, or slower devices.
+    pub(crate) fn work_ms(&self) -> f64 {
+        let pasts = self.ranks.get(&Component::Computation).map_or(&[][..], |(pasts, _, _)| pasts);
+        let level_ms = median(pasts.iter().filter(|past| past.n > 0).map(|past| past.level).collect()).unwrap_or(0.0);
+        let times = self.common.of(Component::Computation).unwrap_or(1.0);
+        (times - 1.0) * level_ms + self.common.of(Component::Issue).unwrap_or(0.0)
+    }
+
+    /// How long iterations take now, milliseconds, and by how much that is more than before `since`; `None`: nobody knows.
+    pub(crate) fn grown_ms(&self, since: HostTime) -> (f64, Option<f64>) {
+        let now_ms = median(self.lately.clone()).unwrap_or(0.0);
+        let knows = self.known_from.is_some() && since + SLACK_NS >= self.known_from;
+        (now_ms, knows.then_some(now_ms - self.iteration.level))
+    }
+
+    fn test(
+        &mut self,
+        key: (Component, Subject),
+        share: Option<f64>,
+        unit_ms: f64,
+        (cost, sigma): (f64, f64),
+        row: &Row,
+    ) {
+        let Some(share) = share else { return };
+        match self.tracks.get_mut(&key) {
+            Some(track) => {
+                track.take(share, share * unit_ms, (cost, sigma), (row.start, row.end));
+                if track.is_over() {
+                    self.tracks.remove(&key);
+                }
+            }
+            None if share > cost / 2.0 => {
+                self.tracks.insert(key, Track::begin(share, share * unit_ms, (cost, sigma), (row.start, row.end)));
+            }
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! Rows by hand: who gathers evidence, and who does not.
+use super::*;
+use crate::measure::Cells;
+use mycroft_record::NANOS_PER_SEC;
+use proptest::prelude::*;
+
+const RANKS: usize = 16;
+const PER_HOST: usize = 4;
+
+/// Sixteen ranks of four hosts that all do the same: 200 ms of computation in an iteration of 300 ms.
+struct Job {
+    evidence: Evidence,
+    row: u64,
+    random: u64,
+    roles: Vec<Role>,
+}
+
+impl Job {
+    fn new(seed: u64) -> Job {
+        Job {
+            evidence: Evidence::default(),
+            row: 0,
+            random: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            roles: vec![Role::default(); RANKS],
+        }
+    }
+
+    /// Of a roughly normal spread around 0, a standard deviation of 1.
+    fn noise(&mut self) -> f64 {
+        let mut uniform = || {
+            self.random ^= self.random >> 12;
+            self.random ^= self.random << 25;
+            self.random ^= self.random >> 27;
+            (self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 40) as f64 / f64::from(1 << 24)
+        };
+        (0..12).map(|_| uniform()).sum::<f64>() - 6.0
+    }
+
+    /// A second in which each rank computes for so long, milliseconds; the iteration waits for the slowest.
+    fn second(&mut self, compute_ms: impl Fn(usize) -> f64, noise: f64, ways: &[((&str, &str), f64)]) {
+        let ms: Vec<f64> = (0..RANKS).map(|rank| compute_ms(rank) * (1.0 + noise * self.noise())).collect();
+        let iteration_ms = 100.0 + ms.iter().copied().fold(0.0, f64::max);
+        let cells = |ms: &f64| {
+            let of = |component| match component {
+                Component::Computation => *ms,
+                Component::Rest => ms / 2.0,
+                _ => 0.0,
+            };
+            Some(Cells::of(of))
+        };
+        let start = HostTime((1_000 + self.row) * NANOS_PER_SEC);
+        let way = |((from, to), sent_ms): &((&str, &str), f64)| {
+            ((HostName::from(*from), HostName::from(*to)), Way { sent_ms: *sent_ms, mb: 100.0 })
+        };
+        let row = Row {
+            start,
+            end: start + NANOS_PER_SEC,
+            iterations: 3,
+            iteration_ms,
+            ranks: ms.iter().map(cells).collect(),
+            ways: ways.iter().map(way).collect(),
+        };
+        let hosts: Vec<HostName> =
+            (0..RANKS).map(|rank| HostName::from(format!("host{}", rank / PER_HOST).as_str())).collect();
+        self.evidence.take(&hosts, &self.roles, &row);
+        self.row += 1;
+    }
+
+    /// Who has gathered enough, with what counts.
+    fn found(&self) -> Vec<(Component, Subject)> {
+        let needed = self.evidence.needed(RANKS);
+        let least = |component: Component| if component == Component::Wire { SLOWER } else { COST };
+        let is_found = |((component, _), track): &(&(Component, Subject), &Track)| {
+            *component != Component::Iteration && track.log_odds >= needed && track.mean() >= least(*component)
+        };
+        self.evidence.tracks.iter().filter(is_found).map(|(key, _)| key.clone()).collect()
+    }
+}
+
+const COMPUTES: Component = Component::Computation;
+
+#[test]
+fn a_rank_that_is_slow_from_the_first_second_is_told_from_its_peers() {
+    let mut job = Job::new(1);
+    (0..12).for_each(|_| job.second(|rank| if rank == 5 { 236.0 } else { 200.0 }, 0.01, &[]));
+    assert_eq!(job.found(), [(COMPUTES, Subject::Rank(5))]);
+}
+
+#[test]
+fn a_ramp_is_found_although_no_second_is_slower_than_the_one_before() {
+    let mut job = Job::new(2);
+    for second in 0..160 {
+        let slow_ms = 200.0 + f64::from(second.min(120)) * 0.4;
+        job.second(|rank| if rank == 9 { slow_ms } else { 200.0 }, 0.01, &[]);
+    }
+    assert_eq!(job.found(), [(COMPUTES, Subject::Rank(9))]);
+    let since = job.evidence.tracks[&(COMPUTES, Subject::Rank(9))].since;
+    assert!(since < HostTime(1_060 * NANOS_PER_SEC), "{since:?}");
+}
+
+#[test]
+fn more_work_for_all_accuses_nobody_and_slow_devices_of_all_are_told_by_the_rest() {
+    let mut job = Job::new(3);
+    (0..30).for_each(|_| job.second(|_| 200.0, 0.01, &[]));
+    (0..30).for_each(|_| job.second(|_| 400.0, 0.01, &[]));
+    assert_eq!(job.found(), []);
+    let common = job.evidence.common.of(COMPUTES).expect("rows were taken in");
+    assert!((common - 2.0).abs() < 0.05, "{common}");
+}
+
+/// Pairs have no usual: each is judged by its own past, and knows how much it varies.
+#[test]
+fn a_rank_without_peers_that_varies_is_no_suspect_and_a_slow_one_is() {
+    let mut job = Job::new(7);
+    job.roles = (0..RANKS).map(|rank| Role::number(rank as u32 / 2)).collect();
+    for second in 0..120 {
+        // Forward in four rows, backward in the next four.
+        let varies = move |rank: usize| if rank == 0 && second / 4 % 2 == 1 { 260.0 } else { 200.0 };
+        job.second(varies, 0.01, &[]);
+        assert_eq!(job.found(), [], "second {second}");
+    }
+    (0..20).for_each(|_| job.second(|rank| if rank == 6 { 300.0 } else { 200.0 }, 0.01, &[]));
+    assert_eq!(job.found(), [(COMPUTES, Subject::Rank(6))]);
+}
+
+#[test]
+fn a_slow_host_is_named_and_none_of_its_ranks() {
+    let mut job = Job::new(4);
+    (0..20).for_each(|_| job.second(|_| 200.0, 0.01, &[]));
+    (0..20).for_each(|_| job.second(|rank| if rank / PER_HOST == 2 { 240.0 } else { 200.0 }, 0.01, &[]));
+    assert_eq!(job.found(), [(COMPUTES, Subject::Host("host2".into()))]);
+}
+
+#[test]
+fn a_fault_that_is_over_has_no_evidence() {
+    let mut job = Job::new(5);
+    (0..20).for_each(|_| job.second(|_| 200.0, 0.01, &[]));
+    (0..20).for_each(|_| job.second(|rank| if rank == 1 { 260.0 } else { 200.0 }, 0.01, &[]));
+    assert_eq!(job.found().len(), 1);
+    (0..8).for_each(|_| job.second(|_| 200.0, 0.01, &[]));
+    assert_eq!(job.found(), []);
+}
+
+/// A ring of four hosts: what one NIC slows are the two ways that it is an end of.
+#[test]
+fn a_slow_nic_is_told_from_a_slow_way() {
+    let ring = |slow: [f64; 4]| {
+        [("host0", "host1"), ("host1", "host2"), ("host2", "host3"), ("host3", "host0")]
+            .map(|hosts| hosts)
+            .into_iter()
+            .zip(slow.map(|times| 20.0 * times))
+            .collect::<Vec<_>>()
+    };
+    for (slow, told) in [
+        ([1.0, 1.9, 1.9, 1.0], Subject::Host("host2".into())),
+        ([1.0, 1.0, 1.9, 1.0], Subject::Way("host2".into(), "host3".into())),
+    ] {
+        let mut job = Job::new(6);
+        (0..20).for_each(|_| job.second(|_| 200.0, 0.01, &ring([1.0; 4])));
+        (0..20).for_each(|_| job.second(|_| 200.0, 0.01, &ring(slow)));
+        assert!(job.found().contains(&(Component::Wire, told.clone())), "{told:?}: {:?}", job.found());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+    /// Spreads of 0.5 to 5 %, and devices that always differ by up to 2 %: five minutes without a word.
+    #[test]
+    fn a_healthy_job_gathers_no_evidence(seed in 1u64..1_000_000, noise in 0.005f64..0.05, differ in 0.0f64..0.02) {
+        let mut job = Job::new(seed);
+        let own: Vec<f64> = (0..RANKS).map(|_| 1.0 + differ * (2.0 * (job.noise() / 6.0)).clamp(-1.0, 1.0)).collect();
+        for _ in 0..300 {
+            job.second(|rank| 200.0 * own[rank], noise, &[]);
+            prop_assert_eq!(job.found(), []);
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The sequential test of one hypothesis: it costs as much as counts, or nothing (Wald 1945).
+use mycroft_record::{HostTime, NANOS_PER_SEC};
+
+/// A second adds so much at most to the log-likelihood ratio, or takes it, and no row more than a quarter more: two odd rows,
+/// however long, decide nothing.
+const SECOND_MOST: f64 = 8.0;
+/// A cause is over once that is as sure as a small job's beginning: three rows at least.
+const OVER: f64 = 24.0;
+/// Rows of which the mean tells what it costs now.
+const LATELY: f64 = 10.0;
+
+/// Evidence that something costs as much.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Track {
+    /// Log-likelihood ratio that it does.
+    pub(crate) log_odds: f64,
+    /// The same that it does no longer.
+    relief: f64,
+    /// The first row of it began here.
+    pub(crate) since: HostTime,
+    /// The last row ended here.
+    pub(crate) until: HostTime,
+    pub(crate) rows: u32,
+    mean: f64,
+    /// Milliseconds an iteration that it takes more.
+    pub(crate) more_ms: f64,
+}
+
+impl Track {
+    pub(super) fn begin(share: f64, more_ms: f64, of: (f64, f64), (since, until): (HostTime, HostTime)) -> Track {
+        let mut track = Track { log_odds: 0.0, relief: 0.0, since, until, rows: 0, mean: 0.0, more_ms: 0.0 };
+        track.take(share, more_ms, of, (since, until));
+        track
+    }
+
+    pub(super) fn take(&mut self, share: f64, more_ms: f64, (cost, sigma): (f64, f64), row: (HostTime, HostTime)) {
+        let seconds = row.1.since_ns(row.0) as f64 / NANOS_PER_SEC as f64;
+        let most = SECOND_MOST * seconds.clamp(1.0, 1.25);
+        let gain = (cost / (sigma * sigma) * (share - cost / 2.0)).clamp(-most, most);
+        self.log_odds += gain;
+        self.relief = (self.relief - gain).max(0.0);
+        self.until = row.1;
+        self.rows += 1;
+        let rows = f64::from(self.rows).min(LATELY);
+        self.mean += (share - self.mean) / rows;
+        self.more_ms += (more_ms - self.more_ms) / rows;
+    }
+
+    /// It never was, or is no longer.
+    pub(super) fn is_over(&self) -> bool {
+        self.log_odds <= 0.0 || self.relief >= OVER
+    }
+
+    /// What it costs now, as a share.
+    pub(crate) fn mean(&self) -> f64 {
+        self.mean
+    }
+}

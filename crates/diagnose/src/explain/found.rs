@@ -1,0 +1,61 @@
+//! What stands out, and what is made of it.
+use crate::evidence::{COST, PAST_MIN, SLOWER, Subject, Track};
+use crate::measure::Component;
+use mycroft_record::{Category, HostTime, Suspect};
+
+/// Who stands out by this share of what another does stands out as much.
+const AS_MUCH: f64 = 0.8;
+
+/// What is in each of these places for as long as one of them is.
+pub(crate) type Key = (Component, Subject);
+
+/// Why iterations take longer.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Cause {
+    pub(crate) key: Key,
+    pub(crate) category: Category,
+    /// Most likely first; nobody where it is all of the job.
+    pub(crate) suspects: Vec<Suspect>,
+    pub(crate) since: HostTime,
+    pub(crate) because: Vec<Told>,
+}
+
+/// A sentence of why, by what rule, and until when it was seen.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Told {
+    pub(crate) rule: &'static str,
+    pub(crate) text: String,
+    pub(crate) at: HostTime,
+}
+
+/// What counts of a component, as a share.
+pub(super) fn counts(component: Component) -> f64 {
+    if component == Component::Wire { SLOWER } else { COST }
+}
+
+/// Something that stands out.
+pub(super) struct Found<'a> {
+    pub(super) component: Component,
+    pub(super) subject: &'a Subject,
+    pub(super) track: &'a Track,
+    /// In multiples of what counts.
+    pub(super) times: f64,
+}
+
+impl Found<'_> {
+    /// Whether it is free of waiting for others.
+    pub(super) fn is_own(&self) -> bool {
+        matches!(self.component, Component::Computation | Component::Issue)
+    }
+
+    /// Whether there are rows enough: for proxy threads and ways the rules from before go first, and see more.
+    pub(super) fn is_due(&self) -> bool {
+        self.is_own() || self.component == Component::Copy || self.track.rows >= PAST_MIN
+    }
+
+    /// Whether it stands out in the same way and about as much.
+    pub(super) fn is_as(&self, other: &Found<'_>) -> bool {
+        let is_same = std::mem::discriminant(self.subject) == std::mem::discriminant(other.subject);
+        is_same && self.component == other.component && (AS_MUCH..=1.0 / AS_MUCH).contains(&(self.times / other.times))
+    }
+}

@@ -1,0 +1,54 @@
+//! What slows the whole job: all devices, or all of the network. Nobody is named.
+use super::found::{Cause, Told};
+use crate::evidence::{COST, Evidence, PAST_MIN, SLOWER, Subject};
+use crate::measure::Component;
+use crate::timeline::Timeline;
+use mycroft_record::{Category, HostName, Place, Suspect};
+use std::collections::BTreeSet;
+
+/// Iterations that grew by this share are worth a case that names nobody: milder than FALCON's mean losses of 12 and 16 %.
+const DUE: f64 = 0.08;
+//= mycroft 4.3
+/// Where nothing shows why, only what the paper calls a straggler is told: the interval doubles.
+const DOUBLED: f64 = 1.0;
+/// Of what iterations grew, all must compute and issue longer by this share for more work to be the reason.
+const WORK: f64 = 0.5;
+
+/// Devices that are slower take longer for every piece of computation, more micro-batches only for the longest: both must have
+/// grown. That issuing takes longer for all says nothing: more micro-batches look the same.
+pub(super) fn cause(timeline: &Timeline, evidence: &Evidence, needed: f64) -> Option<Cause> {
+    let subject = Subject::Job;
+    let track = evidence.tracks.get(&(Component::Iteration, subject.clone()))?;
+    if track.log_odds < needed || track.mean() < DUE || track.rows < PAST_MIN {
+        return None;
+    }
+    let common = |component| evidence.common.of(component);
+    let hosts: BTreeSet<HostName> = timeline.ranks.by_slot().iter().map(|state| state.host.clone()).collect();
+    let (now_ms, more_ms) = evidence.grown_ms(track.since);
+    let grew = format!("iterations take {now_ms:.0} ms, {:.0} ms more than before", more_ms.unwrap_or(0.0));
+    let [wire, computation, rest] =
+        [Component::Wire, Component::Computation, Component::Rest].map(|component| common(component).unwrap_or(1.0));
+    let (component, category, suspects, text) = if wire >= 1.0 + SLOWER {
+        let text = format!("the same bytes are {wire:.1} times as long on their way between all hosts");
+        let both = if hosts.len() == 2 { hosts.iter().map(half).collect() } else { Vec::new() };
+        let category = if both.is_empty() { Category::NetworkCongestion } else { Category::NetworkSend };
+        (Component::Wire, category, both, text)
+    } else if computation >= 1.0 + COST && rest >= 1.0 + COST {
+        let text = format!(
+            "all devices compute {computation:.2} times as long, and {rest:.2} times between operations of one pass"
+        );
+        (Component::Computation, Category::Gpu, Vec::new(), text)
+    } else if track.mean() >= DOUBLED && evidence.work_ms() < WORK * more_ms? {
+        let text = "no rank, host or way stands out, and all compute and issue as before".to_owned();
+        (Component::Iteration, Category::Unknown, Vec::new(), text)
+    } else {
+        return None; // more work for all
+    };
+    let told = |rule, text| Told { rule, text, at: track.until };
+    let because = vec![told("job.wide", text), told("evidence.cost", grew)];
+    Some(Cause { key: (component, subject), category, suspects, since: track.since, because })
+}
+
+fn half(host: &HostName) -> Suspect {
+    Suspect { place: Place::Host { host: host.clone() }, confidence: 0.5 }
+}

@@ -1,0 +1,236 @@
+//! Measure: what each rank, and each way between hosts, took per iteration, in rows of about a second.
+//!
+//! A row is cut at ends of iterations of one rank, the reference, so that every rank has done the same in it. What a rank
+//! took is given as its share of its own iterations, times the reference's iteration: a rank whose iterations were cut
+//! elsewhere, or of which some are missing, is compared all the same. Times are the rank's own, free of waiting for others
+//! (`timeline::iterations`), so a row compares ranks with each other and with their past.
+mod role;
+mod ways;
+
+use crate::timeline::{Iteration, RankState, Timeline};
+use mycroft_record::{HostTime, NANOS_PER_SEC};
+
+pub(crate) use role::Role;
+pub(crate) use ways::Way;
+use ways::Ways;
+
+/// A row lasts at least so long: one look of a person, and enough 20 ms iterations for a mean.
+const ROW_NS: u64 = NANOS_PER_SEC;
+/// .. or so many iterations, where they are shorter: a rank remembers 128 of them.
+const ROW_ITERATIONS: usize = 32;
+/// Records of an iteration have come from all ranks so long after its end: 0.1 s sample, 0.1 s ship, clocks, and the next
+/// iteration's first operations.
+const GRACE_NS: u64 = NANOS_PER_SEC / 2;
+/// The first iterations compile, allocate and connect.
+const WARM_UP: u64 = 3;
+/// An iteration that is so many times as long as the reference's in the row, or as short, is no iteration: its end was lost, or
+/// the rank's were cut elsewhere.
+const ALIKE: f64 = 1.5;
+
+/// Of the iterations of a rank that lost records one in so many is whole.
+const WHOLE_OF: usize = 8;
+
+/// What a rank does itself, and what else a row holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Component {
+    /// The device is busy with something else than communication.
+    Computation,
+    /// Of computation, what its longest piece leaves: slower devices make it longer, more micro-batches do not.
+    Rest,
+    /// The device idles because the host issued late.
+    Issue,
+    /// Copies into and out of the transport's slots.
+    Copy,
+    /// The proxy thread passed on late what was delivered.
+    Proxy,
+    /// Data lay ready on links from or to the rank, and was awaited, without being handed over: a proxy thread that is late.
+    Handover,
+    /// Data was on its way between hosts.
+    Wire,
+    /// The iteration itself.
+    Iteration,
+}
+
+/// Those that are a rank's, in the order of its cells.
+pub(crate) const CELLS: [Component; 6] =
+    [Component::Computation, Component::Rest, Component::Issue, Component::Copy, Component::Proxy, Component::Handover];
+
+impl Component {
+    /// What an iteration of a rank took of it, microseconds; 0 of what iterations do not tell.
+    pub(crate) fn us(self, it: &Iteration) -> f64 {
+        match self {
+            Component::Computation => it.compute_us,
+            Component::Rest => it.compute_us - f64::from(it.compute_max_us),
+            Component::Issue => it.host_us,
+            Component::Copy => it.copy_us + f64::from(it.out.us.min(it.out.first_us)),
+            Component::Proxy => it.proxy_us,
+            Component::Handover | Component::Wire | Component::Iteration => 0.0,
+        }
+    }
+
+    /// Whether more of it for all is so many times as long, and not so much longer.
+    pub(crate) fn is_work(self) -> bool {
+        matches!(self, Component::Computation | Component::Rest)
+    }
+}
+
+/// What a rank took in a row, milliseconds per iteration of the reference, in the order of [`CELLS`].
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Cells([f32; CELLS.len()]);
+
+impl Cells {
+    /// A rank that takes so many milliseconds for each component.
+    #[cfg(test)]
+    pub(crate) fn of(ms: impl Fn(Component) -> f64) -> Cells {
+        Cells(CELLS.map(|component| ms(component) as f32))
+    }
+
+    /// Milliseconds of a component of a rank; 0 of others.
+    pub(crate) fn ms(&self, component: Component) -> f64 {
+        CELLS.iter().position(|cell| *cell == component).map_or(0.0, |at| f64::from(self.0[at]))
+    }
+}
+
+/// About a second of the job.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Row {
+    pub(crate) start: HostTime,
+    pub(crate) end: HostTime,
+    /// Iterations of the reference in it.
+    pub(crate) iterations: usize,
+    /// Their mean, milliseconds.
+    pub(crate) iteration_ms: f64,
+    /// By slot of the rank; `None`: missing.
+    pub(crate) ranks: Vec<Option<Cells>>,
+    /// Between hosts.
+    pub(crate) ways: Ways,
+}
+
+impl Row {
+    /// Whether it says something of more than half of the ranks: else these know no iteration in common.
+    fn is_of_most(&self) -> bool {
+        2 * self.ranks.iter().flatten().count() > self.ranks.len()
+    }
+}
+
+/// Cuts rows.
+#[derive(Debug, Default)]
+pub(crate) struct Measure {
+    /// The reference: its slot, and its generation of iterations.
+    reference: Option<(u32, u64)>,
+    /// Rows are taken up to here.
+    until: HostTime,
+    /// By slot: who does the same as whom.
+    pub(crate) roles: Vec<Role>,
+}
+
+impl Measure {
+    /// The rows that are complete since the last call, oldest first, and whether what came before them is no longer
+    /// comparable (another reference).
+    pub(crate) fn rows(&mut self, timeline: &Timeline) -> (Vec<Row>, bool) {
+        let is_other = self.choose(timeline);
+        let Some((slot, _)) = self.reference else { return (Vec::new(), is_other) };
+        let state = timeline.ranks.at(slot);
+        let mut rows = Vec::new();
+        while let Some((start, end, iterations, ns)) = self.next(state) {
+            if !is_complete(timeline, end, ns / iterations as u64) {
+                break;
+            }
+            self.until = end;
+            if self.roles.len() != timeline.ranks.len() || rows.is_empty() {
+                self.roles = role::of_all(timeline);
+            }
+            let row = row(timeline, (start, end), iterations, ns as f64 / 1e6 / iterations as f64);
+            if row.is_of_most() {
+                rows.push(row);
+            }
+        }
+        (rows, is_other)
+    }
+
+    /// The rank that has finished most iterations, lost no records and lives; it stays as long as it does.
+    fn choose(&mut self, timeline: &Timeline) -> bool {
+        let fits = |state: &RankState| !state.dead_since.is_some() && state.iterations.total() > WARM_UP;
+        let current = self.reference.filter(|(slot, generation)| {
+            let state = timeline.ranks.at(*slot);
+            fits(state) && state.iterations.generation() == *generation
+        });
+        if current.is_some() {
+            return false;
+        }
+        let fitting = timeline.ranks.slots().filter(|slot| fits(timeline.ranks.at(*slot)));
+        // Of ranks that have finished as many the first: the order of slots is that of ranks here.
+        let best = fitting.max_by_key(|slot| {
+            let state = timeline.ranks.at(*slot);
+            (state.lost == 0, state.iterations.total(), std::cmp::Reverse(*slot))
+        });
+        let Some(slot) = best else { return false };
+        let state = timeline.ranks.at(slot);
+        let had = self.reference.replace((slot, state.iterations.generation())).is_some();
+        let first = state.iterations.list().get(WARM_UP as usize).map_or(HostTime::NONE, |it| it.start);
+        self.until = self.until.max(first);
+        had
+    }
+
+    /// Begin and end of the next row, its iterations and their nanoseconds.
+    fn next(&self, state: &RankState) -> Option<(HostTime, HostTime, usize, u64)> {
+        let new = state.iterations.list().iter().filter(|it| it.start >= self.until);
+        let (mut start, mut count, mut ns) = (None, 0, 0);
+        for it in new {
+            let from = *start.get_or_insert(it.start);
+            count += 1;
+            ns += it.ns();
+            if it.end.since_ns(from) >= ROW_NS || count >= ROW_ITERATIONS {
+                return Some((from, it.end, count, ns));
+            }
+        }
+        None
+    }
+}
+
+/// Whether all ranks have told of the iteration that ended then: who computes or waits longer tells later. Nobody is waited for
+/// beyond twice an iteration.
+fn is_complete(timeline: &Timeline, end: HostTime, iteration_ns: u64) -> bool {
+    let has_told = |state: &RankState| {
+        let last = state.iterations.list().back();
+        state.dead_since.is_some() || last.is_none_or(|it| it.end + iteration_ns / 4 >= end)
+    };
+    let waited_ns = timeline.newest_sample.since_ns(end);
+    waited_ns >= GRACE_NS && (waited_ns >= GRACE_NS + 2 * iteration_ns || timeline.ranks.by_slot().iter().all(has_told))
+}
+
+fn row(timeline: &Timeline, (start, end): (HostTime, HostTime), iterations: usize, iteration_ms: f64) -> Row {
+    let (ways, held) = ways::of(timeline, (start, end), iterations);
+    let of = |(state, held_ms): (&RankState, &f64)| cells(state, (start, end), iteration_ms, *held_ms);
+    let ranks = timeline.ranks.by_slot().iter().zip(&held).map(of).collect();
+    Row { start, end, iterations, iteration_ms, ranks, ways }
+}
+
+/// How many operations an iteration has of which no record was lost: what one in eight reaches. Few have more (evaluation).
+fn whole(mut ops: Vec<u32>) -> u32 {
+    ops.sort_unstable_by(|a, b| b.cmp(a));
+    ops.get(ops.len() / WHOLE_OF).copied().unwrap_or(0)
+}
+
+/// What a rank took, from its iterations that ended in the row, or soon after: ranks end one together within a quarter of it, and
+/// those that do not are measured up to their own end. Of one that lost records those that are whole.
+fn cells(state: &RankState, (start, end): (HostTime, HostTime), iteration_ms: f64, held_ms: f64) -> Option<Cells> {
+    if state.dead_since.is_some() {
+        return None;
+    }
+    let list = state.iterations.list();
+    let ended = |it: &Iteration| it.end - it.ns() / 4;
+    let inside = list.iter().rev().skip_while(|it| ended(it) > end).take_while(|it| ended(it) > start);
+    let whole = if state.lost > 0 { whole(list.iter().map(|it| it.ops).collect()) } else { 0 };
+    let is_alike = |it: &Iteration| (1.0 / ALIKE..=ALIKE).contains(&(it.ns() as f64 / 1e6 / iteration_ms.max(1e-3)));
+    let (mut ns, mut us) = (0, [0.0; CELLS.len() - 1]);
+    for it in inside.filter(|it| it.ops >= whole && is_alike(it)) {
+        ns += it.ns();
+        us.iter_mut().zip(CELLS).for_each(|(sum, cell)| *sum += cell.us(it));
+    }
+    if ns == 0 {
+        return None;
+    }
+    let [computation, rest, issue, copy, proxy] = us.map(|us| (us * 1e3 / ns as f64 * iteration_ms) as f32);
+    Some(Cells([computation, rest, issue, copy, proxy, held_ms as f32]))
+}

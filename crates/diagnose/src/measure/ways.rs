@@ -1,0 +1,78 @@
+//! What the ways between hosts, and the links of each rank, took in a row.
+use super::Role;
+use crate::timeline::{Link, Timeline};
+use mycroft_record::{HostName, HostTime};
+use std::collections::BTreeMap;
+
+/// Links that carry less than one part in so many of what the busiest between the same hosts does are not counted.
+const CARRY_ALIKE: u64 = 4;
+
+/// What went from one host to another in a row.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Way {
+    /// For how long data was on its way, milliseconds per iteration: the mean of the links that carry most.
+    pub(crate) sent_ms: f64,
+    /// Megabytes per iteration.
+    pub(crate) mb: f64,
+}
+
+impl Way {
+    /// Whether it carries enough to say how fast it is, where the busiest way carries `most` megabytes an iteration.
+    pub(crate) fn counts(&self, most: f64) -> bool {
+        self.mb > 0.0 && self.mb * CARRY_ALIKE as f64 >= most
+    }
+
+    /// Ways that carry as much, within a fifth, are of one role: others carry something else by design (activations beside
+    /// gradients), in messages of another size.
+    pub(crate) fn role(&self) -> Role {
+        Role::of_load((2.0 * self.mb.max(1e-6).log2()).round() as i32)
+    }
+}
+
+/// By sending and receiving host.
+pub(crate) type Ways = BTreeMap<(HostName, HostName), Way>;
+
+/// What one link took in a row.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    bytes: u64,
+    sent_us: f64,
+    held_us: f64,
+}
+
+/// The ways that carried something, and by slot of the rank for how long its links were held, milliseconds per iteration.
+pub(super) fn of(timeline: &Timeline, (start, end): (HostTime, HostTime), iterations: usize) -> (Ways, Vec<f64>) {
+    let mut links: BTreeMap<(HostName, HostName), Vec<Sum>> = BTreeMap::new();
+    let mut held = vec![0.0; timeline.ranks.len()];
+    let per_iteration = iterations.max(1) as f64;
+    for link in timeline.links.all(&timeline.ranks) {
+        let (Some(from), Some(to)) = (timeline.ranks.slot(link.from), timeline.ranks.slot(link.to)) else { continue };
+        let hosts = (&timeline.ranks.at(from).host, &timeline.ranks.at(to).host);
+        let sum = sum(link, start, end);
+        if sum.bytes == 0 || hosts.0 == hosts.1 {
+            continue;
+        }
+        for end in [from, to] {
+            held[end as usize] += sum.held_us / 1e3 / per_iteration;
+        }
+        links.entry((hosts.0.clone(), hosts.1.clone())).or_default().push(sum);
+    }
+    (links.into_iter().map(|(hosts, links)| (hosts, way(&links, per_iteration))).collect(), held)
+}
+
+fn sum(link: &Link, start: HostTime, end: HostTime) -> Sum {
+    let inside = link.samples().rev().skip_while(|sample| sample.at > end).take_while(|sample| sample.at > start);
+    inside.fold(Sum::default(), |sum, sample| Sum {
+        bytes: sum.bytes + sample.bytes,
+        sent_us: sum.sent_us + sample.sent_us,
+        held_us: sum.held_us + sample.held_us,
+    })
+}
+
+fn way(links: &[Sum], per_iteration: f64) -> Way {
+    let most = links.iter().map(|link| link.bytes).max().unwrap_or(0);
+    let counted: Vec<f64> =
+        links.iter().filter(|link| link.bytes * CARRY_ALIKE >= most).map(|link| link.sent_us).collect();
+    let mb = links.iter().map(|link| link.bytes).sum::<u64>() as f64 / 1e6 / per_iteration;
+    Way { sent_ms: counted.iter().sum::<f64>() / counted.len().max(1) as f64 / 1e3 / per_iteration, mb }
+}
