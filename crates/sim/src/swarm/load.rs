@@ -63,6 +63,21 @@ pub(super) fn operations(scenario: &Scenario) -> f64 {
     operations + passes * 2.0 * f64::from(layout.ep.max(1) - 1)
 }
 
+/// The share of an iteration's bytes over the network that its largest operation carries.
+pub(super) fn largest_share(scenario: &Scenario) -> f64 {
+    let load = Load::of(scenario);
+    let calls = |kind: GroupKind| match kind {
+        GroupKind::Tensor | GroupKind::Context => passes(scenario),
+        GroupKind::Pipeline => messages(scenario),
+        GroupKind::Expert => passes(scenario) * f64::from(scenario.layout().ep.max(2) - 1),
+        GroupKind::Data if scenario.dp_mode == DpMode::Fsdp => sharded_calls(scenario),
+        GroupKind::Data if scenario.dp_mode == DpMode::ReduceScatter => 2.0,
+        GroupKind::Data => 1.0,
+    };
+    let largest = GroupKind::ALL.into_iter().map(|kind| load.network_bytes_of(kind) / calls(kind).max(1.0));
+    largest.fold(0.0, f64::max) / load.network_bytes().max(1.0)
+}
+
 /// Those of them that cross hosts.
 pub(super) fn far_operations(scenario: &Scenario) -> f64 {
     let layout = scenario.layout();

@@ -12,6 +12,8 @@ use crate::swarm::load::{self, Load};
 const ITERATION_S: (f64, f64) = (0.01, 60.0);
 /// Share of an iteration that is computation that nothing hides.
 const COMPUTATION: (f64, f64) = (0.6, 0.8);
+/// Longest operation, seconds: 10 GB over a NIC of 400 Gbit/s. An iteration is long because it has many, or because it computes.
+const OPERATION_S: f64 = 0.2;
 /// Records that a run of an ordinary length may make: what a core simulates and diagnoses in about a second.
 const RECORDS_MAX: f64 = 800_000.0;
 /// Seconds and iterations of a run by which its records are counted beforehand.
@@ -126,10 +128,11 @@ fn smaller(scenario: &mut Scenario) -> bool {
     true
 }
 
-/// Shares an iteration of about `iteration_s` out: `computation` of it is computation that nothing hides, the rest is
-/// communication, by the simulator's own measure. Gives how long an iteration takes then, seconds.
+/// Shares an iteration of about `iteration_s` out: `computation` of it, or more where the rest would make one operation longer
+/// than any is, is computation that nothing hides, the rest is communication, by the simulator's own measure. Gives how long an iteration takes then, seconds.
 pub fn share_out(scenario: &mut Scenario, iteration_s: f64, computation: f64) -> f64 {
-    let wanted_s = (1.0 - computation) * iteration_s;
+    let longest_s = OPERATION_S / load::largest_share(scenario).max(f64::EPSILON);
+    let wanted_s = ((1.0 - computation) * iteration_s).min(longest_s);
     (scenario.forward_ms, scenario.backward_ms, scenario.optimizer_ms) = (0.0, 0.0, 0.0);
     let network = Load::of(scenario).network_bytes();
     let mut per_sec = network / wanted_s;
