@@ -10,6 +10,9 @@ pub struct Config {
     pub stall_floor_ns: u64,
     /// The same before a baseline of healthy iterations exists: first iterations compile, allocate and connect.
     pub stall_warmup_ns: u64,
+    /// Without a baseline, ranks that have not come, or whose devices compute, are waited for for so long: ranks start up to half a
+    /// minute apart, load data and compile, and iterations may be as long.
+    pub stall_start_ns: u64,
     /// A stall is this many times the longest healthy wait.
     pub stall_wait_factor: u64,
     /// A rank whose agent has not looked for this long, against the newest look of all, has no data: unknown.
@@ -59,6 +62,7 @@ impl Default for Config {
         Config {
             stall_floor_ns: 900 * NANOS_PER_MS,
             stall_warmup_ns: 10 * NANOS_PER_SEC,
+            stall_start_ns: 60 * NANOS_PER_SEC,
             stall_wait_factor: 3,
             no_data_after_ns: 1_500 * NANOS_PER_MS,
             baseline_min: 3,

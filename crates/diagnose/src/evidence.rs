@@ -17,8 +17,8 @@ use crate::median::median;
 use expected::{Expected, First, Scale, by_host, exposed};
 use mycroft_record::{HostName, HostTime};
 pub(crate) use past::PAST_MIN;
-use past::{Past, Spread};
-use std::collections::BTreeMap;
+use past::{Past, SPREAD_LEAST, Spread};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use track::Track;
 
@@ -26,8 +26,15 @@ pub(crate) use track::Track;
 pub(crate) const COST: f64 = 0.05;
 /// How much longer the same bytes are under way, as a share, on a way that is slow: a NIC that lost a lane of four.
 pub(crate) const SLOWER: f64 = 0.25;
-/// The same of the iteration itself, which is the mean of several in each row.
-const ITERATION_MIN: u32 = 3;
+/// Rows in which a fault shows before half of the evidence for it has come.
+const WAITING: usize = 10;
+/// A way that is judged by its peers alone must take so much longer besides, as a share: its messages may be of other sizes, so only
+/// what takes twice as long is slow.
+const UNKNOWN: f64 = 1.0 - SLOWER;
+/// Rows after which it is known how long iterations were.
+const KNOWN_MIN: usize = 3;
+/// Iterations before which nobody is judged: fewer do not show how much ranks vary.
+const ITERATIONS_MIN: usize = 10;
 /// Rows of which the last mean is told: what is common to all now.
 const LATELY: usize = 5;
 /// No way is known more exactly than this share: queueing on a wire that others use too.
@@ -77,12 +84,17 @@ impl Common {
 pub(crate) struct Evidence {
     ranks: BTreeMap<Component, (Vec<Past>, Spread, Spread)>,
     ways: BTreeMap<(HostName, HostName), Past>,
+    /// By way how many times as long as before the same bytes were under way in the last rows.
+    way_times: BTreeMap<(HostName, HostName), VecDeque<f64>>,
     way_spreads: (Spread, Spread),
     /// How long iterations take while nothing is wrong, milliseconds.
     pub(crate) iteration: Past,
     /// The same of the last rows.
     lately: Vec<f64>,
-    iteration_spread: Spread,
+    /// Ends of the last rows, and how long iterations were in them: learned as usual when nothing has come up since.
+    waiting: VecDeque<(HostTime, f64)>,
+    /// Iterations of the rows so far.
+    iterations: usize,
     pub(crate) tracks: BTreeMap<(Component, Subject), Track>,
     pub(crate) common: Common,
     /// From here on it is known how long iterations usually take.
@@ -92,11 +104,13 @@ pub(crate) struct Evidence {
 impl Evidence {
     /// Takes in a row of ranks on `hosts` with `roles`, both by slot.
     pub(crate) fn take(&mut self, hosts: &[HostName], roles: &[Role], row: &Row) {
-        let is_raised = self.is_raised(row.iteration_ms);
+        let is_raised = self.is_doubtful(hosts.len());
+        let is_odd = is_raised || self.iteration.is_odd(row.iteration_ms);
+        self.iterations += row.iterations;
         for component in CELLS {
-            self.take_ranks(component, hosts, roles, row, is_raised);
+            self.take_ranks(component, hosts, roles, row, is_odd);
         }
-        self.take_ways(row, is_raised);
+        self.take_ways(row, is_odd);
         self.take_iteration(row, is_raised);
     }
 
@@ -105,9 +119,16 @@ impl Evidence {
         (subjects.max(1) as f64 * CELLS.len() as f64 * ROWS_A_YEAR).ln()
     }
 
-    /// Whether iterations are longer than healthy ones by half of what the tests look for.
-    fn is_raised(&self, iteration_ms: f64) -> bool {
-        self.iteration.n >= ITERATION_MIN && iteration_ms > (1.0 + COST / 2.0) * self.iteration.level
+    /// Whether enough has been seen to judge by.
+    pub(crate) fn is_enough(&self) -> bool {
+        self.iterations >= ITERATIONS_MIN
+    }
+
+    /// Whether something takes longer than it should by half of the evidence that is needed to say so: what is seen then is not
+    /// learned as usual.
+    fn is_doubtful(&self, ranks: usize) -> bool {
+        let doubt = self.needed(ranks) / 2.0;
+        self.tracks.values().any(|track| track.log_odds > doubt)
     }
 
     fn take_ranks(&mut self, component: Component, hosts: &[HostName], roles: &[Role], row: &Row, is_raised: bool) {
@@ -153,11 +174,22 @@ impl Evidence {
         self.way_spreads.0.take(&expected.beyond);
         let sigma = self.way_spreads.0.sigma().max(WAY_SPREAD_LEAST);
         let shares = exposed(&expected.beyond).into_iter().zip(&expected.sigmas);
-        for (((hosts, _), past), (share, own)) in ways.iter().zip(pasts).zip(shares) {
+        for (((hosts, _), past), (share, own)) in ways.iter().zip(pasts.iter().copied()).zip(shares) {
             let sigma = sigma.max(*own);
             let is_known = self.ways.insert((*hosts).clone(), past).is_some_and(|past| past.n >= PAST_MIN);
-            let ((from, to), share) = ((*hosts).clone(), share.filter(|_| is_known));
+            let ((from, to), share) =
+                ((*hosts).clone(), share.map(|share| if is_known { share } else { share - UNKNOWN }));
             self.test((Component::Wire, Subject::Way(from, to)), share, sent_ms, (SLOWER, sigma), row);
+        }
+        self.way_times.retain(|hosts, _| row.ways.contains_key(hosts));
+        for (((hosts, _), past), ms) in ways.iter().zip(&pasts).zip(values.iter().flatten()) {
+            if past.n >= PAST_MIN {
+                let times = self.way_times.entry((*hosts).clone()).or_default();
+                times.push_back(ms / past.level);
+                if times.len() > LATELY {
+                    times.pop_front();
+                }
+            }
         }
         let mut ends: BTreeMap<&HostName, Vec<f64>> = BTreeMap::new();
         for (((from, to), _), share) in ways.iter().zip(&expected.beyond) {
@@ -179,27 +211,39 @@ impl Evidence {
 
     fn take_iteration(&mut self, row: &Row, is_raised: bool) {
         let usual = self.iteration;
-        if usual.n >= ITERATION_MIN {
+        if usual.n >= PAST_MIN {
             let share = row.iteration_ms / usual.level - 1.0;
-            self.test(
-                (Component::Iteration, Subject::Job),
-                Some(share),
-                usual.level,
-                (COST, self.iteration_spread.sigma()),
-                row,
-            );
+            let sigma = (usual.sigma_ms() / usual.level).max(SPREAD_LEAST);
+            self.test((Component::Iteration, Subject::Job), Some(share), usual.level, (COST, sigma), row);
         }
-        if !is_raised {
-            self.iteration.learn(row.iteration_ms, 0.0);
-            if self.iteration.n == ITERATION_MIN {
-                self.known_from = row.end;
-            }
-            self.iteration_spread.keep((row.iteration_ms / self.iteration.level - 1.0).abs());
+        self.waiting.push_back((row.end, row.iteration_ms));
+        if !self.known_from.is_some() && self.waiting.len() == KNOWN_MIN {
+            self.known_from = row.end;
+        }
+        let is_old = self.waiting.len() > WAITING;
+        if let Some((_, ms)) = self.waiting.pop_front_if(|_| is_old)
+            && !is_raised
+        {
+            self.iteration.vary((ms - usual.level).abs());
+            self.iteration.learn(self.iteration.without_odd(ms), 0.0);
         }
         self.lately.push(row.iteration_ms);
         if self.lately.len() > LATELY {
             self.lately.remove(0);
         }
+    }
+
+    /// By way how many times as long as before the same bytes are under way now.
+    pub(crate) fn way_times(&self) -> BTreeMap<(HostName, HostName), f64> {
+        let now = |times: &VecDeque<f64>| median(times.iter().copied().collect());
+        self.way_times.iter().filter_map(|(hosts, times)| Some((hosts.clone(), now(times)?))).collect()
+    }
+
+    /// Whether ways of these hosts are known, and on none the same bytes are longer under way than before.
+    pub(crate) fn denies_ways(&self, hosts: &BTreeSet<HostName>) -> bool {
+        let is_theirs = |(from, to): &(HostName, HostName)| hosts.contains(from) || hosts.contains(to);
+        let mut theirs = self.way_times().into_iter().filter(|(way, _)| is_theirs(way)).peekable();
+        theirs.peek().is_some() && theirs.all(|(_, times)| times < 1.0 + SLOWER / 2.0)
     }
 
     /// What all ranks compute and issue longer than before, milliseconds an iteration: more work, or slower devices.
@@ -213,8 +257,14 @@ impl Evidence {
     /// How long iterations take now, milliseconds, and by how much that is more than before `since`; `None`: nobody knows.
     pub(crate) fn grown_ms(&self, since: HostTime) -> (f64, Option<f64>) {
         let now_ms = median(self.lately.clone()).unwrap_or(0.0);
-        let knows = self.known_from.is_some() && since + SLACK_NS >= self.known_from;
-        (now_ms, knows.then_some(now_ms - self.iteration.level))
+        if !self.known_from.is_some() || since + SLACK_NS < self.known_from {
+            return (now_ms, None);
+        }
+        let waiting = self.waiting.iter().filter(|(end, _)| *end <= since + SLACK_NS);
+        let (sum, count) = waiting.fold((0.0, 0.0), |(sum, count), (_, ms)| (sum + ms, count + 1.0));
+        let learned = f64::from(self.iteration.n);
+        let before_ms = (sum + learned * self.iteration.level) / (count + learned);
+        (now_ms, (count + learned > 0.0).then_some(now_ms - before_ms))
     }
 
     fn test(

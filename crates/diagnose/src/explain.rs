@@ -7,6 +7,7 @@
 mod found;
 mod job;
 mod onset;
+mod ways;
 mod words;
 
 use crate::evidence::{COST, Evidence, SLOWER, Subject, Track};
@@ -27,6 +28,9 @@ const ALIKE_MAX: usize = 3;
 const CAUSES_MAX: usize = 3;
 /// The causes of what is slow now, the one that stands out most first.
 pub(crate) fn causes(timeline: &Timeline, evidence: &Evidence) -> Vec<Cause> {
+    if !evidence.is_enough() {
+        return Vec::new();
+    }
     let needed = evidence.needed(timeline.ranks.len());
     let mut found: Vec<Found<'_>> =
         evidence.tracks.iter().filter_map(|((component, subject), track)| found(*component, subject, track)).collect();

@@ -106,18 +106,19 @@ impl Engine {
         let open = self.docket.has_open();
         let seen = self.watch.look(&self.timeline, &self.config, open, self.docket.raised_at(), now);
         let (config, watch, docket, seen) = (&self.config, &self.watch, &mut self.docket, &seen);
+        let evidence = &self.evidence;
         let exits = &docket.exits(&self.timeline, now);
         if let Some(life) = self.lives.last_mut() {
             life.ended = if let Exits::Over(ending) = exits { Some(ending.clone()) } else { None };
         }
-        let mut events = docket.step(&Bench { timeline: &self.timeline, config, watch, seen, exits, now });
+        let mut events = docket.step(&Bench { timeline: &self.timeline, config, watch, seen, exits, evidence, now });
         if !rows.is_empty() && !matches!(exits, Exits::Over(_)) {
-            let causes = explain::causes(&self.timeline, &self.evidence);
-            events.extend(docket.explained(&causes, &self.evidence, now));
+            let causes = explain::causes(&self.timeline, evidence);
+            events.extend(docket.explained(&causes, evidence, now));
         }
         if let Some(crawl) = seen.crawl.as_ref().filter(|_| events.is_empty()) {
             self.timeline.with_running(crawl.until, |timeline| {
-                events.extend(docket.crawl(&Bench { timeline, config, watch, seen, exits, now }, crawl));
+                events.extend(docket.crawl(&Bench { timeline, config, watch, seen, exits, evidence, now }, crawl));
             });
         }
         self.docket.with_revised(now, events)

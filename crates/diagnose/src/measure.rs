@@ -213,7 +213,8 @@ fn whole(mut ops: Vec<u32>) -> u32 {
 }
 
 /// What a rank took, from its iterations that ended in the row, or soon after: ranks end one together within a quarter of it, and
-/// those that do not are measured up to their own end. Of one that lost records those that are whole.
+/// those that do not are measured up to their own end. Of one that lost records those that are whole. A rank that knows no
+/// iterations does in the row what it does in each, wherever it is in them when the row begins.
 fn cells(state: &RankState, (start, end): (HostTime, HostTime), iteration_ms: f64, held_ms: f64) -> Option<Cells> {
     if state.dead_since.is_some() {
         return None;
@@ -229,7 +230,9 @@ fn cells(state: &RankState, (start, end): (HostTime, HostTime), iteration_ms: f6
         us.iter_mut().zip(CELLS).for_each(|(sum, cell)| *sum += cell.us(it));
     }
     if ns == 0 {
-        return None;
+        let it = state.iterations.between(&state.past, start, end).filter(|_| state.lost == 0)?;
+        ns = it.ns();
+        us.iter_mut().zip(CELLS).for_each(|(sum, cell)| *sum += cell.us(&it));
     }
     let [computation, rest, issue, copy, proxy] = us.map(|us| (us * 1e3 / ns as f64 * iteration_ms) as f32);
     Some(Cells([computation, rest, issue, copy, proxy, held_ms as f32]))

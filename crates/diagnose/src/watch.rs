@@ -2,6 +2,7 @@
 //!
 //! It says that and since when, never who: that is `blame`'s question.
 mod track;
+mod waits;
 
 use crate::blame::graph::Stillness;
 use crate::blame::moments::{self, Long};
@@ -10,13 +11,12 @@ use crate::config::Config;
 use crate::fact::Fact;
 use crate::median::median;
 use crate::report::Threshold;
-use crate::timeline::{Iteration, RankState, Timeline};
+use crate::timeline::{Iteration, Timeline};
 use mycroft_record::{HostTime, NANOS_PER_MS, NANOS_PER_SEC, Rank};
 use std::collections::{BTreeMap, VecDeque};
-use track::{LEVEL_KEPT, Lap, SLACK_NS, SPREAD_MIN, Track, is_enough};
+use track::{Lap, SLACK_NS, SPREAD_MIN, Track, is_enough, usual_longest_compute};
+use waits::Waits;
 
-/// Healthy waits kept; the second longest counts, so that one hiccup does not blunt the trigger.
-const WAITS_KEPT: usize = 64;
 /// An iteration that runs for so many usual ones is looked at before it has ended ..
 const CRAWLS: f64 = 4.0;
 /// .. and again after this share of what it has taken: a look at it costs more than others do.
@@ -170,8 +170,7 @@ pub(crate) struct Seen {
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     tracks: BTreeMap<Rank, Track>,
-    waits: VecDeque<u64>,
-    candidate: Option<(HostTime, u64)>,
+    waits: Waits,
     due: Option<HostTime>,
     suspicious: bool,
     looked_at: HostTime,
@@ -199,6 +198,12 @@ impl Watch {
         seen.healthy_streak = self.healthy_streak();
         self.suspicious = seen.slow.is_some() || self.recently_slow();
         let mut still = timeline.graph().stillness(timeline, config.no_data_after_ns);
+        self.waits.begin(self.has_baseline(config));
+        let tracks = &self.tracks;
+        self.waits.confirm(|from, until| {
+            let told = tracks.values().filter_map(|track| track.was_usual(config, from, until));
+            told.reduce(|all, one| all && one)
+        });
         let (threshold_ns, _) = self.stall_threshold(timeline, config);
         if still.iter().any(|(_, stillness)| stillness.ns() >= threshold_ns) {
             let later = timeline.graph().left_behind(timeline);
@@ -347,26 +352,9 @@ impl Watch {
 
     /// The stall threshold and where it comes from; that ranks seem to wait for as long as clocks differ says nothing.
     fn stall_threshold(&self, timeline: &Timeline, config: &Config) -> (u64, String) {
-        let (threshold_ns, why) = self.stall_threshold_of_waits(timeline, config);
+        let computed = self.tracks.keys().filter_map(|rank| usual_longest_compute(timeline.ranks.get(rank)?));
+        let (threshold_ns, why) = self.waits.threshold(config, computed.max().unwrap_or(0));
         timeline.widened(threshold_ns, why)
-    }
-
-    fn stall_threshold_of_waits(&self, timeline: &Timeline, config: &Config) -> (u64, String) {
-        if !self.has_baseline(config) {
-            return (config.stall_warmup_ns, "no baseline of healthy iterations yet".to_string());
-        }
-        let mut waits: Vec<u64> = self.waits.iter().copied().collect();
-        waits.sort_unstable();
-        let seen = waits.len().checked_sub(2).map_or(0, |at| waits[at]);
-        let computed =
-            self.tracks.keys().filter_map(|rank| usual_longest_compute(timeline.ranks.get(rank)?)).max().unwrap_or(0);
-        let longest = seen.max(computed);
-        let learned = longest.saturating_mul(config.stall_wait_factor);
-        if learned <= config.stall_floor_ns {
-            return (config.stall_floor_ns, "the floor; healthy waits are shorter".to_string());
-        }
-        let why = format!("{} x the longest healthy wait of {} ms", config.stall_wait_factor, longest / NANOS_PER_MS);
-        (learned, why)
     }
 
     //= mycroft 4.3
@@ -379,7 +367,6 @@ impl Watch {
         case_open: bool,
         now: HostTime,
     ) -> Option<Stall> {
-        let (threshold, _) = self.stall_threshold(timeline, config);
         let live = |rank: &Rank| {
             timeline.ranks.get(rank).is_some_and(|state| {
                 !state.dead() && !state.ended_well() && !timeline.no_data(state, config.no_data_after_ns)
@@ -389,7 +376,8 @@ impl Watch {
             still.iter().filter(|(rank, _)| live(rank)).max_by_key(|(rank, s)| (s.ns(), std::cmp::Reverse(*rank)));
         self.due = None;
         let (_, worst) = stillest?;
-        self.learn_wait(worst, threshold, case_open);
+        let (threshold, _) = self.stall_threshold(timeline, config);
+        self.waits.learn(worst, threshold, !case_open && !self.suspicious);
         if worst.ns() < threshold {
             self.due = Some((worst.since + threshold + ARRIVAL_NS).max(now + RECHECK_NS));
             return None;
@@ -401,27 +389,9 @@ impl Watch {
         Some(Stall { waiting, since, waited_ns: worst.ns() })
     }
 
-    /// A wait counts as healthy once it is over (even the stillest ranks have moved after it), was no stall, and nothing
-    /// else was suspicious.
-    fn learn_wait(&mut self, worst: &Stillness, threshold: u64, case_open: bool) {
-        let Some((since, ns)) = self.candidate else {
-            self.candidate = Some((worst.since, worst.ns()));
-            return;
-        };
-        if worst.since <= since {
-            self.candidate = Some((since.min(worst.since), ns.max(worst.ns())));
-            return;
-        }
-        if worst.since <= since + ns {
-            return; // others are the stillest now; whether this wait is over shows later
-        }
-        self.candidate = Some((worst.since, worst.ns()));
-        if ns < threshold && !case_open && !self.suspicious {
-            self.waits.push_back(ns);
-            if self.waits.len() > WAITS_KEPT {
-                self.waits.pop_front();
-            }
-        }
+    /// Whether a stall may be ranks that are not ready yet: no iteration has a baseline, and it has not lasted for long.
+    pub(crate) fn may_be_start(&self, config: &Config, stall: &Stall) -> bool {
+        stall.waited_ns < config.stall_start_ns && self.waits.is_young()
     }
 
     pub(crate) fn next_check(&self, now: HostTime) -> Option<HostTime> {
@@ -551,12 +521,6 @@ fn common_idle_ms(lists: &BTreeMap<Rank, &VecDeque<Iteration>>, iteration: &Iter
         })
         .fold(f64::MAX, f64::min)
         .min(iteration.ns() as f64 / 1e6)
-}
-
-/// Median over the recent iterations of the longest piece of computation in each.
-fn usual_longest_compute(state: &RankState) -> Option<u64> {
-    let pieces = state.iterations.list().iter().rev().take(LEVEL_KEPT).map(|it| f64::from(it.compute_max_us)).collect();
-    median(pieces).map(|us| (us * 1e3) as u64)
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ use crate::case::stop::{crash, left_out, stalled};
 use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Said};
 use crate::config::Config;
+use crate::evidence::Evidence;
 use crate::explain::Key;
 use crate::fact::Fact;
 use crate::timeline::Timeline;
@@ -27,8 +28,8 @@ use crate::watch::{Seen, Slow, Watch};
 use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, What};
 use pause::PauseSeen;
 use same::{
-    STEP_SURE, hangs_together, is_about_crowd, is_explained, is_inside_only, is_of_whole_host, is_slow_device,
-    is_starved, is_sure, is_sure_of_host, meets, names, naps, stands_out,
+    STEP_SURE, hangs_together, is_about_crowd, is_absence, is_explained, is_inside_only, is_of_whole_host,
+    is_slow_device, is_starved, is_sure, is_sure_of_host, meets, names, naps, stands_out,
 };
 use std::collections::{BTreeSet, VecDeque};
 
@@ -125,6 +126,7 @@ pub(crate) struct Bench<'a> {
     pub watch: &'a Watch,
     pub seen: &'a Seen,
     pub exits: &'a Exits,
+    pub evidence: &'a Evidence,
     pub now: HostTime,
 }
 
@@ -212,6 +214,9 @@ impl Docket {
         let in_turns = findings().any(naps) || self.open.iter().any(|open| open.crawls);
         let is_nap = is_inside_only(&verdict, &facts) && in_turns;
         let waited = stall.waited_ns;
+        if is_absence(verdict.category) && bench.watch.may_be_start(bench.config, stall) {
+            return None;
+        }
         let is_slot = |open: &Open| is_slow_device(&self.case(open.id).finding, open.stood_ns, &verdict, waited);
         if self.open.iter().any(is_slot)
             || (is_starved && waited < STARVED_NS)
@@ -268,7 +273,7 @@ impl Docket {
         facts: &[Fact],
         step: Option<Slow>,
     ) -> Option<CaseEvent> {
-        if is_explained(verdict.category) || self.is_told(&verdict) {
+        if is_explained(verdict.category) || self.is_told(&verdict) || is_denied(bench, &verdict) {
             return None;
         }
         let since = began(bench, &verdict, facts);
@@ -291,13 +296,6 @@ impl Docket {
         blast: Vec<BlastEntry>,
         stalled_since: HostTime,
     ) -> CaseEvent {
-        self.next_id += 1;
-        let id = CaseId(self.next_id);
-        if self.cases.len() >= CASES_MAX
-            && let Some(at) = self.cases.iter().position(|case| case.state == CaseState::Closed)
-        {
-            self.cases.remove(at);
-        }
         let finding = Finding {
             what: verdict.what,
             category: verdict.category,
@@ -306,22 +304,7 @@ impl Docket {
             detected_at: bench.now,
             diagnosed_at: HostTime::NONE,
         };
-        self.cases.push(Case {
-            id,
-            state: CaseState::Open,
-            finding,
-            group: verdict.group,
-            op: verdict.op,
-            because: Vec::new(),
-            blast_radius: Vec::new(),
-            do_next: Vec::new(),
-            opened_at: bench.now,
-            updated_at: bench.now,
-            closed_at: HostTime::NONE,
-            closed_because: String::new(),
-            revisions: 0,
-            said_before: Vec::new(),
-        });
+        let id = self.file(Case { group: verdict.group, op: verdict.op, ..Case::of(finding) });
         let onset = verdict.since;
         self.open.push(Open { id, stalled_since, onset, ..Open::default() });
         self.write(bench, id, verdict, facts, blast);
@@ -699,6 +682,16 @@ impl Docket {
 }
 
 /// When the first iteration began in which a suspect's own part was slow.
+/// Whether the ways of all hosts that a verdict on the network names are known, and none takes longer than it should.
+fn is_denied(bench: &Bench<'_>, verdict: &Verdict) -> bool {
+    let host = |place: &Place| match place {
+        Place::Rank { host, .. } | Place::Host { host } => vec![host.clone()],
+        Place::Link { from, to } => vec![from.clone(), to.clone()],
+    };
+    let hosts: BTreeSet<HostName> = verdict.leads().flat_map(host).collect();
+    is_of_network(verdict.category) && bench.evidence.denies_ways(&hosts)
+}
+
 fn began(bench: &Bench<'_>, verdict: &Verdict, facts: &[Fact]) -> HostTime {
     let leads: Vec<Place> = verdict.leads().cloned().collect();
     own::first_slow(bench.timeline, facts, &leads, verdict.category, verdict.since)

@@ -151,6 +151,27 @@ impl Said {
 }
 
 impl Case {
+    /// A new case of a finding, without a number, reasons and advice yet.
+    pub(crate) fn of(finding: Finding) -> Case {
+        let opened_at = finding.detected_at;
+        Case {
+            id: CaseId(0),
+            state: CaseState::Open,
+            finding,
+            group: None,
+            op: None,
+            because: Vec::new(),
+            blast_radius: Vec::new(),
+            do_next: Vec::new(),
+            opened_at,
+            updated_at: opened_at,
+            closed_at: HostTime::NONE,
+            closed_because: String::new(),
+            revisions: 0,
+            said_before: Vec::new(),
+        }
+    }
+
     /// Notes that until now it said `said`, as settled, and does not any more.
     pub fn revised_from(&mut self, said: Said) {
         self.revisions += 1;

@@ -11,12 +11,16 @@ const OFFSET_ROWS: f64 = 5.0;
 /// Rows whose spread is remembered: half a minute.
 const SPREAD_ROWS: usize = 32;
 /// Nobody is known more exactly than this share: what a second of noise leaves.
-const SPREAD_LEAST: f64 = 0.01;
+pub(super) const SPREAD_LEAST: f64 = 0.01;
 /// A median absolute deviation of a normal spread is this part of its sigma.
 const MAD_OF_SIGMA: f64 = 0.6745;
 
 /// A mean deviation of a normal spread is this part of its sigma.
 const MEAN_OF_SIGMA: f64 = 0.7979;
+/// The spread of n rows is taken (1 + 2/n) times: about one standard error of it, 1 / sqrt(2n - 2), at n = 10.
+const YOUNG: f64 = 2.0;
+/// Croux and Rousseeuw's factors by which the median absolute deviation of 2, 3 .. 9 values is too small; of more n / (n - 0.8).
+const OF_FEW: [f64; 8] = [1.196, 1.495, 1.363, 1.206, 1.200, 1.140, 1.129, 1.107];
 /// A deviation of more than so many usual ones counts as so many.
 const ODD: f64 = 3.0;
 
@@ -50,9 +54,20 @@ impl Past {
         self.off += (off - self.off) / n;
     }
 
-    /// The standard deviation of its rows, milliseconds.
+    /// The standard deviation of its rows, milliseconds; of few rows more, since it is known less.
     pub(super) fn sigma_ms(&self) -> f64 {
-        self.off / MEAN_OF_SIGMA
+        self.off / MEAN_OF_SIGMA * (1.0 + YOUNG / f64::from(self.n.max(1)))
+    }
+
+    /// Whether a row is further off than rows are.
+    pub(super) fn is_odd(&self, ms: f64) -> bool {
+        self.without_odd(ms) != ms
+    }
+
+    /// A row of which what is odd is cut off, milliseconds.
+    pub(super) fn without_odd(&self, ms: f64) -> f64 {
+        let most = if self.n < PAST_MIN { f64::MAX } else { ODD * self.off };
+        ms.clamp(self.level - most, self.level + most)
     }
 
     /// What it always took more than its peers, as far as that is known, `most` at most.
@@ -71,14 +86,12 @@ impl Spread {
     pub(super) fn take(&mut self, values: &[Option<f64>]) {
         let values: Vec<f64> = values.iter().flatten().copied().collect();
         let Some(mid) = median(values.clone()) else { return };
-        if let Some(mad) = median(values.iter().map(|value| (value - mid).abs()).collect()) {
-            self.keep(mad);
-        }
-    }
-
-    /// Takes in how far a value of a series was off.
-    pub(super) fn keep(&mut self, off: f64) {
-        self.0.push_back(off / MAD_OF_SIGMA);
+        let n = values.len();
+        let Some(mad) = median(values.iter().map(|value| (value - mid).abs()).collect()).filter(|_| n >= 2) else {
+            return;
+        };
+        let too_small = OF_FEW.get(n - 2).copied().unwrap_or(n as f64 / (n as f64 - 0.8));
+        self.0.push_back(too_small * mad / MAD_OF_SIGMA);
         if self.0.len() > SPREAD_ROWS {
             self.0.pop_front();
         }
@@ -86,6 +99,7 @@ impl Spread {
 
     /// A standard deviation, as a share.
     pub(crate) fn sigma(&self) -> f64 {
-        median(self.0.iter().copied().collect()).unwrap_or(0.0).max(SPREAD_LEAST)
+        let young = 1.0 + YOUNG / self.0.len().max(1) as f64;
+        (young * median(self.0.iter().copied().collect()).unwrap_or(0.0)).max(SPREAD_LEAST)
     }
 }

@@ -1,5 +1,6 @@
 //! What slows the whole job: all devices, or all of the network. Nobody is named.
 use super::found::{Cause, Told};
+use super::ways;
 use crate::evidence::{COST, Evidence, PAST_MIN, SLOWER, Subject};
 use crate::measure::Component;
 use crate::timeline::Timeline;
@@ -11,6 +12,8 @@ const DUE: f64 = 0.08;
 //= mycroft 4.3
 /// Where nothing shows why, only what the paper calls a straggler is told: the interval doubles.
 const DOUBLED: f64 = 1.0;
+/// Where the ways that are slow leave no other hosts.
+const SURE: f64 = 0.75;
 /// Of what iterations grew, all must compute and issue longer by this share for more work to be the reason.
 const WORK: f64 = 0.5;
 
@@ -28,7 +31,13 @@ pub(super) fn cause(timeline: &Timeline, evidence: &Evidence, needed: f64) -> Op
     let grew = format!("iterations take {now_ms:.0} ms, {:.0} ms more than before", more_ms.unwrap_or(0.0));
     let [wire, computation, rest] =
         [Component::Wire, Component::Computation, Component::Rest].map(|component| common(component).unwrap_or(1.0));
-    let (component, category, suspects, text) = if wire >= 1.0 + SLOWER {
+    let slow = ways::hosts(&evidence.way_times());
+    let (component, category, suspects, text) = if let Some(hosts) = slow {
+        let names = hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
+        let text = format!("all ways that take longer than before are those of {names}, and all others are as fast");
+        let category = if hosts.len() == 1 { Category::NetworkSend } else { Category::NetworkCongestion };
+        (Component::Wire, category, hosts.iter().map(suspect).collect(), text)
+    } else if wire >= 1.0 + SLOWER {
         let text = format!("the same bytes are {wire:.1} times as long on their way between all hosts");
         let both = if hosts.len() == 2 { hosts.iter().map(half).collect() } else { Vec::new() };
         let category = if both.is_empty() { Category::NetworkCongestion } else { Category::NetworkSend };
@@ -47,6 +56,10 @@ pub(super) fn cause(timeline: &Timeline, evidence: &Evidence, needed: f64) -> Op
     let told = |rule, text| Told { rule, text, at: track.until };
     let because = vec![told("job.wide", text), told("evidence.cost", grew)];
     Some(Cause { key: (component, subject), category, suspects, since: track.since, because })
+}
+
+fn suspect(host: &HostName) -> Suspect {
+    Suspect { place: Place::Host { host: host.clone() }, confidence: SURE }
 }
 
 fn half(host: &HostName) -> Suspect {

@@ -3,36 +3,30 @@
 //! The marker is the collective that recurs least often but regularly; the time between its ends is the iteration time.
 //! The self times are free of waiting for others, so that they compare a rank with its own past and with its peers.
 mod late;
+mod period;
+mod raw;
 mod recurrence;
+mod room;
 
 use super::kin::Kin;
-use super::past::{Counter, Numbered, Past};
+use super::past::{Numbered, Past};
 use mycroft_record::{
     Algorithm, CommId, CommRank, Datatype, Direction, FlowDone, FlowTimes, HostTime, NANOS_PER_MS, NANOS_PER_SEC,
     OpClass, OpDone, OpKind,
 };
+use raw::{NO_MARK, RING, Raw, SMALL, STARTED, Span};
 use recurrence::{Recurrence, Weight, is_even, may_recur, mean_period, recurs};
+pub(super) use room::Room;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Completed operations kept for self times of iterations that are not over: 1,536 x 28 B = 42 KiB a rank.
-const RAW_KEPT: usize = 1536;
 /// Of those whose iteration is over, so many stay: a period is looked for in them. 640 x 28 B = 17.5 KiB a rank.
-const RAW_SETTLED_KEPT: usize = SEQUENCE_KEPT + 40;
-/// Operations whose flows' sums are kept: 512 x 36 B = 18 KiB.
-const FLOW_SUMS_KEPT: usize = 512;
+const RAW_SETTLED_KEPT: usize = period::SEQUENCE_KEPT + 40;
 /// Signatures kept: distinct collectives of a program.
 const SIGNATURES_KEPT: usize = 256;
 /// A marker with fewer ends may still turn out to be a layer.
 const YOUNG_ENDS: usize = 64;
 /// A collective that comes more often than this is a layer, unless it is known how many of it make an iteration.
 const LAYER_NS_MAX: u64 = 30 * NANOS_PER_MS;
-/// Operations in which a period is looked for: at least three periods of up to 200 operations.
-const SEQUENCE_KEPT: usize = 600;
-/// Pairs of operations that must be comparable, and how many in a hundred must be the same.
-const SEQUENCE_PAIRS_MIN: usize = 4;
-const SEQUENCE_SAME_PERCENT: usize = 85;
-/// Of periods whose likeness differs by no more than this, the shortest is the period.
-const SEQUENCE_AS_GOOD: usize = 1;
 /// Iterations kept with their self times: 128 x 88 B = 11 KiB.
 const ITERATIONS_KEPT: usize = 128;
 /// Recurrences that make a signature a candidate marker.
@@ -105,70 +99,6 @@ pub(crate) struct HalfCopy {
 impl Iteration {
     pub(crate) fn ns(&self) -> u64 {
         self.end.since_ns(self.start)
-    }
-}
-
-/// A time relative to an operation's end in 32 bits: up to 16 ms after it (a device's clock is known to less than a
-/// millisecond), to the nanosecond up to 2.1 s before it, to 1,024 ns up to 36 minutes, no longer than that.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Span(u32);
-
-/// Set where the unit is 1,024 ns.
-const COARSE: u32 = 1 << 31;
-/// How far after the end a time may be, nanoseconds.
-const AFTER_END_NS: u64 = 1 << 24;
-
-impl Span {
-    fn of(end: HostTime, at: HostTime) -> Span {
-        let ns = (end + AFTER_END_NS).since_ns(at);
-        match u32::try_from(ns) {
-            Ok(ns) if ns < COARSE => Span(ns),
-            _ => Span(COARSE | (ns >> 10).min(u64::from(COARSE - 1)) as u32),
-        }
-    }
-
-    fn at(self, end: HostTime) -> HostTime {
-        let ns = if self.0 & COARSE == 0 { u64::from(self.0) } else { u64::from(self.0 & !COARSE) << 10 };
-        end + AFTER_END_NS - ns
-    }
-}
-
-/// A completed operation, in 28 bytes.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Raw {
-    /// The end, high and low half.
-    ended_at: [u32; 2],
-    /// The other times, relative to the end.
-    enqueued: Span,
-    started: Span,
-    /// When the device left it; the wire may be busy longer.
-    left: Span,
-    seq: u32,
-    pub(super) counter: u16,
-    /// Its signature's number, `NO_MARK` when there are too many; `SMALL` and `STARTED` besides.
-    mark: u16,
-}
-
-/// Bits of `Raw::mark` that tell the signature; all of them: none.
-const NO_MARK: u16 = 0x1fff;
-/// It goes around a ring.
-const RING: u16 = 1 << 13;
-/// See `Weight::Small`.
-const SMALL: u16 = 1 << 15;
-/// The time of its start is known.
-const STARTED: u16 = 1 << 14;
-
-impl Raw {
-    pub(super) fn ended_at(&self) -> HostTime {
-        HostTime(u64::from(self.ended_at[0]) << 32 | u64::from(self.ended_at[1]))
-    }
-
-    fn started_at(&self) -> HostTime {
-        self.started.at(self.ended_at())
-    }
-
-    fn is(&self, flag: u16) -> bool {
-        self.mark & flag != 0
     }
 }
 
@@ -286,7 +216,7 @@ pub(super) fn wall_us(sum_us: f64, steps: u32, slots: u32) -> f64 {
 
 impl Iterations {
     /// Takes in a completed operation; `counter` is the number of its order counter.
-    pub(crate) fn on_op(&mut self, counter: Option<u16>, done: &OpDone) {
+    pub(super) fn on_op(&mut self, counter: Option<u16>, done: &OpDone, room: Room) {
         if !done.observed {
             return;
         }
@@ -312,7 +242,7 @@ impl Iterations {
         let span = |at: HostTime| Span::of(ended_at, at);
         while let Some(op) = self.raw.front() {
             let is_over = op.ended_at() <= self.settled;
-            if self.raw.len() < if is_over { RAW_SETTLED_KEPT } else { RAW_KEPT } {
+            if self.raw.len() < if is_over { RAW_SETTLED_KEPT } else { room.ops() } {
                 break;
             }
             self.dropped = self.dropped.max(op.ended_at());
@@ -348,7 +278,7 @@ impl Iterations {
     }
 
     /// Takes in a completed flow; `counter` is the number of its operation's order counter.
-    pub(crate) fn on_flow(&mut self, counter: Option<u16>, done: &FlowDone) {
+    pub(super) fn on_flow(&mut self, counter: Option<u16>, done: &FlowDone, room: Room) {
         let Some(counter) = counter else { return };
         if done.flow.op.class == OpClass::Collective {
             self.kin.on_flow(counter, done);
@@ -364,7 +294,7 @@ impl Iterations {
         let at = match known {
             Some(at) => at,
             None => {
-                if self.sums.len() >= FLOW_SUMS_KEPT {
+                if self.sums.len() >= room.sums() {
                     self.sums.pop_front();
                 }
                 make_room(&mut self.sums);
@@ -494,7 +424,7 @@ impl Iterations {
             return Some(Marker { signature, every: 1, sure: seen.weight == Weight::Large });
         }
         if !known {
-            self.every = self.period(past, number).map(|every| (signature, every));
+            self.every = period::of(&self.raw, past, number).map(|every| (signature, every));
         }
         let seen = &self.seen[usize::from(number)];
         let alone = seen.weight == Weight::Large && mean_period(seen) >= LAYER_NS_MAX;
@@ -504,40 +434,6 @@ impl Iterations {
         }
     }
 
-    /// How often a signature comes in one period of the program: the shortest after which the sequence of this rank's
-    /// operations repeats itself. Runs of the most common operation say nothing, so only the others are compared.
-    fn period(&self, past: &Past, number: u16) -> Option<u64> {
-        type Symbol = (Counter, u16);
-        let mut ops: Vec<&Raw> =
-            self.raw.iter().rev().filter(|op| !op.is(SMALL) && op.is(STARTED)).take(SEQUENCE_KEPT).collect();
-        // Sends and receives of one group start together, in either order.
-        ops.sort_by_key(|op| (op.started_at().0 / NANOS_PER_MS, *past.counter(op.counter), op.seq));
-        let symbols: Vec<Symbol> = ops.iter().map(|op| (*past.counter(op.counter), op.mark & NO_MARK)).collect();
-        let mut counts: BTreeMap<Symbol, usize> = BTreeMap::new();
-        symbols.iter().for_each(|symbol| *counts.entry(*symbol).or_default() += 1);
-        let (common, _) = counts.iter().max_by_key(|(symbol, count)| (**count, **symbol))?;
-        let same_percent = |period: usize| -> usize {
-            let pairs = symbols.iter().zip(&symbols[period..]).filter(|(a, b)| *a != common || *b != common);
-            let (mut same, mut all) = (0, 0);
-            for (a, b) in pairs {
-                all += 1;
-                same += usize::from(a == b);
-            }
-            if all >= SEQUENCE_PAIRS_MIN { 100 * same / all } else { 0 }
-        };
-        let likeness: Vec<(usize, usize)> =
-            (2..=symbols.len() / 3).map(|period| (period, same_percent(period))).collect();
-        // Micro-batches are alike as well, but iterations are more so.
-        let most = likeness.iter().map(|(_, percent)| *percent).max().filter(|most| *most >= SEQUENCE_SAME_PERCENT)?;
-        let times = |least: usize| -> Option<u64> {
-            let (period, _) = likeness.iter().find(|(_, percent)| *percent >= least)?;
-            let times = symbols[symbols.len() - period..].iter().filter(|symbol| symbol.1 == number).count();
-            Some(times.max(1) as u64)
-        };
-        // What comes once in whatever repeats itself needs no better period.
-        times(SEQUENCE_SAME_PERCENT).filter(|times| *times == 1).or_else(|| times(most - SEQUENCE_AS_GOOD))
-    }
-
     /// The rarest signature of a weight that recurs.
     fn rarest(&self, weight: Weight) -> Option<(Signature, u64)> {
         let numbered = self.seen.iter().enumerate().map(|(number, seen)| (self.signatures.key(number as u16), seen));
@@ -545,6 +441,12 @@ impl Iterations {
             .filter(|(_, seen)| seen.weight == weight && seen.count >= MARKER_MIN && recurs(seen, self.newest))
             .min_by_key(|(signature, seen)| (seen.count, **signature))
             .map(|(signature, seen)| (*signature, seen.count))
+    }
+
+    /// What was done from `start` to `end`, which are another rank's: this one knows no iterations. `None`: not all of it is kept.
+    pub(crate) fn between(&self, past: &Past, start: HostTime, end: HostTime) -> Option<Iteration> {
+        let is_kept = self.marker.is_none() && self.oldest.is_some() && self.oldest <= start && self.dropped <= start;
+        is_kept.then(|| self.measure(past, start, end)).filter(|it| it.ops > 0)
     }
 
     pub(super) fn measure(&self, past: &Past, start: HostTime, end: HostTime) -> Iteration {
@@ -698,26 +600,6 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
 
-        /// To the nanosecond from 16 ms after the end to 2.1 s before it, to a microsecond up to 36 minutes.
-        #[test]
-        fn spans_keep_what_matters(before in 0u64..4_000 * NANOS_PER_SEC, after in 0u64..AFTER_END_NS) {
-            let end = HostTime(1_700_000_000 * NANOS_PER_SEC);
-            prop_assert_eq!(Span::of(end, end + after).at(end), end + after);
-            let at = end - before;
-            let kept = Span::of(end, at).at(end);
-            if before < (1 << 31) - AFTER_END_NS {
-                prop_assert_eq!(kept, at);
-            } else if before < (1 << 41) - AFTER_END_NS {
-                prop_assert!(kept >= at && kept.since_ns(at) < 1024);
-            } else {
-                prop_assert!(end.since_ns(kept) >= (1 << 41) - AFTER_END_NS - 1024, "as long ago as it can be");
-            }
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(256) })]
-
         /// While the receiver takes nothing, the proxy sees one filled slot, and three that seem to be filled still.
         #[test]
         fn a_sender_that_waits_for_its_receiver_is_not_slow(n in 1u32..200, us in 1u32..5_000) {
@@ -731,7 +613,6 @@ mod tests {
 
     #[test]
     fn sizes_are_what_the_limits_say() {
-        assert_eq!(size_of::<Raw>(), 28);
         assert_eq!(size_of::<OpSums>(), 36);
         assert_eq!(size_of::<Iteration>(), 88);
     }

@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::blame::graph::Graph;
 use comms::Comms;
+use iterations::Room;
 use links::Limits;
 use loads::Loads;
 use rank::Joined;
@@ -210,13 +211,13 @@ impl Timeline {
     }
 
     fn on_record(&mut self, slot: Slot, record: &Record, pause_us: u32) {
+        let room = Room::of(self.ranks.len());
         let state = self.ranks.at_mut(slot);
         match record {
             Record::Process(info) => {
                 state.world_size = info.world_size;
                 state.nccl_version = NcclVersion(info.nccl_version);
-                if state.kernel_events != info.kernel_events {
-                    state.kernel_events = info.kernel_events;
+                if std::mem::replace(&mut state.kernel_events, info.kernel_events) != info.kernel_events {
                     self.touch_all(slot);
                 }
             }
@@ -238,8 +239,7 @@ impl Timeline {
                 self.looked(slot, op.sampled_at);
             }
             Record::OpDone(done) => {
-                state.on_op_done(done);
-                state.unsettled = true;
+                state.on_op_done(done, room);
                 self.touch(slot, done.op.id.comm);
             }
             Record::FlowState(flow) => {
@@ -248,7 +248,7 @@ impl Timeline {
                 }
             }
             Record::FlowDone(done) => {
-                if state.on_flow_done(done) {
+                if state.on_flow_done(done, room) {
                     self.touch(slot, done.flow.op.comm);
                 }
                 self.on_link(slot, done, pause_us);

@@ -9,7 +9,7 @@ use mycroft_record::{
 use crate::clocks::UNKNOWN_NS;
 
 use super::comms::{CommSlot, Sorted};
-use super::iterations::Iterations;
+use super::iterations::{Iterations, Room};
 use super::live::Live;
 use super::past::{Issued, Known, Past};
 
@@ -247,13 +247,14 @@ impl RankState {
         })
     }
 
-    pub(super) fn on_op_done(&mut self, done: &OpDone) {
+    pub(super) fn on_op_done(&mut self, done: &OpDone, room: Room) {
         self.moved(done.ended_at);
         self.left_at = self.left_at.max(done.ended_at);
         self.live.end(&done.op.id);
         self.note_unseen(done);
         let counter = self.past.finish(&done.op);
-        self.iterations.on_op(counter, done);
+        self.iterations.on_op(counter, done, room);
+        self.unsettled = true;
     }
 
     /// Takes in a look at a flow; whether it shows that the rank has entered its operation.
@@ -275,10 +276,10 @@ impl RankState {
     }
 
     /// Takes in the end of a flow; whether it shows that the rank has entered its operation.
-    pub(super) fn on_flow_done(&mut self, done: &FlowDone) -> bool {
+    pub(super) fn on_flow_done(&mut self, done: &FlowDone, room: Room) -> bool {
         self.moved(done.ended_at);
         let counter = self.past.counter_of(&done.flow.op);
-        self.iterations.on_flow(counter, done);
+        self.iterations.on_flow(counter, done, room);
         let Some(op) = self.live.get_mut(&done.flow.op) else { return false };
         let before = standing(op);
         let slot = (done.flow.channel, done.flow.peer, done.flow.direction);

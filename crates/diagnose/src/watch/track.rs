@@ -3,7 +3,7 @@ use super::Slow;
 use crate::blame::moments::Long;
 use crate::config::Config;
 use crate::median::median;
-use crate::timeline::Iteration;
+use crate::timeline::{Iteration, RankState};
 use mycroft_record::{HostTime, NANOS_PER_MS};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -143,6 +143,15 @@ impl Level {
 }
 
 impl Track {
+    /// Whether the iterations of a time took no longer than usual; `None`: not all of them are over, or remembered, or there is
+    /// nothing usual yet.
+    pub(super) fn was_usual(&self, config: &Config, from: HostTime, until: HostTime) -> Option<bool> {
+        let is_within = self.recent.front().is_some_and(|lap| lap.start <= from + SLACK_NS)
+            && self.recent.back().is_some_and(|lap| until <= lap.end + SLACK_NS);
+        let mut laps = self.recent.iter().filter(|lap| lap.start < until && lap.end > from);
+        (is_within && self.healthy.is_ready(config)).then(|| laps.all(|lap| !self.healthy.is_below(config, lap.ms)))
+    }
+
     /// Takes in one iteration of `ms` milliseconds (common idle time taken off); returns by how much it was a pause.
     pub(super) fn take(&mut self, config: &Config, iteration: Iteration, ms: f64) -> Option<f64> {
         if !self.skipped_first {
@@ -341,4 +350,10 @@ fn high(values: &[f64]) -> f64 {
 /// two by a multiple of the usual ones, since a third may be long in coming.
 pub(super) fn is_enough(config: &Config, usual_ms: f64, over_ms: impl Iterator<Item = f64> + Clone) -> bool {
     over_ms.clone().count() >= config.slow_needed || over_ms.filter(|over_ms| *over_ms >= FAR * usual_ms).count() >= 2
+}
+
+/// Median over the recent iterations of the longest piece of computation in each, nanoseconds.
+pub(super) fn usual_longest_compute(state: &RankState) -> Option<u64> {
+    let pieces = state.iterations.list().iter().rev().take(LEVEL_KEPT).map(|it| f64::from(it.compute_max_us)).collect();
+    median(pieces).map(|us| (us * 1e3) as u64)
 }

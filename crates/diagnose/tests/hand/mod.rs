@@ -36,7 +36,9 @@ impl Hand {
 
     /// So many ranks a host, with these communicators.
     pub fn of(ranks_per_host: u32, comms: &[(u64, &str, &[u32])]) -> Hand {
-        let mut hand = Hand { engine: Engine::new("hand".into(), Config::default()), ranks_per_host };
+        // None of these jobs is meant to have just started.
+        let config = Config { stall_start_ns: 0, ..Config::default() };
+        let mut hand = Hand { engine: Engine::new("hand".into(), config), ranks_per_host };
         for (comm, name, members) in comms {
             for (me, rank) in members.iter().enumerate() {
                 let init = Record::CommInit(CommInit {

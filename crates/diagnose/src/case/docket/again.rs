@@ -75,8 +75,10 @@ impl Docket {
         }
         let place = &case.finding.suspects.first()?.place;
         let is_one = all.iter().filter_map(|case| late(case)).all(|(_, of, _)| of == place);
-        if category == Category::GpuCopy && !is_one {
-            return None; // no two devices are slow in turn
+        // No two devices are slow in turn, and ranks that pause in turn collect garbage.
+        let is_whole = all.iter().filter_map(|case| late(case)).all(|(_, of, _)| matches!(of, Place::Host { .. }));
+        if !is_one && (category == Category::GpuCopy || !is_whole) {
+            return None;
         }
         let place = if is_one { place.clone() } else { host_place(host) };
         let since = all.iter().map(|case| case.finding.since).min()?;

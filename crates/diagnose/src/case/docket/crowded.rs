@@ -61,6 +61,7 @@ mod tests {
     use super::*;
     use crate::case::{Case, CaseId};
     use crate::config::Config;
+    use crate::evidence::Evidence;
     use crate::timeline::Timeline;
     use crate::timeline::ending::Exits;
     use crate::watch::{Seen, Watch};
@@ -91,6 +92,7 @@ mod tests {
             watch: &watch,
             seen: &seen,
             exits: &Exits::Nobody,
+            evidence: &Evidence::default(),
             now: timeline.newest_sample,
         };
         let mut docket = Docket::default();

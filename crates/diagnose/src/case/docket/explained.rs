@@ -80,13 +80,6 @@ impl Docket {
     }
 
     fn tell(&mut self, cause: &Cause, now: HostTime) -> CaseEvent {
-        self.next_id += 1;
-        let id = CaseId(self.next_id);
-        if self.cases.len() >= CASES_MAX
-            && let Some(at) = self.cases.iter().position(|case| case.state == CaseState::Closed)
-        {
-            self.cases.remove(at);
-        }
         let finding = Finding {
             what: What::Slowdown,
             category: cause.category,
@@ -95,25 +88,25 @@ impl Docket {
             detected_at: now,
             diagnosed_at: now,
         };
-        self.cases.push(Case {
-            id,
-            state: CaseState::Open,
-            do_next: advice::steps(finding.what, finding.category, &finding.suspects),
-            finding,
-            group: None,
-            op: None,
-            because: cause.because.iter().map(reason).collect(),
-            blast_radius: Vec::new(),
-            opened_at: now,
-            updated_at: now,
-            closed_at: HostTime::NONE,
-            closed_because: String::new(),
-            revisions: 0,
-            said_before: Vec::new(),
-        });
+        let do_next = advice::steps(finding.what, finding.category, &finding.suspects);
+        let because = cause.because.iter().map(reason).collect();
+        let id = self.file(Case { do_next, because, ..Case::of(finding) });
         self.told.push(Told { id, key: cause.key.clone() });
         self.raised_at = Some(cause.since);
         CaseEvent::Opened(id)
+    }
+
+    /// Puts a new case into the docket, under the next number.
+    pub(super) fn file(&mut self, case: Case) -> CaseId {
+        self.next_id += 1;
+        let id = CaseId(self.next_id);
+        if self.cases.len() >= CASES_MAX
+            && let Some(at) = self.cases.iter().position(|case| case.state == CaseState::Closed)
+        {
+            self.cases.remove(at);
+        }
+        self.cases.push(Case { id, ..case });
+        id
     }
 
     fn end(&mut self, id: CaseId, why: &str, now: HostTime) -> CaseEvent {

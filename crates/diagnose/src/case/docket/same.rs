@@ -93,6 +93,11 @@ pub(super) fn is_explained(category: Category) -> bool {
     matches!(category, Category::Gpu | Category::GpuCopy | Category::NotStarted | Category::Unknown)
 }
 
+/// Kinds of stops that are told only from somebody's not having come, or from nothing.
+pub(super) fn is_absence(category: Category) -> bool {
+    matches!(category, Category::NotStarted | Category::Gpu | Category::HostThread | Category::Unknown)
+}
+
 /// Whether two places may be one: the same rank, the same host, a host and a rank on it.
 pub(super) fn meets(a: &Place, b: &Place) -> bool {
     let hosts = |place: &Place| match place {

@@ -1,0 +1,76 @@
+//! Which hosts' NICs account for the ways that are slow, where several are: each end of a way is one of a host, and what none of
+//! its other ways shows is not there.
+use crate::evidence::SLOWER;
+use mycroft_record::HostName;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Hosts with slow ways among which pairs are looked for: more are all of the network.
+const LOOKED_AT: usize = 64;
+
+/// A host's NIC in one direction.
+type End<'a> = (&'a HostName, bool);
+
+fn ends(way: &(HostName, HostName)) -> [End<'_>; 2] {
+    [(&way.0, true), (&way.1, false)]
+}
+
+/// The fewest hosts that account for all slow ways, and for none that is as fast as before; `None`: all are slow, or none, or only
+/// more hosts do. Hosts of which every way is slow go before those of which only what they send, or receive, is. `times`: how
+/// many times as long as before the same bytes are under way.
+pub(super) fn hosts(times: &BTreeMap<(HostName, HostName), f64>) -> Option<Vec<HostName>> {
+    let slow: Vec<&(HostName, HostName)> =
+        times.iter().filter(|(_, times)| **times >= 1.0 + SLOWER).map(|(way, _)| way).collect();
+    let is_fast = |times: f64| times < 1.0 + SLOWER / 2.0;
+    let fast: BTreeSet<End<'_>> =
+        times.iter().filter(|(_, times)| is_fast(**times)).flat_map(|(way, _)| ends(way)).collect();
+    if fast.is_empty() || slow.is_empty() {
+        return None;
+    }
+    let hosts: BTreeSet<&HostName> = slow.iter().flat_map(|way| ends(way)).map(|(host, _)| host).collect();
+    let is_whole = |host: &&HostName| !fast.contains(&(*host, true)) && !fast.contains(&(*host, false));
+    let whole: Vec<&HostName> = hosts.iter().copied().filter(is_whole).collect();
+    let accounts = |named: &[&HostName]| {
+        let is_named = |end: &End<'_>| named.contains(&end.0) && !fast.contains(end);
+        slow.iter().all(|way| ends(way).iter().any(is_named))
+    };
+    let all: Vec<&HostName> = hosts.into_iter().collect();
+    [&whole, &all].into_iter().find_map(|hosts| fewest(hosts, accounts))
+}
+
+/// The only host, or the only pair, that accounts for all. Where several do nobody is named.
+fn fewest(hosts: &[&HostName], accounts: impl Fn(&[&HostName]) -> bool) -> Option<Vec<HostName>> {
+    let ones: Vec<&&HostName> = hosts.iter().filter(|host| accounts(&[host])).collect();
+    match ones[..] {
+        [one] => return Some(vec![(*one).clone()]),
+        [] if hosts.len() <= LOOKED_AT => {}
+        _ => return None,
+    }
+    let pairs = hosts.iter().enumerate().flat_map(|(at, one)| hosts[at + 1..].iter().map(move |other| [*one, *other]));
+    let mut found = pairs.filter(|pair| accounts(pair));
+    let pair = found.next()?;
+    found.next().is_none().then(|| pair.into_iter().cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring(times: [f64; 4]) -> Option<Vec<String>> {
+        let way = |(at, times): (usize, f64)| {
+            let host = |at: usize| HostName::from(format!("host{}", at % 4).as_str());
+            ((host(at), host(at + 1)), times)
+        };
+        let ways = times.into_iter().enumerate().map(way).collect();
+        hosts(&ways).map(|hosts| hosts.iter().map(ToString::to_string).collect())
+    }
+
+    /// In a ring of four hosts the NICs of two are on three of four ways.
+    #[test]
+    fn two_hosts_of_four_are_not_all_of_the_network() {
+        assert_eq!(ring([2.7, 2.6, 2.7, 1.0]), Some(vec!["host1".into(), "host2".into()]));
+        assert_eq!(ring([2.0, 2.0, 1.0, 1.0]), Some(vec!["host1".into()]));
+        assert_eq!(ring([2.0, 2.0, 2.0, 2.0]), None, "all of the network");
+        assert_eq!(ring([1.0, 1.0, 1.0, 1.0]), None, "nothing is slow");
+        assert_eq!(ring([2.0, 1.0, 2.0, 1.0]), None, "of two ways apart either end of each may be slow");
+    }
+}

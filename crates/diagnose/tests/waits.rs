@@ -1,0 +1,26 @@
+//! From when on a wait is a stall where nothing tells yet how long an iteration is.
+mod cluster;
+
+use cluster::{Fault, MS, Plan, run};
+use mycroft_record::{Place, Rank};
+
+/// A rank that starts half a minute after the others is waited for, and nothing is wrong.
+#[test]
+fn a_start_half_a_minute_apart_is_no_stall() {
+    let mut plan = Plan::new(2, 4, 2, 1, 4);
+    plan.start_skew = 30_000 * MS;
+    plan.until = 60_000 * MS;
+    let outcome = run(plan);
+    assert!(outcome.engine.cases().is_empty(), "{}", outcome.text());
+}
+
+/// A job that stops in its first minute is told of when the minute is over.
+#[test]
+fn a_job_that_never_gets_through_its_first_operations_is_a_stall() {
+    let mut plan = Plan::new(2, 4, 2, 1, 4).fault(Fault::GpuHang(5));
+    plan.fault_at = 1;
+    plan.until = 90_000 * MS;
+    let outcome = run(plan);
+    let case = outcome.case();
+    assert!(matches!(case.finding.suspects[0].place, Place::Rank { rank: Rank(5), .. }), "{}", outcome.text());
+}
