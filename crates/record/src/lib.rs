@@ -13,6 +13,7 @@ pub mod finding;
 pub mod ids;
 pub mod kind;
 pub mod nccl;
+pub mod pace;
 pub mod printed;
 pub mod record;
 pub mod text;

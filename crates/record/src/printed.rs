@@ -4,6 +4,7 @@
 //! from several lines together is for the reader of these records to say.
 use crate::code::{Frame, OpName};
 use crate::ids::{HostName, Rank};
+use crate::pace::Meter;
 use std::sync::Arc;
 
 /// The lines of one file.
@@ -17,6 +18,8 @@ pub struct LogFile {
     pub host: HostName,
     /// Lines that tell something, in their order.
     pub lines: Vec<LogLine>,
+    /// Iterations that lines tell, by loop and rank.
+    pub meters: Vec<Meter>,
     /// Lines of the file.
     pub total: u64,
     /// Lines that contradict themselves (completed more than was issued): left out.
@@ -170,8 +173,6 @@ pub enum Kind {
     Mismatch,
     /// RAS: every rank of every communicator has launched as many operations.
     CountsAgree,
-    /// An iteration ended: what it took, in the line's words.
-    Progress,
 }
 
 impl Kind {
@@ -194,7 +195,6 @@ impl Kind {
             Kind::Cancelled => "cancelled",
             Kind::Mismatch => "mismatch",
             Kind::CountsAgree => "counts-agree",
-            Kind::Progress => "progress",
         }
     }
 

@@ -135,6 +135,11 @@ fn doubt_of_recorders(doubt: &Doubt) -> Caveat {
         )
         .about(ranks)
         .switch(NATIVE_SWITCH),
+        Doubt::WhoIsSlow => Caveat::new(
+            "who-is-slow",
+            "an iteration's line does not tell for whom it waited: what each rank needs itself does (forward pass, input), or \
+             the tracer on a job that runs",
+        ),
         Doubt::LaunchOrder => Caveat::new(
             "launch-order",
             "several groups are open on every rank and nobody is through any: devices may run them in another order",

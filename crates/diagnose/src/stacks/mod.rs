@@ -12,6 +12,7 @@ mod grid;
 mod index;
 mod judge;
 mod late;
+mod pace;
 mod pairs;
 mod printed;
 mod ranks;
@@ -31,6 +32,7 @@ use mycroft_record::Rank;
 use mycroft_record::dump::Bundle;
 use scene::{DumpOp, DumpScene};
 
+pub use pace::PaceChange;
 pub use verdict::{Autopsy, Cause, Cell, CellMark, Conduct, Family, GroupGrid, Outcome, RankRow, Role, StackGroup};
 
 /// Arrows of the wait-for graph that are shown; a thousand groups wait alike.
@@ -84,6 +86,7 @@ fn say(index: &Index<'_>, scene: &DumpScene<'_, '_>, ruling: &Ruling) -> Autopsy
         group: group.unwrap_or_default(),
         seq: at.and_then(|op| scene.seq(op)).or(ruling.seq),
         collective: ruling.called.clone().unwrap_or_else(|| at.map_or_else(String::new, |op| scene.name(op))),
+        pace: scene.told.pace.changes.clone(),
         because: ruling.facts.iter().map(crate::fact::Fact::reason).chain(ruling.said.clone()).collect(),
         do_next: do_next(ruling),
         ranks: index.ranks.clone(),

@@ -1,4 +1,5 @@
 //! What an autopsy says.
+use super::pace::PaceChange;
 use crate::case::{BlastEntry, Reason};
 use crate::report::Caveat;
 use mycroft_record::dump::{Frame, Unusable};
@@ -155,6 +156,8 @@ pub enum Role {
     InCycle,
     /// Its process is gone, or left no dump.
     Gone,
+    /// Needed more time of its own than its peers, and went on.
+    Slow,
 }
 
 impl Role {
@@ -166,6 +169,7 @@ impl Role {
             Role::Stuck => "stuck-inside",
             Role::InCycle => "in-cycle",
             Role::Gone => "gone",
+            Role::Slow => "slow",
         }
     }
 }
@@ -266,6 +270,8 @@ pub struct Autopsy {
     pub seq: Option<u64>,
     /// The operation in which it shows, e.g. `all_reduce`; empty where none.
     pub collective: String,
+    /// When iterations became slower and faster again, as progress lines tell it; in their order.
+    pub pace: Vec<PaceChange>,
     /// The rules that fired, with their numbers and records.
     pub because: Vec<Reason>,
     /// Concrete next steps.

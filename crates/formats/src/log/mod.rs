@@ -2,8 +2,11 @@
 //!
 //! A log may be of the whole job, of a host or of a rank, and as long as a disk. The reader is fed in pieces, holds no more
 //! than what it found and the line that a piece ends in, and what it holds is bounded by what it has read.
+mod columns;
 mod head;
+mod meters;
 mod nccl;
+mod progress;
 mod ras;
 pub(crate) mod ras_json;
 mod search;
@@ -14,11 +17,13 @@ mod words;
 
 use crate::budget::{MEMORY_FLOOR, MEMORY_PER_BYTE};
 use crate::naming::Naming;
+use columns::Columns;
 use head::Head;
+use meters::Meters;
 use mycroft_record::dump::Frame;
 use mycroft_record::printed::{LogFile, LogLine, Says};
 use ras::Ras;
-use search::Search;
+use search::{Bars, Search};
 use std::borrow::Cow;
 use traceback::Tracebacks;
 
@@ -32,12 +37,18 @@ const HELD_BYTES_MAX: usize = 96 << 20;
 /// What a line costs beside its texts.
 const LINE_COST: usize = size_of::<LogLine>() + 192;
 
+/// Words of a line of a training loop that another message follows: bars end without a line's end.
+const NEWS: &[&str] = &["Watchdog", "Traceback", "Error", "WARN", "rror: "];
+
 /// Reads one log.
 pub struct LogReader {
     search: Search,
     file: LogFile,
     tracebacks: Tracebacks,
     ras: Ras,
+    meters: Meters,
+    /// Where the first line names columns: which are what.
+    columns: Option<Columns>,
     /// A wrapped line, its number, and how many lines it has.
     cut: Option<(u64, String, u32)>,
     /// The line that the last piece ended in.
@@ -60,6 +71,8 @@ impl LogReader {
             file,
             tracebacks: Tracebacks::default(),
             ras: Ras::default(),
+            meters: Meters::default(),
+            columns: None,
             cut: None,
             rest: Vec::new(),
             fed: 0,
@@ -70,19 +83,32 @@ impl LogReader {
     /// Reads on.
     pub fn feed(&mut self, mut bytes: &[u8]) {
         self.fed = self.fed.saturating_add(bytes.len());
+        if self.rest.last() == Some(&b'\r') && !bytes.is_empty() {
+            if let Some(tail) = bytes.strip_prefix(b"\n") {
+                self.rest.push(b'\n');
+                bytes = tail;
+            }
+            let line = std::mem::take(&mut self.rest);
+            self.lines(&line);
+        }
         if !self.rest.is_empty() {
-            let end = bytes.iter().position(|&byte| byte == b'\n').map(|at| at + 1);
+            let end = end_of(bytes);
             let (head, tail) = bytes.split_at(end.unwrap_or(bytes.len()));
             let room = LINE_BYTES_MAX.saturating_sub(self.rest.len());
             self.rest.extend_from_slice(&head[..head.len().min(room)]);
             if end.is_none() {
                 return;
             }
+            if head.len() > room && head.ends_with(b"\n") {
+                self.rest.push(b'\n');
+            }
             let line = std::mem::take(&mut self.rest);
             self.lines(&line);
             bytes = tail;
         }
-        let end = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+        // A carriage return at the very end may be half of a line's end.
+        let known = bytes.len() - usize::from(bytes.last() == Some(&b'\r'));
+        let end = bytes[..known].iter().rposition(is_end).map_or(0, |at| at + 1);
         let (lines, rest) = bytes.split_at(end);
         self.lines(lines);
         self.rest.extend_from_slice(&rest[..rest.len().min(LINE_BYTES_MAX)]);
@@ -93,6 +119,7 @@ impl LogReader {
         let rest = std::mem::take(&mut self.rest);
         if !rest.is_empty() {
             self.lines(&rest);
+            self.file.total += 1;
         }
         if let Some((number, cut, _)) = self.cut.take() {
             self.other(number, &head::head(&cut), &cut, false);
@@ -101,27 +128,36 @@ impl LogReader {
             self.keep(line, &Head::default(), says);
         }
         self.file.lines.sort_by_key(|line| line.number);
-        (!self.file.lines.is_empty()).then_some(self.file)
+        self.file.meters = self.meters.finish();
+        (!self.file.lines.is_empty() || !self.file.meters.is_empty()).then_some(self.file)
     }
 
-    /// Whole lines.
+    /// Whole lines. What a carriage return ends is overwritten on a terminal: a line of its own with the same number.
     fn lines(&mut self, bytes: &[u8]) {
         let mut at = 0;
+        let mut bars = Bars::new(bytes);
         while at < bytes.len() {
             let mut start = at;
-            if self.cut.is_none() && !self.tracebacks.is_open() && !self.ras.is_open() {
-                let Some(hit) = self.search.find(&bytes[at..]) else {
+            if !self.is_open() {
+                let hit = self.search.find(&bytes[at..]).map(|hit| at + hit);
+                let Some(hit) = hit.into_iter().chain(bars.next(at)).min() else {
                     self.file.total += count_lines(&bytes[at..]);
                     return;
                 };
-                start = bytes[at..at + hit].iter().rposition(|&byte| byte == b'\n').map_or(at, |back| at + back + 1);
+                start = bytes[at..hit].iter().rposition(is_end).map_or(at, |back| at + back + 1);
                 self.file.total += count_lines(&bytes[at..start]);
             }
-            let end = bytes[start..].iter().position(|&byte| byte == b'\n').map_or(bytes.len(), |len| start + len + 1);
-            self.file.total += 1;
+            let end = end_of(&bytes[start..]).map_or(bytes.len(), |len| start + len);
             self.line(&bytes[start..end]);
+            self.file.total += u64::from(bytes[..end].ends_with(b"\n"));
             at = end;
         }
+    }
+
+    /// Whether the next line is looked at whatever it holds: the first one, rows of a table, the rest of what has begun.
+    fn is_open(&self) -> bool {
+        let within = self.cut.is_some() || self.tracebacks.is_open() || self.ras.is_open();
+        within || self.columns.is_some() || self.file.total == 0
     }
 
     fn line(&mut self, bytes: &[u8]) {
@@ -134,7 +170,10 @@ impl LogReader {
         } else {
             text
         };
-        let number = self.file.total;
+        let number = self.file.total + 1;
+        if self.step(number, text) {
+            return;
+        }
         let Some((number, text)) = self.unwrap(number, text) else { return };
         let text = text.as_ref();
         let head = head::head(text);
@@ -149,6 +188,29 @@ impl LogReader {
         if !self.tracebacks.is_inside(head.rank) {
             self.other(number, &head, text, false);
         }
+    }
+
+    /// Takes a line as one of a training loop; `true` where it tells nothing else.
+    fn step(&mut self, number: u64, text: &str) -> bool {
+        if number == 1 {
+            self.columns = Columns::of(text);
+        }
+        let row = self.columns.as_ref().and_then(|columns| columns.row(text));
+        let (rank, at, told) = match row {
+            Some((rank, told)) => (rank, None, told),
+            None => match progress::read(text) {
+                Some(told) => {
+                    let head = head::head(text);
+                    (head.rank, head.at, told)
+                }
+                None => return false,
+            },
+        };
+        let rank = rank.or(self.file.rank);
+        if !self.has_room(self.meters.cost(rank, &told)) || !self.meters.push(rank, number, at, told) {
+            self.file.beyond += 1;
+        }
+        !NEWS.iter().any(|word| text.contains(word))
     }
 
     /// Joins a message that is wrapped over lines; `None` while it goes on.
@@ -199,14 +261,20 @@ impl LogReader {
         }
     }
 
+    /// Whether so many bytes more may be held; they are counted twice, since a list that grows is there twice.
+    fn has_room(&mut self, cost: usize) -> bool {
+        let share = self.fed.saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_FLOOR / 2).min(HELD_BYTES_MAX);
+        let has = self.held + 2 * cost <= share;
+        self.held += if has { 2 * cost } else { 0 };
+        has
+    }
+
     fn keep(&mut self, number: u64, head: &Head, says: Says) {
         let cost = LINE_COST + says_bytes(&says);
-        let share = self.fed.saturating_mul(MEMORY_PER_BYTE).saturating_add(MEMORY_FLOOR / 2).min(HELD_BYTES_MAX);
-        if self.held + 2 * cost > share {
+        if !self.has_room(cost) {
             self.file.beyond += 1;
             return;
         }
-        self.held += 2 * cost; // a list that grows is there twice
         self.file.lines.push(LogLine { number, rank: head.rank, host: head.host.clone(), at: head.at, says });
     }
 }
@@ -217,6 +285,20 @@ fn event_start<'a>(text: &'a str, words: &'a str) -> &'a str {
     let at = text.find(words).unwrap_or(0);
     let start = text[..at].rfind("]: ").map_or(0, |end| end + 3);
     text.get(start..).filter(|rest| rest.len() < 400).unwrap_or(words)
+}
+
+fn is_end(byte: &u8) -> bool {
+    matches!(byte, b'\n' | b'\r')
+}
+
+/// How long the first line is, with its end; `None` where its end is not there.
+fn end_of(bytes: &[u8]) -> Option<usize> {
+    let at = bytes.iter().position(is_end)?;
+    match (bytes[at], bytes.get(at + 1)) {
+        (b'\r', None) => None,
+        (b'\r', Some(b'\n')) => Some(at + 2),
+        _ => Some(at + 1),
+    }
 }
 
 fn count_lines(bytes: &[u8]) -> u64 {

@@ -39,7 +39,6 @@ pub(super) const LINES: &[(&str, Kind)] = &[
     ("SIGSEGV", Kind::Teardown),
     ("Connection closed by peer", Kind::PeerGone),
     ("DistBackendError", Kind::PeerGone),
-    ("elapsed time per iteration", Kind::Progress),
 ];
 
 /// Words of an exception that say that it follows from what befell somebody else, or from the collective itself.
@@ -146,6 +145,19 @@ pub(super) const TRIGGERS: &[&str] = &[
     "Connection reset",
     "DistBackendError",
     "elapsed time per",
+    "tflops: ",
+    "iter time (s)",
+    "SamplesPerSec=",
+    "train_step_timing",
+    "timing_s/step",
+    "step_time",
+    "step time",
+    "iter_time",
+    "iteration_time",
+    "iteration time",
+    "data_time",
+    "time (ms) |",
+    ", time ",
     "have launched up to",
     "operation counts",
     "RUNNING ",

@@ -1,9 +1,11 @@
 //! An autopsy as JSON: what `mycroft autopsy --json` prints. Fields are only ever added.
 use crate::api::case::finite;
 use crate::api::{TimeJson, rank_number, rank_numbers};
-use mycroft_diagnose::stacks::{Autopsy, Conduct, StackGroup};
+use mycroft_diagnose::change::Shape;
+use mycroft_diagnose::stacks::{Autopsy, Conduct, PaceChange, StackGroup};
 use mycroft_diagnose::{BlastEntry, Caveat, Reason};
 use mycroft_record::dump::{Frame, Unusable};
+use mycroft_record::pace::Unit;
 use mycroft_record::{Place, Rank, Suspect};
 use serde::{Deserialize, Serialize};
 
@@ -59,12 +61,46 @@ pub struct VerdictJson {
     pub seq: Option<u64>,
     /// The operation in which it shows; null where none.
     pub collective: Option<String>,
+    /// When iterations became slower and faster again, as progress lines of logs tell it; in their order.
+    #[serde(default)]
+    pub pace: Vec<PaceJson>,
     /// The rules that fired: a sentence with its numbers, the rule's name in brackets behind it.
     pub because: Vec<String>,
     /// The same rules with the records that show them.
     pub evidence: Vec<EvidenceOfRuleJson>,
     /// Concrete next steps.
     pub do_next: Vec<String>,
+}
+
+/// A change of what an iteration takes.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PaceJson {
+    /// `slower`, or `faster-again`.
+    pub change: String,
+    /// `step`, or `ramp` where it went by and by.
+    pub shape: String,
+    /// Number of the iteration at which it begins; null where no line tells it.
+    pub iteration: Option<u64>,
+    /// Time of day `HH:MM:SS` of the clock that the log was written with; null where no line tells it.
+    pub time_of_day: Option<String>,
+    /// Which series, where there are several; else empty.
+    pub series: String,
+    /// Usual value before.
+    pub before: f64,
+    /// Usual value since.
+    pub after: f64,
+    /// `ms` an iteration, `tokens-per-second` or `samples-per-second`.
+    pub unit: String,
+    /// How many times as long an iteration takes.
+    pub ratio: f64,
+    /// The file.
+    pub file: String,
+    /// The first line that shows it.
+    pub line: u64,
+    /// Ranks that print their own times and show it.
+    pub ranks: Vec<u32>,
+    /// Ranks that do, and do not show it.
+    pub others: Vec<u32>,
 }
 
 /// A rank that is blamed.
@@ -74,7 +110,7 @@ pub struct SuspectRankJson {
     pub rank: Option<u32>,
     /// 0..=1.
     pub confidence: f64,
-    /// `absent`, `odd-one-out`, `stuck-inside`, `in-cycle`, `gone`, or `way` where it is one between two hosts.
+    /// `absent`, `odd-one-out`, `stuck-inside`, `in-cycle`, `gone`, `slow`, or `way` where it is one between two hosts.
     pub role: String,
     /// Its host; empty where not known.
     pub host: String,
@@ -205,9 +241,39 @@ impl VerdictJson {
             group: told(&autopsy.group),
             seq: autopsy.seq,
             collective: told(&autopsy.collective),
+            pace: autopsy.pace.iter().map(PaceJson::of).collect(),
             because: autopsy.because.iter().map(|reason| format!("{} [{}]", reason.text, reason.rule)).collect(),
             evidence: autopsy.because.iter().map(EvidenceOfRuleJson::of).collect(),
             do_next: autopsy.do_next.clone(),
+        }
+    }
+}
+
+impl PaceJson {
+    fn of(change: &PaceChange) -> PaceJson {
+        let unit = match change.unit {
+            Unit::Millis => "ms",
+            Unit::Tokens => "tokens-per-second",
+            Unit::Samples => "samples-per-second",
+        };
+        let shape = match change.shape {
+            Shape::Step => "step",
+            Shape::Ramp => "ramp",
+        };
+        PaceJson {
+            change: if change.is_slower { "slower" } else { "faster-again" }.to_owned(),
+            shape: shape.to_owned(),
+            iteration: change.iteration,
+            time_of_day: change.time_of_day(),
+            series: change.name.to_string(),
+            before: finite(change.before),
+            after: finite(change.after),
+            unit: unit.to_owned(),
+            ratio: finite(change.ratio()),
+            file: change.source.to_string(),
+            line: change.line,
+            ranks: rank_numbers(&change.ranks),
+            others: rank_numbers(&change.others),
         }
     }
 }

@@ -38,6 +38,7 @@ pub(crate) fn empty(outcome: Outcome) -> Autopsy {
         group: String::new(),
         seq: None,
         collective: String::new(),
+        pace: Vec::new(),
         because: Vec::new(),
         do_next: Vec::new(),
         ranks: Vec::new(),

@@ -6,6 +6,7 @@ mod gone;
 mod inside;
 mod moment;
 mod order;
+mod pace;
 mod printed;
 mod slow;
 
@@ -89,6 +90,8 @@ pub(super) enum Doubt {
     InCall(Vec<Rank>),
     /// Several groups are open on all ranks: whether it is the order in which devices run them.
     LaunchOrder,
+    /// An iteration's time does not tell for whom it waited.
+    WhoIsSlow,
 }
 
 /// A rank that waits for nobody in anything recorded.
@@ -183,7 +186,7 @@ impl<'a, 'b> Judge<'a, 'b> {
             ruling.outcome = Outcome::Unknown;
             ruling.doubts.push(Doubt::Ended);
         }
-        ruling
+        self.paced(ruling)
     }
 
     fn rule_on_files(&self) -> Ruling {

@@ -90,6 +90,7 @@ impl Folded {
         let mut prints: Vec<(&Fingerprint, Cite)> = Vec::new();
         for (at, file) in bundle.logs.iter().enumerate() {
             folded.heard.extend(file.rank);
+            folded.heard.extend(file.meters.iter().filter_map(|meter| meter.rank));
             for line in &file.lines {
                 let cite = Cite { file: at, line: line.number };
                 folded.heard.extend(line.rank);

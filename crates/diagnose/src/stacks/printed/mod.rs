@@ -7,6 +7,7 @@ mod cause;
 mod fold;
 mod groups;
 mod notes;
+mod pace;
 mod told;
 
 use fold::Folded;
@@ -16,6 +17,7 @@ use mycroft_record::printed::{Counts, Kind, LogLine, Says};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+pub(crate) use pace::Pace;
 pub(crate) use told::{Begun, Broken, Cite, Raised, Told};
 
 /// What the logs of a job tell.
@@ -46,6 +48,7 @@ pub(super) fn read(bundle: &Bundle) -> Told {
     told.timed_out |= stands().next().is_some();
     told.never_worked = stands().any(|stand| stand.open.is_some() && stand.status.is_some())
         && stands().filter(|stand| stand.open.is_some()).all(|stand| stand.status.is_some_and(|(_, done)| done < 0));
+    told.pace = pace::read(bundle);
     notes::list(&mut told, bundle, &folded);
     told
 }

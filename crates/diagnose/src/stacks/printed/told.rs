@@ -1,4 +1,5 @@
 //! What lines of logs tell: the types, and how sentences refer to lines.
+use super::pace::Pace;
 use crate::case::Reason;
 use crate::report::Caveat;
 use mycroft_record::dump::{Bundle, Dump, Frame};
@@ -61,6 +62,8 @@ pub(crate) struct Told {
     pub(crate) timed_out: bool,
     /// Groups that never completed anything: connections were being set up.
     pub(crate) never_worked: bool,
+    /// When iterations became slower.
+    pub(crate) pace: Pace,
     pub(crate) caveats: Vec<Caveat>,
     pub(crate) sources: Vec<Arc<str>>,
 }
