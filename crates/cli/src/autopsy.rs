@@ -42,7 +42,7 @@ Examples:
 
 Reads Flight Recorder dumps (pickle or JSON; nothing in them is executed), py-spy and faulthandler stacks, the files of
 torch.distributed.debug, and logs: lines of torch's watchdog, NCCL's warnings, NCCL RAS as text, exceptions, the kernel's
-log, iterations of training loops. What a file is, its content tells; .gz, .zst and .tar are unpacked in memory. The rank is the last number of a
+log, iterations of training loops; traces of torch's profiler of three ranks or more. What a file is, its content tells; .gz, .zst and .tar are unpacked in memory. The rank is the last number of a
 dump's name; of a line, its prefix ([rankN]:). All is judged together; every sentence from a log cites file and line.
 
 Only regular files are read. DIR may be a link. A link inside DIR is followed where it leads to a file outside that belongs
@@ -95,7 +95,8 @@ pub(crate) fn autopsy_of(args: &AutopsyArgs, beside: Vec<Piece>) -> Result<u8> {
         mycroft_formats::assemble(pieces).map_err(|clash| anyhow::anyhow!(printable(&told(&clash)).into_owned()))?;
     let mut notes = found.notes;
     notes.append(&mut bundle.notes);
-    if bundle.dumps.is_empty() && bundle.logs.is_empty() && bundle.stacks.is_empty() {
+    let is_empty = bundle.dumps.is_empty() && bundle.logs.is_empty() && bundle.stacks.is_empty();
+    if is_empty && bundle.traces.is_empty() {
         bail!("{}", printable(&without_dumps(args, &bundle, &notes, found.files.len())));
     }
     if !args.quiet {
@@ -209,7 +210,7 @@ fn read_some(files: &[Found], naming: &Naming, next: &AtomicUsize, done: &Atomic
 /// Whoever made a link decided what is read: nothing of the file is quoted.
 fn unquoted(piece: Piece, name: &str) -> Piece {
     match piece {
-        Piece::Unusable(_) | Piece::Ignored(..) | Piece::Log(_) => {
+        Piece::Unusable(_) | Piece::Ignored(..) | Piece::Log(_) | Piece::Trace(_) => {
             Piece::Ignored(name.to_owned(), "a link to a file that is neither a dump nor stacks".to_owned())
         }
         Piece::Several(pieces) => Piece::Several(pieces.into_iter().map(|piece| unquoted(piece, name)).collect()),

@@ -29,6 +29,7 @@ pub fn assemble(pieces: Vec<Piece>) -> Result<Bundle, Clash> {
                 bundle.remarks.extend(remark(&log));
                 bundle.logs.push(*log);
             }
+            Piece::Trace(trace) => bundle.traces.push(*trace),
             Piece::CutShort(unusable, head) => {
                 bundle.unusable.push(unusable);
                 bundle.heads.push(*head);
@@ -43,6 +44,9 @@ pub fn assemble(pieces: Vec<Piece>) -> Result<Bundle, Clash> {
     bundle.stacks = stacks(bundle.stacks, &mut bundle.notes);
     bundle.logs.sort_by(|a, b| a.source.cmp(&b.source));
     bundle.logs.dedup_by(|a, b| a == b);
+    // A profiler writes one file for each cycle; the last one is the nearest to the end.
+    bundle.traces.sort_by(|a, b| (a.rank, &b.source).cmp(&(b.rank, &a.source)));
+    bundle.traces.dedup_by_key(|trace| trace.rank);
     for files in [&mut bundle.unusable, &mut bundle.unread, &mut bundle.remarks] {
         files.sort();
     }

@@ -14,6 +14,7 @@ mod fault;
 mod field;
 mod index;
 mod json;
+mod kineto;
 mod log;
 mod naming;
 mod opname;
@@ -31,6 +32,7 @@ use fault::Fault;
 pub use log::LogReader;
 use mycroft_record::dump::{Dump, ProcessStacks, Unusable};
 use mycroft_record::printed::{LogFile, LogLine};
+use mycroft_record::trace::Trace;
 use mycroft_record::{HostName, Rank};
 use std::sync::Arc;
 
@@ -49,6 +51,8 @@ pub enum Piece {
     Unread(Unusable),
     /// A log, and the lines of it that tell something.
     Log(Box<LogFile>),
+    /// A profiler's trace of a rank.
+    Trace(Box<Trace>),
     /// A dump that was cut short: why it is of no use, and its beginning without entries.
     CutShort(Unusable, Box<Dump>),
     /// Not ours, e.g. a log file: its name and one phrase.
@@ -189,6 +193,9 @@ fn json(file: &File<'_>, bytes: &[u8]) -> Piece {
     if log::ras_json::is_ras(bytes) {
         return ras(file, bytes);
     }
+    if kineto::is_trace(bytes) {
+        return trace(file, bytes);
+    }
     let mut builder = Builder::new(bytes);
     let found = json::read(bytes, &mut builder)
         .and_then(|root| Ok((pyspy_json::finish(&mut builder, root)?, root)))
@@ -203,6 +210,19 @@ fn json(file: &File<'_>, bytes: &[u8]) -> Piece {
         // Prefixes of launchers and times are put in brackets.
         Err(fault) => log(file, bytes).unwrap_or_else(|| file.broken(fault.to_string())),
     }
+}
+
+/// A profiler's trace; what it tells of its rank is better than its name.
+fn trace(file: &File<'_>, bytes: &[u8]) -> Piece {
+    let (mut trace, told) = match kineto::read(bytes) {
+        Ok(read) => read,
+        Err(why) => return file.broken(format!("a profiler's trace that cannot be read: {why}")),
+    };
+    let Some(rank) = told.or_else(|| file.naming.rank(file.path)) else {
+        return file.ignored("a profiler's trace, but neither it nor its name tells a rank");
+    };
+    (trace.rank, trace.source) = (rank, file.source.clone());
+    Piece::Trace(Box::new(trace))
 }
 
 /// What RAS told as JSON, as a log of one line.

@@ -88,6 +88,10 @@ const WORDS: &[&[u8]] = &[
     b"NCCL WARN ",
     b"Traceback (most recent call last):\n",
     b"\x1b[31m",
+    b"\r 41%|##  | 410/1000 [1:1<1:1, 1.5s/it]",
+    b"iteration 7 | elapsed time per iteration (ms): 9.5 |\n",
+    b"\"ts\": 1e300, \"dur\": -1,",
+    b"{\"name\":\"gloo:x\",\"cat\":\"cpu_op\",\"ts\":1,\"dur\":1},",
 ];
 
 fn mutate(bytes: &mut Vec<u8>, random: &mut Random) {

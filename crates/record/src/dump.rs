@@ -6,6 +6,7 @@
 use crate::ids::{HostName, Rank};
 use crate::printed::LogFile;
 use crate::time::HostTime;
+use crate::trace::Trace;
 use std::sync::Arc;
 
 pub use crate::code::{Frame, OpName};
@@ -28,6 +29,8 @@ pub struct Bundle {
     pub relabelled: Vec<(Arc<str>, Rank, Rank)>,
     /// What the job printed, by file.
     pub logs: Vec<LogFile>,
+    /// Profilers' traces, by rank.
+    pub traces: Vec<Trace>,
     /// What could still be read of dumps that were cut short, which are among `unusable`: process groups and `pg_status`,
     /// which stand at the beginning, and no entries, of which the newest are missing. By rank.
     pub heads: Vec<Dump>,

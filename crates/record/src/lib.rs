@@ -19,6 +19,7 @@ pub mod record;
 pub mod text;
 pub mod time;
 mod times;
+pub mod trace;
 
 pub use batch::{Batch, ProcessKey, Source};
 pub use clock::ClockOffset;

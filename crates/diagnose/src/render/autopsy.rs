@@ -54,6 +54,7 @@ fn headline(page: &mut Page, autopsy: &Autopsy) {
     };
     let dumps = autopsy.told();
     let told = match autopsy.printed {
+        0 if autopsy.traced > 0 && dumps == autopsy.traced => format!("{} ranks, {dumps} traces", autopsy.ranks.len()),
         0 => format!("{} ranks, {dumps} dumps", autopsy.ranks.len()),
         lines => format!("{} ranks, {} dumps, {lines} told by logs", autopsy.ranks.len(), dumps.saturating_sub(lines)),
     };

@@ -18,6 +18,7 @@ mod printed;
 mod ranks;
 mod scene;
 mod tables;
+mod traces;
 mod verdict;
 mod wrong;
 
@@ -89,10 +90,11 @@ fn say(index: &Index<'_>, scene: &DumpScene<'_, '_>, ruling: &Ruling) -> Autopsy
         pace: scene.told.pace.changes.clone(),
         because: ruling.facts.iter().map(crate::fact::Fact::reason).chain(ruling.said.clone()).collect(),
         do_next: do_next(ruling),
-        ranks: index.ranks.clone(),
+        ranks: ranks(index),
         missing_dumps: missing_dumps(index),
         unread: index.bundle.unread.clone(),
         caveats: caveat::list(index, scene.told, ruling),
+        traced: index.bundle.traces.len(),
         printed: index.bundle.dumps.iter().filter(|dump| dump.printed).count(),
         blast_radius: Vec::new(),
         op_names: Vec::new(),
@@ -101,6 +103,15 @@ fn say(index: &Index<'_>, scene: &DumpScene<'_, '_>, ruling: &Ruling) -> Autopsy
         grid: Vec::new(),
         stack_groups: Vec::new(),
     }
+}
+
+/// Every rank, with those that only left a trace.
+fn ranks(index: &Index<'_>) -> Vec<Rank> {
+    let mut ranks = index.ranks.clone();
+    ranks.extend(index.bundle.traces.iter().map(|trace| trace.rank));
+    ranks.sort_unstable();
+    ranks.dedup();
+    ranks
 }
 
 fn do_next(ruling: &Ruling) -> Vec<String> {

@@ -280,6 +280,8 @@ pub struct Autopsy {
     pub ranks: Vec<Rank>,
     /// Of how many of them there is no dump, but lines that say where they stand.
     pub printed: usize,
+    /// Of how many of them there is a profiler's trace.
+    pub traced: usize,
     /// Ranks of which there is no usable dump, and why.
     pub missing_dumps: Vec<(Rank, String)>,
     /// Files that could not be read, for a reason that lies with the reader: no evidence about their rank.

@@ -11,6 +11,7 @@ pub const READERS: &[(&str, &str)] = &[
     ("stacks_text", "rank_3.txt"),
     ("periodic", "stacks_20261121_092309.txt"),
     ("log", "job.log"),
+    ("trace", "host_3.pt.trace.json"),
 ];
 
 /// Live bytes allowed per byte of input.

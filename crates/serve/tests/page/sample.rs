@@ -30,6 +30,7 @@ pub(crate) fn empty(outcome: Outcome) -> Autopsy {
     Autopsy {
         hosts: BTreeMap::new(),
         printed: 0,
+        traced: 0,
         outcome,
         category: None,
         cause: None,

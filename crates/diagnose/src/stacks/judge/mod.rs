@@ -9,11 +9,13 @@ mod order;
 mod pace;
 mod printed;
 mod slow;
+mod traced;
 
 use super::doing::{Activities, Doings};
 use super::index::Index;
 use super::printed::Told;
 use super::scene::{DumpOp, DumpScene};
+use super::traces::{self, Late};
 use super::verdict::{Cause, Conduct, Outcome, Role};
 use super::wrong::{self, GroupWrong, WrongPoint};
 use crate::blame::graph::{Graph, Scene};
@@ -109,6 +111,8 @@ pub(super) struct Judge<'a, 'b> {
     graph: &'b Graph<DumpOp>,
     walk: &'b Walk<DumpOp>,
     wrong: Vec<GroupWrong>,
+    /// Who comes late in profilers' traces.
+    late: Option<Late>,
     /// Ranks with a file that the reader could not read.
     unread: BTreeSet<Rank>,
 }
@@ -173,11 +177,12 @@ impl<'a, 'b> Judge<'a, 'b> {
         let index = scene.index;
         let wrong = (0..index.groups.len()).map(|id| wrong::look(index, id as u32)).collect();
         let unread = index.bundle.unread.iter().filter_map(|file| file.rank).collect();
-        Judge { index, doings: scene.doings, scene, graph, walk, wrong, unread }
+        let late = traces::read(index.bundle);
+        Judge { index, doings: scene.doings, scene, graph, walk, wrong, late, unread }
     }
 
     pub(super) fn rule(&self) -> Ruling {
-        let mut ruling = self.timed_out(self.rule_on_files());
+        let mut ruling = self.traced(self.timed_out(self.rule_on_files()));
         self.beside(&mut ruling);
         if ruling.outcome == Outcome::Healthy && !self.index.bundle.unread.is_empty() {
             ruling.outcome = Outcome::HealthyAsFar;
