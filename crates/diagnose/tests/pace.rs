@@ -102,14 +102,31 @@ fn beside_a_hang_it_is_a_fact_and_no_headline() {
     assert!(both.because.iter().any(|reason| reason.rule == "log.slower"));
 }
 
+/// Bars of tqdm, which smooths; noise of this relative width.
+fn bars(until: u64, noise: f64, of: impl Fn(u64) -> f64) -> String {
+    let mut average = of(1);
+    let bar = |at: u64| {
+        average = 0.3 * (of(at) + noise / 0.02 * (noisy(of(at), at) - of(at))) + 0.7 * average;
+        format!("\r Epoch 0: {:3}%|####   | {at}/{until} [10:15<14:45,  {average:.2}s/it, loss=2.1]", at * 100 / until)
+    };
+    (1..=until).map(bar).collect()
+}
+
+/// A moving average of noise wanders, and one long value stays in it for a while: neither is a change.
+#[test]
+fn what_a_bar_smooths_is_no_change() {
+    assert_eq!(of(&[("job.log", &bars(2000, 0.2, |_| 1.5))]).pace, []);
+    let rare = |at: u64| if at % 61 == 60 { 7.5 } else { 1.5 };
+    assert_eq!(of(&[("job.log", &bars(2000, 0.05, rare))]).pace, []);
+}
+
 #[test]
 fn bars_count_though_no_line_ends_them() {
-    let bar = |at: u64| {
-        format!("\r Epoch 0: {:3}%|####   | {at}/100 [10:15<14:45,  {:.2}s/it, loss=2.1]", at, slower(at) / 1e3)
-    };
-    let text = format!("starting\n{}\nSaved.\n", (1..=80).map(bar).collect::<String>());
+    let text = format!("starting\n{}\nSaved.\n", bars(400, 0.02, |at| if at < 200 { 1.52 } else { 2.01 }));
     let answer = of(&[("job.log", &text)]);
-    assert_eq!(only(&answer).line, 2);
+    let [change] = answer.pace.as_slice() else { panic!("{:?}", answer.pace) };
+    assert!(change.is_slower && change.line == 2, "{change:?}");
+    assert!(change.iteration.is_some_and(|at| (199..=206).contains(&at)), "{change:?}");
     let titan = |at: u64| {
         format!(
             "[titan] 2026-11-26 12:00:{:02},000 - root - INFO - \u{1b}[31mstep: {at:2}  \u{1b}[32mloss:  7.2  \u{1b}[34mtps: {}  \

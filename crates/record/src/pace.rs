@@ -11,6 +11,8 @@ pub struct Meter {
     pub rank: Option<Rank>,
     /// Rows of a table that name what they are of, and not lines of a loop.
     pub is_row: bool,
+    /// Each value is a moving average over some values before it, as bars have it.
+    pub is_smoothed: bool,
     /// What its values are.
     pub unit: Unit,
     /// In the order of the lines.

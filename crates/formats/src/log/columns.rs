@@ -66,7 +66,15 @@ impl Columns {
                 let _ = write!(name, "{}{}", if name.is_empty() { "" } else { " " }, cell.trim());
             }
         }
-        let told = Told { name, iteration: Some(iteration), unit: Unit::Millis, value, own_ms: None, is_row: true };
+        let told = Told {
+            name,
+            iteration: Some(iteration),
+            unit: Unit::Millis,
+            value,
+            own_ms: None,
+            is_row: true,
+            is_smoothed: false,
+        };
         Some((rank.map(Rank), told))
     }
 }

@@ -47,6 +47,7 @@ impl Meters {
                     name: name.clone(),
                     rank,
                     is_row: told.is_row,
+                    is_smoothed: told.is_smoothed,
                     unit: told.unit,
                     steps: Vec::new(),
                 });

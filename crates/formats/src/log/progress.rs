@@ -21,6 +21,8 @@ pub(super) struct Told {
     pub(super) own_ms: Option<f64>,
     /// A row of a table.
     pub(super) is_row: bool,
+    /// A moving average.
+    pub(super) is_smoothed: bool,
 }
 
 /// Words before an iteration's number, words before its time, milliseconds in one of the time's unit, what it is called.
@@ -73,7 +75,7 @@ fn decimal_after<'a>(text: &'a str, key: &str) -> Option<(f64, &'a str)> {
     decimal(after(text, key)?)
 }
 
-/// A bar of tqdm, as Hugging Face's Trainer and Lightning have it, or of rich: `41%|###   | 410/1000 [10:15<14:45, 1.52s/it]`.
+/// A bar of tqdm, as Hugging Face's Trainer and Lightning have it: `41%|###   | 410/1000 [10:15<14:45, 1.52s/it]`.
 fn bar(text: &str) -> Option<Told> {
     let at = [text.find("s/it"), text.find("it/s")].into_iter().flatten().min()?;
     let is_rate = text[at..].starts_with("it/s");
@@ -82,11 +84,21 @@ fn bar(text: &str) -> Option<Told> {
     let value: f64 = text.get(start..at)?.parse().ok()?;
     let head = &text[..start];
     let (count, total) = head.split_whitespace().rev().find_map(fraction)?;
-    let bar_start = head.find('|').or_else(|| head.find('\u{2501}')).unwrap_or(0);
+    // `[10:15<14:45, `: without it the rate is of something else, or smoothed otherwise.
+    head.rfind('[').filter(|at| head[at + 1..].starts_with(|c: char| c.is_ascii_digit()))?;
+    let bar_start = head.find('|').unwrap_or(0);
     let before = head.get(..bar_start).unwrap_or_default().trim_end().trim_end_matches(['%', ' ']);
     let millis = if is_rate { 1e3 / value } else { value * 1e3 };
     let name = format!("{}{total}", unnumbered(before));
-    Some(Told { name, iteration: Some(count), unit: Unit::Millis, value: millis, own_ms: None, is_row: false })
+    Some(Told {
+        name,
+        iteration: Some(count),
+        unit: Unit::Millis,
+        value: millis,
+        own_ms: None,
+        is_row: false,
+        is_smoothed: true,
+    })
 }
 
 /// `410/1000` as 410 and `/1000`; `410it` as 410 and nothing.
@@ -126,7 +138,15 @@ fn timed(text: &str) -> Option<Told> {
         }
         let iteration = Some(count_after(text, number)?);
         let name = (*name).to_owned();
-        Some(Told { name, iteration, unit: Unit::Millis, value: value * millis, own_ms: own(text), is_row: false })
+        Some(Told {
+            name,
+            iteration,
+            unit: Unit::Millis,
+            value: value * millis,
+            own_ms: own(text),
+            is_row: false,
+            is_smoothed: false,
+        })
     })
 }
 
@@ -141,7 +161,15 @@ fn rate(text: &str) -> Option<Told> {
         Some(("global_step", count_after(text, "global_step=")?, Unit::Samples, value))
     };
     let (name, iteration, unit, value) = tokens().or_else(samples)?;
-    Some(Told { name: name.to_owned(), iteration: Some(iteration), unit, value, own_ms: own(text), is_row: false })
+    Some(Told {
+        name: name.to_owned(),
+        iteration: Some(iteration),
+        unit,
+        value,
+        own_ms: own(text),
+        is_row: false,
+        is_smoothed: false,
+    })
 }
 
 /// Loops of one's own: `step 410 ... step_time=1.52s`, with the unit in the name or behind the number.
@@ -162,6 +190,7 @@ fn named(text: &str) -> Option<Told> {
         value,
         own_ms: own(text),
         is_row: false,
+        is_smoothed: false,
     };
     matches!(unit, "" | "_ms" | "_s" | "_sec" | "_seconds").then_some(told)
 }
@@ -212,10 +241,6 @@ mod tests {
                 millis("Epoch/1000", 410, 500.0),
             ),
             ("Train: 410it [10:15,  4.00it/s]", millis("", 410, 250.0)),
-            (
-                "Epoch 0/9 \u{2501}\u{2501}\u{2501} 410/1000 0:10:15 \u{2022} 0:14:45 4.00it/s v_num: 0.0",
-                millis("Epoch/1000", 410, 250.0),
-            ),
             ("steps: 410 loss: 6.9011 iter time (s): 1.234 samples/sec: 12.965", millis("step", 410, 1234.0)),
             (
                 "Training epoch 0, iteration 9/99 | lr: 1e-4 | global_step: 410 | train_step_timing in s: 1.52",
@@ -246,6 +271,7 @@ mod tests {
             "the time, time 5 of them",
             "iteration time is long",
             "s/it",
+            "Epoch 0/9 \u{2501} 410/1000 0:10:15 \u{2022} 0:14:45 4.00it/s",
             "1it/s",
             "elapsed time per iteration (ms): 12",
             "iteration 5 | elapsed time per iteration (ms): 0.0 |",

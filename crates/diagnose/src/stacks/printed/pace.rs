@@ -13,6 +13,8 @@ use std::sync::Arc;
 
 /// Steps of all series that are looked at one by one; of more, medians are. Some 5 us each.
 const STEPS_MAX: usize = 1 << 17;
+/// tqdm takes 0.3 of the new value and 0.7 of the old average, by its own default: after ten values 3 % are left of a value.
+const SMOOTHED: usize = 10;
 /// Series that are told of: rows of a table.
 const SERIES_MAX: usize = 8;
 /// Changes of one series that are told of.
@@ -88,25 +90,41 @@ pub(super) fn read(bundle: &Bundle) -> Pace {
 
 /// Changes of a series, each with the step at which it begins.
 fn changes(meter: &Meter, stride: usize) -> Vec<(usize, Change)> {
+    let stride = if meter.is_smoothed { stride * SMOOTHED } else { stride };
     let mut series = Changes::new();
     let mut out: Vec<(usize, Change)> = Vec::new();
     let mut block: Vec<f64> = Vec::with_capacity(stride);
     for (at, steps) in meter.steps.chunks(stride).enumerate() {
         block.clear();
         block.extend(steps.iter().map(|step| step.cost(meter.unit)));
+        let last = block[block.len() - 1];
         block.sort_unstable_by(f64::total_cmp);
+        // Of moving averages the middle ones are those of their neighbours.
+        let value = if meter.is_smoothed { last } else { block[block.len() / 2] };
         // The time is the number of the block: numbers of iterations begin anew, and a line may tell no time.
-        let Some(change) = series.push(HostTime(at as u64 + 1), block[block.len() / 2]) else { continue };
+        let Some(change) = series.push(HostTime(at as u64 + 1), value) else { continue };
         match out.last_mut() {
             // A ramp that goes on is told again.
             Some((_, last)) if goes_on(last, &change) => {
                 (last.after, last.seen_at) = (change.after, change.seen_at);
             }
-            _ => out.push(((change.onset.0 as usize - 1) * stride, change)),
+            _ => out.push((first(meter, (change.onset.0 as usize - 1) * stride, stride, &change), change)),
         }
     }
     out.truncate(CHANGES_MAX);
     out
+}
+
+/// The first step of a block, and of a block of moving averages the first that is nearer to the new level.
+fn first(meter: &Meter, block: usize, stride: usize, change: &Change) -> usize {
+    let middle = (change.before.centre * change.after.centre).sqrt();
+    let is_new = |step: &Step| (step.cost(meter.unit) > middle) == (change.ratio() > 1.0);
+    let end = (block + stride).min(meter.steps.len());
+    let old = meter.steps[block..end].iter().rposition(|step| !is_new(step));
+    match old.filter(|_| meter.is_smoothed && change.shape == Shape::Step) {
+        Some(old) if block + old + 1 < end => block + old + 1,
+        _ => block,
+    }
 }
 
 fn goes_on(last: &Change, next: &Change) -> bool {
