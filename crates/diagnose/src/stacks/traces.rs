@@ -15,6 +15,9 @@ const RANKS_MIN: usize = 3;
 const STEPS_MIN: usize = 3;
 /// Share of the iterations in which the same rank must cost most.
 const STEADY: f64 = 0.7;
+/// Chance at which some rank may cost most so often among ranks that are alike: five of five iterations among eight ranks, eight
+/// of eight among three.
+const CHANCE: f64 = 1e-3;
 /// Share of an iteration that counts: what half of the live side's 10 % is.
 const SHARE: f64 = 0.05;
 /// How many times as much as the next rank: FALCON's factor for a link beyond its peers.
@@ -58,7 +61,8 @@ impl Late {
     /// The rank that costs its peers time in most iterations.
     pub(super) fn rank(&self) -> Option<(Rank, f64)> {
         let (&(rank, ms), next) = (self.costs.first()?, self.costs.get(1).map_or(0.0, |next| next.1));
-        let steady = self.times as f64 >= STEADY * self.steps as f64;
+        let steady = self.times as f64 >= STEADY * self.steps as f64
+            && chance(self.steps, self.times, self.costs.len()) <= CHANCE;
         (steady && ms >= SHARE * self.step_ms && ms >= BEYOND * next && !self.is_uneven()).then_some((rank, ms))
     }
 
@@ -178,7 +182,36 @@ fn last(row: &Row<'_>) -> Option<(usize, f64)> {
     Some((times[0].1, (times[1].0 - times[0].0) as f64 / 1e6))
 }
 
+/// The chance that of `ranks` that are alike one is last in `times` of `steps` iterations or more: at most the binomial tail
+/// for each of them.
+fn chance(steps: usize, times: usize, ranks: usize) -> f64 {
+    let share = 1.0 / ranks as f64;
+    // The logarithm of `steps` over `k`, for k from 0 on.
+    let mut ways = 0.0_f64;
+    let mut tail = 0.0_f64;
+    for k in 0..=steps {
+        if k >= times {
+            tail += (ways + k as f64 * share.ln() + (steps - k) as f64 * (1.0 - share).ln()).exp();
+        }
+        ways += ((steps - k) as f64 / (k + 1) as f64).ln();
+    }
+    tail * ranks as f64
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_iterations_are_no_habit() {
+        let near = |value: f64, want: f64| (value / want - 1.0).abs() < 1e-9;
+        assert!(near(chance(5, 5, 3), 3.0 / 243.0) && near(chance(2, 1, 4), 4.0 * 7.0 / 16.0));
+        assert!(chance(4, 4, 8) > CHANCE && chance(5, 5, 8) < CHANCE && chance(8, 8, 3) < CHANCE);
+        assert!(chance(10_000, 7_000, 3) < CHANCE && chance(10_000, 3_400, 3) > CHANCE);
+    }
 }

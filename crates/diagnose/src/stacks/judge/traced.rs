@@ -47,7 +47,7 @@ impl Judge<'_, '_> {
             (true, false) => (
                 "trace.wanders",
                 format!(
-                    "{:.1} ms of an iteration are waited for who comes last, and that is not one rank: uneven work or \
+                    "{:.1} ms of an iteration are waited for who comes last, and that is not one rank, or too few iterations tell: uneven work or \
                      pauses that wander; {from}",
                     late.whole_ms
                 ),
