@@ -3,6 +3,7 @@ import { count, el, ranksPhrase, stackList } from "./dom.js";
 import { decode } from "./data.js";
 import { summary } from "./summary.js";
 import { waitGraph } from "./waitgraph.js";
+import { linesTable, printedLane, tellingLines } from "./printed.js";
 import { StackGrid, framesOf } from "./stackgrid.js";
 import { Icicle, tally } from "./icicle.js";
 import { OperationGrid } from "./grid.js";
@@ -70,15 +71,15 @@ function legend() {
   );
 }
 
-/** Groups and stacks that are printed at most. */
-const PAPER_GROUPS = 4, PAPER_STACKS = 8;
+/** Groups, stacks and lines of logs that are printed at most. */
+const PAPER_GROUPS = 4, PAPER_STACKS = 8, PAPER_LINES = 24;
 
 /** The page around one autopsy. */
 class AutopsyPage {
   constructor(model) {
     this.model = model;
     this.repaints = [];
-    this.element = el("div", {}, this.header(), summary(model), this.waits(), this.stacks(), this.operations(), this.paper());
+    this.element = el("div", {}, this.header(), summary(model), this.waits(), this.printed(), this.stacks(), this.operations(), this.paper());
   }
 
   header() {
@@ -98,6 +99,11 @@ class AutopsyPage {
   waits() {
     if (this.model.arrows.length === 0) return null;
     return section("waits", "Who waits for whom", "An arrow points to the rank that is waited for.", waitGraph(this.model));
+  }
+
+  printed() {
+    if (this.model.printed.lines.length === 0) return null;
+    return section("printed", "What was printed", "One mark for each line of the logs. Those that the verdict rests on stand out; what follows from them is grey.", printedLane(this.model));
   }
 
   stacks() {
@@ -156,7 +162,9 @@ class AutopsyPage {
       const wrong = model.groups.filter((group) => group.first_wrong !== null);
       const telling = wrong.filter((group) => group.label === model.group);
       const shown = telling.length > 0 ? telling : wrong.slice(0, PAPER_GROUPS);
+      const lines = tellingLines(model).slice(0, PAPER_LINES);
       paper.replaceChildren(
+        ...(lines.length > 0 ? [el("h2", { text: "Lines of logs on which the verdict rests" }), linesTable(model, lines)] : []),
         ...(shown.length > 0 ? [el("h2", { text: "Operations around the first wrong point" })] : []),
         ...shown.map((group) => regionTable(model, group, tellingRows(group, suspects), group.first_wrong)),
         ...model.stack_groups.slice(0, PAPER_STACKS).flatMap((group) => [

@@ -146,8 +146,8 @@ pub(crate) enum Fact {
     SplitsDiffer { op: OpRef, sent: i64, expected: i64 },
     /// A rank came late to operations that were completed all the same.
     CameLate { rank: Rank, op: OpRef, late_ms: f64, times: usize, waited_ms: f64 },
-    /// Entries of a dump: rank, record id, file.
-    Records { op: OpRef, entries: Vec<(Rank, u64, Arc<str>)> },
+    /// Entries of dumps, or lines of logs: rank, and the record or the lines with their file.
+    Records { op: OpRef, entries: Vec<(Rank, String)> },
     /// An interface went down.
     NicDown { host: HostName, nic: Arc<str>, at: HostTime },
     /// An interface carries far more than the job sends over it.
@@ -475,10 +475,7 @@ impl Fact {
                 op.label
             ),
             Fact::Records { op, entries } => {
-                let list: Vec<String> = entries
-                    .iter()
-                    .map(|(rank, record, source)| format!("rank {rank} record {record} ({source})"))
-                    .collect();
+                let list: Vec<String> = entries.iter().map(|(rank, place)| format!("rank {rank} {place}")).collect();
                 format!("{}: {}", op.label, list.join(", "))
             }
             _ => String::new(),
@@ -677,7 +674,7 @@ impl Fact {
                 ranks.iter().take(8).flat_map(|rank| of_op(*rank, op, op.meta.enqueued_at)).collect()
             }
             Fact::Records { op, entries } => {
-                entries.iter().flat_map(|(rank, _, _)| of_op(*rank, op, op.meta.enqueued_at)).collect()
+                entries.iter().flat_map(|(rank, _)| of_op(*rank, op, op.meta.enqueued_at)).collect()
             }
             Fact::ProxyPause { rank, at, op, .. } => {
                 vec![Evidence { rank: Some(*rank), op: *op, flow: None, at: *at }]

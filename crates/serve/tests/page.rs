@@ -3,12 +3,14 @@
 //! Screenshots go to the folder that `MYCROFT_SHOTS` names, for people to look at, otherwise to a folder that is removed.
 mod page {
     pub(crate) mod browser;
+    pub(crate) mod printed;
     pub(crate) mod sample;
 }
 
 use mycroft_diagnose::stacks::{Autopsy, Outcome, RankRow};
 use mycroft_serve::autopsy::page::{PAGE_BYTES_MAX, render};
 use page::browser::{self, Browser};
+use page::printed;
 use page::sample;
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -43,6 +45,12 @@ impl Opened {
     fn text(&mut self, selector: &str) -> String {
         let text = self.eval(&format!("document.querySelector({}).textContent", json!(selector)));
         text.as_str().expect(selector).to_owned()
+    }
+
+    fn set_theme(&mut self, theme: &str) {
+        let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": theme }] });
+        self.browser.call("Emulation.setEmulatedMedia", features);
+        self.eval("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 300))");
     }
 
     fn shot(&mut self, name: &str) {
@@ -82,6 +90,7 @@ fn the_page_says_the_verdict_without_network_and_without_errors() {
     ] {
         assert!(page.contains(part), "`{part}` is not on the page");
     }
+    assert!(!page.contains("What was printed"), "there is no log");
     opened.shot("small-light");
     opened.quiet();
 }
@@ -249,11 +258,7 @@ const CONTRASTS: &str = include_str!("page/contrast.js");
 fn both_themes_have_contrast_and_paper_has_all_that_matters() {
     let Some(mut opened) = Opened::new(&sample::small(), "themes") else { return };
     for theme in ["light", "dark"] {
-        opened.browser.call(
-            "Emulation.setEmulatedMedia",
-            json!({ "features": [{ "name": "prefers-color-scheme", "value": theme }] }),
-        );
-        opened.eval("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 300))");
+        opened.set_theme(theme);
         assert_eq!(opened.eval("mycroft.grid.painter.theme"), theme);
         assert_eq!(opened.eval(CONTRASTS), json!([]), "{theme}: texts with too little contrast");
         opened.shot(&format!("theme-{theme}"));
@@ -344,5 +349,51 @@ fn a_set_that_was_not_read_whole_says_so() {
     assert_eq!(opened.text("h1"), "Nothing is wrong as far as 3 of 4 ranks tell: other files could not be read.");
     let page = opened.text("main");
     assert!(page.contains("Rank 2: trace_rank_2: Permission denied") && !page.contains("No usable dump"), "{page}");
+    opened.quiet();
+}
+
+/// Shots of both themes, and of paper.
+fn shots(opened: &mut Opened, name: &str) {
+    for theme in ["light", "dark"] {
+        opened.set_theme(theme);
+        assert_eq!(opened.eval(CONTRASTS), json!([]), "{theme}: texts with too little contrast");
+        opened.shot(&format!("{name}-{theme}"));
+    }
+    opened.browser.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
+    opened.shot(&format!("{name}-paper"));
+    let file = opened.kept(&format!("{name}.pdf"));
+    opened.browser.print(&file);
+}
+
+#[test]
+fn what_was_printed_is_a_lane_of_marks_by_time_and_rank() {
+    let answer = printed::answer(&printed::log(8));
+    let Some(mut opened) = Opened::new(&answer, "job.log") else { return };
+    let marks = |part: &str| format!("document.querySelectorAll('#printed .picture .mark.{part}').length");
+    for (part, count) in [("first-failure", 1), ("evidence", 0), ("consequence", 15), ("beside", 0)] {
+        assert_eq!(opened.eval(&marks(part)), count, "{part}");
+    }
+    let first = opened.text("#printed .picture .mark.first-failure title");
+    assert!(first.starts_with("07-14 11:09:58.201 rank 2: KeyError: 'labels' (job.log:4; first failure)"), "{first}");
+    let names = opened.eval("[...document.querySelectorAll('#printed .name')].map((name) => name.textContent)");
+    assert_eq!(names[2], "rank 2", "{names}");
+    opened.eval("(document.querySelector('#printed').scrollIntoView(), 1)");
+    shots(&mut opened, "printed");
+    let paper = opened.eval("document.querySelector('.paper').innerText");
+    assert!(paper.as_str().expect("text").contains("job.log:4"), "{paper}");
+    opened.quiet();
+}
+
+/// More lines than an answer keeps: the lane says what it leaves out, and the first failure is drawn.
+#[test]
+fn a_lane_of_many_ranks_is_cut_and_says_so() {
+    let mut answer = printed::answer(&(printed::log(3000) + &printed::log(3000)));
+    assert!(answer.lines.len() == 4096 && answer.lines_left_out > 0, "{}", answer.lines_left_out);
+    assert!(render(&answer, "many").len() < PAGE_BYTES_MAX / 8);
+    answer.grid.clear();
+    let Some(mut opened) = Opened::new(&answer, "many") else { return };
+    assert_eq!(opened.eval("document.querySelectorAll('#printed .name').length"), 256);
+    assert_eq!(opened.eval("document.querySelectorAll('#printed .picture .first-failure').length"), 1);
+    assert!(opened.text("#printed .legend").contains("Left out: "));
     opened.quiet();
 }

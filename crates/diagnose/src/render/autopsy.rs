@@ -3,7 +3,7 @@
 use super::page::{Ink, Page, Style, moment, place_text, suspect_text};
 use crate::fact::{ranks_within, these};
 use crate::report::Caveat;
-use crate::stacks::{Autopsy, Outcome};
+use crate::stacks::{Autopsy, Outcome, cited};
 use mycroft_record::Rank;
 use mycroft_record::dump::Frame;
 
@@ -24,6 +24,7 @@ pub fn render(autopsy: &Autopsy, style: Style) -> String {
     for reason in &autopsy.because {
         page.row("because", &format!("{} [{}]", reason.text, reason.rule));
     }
+    page.list("lines", &cited(&autopsy.lines), LINES_SHOWN);
     let waits: Vec<String> = autopsy.blast_radius.iter().map(|entry| entry.text.clone()).collect();
     page.list("waiting", &waits, LINES_SHOWN);
     for (at, step) in autopsy.do_next.iter().enumerate() {

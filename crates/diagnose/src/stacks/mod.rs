@@ -12,6 +12,7 @@ mod grid;
 mod index;
 mod judge;
 mod late;
+mod lines;
 mod pace;
 mod pairs;
 mod printed;
@@ -33,6 +34,8 @@ use mycroft_record::Rank;
 use mycroft_record::dump::Bundle;
 use scene::{DumpOp, DumpScene};
 
+pub(crate) use lines::cited;
+pub use lines::{LinePart, PrintedLine};
 pub use pace::PaceChange;
 pub use verdict::{Autopsy, Cause, Cell, CellMark, Conduct, Family, GroupGrid, Outcome, RankRow, Role, StackGroup};
 
@@ -67,6 +70,8 @@ pub fn autopsy(bundle: &Bundle, question: &Question) -> Autopsy {
     let mut out = say(&index, &scene, &ruling);
     out.blast_radius = blast_radius(&scene, &graph, &walk);
     out.stack_groups = grid::stack_groups(&doings);
+    let rules = out.because.iter().map(|reason| &*reason.rule).collect();
+    (out.lines, out.lines_left_out) = printed::used(&told, bundle, &rules);
     if question.grid {
         grid::fill(&index, &ruling, &mut out);
     }
@@ -96,6 +101,8 @@ fn say(index: &Index<'_>, scene: &DumpScene<'_, '_>, ruling: &Ruling) -> Autopsy
         caveats: caveat::list(index, scene.told, ruling),
         traced: index.bundle.traces.len(),
         printed: index.bundle.dumps.iter().filter(|dump| dump.printed).count(),
+        lines: Vec::new(),
+        lines_left_out: 0,
         blast_radius: Vec::new(),
         op_names: Vec::new(),
         frames: Vec::new(),

@@ -1,4 +1,5 @@
 //! What an autopsy says.
+use super::lines::PrintedLine;
 use super::pace::PaceChange;
 use crate::case::{BlastEntry, Reason};
 use crate::report::Caveat;
@@ -282,6 +283,10 @@ pub struct Autopsy {
     pub printed: usize,
     /// Of how many of them there is a profiler's trace.
     pub traced: usize,
+    /// Lines of logs that tell something of the end, in the order of files and lines.
+    pub lines: Vec<PrintedLine>,
+    /// How many more of them there are.
+    pub lines_left_out: usize,
     /// Ranks of which there is no usable dump, and why.
     pub missing_dumps: Vec<(Rank, String)>,
     /// Files that could not be read, for a reason that lies with the reader: no evidence about their rank.

@@ -95,6 +95,9 @@ pub(super) fn body(line: &str) -> &str {
                 rest = tail.strip_prefix(' ').unwrap_or(tail);
             }
         }
+        if let Some(tail) = dated(trimmed) {
+            rest = tail.strip_prefix(' ').unwrap_or(tail);
+        }
         if trimmed.starts_with('(')
             && let Some((head, tail)) = trimmed.split_once(')')
             && head.contains("pid=")
@@ -114,6 +117,20 @@ pub(super) fn body(line: &str) -> &str {
             return rest;
         }
     }
+}
+
+/// What stands behind a date and a time, as log shippers put them in front: `2026-07-14 11:09:58,201`, `2026-07-14T11:09:58Z`.
+fn dated(text: &str) -> Option<&str> {
+    const FORM: &[u8] = b"0000-00-00 00:00:00";
+    let head = text.as_bytes().get(..FORM.len())?;
+    let fits = |(byte, form): (&u8, &u8)| match form {
+        b'0' => byte.is_ascii_digit(),
+        b' ' => matches!(byte, b' ' | b'T' | b'_'),
+        other => byte == other,
+    };
+    head.iter().zip(FORM).all(fits).then_some(())?;
+    let tail = text.get(FORM.len()..)?;
+    Some(tail.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | ',' | 'Z' | '+')))
 }
 
 #[cfg(test)]
@@ -144,9 +161,14 @@ mod tests {
 
     #[test]
     fn prefixes_come_off_in_any_order() {
-        for line in
-            ["(W pid=7) [rank3]:   File", "[1,3]<stderr>:  File", " 12: [rank3]:   File", "  | 2024 | [rank3]:   File"]
-        {
+        for line in [
+            "(W pid=7) [rank3]:   File",
+            "[1,3]<stderr>:  File",
+            " 12: [rank3]:   File",
+            "  | 2024 | [rank3]:   File",
+            "2026-07-14 11:09:58,201 [rank3]:   File",
+            "2026-07-14T11:09:58.2Z [rank3]:   File",
+        ] {
             assert!(body(line).trim_start().starts_with("File"), "{line}: {}", body(line));
         }
     }

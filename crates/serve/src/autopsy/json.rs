@@ -2,7 +2,7 @@
 use crate::api::case::finite;
 use crate::api::{TimeJson, rank_number, rank_numbers};
 use mycroft_diagnose::change::Shape;
-use mycroft_diagnose::stacks::{Autopsy, Conduct, PaceChange, StackGroup};
+use mycroft_diagnose::stacks::{Autopsy, Conduct, PaceChange, PrintedLine, StackGroup};
 use mycroft_diagnose::{BlastEntry, Caveat, Reason};
 use mycroft_record::dump::{Frame, Unusable};
 use mycroft_record::pace::Unit;
@@ -31,6 +31,12 @@ pub struct AutopsyJson {
     pub notes: Vec<String>,
     /// Why there is no usable dump of a rank.
     pub missing_because: Vec<MissingJson>,
+    /// Lines of logs that tell something of the end, at most 4,096 of them.
+    #[serde(default)]
+    pub lines: Vec<LineJson>,
+    /// How many more such lines there are.
+    #[serde(default)]
+    pub lines_left_out: usize,
     /// Who waits for whom.
     pub waits: Vec<WaitJson>,
     /// Ranks whose main threads have the same stack, largest group first.
@@ -178,6 +184,25 @@ pub struct UnreadJson {
     pub why: String,
 }
 
+/// A line of a log.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LineJson {
+    /// File name relative to the folder.
+    pub file: String,
+    /// Line number, from 1.
+    pub line: u64,
+    /// Who printed it; null where nothing tells.
+    pub rank: Option<u32>,
+    /// On which host; empty where not told.
+    pub host: String,
+    /// Month, day and time as printed, without a year (`07-14 11:20:01.104`); empty where not told.
+    pub at: String,
+    /// `first-failure`, `evidence` (the verdict rests on both), `consequence`, or `beside` (not used).
+    pub part: String,
+    /// What it says.
+    pub text: String,
+}
+
 /// One arrow of the wait-for graph.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WaitJson {
@@ -218,6 +243,8 @@ impl AutopsyJson {
                 .iter()
                 .map(|(rank, why)| MissingJson { rank: rank_number(*rank), why: why.clone() })
                 .collect(),
+            lines: autopsy.lines.iter().map(LineJson::of).collect(),
+            lines_left_out: autopsy.lines_left_out,
             waits: autopsy.blast_radius.iter().map(WaitJson::of).collect(),
             stacks: autopsy.stack_groups.iter().map(StackGroupJson::of).collect(),
         }
@@ -317,6 +344,20 @@ impl EvidenceOfRuleJson {
             at: TimeJson::of(evidence.at),
         });
         EvidenceOfRuleJson { rule: reason.rule.to_string(), text: reason.text.clone(), records: records.collect() }
+    }
+}
+
+impl LineJson {
+    fn of(line: &PrintedLine) -> LineJson {
+        LineJson {
+            file: line.file.to_string(),
+            line: line.line,
+            rank: line.rank.and_then(rank_number),
+            host: line.host.to_string(),
+            at: line.moment(),
+            part: line.part.as_str().to_owned(),
+            text: line.text.clone(),
+        }
     }
 }
 

@@ -40,6 +40,7 @@ const MODULES: &[(&str, &str)] = &[
     ("colour.js", include_str!("../../../../web/colour.js")),
     ("summary.js", include_str!("../../../../web/summary.js")),
     ("waitgraph.js", include_str!("../../../../web/waitgraph.js")),
+    ("printed.js", include_str!("../../../../web/printed.js")),
     ("stackgrid.js", include_str!("../../../../web/stackgrid.js")),
     ("icicle.js", include_str!("../../../../web/icicle.js")),
     ("layout.js", include_str!("../../../../web/layout.js")),

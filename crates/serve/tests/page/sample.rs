@@ -31,6 +31,8 @@ pub(crate) fn empty(outcome: Outcome) -> Autopsy {
         hosts: BTreeMap::new(),
         printed: 0,
         traced: 0,
+        lines: Vec::new(),
+        lines_left_out: 0,
         outcome,
         category: None,
         cause: None,

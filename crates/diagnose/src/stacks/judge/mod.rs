@@ -13,7 +13,7 @@ mod traced;
 
 use super::doing::{Activities, Doings};
 use super::index::Index;
-use super::printed::Told;
+use super::printed::{Cite, Told};
 use super::scene::{DumpOp, DumpScene};
 use super::traces::{self, Late};
 use super::verdict::{Cause, Conduct, Outcome, Role};
@@ -319,11 +319,26 @@ impl<'a, 'b> Judge<'a, 'b> {
         for rank in ranks {
             let Some(entry) = self.scene.entry(*rank, op) else { continue };
             let dump = self.index.bundle.dumps.iter().find(|dump| dump.rank == *rank);
-            entries.push((*rank, entry.record_id, dump.map(|dump| dump.source.clone()).unwrap_or_default()));
+            let lines = self.stood(op.group, &[*rank]);
+            entries.push((
+                *rank,
+                match dump {
+                    Some(dump) if dump.printed && !lines.is_empty() => format!("({})", self.scene.told.at(&lines)),
+                    Some(dump) => format!("record {} ({})", entry.record_id, dump.source),
+                    None => format!("record {}", entry.record_id),
+                },
+            ));
         }
         entries.truncate(RECORDS_MAX);
         let first = entries.first()?.0;
         Some(Fact::Records { op: self.scene.op_ref(first, op), entries })
+    }
+
+    /// The lines that say where these ranks stand in a group.
+    fn stood(&self, group: u32, ranks: &[Rank]) -> Vec<Cite> {
+        let Some(group) = self.index.groups.get(group as usize) else { return Vec::new() };
+        let lines = |rank: &Rank| self.scene.told.stood.get(&(group.name.clone(), *rank));
+        ranks.iter().filter_map(lines).flatten().copied().collect()
     }
 
     fn op_ref(&self, ranks: &[Rank], op: &DumpOp) -> OpRef {

@@ -115,6 +115,7 @@ impl Judge<'_, '_> {
         let ranks = |lanes: &[&Lane]| lanes.iter().map(|lane| lane.rank).collect::<Vec<Rank>>();
         let (ahead, behind) = (ranks(ahead), ranks(behind));
         let all: Vec<Rank> = ahead.iter().chain(&behind).copied().collect();
+        let lines = self.stood(id, &all);
         let few = if behind.len() <= ahead.len() { &behind } else { &ahead };
         if few.len() * 2 < all.len() {
             self.blame_all(&mut ruling, few, 0.8, Role::Odd);
@@ -132,7 +133,7 @@ impl Judge<'_, '_> {
             group.label(),
             these(&behind)
         );
-        ruling.said.push(self.told().reason("log.passed", &text, &[]));
+        ruling.said.push(self.told().reason("log.passed", &text, &lines));
         ruling
     }
 
@@ -348,11 +349,11 @@ impl Judge<'_, '_> {
                         access between devices)";
             ruling.said.push(told.reason("log.never-worked", text, &[]));
         }
-        if let Some((what, ..)) = told.not_there.as_ref().filter(|_| named && told.timed_out) {
+        if let Some((what, _, cite)) = told.not_there.as_ref().filter(|_| named && told.timed_out) {
             ruling.said.push(told.reason(
                 "log.barrier",
                 &format!("a rank that waited in {what} says who did not come"),
-                &[],
+                &[*cite],
             ));
         }
     }

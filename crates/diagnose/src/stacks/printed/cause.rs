@@ -4,7 +4,7 @@
 //! came before the first timeout was reported and its rank did not go on into an operation that timed out. What a launcher
 //! calls a root cause is the end that it noticed first, and no cause.
 use super::fold::{Folded, rank_of};
-use super::told::{Begun, Broken, CITES_MAX, Cite, Told};
+use super::told::{Begun, Broken, Cite, Told};
 use mycroft_record::dump::Bundle;
 use mycroft_record::printed::{Kind, LogFile, LogLine, Path, Says};
 use mycroft_record::{HostName, NANOS_PER_SEC, Rank};
@@ -134,8 +134,7 @@ fn together(earliest: &Candidate<'_>, all: &[Candidate<'_>], told: &Told) -> Beg
         .filter(|host| !host.is_empty())
         .collect();
     let is_everybody = ranks.len() > 1 && ranks.len() * 2 > told.world.size as usize;
-    let mut cites: Vec<Cite> = same.iter().map(|found| found.cite).collect();
-    cites.truncate(CITES_MAX);
+    let cites: Vec<Cite> = same.iter().map(|found| found.cite).collect();
     Begun {
         kind: earliest.kind,
         ranks: ranks.into_iter().collect(),
@@ -167,7 +166,7 @@ pub(super) fn broken(bundle: &Bundle) -> Option<Broken> {
     Some(Broken {
         path: (*path).clone(),
         host: host.clone(),
-        cites: same.iter().map(|(_, cite, ..)| *cite).take(CITES_MAX).collect(),
+        cites: same.iter().map(|(_, cite, ..)| *cite).collect(),
         is_shared: hosts.len() > 1,
         is_memory: MEMORY.contains(&path.status),
     })

@@ -78,6 +78,8 @@ pub(super) fn dumps(bundle: &Bundle, folded: &Folded, told: &mut Told) {
         if !whole {
             told.partial.insert(name.clone());
         }
+        let stood = group.stands.iter().filter(|(_, stand)| !stand.cites.is_empty());
+        told.stood.extend(stood.map(|(rank, stand)| ((name.clone(), *rank), stand.cites.clone())));
         let mut stands = group.stands.clone();
         if whole && !folded.apart {
             let quiet = silent(bundle, folded, group, &members, told);

@@ -9,16 +9,20 @@ mod groups;
 mod notes;
 mod pace;
 mod told;
+mod used;
+mod words;
 
 use fold::Folded;
 use mycroft_record::Rank;
 use mycroft_record::dump::Bundle;
-use mycroft_record::printed::{Counts, Kind, LogLine, Says};
+use mycroft_record::printed::{Kind, LogLine, Says};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use words::in_words;
 
 pub(crate) use pace::Pace;
 pub(crate) use told::{Begun, Broken, Cite, Raised, Told};
+pub(super) use used::used;
 
 /// What the logs of a job tell.
 pub(super) fn read(bundle: &Bundle) -> Told {
@@ -88,17 +92,4 @@ fn take(told: &mut Told, rank: Option<Rank>, line: &LogLine, cite: Cite, inits: 
         }
         _ => {}
     }
-}
-
-fn in_words(counts: &Counts) -> String {
-    let camp = |camp: &(u64, u32, Vec<Rank>)| format!("{} of {} are at {}", camp.1, counts.size, camp.0);
-    let camps: Vec<String> = counts.camps.iter().map(camp).collect();
-    let least = counts.camps.iter().min_by_key(|camp| camp.0).map_or(0, |camp| camp.1);
-    format!(
-        "RAS: of {} of communicator {}, {}: the {least} that are behind are waited for; one look may show a moment of a job \
-         that goes on",
-        counts.op.text,
-        counts.comm,
-        camps.join(", ")
-    )
 }

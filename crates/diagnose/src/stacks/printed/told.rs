@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Lines that a sentence refers to.
-pub(super) const CITES_MAX: usize = 4;
+const CITES_MAX: usize = 4;
 /// A line of a log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Cite {
@@ -42,6 +42,8 @@ pub(crate) struct Told {
     pub(crate) unheard: Option<(Vec<Rank>, u32, Cite)>,
     /// How many ranks RAS has seen where, in words.
     pub(crate) counts: Option<(String, Cite)>,
+    /// Lines that say where a rank stands in a group, by the group's name.
+    pub(crate) stood: BTreeMap<(Arc<str>, Rank), Vec<Cite>>,
     /// Groups of which not all members are known.
     pub(crate) partial: BTreeSet<Arc<str>>,
     pub(crate) world: World,

@@ -2,7 +2,7 @@
 //!
 //! 1,024 ranks x 2,000 operations are 2 M cells of 20 bytes. Rows of one group are nearly alike and a row is some KB, so
 //! the one before lies in deflate's window: a row costs tens of bytes.
-use mycroft_diagnose::stacks::{Autopsy, CellMark, GroupGrid, RankRow};
+use mycroft_diagnose::stacks::{Autopsy, CellMark, GroupGrid, PrintedLine, RankRow};
 use mycroft_record::dump::Frame;
 use mycroft_record::text::printable_within;
 use serde::Serialize;
@@ -43,6 +43,7 @@ struct Meta {
     combos: Vec<i64>,
     groups: Vec<GroupJson>,
     stack_groups: Vec<StackGroupJson>,
+    printed: Printed,
 }
 
 /// Function, file, line.
@@ -90,6 +91,17 @@ struct StackGroupJson {
     odd: bool,
     doing: String,
 }
+
+/// What was printed. The answer itself bounds how many lines there are and how long each is.
+#[derive(Serialize)]
+struct Printed {
+    files: Vec<String>,
+    lines: Vec<LineJson>,
+    left_out: usize,
+}
+
+/// File (index), line, rank, host, milliseconds since the beginning of the year, part, text.
+type LineJson = (usize, u64, Option<u32>, String, Option<u64>, &'static str, String);
 
 /// Packs an answer, with at most `columns_max` columns of each group: those around its first wrong point, or its last.
 pub(super) fn pack(autopsy: &Autopsy, title: &str, columns_max: usize) -> Vec<u8> {
@@ -163,7 +175,22 @@ fn meta(autopsy: &Autopsy, title: &str, combos: Vec<i64>, groups: Vec<GroupJson>
                 doing: clean(&group.doing),
             })
             .collect(),
+        printed: printed(autopsy),
     }
+}
+
+fn printed(autopsy: &Autopsy) -> Printed {
+    let mut files: Vec<&str> = autopsy.lines.iter().map(|line| &*line.file).collect();
+    files.sort_unstable();
+    files.dedup();
+    let line = |line: &PrintedLine| {
+        let file = files.binary_search(&&*line.file).unwrap_or_default();
+        let ms = line.at.map(|at| at / 1_000_000);
+        let rank = line.rank.map(|rank| rank.0);
+        (file, line.line, rank, clean(&line.host), ms, line.part.as_str(), clean(&line.text))
+    };
+    let lines = autopsy.lines.iter().map(line).collect();
+    Printed { lines, files: files.iter().map(|file| clean(file)).collect(), left_out: autopsy.lines_left_out }
 }
 
 fn suspects(autopsy: &Autopsy) -> Vec<SuspectJson> {
