@@ -28,9 +28,6 @@ pub(crate) const COST: f64 = 0.05;
 pub(crate) const SLOWER: f64 = 0.25;
 /// Rows in which a fault shows before half of the evidence for it has come.
 const WAITING: usize = 10;
-/// A way that is judged by its peers alone must take so much longer besides, as a share: its messages may be of other sizes, so only
-/// what takes twice as long is slow.
-const UNKNOWN: f64 = 1.0 - SLOWER;
 /// Rows after which it is known how long iterations were.
 const KNOWN_MIN: usize = 3;
 /// Iterations before which nobody is judged: fewer do not show how much ranks vary.
@@ -84,8 +81,8 @@ impl Common {
 pub(crate) struct Evidence {
     ranks: BTreeMap<Component, (Vec<Past>, Spread, Spread)>,
     ways: BTreeMap<(HostName, HostName), Past>,
-    /// By way how many times as long as before the same bytes were under way in the last rows.
-    way_times: BTreeMap<(HostName, HostName), VecDeque<f64>>,
+    /// By way how many times as long as before the same bytes were under way in the last rows, and the milliseconds more.
+    way_times: BTreeMap<(HostName, HostName), VecDeque<(f64, f64)>>,
     way_spreads: (Spread, Spread),
     /// How long iterations take while nothing is wrong, milliseconds.
     pub(crate) iteration: Past,
@@ -177,15 +174,14 @@ impl Evidence {
         for (((hosts, _), past), (share, own)) in ways.iter().zip(pasts.iter().copied()).zip(shares) {
             let sigma = sigma.max(*own);
             let is_known = self.ways.insert((*hosts).clone(), past).is_some_and(|past| past.n >= PAST_MIN);
-            let ((from, to), share) =
-                ((*hosts).clone(), share.map(|share| if is_known { share } else { share - UNKNOWN }));
+            let ((from, to), share) = ((*hosts).clone(), share.filter(|_| is_known));
             self.test((Component::Wire, Subject::Way(from, to)), share, sent_ms, (SLOWER, sigma), row);
         }
         self.way_times.retain(|hosts, _| row.ways.contains_key(hosts));
-        for (((hosts, _), past), ms) in ways.iter().zip(&pasts).zip(values.iter().flatten()) {
+        for (((hosts, way), past), ms) in ways.iter().zip(&pasts).zip(values.iter().flatten()) {
             if past.n >= PAST_MIN {
                 let times = self.way_times.entry((*hosts).clone()).or_default();
-                times.push_back(ms / past.level);
+                times.push_back((ms / past.level, way.sent_ms - past.level * way.mb));
                 if times.len() > LATELY {
                     times.pop_front();
                 }
@@ -235,15 +231,24 @@ impl Evidence {
 
     /// By way how many times as long as before the same bytes are under way now.
     pub(crate) fn way_times(&self) -> BTreeMap<(HostName, HostName), f64> {
-        let now = |times: &VecDeque<f64>| median(times.iter().copied().collect());
+        let now = |times: &VecDeque<(f64, f64)>| median(times.iter().map(|(times, _)| *times).collect());
         self.way_times.iter().filter_map(|(hosts, times)| Some((hosts.clone(), now(times)?))).collect()
     }
 
-    /// Whether ways of these hosts are known, and on none the same bytes are longer under way than before.
+    /// How much longer data is under way than before on the way where that is most, milliseconds an iteration.
+    pub(crate) fn way_more_ms(&self) -> f64 {
+        let more = |times: &VecDeque<(f64, f64)>| median(times.iter().map(|(_, more_ms)| *more_ms).collect());
+        self.way_times.values().filter_map(more).fold(0.0, f64::max)
+    }
+
+    /// Whether ways of these hosts are known, between them where they are several, and on none the same bytes are under way for
+    /// longer than before by what counts.
     pub(crate) fn denies_ways(&self, hosts: &BTreeSet<HostName>) -> bool {
         let is_theirs = |(from, to): &(HostName, HostName)| hosts.contains(from) || hosts.contains(to);
-        let mut theirs = self.way_times().into_iter().filter(|(way, _)| is_theirs(way)).peekable();
-        theirs.peek().is_some() && theirs.all(|(_, times)| times < 1.0 + SLOWER / 2.0)
+        let is_between = |(from, to): &(HostName, HostName)| hosts.contains(from) && hosts.contains(to);
+        let theirs: BTreeMap<_, _> = self.way_times().into_iter().filter(|(way, _)| is_theirs(way)).collect();
+        let is_known = theirs.keys().any(|way| hosts.len() == 1 || is_between(way));
+        is_known && theirs.values().all(|times| *times < 1.0 + SLOWER)
     }
 
     /// What all ranks compute and issue longer than before, milliseconds an iteration: more work, or slower devices.
@@ -260,11 +265,17 @@ impl Evidence {
         if !self.known_from.is_some() || since + SLACK_NS < self.known_from {
             return (now_ms, None);
         }
-        let waiting = self.waiting.iter().filter(|(end, _)| *end <= since + SLACK_NS);
-        let (sum, count) = waiting.fold((0.0, 0.0), |(sum, count), (_, ms)| (sum + ms, count + 1.0));
-        let learned = f64::from(self.iteration.n);
-        let before_ms = (sum + learned * self.iteration.level) / (count + learned);
-        (now_ms, (count + learned > 0.0).then_some(now_ms - before_ms))
+        // Early in a job little is learned yet, and of what waits to be some may be longer because of another fault.
+        let before_ms = if self.iteration.n >= PAST_MIN {
+            Some(self.iteration.level)
+        } else {
+            let learned = (0..self.iteration.n).map(|_| self.iteration.level);
+            let waiting = self.waiting.iter().filter(|(end, _)| *end <= since + SLACK_NS).map(|(_, ms)| *ms);
+            let mut all: Vec<f64> = learned.chain(waiting).collect();
+            all.sort_by(f64::total_cmp);
+            all.get(all.len() / 4).copied()
+        };
+        (now_ms, before_ms.map(|before_ms| now_ms - before_ms))
     }
 
     fn test(

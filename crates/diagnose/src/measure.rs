@@ -120,6 +120,8 @@ pub(crate) struct Measure {
     reference: Option<(u32, u64)>,
     /// Rows are taken up to here.
     until: HostTime,
+    /// There was a row that says something of more than half of the ranks.
+    knows_most: bool,
     /// By slot: who does the same as whom.
     pub(crate) roles: Vec<Role>,
 }
@@ -140,8 +142,13 @@ impl Measure {
             if self.roles.len() != timeline.ranks.len() || rows.is_empty() {
                 self.roles = role::of_all(timeline);
             }
-            let row = row(timeline, (start, end), iterations, ns as f64 / 1e6 / iterations as f64);
-            if row.is_of_most() {
+            let mut row = row(timeline, (start, end), iterations, ns as f64 / 1e6 / iterations as f64);
+            self.knows_most |= row.is_of_most();
+            if !row.is_of_most() {
+                row.ranks.fill(None);
+            }
+            // Where most ranks never know an iteration, the ways between hosts are measured all the same.
+            if row.is_of_most() || !self.knows_most {
                 rows.push(row);
             }
         }
@@ -213,8 +220,7 @@ fn whole(mut ops: Vec<u32>) -> u32 {
 }
 
 /// What a rank took, from its iterations that ended in the row, or soon after: ranks end one together within a quarter of it, and
-/// those that do not are measured up to their own end. Of one that lost records those that are whole. A rank that knows no
-/// iterations does in the row what it does in each, wherever it is in them when the row begins.
+/// those that do not are measured up to their own end. Of one that lost records those that are whole.
 fn cells(state: &RankState, (start, end): (HostTime, HostTime), iteration_ms: f64, held_ms: f64) -> Option<Cells> {
     if state.dead_since.is_some() {
         return None;
@@ -230,9 +236,7 @@ fn cells(state: &RankState, (start, end): (HostTime, HostTime), iteration_ms: f6
         us.iter_mut().zip(CELLS).for_each(|(sum, cell)| *sum += cell.us(it));
     }
     if ns == 0 {
-        let it = state.iterations.between(&state.past, start, end).filter(|_| state.lost == 0)?;
-        ns = it.ns();
-        us.iter_mut().zip(CELLS).for_each(|(sum, cell)| *sum += cell.us(&it));
+        return None;
     }
     let [computation, rest, issue, copy, proxy] = us.map(|us| (us * 1e3 / ns as f64 * iteration_ms) as f32);
     Some(Cells([computation, rest, issue, copy, proxy, held_ms as f32]))

@@ -14,7 +14,8 @@ const DUE: f64 = 0.08;
 const DOUBLED: f64 = 1.0;
 /// Where the ways that are slow leave no other hosts.
 const SURE: f64 = 0.75;
-/// Of what iterations grew, all must compute and issue longer by this share for more work to be the reason.
+/// Of what iterations grew, all must compute and issue longer, or data must be under way for longer, by this share for that to be the
+/// reason.
 const WORK: f64 = 0.5;
 
 /// Devices that are slower take longer for every piece of computation, more micro-batches only for the longest: both must have
@@ -31,7 +32,9 @@ pub(super) fn cause(timeline: &Timeline, evidence: &Evidence, needed: f64) -> Op
     let grew = format!("iterations take {now_ms:.0} ms, {:.0} ms more than before", more_ms.unwrap_or(0.0));
     let [wire, computation, rest] =
         [Component::Wire, Component::Computation, Component::Rest].map(|component| common(component).unwrap_or(1.0));
-    let slow = ways::hosts(&evidence.way_times());
+    // What goes between hosts may wait for nobody: then it accounts for nothing.
+    let accounts = evidence.way_more_ms() >= WORK * more_ms.unwrap_or(0.0);
+    let slow = ways::hosts(&evidence.way_times()).filter(|_| accounts);
     let (component, category, suspects, text) = if let Some(hosts) = slow {
         let names = hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
         let text = format!("all ways that take longer than before are those of {names}, and all others are as fast");

@@ -443,12 +443,6 @@ impl Iterations {
             .map(|(signature, seen)| (*signature, seen.count))
     }
 
-    /// What was done from `start` to `end`, which are another rank's: this one knows no iterations. `None`: not all of it is kept.
-    pub(crate) fn between(&self, past: &Past, start: HostTime, end: HostTime) -> Option<Iteration> {
-        let is_kept = self.marker.is_none() && self.oldest.is_some() && self.oldest <= start && self.dropped <= start;
-        is_kept.then(|| self.measure(past, start, end)).filter(|it| it.ops > 0)
-    }
-
     pub(super) fn measure(&self, past: &Past, start: HostTime, end: HostTime) -> Iteration {
         let mut out = Iteration { start, end, ..Iteration::default() };
         let is_inside = |op: &&Raw| op.is(STARTED) && op.ended_at() > start && op.ended_at() <= end;

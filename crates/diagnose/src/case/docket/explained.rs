@@ -26,7 +26,7 @@ impl Docket {
             if self.told.iter().any(|told| told.key == cause.key) || self.names_one_of(&cause.suspects) {
                 continue;
             }
-            if cause.suspects.is_empty() && self.has_open() {
+            if (cause.suspects.is_empty() || cause.key.1 == Subject::Job) && self.has_open() {
                 continue;
             }
             events.push(self.tell(cause, now));
