@@ -29,7 +29,7 @@ pub(crate) const SLOWER: f64 = 0.25;
 /// Rows in which a fault shows before half of the evidence for it has come.
 const WAITING: usize = 10;
 /// Rows after which it is known how long iterations were.
-const KNOWN_MIN: usize = 3;
+const KNOWN_MIN: u32 = 3;
 /// Iterations before which nobody is judged: fewer do not show how much ranks vary.
 const ITERATIONS_MIN: usize = 10;
 /// Rows of which the last mean is told: what is common to all now.
@@ -121,6 +121,11 @@ impl Evidence {
         self.iterations >= ITERATIONS_MIN
     }
 
+    /// When the first of what is doubtful began.
+    fn doubtful_since(&self) -> HostTime {
+        self.tracks.values().filter(|track| track.log_odds > 0.0).map(|track| track.since).min().unwrap_or_default()
+    }
+
     /// Whether something takes longer than it should by half of the evidence that is needed to say so: what is seen then is not
     /// learned as usual.
     fn is_doubtful(&self, ranks: usize) -> bool {
@@ -207,18 +212,20 @@ impl Evidence {
 
     fn take_iteration(&mut self, row: &Row, is_raised: bool) {
         let usual = self.iteration;
-        if usual.n >= PAST_MIN {
+        if usual.n >= KNOWN_MIN {
             let share = row.iteration_ms / usual.level - 1.0;
-            let sigma = (usual.sigma_ms() / usual.level).max(SPREAD_LEAST);
+            let least = if usual.n >= PAST_MIN { SPREAD_LEAST } else { COST };
+            let sigma = (usual.sigma_ms() / usual.level).max(least);
             self.test((Component::Iteration, Subject::Job), Some(share), usual.level, (COST, sigma), row);
         }
         self.waiting.push_back((row.end, row.iteration_ms));
-        if !self.known_from.is_some() && self.waiting.len() == KNOWN_MIN {
+        if !self.known_from.is_some() && self.waiting.len() == KNOWN_MIN as usize {
             self.known_from = row.end;
         }
         let is_old = self.waiting.len() > WAITING;
-        if let Some((_, ms)) = self.waiting.pop_front_if(|_| is_old)
-            && !is_raised
+        let doubt = if is_raised { self.doubtful_since() } else { HostTime(u64::MAX) };
+        if let Some((end, ms)) = self.waiting.pop_front_if(|_| is_old)
+            && end <= doubt
         {
             self.iteration.vary((ms - usual.level).abs());
             self.iteration.learn(self.iteration.without_odd(ms), 0.0);
@@ -259,22 +266,24 @@ impl Evidence {
         (times - 1.0) * level_ms + self.common.of(Component::Issue).unwrap_or(0.0)
     }
 
+    /// How long iterations were up to `until`, milliseconds, early in a job: little is learned yet, and of what waits to be some may be
+    /// longer because of a fault.
+    fn early_ms(&self, until: HostTime) -> Option<f64> {
+        let learned = (0..self.iteration.n).map(|_| self.iteration.level);
+        let waiting = self.waiting.iter().filter(|(end, _)| *end <= until).map(|(_, ms)| *ms);
+        let mut all: Vec<f64> = learned.chain(waiting).collect();
+        all.sort_by(f64::total_cmp);
+        all.get(all.len() / 4).copied()
+    }
+
     /// How long iterations take now, milliseconds, and by how much that is more than before `since`; `None`: nobody knows.
     pub(crate) fn grown_ms(&self, since: HostTime) -> (f64, Option<f64>) {
         let now_ms = median(self.lately.clone()).unwrap_or(0.0);
         if !self.known_from.is_some() || since + SLACK_NS < self.known_from {
             return (now_ms, None);
         }
-        // Early in a job little is learned yet, and of what waits to be some may be longer because of another fault.
-        let before_ms = if self.iteration.n >= PAST_MIN {
-            Some(self.iteration.level)
-        } else {
-            let learned = (0..self.iteration.n).map(|_| self.iteration.level);
-            let waiting = self.waiting.iter().filter(|(end, _)| *end <= since + SLACK_NS).map(|(_, ms)| *ms);
-            let mut all: Vec<f64> = learned.chain(waiting).collect();
-            all.sort_by(f64::total_cmp);
-            all.get(all.len() / 4).copied()
-        };
+        let level_ms = (self.iteration.n >= KNOWN_MIN).then_some(self.iteration.level);
+        let before_ms = level_ms.or_else(|| self.early_ms(since + SLACK_NS));
         (now_ms, before_ms.map(|before_ms| now_ms - before_ms))
     }
 

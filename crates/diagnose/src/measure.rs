@@ -9,6 +9,7 @@ mod ways;
 
 use crate::timeline::{Iteration, RankState, Timeline};
 use mycroft_record::{HostTime, NANOS_PER_SEC};
+use std::collections::BTreeMap;
 
 pub(crate) use role::Role;
 pub(crate) use ways::Way;
@@ -27,6 +28,8 @@ const WARM_UP: u64 = 3;
 /// the rank's were cut elsewhere.
 const ALIKE: f64 = 1.5;
 
+/// After so many rows that say something of few ranks the reference must be like most.
+const FEW: usize = 3;
 /// Of the iterations of a rank that lost records one in so many is whole.
 const WHOLE_OF: usize = 8;
 
@@ -120,6 +123,8 @@ pub(crate) struct Measure {
     reference: Option<(u32, u64)>,
     /// Rows are taken up to here.
     until: HostTime,
+    /// Rows in a row, up to the last, that say something of no more than half of the ranks.
+    few: usize,
     /// There was a row that says something of more than half of the ranks.
     knows_most: bool,
     /// By slot: who does the same as whom.
@@ -144,6 +149,7 @@ impl Measure {
             }
             let mut row = row(timeline, (start, end), iterations, ns as f64 / 1e6 / iterations as f64);
             self.knows_most |= row.is_of_most();
+            self.few = if row.is_of_most() { 0 } else { self.few + 1 };
             if !row.is_of_most() {
                 row.ranks.fill(None);
             }
@@ -155,21 +161,24 @@ impl Measure {
         (rows, is_other)
     }
 
-    /// The rank that has finished most iterations, lost no records and lives; it stays as long as it does.
+    /// The rank whose iterations are as long as those of most, that has finished most of them, lost no records and lives; it stays
+    /// as long as it does.
     fn choose(&mut self, timeline: &Timeline) -> bool {
         let fits = |state: &RankState| !state.dead_since.is_some() && state.iterations.total() > WARM_UP;
+        let like = if self.few < FEW { Like::default() } else { Like::of(timeline) };
         let current = self.reference.filter(|(slot, generation)| {
             let state = timeline.ranks.at(*slot);
-            fits(state) && state.iterations.generation() == *generation
+            fits(state) && state.iterations.generation() == *generation && like.is_of_most(state)
         });
         if current.is_some() {
             return false;
         }
         let fitting = timeline.ranks.slots().filter(|slot| fits(timeline.ranks.at(*slot)));
         // Of ranks that have finished as many the first: the order of slots is that of ranks here.
+        self.few = 0;
         let best = fitting.max_by_key(|slot| {
             let state = timeline.ranks.at(*slot);
-            (state.lost == 0, state.iterations.total(), std::cmp::Reverse(*slot))
+            (like.count(state), state.lost == 0, state.iterations.total(), std::cmp::Reverse(*slot))
         });
         let Some(slot) = best else { return false };
         let state = timeline.ranks.at(slot);
@@ -193,6 +202,35 @@ impl Measure {
         }
         None
     }
+}
+
+/// How many ranks have iterations of about the same length, by length in half octaves: where some take layers for iterations, most
+/// do not.
+#[derive(Debug, Default)]
+struct Like(BTreeMap<i32, usize>);
+
+impl Like {
+    fn of(timeline: &Timeline) -> Like {
+        let mut counts = BTreeMap::new();
+        for length in timeline.ranks.by_slot().iter().filter_map(length) {
+            *counts.entry(length).or_default() += 1;
+        }
+        Like(counts)
+    }
+
+    fn count(&self, state: &RankState) -> usize {
+        length(state).and_then(|length| self.0.get(&length)).copied().unwrap_or(0)
+    }
+
+    /// Whether no length is that of more than half of the ranks that have one, or this rank's is.
+    fn is_of_most(&self, state: &RankState) -> bool {
+        let all: usize = self.0.values().sum();
+        self.0.values().all(|count| 2 * count <= all) || 2 * self.count(state) > all
+    }
+}
+
+fn length(state: &RankState) -> Option<i32> {
+    Some((2.0 * state.iterations.recent_ms()?.max(1e-3).log2()).round() as i32)
 }
 
 /// Whether all ranks have told of the iteration that ended then: who computes or waits longer tells later. Nobody is waited for

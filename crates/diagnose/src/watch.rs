@@ -198,7 +198,7 @@ impl Watch {
         seen.healthy_streak = self.healthy_streak();
         self.suspicious = seen.slow.is_some() || self.recently_slow();
         let mut still = timeline.graph().stillness(timeline, config.no_data_after_ns);
-        self.waits.begin(self.has_baseline(config));
+        self.waits.begin(config, self.has_baseline(config), timeline.newest_sample);
         let tracks = &self.tracks;
         self.waits.confirm(|from, until| {
             let told = tracks.values().filter_map(|track| track.was_usual(config, from, until));

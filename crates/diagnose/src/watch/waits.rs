@@ -33,10 +33,13 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// Takes note of whether iterations have a baseline. Waits from before it may have been of any kind: they are forgotten.
-    pub(super) fn begin(&mut self, has_baseline: bool) {
-        if self.is_young && has_baseline {
-            self.kept.retain(|wait| !wait.is_young);
+    /// Takes note of whether iterations have a baseline. Waits from before it may have been of any kind: those that would have
+    /// been stalls are forgotten then, the others a minute after they began.
+    pub(super) fn begin(&mut self, config: &Config, has_baseline: bool, now: HostTime) {
+        if has_baseline {
+            let is_fresh =
+                |wait: &Wait| wait.ns < config.stall_warmup_ns && now.since_ns(wait.since) < config.stall_start_ns;
+            self.kept.retain(|wait| !wait.is_young || is_fresh(wait));
         }
         self.is_young = !has_baseline;
     }
