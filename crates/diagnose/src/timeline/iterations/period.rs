@@ -1,7 +1,7 @@
 //! The period of a program: after how many of its operations it does the same again.
 use super::raw::{NO_MARK, Raw, SMALL, STARTED};
 use crate::timeline::past::{Counter, Past};
-use mycroft_record::{HostTime, NANOS_PER_MS, OpClass};
+use mycroft_record::{NANOS_PER_MS, OpClass};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Operations in which a period is looked for: at least three periods of up to 200 operations.
@@ -17,11 +17,16 @@ const AS_GOOD: usize = 1;
 /// A line of the program.
 type Symbol = (Counter, u16);
 
-/// How often the signature with a number comes in one period of the program: the shortest after which the sequence of a rank's
-/// operations repeats itself. Runs of the most common operation say nothing, so only the others are compared.
+/// How often the signature with a number comes in one period of the program: of all its operations, or of its collectives, since
+/// messages between stages come in any order, without those that are most common, since they are layers.
 pub(super) fn of(raw: &VecDeque<Raw>, past: &Past, number: u16) -> Option<u64> {
-    let symbols = sequence(raw, past, number);
-    let counts = counts(&symbols);
+    times(&latest(raw, past), number).or_else(|| times(&rare_collectives(raw, past, number), number))
+}
+
+/// The shortest period after which a sequence repeats itself has a signature so often. Runs of the most common operation say
+/// nothing, so only the others are compared.
+fn times(symbols: &[Symbol], number: u16) -> Option<u64> {
+    let counts = counts(symbols);
     let (common, _) = counts.iter().max_by_key(|(symbol, count)| (**count, **symbol))?;
     let same_percent = |period: usize| -> usize {
         let pairs = symbols.iter().zip(&symbols[period..]).filter(|(a, b)| *a != common || *b != common);
@@ -44,17 +49,20 @@ pub(super) fn of(raw: &VecDeque<Raw>, past: &Past, number: u16) -> Option<u64> {
     times(SAME_PERCENT).filter(|times| *times == 1).or_else(|| times(most - AS_GOOD))
 }
 
-/// The operations that are compared, in the order in which the device began them: those of a collective's program are
-/// collectives, since messages between its stages come in any order. Of too many, the most common ones are left out first:
-/// they are layers.
-fn sequence(raw: &VecDeque<Raw>, past: &Past, number: u16) -> Vec<Symbol> {
-    let symbol = |op: &Raw| (*past.counter(op.counter), op.mark & NO_MARK);
-    let is_collective = |op: &Raw| past.counter(op.counter).1 == OpClass::Collective;
-    let of_collectives = raw.iter().any(|op| op.mark & NO_MARK == number && is_collective(op));
-    let lately = raw.iter().skip(raw.len().saturating_sub(LATELY));
-    let mut ops: Vec<&Raw> = lately.filter(|op| !op.is(SMALL) && (!of_collectives || is_collective(op))).collect();
+/// The last operations that the device is known to have begun.
+fn latest(raw: &VecDeque<Raw>, past: &Past) -> Vec<Symbol> {
+    in_order(raw.iter().rev().filter(|op| !op.is(SMALL) && op.is(STARTED)).take(SEQUENCE_KEPT).collect(), past)
+}
+
+/// The last collectives, without the most common ones where there are too many; none where the signature is of messages.
+fn rare_collectives(raw: &VecDeque<Raw>, past: &Past, number: u16) -> Vec<Symbol> {
+    let is_collective = |op: &&Raw| past.counter(op.counter).1 == OpClass::Collective && !op.is(SMALL);
+    let mut ops: Vec<&Raw> = raw.iter().skip(raw.len().saturating_sub(LATELY)).filter(is_collective).collect();
+    if !ops.iter().any(|op| op.mark & NO_MARK == number) {
+        return Vec::new();
+    }
     while ops.len() > SEQUENCE_KEPT {
-        let symbols: Vec<Symbol> = ops.iter().map(|op| symbol(op)).collect();
+        let symbols: Vec<Symbol> = ops.iter().map(|op| symbol(op, past)).collect();
         let counts = counts(&symbols);
         let others = counts.iter().filter(|((_, of), _)| *of != number);
         // Of two kinds one is left, and that says nothing.
@@ -63,12 +71,20 @@ fn sequence(raw: &VecDeque<Raw>, past: &Past, number: u16) -> Vec<Symbol> {
             ops.drain(..ops.len() - SEQUENCE_KEPT);
             break;
         };
-        ops.retain(|op| symbol(op) != *common);
+        ops.retain(|op| symbol(op, past) != *common);
     }
-    // Sends and receives of one group start together, in either order.
-    let began = |op: &Raw| -> HostTime { if op.is(STARTED) { op.started_at() } else { op.ended_at() } };
+    in_order(ops, past)
+}
+
+/// In the order in which the device began them. Sends and receives of one group start together, in either order.
+fn in_order(mut ops: Vec<&Raw>, past: &Past) -> Vec<Symbol> {
+    let began = |op: &Raw| if op.is(STARTED) { op.started_at() } else { op.ended_at() };
     ops.sort_by_key(|op| (began(op).0 / NANOS_PER_MS, *past.counter(op.counter), op.seq));
-    ops.into_iter().map(symbol).collect()
+    ops.into_iter().map(|op| symbol(op, past)).collect()
+}
+
+fn symbol(op: &Raw, past: &Past) -> Symbol {
+    (*past.counter(op.counter), op.mark & NO_MARK)
 }
 
 fn counts(symbols: &[Symbol]) -> BTreeMap<Symbol, usize> {
