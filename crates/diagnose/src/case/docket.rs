@@ -681,17 +681,20 @@ impl Docket {
     }
 }
 
-/// When the first iteration began in which a suspect's own part was slow.
-/// Whether the ways of all hosts that a verdict on the network names are known, and none takes longer than it should.
+/// Whether the ways of all hosts that a verdict on the network names are known, and none takes longer than it should. Of one
+/// rank's links the ways between hosts say nothing.
 fn is_denied(bench: &Bench<'_>, verdict: &Verdict) -> bool {
-    let host = |place: &Place| match place {
-        Place::Rank { host, .. } | Place::Host { host } => vec![host.clone()],
-        Place::Link { from, to } => vec![from.clone(), to.clone()],
+    let hosts_of = |place: &Place| match place {
+        Place::Rank { .. } => None,
+        Place::Host { host } => Some(vec![host.clone()]),
+        Place::Link { from, to } => Some(vec![from.clone(), to.clone()]),
     };
-    let hosts: BTreeSet<HostName> = verdict.leads().flat_map(host).collect();
-    is_of_network(verdict.category) && bench.evidence.denies_ways(&hosts)
+    let hosts: Option<Vec<Vec<HostName>>> = verdict.leads().map(hosts_of).collect();
+    let denies = |hosts: Vec<Vec<HostName>>| bench.evidence.denies_ways(&hosts.into_iter().flatten().collect());
+    is_of_network(verdict.category) && hosts.is_some_and(denies)
 }
 
+/// When the first iteration began in which a suspect's own part was slow.
 fn began(bench: &Bench<'_>, verdict: &Verdict, facts: &[Fact]) -> HostTime {
     let leads: Vec<Place> = verdict.leads().cloned().collect();
     own::first_slow(bench.timeline, facts, &leads, verdict.category, verdict.since)
