@@ -9,12 +9,14 @@
 //! is so in most rows gathers a likelihood ratio (Wald's sequential test): "it costs as much as counts" against "it costs
 //! nothing". See [`Evidence::needed`] for how much is enough.
 mod expected;
+mod iterations;
 mod past;
 mod track;
 
 use crate::measure::{CELLS, Component, Role, Row, Way};
 use crate::median::median;
 use expected::{Expected, First, Scale, by_host, exposed};
+use iterations::Iterations;
 use mycroft_record::{HostName, HostTime};
 pub(crate) use past::PAST_MIN;
 use past::{Past, SPREAD_LEAST, Spread};
@@ -26,18 +28,12 @@ pub(crate) use track::Track;
 pub(crate) const COST: f64 = 0.05;
 /// How much longer the same bytes are under way, as a share, on a way that is slow: a NIC that lost a lane of four.
 pub(crate) const SLOWER: f64 = 0.25;
-/// Rows in which a fault shows before half of the evidence for it has come.
-const WAITING: usize = 10;
-/// Rows after which it is known how long iterations were.
-const KNOWN_MIN: u32 = 3;
 /// Iterations before which nobody is judged: fewer do not show how much ranks vary.
 const ITERATIONS_MIN: usize = 10;
 /// Rows of which the last mean is told: what is common to all now.
 const LATELY: usize = 5;
 /// No way is known more exactly than this share: queueing on a wire that others use too.
 const WAY_SPREAD_LEAST: f64 = 0.05;
-/// Rows follow each other without more between them, nanoseconds.
-const SLACK_NS: u64 = 5_000_000;
 /// Tests that may go wrong by chance: one in a year of rows, of about a second each.
 const ROWS_A_YEAR: f64 = 365.0 * 86_400.0;
 
@@ -84,31 +80,20 @@ pub(crate) struct Evidence {
     /// By way how many times as long as before the same bytes were under way in the last rows, and the milliseconds more.
     way_times: BTreeMap<(HostName, HostName), VecDeque<(f64, f64)>>,
     way_spreads: (Spread, Spread),
-    /// How long iterations take while nothing is wrong, milliseconds.
-    pub(crate) iteration: Past,
-    /// The same of the last rows.
-    lately: Vec<f64>,
-    /// Ends of the last rows, and how long iterations were in them: learned as usual when nothing has come up since.
-    waiting: VecDeque<(HostTime, f64)>,
-    /// Iterations of the rows so far.
-    iterations: usize,
+    iterations: Iterations,
     pub(crate) tracks: BTreeMap<(Component, Subject), Track>,
     pub(crate) common: Common,
-    /// From here on it is known how long iterations usually take.
-    known_from: HostTime,
 }
 
 impl Evidence {
     /// Takes in a row of ranks on `hosts` with `roles`, both by slot.
     pub(crate) fn take(&mut self, hosts: &[HostName], roles: &[Role], row: &Row) {
-        let is_raised = self.is_doubtful(hosts.len());
-        let is_odd = is_raised || self.iteration.is_odd(row.iteration_ms);
-        self.iterations += row.iterations;
+        let is_odd = self.doubtful_since(hosts.len()).is_some() || self.iterations.is_odd(row.iteration_ms);
         for component in CELLS {
             self.take_ranks(component, hosts, roles, row, is_odd);
         }
         self.take_ways(row, is_odd);
-        self.take_iteration(row, is_raised);
+        self.take_iteration(row, hosts.len());
     }
 
     /// Log-likelihood ratio from which on something is told: all tests of the job together go wrong by chance once a year.
@@ -118,19 +103,14 @@ impl Evidence {
 
     /// Whether enough has been seen to judge by.
     pub(crate) fn is_enough(&self) -> bool {
-        self.iterations >= ITERATIONS_MIN
+        self.iterations.count() >= ITERATIONS_MIN
     }
 
-    /// When the first of what is doubtful began.
-    fn doubtful_since(&self) -> HostTime {
-        self.tracks.values().filter(|track| track.log_odds > 0.0).map(|track| track.since).min().unwrap_or_default()
-    }
-
-    /// Whether something takes longer than it should by half of the evidence that is needed to say so: what is seen then is not
-    /// learned as usual.
-    fn is_doubtful(&self, ranks: usize) -> bool {
+    /// When the first of what takes longer than it should, by half of the evidence that is needed to say so, began: what is seen
+    /// from there on is not learned as usual.
+    fn doubtful_since(&self, ranks: usize) -> Option<HostTime> {
         let doubt = self.needed(ranks) / 2.0;
-        self.tracks.values().any(|track| track.log_odds > doubt)
+        self.tracks.values().filter(|track| track.log_odds > doubt).map(|track| track.since).min()
     }
 
     fn take_ranks(&mut self, component: Component, hosts: &[HostName], roles: &[Role], row: &Row, is_raised: bool) {
@@ -210,30 +190,13 @@ impl Evidence {
         }
     }
 
-    fn take_iteration(&mut self, row: &Row, is_raised: bool) {
-        let usual = self.iteration;
-        if usual.n >= KNOWN_MIN {
-            let share = row.iteration_ms / usual.level - 1.0;
-            let least = if usual.n >= PAST_MIN { SPREAD_LEAST } else { COST };
-            let sigma = (usual.sigma_ms() / usual.level).max(least);
-            self.test((Component::Iteration, Subject::Job), Some(share), usual.level, (COST, sigma), row);
+    fn take_iteration(&mut self, row: &Row, ranks: usize) {
+        if let Some((level_ms, sigma)) = self.iterations.usual() {
+            let share = row.iteration_ms / level_ms - 1.0;
+            let least = if self.iterations.knows_spread() { SPREAD_LEAST } else { COST };
+            self.test((Component::Iteration, Subject::Job), Some(share), level_ms, (COST, sigma.max(least)), row);
         }
-        self.waiting.push_back((row.end, row.iteration_ms));
-        if !self.known_from.is_some() && self.waiting.len() == KNOWN_MIN as usize {
-            self.known_from = row.end;
-        }
-        let is_old = self.waiting.len() > WAITING;
-        let doubt = if is_raised { self.doubtful_since() } else { HostTime(u64::MAX) };
-        if let Some((end, ms)) = self.waiting.pop_front_if(|_| is_old)
-            && end <= doubt
-        {
-            self.iteration.vary((ms - usual.level).abs());
-            self.iteration.learn(self.iteration.without_odd(ms), 0.0);
-        }
-        self.lately.push(row.iteration_ms);
-        if self.lately.len() > LATELY {
-            self.lately.remove(0);
-        }
+        self.iterations.take(row, self.doubtful_since(ranks));
     }
 
     /// By way how many times as long as before the same bytes are under way now.
@@ -266,25 +229,11 @@ impl Evidence {
         (times - 1.0) * level_ms + self.common.of(Component::Issue).unwrap_or(0.0)
     }
 
-    /// How long iterations were up to `until`, milliseconds, early in a job: little is learned yet, and of what waits to be some may be
-    /// longer because of a fault.
-    fn early_ms(&self, until: HostTime) -> Option<f64> {
-        let learned = (0..self.iteration.n).map(|_| self.iteration.level);
-        let waiting = self.waiting.iter().filter(|(end, _)| *end <= until).map(|(_, ms)| *ms);
-        let mut all: Vec<f64> = learned.chain(waiting).collect();
-        all.sort_by(f64::total_cmp);
-        all.get(all.len() / 4).copied()
-    }
-
     /// How long iterations take now, milliseconds, and by how much that is more than before `since`; `None`: nobody knows.
     pub(crate) fn grown_ms(&self, since: HostTime) -> (f64, Option<f64>) {
-        let now_ms = median(self.lately.clone()).unwrap_or(0.0);
-        if !self.known_from.is_some() || since + SLACK_NS < self.known_from {
-            return (now_ms, None);
-        }
-        let level_ms = (self.iteration.n >= KNOWN_MIN).then_some(self.iteration.level);
-        let before_ms = level_ms.or_else(|| self.early_ms(since + SLACK_NS));
-        (now_ms, before_ms.map(|before_ms| now_ms - before_ms))
+        let now_ms = self.iterations.now_ms();
+        let level_ms = if self.iterations.knows(since) { self.iterations.level_ms() } else { None };
+        (now_ms, level_ms.map(|level_ms| now_ms - level_ms))
     }
 
     fn test(

@@ -56,18 +56,7 @@ impl Past {
 
     /// The standard deviation of its rows, milliseconds; of few rows more, since it is known less.
     pub(super) fn sigma_ms(&self) -> f64 {
-        self.off / MEAN_OF_SIGMA * (1.0 + YOUNG / f64::from(self.n.max(1)))
-    }
-
-    /// Whether a row is further off than rows are.
-    pub(super) fn is_odd(&self, ms: f64) -> bool {
-        self.without_odd(ms) != ms
-    }
-
-    /// A row of which what is odd is cut off, milliseconds.
-    pub(super) fn without_odd(&self, ms: f64) -> f64 {
-        let most = if self.n < PAST_MIN { f64::MAX } else { ODD * self.off };
-        ms.clamp(self.level - most, self.level + most)
+        self.off / MEAN_OF_SIGMA * young(self.n as usize)
     }
 
     /// What it always took more than its peers, as far as that is known, `most` at most.
@@ -77,6 +66,19 @@ impl Past {
     }
 }
 
+/// What a spread of n rows is taken times, because it is known less.
+pub(super) fn young(n: usize) -> f64 {
+    1.0 + YOUNG / n.max(1) as f64
+}
+
+/// The standard deviation of values of which a few may be far off; `None`: of fewer than two.
+pub(super) fn sigma(values: Vec<f64>) -> Option<f64> {
+    let n = values.len();
+    let mid = median(values.clone()).filter(|_| n >= 2)?;
+    let mad = median(values.into_iter().map(|value| (value - mid).abs()).collect())?;
+    Some(OF_FEW.get(n - 2).copied().unwrap_or(n as f64 / (n as f64 - 0.8)) * mad / MAD_OF_SIGMA)
+}
+
 /// How much values of a row differ while nothing is wrong.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Spread(VecDeque<f64>);
@@ -84,14 +86,8 @@ pub(crate) struct Spread(VecDeque<f64>);
 impl Spread {
     /// Takes in the values of a row. A few that are far off hardly count.
     pub(super) fn take(&mut self, values: &[Option<f64>]) {
-        let values: Vec<f64> = values.iter().flatten().copied().collect();
-        let Some(mid) = median(values.clone()) else { return };
-        let n = values.len();
-        let Some(mad) = median(values.iter().map(|value| (value - mid).abs()).collect()).filter(|_| n >= 2) else {
-            return;
-        };
-        let too_small = OF_FEW.get(n - 2).copied().unwrap_or(n as f64 / (n as f64 - 0.8));
-        self.0.push_back(too_small * mad / MAD_OF_SIGMA);
+        let Some(sigma) = sigma(values.iter().flatten().copied().collect()) else { return };
+        self.0.push_back(sigma);
         if self.0.len() > SPREAD_ROWS {
             self.0.pop_front();
         }
@@ -99,7 +95,6 @@ impl Spread {
 
     /// A standard deviation, as a share.
     pub(crate) fn sigma(&self) -> f64 {
-        let young = 1.0 + YOUNG / self.0.len().max(1) as f64;
-        (young * median(self.0.iter().copied().collect()).unwrap_or(0.0)).max(SPREAD_LEAST)
+        (young(self.0.len()) * median(self.0.iter().copied().collect()).unwrap_or(0.0)).max(SPREAD_LEAST)
     }
 }

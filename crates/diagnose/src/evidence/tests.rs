@@ -86,6 +86,16 @@ fn a_rank_that_is_slow_from_the_first_second_is_told_from_its_peers() {
     assert_eq!(job.found(), [(COMPUTES, Subject::Rank(5))]);
 }
 
+/// Of a pipeline of two stages each has the ranks of two hosts: half of a slow host's peers are its own ranks.
+#[test]
+fn a_slow_host_is_found_among_the_two_of_its_stage() {
+    let mut job = Job::new(12);
+    job.roles = (0..RANKS).map(|rank| Role::number((rank / PER_HOST % 2) as u32)).collect();
+    (0..4).for_each(|_| job.second(|_| 200.0, 0.01, &[]));
+    (0..4).for_each(|_| job.second(|rank| if rank / PER_HOST == 3 { 500.0 } else { 200.0 }, 0.01, &[]));
+    assert_eq!(job.found(), [(COMPUTES, Subject::Host(HostName::from("host3")))]);
+}
+
 #[test]
 fn a_ramp_is_found_although_no_second_is_slower_than_the_one_before() {
     let mut job = Job::new(2);
@@ -160,6 +170,30 @@ fn a_slow_nic_is_told_from_a_slow_way() {
         (0..20).for_each(|_| job.second(|_| 200.0, 0.01, &ring(slow)));
         assert!(job.found().contains(&(Component::Wire, told.clone())), "{told:?}: {:?}", job.found());
     }
+}
+
+/// What older rules say of the network stands where a way of the hosts is slower, or is not known.
+#[test]
+fn ways_that_are_as_fast_as_before_deny_a_verdict_on_the_network() {
+    let ring = |slow_ms: f64| {
+        [
+            (("host0", "host1"), 20.0),
+            (("host1", "host2"), 20.0),
+            (("host2", "host3"), slow_ms),
+            (("host3", "host0"), 20.0),
+        ]
+    };
+    let mut job = Job::new(8);
+    let denies =
+        |job: &Job, hosts: &[&str]| job.evidence.denies_ways(&hosts.iter().map(|host| HostName::from(*host)).collect());
+    assert!(!denies(&job, &["host1"]), "nothing is known");
+    (0..20).for_each(|_| job.second(|_| 200.0, 0.01, &ring(20.0)));
+    assert!(denies(&job, &["host1"]) && denies(&job, &["host1", "host2"]));
+    assert!(!denies(&job, &["host0", "host2"]), "no way goes between these two");
+    (0..5).for_each(|_| job.second(|_| 200.0, 0.01, &ring(60.0)));
+    assert!(denies(&job, &["host1"]), "its ways are as before");
+    assert!(!denies(&job, &["host2"]) && !denies(&job, &["host2", "host3"]));
+    assert!((job.evidence.way_more_ms() - 40.0).abs() < 1.0, "{}", job.evidence.way_more_ms());
 }
 
 proptest! {

@@ -29,6 +29,9 @@ pub(super) fn cause(timeline: &Timeline, evidence: &Evidence, needed: f64) -> Op
     let common = |component| evidence.common.of(component);
     let hosts: BTreeSet<HostName> = timeline.ranks.by_slot().iter().map(|state| state.host.clone()).collect();
     let (now_ms, more_ms) = evidence.grown_ms(track.since);
+    if more_ms.is_some_and(|more_ms| more_ms < DUE * (now_ms - more_ms)) {
+        return None; // a few iterations did, not most of the last ones: checkpoints
+    }
     let grew = format!("iterations take {now_ms:.0} ms, {:.0} ms more than before", more_ms.unwrap_or(0.0));
     let [wire, computation, rest] =
         [Component::Wire, Component::Computation, Component::Rest].map(|component| common(component).unwrap_or(1.0));

@@ -117,3 +117,71 @@ impl Waits {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: u64) -> HostTime {
+        HostTime((1_000 + second) * NANOS_PER_SEC)
+    }
+
+    /// A wait from a second on, for so many, that is over; with a baseline of iterations unless it is young.
+    fn wait(waits: &mut Waits, since: u64, seconds: u64, is_quiet: bool) {
+        let (threshold_ns, _) = waits.threshold(&Config::default(), 0);
+        waits.learn(&Stillness { since: at(since), until: at(since + seconds) }, threshold_ns, is_quiet);
+        let later = Stillness { since: at(since + seconds + 1), until: at(since + seconds + 1) };
+        waits.learn(&later, threshold_ns, is_quiet);
+    }
+
+    fn seconds(waits: &Waits) -> u64 {
+        waits.threshold(&Config::default(), 0).0 / NANOS_PER_SEC
+    }
+
+    /// Generation of a minute between two trainings is a part of each iteration.
+    #[test]
+    fn long_waits_in_usual_iterations_are_no_stalls() {
+        let (config, mut waits) = (Config::default(), Waits::default());
+        waits.begin(&config, true, at(0));
+        for since in [0, 100, 200] {
+            wait(&mut waits, since, 60, true);
+        }
+        waits.confirm(|_, _| None);
+        assert_eq!(seconds(&waits), 0, "nothing tells yet whether these iterations were as usual");
+        waits.confirm(|_, _| Some(true));
+        assert_eq!(seconds(&waits), 180);
+        let mut others = Waits::default();
+        others.begin(&config, true, at(0));
+        [0, 100, 200].iter().for_each(|since| wait(&mut others, *since, 60, true));
+        others.confirm(|_, _| Some(false));
+        assert_eq!(seconds(&others), 0, "what made iterations longer was no part of them");
+    }
+
+    /// What a start takes tells nothing later: long waits at once, short ones after a minute.
+    #[test]
+    fn waits_from_before_a_baseline_are_forgotten() {
+        let (config, mut waits) = (Config::default(), Waits::default());
+        waits.begin(&config, false, at(0));
+        for (since, seconds) in [(0, 30), (40, 30), (80, 4), (90, 4)] {
+            wait(&mut waits, since, seconds, true);
+        }
+        assert_eq!(seconds(&waits), 90, "the job went on after waits of half a minute");
+        waits.begin(&config, true, at(100));
+        assert_eq!(seconds(&waits), 12);
+        waits.begin(&config, true, at(151));
+        assert_eq!(seconds(&waits), 0);
+    }
+
+    /// However many short ones come between, a wait is remembered for an hour.
+    #[test]
+    fn waits_are_remembered_for_an_hour() {
+        let (config, mut waits) = (Config::default(), Waits::default());
+        waits.begin(&config, true, at(0));
+        [0, 10].iter().for_each(|since| wait(&mut waits, *since, 3, true));
+        waits.confirm(|_, _| Some(true));
+        (0..100).for_each(|nth| wait(&mut waits, 20 + 10 * nth, 0, true));
+        assert_eq!(seconds(&waits), 9);
+        wait(&mut waits, 4_000, 0, true);
+        assert_eq!(seconds(&waits), 0);
+    }
+}

@@ -1,0 +1,147 @@
+//! How long the iterations of a job are while nothing is wrong.
+use super::past::{PAST_MIN, sigma, young};
+use crate::measure::Row;
+use crate::median::median;
+use mycroft_record::HostTime;
+use std::collections::VecDeque;
+
+/// Rows remembered: ten minutes.
+const ROWS_KEPT: usize = 600;
+/// Rows after which it is known how long iterations were.
+const KNOWN_MIN: usize = 3;
+/// Rows of which it is told how long iterations are now.
+const LATELY: usize = 5;
+/// What is further from the level than so many standard deviations is odd: an evaluation, a checkpoint.
+const ODD: f64 = 3.0;
+/// Rows follow each other without more between them, nanoseconds.
+const SLACK_NS: u64 = 5_000_000;
+
+/// The iterations of a job, by rows.
+#[derive(Debug, Default)]
+pub(super) struct Iterations {
+    /// Ends of rows of which nothing says that they are not as usual, and the mean of their iterations, milliseconds.
+    usual: VecDeque<(HostTime, f64)>,
+    /// The means of the last rows, as usual or not.
+    lately: VecDeque<f64>,
+    rows: usize,
+    count: usize,
+    /// The end of the row that made it known how long iterations are.
+    known_from: HostTime,
+}
+
+impl Iterations {
+    /// Takes in a row. What began `doubtful_since` is not learned, and taken back if it was.
+    pub(super) fn take(&mut self, row: &Row, doubtful_since: Option<HostTime>) {
+        self.rows += 1;
+        self.count += row.iterations;
+        if self.rows == KNOWN_MIN {
+            self.known_from = row.end;
+        }
+        match doubtful_since {
+            Some(since) => self.usual.retain(|(end, _)| *end <= since + SLACK_NS),
+            None => self.usual.push_back((row.end, row.iteration_ms)),
+        }
+        if self.usual.len() > ROWS_KEPT {
+            self.usual.pop_front();
+        }
+        self.lately.push_back(row.iteration_ms);
+        if self.lately.len() > LATELY {
+            self.lately.pop_front();
+        }
+    }
+
+    /// Iterations so far.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// How long they are now, milliseconds.
+    pub(super) fn now_ms(&self) -> f64 {
+        median(self.lately.iter().copied().collect()).unwrap_or(0.0)
+    }
+
+    /// Whether it was known at a moment how long they usually are.
+    pub(super) fn knows(&self, at: HostTime) -> bool {
+        self.known_from.is_some() && at + SLACK_NS >= self.known_from
+    }
+
+    /// How long they usually are, milliseconds.
+    pub(super) fn level_ms(&self) -> Option<f64> {
+        median(self.usual.iter().map(|(_, ms)| *ms).collect())
+    }
+
+    /// The same, and the standard deviation as a share of it; `None`: of too few.
+    pub(super) fn usual(&self) -> Option<(f64, f64)> {
+        let n = self.usual.len();
+        let level_ms = self.level_ms().filter(|_| n >= KNOWN_MIN)?;
+        let shares = self.usual.iter().map(|(_, ms)| ms / level_ms).collect();
+        Some((level_ms, young(n) * sigma(shares)?))
+    }
+
+    /// Whether there are enough to know how much they vary.
+    pub(super) fn knows_spread(&self) -> bool {
+        self.usual.len() >= PAST_MIN as usize
+    }
+
+    /// Whether a row is further off than rows are.
+    pub(super) fn is_odd(&self, ms: f64) -> bool {
+        let known = self.usual().filter(|_| self.knows_spread());
+        known.is_some_and(|(level_ms, sigma)| (ms / level_ms - 1.0).abs() > ODD * sigma)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::NANOS_PER_SEC;
+
+    fn at(second: usize) -> HostTime {
+        HostTime((1_000 + second as u64) * NANOS_PER_SEC)
+    }
+
+    /// One row a second.
+    fn play(iterations: &mut Iterations, from: usize, ms: &[f64], doubtful_since: Option<HostTime>) {
+        for (nth, ms) in ms.iter().enumerate() {
+            let (start, end) = (at(from + nth), at(from + nth + 1));
+            let row = Row { start, end, iterations: 3, iteration_ms: *ms, ..Row::default() };
+            iterations.take(&row, doubtful_since);
+        }
+    }
+
+    /// A fault is known rows after it began: what was learned of them is forgotten, and what is over is not learned either.
+    #[test]
+    fn rows_since_something_came_up_are_taken_back() {
+        let mut iterations = Iterations::default();
+        play(&mut iterations, 0, &[300.0; 5], None);
+        play(&mut iterations, 5, &[500.0; 20], None);
+        assert_eq!(iterations.level_ms(), Some(500.0), "nothing tells yet that these are no usual ones");
+        play(&mut iterations, 25, &[500.0], Some(at(5)));
+        assert_eq!((iterations.level_ms(), iterations.now_ms()), (Some(300.0), 500.0));
+        play(&mut iterations, 26, &[300.0; 2], None);
+        assert_eq!(iterations.level_ms(), Some(300.0));
+        assert!(iterations.knows(at(5)) && !iterations.knows(at(2)), "from the third row on");
+    }
+
+    /// An evaluation among the first rows tells nothing of how long iterations are.
+    #[test]
+    fn one_odd_row_of_few_moves_no_level() {
+        let mut iterations = Iterations::default();
+        play(&mut iterations, 0, &[300.0, 310.0], None);
+        assert_eq!(iterations.usual(), None, "of two rows");
+        play(&mut iterations, 2, &[900.0, 305.0], None);
+        let (level_ms, sigma) = iterations.usual().expect("of four rows");
+        assert!((level_ms - 305.0).abs() < 5.0 && sigma < 0.1, "{level_ms} {sigma}");
+    }
+
+    /// A job that varies by a tenth has that spread, and not one of the rows that hardly vary.
+    #[test]
+    fn the_spread_is_that_of_all_rows() {
+        let mut iterations = Iterations::default();
+        let restless: Vec<f64> =
+            (0..60).map(|nth| 300.0 * (1.0 + 0.1 * ((nth * 37 % 60) as f64 / 30.0 - 1.0))).collect();
+        play(&mut iterations, 0, &restless, None);
+        let (level_ms, sigma) = iterations.usual().expect("of many rows");
+        assert!((level_ms - 300.0).abs() < 3.0 && (0.05..0.1).contains(&sigma), "{level_ms} {sigma}");
+        assert!(!iterations.is_odd(330.0) && iterations.is_odd(400.0));
+    }
+}
