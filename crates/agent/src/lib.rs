@@ -46,6 +46,7 @@ mod vitals;
 mod waits;
 
 pub use agent::{Agent, AgentHandle};
+pub use capture::here::{LocalRank, Taken, local_ranks, take_here};
 pub use capture::spy::main as spy;
 pub use config::{AgentConfig, CaptureConfig, SpyProgram};
 pub use error::{AgentError, Notice};

@@ -34,6 +34,8 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Takes stacks and Flight Recorder dumps of a running job, on all its hosts at once, and says what they show.
     Dump(crate::dump::DumpArgs),
+    /// Gathers what tells why, before a restart destroys it: stacks, dumps, logs, the kernel's log, in one file.
+    Collect(crate::collect::CollectArgs),
     /// Lists cases of a server, or shows one.
     Cases(CasesArgs),
     /// Says who caused a hang, from the Flight Recorder dumps and stacks that a dead job left behind.

@@ -1,8 +1,8 @@
 //! `mycroft autopsy`: a folder of dumps and stacks to one verdict.
-mod files;
 mod unpack;
 mod whole;
 
+use crate::files::{Found, find};
 use crate::{EXIT_FOUND, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use mycroft_diagnose::render::{Style, render_autopsy};
@@ -16,8 +16,6 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-
-use files::{Found, find};
 
 /// Most threads that read: dumps come from one disk.
 const READERS_MAX: usize = 64;

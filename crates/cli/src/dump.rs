@@ -73,12 +73,7 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<u8> {
     if let Some(out) = &args.out {
         prepare(out)?;
     }
-    let path = format!("/api/v1/jobs/{}/dumps", escaped(&job));
-    let asked = format!("{path}?stacks={}&flight_recorder={}", !args.no_stacks, !args.no_flight_recorder);
-    let begun: DumpJson = api.post(&asked)?;
-    eprintln!("capture {} of job {job:?}", begun.id);
-    let path = format!("{path}/{}", begun.id);
-    let dump = wait(&api, &path)?;
+    let (path, dump) = ask(&api, &job, !args.no_stacks, !args.no_flight_recorder)?;
     tell(&dump);
     if dump.files.is_empty() && dump.state == "done" {
         bail!("capture {} brought nothing, see above for why and what to do", dump.id);
@@ -106,6 +101,47 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<u8> {
     }
     let has_dumps = dump.tried.iter().any(|tried| tried.kind == "flight-recorder" && tried.file.is_some());
     if has_dumps || args.html.is_some() { whole(args, &dump, folder) } else { stacks_only(args, &dump) }
+}
+
+/// Orders a capture of a job and waits for it: its path at the server, and what came of it.
+fn ask(api: &Api, job: &str, stacks: bool, flight_recorder: bool) -> Result<(String, DumpJson)> {
+    let path = format!("/api/v1/jobs/{}/dumps", escaped(job));
+    let begun: DumpJson = api.post(&format!("{path}?stacks={stacks}&flight_recorder={flight_recorder}"))?;
+    eprintln!("capture {} of job {job:?}", begun.id);
+    let path = format!("{path}/{}", begun.id);
+    let dump = wait(api, &path)?;
+    Ok((path, dump))
+}
+
+/// Stacks and dumps of a job.
+pub(crate) struct Captured {
+    /// By path below the capture: host and file name.
+    pub(crate) files: Vec<(String, Vec<u8>)>,
+    /// What is not among them, and why.
+    pub(crate) missing: Vec<String>,
+}
+
+/// Takes stacks and dumps of a job on all its hosts, through the server.
+///
+/// # Errors
+/// The server cannot be asked, knows no such job, or failed.
+pub(crate) fn capture(server: &ServerArgs, job: &str) -> Result<Captured> {
+    let api = Api::new(server)?;
+    let (path, dump) = ask(&api, job, true, true)?;
+    let mut files = Vec::new();
+    for file in &dump.files {
+        files.push((checked(file)?.to_string_lossy().into_owned(), fetched(&api, &path, file)?));
+    }
+    let hosts = dump.hosts.iter().filter(|host| host.state != "ok");
+    let mut missing: Vec<String> =
+        hosts.map(|host| format!("host {}: {} ({})", host.host, host.state, host.text)).collect();
+    let tried = dump.tried.iter().filter(|tried| tried.file.is_none() && !tried.text.is_empty());
+    let rank = |rank: Option<u32>| rank.map_or("?".to_owned(), |rank| rank.to_string());
+    missing.extend(tried.map(|tried| format!("{} of rank {}: {}", tried.kind, rank(tried.rank), tried.text)));
+    if dump.state != "done" {
+        missing.push(format!("capture {}: {}", dump.id, dump.error));
+    }
+    Ok(Captured { files, missing })
 }
 
 fn only_job(api: &Api) -> Result<String> {
@@ -172,16 +208,11 @@ fn tell(dump: &DumpJson) {
     }
 }
 
-/// Fetches the files; the server's names are checked, since they decide where something is written.
+/// Fetches the files into a folder.
 fn fetch(api: &Api, path: &str, files: &[DumpFileJson], folder: &Path) -> Result<()> {
     for file in files {
-        let relative = Path::new(&file.path);
-        if relative.components().any(|part| !matches!(part, Component::Normal(_))) || relative.is_absolute() {
-            bail!("the server names a file {:?}, which leads out of the folder", file.path);
-        }
-        let bytes =
-            api.bytes(&format!("{path}/files/{}", file.path.split('/').map(escaped).collect::<Vec<_>>().join("/")))?;
-        let place = folder.join(relative);
+        let place = folder.join(checked(file)?);
+        let bytes = fetched(api, path, file)?;
         let dir = place.parent().unwrap_or(folder);
         DirBuilder::new()
             .recursive(true)
@@ -191,6 +222,20 @@ fn fetch(api: &Api, path: &str, files: &[DumpFileJson], folder: &Path) -> Result
         std::fs::write(&place, bytes).with_context(|| format!("writing {}", place.display()))?;
     }
     Ok(())
+}
+
+/// Where a file lies; the server's names are checked, since they decide where something is written.
+fn checked(file: &DumpFileJson) -> Result<&Path> {
+    let relative = Path::new(&file.path);
+    if relative.components().any(|part| !matches!(part, Component::Normal(_))) || relative.is_absolute() {
+        bail!("the server names a file {:?}, which leads out of the folder", file.path);
+    }
+    Ok(relative)
+}
+
+fn fetched(api: &Api, path: &str, file: &DumpFileJson) -> Result<Vec<u8>> {
+    let escaped = file.path.split('/').map(escaped).collect::<Vec<_>>().join("/");
+    Ok(api.bytes(&format!("{path}/files/{escaped}"))?)
 }
 
 /// The autopsy of the folder as `mycroft autopsy DIR` gives it, and with what agents said of ranks that gave no dump.

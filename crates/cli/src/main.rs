@@ -7,10 +7,12 @@ mod args_testbed;
 mod autopsy;
 mod cases;
 mod check;
+mod collect;
 mod daemon;
 mod demo;
 mod doctor;
 mod dump;
+mod files;
 mod libraries;
 mod lines;
 mod live;
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
         },
         Command::Agent(args) => daemon::agent(&args),
         Command::Serve(args) => daemon::serve(&args),
+        Command::Collect(args) => collect::collect(&args),
         Command::Cases(args) => cases::cases(&args),
         Command::Autopsy(args) => autopsy::autopsy(&args),
         Command::Watch(args) => watch::watch(&args),

@@ -5,6 +5,7 @@
 //! stacks are read from outside without stopping anything. Whatever one process does (hang, vanish, lie) concerns its
 //! own rank only; after the order's time the coordinator reports what it has and leaves the rest behind.
 mod access;
+pub(crate) mod here;
 mod rank;
 mod recorder;
 pub(crate) mod spy;

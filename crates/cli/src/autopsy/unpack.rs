@@ -1,8 +1,8 @@
 //! What a file holds: a dump, stacks or a log as it is; or such files packed (`.gz`, `.zst`, `.tar`, `.tar.gz`, `.tar.zst`).
 //!
 //! Found out by content. Nothing is written anywhere; what a package expands to is bounded, and refused by name beyond that.
-use super::files::{Found, opened};
 use super::whole::{FILE_BYTES_MAX, read_whole};
+use crate::files::{Found, opened};
 use flate2::bufread::MultiGzDecoder;
 use mycroft_formats::{LogReader, Naming, Piece, looks_like_log, read};
 use mycroft_record::dump::Unusable;

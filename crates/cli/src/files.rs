@@ -26,10 +26,10 @@ const LISTED: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOF
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// A file to be read.
-pub(super) struct Found {
+pub(crate) struct Found {
     place: Place,
     /// Its name for people and for ranks: relative to the folder, `/` between parts.
-    pub(super) name: String,
+    pub(crate) name: String,
 }
 
 /// How a file is opened.
@@ -46,32 +46,32 @@ enum Place {
 
 impl Found {
     /// Whether it is what is piped in: it has no length.
-    pub(super) fn is_input(&self) -> bool {
+    pub(crate) fn is_input(&self) -> bool {
         matches!(self.place, Place::Input)
     }
 
     /// Whether it was reached through a link that stands in a folder. Whoever made that link decided what is read, so
     /// nothing of the file is quoted.
-    pub(super) fn is_linked(&self) -> bool {
+    pub(crate) fn is_linked(&self) -> bool {
         matches!(self.place, Place::Link { .. })
     }
 }
 
 /// The files below the folders, in the order of their names, and what was passed over.
 #[derive(Default)]
-pub(super) struct Findings {
-    pub(super) files: Vec<Found>,
+pub(crate) struct Findings {
+    pub(crate) files: Vec<Found>,
     /// What is not read because it is no dump: pipes, hidden files, links to folders.
-    pub(super) notes: Vec<String>,
+    pub(crate) notes: Vec<String>,
     /// What could hold a dump, and could not be looked into.
-    pub(super) unread: Vec<Unusable>,
+    pub(crate) unread: Vec<Unusable>,
 }
 
 /// Finds the files of what was named: folders, files, or links to them.
 ///
 /// # Errors
 /// One of them is not there, may not be listed, or is neither a folder nor a regular file; in words for who named it.
-pub(super) fn find(dirs: &[PathBuf], naming: &Naming) -> Result<Findings, String> {
+pub(crate) fn find(dirs: &[PathBuf], naming: &Naming) -> Result<Findings, String> {
     let mut findings = Findings::default();
     for dir in dirs {
         if dir.as_os_str() == "-" {
@@ -218,7 +218,7 @@ fn is_trusted(link: &Stat, target: &Stat) -> bool {
 ///
 /// # Errors
 /// What went wrong, in words: always the reader's trouble, and no evidence about a rank.
-pub(super) fn opened(file: &Found) -> Result<(File, u64), String> {
+pub(crate) fn opened(file: &Found) -> Result<(File, u64), String> {
     let handle = match &file.place {
         Place::Named(path) => openat(CWD, path, READ, Mode::empty()).map_err(cannot_open)?,
         Place::Below { folder, path } => {
@@ -293,9 +293,9 @@ mod tests {
     }
 
     fn loaded(file: &Found) -> Result<Vec<u8>, String> {
-        let (file, size) = opened(file)?;
+        let (mut file, _) = opened(file)?;
         let mut bytes = Vec::new();
-        super::super::whole::read_whole(file, size, &mut bytes).map(|()| bytes)
+        std::io::Read::read_to_end(&mut file, &mut bytes).map(|_| bytes).map_err(|error| error.to_string())
     }
 
     /// Whoever may write into the folder may exchange what we have seen in it.
