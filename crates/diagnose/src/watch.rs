@@ -394,6 +394,11 @@ impl Watch {
         stall.waited_ns < config.stall_start_ns && self.waits.is_young()
     }
 
+    /// Whether no iteration has a baseline: then nothing tells a long step from a stall.
+    pub(crate) fn is_young(&self) -> bool {
+        self.waits.is_young()
+    }
+
     pub(crate) fn next_check(&self, now: HostTime) -> Option<HostTime> {
         // From the last look on, not from now: whoever asks with every batch would put it off for ever.
         let suspicious = self.suspicious.then(|| (self.looked_at + SUSPICIOUS_RECHECK_NS).max(now));

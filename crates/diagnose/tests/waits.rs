@@ -24,3 +24,14 @@ fn a_job_that_never_gets_through_its_first_operations_is_a_stall() {
     let case = outcome.case();
     assert!(matches!(case.finding.suspects[0].place, Place::Rank { rank: Rank(5), .. }), "{}", outcome.text());
 }
+
+/// Before anybody knows how long an iteration is, a stop that went away by itself was a long step: it names nobody.
+#[test]
+fn a_start_that_takes_more_than_a_minute_is_told_and_taken_back() {
+    let mut plan = Plan::new(2, 4, 2, 1, 4);
+    plan.start_skew = 90_000 * MS;
+    plan.until = 130_000 * MS;
+    let outcome = run(plan);
+    assert!(outcome.engine.cases().is_empty(), "{}", outcome.text());
+    assert!(outcome.text().contains("went away by itself"), "{}", outcome.text());
+}

@@ -4,7 +4,7 @@ use super::{Bench, Docket, Open};
 use crate::case::advice;
 use crate::case::network::host_place;
 use crate::case::weigh::Verdict;
-use crate::case::{Case, CaseEvent};
+use crate::case::{Case, CaseEvent, CaseId};
 use crate::fact::{Fact, LEFT_UNTOUCHED, NIC_DOWN, STUCK_INSIDE};
 use mycroft_record::{Category, HostName, HostTime, Place, Suspect, What};
 
@@ -17,7 +17,7 @@ const SURE: f64 = 0.8;
 const RESUMED_DOUBT: f64 = 0.5;
 
 impl Docket {
-    /// What looked like a stall went on.
+    /// What looked like a stall went on. Before there is a baseline of iterations that was a long step, as far as anybody knows.
     pub(super) fn resumed(&mut self, bench: &Bench<'_>, open: &Open, moved: HostTime) -> CaseEvent {
         let length = moved.since_ns(open.stalled_since);
         self.note_pause(open.stalled_since, moved);
@@ -25,17 +25,17 @@ impl Docket {
         stood.for_each(|of| of.stood_ns = of.stood_ns.max(length));
         if let Some((verdict, facts)) = self.paused(bench) {
             self.write(bench, open.id, verdict, &facts, Vec::new());
-        } else if length < bench.config.transient_ns {
+        } else if length < bench.config.transient_ns || (bench.watch.is_young() && !self.shows(open.id, NIC_DOWN)) {
             let again = self.late_again(bench, open);
             return again.unwrap_or_else(|| self.withdraw(bench, open.id));
         } else {
             // What explained a stop may not explain why it goes on slowly: let better evidence take over. Who was named only
             // for being inside and not moving does move.
+            let [was_down, was_inside, was_untouched] =
+                [NIC_DOWN, STUCK_INSIDE, LEFT_UNTOUCHED].map(|rule| self.shows(open.id, rule));
             let at = self.place_of(open.id);
             let case = &mut self.cases[at];
             case.finding.what = What::Slowdown;
-            let shows = |rule: &str| case.because.iter().any(|reason| reason.rule == rule);
-            let (was_down, was_inside, was_untouched) = (shows(NIC_DOWN), shows(STUCK_INSIDE), shows(LEFT_UNTOUCHED));
             // That an interface was down is no guess.
             let doubt = if was_down { 1.0 } else { RESUMED_DOUBT };
             case.finding.suspects.iter_mut().for_each(|suspect| suspect.confidence *= doubt);
@@ -55,6 +55,11 @@ impl Docket {
             of.onset = open.stalled_since;
         }
         CaseEvent::Strengthened(open.id)
+    }
+
+    /// Whether a case rests on a rule.
+    fn shows(&self, id: CaseId, rule: &str) -> bool {
+        self.case(id).because.iter().any(|reason| reason.rule == rule)
     }
 
     /// A stop that is over soon and was because of a host that has been late often lately: a slowdown since the first time,
