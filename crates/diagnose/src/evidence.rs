@@ -205,6 +205,11 @@ impl Evidence {
         self.way_times.iter().filter_map(|(hosts, times)| Some((hosts.clone(), now(times)?))).collect()
     }
 
+    /// All ways that carry something, known or not.
+    pub(crate) fn all_ways(&self) -> impl Iterator<Item = &(HostName, HostName)> {
+        self.ways.keys()
+    }
+
     /// How much longer data is under way than before on the way where that is most, milliseconds an iteration.
     pub(crate) fn way_more_ms(&self) -> f64 {
         let more = |times: &VecDeque<(f64, f64)>| median(times.iter().map(|(_, more_ms)| *more_ms).collect());
@@ -219,6 +224,13 @@ impl Evidence {
         let theirs: BTreeMap<_, _> = self.way_times().into_iter().filter(|(way, _)| is_theirs(way)).collect();
         let is_known = theirs.keys().any(|way| hosts.len() == 1 || is_between(way));
         is_known && theirs.values().all(|times| *times < 1.0 + SLOWER)
+    }
+
+    /// Whether all of these ways are known, and on none the same bytes are under way for longer than before by what counts.
+    pub(crate) fn denies(&self, ways: &BTreeSet<(HostName, HostName)>) -> bool {
+        let times = self.way_times();
+        let is_fast = |way| times.get(way).is_some_and(|times| *times < 1.0 + SLOWER);
+        !ways.is_empty() && ways.iter().all(is_fast)
     }
 
     /// What all ranks compute and issue longer than before, milliseconds an iteration: more work, or slower devices.

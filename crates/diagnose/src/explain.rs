@@ -14,7 +14,8 @@ use crate::evidence::{COST, Evidence, SLOWER, Subject, Track};
 use crate::measure::Component;
 use crate::timeline::Timeline;
 use found::{Found, counts};
-use mycroft_record::{Category, Place, Suspect};
+use mycroft_record::{Category, HostName, Place, Suspect};
+use std::collections::BTreeSet;
 
 pub(crate) use found::{Cause, Key, Told};
 
@@ -71,6 +72,11 @@ pub(crate) fn causes(timeline: &Timeline, evidence: &Evidence) -> Vec<Cause> {
     causes
 }
 
+/// The hosts whose NICs account for all ways that are slow now, where that is one host or two; `None`: nobody, or all.
+pub(crate) fn hosts_of_slow_ways(evidence: &Evidence) -> Option<BTreeSet<HostName>> {
+    ways::hosts(&evidence.way_times(), evidence.all_ways()).map(|ends| ends.hosts.into_iter().collect())
+}
+
 fn found<'a>(component: Component, subject: &'a Subject, track: &'a Track) -> Option<Found<'a>> {
     let is_one = !matches!(subject, Subject::Job) && component != Component::Rest;
     is_one.then(|| Found { component, subject, track, times: track.mean() / counts(component) })
@@ -79,7 +85,7 @@ fn found<'a>(component: Component, subject: &'a Subject, track: &'a Track) -> Op
 /// A way of a host of which more than this way is slow.
 fn is_end_of_host(found: &Found<'_>, evidence: &Evidence) -> bool {
     let Subject::Way(from, to) = found.subject else { return false };
-    let is_slow = |host: &mycroft_record::HostName| {
+    let is_slow = |host: &HostName| {
         evidence.tracks.get(&(Component::Wire, Subject::Host(host.clone()))).is_some_and(|track| track.mean() >= SLOWER)
     };
     is_slow(from) || is_slow(to)

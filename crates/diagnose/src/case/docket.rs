@@ -20,7 +20,7 @@ use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Said};
 use crate::config::Config;
 use crate::evidence::Evidence;
-use crate::explain::Key;
+use crate::explain::{self, Key};
 use crate::fact::Fact;
 use crate::timeline::Timeline;
 use crate::timeline::ending::Exits;
@@ -273,7 +273,7 @@ impl Docket {
         facts: &[Fact],
         step: Option<Slow>,
     ) -> Option<CaseEvent> {
-        if is_explained(verdict.category) || self.is_told(&verdict) || is_denied(bench, &verdict) {
+        if is_explained(verdict.category) || self.is_told(&verdict) || is_denied(bench, &verdict, facts) {
             return None;
         }
         let since = began(bench, &verdict, facts);
@@ -681,17 +681,25 @@ impl Docket {
     }
 }
 
-/// Whether the ways of all hosts that a verdict on the network names are known, and none takes longer than it should. Of one
-/// rank's links the ways between hosts say nothing.
-fn is_denied(bench: &Bench<'_>, verdict: &Verdict) -> bool {
+/// Whether the ways between hosts speak against a verdict on the network: those that it rests on, or all of the hosts that it
+/// names, are known and none takes longer than it should; or the slow ones are those of other hosts. Of one rank's links they say
+/// nothing.
+fn is_denied(bench: &Bench<'_>, verdict: &Verdict, facts: &[Fact]) -> bool {
     let hosts_of = |place: &Place| match place {
         Place::Rank { .. } => None,
         Place::Host { host } => Some(vec![host.clone()]),
         Place::Link { from, to } => Some(vec![from.clone(), to.clone()]),
     };
-    let hosts: Option<Vec<Vec<HostName>>> = verdict.leads().map(hosts_of).collect();
-    let denies = |hosts: Vec<Vec<HostName>>| bench.evidence.denies_ways(&hosts.into_iter().flatten().collect());
-    is_of_network(verdict.category) && hosts.is_some_and(denies)
+    let named: Option<Vec<Vec<HostName>>> = verdict.leads().map(hosts_of).collect();
+    let Some(named) = named.filter(|_| is_of_network(verdict.category)) else { return false };
+    let named = named.into_iter().flatten().collect();
+    let shown = facts.iter().filter_map(|fact| match fact {
+        Fact::WireExcess { from, to, .. } => Some((from.clone(), to.clone())),
+        _ => None,
+    });
+    bench.evidence.denies(&shown.collect())
+        || bench.evidence.denies_ways(&named)
+        || explain::hosts_of_slow_ways(bench.evidence).is_some_and(|hosts| hosts != named)
 }
 
 /// When the first iteration began in which a suspect's own part was slow.

@@ -172,6 +172,17 @@ fn a_slow_nic_is_told_from_a_slow_way() {
     }
 }
 
+/// In a restless job some rows before the fault take longer by chance: they are not its beginning.
+#[test]
+fn a_cause_begins_where_it_exceeds_what_is_usual() {
+    let mut track = Track::begin(0.04, 1.0, (COST, 0.3), (HostTime(0), HostTime(NANOS_PER_SEC)));
+    for (row, share) in (1..).zip([0.08, -0.1, 0.12, 0.05, 0.9, 1.0, 0.2, 1.1]) {
+        let at = |second: u64| HostTime(second * NANOS_PER_SEC);
+        track.take(share, 100.0 * share, (COST, 0.3), (at(row), at(row + 1)));
+    }
+    assert_eq!((track.since, track.onset), (HostTime(0), HostTime(5 * NANOS_PER_SEC)));
+}
+
 /// What older rules say of the network stands where a way of the hosts is slower, or is not known.
 #[test]
 fn ways_that_are_as_fast_as_before_deny_a_verdict_on_the_network() {
@@ -193,6 +204,12 @@ fn ways_that_are_as_fast_as_before_deny_a_verdict_on_the_network() {
     (0..5).for_each(|_| job.second(|_| 200.0, 0.01, &ring(60.0)));
     assert!(denies(&job, &["host1"]), "its ways are as before");
     assert!(!denies(&job, &["host2"]) && !denies(&job, &["host2", "host3"]));
+    let rests_on = |ways: &[(&str, &str)]| {
+        job.evidence.denies(&ways.iter().map(|(from, to)| (HostName::from(*from), HostName::from(*to))).collect())
+    };
+    assert!(rests_on(&[("host0", "host1"), ("host1", "host2")]) && !rests_on(&[]));
+    assert!(!rests_on(&[("host0", "host1"), ("host2", "host3")]), "one of them is slower");
+    assert!(!rests_on(&[("host0", "host2")]), "of it nothing is known");
     assert!((job.evidence.way_more_ms() - 40.0).abs() < 1.0, "{}", job.evidence.way_more_ms());
 }
 

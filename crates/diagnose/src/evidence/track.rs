@@ -9,6 +9,9 @@ const OVER: f64 = 24.0;
 /// Rows of which the mean tells what it costs now.
 const LATELY: f64 = 10.0;
 
+/// A row is beyond by so many shifts at most: one that is odd is not the beginning of all that follows.
+const SHIFTS_MOST: f64 = 2.0;
+
 /// Evidence that something costs as much.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Track {
@@ -20,6 +23,10 @@ pub(crate) struct Track {
     pub(crate) since: HostTime,
     /// The last row ended here.
     pub(crate) until: HostTime,
+    /// Since then it takes more than it varies (Page 1954, for a shift of one standard deviation): noise before that is not
+    /// counted in.
+    pub(crate) onset: HostTime,
+    beyond: f64,
     pub(crate) rows: u32,
     mean: f64,
     /// Milliseconds an iteration that it takes more.
@@ -28,7 +35,17 @@ pub(crate) struct Track {
 
 impl Track {
     pub(super) fn begin(share: f64, more_ms: f64, of: (f64, f64), (since, until): (HostTime, HostTime)) -> Track {
-        let mut track = Track { log_odds: 0.0, relief: 0.0, since, until, rows: 0, mean: 0.0, more_ms: 0.0 };
+        let mut track = Track {
+            log_odds: 0.0,
+            relief: 0.0,
+            since,
+            until,
+            onset: since,
+            beyond: 0.0,
+            rows: 0,
+            mean: 0.0,
+            more_ms: 0.0,
+        };
         track.take(share, more_ms, of, (since, until));
         track
     }
@@ -39,6 +56,11 @@ impl Track {
         let gain = (cost / (sigma * sigma) * (share - cost / 2.0)).clamp(-most, most);
         self.log_odds += gain;
         self.relief = (self.relief - gain).max(0.0);
+        if self.beyond <= 0.0 {
+            self.onset = row.0;
+        }
+        let shift = cost.max(sigma);
+        self.beyond = (self.beyond + (share - shift / 2.0).min(SHIFTS_MOST * shift)).max(0.0);
         self.until = row.1;
         self.rows += 1;
         let rows = f64::from(self.rows).min(LATELY);

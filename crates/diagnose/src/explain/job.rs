@@ -1,6 +1,6 @@
 //! What slows the whole job: all devices, or all of the network. Nobody is named.
 use super::found::{Cause, Told};
-use super::ways;
+use super::ways::{self, Ends};
 use crate::evidence::{COST, Evidence, PAST_MIN, SLOWER, Subject};
 use crate::measure::Component;
 use crate::timeline::Timeline;
@@ -23,7 +23,7 @@ const WORK: f64 = 0.5;
 pub(super) fn cause(timeline: &Timeline, evidence: &Evidence, needed: f64) -> Option<Cause> {
     let subject = Subject::Job;
     let track = evidence.tracks.get(&(Component::Iteration, subject.clone()))?;
-    if track.log_odds < needed || track.mean() < DUE || track.rows < PAST_MIN {
+    if track.log_odds < needed || track.mean() < DUE {
         return None;
     }
     let common = |component| evidence.common.of(component);
@@ -37,12 +37,16 @@ pub(super) fn cause(timeline: &Timeline, evidence: &Evidence, needed: f64) -> Op
         [Component::Wire, Component::Computation, Component::Rest].map(|component| common(component).unwrap_or(1.0));
     // What goes between hosts may wait for nobody: then it accounts for nothing.
     let accounts = evidence.way_more_ms() >= WORK * more_ms.unwrap_or(0.0);
-    let slow = ways::hosts(&evidence.way_times()).filter(|_| accounts);
-    let (component, category, suspects, text) = if let Some(hosts) = slow {
-        let names = hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ");
-        let text = format!("all ways that take longer than before are those of {names}, and all others are as fast");
+    let slow = ways::hosts(&evidence.way_times(), evidence.all_ways()).filter(|_| accounts);
+    if slow.is_none() && track.rows < PAST_MIN {
+        return None; // whoever it is may stand out yet
+    }
+    let (component, category, suspects, text) = if let Some(Ends { hosts, is_either }) = slow {
+        let text =
+            format!("all ways that take longer than before are those of {}, and all others are as fast", all(&hosts));
         let category = if hosts.len() == 1 { Category::NetworkSend } else { Category::NetworkCongestion };
-        (Component::Wire, category, hosts.iter().map(suspect).collect(), text)
+        let suspects = hosts.iter().map(if is_either { half } else { suspect }).collect();
+        (Component::Wire, category, suspects, text)
     } else if wire >= 1.0 + SLOWER {
         let text = format!("the same bytes are {wire:.1} times as long on their way between all hosts");
         let both = if hosts.len() == 2 { hosts.iter().map(half).collect() } else { Vec::new() };
@@ -61,7 +65,11 @@ pub(super) fn cause(timeline: &Timeline, evidence: &Evidence, needed: f64) -> Op
     };
     let told = |rule, text| Told { rule, text, at: track.until };
     let because = vec![told("job.wide", text), told("evidence.cost", grew)];
-    Some(Cause { key: (component, subject), category, suspects, since: track.since, because })
+    Some(Cause { key: (component, subject), category, suspects, since: track.onset, because })
+}
+
+fn all(hosts: &[HostName]) -> String {
+    hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 
 fn suspect(host: &HostName) -> Suspect {

@@ -7,6 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Hosts with slow ways among which pairs are looked for: more are all of the network.
 const LOOKED_AT: usize = 64;
 
+/// Hosts whose NICs account for the ways that are slow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Ends {
+    pub(super) hosts: Vec<HostName>,
+    /// The first of them has data for the other only: its NIC, the other's port, or what is between them.
+    pub(super) is_either: bool,
+}
+
 /// A host's NIC in one direction.
 type End<'a> = (&'a HostName, bool);
 
@@ -16,8 +24,11 @@ fn ends(way: &(HostName, HostName)) -> [End<'_>; 2] {
 
 /// The fewest hosts that account for all slow ways, and for none that is as fast as before; `None`: all are slow, or none, or only
 /// more hosts do. Hosts of which every way is slow go before those of which only what they send, or receive, is. `times`: how
-/// many times as long as before the same bytes are under way.
-pub(super) fn hosts(times: &BTreeMap<(HostName, HostName), f64>) -> Option<Vec<HostName>> {
+/// many times as long as before the same bytes are under way, where that is known; `all`: all ways that carry something.
+pub(super) fn hosts<'a>(
+    times: &BTreeMap<(HostName, HostName), f64>,
+    all: impl Iterator<Item = &'a (HostName, HostName)>,
+) -> Option<Ends> {
     let slow: Vec<&(HostName, HostName)> =
         times.iter().filter(|(_, times)| **times >= 1.0 + SLOWER).map(|(way, _)| way).collect();
     let is_fast = |times: f64| times < 1.0 + SLOWER / 2.0;
@@ -33,8 +44,24 @@ pub(super) fn hosts(times: &BTreeMap<(HostName, HostName), f64>) -> Option<Vec<H
         let is_named = |end: &End<'_>| named.contains(&end.0) && !fast.contains(end);
         slow.iter().all(|way| ends(way).iter().any(is_named))
     };
-    let all: Vec<&HostName> = hosts.into_iter().collect();
-    [&whole, &all].into_iter().find_map(|hosts| fewest(hosts, accounts))
+    let any: Vec<&HostName> = hosts.into_iter().collect();
+    let hosts = [&whole, &any].into_iter().find_map(|hosts| fewest(hosts, accounts))?;
+    let only = match &hosts[..] {
+        [one] => only_neighbour(all, one),
+        _ => None,
+    };
+    Some(Ends { is_either: only.is_some(), hosts: hosts.into_iter().chain(only).collect() })
+}
+
+/// With whom a host exchanges data, where that is one host.
+fn only_neighbour<'a>(all: impl Iterator<Item = &'a (HostName, HostName)>, host: &HostName) -> Option<HostName> {
+    let other = |(from, to): &(HostName, HostName)| match (from == host, to == host) {
+        (true, _) => Some(to.clone()),
+        (_, true) => Some(from.clone()),
+        _ => None,
+    };
+    let others: BTreeSet<HostName> = all.filter_map(other).collect();
+    others.first().filter(|_| others.len() == 1).cloned()
 }
 
 /// The only host, or the only pair, that accounts for all. Where several do nobody is named.
@@ -60,8 +87,23 @@ mod tests {
             let host = |at: usize| HostName::from(format!("host{}", at % 4).as_str());
             ((host(at), host(at + 1)), times)
         };
-        let ways = times.into_iter().enumerate().map(way).collect();
-        hosts(&ways).map(|hosts| hosts.iter().map(ToString::to_string).collect())
+        let ways: BTreeMap<(HostName, HostName), f64> = times.into_iter().enumerate().map(way).collect();
+        hosts(&ways, ways.keys()).map(|ends| ends.hosts.iter().map(ToString::to_string).collect())
+    }
+
+    /// The last host of a pipeline has one neighbour: its NIC is slow, or the path to it.
+    #[test]
+    fn a_host_with_one_neighbour_is_named_together_with_it() {
+        let way = |from: &str, to: &str, times| ((HostName::from(from), HostName::from(to)), times);
+        let line = [("a", "b", 1.0), ("b", "a", 1.0), ("b", "c", 2.0), ("c", "b", 2.0)];
+        let line: BTreeMap<(HostName, HostName), f64> =
+            line.into_iter().map(|(from, to, times)| way(from, to, times)).collect();
+        let ends = hosts(&line, line.keys());
+        let named = ["c", "b"].map(HostName::from).to_vec();
+        assert_eq!(ends, Some(Ends { hosts: named, is_either: true }));
+        let more = way("d", "c", 1.0).0;
+        let ends = hosts(&line, line.keys().chain([&more]));
+        assert_eq!(ends, Some(Ends { hosts: vec!["c".into()], is_either: false }), "of the other nothing is known yet");
     }
 
     /// In a ring of four hosts the NICs of two are on three of four ways.
