@@ -2,8 +2,8 @@
 mod unpack;
 mod whole;
 
+use crate::exit::{EXIT_FOUND, EXIT_OK};
 use crate::files::{Found, find};
-use crate::{EXIT_FOUND, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use mycroft_diagnose::render::{Style, render_autopsy};
 use mycroft_diagnose::stacks::{Autopsy, Outcome, Question};

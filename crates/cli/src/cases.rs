@@ -1,8 +1,8 @@
 //! `mycroft cases`: what a server holds against whom.
 use crate::api::{Api, escaped};
 use crate::args::CasesArgs;
+use crate::exit::{EXIT_FOUND, EXIT_OK};
 use crate::told::{is_open, json, line, now, print, whole};
-use crate::{EXIT_FOUND, EXIT_OK};
 use anyhow::Result;
 use mycroft_serve::api::{CaseJson, CasesJson};
 

@@ -4,9 +4,9 @@ mod hide;
 mod host;
 
 use crate::dump::{Captured, capture};
+use crate::exit::{EXIT_INTERRUPTED, EXIT_OK};
 use crate::files::{Found, find, opened};
 use crate::stop::Stop;
-use crate::{EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use archive::Archive;
 use flate2::read::MultiGzDecoder;

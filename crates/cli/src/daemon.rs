@@ -1,6 +1,6 @@
 //! `mycroft agent` and `mycroft serve`: start, say where, wait for a signal, stop in order.
-use crate::EXIT_OK;
 use crate::args::{AgentArgs, ServeArgs};
+use crate::exit::EXIT_OK;
 use crate::stop::Stop;
 use anyhow::{Context, Result, bail};
 use mycroft_agent::{Agent, AgentConfig, CaptureConfig, Notice, SpyProgram};

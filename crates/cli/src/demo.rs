@@ -1,9 +1,9 @@
 //! `mycroft demo`: one terminal, a 16-rank job, a fault, the diagnosis, and nothing left behind.
 use crate::args::DemoArgs;
+use crate::exit::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use crate::live::{Live, Moment, Options, Outcome};
 use crate::stop::Stop;
 use crate::testbed::parse_fault;
-use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Result, anyhow};
 use mycroft_sim::Scenario;
 use std::io::{IsTerminal, Write};

@@ -1,8 +1,8 @@
 //! `mycroft doctor`: can tracing work here, does it, and what to fix.
 use crate::check::{Check, Grade, fail, ok, warn};
+use crate::exit::{EXIT_ERROR, EXIT_FOUND, EXIT_OK};
 use crate::reach::{DoctorArgs, server, wire};
 use crate::told::print;
-use crate::{EXIT_ERROR, EXIT_FOUND, EXIT_OK};
 use crate::{libraries, peculiar, plugin};
 use anyhow::Result;
 use mycroft_record::NcclVersion;

@@ -2,9 +2,9 @@
 use crate::api::{Api, escaped};
 use crate::api::{OWN_URL, ServerArgs};
 use crate::autopsy::{self, AutopsyArgs};
+use crate::exit::{EXIT_FOUND, EXIT_OK};
 use crate::token::TokenArgs;
 use crate::told::{json, print};
-use crate::{EXIT_FOUND, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use clap::{Args, FromArgMatches};
 use mycroft_record::text::printable;

@@ -12,6 +12,7 @@ mod daemon;
 mod demo;
 mod doctor;
 mod dump;
+mod exit;
 mod files;
 mod libraries;
 mod lines;
@@ -37,17 +38,9 @@ mod whole;
 use args::{Args, Command};
 use args_testbed::TestbedCommand;
 use clap::Parser;
+use exit::{EXIT_ERROR, EXIT_OK};
 use sim::args::SimCommand;
 use std::process::ExitCode;
-
-/// Exit code: done, and nothing is wrong.
-pub(crate) const EXIT_OK: u8 = 0;
-/// Exit code: done, and something was found (an open case, a wrong verdict, a failed check).
-pub(crate) const EXIT_FOUND: u8 = 1;
-/// Exit code: it could not be done; one line on standard error says what and where.
-pub(crate) const EXIT_ERROR: u8 = 2;
-/// Exit code after Ctrl-C, as shells expect (128 + SIGINT).
-pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 /// A server takes batches on one thread and drops them on another, millions of records a second (docs/decisions/009).
 #[global_allocator]

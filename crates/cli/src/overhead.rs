@@ -1,9 +1,9 @@
 //! `mycroft testbed overhead`: iteration time traced against untraced, in rounds, and the volume of the trace.
 use crate::args_testbed::OverheadArgs;
+use crate::exit::{EXIT_INTERRUPTED, EXIT_OK};
 use crate::live::{Live, Load, Options, Program};
 use crate::stop::Stop;
 use crate::switched::{Block, PAIRS_MIN, changes, interval, median};
-use crate::{EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use mycroft_sim::{Scenario, Transport};
 use mycroft_testbed::{Awake, Tracer};

@@ -1,10 +1,10 @@
 //! `mycroft replay`: a recorded store, a recording, or what was exported of one, through the diagnosis again.
 use crate::args::ReplayArgs;
+use crate::exit::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use crate::lines::Lines;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use crate::whole::WholeFile;
-use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use mycroft_diagnose::{Report, render};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};

@@ -1,8 +1,8 @@
 //! `mycroft testbed table`: many scenarios, many seeds, one table of results.
 use crate::args_testbed::{TableArgs, TransportArg};
+use crate::exit::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use crate::live::{Live, Options, Outcome};
 use crate::stop::Stop;
-use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, anyhow, bail};
 use mycroft_sim::{Fault, Scenario};
 use serde::Deserialize;

@@ -1,9 +1,9 @@
 //! `mycroft testbed run`, `clean` and the rank processes.
 use crate::args_testbed::{RankArgs, RunArgs};
 use crate::demo::print_outcome;
+use crate::exit::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use crate::live::{Live, Options, Outcome};
 use crate::stop::Stop;
-use crate::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use anyhow::{Context, Result, anyhow};
 use mycroft_record::{Place, Suspect};
 use mycroft_sim::{Fault, Scenario};

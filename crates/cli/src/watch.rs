@@ -1,8 +1,8 @@
 //! `mycroft watch`: the live view in the terminal: jobs, ranks by host, cases, and one case whole.
 use crate::api::{Api, escaped};
 use crate::args::WatchArgs;
+use crate::exit::{EXIT_FOUND, EXIT_OK};
 use crate::told::{self, is_open};
-use crate::{EXIT_FOUND, EXIT_OK};
 use anyhow::{Context, Result, bail};
 use mycroft_record::HostTime;
 use mycroft_record::text::printable;
