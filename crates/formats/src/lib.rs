@@ -81,7 +81,8 @@ pub fn looks_like_log(head: &[u8]) -> bool {
         _ => false,
     };
     let probe = &head[..head.len().min(TEXT_PROBE_BYTES)];
-    !json && text.first() != Some(PICKLE_START) && !probe.contains(&0) && !text_stacks::is_stacks(head)
+    let is_other = json || text.first() == Some(PICKLE_START) || probe.contains(&0);
+    !is_other && !text_stacks::is_stacks(head) && text_stacks::Sections::of(head).next().is_none()
 }
 
 /// Reads one file; `path` is relative to the folder, with `/` between parts.

@@ -14,8 +14,8 @@ const EXPANDED_MAX: u64 = 16 << 30;
 const MEMBERS_MAX: usize = 1 << 18;
 /// Packages in packages: `.tar` in `.gz`, with `.gz` in it.
 const DEPTH_MAX: u32 = 4;
-/// A longer text is read as a stream, and not held.
-const HELD_MAX: u64 = 64 << 20;
+/// A longer text is read as a stream, and not held: by its beginning it is known what it is.
+const HELD_MAX: u64 = 16 << 20;
 /// One read of a stream.
 const READ_BYTES: usize = 256 << 10;
 /// What tells one kind of file from another: the mark of a tar lies at byte 257.
@@ -99,8 +99,8 @@ impl Limit<'_> {
 
     /// A file that is not packed: held where it is short, streamed where it is a long log.
     fn plain(&mut self, name: &str, mut from: impl Read) -> Result<Piece, String> {
-        let mut bytes = Vec::new();
         let most = HELD_MAX.min(self.left);
+        let mut bytes = Vec::new();
         from.by_ref().take(most).read_to_end(&mut bytes).map_err(cannot)?;
         self.left -= bytes.len() as u64;
         if (bytes.len() as u64) < most {

@@ -24,16 +24,26 @@ pub(super) struct Head {
 
 /// Reads the prefixes of a line.
 pub(super) fn head(line: &str) -> Head {
+    let line = prefixes(line);
+    Head { rank: rank(line), host: host(line), at: time(line) }
+}
+
+/// Of the prefixes of a line who printed it, and when.
+pub(super) fn rank_and_time(line: &str) -> (Option<Rank>, Option<u64>) {
+    let line = prefixes(line);
+    (rank(line), time(line))
+}
+
+fn prefixes(line: &str) -> &str {
     let mut end = line.len().min(HEAD_BYTES);
     while !line.is_char_boundary(end) {
         end -= 1;
     }
-    let line = &line[..end];
-    Head {
-        rank: rank(line),
-        host: host(line),
-        at: glog_time(line).or_else(|| iso_time(line)).or_else(|| syslog_time(line)),
-    }
+    &line[..end]
+}
+
+fn time(line: &str) -> Option<u64> {
+    glog_time(line).or_else(|| iso_time(line)).or_else(|| syslog_time(line))
 }
 
 fn rank(line: &str) -> Option<Rank> {

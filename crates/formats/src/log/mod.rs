@@ -200,8 +200,8 @@ impl LogReader {
             Some((rank, told)) => (rank, None, told),
             None => match progress::read(text) {
                 Some(told) => {
-                    let head = head::head(text);
-                    (head.rank, head.at, told)
+                    let (rank, at) = head::rank_and_time(text);
+                    (rank, at, told)
                 }
                 None => return false,
             },

@@ -12,8 +12,10 @@ const TABLE_BITS: u32 = 16;
 /// The table, and the words behind it.
 pub(super) struct Search {
     bits: Vec<u64>,
-    /// Four bytes, the word that holds them, and where in it; in the order of the bytes.
-    places: Vec<([u8; 4], &'static [u8], usize)>,
+    /// Slot of four bytes, the word that holds them, and where in it; in the order of the slots.
+    places: Vec<(usize, &'static [u8], usize)>,
+    /// By slot the first of its places.
+    first: Vec<u16>,
 }
 
 fn slot(word: [u8; 4]) -> usize {
@@ -30,12 +32,16 @@ impl Search {
                 if let Ok(word) = <[u8; 4]>::try_from(window) {
                     let at = slot(word);
                     bits[at / 64] |= 1 << (at % 64);
-                    places.push((word, trigger.as_bytes(), offset));
+                    places.push((at, trigger.as_bytes(), offset));
                 }
             }
         }
         places.sort_unstable();
-        Search { bits, places }
+        let mut first = vec![0; 1 << TABLE_BITS];
+        for (place, (at, ..)) in places.iter().enumerate().rev() {
+            first[*at] = u16::try_from(place).unwrap_or(u16::MAX);
+        }
+        Search { bits, places, first }
     }
 
     /// A position in a line that may tell something, at or behind the beginning of `bytes`.
@@ -57,9 +63,9 @@ impl Search {
 
     /// Whether a word lies across the four bytes at `at`.
     fn is_word(&self, bytes: &[u8], at: usize) -> bool {
-        let Some(here) = bytes.get(at..at + 4) else { return false };
-        let first = self.places.partition_point(|(word, ..)| word.as_slice() < here);
-        let mut same = self.places[first..].iter().take_while(|(word, ..)| word.as_slice() == here);
+        let Some(here) = bytes[at..].first_chunk().map(|here| slot(*here)) else { return false };
+        let places = self.places.get(usize::from(self.first[here])..).unwrap_or_default();
+        let mut same = places.iter().take_while(|(of, ..)| *of == here);
         let starts = |word: &[u8], offset: usize| {
             at.checked_sub(offset).and_then(|start| bytes.get(start..)).is_some_and(|rest| rest.starts_with(word))
         };
