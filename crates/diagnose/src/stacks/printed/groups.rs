@@ -8,9 +8,11 @@ use mycroft_record::{HostName, OpKind, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The world: what sizes of its operations, dumps, and lines tell, else the highest rank.
+/// The world: what sizes of its operations, dumps, and lines tell, else the highest rank of which anything is there.
 pub(super) fn world(bundle: &Bundle, folded: &Folded) -> World {
-    let seen = folded.heard.iter().map(|rank| rank.0 + 1).max().unwrap_or(0);
+    let stacks = bundle.stacks.iter().filter_map(|stacks| stacks.rank);
+    let ranks = folded.heard.iter().copied().chain(bundle.dumps.iter().map(|dump| dump.rank)).chain(stacks);
+    let seen = ranks.map(|rank| rank.0 + 1).max().filter(|size| *size < FILLED_MAX).unwrap_or(0);
     let groups = || folded.groups.iter().filter(|(name, group)| is_world(name, &group.desc)).map(|(_, group)| group);
     let by_sizes = groups().flat_map(|group| group.stands.values()).filter_map(members_by_sizes).max();
     let inits = bundle.logs.iter().flat_map(|log| &log.lines).filter_map(|line| match &line.says {
@@ -50,6 +52,9 @@ pub(super) fn members(bundle: &Bundle, name: &str, group: &Grouped, world: World
     let users: Vec<Rank> = group.stands.keys().copied().collect();
     let told = group.stands.values().filter_map(members_by_sizes).max();
     let highest = group.members.keys().max().map_or(0, |last| last + 1);
+    // A group without a name in which all have the numbers that they have in the job is the whole job.
+    let is_whole = name.is_empty() && group.members.iter().all(|(place, rank)| *place == rank.0);
+    let highest = if is_whole { highest.max(world.size) } else { highest };
     let size = told.unwrap_or(0).max(highest).max(users.len() as u32);
     if size as usize == users.len() {
         return (users, told.is_some());
@@ -158,7 +163,9 @@ fn silent(bundle: &Bundle, folded: &Folded, group: &Grouped, members: &[Rank], t
             || bundle.dumps.iter().any(|dump| dump.rank == *rank)
     };
     let quiet: Vec<Rank> = members.iter().copied().filter(|rank| !known(rank)).collect();
-    let heard = quiet.iter().all(|rank| folded.heard.contains(rank));
+    // A stack tells what a rank does whose lines may not be here.
+    let has_stack = |rank: &Rank| bundle.stacks.iter().any(|stacks| stacks.rank == Some(*rank));
+    let heard = quiet.iter().all(|rank| folded.heard.contains(rank) || has_stack(rank));
     let few = quiet.len() * 2 < members.len() && members.len() - quiet.len() == waiting.len();
     let lead = few && (quiet.len() == 1 || heard);
     let stand = |rank: Rank| {
