@@ -119,3 +119,55 @@ fn uneven_work_is_nobodys_fault() {
     let uneven = of(&uneven);
     assert_eq!((uneven.suspects.len(), rules(&uneven)), (0, vec!["trace.uneven-work"]));
 }
+
+/// What NCCL's Inspector writes of a rank: times in collectives and numbers, no time of day. One operation in seven was lost.
+fn inspected(rank: u64, late: fn(u64, u64) -> u64) -> String {
+    let mut lines = String::new();
+    for seq in (1..=400).filter(|seq| (seq + rank) % 7 != 0) {
+        let own = |rank: u64| COMPUTE + (rank * 7 + seq * 13) % 4 * 20 + late(rank, seq);
+        let all = (0..RANKS).map(own).max().unwrap_or(0);
+        let _ = writeln!(
+            lines,
+            r#"{{"header":{{"id":"0x9f","rank":{rank},"n_ranks":{RANKS},"nnodes":1}},"metadata":{{"hostname":"n1","pid":{}}},"#,
+            rank + 70
+        );
+        lines.pop();
+        let _ = writeln!(
+            lines,
+            r#""coll_perf":{{"coll":"AllReduce","coll_sn":{seq},"coll_msg_size_bytes":4096,"coll_exec_time_us":{}}}}}"#,
+            all - own(rank) + TRANSFER
+        );
+    }
+    lines
+}
+
+fn of_inspector(late: fn(u64, u64) -> u64) -> Autopsy {
+    let one = |rank| read(&format!("n1-pid{}.log", rank + 70), inspected(rank, late).as_bytes(), &Naming::default());
+    let bundle = assemble((0..RANKS).map(one).collect()).expect("one file for each rank");
+    assert_eq!(bundle.traces.len(), RANKS as usize);
+    autopsy(&bundle, &Question::default())
+}
+
+#[test]
+fn times_in_collectives_without_a_time_of_day_tell_who_comes_last() {
+    let answer = of_inspector(|rank, _| if rank == 2 { 1_500 } else { 0 });
+    let named: Vec<Rank> = answer.blamed().map(|(rank, ..)| rank).collect();
+    assert_eq!((answer.outcome, &*named), (Outcome::Fault(What::Slowdown), &[Rank(2)][..]), "{:?}", answer.because);
+    let text = &answer.because[0].text;
+    assert!(text.contains("in 20 of 20 parts") && text.contains("n1-pid70.log to n1-pid73.log"), "{text}");
+    let even = of_inspector(|_, _| 0);
+    assert_eq!((even.outcome, rules(&even)), (Outcome::Healthy, vec!["trace.even"]));
+    let wanders = of_inspector(|rank, seq| if seq / 20 % RANKS == rank { 1_500 } else { 0 });
+    assert_eq!((wanders.blamed().count(), rules(&wanders)), (0, vec!["trace.wanders"]), "{:?}", wanders.because);
+}
+
+/// Ranks of communicators of two do not tell which process of the job is meant.
+#[test]
+fn ranks_of_communicators_that_are_not_of_the_job_name_nobody() {
+    let one = |pid: u64| {
+        let text = inspected(pid % 2, |rank, _| if rank == 1 { 1_500 } else { 0 });
+        read(&format!("n1-pid{pid}.log"), text.as_bytes(), &Naming::default())
+    };
+    let bundle = assemble((0..4).map(one).collect()).expect("nothing clashes");
+    assert!(bundle.traces.is_empty() && bundle.notes[0].contains("none is of the whole job"), "{:?}", bundle.notes);
+}

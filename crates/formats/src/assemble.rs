@@ -44,6 +44,7 @@ pub fn assemble(pieces: Vec<Piece>) -> Result<Bundle, Clash> {
     bundle.stacks = stacks(bundle.stacks, &mut bundle.notes);
     bundle.logs.sort_by(|a, b| a.source.cmp(&b.source));
     bundle.logs.dedup_by(|a, b| a == b);
+    numbered(&mut bundle);
     // A profiler writes one file for each cycle; the last one is the nearest to the end.
     bundle.traces.sort_by(|a, b| (a.rank, &b.source).cmp(&(b.rank, &a.source)));
     bundle.traces.dedup_by_key(|trace| trace.rank);
@@ -56,6 +57,19 @@ pub fn assemble(pieces: Vec<Piece>) -> Result<Bundle, Clash> {
     }
     replaced(&mut bundle);
     Ok(bundle)
+}
+
+/// Traces that know ranks by communicators only: where two claim one rank no communicator is of the whole job, and nothing tells
+/// which is which.
+fn numbered(bundle: &mut Bundle) {
+    let mut ranks = BTreeSet::new();
+    let is_new = |rank| ranks.insert(rank);
+    if bundle.traces.iter().filter(|trace| trace.is_numbered).map(|trace| trace.rank).all(is_new) {
+        return;
+    }
+    bundle.traces.retain(|trace| !trace.is_numbered);
+    let why = "lines of NCCL's Inspector: two processes have the same rank in their largest communicator, so none is of the whole job";
+    bundle.notes.push(why.to_owned());
 }
 
 /// What a log says of memory that ran out.

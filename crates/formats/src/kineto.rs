@@ -96,7 +96,7 @@ impl Found {
             number_of(next)
         });
         let list = if is_device { &mut self.device } else { &mut self.host };
-        list.push(TraceOp { lane, start_ns, dur_ns, elements: args.elements.unwrap_or(0) });
+        list.push(TraceOp { lane, seq: 0, start_ns, dur_ns, elements: args.elements.unwrap_or(0) });
     }
 
     fn has_room(&self) -> bool {

@@ -13,6 +13,7 @@ mod dump;
 mod fault;
 mod field;
 mod index;
+mod inspector;
 mod json;
 mod kineto;
 mod log;
@@ -196,6 +197,12 @@ fn json(file: &File<'_>, bytes: &[u8]) -> Piece {
     }
     if kineto::is_trace(bytes) {
         return trace(file, bytes);
+    }
+    if inspector::is_inspector(bytes) {
+        return match inspector::read(bytes) {
+            Ok(trace) => Piece::Trace(Box::new(Trace { source: file.source.clone(), ..trace })),
+            Err(why) => file.broken(format!("lines of NCCL's Inspector of no use: {why}")),
+        };
     }
     let mut builder = Builder::new(bytes);
     let found = json::read(bytes, &mut builder)

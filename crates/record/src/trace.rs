@@ -17,6 +17,8 @@ pub struct Trace {
     pub steps: Vec<TraceStep>,
     /// Operations beyond what is kept.
     pub beyond: u64,
+    /// Operations are known by [`TraceOp::seq`] and not by time, and there are no iterations.
+    pub is_numbered: bool,
 }
 
 /// A process group and a kind of operation.
@@ -37,11 +39,13 @@ pub struct TraceLane {
 pub struct TraceOp {
     /// Index into [`Trace::lanes`].
     pub lane: u32,
-    /// When it began, nanoseconds of the rank's own clock.
+    /// Its number among those of its lane, where the trace is numbered.
+    pub seq: u32,
+    /// When it began, nanoseconds of the rank's own clock; 0 where the trace is numbered.
     pub start_ns: i64,
     /// How long it took, nanoseconds.
     pub dur_ns: i64,
-    /// Elements of its input; 0 where not told.
+    /// Elements of its input, or bytes; 0 where not told.
     pub elements: u64,
 }
 

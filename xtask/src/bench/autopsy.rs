@@ -1,6 +1,7 @@
 //! `cargo xtask bench autopsy`: dumps of a large job, made here; how long the autopsy of them takes and what it needs,
 //! whether it names the right rank, and what PyTorch's own analyser needs for the same files.
 mod dumps;
+mod logs;
 mod watched;
 
 use super::rows::{line, load, machine, verdict, write_page};
@@ -18,6 +19,10 @@ use watched::{Cost, watch};
 const WALL_S_MAX: f64 = 2.0;
 /// The promise: peak resident memory at full size.
 const PEAK_BYTES_MAX: f64 = 1e9;
+/// The promise for a log of a gigabyte, one core: wall time.
+const LOG_WALL_S_MAX: f64 = 3.0;
+/// .. and peak resident memory.
+const LOG_PEAK_BYTES_MAX: f64 = 200e6;
 /// Full size.
 const FULL: Size = Size { ranks: 1024, entries: 2000 };
 /// Sizes of the table: linear in ranks, linear in entries, full last.
@@ -84,7 +89,35 @@ pub(crate) fn measure(root: &Path, rounds: usize) -> Result<()> {
         std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
         rows.push(Row { size: *size, bytes, cost, peer });
     }
-    write_page(root, "autopsy.md", &page(&rows, peer.is_some(), &machine(&load_before)))
+    let path = scratch.0.join("job.log");
+    let log = Log { bytes: logs::write(&path)?, cost: of_log(&mycroft, &path, rounds)? };
+    eprintln!("log: {:.2} s", log.cost.wall_s);
+    write_page(root, "autopsy.md", &page(&rows, &log, peer.is_some(), &machine(&load_before)))
+}
+
+/// The log, and what it cost.
+struct Log {
+    bytes: u64,
+    cost: Cost,
+}
+
+/// The median run over the log; every run must name the rank that is missing.
+fn of_log(mycroft: &Path, path: &Path, rounds: usize) -> Result<Cost> {
+    let mut costs = Vec::new();
+    for _ in 0..rounds {
+        let mut command = Command::new(mycroft);
+        command.args(["autopsy", "--json", "--quiet"]).arg(path);
+        let (cost, said) = watch(command, Duration::MAX)?.context("the autopsy did not end")?;
+        let answer: serde_json::Value = serde_json::from_str(&said).context("the autopsy printed no JSON")?;
+        let suspects = answer["verdict"]["suspects"].as_array().map_or(&[][..], Vec::as_slice);
+        let named: Vec<Option<u64>> = suspects.iter().map(|suspect| suspect["rank"].as_u64()).collect();
+        if named != [Some(u64::from(logs::MISSING))] {
+            bail!("log: wrong verdict, expected rank {} alone: {}", logs::MISSING, answer["verdict"]);
+        }
+        costs.push(cost);
+    }
+    costs.sort_by(|a, b| a.wall_s.total_cmp(&b.wall_s));
+    Ok(costs[costs.len() / 2])
 }
 
 /// The median run by wall time; every run must name the right rank.
@@ -145,7 +178,7 @@ fn analyse((python, module): &(String, &'static str), dir: &Path) -> Result<Opti
     Ok(watch(command, PEER_PATIENCE)?.map(|(cost, _)| cost))
 }
 
-fn page(rows: &[Row], has_peer: bool, machine: &str) -> String {
+fn page(rows: &[Row], log: &Log, has_peer: bool, machine: &str) -> String {
     let mut page = String::from(
         "# Autopsy: cost of one verdict\n\nWritten by `cargo xtask bench autopsy`; do not edit.\n\n\
          Dumps of R ranks x E entries (protocol 2, with stacks; three groups interleaved: tensor parallel of 8, data \
@@ -169,6 +202,7 @@ fn page(rows: &[Row], has_peer: bool, machine: &str) -> String {
         line(&mut page, &cells);
     }
     promises(&mut page, rows);
+    of_logs(&mut page, log);
     peers(&mut page, rows, has_peer);
     page
 }
@@ -203,6 +237,27 @@ fn promises(page: &mut String, rows: &[Row]) {
     slope("ranks 512 -> 1,024 (x 2)", cost(512, 2000), 2.0);
     slope("entries 500 -> 2,000 (x 4)", cost(1024, 500), 4.0);
     slope("entries 1,000 -> 2,000 (x 2)", cost(1024, 1000), 2.0);
+}
+
+/// What a job printed, without any dump.
+fn of_logs(page: &mut String, log: &Log) {
+    let _ = writeln!(
+        page,
+        "\n## A log\n\nThe merged log of {} ranks, {:.2} GB: iterations, progress bars, lines of NCCL's start, of a data \
+         loader and of memory, and at the end the watchdog of all ranks but {}. Each run must name that rank alone. One log is \
+         read on one core.\n",
+        logs::RANKS,
+        log.bytes as f64 / 1e9,
+        logs::MISSING
+    );
+    line(page, &["promise", "measured", ""].map(String::from));
+    line(page, &["---"; 3].map(String::from));
+    let (wall, peak) = (log.cost.wall_s, log.cost.peak_bytes as f64);
+    let wall_row =
+        [format!("at most {LOG_WALL_S_MAX:.0} s"), format!("{wall:.2} s, processor {:.2} s", log.cost.cpu_s)];
+    line(page, &[wall_row[0].clone(), wall_row[1].clone(), verdict(wall <= LOG_WALL_S_MAX).to_owned()]);
+    let peak_row = ["at most 200 MB".to_owned(), format!("{:.0} MB", peak / 1e6)];
+    line(page, &[peak_row[0].clone(), peak_row[1].clone(), verdict(peak <= LOG_PEAK_BYTES_MAX).to_owned()]);
 }
 
 /// Side by side with PyTorch's analyser.

@@ -2,7 +2,8 @@
 //!
 //! A collective ends on all ranks at once and begins on each when it comes, so the rank that is in it for the shortest time came
 //! last and waited for nobody. Clocks of hosts need not agree for that. What the others wait for it alone is how much
-//! shorter its time is than that of the next. Operations are matched by process group and place in it.
+//! shorter its time is than that of the next. Operations are matched by process group and place in it, or by their numbers where
+//! there are some.
 use mycroft_record::Rank;
 use mycroft_record::dump::Bundle;
 use mycroft_record::trace::{Trace, TraceLane, TraceOp};
@@ -13,6 +14,8 @@ use std::sync::Arc;
 const RANKS_MIN: usize = 3;
 /// Fewest iterations: a single one is no habit.
 const STEPS_MIN: usize = 3;
+/// Parts of what happened that stand for iterations where nothing tells these.
+const PARTS: u64 = 20;
 /// Share of the iterations in which the same rank must cost most.
 const STEADY: f64 = 0.7;
 /// Chance at which some rank may cost most so often among ranks that are alike: five of five iterations among eight ranks, eight
@@ -39,8 +42,10 @@ pub(super) struct Late {
     pub(super) ranks: Vec<Rank>,
     /// Their files, in the same order.
     pub(super) sources: Vec<Arc<str>>,
-    /// Median iteration, milliseconds.
+    /// Median iteration, milliseconds; of parts, what a rank was in collectives.
     pub(super) step_ms: f64,
+    /// There are no iterations: parts of all operations stand for them.
+    pub(super) is_parts: bool,
     /// Iterations that were compared.
     pub(super) steps: usize,
     /// What is waited for each rank alone: median over iterations, milliseconds. Most first.
@@ -82,15 +87,57 @@ type Row<'a> = Vec<(usize, &'a TraceLane, TraceOp)>;
 
 /// Compares the traces; `None` where they are too few or too short, or do not match.
 pub(super) fn read(bundle: &Bundle) -> Option<Late> {
+    timed(bundle).or_else(|| numbered(bundle))
+}
+
+/// Traces that know operations by their numbers, and neither times nor iterations.
+fn numbered(bundle: &Bundle) -> Option<Late> {
+    let traces: Vec<&Trace> = bundle.traces.iter().filter(|trace| trace.is_numbered).collect();
+    if traces.len() < RANKS_MIN {
+        return None;
+    }
+    let mut out = Late { is_parts: true, ..Late::of(&traces) };
+    let (mut costs, mut times) = (BTreeMap::new(), BTreeMap::new());
+    let lanes = numbers(&traces);
+    for rows in lanes.values() {
+        for (nth, row) in (0_u64..).zip(rows.values()) {
+            let Some((last, ms)) = last(row) else { continue };
+            let part = nth * PARTS / rows.len() as u64;
+            let of_part: &mut Vec<f64> = costs.entry(part).or_insert_with(|| vec![0.0; traces.len()]);
+            of_part[last] += ms;
+            let mean = row.iter().map(|(_, _, op)| op.dur_ns as f64).sum::<f64>() / row.len() as f64;
+            *times.entry(part).or_insert(0.0) += mean / 1e6;
+            out.count(row);
+        }
+    }
+    if costs.len() < STEPS_MIN {
+        return None;
+    }
+    out.step_ms = median(times.into_values().collect());
+    out.weigh(&traces, &costs);
+    Some(out)
+}
+
+/// The operations of each communicator and kind, by their numbers, with what each rank has there.
+fn numbers<'a>(traces: &[&'a Trace]) -> BTreeMap<(&'a str, &'a str), BTreeMap<u32, Row<'a>>> {
+    let mut lanes: BTreeMap<(&str, &str), BTreeMap<u32, Row<'a>>> = BTreeMap::new();
+    for (at, trace) in traces.iter().enumerate() {
+        for op in &trace.ops {
+            let Some(lane) = trace.lanes.get(op.lane as usize) else { continue };
+            lanes.entry((&*lane.group, &*lane.op)).or_default().entry(op.seq).or_default().push((at, lane, *op));
+        }
+    }
+    // What a rank has lost is told of nobody.
+    lanes.values_mut().for_each(|rows| rows.retain(|_, row| last(row).is_some()));
+    lanes
+}
+
+fn timed(bundle: &Bundle) -> Option<Late> {
     let traces: Vec<&Trace> = bundle.traces.iter().filter(|trace| trace.steps.len() >= STEPS_MIN).collect();
     if traces.len() < RANKS_MIN {
         return None;
     }
-    let mut out = Late {
-        ranks: traces.iter().map(|trace| trace.rank).collect(),
-        sources: traces.iter().map(|trace| trace.source.clone()).collect(),
-        ..Late::default()
-    };
+    let mut out = Late::of(&traces);
     let mut costs: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for (row, before) in rows(&traces) {
         let Some((last, ms)) = last(&row) else { continue };
@@ -100,25 +147,38 @@ pub(super) fn read(bundle: &Bundle) -> Option<Late> {
         }
         let (at, _, op) = row[0];
         let Some(step) = step_of(traces[at], &op) else { continue };
-        out.matched += 1;
-        let sizes = row.iter().map(|(_, _, op)| op.elements);
-        let (least, most) = (sizes.clone().min().unwrap_or(0), sizes.max().unwrap_or(0));
-        out.uneven += usize::from((most - least) as f64 > SIZE_SHARE * most as f64);
+        out.count(&row);
         costs.entry(step).or_insert_with(|| vec![0.0; traces.len()])[last] += ms;
     }
     if costs.len() < STEPS_MIN || out.apart > out.matched {
         return None;
     }
+    let lengths = traces.iter().flat_map(|trace| &trace.steps).filter(|step| costs.contains_key(&step.number));
+    out.step_ms = median(lengths.map(|step| step.dur_ns as f64 / 1e6).collect());
     out.weigh(&traces, &costs);
     Some(out)
 }
 
 impl Late {
+    fn of(traces: &[&Trace]) -> Late {
+        Late {
+            ranks: traces.iter().map(|trace| trace.rank).collect(),
+            sources: traces.iter().map(|trace| trace.source.clone()).collect(),
+            ..Late::default()
+        }
+    }
+
+    /// One more operation is compared.
+    fn count(&mut self, row: &Row<'_>) {
+        self.matched += 1;
+        let sizes = row.iter().map(|(_, _, op)| op.elements);
+        let (least, most) = (sizes.clone().min().unwrap_or(0), sizes.max().unwrap_or(0));
+        self.uneven += usize::from((most - least) as f64 > SIZE_SHARE * most as f64);
+    }
+
     /// What each rank cost, from its costs in each iteration.
     fn weigh(&mut self, traces: &[&Trace], costs: &BTreeMap<u64, Vec<f64>>) {
         self.steps = costs.len();
-        let lengths = traces.iter().flat_map(|trace| &trace.steps).filter(|step| costs.contains_key(&step.number));
-        self.step_ms = median(lengths.map(|step| step.dur_ns as f64 / 1e6).collect());
         self.whole_ms = median(costs.values().map(|all| all.iter().sum()).collect());
         let of = |at: usize| median(costs.values().map(|all| all[at]).collect());
         let mut order: Vec<(usize, f64)> = (0..traces.len()).map(|at| (at, of(at))).collect();

@@ -12,14 +12,18 @@ impl Judge<'_, '_> {
         let late = self.late.as_ref().filter(|_| matches!(answer.outcome, Outcome::Unknown | Outcome::Healthy));
         let Some(late) = late else { return answer };
         let reason = |rule: &'static str, text: String| Reason { rule: rule.into(), text, evidence: Vec::new() };
-        let from = format!("{} iterations of {:.1} ms in {}", late.steps, late.step_ms, files(late));
+        let from = match late.is_parts {
+            true => format!("{} parts of {:.1} ms in collectives each, in {}", late.steps, late.step_ms, files(late)),
+            false => format!("{} iterations of {:.1} ms in {}", late.steps, late.step_ms, files(late)),
+        };
+        let part = if late.is_parts { "a part" } else { "an iteration" };
         if let Some((rank, ms)) = late.rank() {
             let mut out = fault(What::Slowdown, Category::Unknown, Cause::Slow);
-            let doing = format!("comes last to collectives: {ms:.1} ms of each iteration are waited for it alone");
+            let doing = format!("comes last to collectives: {ms:.1} ms of {part} are waited for it alone");
             self.blame(&mut out, rank, 0.8, Role::Slow).doing = doing;
             let next = late.costs.get(1).map_or(0.0, |next| next.1);
             let text = format!(
-                "rank {rank} costs its peers {ms:.1} ms of an iteration: it is in the collectives for the shortest time, so it \
+                "rank {rank} costs its peers {ms:.1} ms of {part}: it is in the collectives for the shortest time, so it \
                  came last, in {} of {from}; the next rank costs {next:.1} ms",
                 late.times
             );
@@ -39,7 +43,7 @@ impl Judge<'_, '_> {
             (true, true) => (
                 "trace.uneven-work",
                 format!(
-                    "{:.1} ms of an iteration are waited for who comes last, and sizes differ between ranks in {} of {} \
+                    "{:.1} ms of {part} are waited for who comes last, and sizes differ between ranks in {} of {} \
                      collectives: uneven work, and no slower rank; {from}",
                     late.whole_ms, late.uneven, late.matched
                 ),
@@ -47,7 +51,7 @@ impl Judge<'_, '_> {
             (true, false) => (
                 "trace.wanders",
                 format!(
-                    "{:.1} ms of an iteration are waited for who comes last, and that is not one rank, or too few iterations tell: uneven work or \
+                    "{:.1} ms of {part} are waited for who comes last, and that is not one rank, or too few iterations tell: uneven work or \
                      pauses that wander; {from}",
                     late.whole_ms
                 ),
