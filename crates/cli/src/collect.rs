@@ -12,7 +12,7 @@ use archive::Archive;
 use flate2::read::MultiGzDecoder;
 use hide::Hider;
 use mycroft_agent::{SpyProgram, Taken, local_ranks, take_here};
-use mycroft_formats::Naming;
+use mycroft_formats::{FOR_PEOPLE, Naming};
 use mycroft_record::text::printable;
 use std::collections::BTreeMap;
 use std::io::{Read, Seek};
@@ -172,14 +172,15 @@ impl Collection {
             Ok(text) => self.text("ras.txt", &text)?,
             Err(why) => self.missing.push(format!("RAS at {why}")),
         }
-        for (file, program, options) in
-            [("dmesg.txt", "dmesg", &["-T"][..]), ("nvidia-smi.txt", "nvidia-smi", &["-q"][..])]
-        {
-            self.say(program)?;
-            match host::program(program, options, &self.stop) {
-                Ok(text) => self.text(file, &text)?,
-                Err(why) => self.missing.push(format!("{program}: {why}")),
-            }
+        self.say("dmesg")?;
+        match host::program("dmesg", &["-T"], &self.stop) {
+            Ok(text) => self.text("dmesg.txt", &text)?,
+            Err(why) => self.missing.push(format!("dmesg: {why}")),
+        }
+        self.say("nvidia-smi")?;
+        match host::program("nvidia-smi", &["-q"], &self.stop) {
+            Ok(text) => self.for_people("nvidia-smi.txt", "nvidia-smi -q", &text)?,
+            Err(why) => self.missing.push(format!("nvidia-smi: {why}")),
         }
         for (nth, file) in logs.iter().enumerate() {
             self.say(&format!("logs: {} of {}", nth + 1, logs.len()))?;
@@ -192,9 +193,14 @@ impl Collection {
             let why = self.missing.join("; ");
             bail!("nothing was found: {}", printable(&why));
         }
-        self.text("versions.txt", host::versions().as_bytes())?;
-        let missing: String = self.missing.iter().map(|why| format!("not there: {}\n", printable(why))).collect();
-        self.text("collected.txt", format!("packed by mycroft {}\n{missing}", env!("CARGO_PKG_VERSION")).as_bytes())
+        self.for_people("versions.txt", "versions", host::versions().as_bytes())?;
+        let missing: String = self.missing.iter().map(|why| format!("{}\n", printable(why))).collect();
+        self.for_people("collected.txt", "what could not be had", missing.as_bytes())
+    }
+
+    /// A file that `mycroft autopsy` passes over.
+    fn for_people(&mut self, name: &str, title: &str, text: &[u8]) -> Result<()> {
+        self.text(name, &[FOR_PEOPLE.as_bytes(), title.as_bytes(), b"\n", text].concat())
     }
 
     /// What is taken now; ends where somebody asked to.
@@ -253,11 +259,13 @@ impl Collection {
             return Ok(());
         }
         let mut of_rank: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        let mut variables = String::new();
         for rank in &ranks {
             of_rank.entry(rank.rank).or_default().push(rank.pid);
-            let lines: String = rank.variables.iter().map(|(name, value)| format!("{name}={value}\n")).collect();
-            self.text(&format!("environment/rank_{}_pid{}.txt", rank.rank, rank.pid), lines.as_bytes())?;
+            variables.push_str(&format!("rank {}, process {}\n", rank.rank, rank.pid));
+            variables.extend(rank.variables.iter().map(|(name, value)| format!("{name}={value}\n")));
         }
+        self.for_people("environment.txt", "variables of the ranks of this host", variables.as_bytes())?;
         if !with_stacks {
             return Ok(());
         }

@@ -111,8 +111,11 @@ fn what_is_collected_gives_the_verdict_of_what_was_there() {
     let files = unpacked(&out);
     assert_eq!(text(&files, "node7/ras.txt"), RAS);
     assert!(text(&files, "node7/dmesg.txt").contains("Xid") && text(&files, "node7/nvidia-smi.txt").contains("580.1"));
-    let environment = format!("node7/environment/rank_5_pid{}.txt", host.rank.id());
-    assert_eq!(text(&files, &environment), "NCCL_IB_HCA=mlx5_0\nRANK=5\n");
+    let variables = format!(
+        "mycroft collect: variables of the ranks of this host\nrank 5, process {}\nNCCL_IB_HCA=mlx5_0\nRANK=5\n",
+        host.rank.id()
+    );
+    assert_eq!(text(&files, "node7/environment.txt"), variables);
     let log = text(&files, &format!("node7/logs{}", logs.join("rank_2.log").display()));
     assert_eq!(log, "step 1 loss 2.5\nexport HF_TOKEN=(removed)\npeer 240.0.0.1<4711>\n");
     assert!(files.iter().all(|(_, bytes)| !bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes())));
@@ -121,6 +124,9 @@ fn what_is_collected_gives_the_verdict_of_what_was_there() {
     let before = verdict(&[&stuck().to_string_lossy()]);
     assert!(before["suspects"][0]["rank"].is_u64(), "{before}");
     assert_eq!(verdict(&[&out])["suspects"], before["suspects"]);
+    let said = say(&["autopsy", &out]).stdout;
+    let own = ["collected.txt", "versions.txt", "environment.txt", "nvidia-smi.txt"];
+    assert!(own.iter().all(|name| !said.contains(name)), "its own files are no unknown ones: {said}");
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn uneven_work_is_nobodys_fault() {
 /// What NCCL's Inspector writes of a rank: times in collectives and numbers, no time of day. One operation in seven was lost.
 fn inspected(rank: u64, late: fn(u64, u64) -> u64) -> String {
     let mut lines = String::new();
-    for seq in (1..=400).filter(|seq| (seq + rank) % 7 != 0) {
+    for seq in (1..=400).filter(|seq| !(seq + rank).is_multiple_of(7)) {
         let own = |rank: u64| COMPUTE + (rank * 7 + seq * 13) % 4 * 20 + late(rank, seq);
         let all = (0..RANKS).map(own).max().unwrap_or(0);
         let _ = writeln!(

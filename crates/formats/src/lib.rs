@@ -240,7 +240,13 @@ fn ras(file: &File<'_>, bytes: &[u8]) -> Piece {
     Piece::Log(Box::new(LogFile { source: file.source.clone(), lines, total: 1, ..LogFile::default() }))
 }
 
+/// What the first line of a text of ours says that is for people, in a package of `mycroft collect`.
+pub const FOR_PEOPLE: &str = "mycroft collect: ";
+
 fn text_file(file: &File<'_>, bytes: &[u8]) -> Piece {
+    if bytes.starts_with(FOR_PEOPLE.as_bytes()) {
+        return Piece::Several(Vec::new());
+    }
     let mut budget = Budget::new(bytes.len());
     if text_stacks::Sections::of(bytes).next().is_some() {
         return periodic(file, bytes, &mut budget);
