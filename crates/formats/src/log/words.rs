@@ -61,6 +61,20 @@ pub(super) fn list(text: &str, max: usize) -> Vec<u32> {
     out
 }
 
+/// What follows a terminal sequence (ECMA-48) of which `text` begins behind the escape.
+fn behind_sequence(text: &str) -> &str {
+    let Some(kind) = text.chars().next() else { return text };
+    let end = match kind {
+        '[' => text[1..].find(|c: char| ('@'..='~').contains(&c)).map(|at| at + 2),
+        // Titles and the like: up to a bell, or to the escape of the string's end, whose backslash is left then.
+        ']' | 'P' | 'X' | '^' | '_' => text.find(['\u{7}', '\u{1b}']),
+        // A character set: two characters. Anything else: one.
+        ' '..='/' => text.char_indices().nth(2).map(|(at, _)| at),
+        _ => Some(kind.len_utf8()),
+    };
+    &text[end.unwrap_or(text.len())..]
+}
+
 /// A text without terminal sequences and control characters, and not longer than `max` bytes.
 pub(super) fn clean(text: &str, max: usize) -> String {
     let mut out = String::new();
@@ -68,10 +82,7 @@ pub(super) fn clean(text: &str, max: usize) -> String {
     while let Some(c) = rest.chars().next() {
         rest = &rest[c.len_utf8()..];
         if c == '\u{1b}' {
-            rest = rest.strip_prefix('[').map_or(rest, |tail| {
-                let end = tail.find(|c: char| ('@'..='~').contains(&c)).map_or(tail.len(), |at| at + 1);
-                tail.get(end..).unwrap_or_default()
-            });
+            rest = behind_sequence(rest);
         } else if c == '\t' {
             out.push(' ');
         } else if !c.is_control() {
@@ -87,6 +98,21 @@ pub(super) fn clean(text: &str, max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn terminal_sequences_leave_nothing() {
+        for (text, left) in [
+            ("\u{1b}[31mred\u{1b}[0m", "red"),
+            ("\u{1b}]0;my title\u{7}step 4", "step 4"),
+            ("\u{1b}]8;;http://x\u{1b}\\link\u{1b}]8;;\u{1b}\\", "link"),
+            ("\u{1b}(Bplain\u{1b}7", "plain"),
+            ("cut \u{1b}]0;never ends", "cut "),
+            ("cut \u{1b}[12", "cut "),
+            ("a\tb\u{8}c", "a bc"),
+        ] {
+            assert_eq!(clean(text, 100), left, "{text:?}");
+        }
+    }
 
     #[test]
     fn numbers_words_and_lists_are_found() {

@@ -129,6 +129,25 @@ mod tests {
     use mycroft_record::Rank;
     use std::collections::BTreeMap;
 
+    /// Modules become one script: a name that two of them declare at their top ends it before it begins.
+    #[test]
+    fn no_two_modules_declare_the_same_name() {
+        let mut names: BTreeMap<String, &str> = BTreeMap::new();
+        for (module, source) in MODULES {
+            for line in source.lines() {
+                let line = line.strip_prefix("export ").unwrap_or(line);
+                let line = line.strip_prefix("async ").unwrap_or(line);
+                let kinds = ["function ", "function* ", "const ", "let ", "class "];
+                let Some(rest) = kinds.iter().find_map(|kind| line.strip_prefix(kind)) else { continue };
+                let name = rest.split(|c: char| !(c.is_alphanumeric() || c == '_' || c == '$')).next().unwrap_or("");
+                if let Some(other) = names.insert(name.to_owned(), module).filter(|_| !name.is_empty()) {
+                    panic!("{name} is declared in {other} and in {module}");
+                }
+            }
+        }
+        assert!(names.len() > 50, "{}", names.len());
+    }
+
     #[test]
     fn the_document_has_each_place_once_and_in_order() {
         let mut rest = DOCUMENT;
