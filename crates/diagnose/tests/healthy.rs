@@ -57,6 +57,16 @@ fn checkpoint_pauses_open_no_case() {
     }
 }
 
+/// What a job came back from twice by itself it may do again, somewhat longer.
+#[test]
+fn stops_that_belong_to_the_job_open_no_case() {
+    let mut plan = Plan::new(4, 4, 2, 2, 4).fault(Fault::Generation(20));
+    plan.until = 60_000 * MS;
+    let outcome = run(plan.clone());
+    assert!(outcome.text().matches("went away by itself").count() >= 4, "{}", outcome.text());
+    silent(plan);
+}
+
 #[test]
 fn one_pause_that_goes_away_is_no_case() {
     let plan = Plan::new(4, 4, 4, 1, 4).fault(Fault::OnePause(6));

@@ -154,12 +154,7 @@ impl Cluster {
         let stage = rank / (plan.tp * plan.dp);
         let slow = if iteration < plan.slow_first { 5 } else { 1 };
         let mut out = Vec::new();
-        if let Fault::Checkpoint(every) = plan.fault
-            && iteration > 0
-            && iteration.is_multiple_of(every)
-        {
-            out.push(Kind::Idle(3_000 * MS));
-        }
+        out.extend(plan.pause_ms(rank, iteration).map(|ms| Kind::Idle(ms * MS)));
         let waits = plan.fault == Fault::DataWait(rank) && self.active(self.runs[rank as usize].clock);
         out.push(Kind::Idle(if waits { 1_100 * MS } else { MS }));
         let stride = plan.tp * plan.dp;

@@ -19,6 +19,8 @@ pub enum Fault {
     Stuck(u32),
     /// All ranks idle for 3 s between two iterations, every so many.
     Checkpoint(u64),
+    /// Now and then another rank comes seconds late, at first by less than later: text is generated between trainings.
+    Generation(u64),
     /// One pause of 1 s of everything that needs a rank.
     OnePause(u32),
     Frozen(u32),
@@ -67,6 +69,19 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// For how long a rank idles before an iteration because that belongs to the job, milliseconds.
+    pub fn pause_ms(&self, rank: u32, iteration: u64) -> Option<u64> {
+        match self.fault {
+            Fault::Checkpoint(every) if iteration > 0 && iteration.is_multiple_of(every) => Some(3_000),
+            Fault::Generation(every) if iteration > 0 && iteration.is_multiple_of(every) => {
+                let nth = iteration / every - 1;
+                let is_late = u64::from(rank) == nth * 5 % u64::from(self.tp * self.pp * self.dp);
+                is_late.then(|| [1_600, 1_700, 2_300, 2_400][nth.min(3) as usize])
+            }
+            _ => None,
+        }
+    }
+
     pub fn new(hosts: u32, ranks_per_host: u32, tp: u32, pp: u32, dp: u32) -> Plan {
         assert_eq!(hosts * ranks_per_host, tp * pp * dp, "the shape fills the hosts");
         Plan {

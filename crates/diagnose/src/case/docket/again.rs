@@ -6,12 +6,15 @@ use crate::case::network::host_place;
 use crate::case::weigh::Verdict;
 use crate::case::{Case, CaseEvent, CaseId};
 use crate::fact::{Fact, LEFT_UNTOUCHED, NIC_DOWN, STUCK_INSIDE};
-use mycroft_record::{Category, HostName, HostTime, Place, Suspect, What};
+use mycroft_record::{Category, HostName, HostTime, NANOS_PER_SEC, Place, Suspect, What};
 
 /// So many stops within the time in which pauses belong together, all because of ranks of one host, are no coincidence.
 const AGAIN: usize = 3;
 /// How sure it is that the host is why.
 const SURE: f64 = 0.8;
+
+/// For so long stops that went away are remembered: as waits are (`watch/waits`).
+const REMEMBERED_NS: u64 = 3_600 * NANOS_PER_SEC;
 
 /// Confidence left in a stall's suspects once the stall has resolved itself.
 const RESUMED_DOUBT: f64 = 0.5;
@@ -25,7 +28,7 @@ impl Docket {
         stood.for_each(|of| of.stood_ns = of.stood_ns.max(length));
         if let Some((verdict, facts)) = self.paused(bench) {
             self.write(bench, open.id, verdict, &facts, Vec::new());
-        } else if length < bench.config.transient_ns || (bench.watch.is_young() && !self.shows(open.id, NIC_DOWN)) {
+        } else if length < self.transient_ns(bench) || (bench.watch.is_young() && !self.shows(open.id, NIC_DOWN)) {
             let again = self.late_again(bench, open);
             return again.unwrap_or_else(|| self.withdraw(bench, open.id));
         } else {
@@ -55,6 +58,16 @@ impl Docket {
             of.onset = open.stalled_since;
         }
         CaseEvent::Strengthened(open.id)
+    }
+
+    /// Stops up to so long that went away are no case, nanoseconds: half as much again as what the job came back from twice within
+    /// an hour. Generation between trainings is such a stop.
+    fn transient_ns(&self, bench: &Bench<'_>) -> u64 {
+        let lately = self.transients.iter().filter(|other| bench.now.since_ns(other.closed_at) < REMEMBERED_NS);
+        let mut lengths: Vec<u64> = lately.map(|other| other.closed_at.since_ns(other.finding.since)).collect();
+        lengths.sort_unstable_by(|a, b| b.cmp(a));
+        let known = lengths.get(1).map_or(0, |ns| ns + ns / 2);
+        known.max(bench.config.transient_ns)
     }
 
     /// Whether a case rests on a rule.
