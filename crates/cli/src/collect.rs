@@ -107,7 +107,7 @@ pub(crate) fn collect(args: &CollectArgs) -> Result<u8> {
         Err(error) => return Err(error),
     }
     let Collection { archive, hider, missing, .. } = all;
-    for why in &missing {
+    for why in missing.iter().filter(|_| !args.quiet) {
         eprintln!("  not there: {}", printable(why));
     }
     let (files, bytes) = (archive.files, archive.bytes);

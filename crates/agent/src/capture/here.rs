@@ -14,11 +14,13 @@ use std::time::Duration;
 
 /// What launchers tell a rank its number by (torchrun, and all that start torch).
 const RANK: &str = "RANK";
-/// Begins of the variables that tell how a rank communicates; none of them holds a secret by design.
+/// Begins of the variables that tell how a rank communicates.
 const TELLING: [&str; 9] =
     ["NCCL_", "RCCL_", "TORCH_", "PYTORCH_", "CUDA_", "HIP_", "UCX_", "MYCROFT_", "OMP_NUM_THREADS"];
 /// .. and whole names.
 const TELLING_WHOLE: [&str; 5] = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"];
+/// Words of names that hold secrets, ours among them (`MYCROFT_TOKEN`).
+const SECRET: [&str; 4] = ["TOKEN", "SECRET", "PASSWORD", "KEY"];
 /// Files may wait for whoever takes them.
 const QUEUED: usize = 64;
 
@@ -82,7 +84,8 @@ fn variables(environ: &[u8]) -> BTreeMap<String, String> {
     let pair = |entry: &[u8]| {
         let (name, value) = std::str::from_utf8(entry).ok()?.split_once('=')?;
         let tells = TELLING_WHOLE.contains(&name) || TELLING.iter().any(|begin| name.starts_with(begin));
-        tells.then(|| (name.to_owned(), value.to_owned()))
+        let is_secret = SECRET.iter().any(|word| name.contains(word));
+        (tells && !is_secret).then(|| (name.to_owned(), value.to_owned()))
     };
     environ.split(|byte| *byte == 0).filter_map(pair).collect()
 }
@@ -147,8 +150,8 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn variables_that_tell_nothing_of_communication_are_left_where_they_are() {
-        let environ = b"RANK=3\0HF_TOKEN=hf_abc\0NCCL_DEBUG=INFO\0PATH=/bin\0WORLD_SIZE=8\0";
+    fn variables_that_are_secret_or_tell_nothing_of_communication_are_left_where_they_are() {
+        let environ = b"RANK=3\0HF_TOKEN=hf_abc\0MYCROFT_TOKEN=abc\0NCCL_DEBUG=INFO\0PATH=/bin\0WORLD_SIZE=8\0";
         let names: Vec<String> = variables(environ).into_keys().collect();
         assert_eq!(names, ["NCCL_DEBUG", "RANK", "WORLD_SIZE"]);
     }
