@@ -72,9 +72,17 @@ pub(crate) fn causes(timeline: &Timeline, evidence: &Evidence) -> Vec<Cause> {
     causes
 }
 
-/// The hosts whose NICs account for all ways that are slow now, where that is one host or two; `None`: nobody, or all.
-pub(crate) fn hosts_of_slow_ways(evidence: &Evidence) -> Option<BTreeSet<HostName>> {
-    ways::hosts(&evidence.way_times(), evidence.all_ways()).map(|ends| ends.hosts.into_iter().collect())
+/// Whether the ways between hosts speak against a verdict that names these hosts and rests on these ways: the ways that it rests on,
+/// or all of its hosts, are known and none takes longer than it should; or the slow ones are those of other hosts.
+pub(crate) fn ways_deny(
+    evidence: &Evidence,
+    hosts: &BTreeSet<HostName>,
+    rests_on: &BTreeSet<(HostName, HostName)>,
+) -> bool {
+    let slow = || ways::hosts(&evidence.way_times(), evidence.all_ways());
+    evidence.denies(rests_on)
+        || evidence.denies_ways(hosts)
+        || slow().is_some_and(|ends| ends.hosts.into_iter().collect::<BTreeSet<_>>() != *hosts)
 }
 
 fn found<'a>(component: Component, subject: &'a Subject, track: &'a Track) -> Option<Found<'a>> {

@@ -35,3 +35,14 @@ fn a_start_that_takes_more_than_a_minute_is_told_and_taken_back() {
     assert!(outcome.engine.cases().is_empty(), "{}", outcome.text());
     assert!(outcome.text().contains("went away by itself"), "{}", outcome.text());
 }
+
+/// A start is longer than anything that follows: it excuses no stop later.
+#[test]
+fn what_a_start_took_excuses_no_later_stop() {
+    let mut plan = Plan::new(2, 4, 2, 1, 4).fault(Fault::LateOnce(5));
+    plan.until = 230_000 * MS;
+    let outcome = run(plan);
+    let cases = outcome.engine.cases();
+    assert_eq!(cases.len(), 1, "{}", outcome.text());
+    assert!(matches!(cases[0].finding.suspects[0].place, Place::Rank { rank: Rank(5), .. }), "{}", outcome.text());
+}

@@ -10,6 +10,7 @@ mod pause;
 mod paused;
 mod revised;
 mod same;
+mod stops;
 
 use crate::blame::own::{self, Own};
 use crate::blame::slow;
@@ -32,6 +33,7 @@ use same::{
     is_slow_device, is_starved, is_sure, is_sure_of_host, meets, names, naps, stands_out,
 };
 use std::collections::{BTreeSet, VecDeque};
+use stops::Stops;
 
 /// Cases kept; the oldest closed ones go first.
 const CASES_MAX: usize = 256;
@@ -98,6 +100,7 @@ pub(crate) struct Docket {
     /// The same of what no iteration shows.
     whisper: Option<(Category, Place)>,
     pauses: VecDeque<PauseSeen>,
+    stops: Stops,
     /// Cases that this look revised.
     revised: Vec<CaseId>,
     /// Somebody is gone, and since then (server's clock) it is waited for a sign of the others.
@@ -681,9 +684,7 @@ impl Docket {
     }
 }
 
-/// Whether the ways between hosts speak against a verdict on the network: those that it rests on, or all of the hosts that it
-/// names, are known and none takes longer than it should; or the slow ones are those of other hosts. Of one rank's links they say
-/// nothing.
+/// Whether the ways between hosts speak against a verdict on the network. Of one rank's links they say nothing.
 fn is_denied(bench: &Bench<'_>, verdict: &Verdict, facts: &[Fact]) -> bool {
     let hosts_of = |place: &Place| match place {
         Place::Rank { .. } => None,
@@ -692,14 +693,11 @@ fn is_denied(bench: &Bench<'_>, verdict: &Verdict, facts: &[Fact]) -> bool {
     };
     let named: Option<Vec<Vec<HostName>>> = verdict.leads().map(hosts_of).collect();
     let Some(named) = named.filter(|_| is_of_network(verdict.category)) else { return false };
-    let named = named.into_iter().flatten().collect();
     let shown = facts.iter().filter_map(|fact| match fact {
         Fact::WireExcess { from, to, .. } => Some((from.clone(), to.clone())),
         _ => None,
     });
-    bench.evidence.denies(&shown.collect())
-        || bench.evidence.denies_ways(&named)
-        || explain::hosts_of_slow_ways(bench.evidence).is_some_and(|hosts| hosts != named)
+    explain::ways_deny(bench.evidence, &named.into_iter().flatten().collect(), &shown.collect())
 }
 
 /// When the first iteration began in which a suspect's own part was slow.

@@ -21,6 +21,8 @@ pub enum Fault {
     Checkpoint(u64),
     /// Now and then another rank comes seconds late, at first by less than later: text is generated between trainings.
     Generation(u64),
+    /// Two iterations of the start wait for more than a minute, and the sixtieth waits for a rank for half of that.
+    LateOnce(u32),
     /// One pause of 1 s of everything that needs a rank.
     OnePause(u32),
     Frozen(u32),
@@ -78,6 +80,8 @@ impl Plan {
                 let is_late = u64::from(rank) == nth * 5 % u64::from(self.tp * self.pp * self.dp);
                 is_late.then(|| [1_600, 1_700, 2_300, 2_400][nth.min(3) as usize])
             }
+            Fault::LateOnce(_) if iteration < 2 => (rank == 0).then_some(70_000),
+            Fault::LateOnce(late) if iteration == 60 => (rank == late).then_some(30_000),
             _ => None,
         }
     }

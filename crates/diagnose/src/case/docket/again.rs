@@ -6,15 +6,12 @@ use crate::case::network::host_place;
 use crate::case::weigh::Verdict;
 use crate::case::{Case, CaseEvent, CaseId};
 use crate::fact::{Fact, LEFT_UNTOUCHED, NIC_DOWN, STUCK_INSIDE};
-use mycroft_record::{Category, HostName, HostTime, NANOS_PER_SEC, Place, Suspect, What};
+use mycroft_record::{Category, HostName, HostTime, Place, Suspect, What};
 
 /// So many stops within the time in which pauses belong together, all because of ranks of one host, are no coincidence.
 const AGAIN: usize = 3;
 /// How sure it is that the host is why.
 const SURE: f64 = 0.8;
-
-/// For so long stops that went away are remembered: as waits are (`watch/waits`).
-const REMEMBERED_NS: u64 = 3_600 * NANOS_PER_SEC;
 
 /// Confidence left in a stall's suspects once the stall has resolved itself.
 const RESUMED_DOUBT: f64 = 0.5;
@@ -29,8 +26,13 @@ impl Docket {
         if let Some((verdict, facts)) = self.paused(bench) {
             self.write(bench, open.id, verdict, &facts, Vec::new());
         } else if length < self.transient_ns(bench) || (bench.watch.is_young() && !self.shows(open.id, NIC_DOWN)) {
-            let again = self.late_again(bench, open);
-            return again.unwrap_or_else(|| self.withdraw(bench, open.id));
+            if let Some(again) = self.late_again(bench, open) {
+                return again;
+            }
+            if !bench.watch.is_young() {
+                self.stops.take(moved, length);
+            }
+            return self.withdraw(bench, open.id);
         } else {
             // What explained a stop may not explain why it goes on slowly: let better evidence take over. Who was named only
             // for being inside and not moving does move.
@@ -60,14 +62,11 @@ impl Docket {
         CaseEvent::Strengthened(open.id)
     }
 
-    /// Stops up to so long that went away are no case, nanoseconds: half as much again as what the job came back from twice within
-    /// an hour. Generation between trainings is such a stop.
+    /// Stops shorter than this that went away are no case, nanoseconds: as for waits, so many times what the job came back from
+    /// twice. Generation between trainings is such a stop.
     fn transient_ns(&self, bench: &Bench<'_>) -> u64 {
-        let lately = self.transients.iter().filter(|other| bench.now.since_ns(other.closed_at) < REMEMBERED_NS);
-        let mut lengths: Vec<u64> = lately.map(|other| other.closed_at.since_ns(other.finding.since)).collect();
-        lengths.sort_unstable_by(|a, b| b.cmp(a));
-        let known = lengths.get(1).map_or(0, |ns| ns + ns / 2);
-        known.max(bench.config.transient_ns)
+        let usual_ns = self.stops.usual_ns(bench.now);
+        usual_ns.saturating_mul(bench.config.stall_wait_factor).max(bench.config.transient_ns)
     }
 
     /// Whether a case rests on a rule.
