@@ -1,21 +1,22 @@
 //! `mycroft collect`: what tells why, into one package, before a restart destroys it.
 mod archive;
+mod content;
 mod hide;
 mod host;
 
 use crate::dump::{Captured, capture};
 use crate::exit::{EXIT_INTERRUPTED, EXIT_OK};
-use crate::files::{Found, find, opened};
+use crate::files::{Found, find};
 use crate::stop::Stop;
 use anyhow::{Context, Result, bail};
 use archive::Archive;
-use flate2::read::MultiGzDecoder;
+use content::{Content, content, is_dump};
 use hide::Hider;
 use mycroft_agent::{SpyProgram, Taken, local_ranks, take_here};
 use mycroft_formats::{FOR_PEOPLE, Naming};
 use mycroft_record::text::printable;
 use std::collections::BTreeMap;
-use std::io::{Read, Seek};
+use std::io::{BufWriter, Read, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -23,10 +24,6 @@ use std::time::Duration;
 const CAPTURE_LIMIT: Duration = Duration::from_secs(10);
 /// Longest log, unpacked: what `mycroft autopsy` reads of one package.
 const TEXT_BYTES_MAX: u64 = 16 << 30;
-/// Bytes that tell what a file is.
-const MARK_BYTES: usize = 8 << 10;
-/// A pickle begins so: protocol 2 to 5.
-const PICKLE: std::ops::RangeInclusive<u8> = 2..=5;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -77,6 +74,7 @@ struct Collection {
     hider: Hider,
     stop: Stop,
     is_quiet: bool,
+    naming: Naming,
     /// What could not be had, and why; also in the package.
     missing: Vec<String>,
 }
@@ -96,6 +94,7 @@ pub(crate) fn collect(args: &CollectArgs) -> Result<u8> {
         hider: Hider::new(args.hide_addresses).context("the patterns of secrets")?,
         stop: Stop::on_signals()?,
         is_quiet: args.quiet,
+        naming,
         missing: files.1,
     };
     match all.gather(args, &files.0) {
@@ -184,7 +183,7 @@ impl Collection {
         }
         for (nth, file) in logs.iter().enumerate() {
             self.say(&format!("logs: {} of {}", nth + 1, logs.len()))?;
-            if let Err(why) = self.log(file)? {
+            if let Some(why) = self.log(file)? {
                 self.missing.push(format!("{}: {why}", file.name));
             }
         }
@@ -221,12 +220,13 @@ impl Collection {
 
     /// A file that a rank or a server gave: stacks are text, dumps are taken as they are.
     fn taken(&mut self, name: &str, bytes: &[u8]) -> Result<()> {
-        if is_pickle(bytes) { self.archive.add(name, bytes) } else { self.text(name, bytes) }
+        if is_dump(name, bytes, &self.naming) { self.archive.add(name, bytes) } else { self.text(name, bytes) }
     }
 
     /// Stacks and dumps of all hosts; whether they came.
     fn through_server(&mut self, server: &crate::api::ServerArgs, job: &str) -> Result<bool> {
-        match capture(server, job) {
+        let stop = self.stop.clone();
+        match capture(server, job, &|| stop.asked()) {
             Ok(Captured { files, missing }) => {
                 let took = !files.is_empty();
                 for (name, bytes) in files {
@@ -275,8 +275,9 @@ impl Collection {
             self.missing.push(format!("stacks and dumps: processes {text}"));
             return Ok(());
         }
+        let stop = self.stop.clone();
         let spy = SpyProgram { program: PathBuf::from("/proc/self/exe"), args: vec!["spy".into()] };
-        for taken in take_here(&ranks, spy, CAPTURE_LIMIT) {
+        for taken in take_here(&ranks, spy, CAPTURE_LIMIT, || stop.asked()) {
             match taken {
                 Taken::File { name, bytes } => self.taken(&format!("ranks/{name}"), &bytes)?,
                 Taken::Note { rank, kind, text } => self.missing.push(format!("{kind} of rank {rank}: {text}")),
@@ -285,47 +286,27 @@ impl Collection {
         Ok(())
     }
 
-    /// A log, through a temporary file, since a package tells a file's size before it. The inner error: why it is left out.
-    fn log(&mut self, file: &Found) -> Result<Result<(), String>> {
-        let (mut handle, _) = match opened(file) {
-            Ok(opened) => opened,
-            Err(why) => return Ok(Err(why)),
+    /// A log, through a temporary file, since a package tells a file's size before it. `Some`: why it is left out.
+    fn log(&mut self, file: &Found) -> Result<Option<String>> {
+        let (name, content) = match content(file, &self.naming) {
+            Ok((name, content)) => (format!("logs/{name}"), content),
+            Err(why) => return Ok(Some(why)),
         };
-        let mut mark = Vec::new();
-        if let Err(error) = handle.by_ref().take(MARK_BYTES as u64).read_to_end(&mut mark).and_then(|_| handle.rewind())
-        {
-            return Ok(Err(error.to_string()));
-        }
-        let name = format!("logs/{}", file.name.trim_start_matches('/').replace("../", ""));
-        if is_pickle(&mark) {
-            self.archive.add_file(&name, &mut handle)?;
-            return Ok(Ok(()));
-        }
-        let (name, from): (&str, Box<dyn Read>) = match mark[..] {
-            [0x1f, 0x8b, 8, ..] => (name.strip_suffix(".gz").unwrap_or(&name), Box::new(MultiGzDecoder::new(handle))),
-            [0x28, 0xb5, 0x2f, 0xfd, ..] => match zstd::Decoder::new(handle) {
-                Ok(decoder) => (name.strip_suffix(".zst").unwrap_or(&name), Box::new(decoder)),
-                Err(error) => return Ok(Err(error.to_string())),
-            },
-            _ if mark.contains(&0) => return Ok(Err("neither text nor a dump: left out".to_owned())),
-            _ => (&name, Box::new(handle)),
+        let from = match content {
+            Content::Dump(bytes) => return self.archive.add(&name, &bytes).map(|()| None),
+            Content::Text(from) => from,
         };
         let mut from = from.take(TEXT_BYTES_MAX);
         let mut text = tempfile::tempfile().context("a temporary file")?;
-        let mut out = std::io::BufWriter::new(&mut text);
-        let copied = self.hider.copy(&mut from, &mut out).and_then(|()| std::io::Write::flush(&mut out));
+        let mut out = BufWriter::new(&mut text);
+        let copied = self.hider.copy(&mut from, &mut out).and_then(|()| out.flush());
         drop(out);
         if let Err(error) = copied {
-            return Ok(Err(format!("cannot be read: {error}")));
+            return Ok(Some(format!("cannot be read: {error}")));
         }
         if from.limit() == 0 {
-            return Ok(Err(format!("longer than {} GiB: left out", TEXT_BYTES_MAX >> 30)));
+            return Ok(Some(format!("longer than {} GiB: left out", TEXT_BYTES_MAX >> 30)));
         }
-        self.archive.add_file(name, &mut text)?;
-        Ok(Ok(()))
+        self.archive.add_file(&name, &mut text).map(|()| None)
     }
-}
-
-fn is_pickle(bytes: &[u8]) -> bool {
-    matches!(bytes, [0x80, protocol, ..] if PICKLE.contains(protocol))
 }

@@ -73,7 +73,7 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<u8> {
     if let Some(out) = &args.out {
         prepare(out)?;
     }
-    let (path, dump) = ask(&api, &job, !args.no_stacks, !args.no_flight_recorder)?;
+    let (path, dump) = ask(&api, &job, !args.no_stacks, !args.no_flight_recorder, &|| false)?;
     tell(&dump);
     if dump.files.is_empty() && dump.state == "done" {
         bail!("capture {} brought nothing, see above for why and what to do", dump.id);
@@ -103,13 +103,19 @@ pub(crate) fn dump(args: &DumpArgs) -> Result<u8> {
     if has_dumps || args.html.is_some() { whole(args, &dump, folder) } else { stacks_only(args, &dump) }
 }
 
-/// Orders a capture of a job and waits for it: its path at the server, and what came of it.
-fn ask(api: &Api, job: &str, stacks: bool, flight_recorder: bool) -> Result<(String, DumpJson)> {
+/// Orders a capture of a job and waits for it, or until it should stop: its path at the server, and what came of it.
+fn ask(
+    api: &Api,
+    job: &str,
+    stacks: bool,
+    flight_recorder: bool,
+    should_stop: &dyn Fn() -> bool,
+) -> Result<(String, DumpJson)> {
     let path = format!("/api/v1/jobs/{}/dumps", escaped(job));
     let begun: DumpJson = api.post(&format!("{path}?stacks={stacks}&flight_recorder={flight_recorder}"))?;
     eprintln!("capture {} of job {job:?}", begun.id);
     let path = format!("{path}/{}", begun.id);
-    let dump = wait(api, &path)?;
+    let dump = wait(api, &path, should_stop)?;
     Ok((path, dump))
 }
 
@@ -124,17 +130,15 @@ pub(crate) struct Captured {
 /// Takes stacks and dumps of a job on all its hosts, through the server.
 ///
 /// # Errors
-/// The server cannot be asked, knows no such job, or failed.
-pub(crate) fn capture(server: &ServerArgs, job: &str) -> Result<Captured> {
+/// The server cannot be asked, knows no such job, or failed, or it should stop.
+pub(crate) fn capture(server: &ServerArgs, job: &str, should_stop: &dyn Fn() -> bool) -> Result<Captured> {
     let api = Api::new(server)?;
-    let (path, dump) = ask(&api, job, true, true)?;
+    let (path, dump) = ask(&api, job, true, true, should_stop)?;
     let mut files = Vec::new();
     for file in &dump.files {
         files.push((checked(file)?.to_string_lossy().into_owned(), fetched(&api, &path, file)?));
     }
-    let hosts = dump.hosts.iter().filter(|host| host.state != "ok");
-    let mut missing: Vec<String> =
-        hosts.map(|host| format!("host {}: {} ({})", host.host, host.state, host.text)).collect();
+    let mut missing: Vec<String> = silent_hosts(&dump).collect();
     let tried = dump.tried.iter().filter(|tried| tried.file.is_none() && !tried.text.is_empty());
     let rank = |rank: Option<u32>| rank.map_or("?".to_owned(), |rank| rank.to_string());
     missing.extend(tried.map(|tried| format!("{} of rank {}: {}", tried.kind, rank(tried.rank), tried.text)));
@@ -169,7 +173,7 @@ fn prepare(out: &Path) -> Result<()> {
 }
 
 /// Waits until the capture is over, saying how far it is.
-fn wait(api: &Api, path: &str) -> Result<DumpJson> {
+fn wait(api: &Api, path: &str, should_stop: &dyn Fn() -> bool) -> Result<DumpJson> {
     let begun = Instant::now();
     let mut said = String::new();
     loop {
@@ -186,14 +190,23 @@ fn wait(api: &Api, path: &str) -> Result<DumpJson> {
         if begun.elapsed() > PATIENCE {
             bail!("the capture is not over after {} s; the server's log says more", PATIENCE.as_secs());
         }
+        if should_stop() {
+            bail!("interrupted");
+        }
         std::thread::sleep(POLL);
     }
 }
 
+/// Hosts that gave no answer, and why.
+fn silent_hosts(dump: &DumpJson) -> impl Iterator<Item = String> {
+    let silent = dump.hosts.iter().filter(|host| host.state != "ok");
+    silent.map(|host| format!("host {}: {} ({})", host.host, host.state, host.text))
+}
+
 /// What went wrong, on which host and rank; many of a kind together.
 fn tell(dump: &DumpJson) {
-    for host in dump.hosts.iter().filter(|host| host.state != "ok") {
-        eprintln!("  host {}: {} ({})", printable(&host.host), printable(&host.state), printable(&host.text));
+    for host in silent_hosts(dump) {
+        eprintln!("  {}", printable(&host));
     }
     let mut alike: BTreeMap<(&str, bool, &str), Vec<&DumpTriedJson>> = BTreeMap::new();
     for tried in dump.tried.iter().filter(|tried| !tried.text.is_empty()) {

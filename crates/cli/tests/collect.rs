@@ -135,6 +135,9 @@ fn what_is_no_log_is_left_out_and_said() {
     let logs = host.temp.path().join("logs");
     fs::create_dir(&logs).unwrap();
     fs::write(logs.join("core"), b"\x7fELF\0\0\0").unwrap();
+    fs::write(logs.join("state.pkl"), b"\x80\x02}q\0U\x05tokenq\x01U\x06hunter2.").unwrap();
+    let tar = zstd::encode_all(&b"job.log\0\0\0\0"[..], 1).unwrap();
+    fs::write(logs.join("old.tar.zst"), tar).unwrap();
     let made = Command::new("mkfifo").arg(logs.join("fr-0.pipe")).status().unwrap();
     assert!(made.success());
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
@@ -145,6 +148,8 @@ fn what_is_no_log_is_left_out_and_said() {
     assert_eq!(said.code, Some(0), "{said:?}");
     for why in [
         "core: neither text nor a dump",
+        "state.pkl: neither text nor a dump",
+        "old.tar.zst: neither text nor a dump",
         "fr-0.pipe: no regular file",
         "/nowhere/*.log: no file has such a name",
         "nvidia-smi: it failed",
@@ -154,7 +159,7 @@ fn what_is_no_log_is_left_out_and_said() {
     }
     let files = unpacked(&out);
     assert_eq!(text(&files, &format!("node7/logs{}", logs.join("old.log").display())), "api_key=(removed)\n");
-    assert!(names(&files).iter().all(|name| !name.contains("core") && !name.contains("pipe")));
+    assert!(names(&files).iter().all(|name| !["core", "pipe", "state", ".tar"].iter().any(|of| name.contains(of))));
     let again = refusal(&["collect", "--out", &out]);
     assert!(again.contains("there is such a file already"), "{again}");
     let nowhere = refusal(&["collect", "--out", "/nowhere/case.tar.zst"]);

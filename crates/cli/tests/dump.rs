@@ -119,6 +119,21 @@ fn dump(url: &str, args: &[&str]) -> common::Said {
     end(mycroft(&[&["dump", "--job", "llama", "--server", url], args].concat()))
 }
 
+/// `mycroft collect` of the same job, through the server and of this host alone: both packages name the stuck rank.
+fn collected(dir: &Path, url: &str, ranks: &[Python]) {
+    let pids: Vec<String> = ranks.iter().map(|rank| rank.0.id().to_string()).collect();
+    let here: Vec<&str> = pids.iter().flat_map(|pid| ["--pid", pid]).collect();
+    for (name, how) in [("all", &["--job", "llama", "--url", url][..]), ("here", &here)] {
+        let package = dir.join(format!("{name}.tar.zst"));
+        let said = end(mycroft(&[&["collect", "--out", package.to_str().unwrap()][..], how].concat()));
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let said = end(mycroft(&["autopsy", "--quiet", package.to_str().unwrap()]));
+        let is_right =
+            said.stdout.starts_with("HANG: rank 1 (3 ranks, 3 dumps") && said.stdout.contains("load_batch_stuck");
+        assert!(said.code == Some(1) && is_right, "a package of {name}: {said:?}");
+    }
+}
+
 #[test]
 fn a_running_job_is_dumped_and_the_stuck_rank_and_its_function_are_named() {
     if !Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success()) {
@@ -133,7 +148,7 @@ fn a_running_job_is_dumped_and_the_stuck_rank_and_its_function_are_named() {
     let agent = [&["agent", "--server", &wire, "--host", "host0"][..], &places].concat();
     let _agent = Going::start(mycroft(&agent));
     until("the agent makes its directory", || segments.exists().then_some(()));
-    let _ranks: Vec<Python> = (0..3).map(|rank| Python::start(dir.path(), rank)).collect();
+    let ranks: Vec<Python> = (0..3).map(|rank| Python::start(dir.path(), rank)).collect();
     until("the job is known with its ranks", || {
         let said = end(mycroft(&["cases", "--url", &url]));
         let ranks = end(mycroft(&["watch", "--once", "--url", &url, "--job", "llama"]));
@@ -167,6 +182,8 @@ fn a_running_job_is_dumped_and_the_stuck_rank_and_its_function_are_named() {
     );
     let said = dump(&url, &["--no-flight-recorder"]);
     assert!(said.stdout.contains("no Flight Recorder dump"), "{said:?}");
+
+    collected(dir.path(), &url, &ranks);
 
     let (_server, empty, _) = server(tempfile::tempdir().unwrap().path());
     let refused = end(mycroft(&["dump", "--job", "none", "--server", &url]));

@@ -1,16 +1,13 @@
 //! Lines of NCCL's Inspector (and RCCL's): one JSON object for each collective that a rank completed, with how long it was in it,
 //! by communicator and number. No time of day is told, so operations are matched by number.
-use crate::budget::number_of;
+use crate::lanes::{Lanes, nanos};
 use mycroft_record::Rank;
 use mycroft_record::trace::{Trace, TraceLane, TraceOp};
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 
 /// How far into a file the first operation is.
 const PROBE_BYTES: usize = 64 << 10;
-/// Communicators and kinds of operations of a rank.
-const LANES_MAX: usize = 1024;
 /// Input for each operation that is kept: lines have 200 to 500 bytes.
 const BYTES_PER_OP: usize = 4 * size_of::<TraceOp>();
 /// Operations that are kept of any file.
@@ -59,7 +56,7 @@ struct Line<'a> {
 /// None tells a rank; in words.
 pub(crate) fn read(bytes: &[u8]) -> Result<Trace, String> {
     let room = bytes.len() / BYTES_PER_OP + OPS_MIN;
-    let mut lanes: BTreeMap<TraceLane, u32> = BTreeMap::new();
+    let mut lanes = Lanes::default();
     let mut trace = Trace { is_numbered: true, ..Trace::default() };
     let mut largest: Option<(u32, u32)> = None;
     for line in bytes.split(|byte| *byte == b'\n').filter(|line| line.len() > 2) {
@@ -70,16 +67,10 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Trace, String> {
             largest = Some((size, rank));
         }
         let lane = TraceLane { group: (&*id).into(), desc: "".into(), op: (&*done.coll).into(), size };
-        let next = lanes.len();
-        let known = lanes.get(&lane).copied();
-        if trace.ops.len() >= room || (known.is_none() && next >= LANES_MAX) {
+        let Some(lane) = Some(lane).filter(|_| trace.ops.len() < room).and_then(|lane| lanes.number(lane)) else {
             trace.beyond += 1;
             continue;
-        }
-        let lane = known.unwrap_or_else(|| {
-            lanes.insert(lane, number_of(next));
-            number_of(next)
-        });
+        };
         trace.ops.push(TraceOp { lane, seq, start_ns: 0, dur_ns, elements: done.coll_msg_size_bytes });
     }
     let (_, rank) = largest.ok_or("no line tells communicator, rank and operation")?;
@@ -87,18 +78,10 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Trace, String> {
         return Err(format!("rank {rank}: at most {} are read", crate::RANK_MAX));
     }
     trace.rank = Rank(rank);
-    let mut lanes: Vec<(TraceLane, u32)> = lanes.into_iter().collect();
-    lanes.sort_unstable_by_key(|(_, id)| *id);
-    trace.lanes = lanes.into_iter().map(|(lane, _)| lane).collect();
+    trace.lanes = lanes.list();
     trace.ops.sort_unstable_by_key(|op| (op.lane, op.seq));
     trace.ops.dedup_by_key(|op| (op.lane, op.seq));
     Ok(trace)
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the range is looked at")]
-fn nanos(micros: f64) -> Option<i64> {
-    // 2^63 ns are 292 years.
-    (0.0..9.0e15).contains(&micros).then(|| (micros * 1e3).round() as i64)
 }
 
 #[cfg(test)]

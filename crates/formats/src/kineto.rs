@@ -2,13 +2,12 @@
 //!
 //! One pass over the events; an event is looked at and forgotten, unless it is a collective or an iteration. Collectives are
 //! kernels of the device where there are any, else what Gloo's or NCCL's own annotations tell.
-use crate::budget::number_of;
+use crate::lanes::{Lanes, nanos};
 use mycroft_record::Rank;
 use mycroft_record::trace::{Trace, TraceLane, TraceOp, TraceStep};
 use serde::de::{Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::fmt;
 
 /// How far into a file its list of events begins: device properties and the groups of 100,000 ranks are before it.
@@ -17,8 +16,6 @@ const PROBE_BYTES: usize = 1 << 20;
 const BYTES_PER_OP: usize = 4 * size_of::<TraceOp>();
 /// Operations that are kept of any file.
 const OPS_MIN: usize = 512;
-/// Process groups and kinds of operations.
-const LANES_MAX: usize = 1024;
 
 /// Whether a JSON text is such a trace.
 pub(crate) fn is_trace(bytes: &[u8]) -> bool {
@@ -37,7 +34,7 @@ pub(crate) fn read(bytes: &[u8]) -> Result<(Trace, Option<Rank>), String> {
 #[derive(Default)]
 struct Found {
     rank: Option<u32>,
-    lanes: BTreeMap<TraceLane, u32>,
+    lanes: Lanes,
     /// Collectives of the device, and those that annotations tell.
     device: Vec<TraceOp>,
     host: Vec<TraceOp>,
@@ -48,9 +45,7 @@ struct Found {
 
 impl Found {
     fn trace(self) -> Trace {
-        let mut lanes: Vec<(TraceLane, u32)> = self.lanes.into_iter().collect();
-        lanes.sort_unstable_by_key(|(_, id)| *id);
-        let lanes = lanes.into_iter().map(|(lane, _)| lane).collect();
+        let lanes = self.lanes.list();
         let mut ops = if self.device.is_empty() { self.host } else { self.device };
         ops.sort_unstable_by_key(|op| (op.start_ns, op.lane, op.dur_ns));
         let mut steps = self.steps;
@@ -85,16 +80,10 @@ impl Found {
             op: op.into(),
             size: args.size.unwrap_or(0),
         };
-        let next = self.lanes.len();
-        let known = self.lanes.get(&lane).copied();
-        if !self.has_room() || (known.is_none() && next >= LANES_MAX) {
+        let Some(lane) = Some(lane).filter(|_| self.has_room()).and_then(|lane| self.lanes.number(lane)) else {
             self.beyond += 1;
             return;
-        }
-        let lane = known.unwrap_or_else(|| {
-            self.lanes.insert(lane, number_of(next));
-            number_of(next)
-        });
+        };
         let list = if is_device { &mut self.device } else { &mut self.host };
         list.push(TraceOp { lane, seq: 0, start_ns, dur_ns, elements: args.elements.unwrap_or(0) });
     }
@@ -102,13 +91,6 @@ impl Found {
     fn has_room(&self) -> bool {
         self.device.len() + self.host.len() + self.steps.len() < self.room
     }
-}
-
-/// Microseconds with a fraction as nanoseconds; `None` for what is no time.
-#[expect(clippy::cast_possible_truncation, reason = "the range is looked at")]
-fn nanos(micros: f64) -> Option<i64> {
-    // 2^63 ns are 292 years.
-    (0.0..9.0e15).contains(&micros).then(|| (micros * 1e3).round() as i64)
 }
 
 /// `ncclDevKernel_AllReduce_Sum_f32_RING_LL(...)` as `AllReduce`.

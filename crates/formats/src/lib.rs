@@ -16,6 +16,7 @@ mod index;
 mod inspector;
 mod json;
 mod kineto;
+mod lanes;
 mod log;
 mod naming;
 mod opname;

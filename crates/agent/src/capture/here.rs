@@ -1,5 +1,5 @@
 //! Stacks and dumps of the ranks of this host without a server: for `mycroft collect`, when a job is about to be restarted.
-use super::access::{Target, read_limited, start_ticks};
+use super::access::{read_limited, start_ticks};
 use super::{Round, Watched};
 use crate::clock::wall_now;
 use crate::config::{CaptureConfig, SpyProgram};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 /// What launchers tell a rank its number by (torchrun, and all that start torch).
@@ -21,6 +21,8 @@ const TELLING: [&str; 9] =
 const TELLING_WHOLE: [&str; 5] = ["RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK"];
 /// Words of names that hold secrets, ours among them (`MYCROFT_TOKEN`).
 const SECRET: [&str; 4] = ["TOKEN", "SECRET", "PASSWORD", "KEY"];
+/// How often it is looked whether to stop.
+const LOOK: Duration = Duration::from_millis(100);
 /// Files may wait for whoever takes them.
 const QUEUED: usize = 64;
 
@@ -97,11 +99,10 @@ fn parent(pid: u32) -> Option<u32> {
     fields.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
-/// Takes stacks of ranks of this host and of their children, and their Flight Recorder dumps, within `limit`. Nothing is paused.
-pub fn take_here(ranks: &[LocalRank], spy: SpyProgram, limit: Duration) -> Vec<Taken> {
+/// Takes stacks of ranks of this host and of their children, and their Flight Recorder dumps, within `limit`, or until it should
+/// stop. Nothing is paused.
+pub fn take_here(ranks: &[LocalRank], spy: SpyProgram, limit: Duration, should_stop: impl Fn() -> bool) -> Vec<Taken> {
     let watched = |of: &LocalRank| {
-        let target = Target::new(of.pid, start_ticks(of.pid)?, true);
-        target.is_there().ok()?;
         let start_ticks = start_ticks(of.pid)?;
         Some(Watched { job: "".into(), rank: Rank(of.rank), pid: of.pid, start_ticks, reachable: true })
     };
@@ -123,9 +124,15 @@ pub fn take_here(ranks: &[LocalRank], spy: SpyProgram, limit: Duration) -> Vec<T
         stuck: Arc::new(AtomicUsize::new(0)),
         out,
     };
-    let running = std::thread::spawn(move || round.run());
+    // It ends when it has told all, or when nobody listens any more.
+    std::thread::spawn(move || round.run());
     let (mut files, mut notes) = (BTreeMap::<String, Vec<u8>>::new(), Vec::new());
-    for captured in pieces {
+    loop {
+        let captured = match pieces.recv_timeout(LOOK) {
+            Ok(captured) => captured,
+            Err(RecvTimeoutError::Timeout) if !should_stop() => continue,
+            Err(_) => break,
+        };
         match captured {
             // Pieces of a file come one after the other.
             Captured::Piece { file, bytes, .. } => files.entry(file).or_default().extend(bytes),
@@ -139,8 +146,6 @@ pub fn take_here(ranks: &[LocalRank], spy: SpyProgram, limit: Duration) -> Vec<T
             Captured::Tried { .. } | Captured::End { .. } => {}
         }
     }
-    // It has told all it had to.
-    let _ = running.join();
     files.into_iter().map(|(name, bytes)| Taken::File { name, bytes }).chain(notes).collect()
 }
 

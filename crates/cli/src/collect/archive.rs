@@ -1,7 +1,11 @@
 //! The package: a tar file, compressed with zstd, that is there whole or not at all.
 use anyhow::{Context, Result};
-use std::fs::File;
-use std::io::{BufWriter, Read, Seek, SeekFrom};
+use rustix::fs::{AtFlags, CWD, linkat};
+use rustix::io::Errno;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,9 +14,9 @@ const LEVEL: i32 = 3;
 /// Only who collects may read it: logs quote what a job does.
 const MODE: u32 = 0o600;
 
-/// A package that is being written. Dropped before [`Archive::finish`], it leaves nothing.
+/// A package that is being written, without a name: however the process ends before [`Archive::finish`], nothing is left.
 pub(super) struct Archive {
-    tar: tar::Builder<zstd::Encoder<'static, BufWriter<tempfile::NamedTempFile>>>,
+    tar: tar::Builder<zstd::Encoder<'static, BufWriter<File>>>,
     path: PathBuf,
     /// The first part of all names in it: whose these are.
     host: String,
@@ -31,7 +35,7 @@ impl Archive {
             anyhow::bail!("--out {}: there is such a file already; name another", path.display());
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = tempfile::Builder::new().prefix(".mycroft-collect-").tempfile_in(folder);
+        let file = tempfile::tempfile_in(folder);
         let file = file.with_context(|| format!("--out {}: nothing can be written there", path.display()))?;
         let packed = zstd::Encoder::new(BufWriter::new(file), LEVEL).context("zstd")?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -69,8 +73,24 @@ impl Archive {
         let writing = || format!("writing {}", self.path.display());
         let packed = self.tar.into_inner().with_context(writing)?.finish().with_context(writing)?;
         let file = packed.into_inner().map_err(|error| error.into_error()).with_context(writing)?;
-        let size = file.as_file().metadata().with_context(writing)?.len();
-        file.persist_noclobber(&self.path).with_context(writing)?;
+        let size = file.metadata().with_context(writing)?.len();
+        name(file, &self.path).with_context(writing)?;
         Ok(size)
     }
+}
+
+/// Gives a file without a name its name, or where a file system knows no such files copies it. What is there stays.
+fn name(mut file: File, path: &Path) -> io::Result<()> {
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    match linkat(CWD, own, CWD, path, AtFlags::SYMLINK_FOLLOW) {
+        Ok(()) => return Ok(()),
+        Err(Errno::EXIST) => return Err(Errno::EXIST.into()),
+        Err(_) => {}
+    }
+    file.rewind()?;
+    let mut copy = OpenOptions::new().write(true).create_new(true).mode(MODE).open(path)?;
+    io::copy(&mut file, &mut copy).map(|_| ()).inspect_err(|_| {
+        // Half a package is none; the copying failed already.
+        let _ = std::fs::remove_file(path);
+    })
 }
