@@ -177,3 +177,6 @@ fn category(evidence: &Evidence, found: &Found<'_>) -> Category {
         (Component::Wire, _) => Category::NetworkSend,
     }
 }
+
+#[cfg(test)]
+mod tests;

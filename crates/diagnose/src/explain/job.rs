@@ -43,7 +43,7 @@ pub(super) fn cause(timeline: &Timeline, evidence: &Evidence, needed: f64) -> Op
     }
     let (component, category, suspects, text) = if let Some(Ends { hosts, is_either }) = slow {
         let text =
-            format!("all ways that take longer than before are those of {}, and all others are as fast", all(&hosts));
+            format!("all ways that take longer than before are those of {}, and all others are as fast", names(&hosts));
         let category = if hosts.len() == 1 { Category::NetworkSend } else { Category::NetworkCongestion };
         let suspects = hosts.iter().map(if is_either { half } else { suspect }).collect();
         (Component::Wire, category, suspects, text)
@@ -68,7 +68,7 @@ pub(super) fn cause(timeline: &Timeline, evidence: &Evidence, needed: f64) -> Op
     Some(Cause { key: (component, subject), category, suspects, since: track.onset, because })
 }
 
-fn all(hosts: &[HostName]) -> String {
+fn names(hosts: &[HostName]) -> String {
     hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
 }
 

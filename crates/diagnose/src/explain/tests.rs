@@ -1,0 +1,104 @@
+//! What is told of the ways between hosts, by rows made by hand: no simulator, no rank.
+use super::*;
+use crate::measure::{Row, Way};
+use mycroft_record::{HostTime, NANOS_PER_SEC};
+
+/// The evidence of a job on a ring of four hosts, a row a second.
+#[derive(Default)]
+struct Ring {
+    evidence: Evidence,
+    row: u64,
+}
+
+impl Ring {
+    /// Seconds in which iterations take so long, and data is under way for so long from each host to the next, milliseconds.
+    fn seconds(&mut self, count: u64, iteration_ms: f64, sent_ms: [f64; 4]) {
+        let ways: Vec<_> = (0..4).map(|host| ((host, host + 1), sent_ms[host])).collect();
+        self.of_ways(count, iteration_ms, &ways);
+    }
+
+    /// The same with other ways.
+    fn of_ways(&mut self, count: u64, iteration_ms: f64, ways: &[((usize, usize), f64)]) {
+        for _ in 0..count {
+            let start = at(self.row);
+            let way = |((from, to), sent_ms): &((usize, usize), f64)| {
+                ((name(*from), name(*to)), Way { sent_ms: *sent_ms, mb: 100.0 })
+            };
+            let ways = ways.iter().map(way).collect();
+            let end = start + NANOS_PER_SEC;
+            let row = Row { start, end, iterations: 3, iteration_ms, ways, ..Row::default() };
+            self.evidence.take(&[], &[], &row);
+            self.row += 1;
+        }
+    }
+
+    fn denies(&self, hosts: &[usize], rests_on: &[(usize, usize)]) -> bool {
+        let rests_on = rests_on.iter().map(|(from, to)| (name(*from), name(*to))).collect();
+        ways_deny(&self.evidence, &hosts.iter().map(|host| name(*host)).collect(), &rests_on)
+    }
+}
+
+fn at(second: u64) -> HostTime {
+    HostTime((1_000 + second) * NANOS_PER_SEC)
+}
+
+fn name(host: usize) -> HostName {
+    HostName::from(format!("host{}", host % 4).as_str())
+}
+
+/// Other traffic at the NICs of two neighbours is on three of the four ways: both are told, within seconds.
+#[test]
+fn two_slow_nics_are_told_within_seconds() {
+    let mut ring = Ring::default();
+    ring.seconds(20, 300.0, [20.0; 4]);
+    assert_eq!(causes(&Timeline::default(), &ring.evidence), []);
+    ring.seconds(4, 600.0, [320.0, 320.0, 320.0, 20.0]);
+    let told = causes(&Timeline::default(), &ring.evidence);
+    let [cause] = &told[..] else { panic!("{told:?}") };
+    let named: Vec<&Place> = cause.suspects.iter().map(|suspect| &suspect.place).collect();
+    let host = |host| Place::Host { host: name(host) };
+    assert_eq!((cause.category, named), (Category::NetworkCongestion, vec![&host(1), &host(2)]));
+    assert_eq!(cause.since, at(20));
+}
+
+/// The last host of a line has one neighbour: nothing tells its NIC from the path to it, and neither is surer than the other.
+#[test]
+fn a_host_with_one_neighbour_is_as_likely_as_it() {
+    let mut line = Ring::default();
+    let ways = |last_ms: f64| [((0, 1), 20.0), ((1, 0), 20.0), ((1, 2), last_ms), ((2, 1), last_ms)];
+    line.of_ways(20, 300.0, &ways(20.0));
+    line.of_ways(4, 600.0, &ways(320.0));
+    let told = causes(&Timeline::default(), &line.evidence);
+    let [cause] = &told[..] else { panic!("{told:?}") };
+    let named: Vec<(&Place, f64)> = cause.suspects.iter().map(|suspect| (&suspect.place, suspect.confidence)).collect();
+    let host = |host| Place::Host { host: name(host) };
+    assert_eq!(named, [(&host(2), 0.5), (&host(1), 0.5)]);
+}
+
+/// Of all of the network nobody is told before anybody had the time to stand out.
+#[test]
+fn all_of_the_network_is_told_when_nobody_stood_out() {
+    let mut ring = Ring::default();
+    ring.seconds(20, 300.0, [20.0; 4]);
+    ring.seconds(4, 600.0, [320.0; 4]);
+    assert_eq!(causes(&Timeline::default(), &ring.evidence), []);
+    ring.seconds(8, 600.0, [320.0; 4]);
+    let told = causes(&Timeline::default(), &ring.evidence);
+    let [cause] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((cause.category, cause.suspects.len()), (Category::NetworkCongestion, 0));
+}
+
+#[test]
+fn ways_deny_what_rests_on_others() {
+    let mut ring = Ring::default();
+    assert!(!ring.denies(&[1], &[(0, 1)]), "nothing is known");
+    ring.seconds(20, 300.0, [20.0; 4]);
+    ring.seconds(5, 600.0, [320.0, 320.0, 320.0, 20.0]);
+    assert!(!ring.denies(&[1, 2], &[(0, 1), (1, 2)]));
+    assert!(ring.denies(&[2], &[(1, 2), (2, 3)]), "host2 alone does not account for the way to host1");
+    assert!(ring.denies(&[1, 2], &[(3, 0)]), "what it rests on is as fast as before");
+    let mut calm = Ring::default();
+    calm.seconds(25, 300.0, [20.0; 4]);
+    assert!(calm.denies(&[2], &[]) && !calm.denies(&[0, 2], &[]), "no way goes between these two");
+    assert!(calm.denies(&[0, 2], &[(0, 1), (2, 3)]), "and those that it rests on are known");
+}
