@@ -40,8 +40,10 @@ Examples:
 
 Reads Flight Recorder dumps (pickle or JSON; nothing in them is executed), py-spy and faulthandler stacks, the files of
 torch.distributed.debug, and logs: lines of torch's watchdog, NCCL's warnings, NCCL RAS as text, exceptions, the kernel's
-log, iterations of training loops; traces of torch's profiler, or lines of NCCL's Inspector, of three ranks or more. What a file is, its content tells; .gz, .zst and .tar are unpacked in memory. The rank is the last number of a
-dump's name; of a line, its prefix ([rankN]:). All is judged together; every sentence from a log cites file and line.
+log, iterations of training loops. Also traces of torch's profiler, or lines of NCCL's Inspector, of three ranks or more.
+
+What a file is, its content tells; .gz, .zst and .tar are unpacked in memory. The rank is the last number of a dump's name;
+of a line, its prefix ([rankN]:). All is judged together; every sentence from a log cites file and line.
 
 Only regular files are read. DIR may be a link. A link inside DIR is followed where it leads to a file outside that belongs
 to who made the link, or where it is yours; one that leads to a link, a folder or anything else is not.

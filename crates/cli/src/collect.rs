@@ -114,7 +114,7 @@ pub(crate) fn collect(args: &CollectArgs) -> Result<u8> {
     if !args.quiet {
         let shown = args.out.display();
         eprintln!(
-            "{shown}: {files} files, {:.1} MB, {:.1} MB packed; {} secrets taken out; `mycroft autopsy {shown}` reads it",
+            "{shown}: {files} files, {:.1} MB, {:.1} MB packed; secrets taken out: {}; `mycroft autopsy {shown}` reads it",
             bytes as f64 / 1e6,
             packed as f64 / 1e6,
             hider.removed

@@ -120,7 +120,7 @@ fn what_is_collected_gives_the_verdict_of_what_was_there() {
     assert_eq!(log, "step 1 loss 2.5\nexport HF_TOKEN=(removed)\npeer 240.0.0.1<4711>\n");
     assert!(files.iter().all(|(_, bytes)| !bytes.windows(SECRET.len()).any(|part| part == SECRET.as_bytes())));
     assert!(text(&files, "node7/collected.txt").contains("stacks of rank 5: not a Python process"), "{said:?}");
-    assert!(said.stderr.contains("1 secrets taken out"), "{said:?}");
+    assert!(said.stderr.contains("secrets taken out: 1;"), "{said:?}");
     let before = verdict(&[&stuck().to_string_lossy()]);
     assert!(before["suspects"][0]["rank"].is_u64(), "{before}");
     assert_eq!(verdict(&[&out])["suspects"], before["suspects"]);

@@ -80,12 +80,11 @@ fn doubt(doubt: &Doubt) -> Caveat {
             format!("everybody waits for {}, and what could not be read would tell why", these(ranks)),
         )
         .about(ranks),
-        Doubt::Unrecorded(ranks) => Caveat::new(
-            "unrecorded",
-            format!("the recorder leaves operations out: {} may wait in one that is not recorded", these(ranks)),
-        )
-        .about(ranks)
-        .switch(PYSPY_SWITCH),
+        Doubt::Unrecorded(ranks) => {
+            Caveat::new("unrecorded", format!("{} may wait in an operation of which nothing here tells", these(ranks)))
+                .about(ranks)
+                .switch(PYSPY_SWITCH)
+        }
         Doubt::StuckOrSlow(rank) => Caveat::new(
             "stuck-or-slow",
             format!("rank {rank} was late before; without its stack it may also be stuck now"),
