@@ -28,6 +28,11 @@ pub(crate) use track::Track;
 pub(crate) const COST: f64 = 0.05;
 /// How much longer the same bytes are under way, as a share, on a way that is slow: a NIC that lost a lane of four.
 pub(crate) const SLOWER: f64 = 0.25;
+/// Threads that wait for this share of the time longer than those of other hosts wait for other processes: where a core is free
+/// they do for some 0.04 at most, and for 0.125 where others ask for 85 % of them.
+pub(crate) const WAITS: f64 = 0.075;
+/// A share of the time for which threads wait where nothing else wants the cores.
+const WAIT_SPREAD_LEAST: f64 = 0.02;
 /// Iterations before which nobody is judged: fewer do not show how much ranks vary.
 const ITERATIONS_MIN: usize = 10;
 /// Rows of which the last mean is told: what is common to all now.
@@ -77,9 +82,10 @@ impl Common {
 pub(crate) struct Evidence {
     ranks: BTreeMap<Component, (Vec<Past>, Spread, Spread)>,
     ways: BTreeMap<(HostName, HostName), Past>,
+    waits: BTreeMap<HostName, Past>,
     /// By way how many times as long as before the same bytes were under way in the last rows, and the milliseconds more.
     way_times: BTreeMap<(HostName, HostName), VecDeque<(f64, f64)>>,
-    way_spreads: (Spread, Spread),
+    way_spread: Spread,
     iterations: Iterations,
     pub(crate) tracks: BTreeMap<(Component, Subject), Track>,
     pub(crate) common: Common,
@@ -93,6 +99,7 @@ impl Evidence {
             self.take_ranks(component, hosts, roles, row, is_odd);
         }
         self.take_ways(row, is_odd);
+        self.take_waits(row, is_odd);
         self.take_iteration(row, hosts.len());
     }
 
@@ -153,9 +160,9 @@ impl Evidence {
         let expected = Expected::of(&values, &roles, &pasts, Scale::Times(usual.max(1e-9)), First::Past);
         expected.learn(&values, &mut pasts, is_raised, SLOWER);
         self.common.take(Component::Wire, expected.common);
-        self.way_spreads.0.take(&expected.beyond);
-        let sigma = self.way_spreads.0.sigma().max(WAY_SPREAD_LEAST);
-        let shares = exposed(&expected.beyond).into_iter().zip(&expected.sigmas);
+        self.way_spread.take(&expected.beyond);
+        let sigma = self.way_spread.sigma().max(WAY_SPREAD_LEAST);
+        let shares = expected.beyond.iter().zip(&expected.sigmas);
         for (((hosts, _), past), (share, own)) in ways.iter().zip(pasts.iter().copied()).zip(shares) {
             let sigma = sigma.max(*own);
             let is_known = self.ways.insert((*hosts).clone(), past).is_some_and(|past| past.n >= PAST_MIN);
@@ -172,21 +179,20 @@ impl Evidence {
                 }
             }
         }
-        let mut ends: BTreeMap<&HostName, Vec<f64>> = BTreeMap::new();
-        for (((from, to), _), share) in ways.iter().zip(&expected.beyond) {
-            for host in [from, to] {
-                ends.entry(host).or_default().extend(*share);
-            }
-        }
-        let means: Vec<Option<f64>> = ends
-            .values()
-            .map(|list| (!list.is_empty()).then(|| list.iter().sum::<f64>() / list.len() as f64))
-            .collect();
-        self.way_spreads.1.take(&means);
-        let sigma = self.way_spreads.1.sigma().max(WAY_SPREAD_LEAST);
-        let hosts: Vec<HostName> = ends.keys().map(|host| (*host).clone()).collect();
-        for (host, share) in hosts.into_iter().zip(exposed(&means)) {
-            self.test((Component::Wire, Subject::Host(host)), share, sent_ms, (SLOWER, sigma), row);
+    }
+
+    /// Threads that wait for a processor, beside those of other hosts: it costs what they are late with, which is not seen here.
+    fn take_waits(&mut self, row: &Row, is_raised: bool) {
+        let values: Vec<Option<f64>> = row.waits.values().copied().map(Some).collect();
+        let mut pasts: Vec<Past> =
+            row.waits.keys().map(|host| self.waits.get(host).copied().unwrap_or_default()).collect();
+        let roles = vec![Role::default(); values.len()];
+        let expected = Expected::of(&values, &roles, &pasts, Scale::Plus(1.0), First::Peers);
+        expected.learn(&values, &mut pasts, is_raised, WAITS);
+        for (host, (past, share)) in row.waits.keys().zip(pasts.into_iter().zip(exposed(&expected.beyond))) {
+            self.waits.insert(host.clone(), past);
+            let key = (Component::Waiting, Subject::Host(host.clone()));
+            self.test(key, share, 0.0, (WAITS, WAIT_SPREAD_LEAST), row);
         }
     }
 

@@ -6,6 +6,7 @@
 //! multiples of what counts.
 mod found;
 mod job;
+mod network;
 mod onset;
 mod ways;
 mod words;
@@ -13,9 +14,11 @@ mod words;
 use crate::evidence::{COST, Evidence, SLOWER, Subject, Track};
 use crate::measure::Component;
 use crate::timeline::Timeline;
-use found::{Found, counts};
+use found::{Found, WORK, counts, hosts_of};
 use mycroft_record::{Category, HostName, Place, Suspect};
+use network::Network;
 use std::collections::BTreeSet;
+use ways::Ends;
 
 pub(crate) use found::{Cause, Key, Told};
 
@@ -25,6 +28,8 @@ const SURE: f64 = 0.97;
 const SURE_ENOUGH: f64 = 0.6;
 /// More that stand out as much are nobody.
 const ALIKE_MAX: usize = 3;
+/// Threads that wait for this share of the time hardly run.
+const STARVED: f64 = 0.5;
 /// Causes told at a time.
 const CAUSES_MAX: usize = 3;
 /// The causes of what is slow now, the one that stands out most first.
@@ -35,21 +40,28 @@ pub(crate) fn causes(timeline: &Timeline, evidence: &Evidence) -> Vec<Cause> {
     let needed = evidence.needed(timeline.ranks.len());
     let mut found: Vec<Found<'_>> =
         evidence.tracks.iter().filter_map(|((component, subject), track)| found(*component, subject, track)).collect();
-    found.sort_by(|a, b| b.is_own().cmp(&a.is_own()).then(b.times.total_cmp(&a.times)));
+    found.sort_by(|a, b| b.order().cmp(&a.order()).then(b.times.total_cmp(&a.times)));
     let is_told = |found: &&Found<'_>| {
         found.times >= 1.0
+            && found.component != Component::Wire
             && found.is_due()
             && found.track.log_odds >= needed
             && costs(evidence, found.track)
-            && !is_end_of_host(found, evidence)
+            && accounts(evidence, found)
+            && (found.component != Component::Waiting || is_felt(timeline, evidence, found))
     };
     // Copies wait for whoever is about to be known to come late.
     let is_likely = |found: &&Found<'_>| found.is_own() && found.times >= 1.0 && found.track.log_odds >= needed / 2.0;
     let awaits = found.iter().any(|found| is_likely(&found));
     let mut causes: Vec<Cause> = Vec::new();
+    // Of the transport the ways, or what of a rank stands out more.
+    let network = Network::of(evidence, needed).filter(|network| costs(evidence, network.worst().1));
+    let is_way = |found: &&Found<'_>| found.component == Component::Wire && found.track.log_odds >= needed / 2.0;
+    let ways_times = found.iter().filter(is_way).map(|found| found.times).fold(0.0, f64::max);
     for of in found.iter().filter(is_told) {
         let is_there = causes.iter().any(|cause| same_host(timeline, &cause.key.1, of.subject));
-        if is_there || (!of.is_own() && (awaits || !causes.is_empty())) || causes.len() >= CAUSES_MAX {
+        let is_behind = !of.is_own() && (awaits || !causes.is_empty() || of.times < ways_times);
+        if is_there || is_behind || causes.len() >= CAUSES_MAX {
             continue;
         }
         let alike: Vec<&Found<'_>> = found.iter().filter(|other| other.is_as(of)).collect();
@@ -61,15 +73,36 @@ pub(crate) fn causes(timeline: &Timeline, evidence: &Evidence) -> Vec<Cause> {
         // What the transport takes does not speak against who comes late: it may wait for it.
         let speaks = |other: &&Found<'_>| if of.is_own() { other.is_own() && !is_told(other) } else { true };
         let next = found.iter().filter(speaks).find(|other| !is_there(other));
-        let confidence = confidence(of, next);
+        let confidence = confidence(of.times, next);
         if confidence >= SURE_ENOUGH {
             causes.push(cause(timeline, evidence, &alike, confidence));
         }
     }
+    if let Some(network) = network.filter(|_| causes.is_empty() && !awaits) {
+        let is_other =
+            |other: &&Found<'_>| other.component != Component::Wire && !network.is_about(timeline, other.subject);
+        let next = found.iter().find(is_other);
+        let confidence = confidence(network.times(), next);
+        if confidence >= SURE_ENOUGH {
+            let track = network.worst().1;
+            causes.push(network.cause(confidence, words::cost(evidence, track)));
+        }
+    }
     if causes.is_empty() {
-        causes.extend(job::cause(timeline, evidence, needed));
+        causes.extend(job::cause(evidence, needed));
     }
     causes
+}
+
+/// Whether what threads of a host are late with shows: at a rank of it, or on a way from or to it; or they wait longer than they
+/// run.
+fn is_felt(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> bool {
+    let shows = |((component, subject), track): (&Key, &Track)| {
+        *component != Component::Waiting
+            && track.mean() >= counts(*component) / 2.0
+            && same_host(timeline, subject, found.subject)
+    };
+    found.track.mean() >= STARVED || evidence.tracks.iter().any(shows)
 }
 
 /// Whether the ways between hosts speak against a verdict that names these hosts and rests on these ways: the ways that it rests on,
@@ -79,24 +112,18 @@ pub(crate) fn ways_deny(
     hosts: &BTreeSet<HostName>,
     rests_on: &BTreeSet<(HostName, HostName)>,
 ) -> bool {
-    let slow = || ways::hosts(&evidence.way_times(), evidence.all_ways());
+    let times = evidence.way_times();
+    let is_slow = |times: f64| times >= 1.0 + SLOWER;
+    let slow: Vec<_> = times.iter().filter(|(_, times)| is_slow(**times)).map(|(way, _)| way).collect();
+    let others = |ends: Ends| matches!(ends, Ends::Nics(_)) && ends.hosts() != *hosts;
     evidence.denies(rests_on)
         || evidence.denies_ways(hosts)
-        || slow().is_some_and(|ends| ends.hosts.into_iter().collect::<BTreeSet<_>>() != *hosts)
+        || ways::ends_of(&slow, &times, evidence.all_ways()).is_some_and(others)
 }
 
 fn found<'a>(component: Component, subject: &'a Subject, track: &'a Track) -> Option<Found<'a>> {
-    let is_one = !matches!(subject, Subject::Job) && component != Component::Rest;
+    let is_one = !matches!(component, Component::Rest | Component::Iteration);
     is_one.then(|| Found { component, subject, track, times: track.mean() / counts(component) })
-}
-
-/// A way of a host of which more than this way is slow.
-fn is_end_of_host(found: &Found<'_>, evidence: &Evidence) -> bool {
-    let Subject::Way(from, to) = found.subject else { return false };
-    let is_slow = |host: &HostName| {
-        evidence.tracks.get(&(Component::Wire, Subject::Host(host.clone()))).is_some_and(|track| track.mean() >= SLOWER)
-    };
-    is_slow(from) || is_slow(to)
 }
 
 /// Whether iterations take longer since, or nobody knows how long they took before.
@@ -107,21 +134,22 @@ fn costs(evidence: &Evidence, track: &Track) -> bool {
     }
 }
 
+/// Whether copies of all ranks of a host at once are enough of what iterations grew: else they wait for the NIC that they share.
+fn accounts(evidence: &Evidence, found: &Found<'_>) -> bool {
+    let is_shared = found.component == Component::Copy && matches!(found.subject, Subject::Host(_));
+    let grown_ms = evidence.grown_ms(found.track.since).1;
+    !is_shared || grown_ms.is_none_or(|grown_ms| found.track.more_ms >= WORK * grown_ms)
+}
+
 fn same_host(timeline: &Timeline, a: &Subject, b: &Subject) -> bool {
-    let hosts = |subject: &Subject| match subject {
-        Subject::Rank(slot) => vec![timeline.ranks.at(*slot).host.clone()],
-        Subject::Host(host) => vec![host.clone()],
-        Subject::Way(from, to) => vec![from.clone(), to.clone()],
-        Subject::Job => Vec::new(),
-    };
-    let others = hosts(b);
-    hosts(a).iter().any(|host| others.contains(host))
+    let others = hosts_of(timeline, b);
+    hosts_of(timeline, a).iter().any(|host| others.contains(host))
 }
 
 /// How sure it is that something is the cause, where something else stands out too.
-fn confidence(found: &Found<'_>, next: Option<&Found<'_>>) -> f64 {
+fn confidence(times: f64, next: Option<&Found<'_>>) -> f64 {
     let next_times = next.map_or(0.0, |next| next.times.max(0.0));
-    (found.times / (found.times + next_times)).min(SURE)
+    (times / (times + next_times)).min(SURE)
 }
 
 fn cause(timeline: &Timeline, evidence: &Evidence, alike: &[&Found<'_>], confidence: f64) -> Cause {
@@ -135,7 +163,7 @@ fn cause(timeline: &Timeline, evidence: &Evidence, alike: &[&Found<'_>], confide
     let each = confidence / places.len().max(1) as f64;
     Cause {
         key: (found.component, found.subject.clone()),
-        category: category(evidence, found),
+        category: category(found),
         suspects: places.into_iter().map(|place| Suspect { place, confidence: each }).collect(),
         since: onset::of(timeline, found),
         because: words::because(timeline, evidence, found),
@@ -156,24 +184,12 @@ fn places_of(timeline: &Timeline, subject: &Subject) -> Vec<Place> {
 }
 
 /// The kind of fault: Table 4 of the paper, by what of the rank or host takes longer.
-fn category(evidence: &Evidence, found: &Found<'_>) -> Category {
+fn category(found: &Found<'_>) -> Category {
     match (found.component, found.subject) {
         (Component::Computation | Component::Rest | Component::Iteration, _) => Category::Gpu,
         (Component::Issue, Subject::Rank(_)) => Category::NotStarted,
-        (Component::Issue | Component::Proxy | Component::Handover, _) => Category::HostThread,
+        (Component::Issue | Component::Proxy | Component::Handover | Component::Waiting, _) => Category::HostThread,
         (Component::Copy, _) => Category::GpuCopy,
-        (Component::Wire, Subject::Host(host)) => {
-            let of = |is_its: &dyn Fn(&Subject) -> bool| {
-                let ways = evidence
-                    .tracks
-                    .iter()
-                    .filter(|((component, subject), _)| *component == Component::Wire && is_its(subject));
-                ways.map(|(_, track)| track.mean()).fold(0.0, f64::max)
-            };
-            let out = of(&|subject| matches!(subject, Subject::Way(from, _) if from == host));
-            let into = of(&|subject| matches!(subject, Subject::Way(_, to) if to == host));
-            if out < SLOWER / 2.0 && into >= SLOWER { Category::NetworkReceive } else { Category::NetworkSend }
-        }
         (Component::Wire, _) => Category::NetworkSend,
     }
 }

@@ -8,7 +8,7 @@ mod role;
 mod ways;
 
 use crate::timeline::{Iteration, RankState, Timeline};
-use mycroft_record::{HostTime, NANOS_PER_SEC};
+use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
 use std::collections::BTreeMap;
 
 pub(crate) use role::Role;
@@ -46,10 +46,12 @@ pub(crate) enum Component {
     Copy,
     /// The proxy thread passed on late what was delivered.
     Proxy,
-    /// Data lay ready on links from or to the rank, and was awaited, without being handed over: a proxy thread that is late.
+    /// Data lay ready on links from the rank, and was awaited, without being handed over: a proxy thread that is late.
     Handover,
     /// Data was on its way between hosts.
     Wire,
+    /// Threads of a host that could run waited for a processor.
+    Waiting,
     /// The iteration itself.
     Iteration,
 }
@@ -67,7 +69,7 @@ impl Component {
             Component::Issue => it.host_us,
             Component::Copy => it.copy_us + f64::from(it.out.us.min(it.out.first_us)),
             Component::Proxy => it.proxy_us,
-            Component::Handover | Component::Wire | Component::Iteration => 0.0,
+            Component::Handover | Component::Wire | Component::Waiting | Component::Iteration => 0.0,
         }
     }
 
@@ -107,6 +109,8 @@ pub(crate) struct Row {
     pub(crate) ranks: Vec<Option<Cells>>,
     /// Between hosts.
     pub(crate) ways: Ways,
+    /// By host: for which share of the time its threads waited for a processor.
+    pub(crate) waits: BTreeMap<HostName, f64>,
 }
 
 impl Row {
@@ -248,7 +252,8 @@ fn row(timeline: &Timeline, (start, end): (HostTime, HostTime), iterations: usiz
     let (ways, held) = ways::of(timeline, (start, end), iterations);
     let of = |(state, held_ms): (&RankState, &f64)| cells(state, (start, end), iteration_ms, *held_ms);
     let ranks = timeline.ranks.by_slot().iter().zip(&held).map(of).collect();
-    Row { start, end, iterations, iteration_ms, ranks, ways }
+    let waits = timeline.loads.waits(start, end);
+    Row { start, end, iterations, iteration_ms, ranks, ways, waits }
 }
 
 /// How many operations an iteration has of which no record was lost: what one in eight reaches. Few have more (evaluation).

@@ -3,7 +3,7 @@
 use crate::blame::slow::Windows;
 use crate::fact::{FULL_MILLI, Fact};
 use crate::median::median;
-use crate::timeline::{Timeline, Usual};
+use crate::timeline::{ROOM_MILLI, Timeline, Usual};
 use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
 
 /// A host is compared with what was told of it for so long before.
@@ -19,9 +19,6 @@ const LOOKS_MIN: usize = 2;
 const MUCH_MILLI: f64 = 75.0;
 /// And so many times as long as before: on a host that is always crowded it goes up and down.
 const TIMES: f64 = 2.0;
-/// Where at most so many thousandths of the cores are busy, nobody is kept from one for long, and that they are full is news
-/// where no more were before.
-const ROOM_MILLI: f64 = 600.0;
 
 //= falcon 3.2
 /// Hosts on which threads wait longer since `windows.onset` than before.

@@ -78,6 +78,8 @@ impl Expected {
                     ms - usual - past.offset(LEARNED_MAX * unit_ms)
                 }
                 (None, _) if past.n < PAST_MIN => continue,
+                // The same bytes take a way as long as before, whatever other ways do.
+                (None, Scale::Times(_)) if first == First::Past => (ms / past.level - 1.0) * unit_ms,
                 (None, Scale::Times(_)) => ms - past.level * common,
                 (None, Scale::Plus(_)) => ms - past.level - common,
             };

@@ -59,6 +59,7 @@ impl Job {
             iteration_ms,
             ranks: ms.iter().map(cells).collect(),
             ways: ways.iter().map(way).collect(),
+            ..Row::default()
         };
         let hosts: Vec<HostName> =
             (0..RANKS).map(|rank| HostName::from(format!("host{}", rank / PER_HOST).as_str())).collect();
@@ -151,24 +152,20 @@ fn a_fault_that_is_over_has_no_evidence() {
     assert_eq!(job.found(), []);
 }
 
-/// A ring of four hosts: what one NIC slows are the two ways that it is an end of.
+/// A way is compared with what it took before, whatever others take: where all are slower all are slow.
 #[test]
-fn a_slow_nic_is_told_from_a_slow_way() {
+fn each_way_is_compared_with_its_own_past() {
     let ring = |slow: [f64; 4]| {
-        [("host0", "host1"), ("host1", "host2"), ("host2", "host3"), ("host3", "host0")]
-            .map(|hosts| hosts)
-            .into_iter()
-            .zip(slow.map(|times| 20.0 * times))
-            .collect::<Vec<_>>()
+        let ways = [("host0", "host1"), ("host1", "host2"), ("host2", "host3"), ("host3", "host0")];
+        ways.into_iter().zip(slow.map(|times| 20.0 * times)).collect::<Vec<_>>()
     };
-    for (slow, told) in [
-        ([1.0, 1.9, 1.9, 1.0], Subject::Host("host2".into())),
-        ([1.0, 1.0, 1.9, 1.0], Subject::Way("host2".into(), "host3".into())),
-    ] {
+    for slow in [[1.0, 1.9, 1.9, 1.0], [1.0, 1.0, 1.9, 1.0], [1.9; 4], [1.0; 4]] {
         let mut job = Job::new(6);
         (0..20).for_each(|_| job.second(|_| 200.0, 0.01, &ring([1.0; 4])));
         (0..20).for_each(|_| job.second(|_| 200.0, 0.01, &ring(slow)));
-        assert!(job.found().contains(&(Component::Wire, told.clone())), "{told:?}: {:?}", job.found());
+        let found = job.found();
+        let told = found.iter().filter(|(component, _)| *component == Component::Wire).count();
+        assert_eq!(told, slow.iter().filter(|times| **times > 1.0).count(), "{slow:?}: {found:?}");
     }
 }
 

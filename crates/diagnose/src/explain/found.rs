@@ -1,10 +1,14 @@
 //! What stands out, and what is made of it.
-use crate::evidence::{COST, PAST_MIN, SLOWER, Subject, Track};
+use crate::evidence::{COST, PAST_MIN, SLOWER, Subject, Track, WAITS};
 use crate::measure::Component;
-use mycroft_record::{Category, HostTime, Suspect};
+use crate::timeline::Timeline;
+use mycroft_record::{Category, HostName, HostTime, Suspect};
 
 /// Who stands out by this share of what another does stands out as much.
 const AS_MUCH: f64 = 0.8;
+
+/// Of what iterations grew, what ways, all ranks of a host or all ranks take longer must be this share to be the reason.
+pub(super) const WORK: f64 = 0.5;
 
 /// What is in each of these places for as long as one of them is.
 pub(crate) type Key = (Component, Subject);
@@ -30,7 +34,11 @@ pub(crate) struct Told {
 
 /// What counts of a component, as a share.
 pub(super) fn counts(component: Component) -> f64 {
-    if component == Component::Wire { SLOWER } else { COST }
+    match component {
+        Component::Wire => SLOWER,
+        Component::Waiting => WAITS,
+        _ => COST,
+    }
 }
 
 /// Something that stands out.
@@ -45,17 +53,32 @@ pub(super) struct Found<'a> {
 impl Found<'_> {
     /// Whether it is free of waiting for others.
     pub(super) fn is_own(&self) -> bool {
-        matches!(self.component, Component::Computation | Component::Issue)
+        matches!(self.component, Component::Computation | Component::Issue | Component::Waiting)
     }
 
-    /// Whether there are rows enough: for proxy threads and ways the rules from before go first, and see more.
+    /// What is told first: that threads wait tells why a host is late with anything else.
+    pub(super) fn order(&self) -> (bool, bool) {
+        (self.component == Component::Waiting, self.is_own())
+    }
+
+    /// Whether there are rows enough: for proxy threads the rules from before go first, and see more.
     pub(super) fn is_due(&self) -> bool {
-        self.is_own() || self.component == Component::Copy || self.track.rows >= PAST_MIN
+        !matches!(self.component, Component::Proxy | Component::Handover) || self.track.rows >= PAST_MIN
     }
 
     /// Whether it stands out in the same way and about as much.
     pub(super) fn is_as(&self, other: &Found<'_>) -> bool {
         let is_same = std::mem::discriminant(self.subject) == std::mem::discriminant(other.subject);
         is_same && self.component == other.component && (AS_MUCH..=1.0 / AS_MUCH).contains(&(self.times / other.times))
+    }
+}
+
+/// The hosts that a subject is of.
+pub(super) fn hosts_of(timeline: &Timeline, subject: &Subject) -> Vec<HostName> {
+    match subject {
+        Subject::Rank(slot) => vec![timeline.ranks.at(*slot).host.clone()],
+        Subject::Host(host) => vec![host.clone()],
+        Subject::Way(from, to) => vec![from.clone(), to.clone()],
+        Subject::Job => Vec::new(),
     }
 }

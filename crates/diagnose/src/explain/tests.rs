@@ -32,6 +32,28 @@ impl Ring {
         }
     }
 
+    /// Seconds in which threads of each host wait for a processor for so large a share of the time.
+    fn waits(&mut self, count: u64, iteration_ms: f64, sent_ms: [f64; 4], waits: [f64; 4]) {
+        for _ in 0..count {
+            let start = at(self.row);
+            let way = |host: usize| ((name(host), name(host + 1)), Way { sent_ms: sent_ms[host], mb: 100.0 });
+            let ways = (0..4).map(way).collect();
+            let waits = (0..4).map(|host| (name(host), waits[host])).collect();
+            let end = start + NANOS_PER_SEC;
+            let row = Row { start, end, iterations: 3, iteration_ms, ways, waits, ..Row::default() };
+            self.evidence.take(&[], &[], &row);
+            self.row += 1;
+        }
+    }
+
+    /// The kind of fault of the only cause, whom it names, and since which second; `None`: there is none.
+    fn told(&self) -> Option<(Category, Vec<Place>, u64)> {
+        let causes = causes(&Timeline::default(), &self.evidence);
+        let [cause] = &causes[..] else { return None };
+        let named = cause.suspects.iter().map(|suspect| suspect.place.clone()).collect();
+        Some((cause.category, named, cause.since.0 / NANOS_PER_SEC - 1_000))
+    }
+
     fn denies(&self, hosts: &[usize], rests_on: &[(usize, usize)]) -> bool {
         let rests_on = rests_on.iter().map(|(from, to)| (name(*from), name(*to))).collect();
         ways_deny(&self.evidence, &hosts.iter().map(|host| name(*host)).collect(), &rests_on)
@@ -67,12 +89,12 @@ fn a_host_with_one_neighbour_is_as_likely_as_it() {
     let mut line = Ring::default();
     let ways = |last_ms: f64| [((0, 1), 20.0), ((1, 0), 20.0), ((1, 2), last_ms), ((2, 1), last_ms)];
     line.of_ways(20, 300.0, &ways(20.0));
-    line.of_ways(4, 600.0, &ways(320.0));
+    line.of_ways(10, 600.0, &ways(320.0));
     let told = causes(&Timeline::default(), &line.evidence);
     let [cause] = &told[..] else { panic!("{told:?}") };
     let named: Vec<(&Place, f64)> = cause.suspects.iter().map(|suspect| (&suspect.place, suspect.confidence)).collect();
     let host = |host| Place::Host { host: name(host) };
-    assert_eq!(named, [(&host(2), 0.5), (&host(1), 0.5)]);
+    assert_eq!(named, [(&host(2), SURE / 2.0), (&host(1), SURE / 2.0)]);
 }
 
 /// Of all of the network nobody is told before anybody had the time to stand out.
@@ -101,4 +123,52 @@ fn ways_deny_what_rests_on_others() {
     calm.seconds(25, 300.0, [20.0; 4]);
     assert!(calm.denies(&[2], &[]) && !calm.denies(&[0, 2], &[]), "no way goes between these two");
     assert!(calm.denies(&[0, 2], &[(0, 1), (2, 3)]), "and those that it rests on are known");
+}
+
+fn host(host: usize) -> Place {
+    Place::Host { host: name(host) }
+}
+
+/// One NIC is on two ways, a path or one direction of either NIC on one, and all of the network on all. Of two ways apart either end
+/// of each may be slow.
+#[test]
+fn what_accounts_for_slow_ways_is_told_by_those_that_are_fast() {
+    for (slow, told) in [
+        ([1, 0, 0, 1], Some((Category::NetworkSend, vec![host(0)], 20))),
+        ([0, 0, 1, 0], Some((Category::NetworkSend, vec![host(2), host(3)], 20))),
+        ([1, 1, 1, 1], Some((Category::NetworkCongestion, vec![], 20))),
+        ([1, 0, 1, 0], Some((Category::Unknown, vec![], 20))),
+        ([0, 0, 0, 0], Some((Category::Unknown, vec![], 20))),
+    ] {
+        let mut ring = Ring::default();
+        ring.seconds(20, 300.0, [20.0; 4]);
+        ring.seconds(10, 600.0, slow.map(|slow| 20.0 + 300.0 * f64::from(slow)));
+        assert_eq!(ring.told(), told, "{slow:?}");
+    }
+}
+
+/// Ways that are slow account for iterations that grew by as much, and for none that grew by far more.
+#[test]
+fn ways_that_hardly_anybody_waits_for_are_no_cause() {
+    let mut ring = Ring::default();
+    ring.seconds(20, 300.0, [20.0; 4]);
+    ring.seconds(5, 600.0, [60.0, 20.0, 20.0, 60.0]);
+    assert_eq!(ring.told(), None);
+}
+
+/// Threads that wait for a processor are late with what goes over the host's ways: the host is named, and not its NIC.
+#[test]
+fn a_host_whose_threads_wait_is_named_where_something_of_it_is_late() {
+    let mut ring = Ring::default();
+    ring.waits(20, 300.0, [20.0; 4], [0.02; 4]);
+    ring.waits(4, 600.0, [320.0, 20.0, 20.0, 320.0], [0.3, 0.02, 0.02, 0.02]);
+    assert_eq!(ring.told(), Some((Category::HostThread, vec![host(0)], 20)));
+    let mut elsewhere = Ring::default();
+    elsewhere.waits(20, 300.0, [20.0; 4], [0.02; 4]);
+    elsewhere.waits(4, 600.0, [20.0, 320.0, 320.0, 20.0], [0.3, 0.02, 0.02, 0.02]);
+    assert_ne!(elsewhere.told().map(|told| told.0), Some(Category::HostThread), "nothing of host0 is late");
+    let mut calm = Ring::default();
+    calm.waits(20, 300.0, [20.0; 4], [0.02; 4]);
+    calm.waits(20, 300.0, [20.0; 4], [0.6, 0.02, 0.02, 0.02]);
+    assert_eq!(calm.told(), None, "it costs nothing");
 }

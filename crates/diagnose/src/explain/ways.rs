@@ -1,5 +1,5 @@
-//! Which hosts' NICs account for the ways that are slow, where several are: each end of a way is one of a host, and what none of
-//! its other ways shows is not there.
+//! Which NICs, or which path, account for the ways that are slow: each end of a way is one of a host, and what none of its other
+//! ways shows is not there.
 use crate::evidence::SLOWER;
 use mycroft_record::HostName;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,55 +7,87 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Hosts with slow ways among which pairs are looked for: more are all of the network.
 const LOOKED_AT: usize = 64;
 
-/// Hosts whose NICs account for the ways that are slow.
+/// What accounts for the ways that are slow.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Ends {
-    pub(super) hosts: Vec<HostName>,
-    /// The first of them has data for the other only: its NIC, the other's port, or what is between them.
-    pub(super) is_either: bool,
+pub(super) enum Ends {
+    /// The NICs of these hosts: of one, or of two.
+    Nics(Vec<HostName>),
+    /// The NIC of either, or what is between them: nothing tells.
+    Either([HostName; 2]),
+    /// What is between two hosts whose NICs are as fast as before towards others.
+    Path([HostName; 2]),
+    /// All of the network.
+    All,
 }
 
+impl Ends {
+    pub(super) fn hosts(&self) -> BTreeSet<HostName> {
+        match self {
+            Ends::Nics(hosts) => hosts.iter().cloned().collect(),
+            Ends::Either(hosts) | Ends::Path(hosts) => hosts.iter().cloned().collect(),
+            Ends::All => BTreeSet::new(),
+        }
+    }
+}
+
+/// From one host to another.
+type Way = (HostName, HostName);
 /// A host's NIC in one direction.
 type End<'a> = (&'a HostName, bool);
 
-fn ends(way: &(HostName, HostName)) -> [End<'_>; 2] {
+fn ends(way: &Way) -> [End<'_>; 2] {
     [(&way.0, true), (&way.1, false)]
 }
 
-/// The fewest hosts that account for all slow ways, and for none that is as fast as before; `None`: all are slow, or none, or only
-/// more hosts do. Hosts of which every way is slow go before those of which only what they send, or receive, is. `times`: how
-/// many times as long as before the same bytes are under way, where that is known; `all`: all ways that carry something.
-pub(super) fn hosts<'a>(
-    times: &BTreeMap<(HostName, HostName), f64>,
-    all: impl Iterator<Item = &'a (HostName, HostName)>,
+/// The fewest that account for all ways of `slow`, and for none that is as fast as before; `None`: nothing is slow, or nobody knows.
+/// Hosts of which every way is slow go before those of which only what they send, or receive, is. `times`: how many times as
+/// long as before the same bytes are under way, where that is known; `all`: all ways that carry something.
+pub(super) fn ends_of<'a>(
+    slow: &[&Way],
+    times: &BTreeMap<Way, f64>,
+    all: impl Iterator<Item = &'a Way>,
 ) -> Option<Ends> {
-    let slow: Vec<&(HostName, HostName)> =
-        times.iter().filter(|(_, times)| **times >= 1.0 + SLOWER).map(|(way, _)| way).collect();
     let is_fast = |times: f64| times < 1.0 + SLOWER / 2.0;
     let fast: BTreeSet<End<'_>> =
         times.iter().filter(|(_, times)| is_fast(**times)).flat_map(|(way, _)| ends(way)).collect();
-    if fast.is_empty() || slow.is_empty() {
+    if slow.is_empty() {
         return None;
     }
     let hosts: BTreeSet<&HostName> = slow.iter().flat_map(|way| ends(way)).map(|(host, _)| host).collect();
+    let pair = || {
+        <[&HostName; 2]>::try_from(hosts.iter().copied().collect::<Vec<_>>()).ok().map(|pair| pair.map(Clone::clone))
+    };
+    if fast.is_empty() {
+        let known = times.len();
+        return match pair() {
+            Some(pair) => Some(Ends::Either(pair)),
+            None => (2 * slow.len() >= known && slow.len() > 1).then_some(Ends::All),
+        };
+    }
     let is_whole = |host: &&HostName| !fast.contains(&(*host, true)) && !fast.contains(&(*host, false));
     let whole: Vec<&HostName> = hosts.iter().copied().filter(is_whole).collect();
     let accounts = |named: &[&HostName]| {
         let is_named = |end: &End<'_>| named.contains(&end.0) && !fast.contains(end);
         slow.iter().all(|way| ends(way).iter().any(is_named))
     };
-    let any: Vec<&HostName> = hosts.into_iter().collect();
-    let hosts = [&whole, &any].into_iter().find_map(|hosts| fewest(hosts, accounts))?;
-    let only = match &hosts[..] {
-        [one] => only_neighbour(all, one),
-        _ => None,
+    let any: Vec<&HostName> = hosts.iter().copied().collect();
+    let Some(found) = [&whole, &any].into_iter().find_map(|hosts| fewest(hosts, accounts)) else {
+        let one_way = |host: &&HostName| accounts(&[host]);
+        let either = pair().filter(|_| any.iter().filter(|host| one_way(host)).count() == 2);
+        return either.map(Ends::Either).or_else(|| pair().map(Ends::Path));
     };
-    Some(Ends { is_either: only.is_some(), hosts: hosts.into_iter().chain(only).collect() })
+    match &found[..] {
+        [one] => match only_neighbour(all, one) {
+            Some(other) => Some(Ends::Either([one.clone(), other])),
+            None => Some(Ends::Nics(found)),
+        },
+        _ => Some(Ends::Nics(found)),
+    }
 }
 
 /// With whom a host exchanges data, where that is one host.
-fn only_neighbour<'a>(all: impl Iterator<Item = &'a (HostName, HostName)>, host: &HostName) -> Option<HostName> {
-    let other = |(from, to): &(HostName, HostName)| match (from == host, to == host) {
+fn only_neighbour<'a>(all: impl Iterator<Item = &'a Way>, host: &HostName) -> Option<HostName> {
+    let other = |(from, to): &Way| match (from == host, to == host) {
         (true, _) => Some(to.clone()),
         (_, true) => Some(from.clone()),
         _ => None,
@@ -88,7 +120,11 @@ mod tests {
             ((host(at), host(at + 1)), times)
         };
         let ways: BTreeMap<(HostName, HostName), f64> = times.into_iter().enumerate().map(way).collect();
-        hosts(&ways, ways.keys()).map(|ends| ends.hosts.iter().map(ToString::to_string).collect())
+        let slow: Vec<&Way> = ways.iter().filter(|(_, times)| **times >= 1.0 + SLOWER).map(|(way, _)| way).collect();
+        match ends_of(&slow, &ways, ways.keys())? {
+            Ends::All => Some(Vec::new()),
+            ends => Some(ends.hosts().iter().map(ToString::to_string).collect()),
+        }
     }
 
     /// The last host of a pipeline has one neighbour: its NIC is slow, or the path to it.
@@ -98,12 +134,12 @@ mod tests {
         let line = [("a", "b", 1.0), ("b", "a", 1.0), ("b", "c", 2.0), ("c", "b", 2.0)];
         let line: BTreeMap<(HostName, HostName), f64> =
             line.into_iter().map(|(from, to, times)| way(from, to, times)).collect();
-        let ends = hosts(&line, line.keys());
-        let named = ["c", "b"].map(HostName::from).to_vec();
-        assert_eq!(ends, Some(Ends { hosts: named, is_either: true }));
+        let slow: Vec<&Way> = line.iter().filter(|(_, times)| **times > 1.5).map(|(way, _)| way).collect();
+        let ends = ends_of(&slow, &line, line.keys());
+        assert_eq!(ends, Some(Ends::Either(["c", "b"].map(HostName::from))));
         let more = way("d", "c", 1.0).0;
-        let ends = hosts(&line, line.keys().chain([&more]));
-        assert_eq!(ends, Some(Ends { hosts: vec!["c".into()], is_either: false }), "of the other nothing is known yet");
+        let ends = ends_of(&slow, &line, line.keys().chain([&more]));
+        assert_eq!(ends, Some(Ends::Nics(vec!["c".into()])), "of the other nothing is known yet");
     }
 
     /// In a ring of four hosts the NICs of two are on three of four ways.
@@ -111,7 +147,7 @@ mod tests {
     fn two_hosts_of_four_are_not_all_of_the_network() {
         assert_eq!(ring([2.7, 2.6, 2.7, 1.0]), Some(vec!["host1".into(), "host2".into()]));
         assert_eq!(ring([2.0, 2.0, 1.0, 1.0]), Some(vec!["host1".into()]));
-        assert_eq!(ring([2.0, 2.0, 2.0, 2.0]), None, "all of the network");
+        assert_eq!(ring([2.0, 2.0, 2.0, 2.0]), Some(Vec::new()), "all of the network");
         assert_eq!(ring([1.0, 1.0, 1.0, 1.0]), None, "nothing is slow");
         assert_eq!(ring([2.0, 1.0, 2.0, 1.0]), None, "of two ways apart either end of each may be slow");
     }

@@ -1,6 +1,6 @@
 //! What a cause is told with.
 use super::found::{Found, Told};
-use crate::evidence::{Evidence, Subject};
+use crate::evidence::{Evidence, Subject, Track};
 use crate::measure::Component;
 use crate::timeline::Timeline;
 
@@ -12,29 +12,34 @@ pub(super) fn because(timeline: &Timeline, evidence: &Evidence, found: &Found<'_
         Subject::Way(from, to) => format!("{from} -> {to}"),
         Subject::Job => "the job".to_owned(),
     };
-    let (now_ms, more_ms) = evidence.grown_ms(found.track.since);
+    let now_ms = evidence.grown_ms(found.track.since).0;
     let (rule, what) = match found.component {
         Component::Computation | Component::Rest | Component::Iteration => ("peers.computation", "computes"),
         Component::Issue => ("peers.issue", "issues operations late, while its device idles,"),
         Component::Copy => ("peers.copy", "copies into and out of the transport's slots"),
         Component::Proxy | Component::Handover => ("peers.proxy", "keeps data that is ready"),
         Component::Wire => ("peers.wire", "has the same bytes on the way"),
+        Component::Waiting => ("peers.waiting", "has threads that are ready to run and wait for a processor"),
     };
     let mean = found.track.mean();
-    let share = if found.component == Component::Wire {
-        format!("{:.1} times as long as other ways do", 1.0 + mean)
+    let share = if found.component == Component::Waiting {
+        format!("for {:.0} % of the time, longer than those of other hosts", 100.0 * mean)
     } else {
         format!("{:.0} ms an iteration longer than all but the slowest of its peers", mean * now_ms)
     };
     let rows = found.track.rows;
-    let told = |rule, text| Told { rule, text, at: found.track.until };
-    let stands_out = told(rule, format!("{who} {what} {share}, in {rows} looks of about a second"));
-    let text = match more_ms {
-        Some(more_ms) => {
+    let text = format!("{who} {what} {share}, in {rows} looks of about a second");
+    vec![Told { rule, text, at: found.track.until }, cost(evidence, found.track)]
+}
+
+/// What iterations take since something began.
+pub(super) fn cost(evidence: &Evidence, track: &Track) -> Told {
+    let text = match evidence.grown_ms(track.since) {
+        (now_ms, Some(more_ms)) => {
             let percent = 100.0 * more_ms / (now_ms - more_ms).max(1e-9);
             format!("iterations take {now_ms:.0} ms, {more_ms:.0} ms ({percent:.0} %) more than before")
         }
-        None => format!("iterations take {now_ms:.0} ms; it has been so since the first ones that were seen"),
+        (now_ms, None) => format!("iterations take {now_ms:.0} ms; it has been so since the first ones that were seen"),
     };
-    vec![stands_out, told("evidence.cost", text)]
+    Told { rule: "evidence.cost", text, at: track.until }
 }

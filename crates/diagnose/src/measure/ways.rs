@@ -52,9 +52,7 @@ pub(super) fn of(timeline: &Timeline, (start, end): (HostTime, HostTime), iterat
         if sum.bytes == 0 || hosts.0 == hosts.1 {
             continue;
         }
-        for end in [from, to] {
-            held[end as usize] += sum.held_us / 1e3 / per_iteration;
-        }
+        held[from as usize] += sum.held_us / 1e3 / per_iteration;
         links.entry((hosts.0.clone(), hosts.1.clone())).or_default().push(sum);
     }
     (links.into_iter().map(|(hosts, links)| (hosts, way(&links, per_iteration))).collect(), held)

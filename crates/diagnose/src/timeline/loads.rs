@@ -6,6 +6,10 @@ use std::collections::{BTreeMap, VecDeque};
 /// Looks kept per host: at one a second, four minutes.
 const KEPT: usize = 256;
 
+/// Where at most so many thousandths of the cores are busy, nobody is kept from one for long, and that they are full is news
+/// where no more were before.
+pub(crate) const ROOM_MILLI: f64 = 600.0;
+
 /// One look at a host's processors, thousandths as in [`HostVitals`].
 #[derive(Clone, Copy, Debug)]
 struct Load {
@@ -52,6 +56,17 @@ impl Loads {
         let of = |value: &dyn Fn(&Load) -> u32| median(inside.iter().map(|load| f64::from(value(load))).collect());
         let (busy_milli, wait_milli) = (of(&|load| load.busy_milli)?, of(&|load| load.wait_milli)?);
         Some(Usual { busy_milli, wait_milli, looks: inside.len() })
+    }
+
+    /// By host: for which share of the time threads waited for a processor from `from` to `until`. Where many processors idle
+    /// nobody is kept from one for long.
+    pub(crate) fn waits(&self, from: HostTime, until: HostTime) -> BTreeMap<HostName, f64> {
+        let of = |host: &HostName| {
+            let usual = self.usual(host, from, until)?;
+            let wait_milli = if usual.busy_milli > ROOM_MILLI { usual.wait_milli } else { 0.0 };
+            Some((host.clone(), wait_milli / 1000.0))
+        };
+        self.hosts().filter_map(of).collect()
     }
 
     /// The first of the newest looks in a row at which a host's threads waited so long, thousandths; one look between them at

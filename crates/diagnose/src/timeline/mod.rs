@@ -36,7 +36,7 @@ use waits::LiveGraph;
 pub(crate) use comms::Comm;
 pub(crate) use iterations::{Iteration, NO_PEER};
 pub(crate) use links::{Link, Links, NicSample, Pause};
-pub(crate) use loads::Usual;
+pub(crate) use loads::{ROOM_MILLI, Usual};
 pub(crate) use past::Issued;
 pub(crate) use rank::{FlowSlot, LiveFlow, LiveOp, RankState, Stand, device_has_left};
 

@@ -1,0 +1,124 @@
+//! The network as a cause: of the ways that are slow, the NICs or the path that account for them.
+use super::found::{Cause, Told, WORK, hosts_of};
+use super::ways::{self, Ends};
+use crate::evidence::{Evidence, PAST_MIN, SLOWER, Subject, Track};
+use crate::measure::Component;
+use crate::timeline::Timeline;
+use mycroft_record::{Category, HostName, HostTime, Place, Suspect};
+
+/// Surest that nothing but chance speaks against.
+const SURE: f64 = 0.97;
+
+/// Ways that are slow, and what accounts for them.
+pub(super) struct Network<'a> {
+    slow: Vec<((HostName, HostName), &'a Track)>,
+    ends: Ends,
+}
+
+impl<'a> Network<'a> {
+    /// What the ways say for sure, where that is enough to account for what iterations grew.
+    pub(super) fn of(evidence: &'a Evidence, needed: f64) -> Option<Network<'a>> {
+        let way = |((component, subject), track): (&'a (Component, Subject), &'a Track)| match (component, subject) {
+            (Component::Wire, Subject::Way(from, to)) => Some(((from.clone(), to.clone()), track)),
+            _ => None,
+        };
+        let times = evidence.way_times();
+        let is_slow = |(way, track): &((HostName, HostName), &Track)| {
+            track.log_odds >= needed && times.get(way).is_some_and(|times| *times >= 1.0 + SLOWER)
+        };
+        let slow: Vec<_> = evidence.tracks.iter().filter_map(way).filter(is_slow).collect();
+        let ways: Vec<&(HostName, HostName)> = slow.iter().map(|(way, _)| way).collect();
+        let ends = ways::ends_of(&ways, &times, evidence.all_ways())?;
+        let network = Network { slow, ends };
+        let accounts = match evidence.grown_ms(network.since()) {
+            (_, Some(more_ms)) => evidence.way_more_ms() >= WORK * more_ms,
+            (_, None) => true,
+        };
+        // Where no NIC is told from what it is connected to, somebody may stand out yet.
+        let is_due = matches!(network.ends, Ends::Nics(_)) || network.worst().1.rows >= PAST_MIN;
+        (accounts && is_due).then_some(network)
+    }
+
+    /// The way that is slowest.
+    pub(super) fn worst(&self) -> &((HostName, HostName), &'a Track) {
+        let worst = self.slow.iter().max_by(|a, b| a.1.mean().total_cmp(&b.1.mean()));
+        worst.expect("there is a slow way")
+    }
+
+    /// In multiples of what counts.
+    pub(super) fn times(&self) -> f64 {
+        self.worst().1.mean() / SLOWER
+    }
+
+    /// Whether it is about a subject's host.
+    pub(super) fn is_about(&self, timeline: &Timeline, subject: &Subject) -> bool {
+        let hosts = self.ends.hosts();
+        hosts_of(timeline, subject).iter().any(|host| hosts.contains(host))
+    }
+
+    fn since(&self) -> HostTime {
+        self.slow.iter().map(|(_, track)| track.onset).min().unwrap_or(HostTime::NONE)
+    }
+
+    /// The case of it, `confidence` of which is left beside other causes.
+    pub(super) fn cause(&self, confidence: f64, cost: Told) -> Cause {
+        let confidence = confidence.min(SURE);
+        let places = |hosts: &[HostName], each: f64| -> Vec<Suspect> {
+            let place = |host: &HostName| Place::Host { host: host.clone() };
+            hosts.iter().map(|host| Suspect { place: place(host), confidence: each }).collect()
+        };
+        let (times, slow) = (1.0 + self.worst().1.mean(), self.slow.len());
+        let (suspects, text) = match &self.ends {
+            Ends::Nics(hosts) if hosts.len() == 1 => (
+                places(hosts, confidence),
+                format!(
+                    "all ways that take longer than before ({slow}) are those of {}, and all others are as fast",
+                    hosts[0]
+                ),
+            ),
+            Ends::Nics(hosts) => (
+                places(hosts, confidence / hosts.len() as f64),
+                format!("all ways that take longer than before ({slow}) are those of {}", names(hosts)),
+            ),
+            Ends::Either(hosts) => (
+                places(hosts, confidence / 2.0),
+                format!(
+                    "only between {} the same bytes are under way for longer: the NIC of either, or what is between them",
+                    names(hosts)
+                ),
+            ),
+            Ends::Path(hosts) => (
+                places(hosts, confidence / 2.0),
+                format!(
+                    "between {} the same bytes are under way for longer, while both are as fast as before towards others",
+                    names(hosts)
+                ),
+            ),
+            Ends::All => (Vec::new(), "the same bytes are longer on their way between all hosts".to_owned()),
+        };
+        let text = format!("{text}; {times:.1} times as long where that is most");
+        let ((from, to), track) = self.worst();
+        Cause {
+            key: (Component::Wire, Subject::Way(from.clone(), to.clone())),
+            category: self.category(),
+            suspects,
+            since: self.since(),
+            because: vec![Told { rule: "evidence.wire", text, at: track.until }, cost],
+        }
+    }
+
+    fn category(&self) -> Category {
+        match &self.ends {
+            Ends::Nics(hosts) if hosts.len() == 1 => match self.slow.iter().any(|((from, _), _)| *from == hosts[0]) {
+                true => Category::NetworkSend,
+                false => Category::NetworkReceive,
+            },
+            Ends::Either(_) => Category::NetworkSend,
+            _ => Category::NetworkCongestion,
+        }
+    }
+}
+
+fn names(hosts: &[HostName]) -> String {
+    hosts.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
+}
