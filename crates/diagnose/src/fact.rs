@@ -9,9 +9,12 @@ use mycroft_record::{
 };
 use std::sync::Arc;
 use words::{chunks, stopped};
+pub(crate) use words::{ranks_text, ranks_within};
 
 /// The rule of [`Fact::StuckInside`].
 pub(crate) const STUCK_INSIDE: &str = "hang.stuck-inside";
+/// The rule of [`Fact::Wander`].
+pub(crate) const WANDER: &str = "watch.pauses-wander";
 /// The rule of [`Fact::NicDown`].
 pub(crate) const NIC_DOWN: &str = "nic.down";
 /// The rule of [`Fact::GpuNotReady`].
@@ -165,6 +168,8 @@ pub(crate) enum Fact {
     /// Others waited for ranks of a host to issue what they had issued, or for a device there to touch its slots, again and
     /// again, if not for long.
     LateAgain { host: HostName, times: usize, within_ns: u64, is_device: bool },
+    /// All others have waited for one rank after another, and gone on each time: ranks that pause in turn.
+    Wander { stops: usize, ranks: usize },
     /// Iterations take longer (Algorithm 1, straggler trigger): `slow` of the last `of`, or the one that runs where `of` is 0.
     SlowIterations { base_ms: f64, now_ms: f64, factor: f64, slow: usize, of: usize, since: HostTime, why: String },
     /// A rank computes longer between operations than it did.
@@ -226,26 +231,6 @@ pub(crate) enum Fact {
 
 fn ms(ns: u64) -> f64 {
     ns as f64 / NANOS_PER_MS as f64
-}
-
-/// Ranks for people: `0-3,8`.
-pub(crate) fn ranks_text(ranks: &[Rank]) -> String {
-    ranks_within(ranks, usize::MAX)
-}
-
-/// The same, the first `ranges_max` ranges of them: `0-3,8 and 24 more`.
-pub(crate) fn ranks_within(ranks: &[Rank], ranges_max: usize) -> String {
-    let ranges: Vec<&[Rank]> = ranks.chunk_by(|a, b| a.0 + 1 == b.0).collect();
-    let (shown, rest) = ranges.split_at(ranges.len().min(ranges_max));
-    let range = |range: &&[Rank]| match range {
-        [first, .., last] if range.len() > 2 => format!("{first}-{last}"),
-        few => few.iter().map(Rank::to_string).collect::<Vec<_>>().join(","),
-    };
-    let mut text = shown.iter().map(range).collect::<Vec<_>>().join(",");
-    if !rest.is_empty() {
-        text += &format!(" and {} more", rest.iter().map(|range| range.len()).sum::<usize>());
-    }
-    text
 }
 
 /// `rank 3`, `ranks 0-3,8`; `no rank` where there is none.
@@ -320,6 +305,7 @@ impl Fact {
             Fact::CpuFull { .. } => "host.cpu-full",
             Fact::SlowCalls { .. } => "host.slow-calls",
             Fact::LateAgain { .. } => "watch.late-again",
+            Fact::Wander { .. } => WANDER,
             Fact::SlowIterations { .. } => "watch.slow-iterations",
             Fact::ComputeExcess { .. } => "slow.compute",
             Fact::HostExcess { .. } => "slow.host-issue",
@@ -362,6 +348,9 @@ impl Fact {
             | Fact::SplitsDiffer { .. }
             | Fact::CameLate { .. }
             | Fact::Records { .. } => self.text_of_dumps(),
+            Fact::Wander { stops, ranks } => format!(
+                "all others have waited {stops} times within an hour, for {ranks} ranks in turn, and the job went on each time"
+            ),
             _ => self.text_of_rate(),
         }
     }

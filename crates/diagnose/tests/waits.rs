@@ -46,3 +46,16 @@ fn what_a_start_took_excuses_no_later_stop() {
     assert_eq!(cases.len(), 1, "{}", outcome.text());
     assert!(matches!(cases[0].finding.suspects[0].place, Place::Rank { rank: Rank(5), .. }), "{}", outcome.text());
 }
+
+/// Ranks of several hosts that are late in turn collect garbage: from the third on nobody is named.
+#[test]
+fn pauses_that_wander_over_ranks_name_nobody() {
+    let mut plan = Plan::new(2, 4, 2, 1, 4).fault(Fault::LateInTurn);
+    plan.until = 85_000 * MS;
+    let outcome = run(plan);
+    let cases = outcome.engine.cases();
+    let named: Vec<usize> = cases.iter().map(|case| case.finding.suspects.len()).collect();
+    assert!(named.len() > 4 && named.iter().take(2).all(|named| *named > 0), "{}", outcome.text());
+    assert!(named.iter().skip(2).all(|named| *named == 0), "{}", outcome.text());
+    assert!(outcome.text().contains("for 3 ranks in turn"), "{}", outcome.text());
+}

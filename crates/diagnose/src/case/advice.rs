@@ -19,10 +19,20 @@ const STANDS: &str = "the job will not go on by itself: save the evidence, then 
 const WRONG: &str =
     "what the job computes since then is wrong: save the evidence, then restart it from a checkpoint before it";
 
+/// The step where nobody is named.
+fn nobody(what: What, category: Category) -> &'static str {
+    match (what, category) {
+        (What::Slowdown, Category::NotStarted) => {
+            "ranks pause in turn: plan garbage collection (gc.disable, gc.collect every so many steps)"
+        }
+        _ => "no suspect yet: look at the ranks that have no data, and at the stacks of all ranks",
+    }
+}
+
 /// Steps for a verdict on `suspects`, most likely first.
 pub(crate) fn steps(what: What, category: Category, suspects: &[Suspect]) -> Vec<String> {
     let Some(first) = suspects.first() else {
-        return vec!["no suspect yet: look at the ranks that have no data, and at the stacks of all ranks".to_string()];
+        return vec![nobody(what, category).to_string()];
     };
     let place = &first.place;
     let equal = suspects.get(1).filter(|second| second.confidence == first.confidence);

@@ -484,16 +484,17 @@ impl Docket {
         {
             return vec![self.finish(bench, open.id, "iterations are as fast as before")];
         }
+        if self.is_one_of_many(open) {
+            return vec![self.finish(bench, open.id, "its pause is one of many that wander over ranks")];
+        }
         if open.own.is_empty() || !self.case(open.id).finding.diagnosed_at.is_some() {
             return Vec::new();
         }
         let Some(since) = own::over_since(bench.timeline, &open.own, needed, open.onset) else { return Vec::new() };
         const OVER: &str = "its suspect is as fast as before; what keeps the job slow is another case";
-        if open.quiet {
-            return vec![self.finish(bench, open.id, "its suspect is as fast as before")];
-        }
-        if self.open.len() > 1 {
-            return vec![self.finish(bench, open.id, OVER)];
+        if open.quiet || self.open.len() > 1 {
+            let why = if open.quiet { "its suspect is as fast as before" } else { OVER };
+            return vec![self.finish(bench, open.id, why)];
         }
         // Something else must be why the job is slow still: who shows now is compared with the job as it was before both.
         let Some(slow) = &bench.seen.slow else { return Vec::new() };

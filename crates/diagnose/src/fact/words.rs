@@ -19,3 +19,23 @@ pub(super) fn stopped(rank: Rank, proxies: Option<&ProxyHeld>) -> String {
         "the progress thread of rank {rank} does not run although it has data to move, and no processor is short: {doing}"
     )
 }
+
+/// Ranks for people: `0-3,8`.
+pub(crate) fn ranks_text(ranks: &[Rank]) -> String {
+    ranks_within(ranks, usize::MAX)
+}
+
+/// The same, the first `ranges_max` ranges of them: `0-3,8 and 24 more`.
+pub(crate) fn ranks_within(ranks: &[Rank], ranges_max: usize) -> String {
+    let ranges: Vec<&[Rank]> = ranks.chunk_by(|a, b| a.0 + 1 == b.0).collect();
+    let (shown, rest) = ranges.split_at(ranges.len().min(ranges_max));
+    let range = |range: &&[Rank]| match range {
+        [first, .., last] if range.len() > 2 => format!("{first}-{last}"),
+        few => few.iter().map(Rank::to_string).collect::<Vec<_>>().join(","),
+    };
+    let mut text = shown.iter().map(range).collect::<Vec<_>>().join(",");
+    if !rest.is_empty() {
+        text += &format!(" and {} more", rest.iter().map(|range| range.len()).sum::<usize>());
+    }
+    text
+}

@@ -23,6 +23,8 @@ pub enum Fault {
     Generation(u64),
     /// Two iterations of the start wait for more than a minute, and the sixtieth waits for a rank for half of that.
     LateOnce(u32),
+    /// From the thirtieth iteration on every twelfth waits for a rank for six seconds, each time for another: garbage collection.
+    LateInTurn,
     /// One pause of 1 s of everything that needs a rank.
     OnePause(u32),
     Frozen(u32),
@@ -79,6 +81,9 @@ impl Plan {
                 let nth = iteration / every - 1;
                 let is_late = u64::from(rank) == nth * 5 % u64::from(self.tp * self.pp * self.dp);
                 is_late.then(|| [1_600, 1_700, 2_300, 2_400][nth.min(3) as usize])
+            }
+            Fault::LateInTurn if iteration >= 30 && iteration.is_multiple_of(12) => {
+                (u64::from(rank) == iteration / 12 * 3 % u64::from(self.tp * self.pp * self.dp)).then_some(6_000)
             }
             Fault::LateOnce(_) if iteration < 2 => (rank == 0).then_some(70_000),
             Fault::LateOnce(late) if iteration == 60 => (rank == late).then_some(30_000),

@@ -5,7 +5,7 @@ use crate::case::advice;
 use crate::case::network::host_place;
 use crate::case::weigh::Verdict;
 use crate::case::{Case, CaseEvent, CaseId};
-use crate::fact::{Fact, LEFT_UNTOUCHED, NIC_DOWN, STUCK_INSIDE};
+use crate::fact::{Fact, LEFT_UNTOUCHED, NIC_DOWN, STUCK_INSIDE, WANDER};
 use mycroft_record::{Category, HostName, HostTime, Place, Suspect, What};
 
 /// So many stops within the time in which pauses belong together, all because of ranks of one host, are no coincidence.
@@ -33,6 +33,8 @@ impl Docket {
                 self.stops.take(moved, length);
             }
             return self.withdraw(bench, open.id);
+        } else if let Some(event) = self.wandered(bench, open, moved) {
+            return event;
         } else {
             // What explained a stop may not explain why it goes on slowly: let better evidence take over. Who was named only
             // for being inside and not moving does move.
@@ -60,6 +62,41 @@ impl Docket {
             of.onset = open.stalled_since;
         }
         CaseEvent::Strengthened(open.id)
+    }
+
+    /// A stop that is over, where ranks of several hosts have been late in turn: pauses that wander (garbage collection that is not
+    /// planned, FALCON 3) have one case, which names nobody.
+    fn wandered(&mut self, bench: &Bench<'_>, open: &Open, moved: HostTime) -> Option<CaseEvent> {
+        let finding = &self.case(open.id).finding;
+        if finding.category != Category::NotStarted || bench.watch.is_young() {
+            return None;
+        }
+        let place = finding.suspects.first()?.place.clone();
+        self.stops.note(moved, &place);
+        let (stops, ranks) = self.stops.wander(bench.now)?;
+        if self.wanders().is_some() {
+            return Some(self.withdraw(bench, open.id));
+        }
+        let verdict = Verdict {
+            category: Category::NotStarted,
+            ..Verdict::unknown(What::Slowdown, self.case(open.id).finding.since)
+        };
+        self.write(bench, open.id, verdict, &[Fact::Wander { stops, ranks }], Vec::new());
+        if let Some(of) = self.open.iter_mut().find(|of| of.id == open.id) {
+            of.stalled_since = HostTime::NONE;
+            of.joined = true; // iterations name whoever paused last
+        }
+        Some(CaseEvent::Strengthened(open.id))
+    }
+
+    /// The open case of pauses that wander over ranks.
+    fn wanders(&self) -> Option<CaseId> {
+        self.open.iter().map(|open| open.id).find(|id| self.shows(*id, WANDER))
+    }
+
+    /// Whether a case is about a stop that is over, and another about pauses that wander over ranks.
+    pub(super) fn is_one_of_many(&self, open: &Open) -> bool {
+        open.stood_ns > 0 && self.wanders().is_some_and(|id| id != open.id)
     }
 
     /// Stops shorter than this that went away are no case, nanoseconds: as for waits, so many times what the job came back from
