@@ -3,6 +3,7 @@ use crate::stop::Stop;
 use crate::switched::{self, Block};
 use anyhow::{Context, Result, bail};
 use mycroft_diagnose::case::Gain;
+use mycroft_diagnose::render::NOBODY;
 use mycroft_diagnose::{Case, render};
 use mycroft_record::{Finding, HostTime, NANOS_PER_MS};
 use mycroft_serve::{ServeConfig, Server, ServerHandle};
@@ -373,6 +374,10 @@ fn in_few_words(case: &Case) -> String {
             mycroft_record::Place::Link { from, to } => format!("{from} -> {to}"),
         })
         .collect();
-    let who = if suspects.is_empty() { "suspect not known yet".to_owned() } else { suspects.join(", ") };
+    let who = match &suspects[..] {
+        [] if finding.diagnosed_at.is_some() => NOBODY.to_owned(),
+        [] => "suspect not known yet".to_owned(),
+        some => some.join(", "),
+    };
     format!("{} / {}: {who}", finding.what, finding.category)
 }

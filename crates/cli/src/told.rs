@@ -1,4 +1,5 @@
 //! What a server tells, in words for a terminal: suspects, times with their ages, names that came over the wire.
+use mycroft_diagnose::render::NOBODY;
 use mycroft_record::text::printable;
 use mycroft_record::time::rfc3339;
 use mycroft_record::{HostTime, NANOS_PER_SEC};
@@ -87,6 +88,7 @@ pub(crate) fn whole(case: &CaseJson, now: HostTime) -> String {
     row("what", &format!("{} / {}", printable(&case.what), printable(&case.category)));
     let unsettled = if case.settled { "" } else { "; not settled, may change" };
     match case.suspects.as_slice() {
+        [] if case.settled => row("suspect", NOBODY),
         [] => row("suspect", &format!("not known yet{unsettled}")),
         suspects => suspects.iter().for_each(|one| row("suspect", &format!("{}{unsettled}", suspect(one)))),
     }

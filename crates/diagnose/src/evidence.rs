@@ -159,7 +159,6 @@ impl Evidence {
         let usual = median(values.iter().flatten().copied().collect()).unwrap_or(0.0);
         let expected = Expected::of(&values, &roles, &pasts, Scale::Times(usual.max(1e-9)), First::Past);
         expected.learn(&values, &mut pasts, is_raised, SLOWER);
-        self.common.take(Component::Wire, expected.common);
         self.way_spread.take(&expected.beyond);
         let sigma = self.way_spread.sigma().max(WAY_SPREAD_LEAST);
         let shares = expected.beyond.iter().zip(&expected.sigmas);

@@ -12,6 +12,7 @@ mod ways;
 mod words;
 
 use crate::evidence::{COST, Evidence, SLOWER, Subject, Track};
+use crate::fact::STARVED_MILLI;
 use crate::measure::Component;
 use crate::timeline::Timeline;
 use found::{Found, WORK, counts, hosts_of};
@@ -28,10 +29,9 @@ const SURE: f64 = 0.97;
 const SURE_ENOUGH: f64 = 0.6;
 /// More that stand out as much are nobody.
 const ALIKE_MAX: usize = 3;
-/// Threads that wait for this share of the time hardly run.
-const STARVED: f64 = 0.5;
 /// Causes told at a time.
 const CAUSES_MAX: usize = 3;
+
 /// The causes of what is slow now, the one that stands out most first.
 pub(crate) fn causes(timeline: &Timeline, evidence: &Evidence) -> Vec<Cause> {
     if !evidence.is_enough() {
@@ -40,7 +40,7 @@ pub(crate) fn causes(timeline: &Timeline, evidence: &Evidence) -> Vec<Cause> {
     let needed = evidence.needed(timeline.ranks.len());
     let mut found: Vec<Found<'_>> =
         evidence.tracks.iter().filter_map(|((component, subject), track)| found(*component, subject, track)).collect();
-    found.sort_by(|a, b| b.order().cmp(&a.order()).then(b.times.total_cmp(&a.times)));
+    found.sort_by(|a, b| b.is_own().cmp(&a.is_own()).then(b.times.total_cmp(&a.times)));
     let is_told = |found: &&Found<'_>| {
         found.times >= 1.0
             && found.component != Component::Wire
@@ -102,7 +102,7 @@ fn is_felt(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> bool 
             && track.mean() >= counts(*component) / 2.0
             && same_host(timeline, subject, found.subject)
     };
-    found.track.mean() >= STARVED || evidence.tracks.iter().any(shows)
+    found.track.mean() >= STARVED_MILLI / 1e3 || evidence.tracks.iter().any(shows)
 }
 
 /// Whether the ways between hosts speak against a verdict that names these hosts and rests on these ways: the ways that it rests on,
@@ -134,9 +134,10 @@ fn costs(evidence: &Evidence, track: &Track) -> bool {
     }
 }
 
-/// Whether copies of all ranks of a host at once are enough of what iterations grew: else they wait for the NIC that they share.
+/// Whether what the transport of all ranks of a host takes longer at once is enough of what iterations grew: else they wait for the
+/// NIC that they share.
 fn accounts(evidence: &Evidence, found: &Found<'_>) -> bool {
-    let is_shared = found.component == Component::Copy && matches!(found.subject, Subject::Host(_));
+    let is_shared = !found.is_own() && matches!(found.subject, Subject::Host(_));
     let grown_ms = evidence.grown_ms(found.track.since).1;
     !is_shared || grown_ms.is_none_or(|grown_ms| found.track.more_ms >= WORK * grown_ms)
 }

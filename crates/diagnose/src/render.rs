@@ -72,12 +72,15 @@ fn render_lives(page: &mut Page, report: &Report) {
     }
 }
 
+/// Who is the suspect of a settled case that names nobody.
+pub const NOBODY: &str = "nobody: it is not one rank, host or path";
+
 fn render_case(page: &mut Page, case: &Case, now: HostTime) {
     let finding = &case.finding;
     page.line(&format!("CASE {} {}: {} / {}", case.id, case.state.as_str(), finding.what, finding.category));
     let seconds = |ns: u64| format!("{}.{} s", ns / NANOS_PER_MS / 1000, ns / NANOS_PER_MS % 1000 / 100);
     if finding.suspects.is_empty() {
-        page.row("suspect", "not known yet");
+        page.row("suspect", if finding.diagnosed_at.is_some() { NOBODY } else { "not known yet" });
     }
     for suspect in &finding.suspects {
         page.each("suspect", &suspect_text(suspect, None));

@@ -2,6 +2,7 @@
 mod cluster;
 
 use cluster::{Fault, MS, Plan, run};
+use mycroft_diagnose::CaseState;
 use mycroft_record::{Place, Rank};
 
 /// A rank that starts half a minute after the others is waited for, and nothing is wrong.
@@ -50,7 +51,7 @@ fn what_a_start_took_excuses_no_later_stop() {
 /// Ranks of several hosts that are late in turn collect garbage: from the third on nobody is named.
 #[test]
 fn pauses_that_wander_over_ranks_name_nobody() {
-    let mut plan = Plan::new(2, 4, 2, 1, 4).fault(Fault::LateInTurn);
+    let mut plan = Plan::new(2, 4, 2, 1, 4).fault(Fault::LateInTurn(12));
     plan.until = 85_000 * MS;
     let outcome = run(plan);
     let cases = outcome.engine.cases();
@@ -58,4 +59,21 @@ fn pauses_that_wander_over_ranks_name_nobody() {
     assert!(named.len() > 4 && named.iter().take(2).all(|named| *named > 0), "{}", outcome.text());
     assert!(named.iter().skip(2).all(|named| *named == 0), "{}", outcome.text());
     assert!(outcome.text().contains("for 3 ranks in turn"), "{}", outcome.text());
+}
+
+/// Where the job hardly runs between them there is one case, and those that named somebody are over.
+#[test]
+fn pauses_that_follow_each_other_have_one_case() {
+    for every in [1, 3] {
+        let mut plan = Plan::new(2, 4, 2, 1, 4).fault(Fault::LateInTurn(every));
+        plan.until = 85_000 * MS;
+        let outcome = run(plan);
+        let text = outcome.text();
+        let open: Vec<_> = outcome.engine.cases().iter().filter(|case| case.state == CaseState::Open).collect();
+        let named = open.iter().map(|case| case.finding.suspects.len()).sum::<usize>();
+        assert_eq!((open.len(), named), (1, 0), "{every}: {text}");
+        assert!(text.contains("its pause is one of many that wander over ranks"), "{every}: {text}");
+        assert!(text.contains("suspect    nobody: it is not one rank, host or path"), "{every}: {text}");
+        assert!(outcome.engine.cases().len() <= 3, "{every}: {text}");
+    }
 }

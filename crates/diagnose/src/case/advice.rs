@@ -23,7 +23,7 @@ const WRONG: &str =
 fn nobody(what: What, category: Category) -> &'static str {
     match (what, category) {
         (What::Slowdown, Category::NotStarted) => {
-            "ranks pause in turn: plan garbage collection (gc.disable, gc.collect every so many steps)"
+            "ranks pause in turn: if it is garbage collection, let all collect in the same step (gc.disable, gc.collect)"
         }
         _ => "no suspect yet: look at the ranks that have no data, and at the stacks of all ranks",
     }

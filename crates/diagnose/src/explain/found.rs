@@ -56,11 +56,6 @@ impl Found<'_> {
         matches!(self.component, Component::Computation | Component::Issue | Component::Waiting)
     }
 
-    /// What is told first: that threads wait tells why a host is late with anything else.
-    pub(super) fn order(&self) -> (bool, bool) {
-        (self.component == Component::Waiting, self.is_own())
-    }
-
     /// Whether there are rows enough: for proxy threads the rules from before go first, and see more.
     pub(super) fn is_due(&self) -> bool {
         !matches!(self.component, Component::Proxy | Component::Handover) || self.track.rows >= PAST_MIN

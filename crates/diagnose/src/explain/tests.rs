@@ -1,6 +1,6 @@
 //! What is told of the ways between hosts, by rows made by hand: no simulator, no rank.
 use super::*;
-use crate::measure::{Row, Way};
+use crate::measure::{Cells, Role, Row, Way};
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 
 /// The evidence of a job on a ring of four hosts, a row a second.
@@ -171,4 +171,33 @@ fn a_host_whose_threads_wait_is_named_where_something_of_it_is_late() {
     calm.waits(20, 300.0, [20.0; 4], [0.02; 4]);
     calm.waits(20, 300.0, [20.0; 4], [0.6, 0.02, 0.02, 0.02]);
     assert_eq!(calm.told(), None, "it costs nothing");
+}
+
+/// What all ranks of a host copy longer at once waits for their NIC, unless it accounts for what iterations grew.
+#[test]
+fn copies_of_a_whole_host_must_account_for_what_iterations_grew() {
+    let told = |grew_ms: f64| {
+        let hosts: Vec<HostName> = (0..16).map(|rank| name(rank / 4)).collect();
+        let mut evidence = Evidence::default();
+        for row in 0..30 {
+            let is_slow = row >= 20;
+            let cells = |rank: usize| {
+                let copy_ms = if is_slow && rank < 4 { 60.0 } else { 10.0 };
+                let ms = move |component| match component {
+                    Component::Computation => 200.0,
+                    Component::Copy => copy_ms,
+                    _ => 0.0,
+                };
+                Some(Cells::of(ms))
+            };
+            let (start, iteration_ms) = (at(row), if is_slow { 300.0 + grew_ms } else { 300.0 });
+            let ranks = (0..16).map(cells).collect();
+            let end = start + NANOS_PER_SEC;
+            let row = Row { start, end, iterations: 3, iteration_ms, ranks, ..Row::default() };
+            evidence.take(&hosts, &[Role::default(); 16], &row);
+        }
+        causes(&Timeline::default(), &evidence).into_iter().map(|cause| cause.category).collect::<Vec<_>>()
+    };
+    assert_eq!(told(60.0), [Category::GpuCopy]);
+    assert_eq!(told(250.0), []);
 }

@@ -151,4 +151,15 @@ mod tests {
         assert_eq!(ring([1.0, 1.0, 1.0, 1.0]), None, "nothing is slow");
         assert_eq!(ring([2.0, 1.0, 2.0, 1.0]), None, "of two ways apart either end of each may be slow");
     }
+
+    /// Between two hosts the way is slow in both directions, and both are as fast as before towards others: it is what is between them.
+    #[test]
+    fn a_path_is_told_from_the_nics_at_its_ends() {
+        let way = |from: &str, to: &str, times| ((HostName::from(from), HostName::from(to)), times);
+        let all =
+            [("a", "b", 2.0), ("b", "a", 2.0), ("a", "c", 1.0), ("c", "a", 1.0), ("b", "c", 1.0), ("c", "b", 1.0)];
+        let all: BTreeMap<Way, f64> = all.into_iter().map(|(from, to, times)| way(from, to, times)).collect();
+        let slow: Vec<&Way> = all.iter().filter(|(_, times)| **times > 1.5).map(|(way, _)| way).collect();
+        assert_eq!(ends_of(&slow, &all, all.keys()), Some(Ends::Path(["a", "b"].map(HostName::from))));
+    }
 }

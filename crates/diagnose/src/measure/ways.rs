@@ -74,3 +74,51 @@ fn way(links: &[Sum], per_iteration: f64) -> Way {
     let mb = links.iter().map(|link| link.bytes).sum::<u64>() as f64 / 1e6 / per_iteration;
     Way { sent_ms: counted.iter().sum::<f64>() / counted.len().max(1) as f64 / 1e3 / per_iteration, mb }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::*;
+
+    const S: u64 = NANOS_PER_SEC;
+
+    /// Rank 0 of one host sends to rank 1 of another, whose receive waits; it hands over late what is ready.
+    fn late_sender() -> Timeline {
+        let mut timeline = Timeline::default();
+        for rank in 0..2u32 {
+            let is_sender = rank == 0;
+            let (at, comm, peer) = (HostTime(1_000 * S), CommId(7), CommRank(1 - rank));
+            let process = ProcessKey { rank: Rank(rank), pid: rank, nonce: 1 };
+            let source = Source { job: "job".into(), host: format!("host{rank}").into(), process: Some(process) };
+            let name = "P2P".into();
+            let init = CommInit { at, comm, n_ranks: 2, n_nodes: 2, comm_rank: CommRank(rank), name };
+            let (class, direction) = match is_sender {
+                true => (OpClass::Send, Direction::Send),
+                false => (OpClass::Recv, Direction::Recv),
+            };
+            let op = OpId { comm, class, peer, seq: OpSeq(1) };
+            let stage_us = if is_sender { [10, 80_000, 20_000] } else { [100_000, 0, 0] };
+            let done = FlowDone {
+                flow: FlowKey { op, channel: ChannelId(0), peer, direction },
+                counters: FlowCounters { total_chunks: 8, posted: 8, ready: 8, transmitted: 8, done: 8 },
+                bytes: 8 << 20,
+                times: FlowTimes { stage_us, stage_max_us: stage_us, ..FlowTimes::default() },
+                ended_at: at + S / 2,
+                peer_wait_polls: 0,
+                proxied_for_pid: 0,
+            };
+            let records = vec![Record::CommInit(init), Record::FlowDone(done)];
+            timeline.observe(&Batch { source, collected_at: at + S, records }, 500_000);
+        }
+        timeline
+    }
+
+    /// The receiver has given credit and waits: that data lies ready is the sender's thread's.
+    #[test]
+    fn a_late_handover_is_the_senders() {
+        let timeline = late_sender();
+        let (ways, held) = of(&timeline, (HostTime(1_000 * S), HostTime(1_001 * S)), 1);
+        assert_eq!(ways.len(), 1, "{ways:?}");
+        assert!(held[0] > 1.0 && held[1] == 0.0, "{held:?}");
+    }
+}

@@ -23,8 +23,9 @@ pub enum Fault {
     Generation(u64),
     /// Two iterations of the start wait for more than a minute, and the sixtieth waits for a rank for half of that.
     LateOnce(u32),
-    /// From the thirtieth iteration on every twelfth waits for a rank for six seconds, each time for another: garbage collection.
-    LateInTurn,
+    /// From the thirtieth iteration on every so many-th waits for a rank for six seconds, for another each time, or each second time
+    /// where every iteration waits: garbage collection.
+    LateInTurn(u64),
     /// One pause of 1 s of everything that needs a rank.
     OnePause(u32),
     Frozen(u32),
@@ -82,9 +83,9 @@ impl Plan {
                 let is_late = u64::from(rank) == nth * 5 % u64::from(self.tp * self.pp * self.dp);
                 is_late.then(|| [1_600, 1_700, 2_300, 2_400][nth.min(3) as usize])
             }
-            Fault::LateInTurn if iteration >= 30 && iteration.is_multiple_of(12) => {
-                (u64::from(rank) == iteration / 12 * 3 % u64::from(self.tp * self.pp * self.dp)).then_some(6_000)
-            }
+            Fault::LateInTurn(every) if iteration >= 30 && iteration.is_multiple_of(every) => (u64::from(rank)
+                == iteration / every.max(2) * 3 % u64::from(self.tp * self.pp * self.dp))
+            .then_some(6_000),
             Fault::LateOnce(_) if iteration < 2 => (rank == 0).then_some(70_000),
             Fault::LateOnce(late) if iteration == 60 => (rank == late).then_some(30_000),
             _ => None,

@@ -64,8 +64,8 @@ impl Docket {
         CaseEvent::Strengthened(open.id)
     }
 
-    /// A stop that is over, where ranks of several hosts have been late in turn: pauses that wander (garbage collection that is not
-    /// planned, FALCON 3) have one case, which names nobody.
+    /// A stop that is over, where ranks of several hosts have been late in turn: pauses that wander, as those of Python's garbage
+    /// collector do, have one case, which names nobody.
     fn wandered(&mut self, bench: &Bench<'_>, open: &Open, moved: HostTime) -> Option<CaseEvent> {
         let finding = &self.case(open.id).finding;
         if finding.category != Category::NotStarted || bench.watch.is_young() {
@@ -86,6 +86,8 @@ impl Docket {
             of.stalled_since = HostTime::NONE;
             of.joined = true; // iterations name whoever paused last
         }
+        let at = self.place_of(open.id);
+        self.cases[at].finding.diagnosed_at = bench.now;
         Some(CaseEvent::Strengthened(open.id))
     }
 

@@ -7,7 +7,7 @@ const REMEMBERED_NS: u64 = 3_600 * NANOS_PER_SEC;
 /// Stops kept: one a minute.
 const KEPT: usize = 64;
 
-/// So many ranks that were late once each, on several hosts, are not each at fault: two may be by chance.
+/// Ranks that were late in turn, on several hosts, and are not each at fault: two may be by chance.
 const WANDER: usize = 3;
 
 /// What is remembered of them.
