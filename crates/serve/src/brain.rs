@@ -171,7 +171,7 @@ impl Loop {
 
     /// Tells what came of the last events.
     fn tell_all(&mut self) {
-        let (mut is_fresh, mut is_tick) = (false, false);
+        let (mut is_fresh, mut is_tick, mut refused) = (false, false, 0);
         for told in self.core.take_told() {
             let stats = &self.around.stats;
             match told {
@@ -180,7 +180,7 @@ impl Loop {
                     is_fresh = true;
                 }
                 Told::Refused(records) => {
-                    add(&stats.dropped_jobs, records);
+                    refused += records;
                     let text = format!(
                         "{JOBS_MAX} jobs are being diagnosed, records of further ones are only stored: \
                          give each cluster its own server, or check for agents that invent job names"
@@ -215,6 +215,8 @@ impl Loop {
         if is_tick || is_fresh {
             self.publish();
         }
+        // After the jobs: whoever sees that there were too many sees all that there are.
+        add(&self.around.stats.dropped_jobs, refused);
     }
 
     /// After a regular tick.

@@ -357,6 +357,13 @@ impl Shared {
     pub(crate) fn health(&self) -> HealthJson {
         let problems = self.problems();
         let fill = self.inbox.fill();
+        // Before the jobs: whoever sees that there were too many sees all that there are.
+        let dropped = DroppedJson {
+            queue: fill.dropped,
+            store: get(&self.stats.dropped_store),
+            jobs: get(&self.stats.dropped_jobs),
+            limits: get(&self.stats.dropped_limits),
+        };
         HealthJson {
             status: if problems.is_empty() { "ok" } else { "degraded" }.to_owned(),
             problems,
@@ -371,12 +378,7 @@ impl Shared {
             records: get(&self.stats.records),
             lag_ms: get(&self.stats.lag_ms),
             queue: QueueJson { batches: fill.batches as u64, records: fill.records as u64 },
-            dropped: DroppedJson {
-                queue: fill.dropped,
-                store: get(&self.stats.dropped_store),
-                jobs: get(&self.stats.dropped_jobs),
-                limits: get(&self.stats.dropped_limits),
-            },
+            dropped,
             engine_panics: get(&self.stats.engine_panics),
             clocks: self.stats.clocks.json(),
         }
