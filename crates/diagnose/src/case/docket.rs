@@ -1,5 +1,6 @@
 //! The docket: one fault, one case, from its first sign to its end.
 mod again;
+mod began;
 mod crawl;
 mod crowded;
 mod ends;
@@ -26,6 +27,7 @@ use crate::fact::Fact;
 use crate::timeline::Timeline;
 use crate::timeline::ending::Exits;
 use crate::watch::{Seen, Slow, Watch};
+use began::{began, has_lasted};
 use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, What};
 use pause::PauseSeen;
 use same::{
@@ -252,7 +254,7 @@ impl Docket {
             if !is_one && let Some((verdict, facts)) = left_out(bench, slow) {
                 return Some(self.open_case(bench, verdict, &facts, Vec::new(), HostTime::NONE));
             }
-            let is_it = || !slow.is_early(bench.config) && !slow.is_older_than(began(bench, &verdict, &facts));
+            let is_it = || !slow.is_early(bench.config) && !slow.is_older_than(began(bench.timeline, &verdict, &facts));
             if is_one || is_it() || Watch::beyond_doubt(bench.config, slow) {
                 let (verdict, facts) = self.slowed_in_a_row(bench, slow, (verdict, facts));
                 if let Some(event) = self.open_slowdown(bench, verdict, &facts, None) {
@@ -279,7 +281,10 @@ impl Docket {
         if is_explained(verdict.category) || self.is_told(&verdict) || is_denied(bench, &verdict, facts) {
             return None;
         }
-        let since = began(bench, &verdict, facts);
+        let since = began(bench.timeline, &verdict, facts);
+        if !has_lasted(since, bench.timeline.newest_sample) {
+            return None;
+        }
         let verdict = Verdict { since, ..verdict };
         let step = step.map(|step| if since > step.onset { step.since(since) } else { step });
         self.raised_at = Some(since);
@@ -699,12 +704,6 @@ fn is_denied(bench: &Bench<'_>, verdict: &Verdict, facts: &[Fact]) -> bool {
         _ => None,
     });
     explain::ways_deny(bench.evidence, &named.into_iter().flatten().collect(), &shown.collect())
-}
-
-/// When the first iteration began in which a suspect's own part was slow.
-fn began(bench: &Bench<'_>, verdict: &Verdict, facts: &[Fact]) -> HostTime {
-    let leads: Vec<Place> = verdict.leads().cloned().collect();
-    own::first_slow(bench.timeline, facts, &leads, verdict.category, verdict.since)
 }
 
 /// Whether a verdict is about the same as the one that was `told` last; it is told now.

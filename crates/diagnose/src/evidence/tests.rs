@@ -177,7 +177,19 @@ fn a_cause_begins_where_it_exceeds_what_is_usual() {
         let at = |second: u64| HostTime(second * NANOS_PER_SEC);
         track.take(share, 100.0 * share, (COST, 0.3), (at(row), at(row + 1)));
     }
-    assert_eq!((track.since, track.onset), (HostTime(0), HostTime(5 * NANOS_PER_SEC)));
+    assert_eq!((track.since, track.onset()), (HostTime(0), HostTime(5 * NANOS_PER_SEC)));
+}
+
+/// What was a little odd before, for however long, is not the beginning of what then costs far more.
+#[test]
+fn a_cause_begins_with_the_step_and_not_with_what_was_odd_before() {
+    let at = |second: u64| HostTime(second * NANOS_PER_SEC);
+    let mut track = Track::begin(0.08, 8.0, (COST, 0.01), (at(0), at(1)));
+    for row in 1..60 {
+        let share = if row < 40 { 0.08 } else { 0.6 };
+        track.take(share, 100.0 * share, (COST, 0.01), (at(row), at(row + 1)));
+    }
+    assert_eq!((track.since, track.onset()), (at(0), at(40)));
 }
 
 /// What older rules say of the network stands where a way of the hosts is slower, or is not known.

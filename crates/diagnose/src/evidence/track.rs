@@ -11,6 +11,8 @@ const LATELY: f64 = 10.0;
 
 /// A row is beyond by so many shifts at most: one that is odd is not the beginning of all that follows.
 const SHIFTS_MOST: f64 = 2.0;
+/// Sizes of a shift whose beginnings are kept, each twice the one before: 5 % to 160 % of an iteration.
+const SIZES: usize = 6;
 
 /// Evidence that something costs as much.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -23,14 +25,30 @@ pub(crate) struct Track {
     pub(crate) since: HostTime,
     /// The last row ended here.
     pub(crate) until: HostTime,
-    /// Since then it takes more than it varies (Page 1954, for a shift of one standard deviation): noise before that is not
-    /// counted in.
-    pub(crate) onset: HostTime,
-    beyond: f64,
+    begun: [Begun; SIZES],
+    /// What counts, and by how much it varies: as shares.
+    cost: f64,
+    sigma: f64,
     pub(crate) rows: u32,
     mean: f64,
     /// Milliseconds an iteration that it takes more.
     pub(crate) more_ms: f64,
+}
+
+/// Page's sum (1954) for a shift of one size: since when values are rather beyond it than not.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Begun {
+    at: HostTime,
+    beyond: f64,
+}
+
+impl Begun {
+    fn take(&mut self, share: f64, shift: f64, start: HostTime) {
+        if self.beyond <= 0.0 {
+            self.at = start;
+        }
+        self.beyond = (self.beyond + (share - shift / 2.0).min(SHIFTS_MOST * shift)).max(0.0);
+    }
 }
 
 impl Track {
@@ -40,8 +58,9 @@ impl Track {
             relief: 0.0,
             since,
             until,
-            onset: since,
-            beyond: 0.0,
+            begun: [Begun { at: since, beyond: 0.0 }; SIZES],
+            cost: of.0,
+            sigma: of.1,
             rows: 0,
             mean: 0.0,
             more_ms: 0.0,
@@ -56,11 +75,12 @@ impl Track {
         let gain = (cost / (sigma * sigma) * (share - cost / 2.0)).clamp(-most, most);
         self.log_odds += gain;
         self.relief = (self.relief - gain).max(0.0);
-        if self.beyond <= 0.0 {
-            self.onset = row.0;
+        (self.cost, self.sigma) = (cost, sigma);
+        let mut shift = cost;
+        for begun in &mut self.begun {
+            begun.take(share, shift, row.0);
+            shift *= 2.0;
         }
-        let shift = cost.max(sigma);
-        self.beyond = (self.beyond + (share - shift / 2.0).min(SHIFTS_MOST * shift)).max(0.0);
         self.until = row.1;
         self.rows += 1;
         let rows = f64::from(self.rows).min(LATELY);
@@ -71,6 +91,22 @@ impl Track {
     /// It never was, or is no longer.
     pub(super) fn is_over(&self) -> bool {
         self.log_odds <= 0.0 || self.relief >= OVER
+    }
+
+    /// Since when it takes more, by the largest shift that is no more than what it takes now, and no less than what it varies
+    /// by: what was odd before by less is not counted in.
+    pub(crate) fn onset(&self) -> HostTime {
+        let least = self.cost.max(self.sigma).max(self.mean);
+        let mut shift = self.cost;
+        let mut at = self.begun[0].at;
+        for begun in &self.begun[1..] {
+            shift *= 2.0;
+            if shift > least {
+                break;
+            }
+            at = begun.at;
+        }
+        at
     }
 
     /// What it costs now, as a share.

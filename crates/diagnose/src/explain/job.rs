@@ -42,5 +42,5 @@ pub(super) fn cause(evidence: &Evidence, needed: f64) -> Option<Cause> {
     };
     let told = |rule, text| Told { rule, text, at: track.until };
     let because = vec![told("job.wide", text), told("evidence.cost", grew)];
-    Some(Cause { key: (component, subject), category, suspects: Vec::new(), since: track.onset, because })
+    Some(Cause { key: (component, subject), category, suspects: Vec::new(), since: track.onset(), because })
 }

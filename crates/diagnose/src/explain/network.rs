@@ -57,7 +57,7 @@ impl<'a> Network<'a> {
     }
 
     fn since(&self) -> HostTime {
-        self.slow.iter().map(|(_, track)| track.onset).min().unwrap_or(HostTime::NONE)
+        self.slow.iter().map(|(_, track)| track.onset()).min().unwrap_or(HostTime::NONE)
     }
 
     /// The case of it, `confidence` of which is left beside other causes.

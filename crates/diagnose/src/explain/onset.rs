@@ -13,7 +13,7 @@ const BEGUN: f64 = 0.5;
 /// The row in which the evidence begins tells it to a second; of a rank that remembers the row's iterations, the first of them in
 /// which it took more.
 pub(super) fn of(timeline: &Timeline, found: &Found<'_>) -> HostTime {
-    let since = found.track.onset;
+    let since = found.track.onset();
     let Subject::Rank(slot) = found.subject else { return since };
     let list = timeline.ranks.at(*slot).iterations.list();
     let ms = |it: &Iteration| found.component.us(it) / 1e3;
