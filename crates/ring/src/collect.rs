@@ -140,7 +140,7 @@ fn lock_type(kind: libc::c_int) -> libc::c_short {
 }
 
 /// Calls `visit` with each name until it gives false; whether all were visited.
-fn each_name(directory: &File, mut visit: impl FnMut(&[u8]) -> bool) -> bool {
+pub(crate) fn each_name(directory: &File, mut visit: impl FnMut(&[u8]) -> bool) -> bool {
     // A description of its own, so that its place in the directory is nobody else's.
     let flags = libc::O_RDONLY | libc::O_DIRECTORY;
     let Ok(listing) = open_at(directory.as_raw_fd(), c".", flags, 0) else { return true };

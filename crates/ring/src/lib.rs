@@ -17,6 +17,7 @@ pub mod convert;
 mod create;
 pub mod error;
 pub mod fixed;
+pub mod gate;
 pub mod lane;
 pub mod layout;
 pub mod limits;

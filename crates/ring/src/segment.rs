@@ -94,9 +94,7 @@ impl SegmentReader {
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK)
             .open(path)
             .map_err(failed)?;
-        let user = effective_user();
-        let owner = if user == 0 { owner_above(path)? } else { user };
-        SegmentReader::over(file, path, owner)
+        SegmentReader::over(file, path, owner_of(path)?)
     }
 
     /// Checks a segment that somebody opened (without blocking and not through a link), which `path` names in messages and
@@ -229,6 +227,12 @@ fn liveness(process: &Identity, file: &File) -> Liveness {
 
 fn damaged(path: &Path, field: &'static str, found: u64, expected: String) -> OpenError {
     OpenError::Damaged { path: path.to_owned(), field, found, expected }
+}
+
+/// Who must own a segment: this user, or for the superuser the owner of its directory.
+pub(crate) fn owner_of(path: &Path) -> Result<u32, OpenError> {
+    let user = effective_user();
+    if user == 0 { owner_above(path) } else { Ok(user) }
 }
 
 /// The owner of the directory that a path lies in.

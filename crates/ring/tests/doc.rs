@@ -1,9 +1,10 @@
 //! `docs/formats/ring.md` against the code: every offset of every table, both ways.
+use mycroft_ring::gate::words::{LANE_COUNT, LANE_WORDS};
 use mycroft_ring::layout::{self, Geometry, WORD_BYTES};
 use std::collections::BTreeMap;
 
 const DOC: &str = include_str!("../../../docs/formats/ring.md");
-const CODE: &str = include_str!("../src/layout.rs");
+const CODE: &str = concat!(include_str!("../src/layout.rs"), include_str!("../src/gate/words.rs"));
 
 fn section(title: &str) -> &'static str {
     let heading = format!("\n## {title}\n");
@@ -30,7 +31,7 @@ fn documented(title: &str) -> BTreeMap<String, usize> {
     fields
 }
 
-/// Constants of a module of `layout.rs`: name to value.
+/// Constants of a module of `layout.rs` or of the gate: name to value.
 fn coded(module: &str) -> BTreeMap<String, usize> {
     let start = format!("\npub mod {module} {{");
     let at = CODE.find(&start).unwrap_or_else(|| panic!("no module {module}"));
@@ -47,6 +48,8 @@ fn every_offset_in_the_document_is_the_code_s() {
         ("Operation cell", "op"),
         ("Flow cell", "flow"),
         ("Ring header", "ring"),
+        ("Gate", "gate"),
+        ("Lane of the gate", "gate_lane"),
     ] {
         assert_eq!(documented(title), coded(module), "{title}");
     }
@@ -72,6 +75,8 @@ fn the_document_s_sizes_are_the_code_s() {
         ("CELL_WORDS", layout::CELL_WORDS),
         ("RING_HEADER_WORDS", layout::RING_HEADER_WORDS),
         ("SLOT_WORDS", layout::SLOT_WORDS),
+        ("LANE_WORDS", LANE_WORDS),
+        ("LANE_COUNT", LANE_COUNT),
     ] {
         assert!(DOC.contains(&format!("`{name}` = {value}")), "{name} is {value}");
     }

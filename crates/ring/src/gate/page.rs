@@ -1,0 +1,57 @@
+//! The gate's words in the segment that another library of this process made. A process has one segment for its records; a
+//! second library in it maps the header of that one, and makes none of its own.
+use super::words::{GATE_WORDS, gate};
+use crate::collect::each_name;
+use crate::fixed::FixedPath;
+use crate::layout::{HEADER_BYTES, HEADER_WORDS, MAGIC, VERSION, header};
+use crate::names::{FileName, Named};
+use crate::process::{Identity, effective_user};
+use crate::sync::{AtomicU64, Ordering};
+use crate::sys::open_at;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+
+/// The gate's words in a segment's words; `None` where those are of a part of a segment.
+pub fn of_words(words: &[AtomicU64]) -> Option<&[AtomicU64]> {
+    words.get(gate::GRANT..gate::GRANT + GATE_WORDS)
+}
+
+/// The gate's words in the segment that this process has in `directory`, mapped for the rest of its life; `None` where there
+/// is none. Takes no heap.
+pub fn of_this_process(directory: &FixedPath) -> Option<&'static [AtomicU64]> {
+    let identity = Identity::current().ok()?;
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY;
+    let directory = open_at(libc::AT_FDCWD, directory.as_c_str(), flags, 0).ok()?;
+    let mut found = None;
+    each_name(&directory, |name| {
+        let is_ours =
+            |named: &Named| named.pid == identity.pid && named.start_time == identity.start_time && !named.unfinished;
+        if Named::of(name).is_some_and(|named| is_ours(&named)) {
+            found = FileName::new(name);
+        }
+        found.is_none()
+    });
+    let flags = libc::O_RDWR | libc::O_NONBLOCK;
+    let file = open_at(directory.as_raw_fd(), found?.as_c_str(), flags, 0).ok()?;
+    map(&file)
+}
+
+fn map(file: &File) -> Option<&'static [AtomicU64]> {
+    let metadata = file.metadata().ok()?;
+    let whole = metadata.is_file() && metadata.uid() == effective_user() && metadata.len() >= HEADER_BYTES as u64;
+    if !whole {
+        return None;
+    }
+    let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_POPULATE);
+    // SAFETY: a new shared mapping of the first page of a file we hold open and that is as long; no address is asked for.
+    // The file has all its blocks, and only this user can shrink it.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), HEADER_BYTES, access, flags, file.as_raw_fd(), 0) };
+    if start == libc::MAP_FAILED {
+        return None;
+    }
+    // SAFETY: a page of so many words, aligned, never unmapped; others change them only atomically.
+    let words = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>().cast_const(), HEADER_WORDS) };
+    let is = |at: usize, value: u64| words[at].load(Ordering::Acquire) == value;
+    (is(header::MAGIC, MAGIC) && is(header::VERSION, VERSION)).then(|| of_words(words))?
+}

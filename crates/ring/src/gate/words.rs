@@ -1,0 +1,52 @@
+//! Where the gate's words are: the end of a segment's header page, which was zero before there was a gate. So layout
+//! version 1 holds: an older reader does not look there, and a segment of an older writer says that it has no gate.
+
+/// Words of the gate, as word offsets in the segment.
+pub mod gate {
+    /// Epoch (high half) and entries let through in it (low half); 0 while nobody asks.
+    pub const GRANT: usize = 160;
+    /// CLOCK_MONOTONIC nanoseconds at which every rank goes on by itself.
+    pub const DEADLINE: usize = 161;
+    /// CLOCK_MONOTONIC nanoseconds of the requester's latest sign of life.
+    pub const PULSE: usize = 162;
+    /// Nanoseconds after the latest sign of life at which every rank goes on by itself.
+    pub const LEASE: usize = 163;
+    /// The latest epoch ever asked for; never taken back, so that no two requests have the same.
+    pub const EPOCH: usize = 164;
+    /// 1 where a library with a gate counts this process's calls.
+    pub const READY: usize = 168;
+    /// Epoch (high half) and entries that came to the gate in it (low half).
+    pub const ARRIVED: usize = 169;
+    /// Epoch (high half) that this process left by itself, and why (low half).
+    pub const LEFT: usize = 170;
+    /// Calls that no lane counts: a communicator that was not seen to be made, or all lanes in use.
+    pub const UNTRACKED: usize = 171;
+    /// First of `LANE_COUNT` lanes.
+    pub const LANES: usize = 176;
+}
+
+/// Words of a lane: operations of one communicator that all its members issue in one order, or one way of one pair.
+pub mod gate_lane {
+    /// The communicator, 0 while the lane is free; written last.
+    pub const COMM: usize = 0;
+    /// Low half: this process's rank in it; high half: ranks in it (collectives) or the other rank.
+    pub const WHO: usize = 1;
+    /// 1 collectives, 2 sends to the other rank, 3 receives from it.
+    pub const KIND: usize = 2;
+    /// Operations issued so far: the number of the next one.
+    pub const COUNT: usize = 3;
+}
+
+/// Words of one lane.
+pub const LANE_WORDS: usize = 4;
+/// Lanes of a process: with 16 communicators, 32 peers in both directions. 80 x 4 words end below the header's 512.
+pub const LANE_COUNT: usize = 80;
+/// Words from the first of the gate to the end of its lanes.
+pub const GATE_WORDS: usize = gate::LANES + LANE_COUNT * LANE_WORDS - gate::GRANT;
+
+const _: () = {
+    use crate::layout::{DROP_KINDS, HEADER_WORDS, header};
+    assert!(header::DROPPED + DROP_KINDS <= gate::GRANT && gate::GRANT + GATE_WORDS <= HEADER_WORDS);
+    // What the requester writes and what the rank writes lie in different cache lines.
+    assert!(gate::GRANT.is_multiple_of(8) && gate::READY.is_multiple_of(8) && gate::EPOCH < gate::READY);
+};
