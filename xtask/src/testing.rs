@@ -121,7 +121,7 @@ pub(crate) fn dist(root: &Path) -> Result<()> {
     run(root, "cargo", &["build", "--release", "--workspace", "--exclude", "xtask"])?;
     let (target, dist) = (target_dir(root), root.join("target/dist"));
     std::fs::create_dir_all(&dist)?;
-    for file in ["mycroft", "libmycroft_nccl.so", "libmycroft_testbed_nccl.so"] {
+    for file in ["mycroft", "libmycroft_nccl.so", "libmycroft_preload.so", "libmycroft_testbed_nccl.so"] {
         std::fs::copy(target.join("release").join(file), dist.join(file))?;
         eprintln!("{}", dist.join(file).display());
     }

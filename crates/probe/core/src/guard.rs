@@ -29,7 +29,7 @@ mod tests {
         // SAFETY: this test has a process of its own and no other thread reads the environment.
         unsafe { std::env::set_var("MYCROFT_DIR", dir.path()) };
         let comm = CommInfo { id: Some(1), name: "", n_nodes: 1, n_ranks: 1, rank: Some(0) };
-        let attach = Attach { abi: 6, nccl_version: 0, kernel_events: true, hidden: &[], comm };
+        let attach = Attach { abi: 6, nccl_version: 0, kernel_events: true, hidden: &[], segment_bytes: 0, comm };
         assert!(Runtime::attach(&attach).is_ok() && Runtime::get().is_some());
         assert_eq!(ffi_guard(1, || -> i32 { panic!("inside the plugin") }), 1);
         assert!(Runtime::get().is_none(), "from now on every callback returns at once");

@@ -1,7 +1,7 @@
 //! The process's one runtime: made at the first communicator, never freed, silent after a fork or a panic.
 use crate::calls::CallTable;
 use crate::comms::CommTable;
-use crate::config::Config;
+use crate::config::{Config, DEFAULT_SEGMENT_BYTES};
 use crate::events::CommInfo;
 use crate::flows::FlowTable;
 use crate::kernels::WallClock;
@@ -68,6 +68,8 @@ pub struct Attach<'a> {
     pub kernel_events: bool,
     /// Kinds of collectives that this NCCL may give no event, only one of their call.
     pub hidden: &'a [OpKind],
+    /// Bytes of the segment where the environment says nothing; 0 for this rank's share of the host's.
+    pub segment_bytes: u64,
     /// The communicator; the first one's rank stands in where no launcher told the global rank.
     pub comm: CommInfo<'a>,
 }
@@ -118,12 +120,12 @@ impl Runtime {
         if config.off {
             return Err(AttachError::Off);
         }
-        let told = config.rank.is_some();
+        let (told, told_bytes) = (config.rank.is_some(), config.segment_bytes != DEFAULT_SEGMENT_BYTES);
         let rank = config.rank.or(attach.comm.rank).unwrap_or(u32::MAX);
         let world_size = if told { config.world_size } else { config.world_size.max(attach.comm.n_ranks) };
         let writer = SegmentWriter::create(&SegmentConfig {
             dir: config.dir.as_path(),
-            size_bytes: config.segment_bytes,
+            size_bytes: if told_bytes { config.segment_bytes } else { attach.segment_bytes },
             job: config.job.as_str(),
             host: config.host.as_str(),
             rank,

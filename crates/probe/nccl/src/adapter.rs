@@ -6,6 +6,7 @@ use crate::abi::{
     RecordEventState, SUCCESS, StartEvent, StopEvent, Table, event,
 };
 use crate::{chain, log, mask};
+use mycroft_probe_core::config::DEFAULT_SEGMENT_BYTES;
 use mycroft_probe_core::handle::DROP_HANDLE;
 use mycroft_probe_core::{
     Attach, AttachError, CollStart, CommInfo, CommTag, P2pStart, ProxyOpStart, Runtime, StateArg, ffi_guard,
@@ -176,6 +177,7 @@ unsafe fn open<V: Version>(context: *mut *mut c_void, activation: *mut c_int, ar
             nccl_version: version,
             kernel_events: wanted & event::KERNEL_CH != 0,
             hidden: mask::hidden(V::ABI, version),
+            segment_bytes: DEFAULT_SEGMENT_BYTES,
             comm: args.info,
         };
         let handle = match Runtime::attach(&attach) {

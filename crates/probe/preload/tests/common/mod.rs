@@ -1,0 +1,186 @@
+//! Jobs of real processes that are linked to the CPU stand-in for NCCL, with and without the library before it.
+#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
+use mycroft_ring::gate::hold::{Gates, HoldError};
+use mycroft_testbed_nccl::abi::UniqueId;
+use mycroft_testbed_nccl::api::ncclGetUniqueId;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+/// Far beyond what any step takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What was built beside this test.
+pub fn built(name: &str) -> PathBuf {
+    let exe = std::env::current_exe().expect("a test knows its own path");
+    let deps = exe.parent().expect("in a folder");
+    let folders = [deps, deps.parent().expect("in another")];
+    // `deps` first: building tests renews it, and not the copy one folder up.
+    let found = folders.iter().map(|folder| folder.join(name)).find(|path| path.exists());
+    found.unwrap_or_else(|| panic!("{name} is built together with its tests"))
+}
+
+/// How a job is started.
+#[derive(Clone, Default)]
+pub struct Shape {
+    pub ranks: usize,
+    /// What `examples/rank.rs` plays.
+    pub job: &'static str,
+    /// Rounds, or until it is stopped.
+    pub rounds: Option<u64>,
+    /// Without the library before NCCL.
+    pub bare: bool,
+    /// With the tracer in the same process.
+    pub traced: bool,
+    /// Each rank on a host of its own: only over sockets does a rank hear that a peer is gone.
+    pub apart: bool,
+    pub env: Vec<(&'static str, String)>,
+}
+
+pub struct Rank {
+    pub child: Child,
+    lines: Receiver<String>,
+    /// The latest round it told.
+    pub round: u64,
+    /// How it ended: "done ROUNDS DIGEST" or "failed CALL CODE".
+    pub end: Option<String>,
+}
+
+pub struct Job {
+    pub ranks: Vec<Rank>,
+    pub dir: tempfile::TempDir,
+}
+
+impl Job {
+    pub fn start(shape: &Shape) -> Job {
+        let dir = tempfile::tempdir().expect("a folder");
+        std::fs::create_dir_all(dir.path().join("lib")).expect("a folder");
+        let library = dir.path().join("lib/libnccl.so.2");
+        std::os::unix::fs::symlink(built("libmycroft_testbed_nccl.so"), library).expect("a link");
+        let mut id = UniqueId { internal: [0; 128] };
+        // SAFETY: a valid place.
+        assert_eq!(unsafe { ncclGetUniqueId(&mut id) }, 0);
+        let ranks = (0..shape.ranks).map(|rank| Rank::start(shape, dir.path(), &id, rank)).collect();
+        let mut job = Job { ranks, dir };
+        job.ranks.iter_mut().for_each(|rank| rank.wait("ready", |rank| rank.end.is_some()));
+        job
+    }
+
+    /// Where its segments are.
+    pub fn segments(&self) -> PathBuf {
+        self.dir.path().join("segments")
+    }
+
+    pub fn gates(&self) -> Result<Gates, HoldError> {
+        Gates::open(&self.segments(), "gate-test")
+    }
+
+    /// Waits until each rank has made so many rounds more.
+    pub fn progress(&mut self, rounds: u64) {
+        for rank in &mut self.ranks {
+            rank.read_all();
+            let wanted = rank.round + rounds;
+            rank.wait("progress", |rank| rank.round >= wanted);
+        }
+    }
+
+    /// Ends after the same round; rounds and digest of each rank.
+    pub fn stop(mut self) -> Vec<(u64, String)> {
+        let mut input = self.ranks[0].child.stdin.take().expect("piped");
+        input.write_all(b"stop\n").expect("it listens");
+        self.results()
+    }
+
+    pub fn results(&mut self) -> Vec<(u64, String)> {
+        let result = |rank: &mut Rank| {
+            rank.wait("the end", |rank| rank.end.is_some());
+            let end = rank.end.clone().expect("waited for");
+            let (rounds, digest) =
+                end.strip_prefix("done ").and_then(|end| end.split_once(' ')).unwrap_or_else(|| panic!("{end}"));
+            assert!(rank.child.wait().expect("a child").success());
+            (rounds.parse().expect("a number"), digest.to_owned())
+        };
+        self.ranks.iter_mut().map(result).collect()
+    }
+}
+
+impl Drop for Job {
+    fn drop(&mut self) {
+        for rank in &mut self.ranks {
+            let _ = rank.child.kill();
+            let _ = rank.child.wait();
+        }
+    }
+}
+
+impl Rank {
+    fn start(shape: &Shape, dir: &Path, id: &UniqueId, rank: usize) -> Rank {
+        let text: String = id.internal.iter().map(|c| format!("{:02x}", c.cast_unsigned())).collect();
+        let host = if shape.apart { rank } else { rank % 2 };
+        let mut command = Command::new(built_example("rank"));
+        command
+            .env("MTB_ID", text)
+            .env("RANK", rank.to_string())
+            .env("WORLD_SIZE", shape.ranks.to_string())
+            .env("RANK_JOB", shape.job)
+            .env("LD_LIBRARY_PATH", dir.join("lib"))
+            .env("MYCROFT_DIR", dir.join("segments"))
+            .env("MYCROFT_JOB", "gate-test")
+            .env("MYCROFT_TESTBED_NCCL_SETUP_MS", "0")
+            .env("NCCL_HOSTID", format!("host{host}"))
+            .env("MYCROFT_TESTBED_ADDR", format!("127.0.0.{}", 2 + host))
+            .envs(shape.rounds.map(|rounds| ("ROUNDS", rounds.to_string())))
+            .envs(shape.env.iter().map(|(name, value)| (*name, value.as_str())))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        if !shape.bare {
+            command.env("LD_PRELOAD", built("libmycroft_preload.so"));
+        }
+        if shape.traced {
+            command.env("NCCL_PROFILER_PLUGIN", built("libmycroft_nccl.so")).env("MYCROFT_SEGMENT_BYTES", "1048576");
+        }
+        let mut child = command.spawn().expect("a process");
+        let out = BufReader::new(child.stdout.take().expect("piped"));
+        let (tell, lines) = channel();
+        std::thread::spawn(move || out.lines().map_while(Result::ok).try_for_each(|line| tell.send(line)));
+        Rank { child, lines, round: 0, end: None }
+    }
+
+    fn take(&mut self, line: &str) {
+        match line.split_once(' ') {
+            Some(("round", number)) => self.round = number.parse().expect("a number"),
+            Some(("done" | "failed", _)) => self.end = Some(line.to_owned()),
+            _ => {}
+        }
+    }
+
+    /// Takes in what it has told so far.
+    pub fn read_all(&mut self) {
+        while let Ok(line) = self.lines.try_recv() {
+            self.take(&line);
+        }
+    }
+
+    /// Reads until a line is `what`, or `enough` of what was told.
+    pub fn wait(&mut self, what: &str, enough: impl Fn(&Rank) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !enough(self) {
+            let line = match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) => panic!("no {what} in {PATIENCE:?}; round {}", self.round),
+                Err(RecvTimeoutError::Disconnected) => panic!("it ended before {what}; round {}", self.round),
+            };
+            if line == what {
+                return;
+            }
+            self.take(&line);
+        }
+    }
+}
+
+fn built_example(name: &str) -> PathBuf {
+    let exe = std::env::current_exe().expect("a test knows its own path");
+    exe.parent().and_then(Path::parent).expect("in folders").join("examples").join(name)
+}
