@@ -1,11 +1,20 @@
-"""Mycroft from Python: step marks.
+"""Mycroft from Python: step marks and micro-batch plans.
 
 Importing this package imports no framework and loads no library. `mycroft.hooks` counts steps of PyTorch, Lightning and
-Transformers.
+Transformers, `mycroft.pytorch` carries micro-batch plans out.
 """
+from mycroft.controller import Controller, Share, TooFarAhead
+from mycroft.data import MicroBatchSampler
 from mycroft.marks import load, mark, step, watched
+from mycroft.plan import Plan, PlanError
 
 __all__ = [
+    "Controller",
+    "MicroBatchSampler",
+    "Plan",
+    "PlanError",
+    "Share",
+    "TooFarAhead",
     "load",
     "mark",
     "step",
