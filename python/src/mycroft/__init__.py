@@ -1,7 +1,7 @@
 """Mycroft from Python: step marks and micro-batch plans.
 
 Importing this package imports no framework and loads no library. `mycroft.hooks` counts steps of PyTorch, Lightning and
-Transformers, `mycroft.pytorch` carries micro-batch plans out.
+Transformers, `mycroft.pytorch` and `mycroft.megatron` carry micro-batch plans out.
 """
 from mycroft.controller import Controller, Share, TooFarAhead
 from mycroft.data import MicroBatchSampler
