@@ -53,7 +53,7 @@ class Marks(unittest.TestCase):
             mycroft.load("/nowhere/libmycroft_nccl.so")
 
     def test_importing_it_imports_no_framework(self):
-        script = "import sys, mycroft, mycroft.hooks, mycroft.pytorch, mycroft.megatron\n"
+        script = "import sys, mycroft, mycroft.hooks, mycroft.pytorch, mycroft.megatron, mycroft.exclude\n"
         script += "print({name.split('.')[0] for name in sys.modules} & {'torch', 'lightning', 'transformers', 'megatron'})"
         path = {**os.environ, "PYTHONPATH": os.path.dirname(os.path.dirname(mycroft.__file__))}
         said = subprocess.run([sys.executable, "-c", script], env=path, stdout=subprocess.PIPE, check=True, text=True)
