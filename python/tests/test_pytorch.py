@@ -157,8 +157,9 @@ class Gradients(unittest.TestCase):
 @unittest.skipUnless(torch, "no torch here")
 class Optimizers(unittest.TestCase):
     def test_an_iteration_is_marked_once(self):
-        from mycroft.hooks import OptimizerSteps
         from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        from mycroft.hooks import OptimizerSteps
 
         marked, layers = [], [torch.nn.Linear(2, 2) for _ in range(2)]
         handle = register_optimizer_step_post_hook(OptimizerSteps(tell=marked.append))

@@ -1,4 +1,5 @@
 """The wheel: built, installed and imported, where pip and setuptools are there (no network is asked)."""
+import glob
 import importlib.metadata
 import os
 import shutil
@@ -33,6 +34,9 @@ class Wheel(unittest.TestCase):
             target = os.path.join(folder, "target")
             subprocess.run([*pip, "install", *options, "--target", target, os.path.join(folder, wheels[0])], check=True)
             self.assertEqual(MODULES - set(os.listdir(os.path.join(target, "mycroft"))), set())
+            entries = glob.glob(os.path.join(target, "mycroft-*.dist-info/entry_points.txt"))
+            with open(entries[0], encoding="ascii") as file:
+                self.assertIn("[torchrun.handlers]\nmycroft = mycroft.rendezvous:handler\n", file.read())
             asked = "import mycroft; print(mycroft.__file__, mycroft.mark(1))"
             path = {**os.environ, "PYTHONPATH": target}
             said = subprocess.run([sys.executable, "-c", asked], env=path, stdout=subprocess.PIPE, text=True, check=True)

@@ -1,7 +1,8 @@
 """Mycroft from Python: step marks, micro-batch plans and exclusion lists.
 
 Importing this package imports no framework and loads no library. `mycroft.hooks` counts steps of PyTorch, Lightning and
-Transformers, `mycroft.pytorch` and `mycroft.megatron` carry micro-batch plans out, `mycroft.exclude` speaks to schedulers.
+Transformers, `mycroft.pytorch` and `mycroft.megatron` carry micro-batch plans out, `mycroft.exclude` and
+`mycroft.rendezvous` speak to schedulers.
 """
 from mycroft.controller import Controller, Share, TooFarAhead
 from mycroft.data import MicroBatchSampler

@@ -1,16 +1,14 @@
 """`python -m mycroft exclude ...`: a list of hosts to leave out, in the words of a scheduler."""
 import argparse
-import contextlib
 import datetime
 import json
 import os
 import shlex
-import socket
 import subprocess
 import sys
 from typing import Optional
 
-from mycroft import exclude
+from mycroft import exclude, rendezvous
 
 # As sysexits.h has it: a failure that another attempt elsewhere may mend; and one of usage.
 EXIT_EXCLUDED, EXIT_USAGE = 75, 2
@@ -24,7 +22,8 @@ def main(arguments: Optional[list[str]] = None) -> int:
     args.command = words[end + 1 :]
     try:
         now = exclude.time(args.now) if args.now else datetime.datetime.now(datetime.timezone.utc)
-        code: int = args.run(args, _read(args.list), now)
+        hosts = exclude.parse(exclude.limited(sys.stdin)) if args.list == "-" else exclude.read(args.list)
+        code: int = args.run(args, hosts, now)
         return code
     except (OSError, ValueError) as error:
         print(f"mycroft: {error}", file=sys.stderr)
@@ -53,15 +52,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _read(path: str) -> list[exclude.Exclusion]:
-    with contextlib.ExitStack() as stack:
-        file = sys.stdin if path == "-" else stack.enter_context(open(path, encoding="utf-8"))
-        text = file.read(exclude.MOST_BYTES + 1)
-    if len(text) > exclude.MOST_BYTES:
-        raise ValueError(f"{path} is larger than {exclude.MOST_BYTES} bytes")
-    return exclude.parse(text)
-
-
 def _slurm(args: argparse.Namespace, hosts: list[exclude.Exclusion], now: datetime.datetime) -> int:
     words = exclude.slurm([held.host for held in exclude.held(hosts, now)[0]], args.job)
     if words:
@@ -81,11 +71,9 @@ def _kubernetes(args: argparse.Namespace, hosts: list[exclude.Exclusion], now: d
 
 
 def _torchrun(args: argparse.Namespace, hosts: list[exclude.Exclusion], now: datetime.datetime) -> int:
-    names = args.host or [socket.gethostname(), socket.getfqdn(), os.environ.get("SLURMD_NODENAME", "")]
-    found = exclude.is_excluded(hosts, [name for name in names if name], now)
+    found = exclude.is_excluded(hosts, args.host or rendezvous.own_names(), now)
     if found is not None:
-        until = f" until {found.until.isoformat()}" if found.until else ""
-        print(f"mycroft: {found.host} is left out{until}: {found.reason or 'no reason given'}", file=sys.stderr)
+        print(f"mycroft: {found.told()}", file=sys.stderr)
         return EXIT_EXCLUDED
     command = _checked(args.command)
     sys.stdout.flush()

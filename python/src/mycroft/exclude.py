@@ -8,7 +8,7 @@ import datetime
 import json
 import re
 from collections.abc import Sequence
-from typing import Any, Optional
+from typing import Any, Optional, TextIO
 
 FORMAT = "mycroft-exclusions"
 VERSION = 1
@@ -40,6 +40,11 @@ class Exclusion:
         """Whether the host is still left out."""
         return self.until is None or now < self.until
 
+    def told(self) -> str:
+        """In words."""
+        until = f" until {self.until.isoformat()}" if self.until else ""
+        return f"{self.host} is left out{until}: {self.reason or 'no reason given'}"
+
 
 def parse(text: str) -> list[Exclusion]:
     """Reads a list of hosts; of a host that stands there twice the later end counts. Raises ExclusionError."""
@@ -60,6 +65,20 @@ def parse(text: str) -> list[Exclusion]:
         if old is None or (old.until is not None and (new.until is None or new.until > old.until)):
             hosts[new.host] = new
     return [hosts[host] for host in sorted(hosts)]
+
+
+def read(path: str) -> list[Exclusion]:
+    """Reads a file with a list of hosts. Raises OSError, and ValueError for what is in it."""
+    with open(path, encoding="utf-8") as file:
+        return parse(limited(file))
+
+
+def limited(file: TextIO) -> str:
+    """The text of a file that is not too large. Raises ExclusionError."""
+    text = file.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise ExclusionError(f"longer than {MOST_BYTES} characters")
+    return text
 
 
 def _exclusion(entry: Any) -> Exclusion:
