@@ -84,6 +84,20 @@ class Lists(unittest.TestCase):
             with self.assertRaisesRegex(ExclusionError, words, msg=text):
                 exclude.parse(text)
 
+    def test_no_text_is_anything_but_a_list_or_refused(self):
+        drawn, good = random.Random(9), json.dumps(HOSTS)
+        for _ in range(3000):
+            text = list(good)
+            for _ in range(drawn.randint(1, 4)):
+                at = drawn.randrange(len(text))
+                text[at : at + drawn.randint(0, 2)] = drawn.choices('[]{}",:0129 -.TZ$;\n', k=drawn.randint(0, 3))
+            try:
+                hosts = exclude.parse("".join(text))
+            except ExclusionError:
+                continue
+            for words in exclude.kubernetes(hosts, NOW):
+                self.assertRegex(words[3], r"\A[a-z0-9][a-z0-9._-]*\Z")
+
     def test_of_two_ends_the_later_counts(self):
         def entry(until):
             return {"host": "a", "until": until}

@@ -3,6 +3,7 @@ import gc
 import os
 import subprocess
 import sys
+import tempfile
 import types
 import unittest
 from unittest import mock
@@ -118,6 +119,67 @@ class Frameworks(unittest.TestCase):
         for step in (0, 1, 7):
             callback.on_step_begin(None, types.SimpleNamespace(global_step=step), None, model=None)
         self.assertEqual((isinstance(callback, base), told.steps), (True, [0, 1, 7]))
+
+    def test_the_released_lightning_marks_each_step_once(self):
+        try:
+            import lightning.pytorch as lightning
+            import torch
+        except Exception as error:
+            self.skipTest(f"lightning cannot be imported here: {error}")
+
+        class Module(lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(2, 1)
+
+            def training_step(self, batch, _):
+                return self.layer(batch).sum()
+
+            def configure_optimizers(self):
+                return torch.optim.SGD(self.parameters(), 0.1)
+
+        told, off = Told(self), {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+        trainer = lightning.Trainer(
+            max_epochs=2,
+            accumulate_grad_batches=4,
+            callbacks=[hooks.lightning_callback()],
+            accelerator="cpu",
+            enable_model_summary=False,
+            **off,
+        )
+        trainer.fit(Module(), torch.utils.data.DataLoader(torch.randn(10, 2)))
+        self.assertEqual((told.steps, trainer.global_step), (list(range(6)), 6))
+
+    def test_the_released_trainer_marks_each_step_once(self):
+        try:
+            import torch
+            from transformers import Trainer, TrainingArguments
+        except Exception as error:
+            self.skipTest(f"transformers cannot be imported here: {error}")
+
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(2, 1)
+
+            def forward(self, x):
+                return {"loss": self.layer(x).sum()}
+
+        told = Told(self)
+        with tempfile.TemporaryDirectory() as folder:
+            arguments = TrainingArguments(
+                output_dir=folder,
+                per_device_train_batch_size=1,
+                gradient_accumulation_steps=4,
+                num_train_epochs=2,
+                report_to=[],
+                save_strategy="no",
+                use_cpu=True,
+                disable_tqdm=True,
+            )
+            data = [{"x": torch.randn(2)} for _ in range(8)]
+            Trainer(Model(), arguments, train_dataset=data, callbacks=[hooks.transformers_callback()]).train()
+        self.assertEqual(told.steps, [0, 1, 2, 3])
 
 
 if __name__ == "__main__":

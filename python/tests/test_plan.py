@@ -52,6 +52,20 @@ class Plans(unittest.TestCase):
             with self.assertRaises(PlanError):
                 Plan.parse(text)
 
+    def test_no_text_is_anything_but_a_plan_or_refused(self):
+        drawn, good = random.Random(7), Plan(3, 10, (2, 1, 12), "why").text()
+        letters = '[]{}",:0123456789eE.-+ntfaN \n\u0000'
+        for _ in range(3000):
+            text = list(good)
+            for _ in range(drawn.randint(1, 4)):
+                at = drawn.randrange(len(text))
+                text[at : at + drawn.randint(0, 2)] = drawn.choices(letters, k=drawn.randint(0, 3))
+            try:
+                plan = Plan.parse("".join(text))
+            except PlanError:
+                continue
+            self.assertEqual(Plan.parse(plan.text()), plan)
+
     def test_a_plan_for_another_job_is_refused(self):
         plan = Plan(1, 0, (4, 4, 2, 6))
         plan.check(4, 16, 2)

@@ -155,6 +155,29 @@ class Gradients(unittest.TestCase):
 
 
 @unittest.skipUnless(torch, "no torch here")
+class Loaders(unittest.TestCase):
+    def test_a_loader_with_workers_reads_ahead_and_each_sample_comes_once(self):
+        data = list(range(96))  # 12 steps of 4 micro-batches of 2.
+        with tempfile.TemporaryDirectory() as folder:
+            path, used = os.path.join(folder, "plan"), []
+            options = {"replicas": 2, "total": 4, "agree": list, "lead": 4}
+            jobs = [mycroft.Controller(path, replica=replica, **options) for replica in range(2)]
+            samplers = [mycroft.MicroBatchSampler(job, len(data), 2) for job in jobs]
+            # As many as four micro-batches ahead, which may be one a step.
+            ahead = {"num_workers": 2, "prefetch_factor": 2}
+            loaders = [iter(torch.utils.data.DataLoader(data, batch_sampler=one, **ahead)) for one in samplers]
+            counts = []
+            for step in range(12):
+                if step == 2:
+                    mycroft.Plan(1, 3, (3, 1)).write(path)
+                shares = [job.begin(step) for job in jobs]
+                counts.append(shares[0].count)
+                used += [n for share, loader in zip(shares, loaders) for _ in share for n in next(loader).tolist()]
+        self.assertEqual(counts, [2] * 6 + [3] * 6, "settled at step 2, four steps before")
+        self.assertEqual(sorted(used), data)
+
+
+@unittest.skipUnless(torch, "no torch here")
 class Optimizers(unittest.TestCase):
     def test_an_iteration_is_marked_once(self):
         from torch.optim.optimizer import register_optimizer_step_post_hook

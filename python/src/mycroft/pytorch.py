@@ -1,4 +1,4 @@
-"""Micro-batch plans in plain PyTorch loops: DDP, and FSDP where a replica is a whole shard group.
+"""Micro-batch plans in plain PyTorch loops: DDP, and `fully_shard` where a replica is a whole shard group.
 
     agree = mycroft.pytorch.largest_over(torch.distributed.new_group(backend="gloo"))
     controller = mycroft.Controller("plan.json", replica=rank, replicas=world, total=32, agree=agree)
@@ -41,8 +41,9 @@ def largest_over(group: Any = None) -> Agree:
 def accumulate(model: Any, share: Share) -> Iterator[int]:
     """Gives the number of each micro-batch of the share, and lets the model exchange gradients with the last one only.
 
-    `model` is DistributedDataParallel, FSDP or a module of `fully_shard`. Where parameters are sharded over replicas every
-    forward gathers them, and uneven numbers would hang: shard inside a replica only (HSDP)."""
+    `model` is DistributedDataParallel or a module of `fully_shard`; what has neither `no_sync` nor `set_requires_gradient_sync`
+    is left alone. Where parameters are sharded over replicas every forward gathers them, and uneven numbers would hang: shard
+    inside a replica only (HSDP)."""
     last = share.ids[-1]
     for micro in share.ids:
         with _exchange(model, micro == last):
