@@ -8,7 +8,9 @@
 //! | 0 | `stop_at`: iterations with this number and later are not begun; `u64::MAX` = go on |
 //! | 8 | number of ranks |
 //! | 16 | `switch_every`: length of a block of iterations with or without profiler events; 0 = always with |
-//! | 24 | per rank: 8 bytes iterations finished, then [`KEPT`] iterations of 8 bytes: duration in microseconds (low half), processor time in nanoseconds |
+//! | 24 | `change_at`: the last change of the job holds from this iteration on; `u64::MAX` = none is told |
+//! | 32 | number of that change, from 1 |
+//! | 40 | per rank: 8 bytes iterations finished, then [`KEPT`] iterations of 8 bytes: duration in microseconds (low half), processor time in nanoseconds |
 use crate::error::TestbedError;
 use std::fs::OpenOptions;
 use std::os::fd::AsRawFd;
@@ -17,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Iterations kept per rank: at four iterations a second the last 34 minutes.
 pub const KEPT: usize = 8192;
-const HEAD_BYTES: usize = 24;
+const HEAD_BYTES: usize = 40;
 const RANK_BYTES: usize = 8 + 8 * KEPT;
 /// Greatest number of ranks a file may claim; the scenario's own limit is lower.
 const RANKS_MAX: usize = 16_384;
@@ -54,6 +56,7 @@ impl Board {
         file.set_len(bytes_of(ranks) as u64).map_err(error)?;
         let board = Board::map(&file, ranks).map_err(error)?;
         board.word(0).store(u64::MAX, Ordering::Relaxed);
+        board.word(24).store(u64::MAX, Ordering::Relaxed);
         board.word(8).store(ranks as u64, Ordering::Release);
         Ok(board)
     }
@@ -156,6 +159,26 @@ impl Board {
         (every > 0).then(|| (matches!(iteration / every % 4, 0 | 3), iteration % every))
     }
 
+    /// Tells ranks that change `number` of the job holds from `iteration` on.
+    pub fn change_at(&self, number: u64, iteration: u64) {
+        self.word(24).store(u64::MAX, Ordering::SeqCst);
+        self.word(32).store(number, Ordering::SeqCst);
+        self.word(24).store(iteration, Ordering::SeqCst);
+    }
+
+    /// Number of the change that was told last; 0 where none was.
+    pub fn last_change(&self) -> u64 {
+        self.word(32).load(Ordering::SeqCst)
+    }
+
+    /// The change that an iteration begins with, if one was told for it or for an earlier one.
+    pub fn change(&self, iteration: u64) -> Option<u64> {
+        let is_due = || iteration >= self.word(24).load(Ordering::SeqCst);
+        let number = is_due().then(|| self.word(32).load(Ordering::SeqCst));
+        // Another change may have been told in between, for a later iteration.
+        number.filter(|_| is_due())
+    }
+
     /// Whether every rank has finished what it may begin, so that nobody needs its peers any more.
     pub fn all_stopped(&self) -> bool {
         (0..self.ranks).all(|rank| self.is_stopped(self.iterations(rank)))
@@ -211,6 +234,9 @@ mod tests {
         let with: Vec<bool> = (0..15).map(|i| rank.switch(i).unwrap().0).collect();
         let blocks = [true, false, false, true, true].map(|on| [on; 3]).concat();
         assert_eq!((with, rank.switch(7)), (blocks, Some((false, 1))));
+        assert_eq!(rank.change(u64::MAX - 1), None);
+        launcher.change_at(1, 9);
+        assert_eq!((rank.change(8), rank.change(9)), (None, Some(1)));
         std::fs::write(&path, [0u8; 40]).unwrap();
         assert!(Board::open(&path).is_err());
     }

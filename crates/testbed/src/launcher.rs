@@ -1,4 +1,6 @@
 //! The launcher: hosts, agents, ranks, the fault, the truth about it, and the cleaning up.
+mod told;
+
 use crate::board::{Board, KEPT, Lap};
 use crate::config::{FAULT_FILE, LaunchConfig, Tracer};
 use crate::error::TestbedError;
@@ -17,9 +19,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often a wait looks again.
 const POLL: Duration = Duration::from_millis(20);
-/// Iterations that ranks may be apart: neighbours meet in every iteration, so none is two ahead of another, and one
-/// more may begin while the launcher counts.
-const STOP_MARGIN: u64 = 3;
 /// How long agents get to ship what they hold after SIGTERM.
 const AGENT_GRACE: Duration = Duration::from_secs(3);
 /// Starts testbeds.
@@ -315,11 +314,6 @@ impl Running {
         (from..done).zip(means).collect()
     }
 
-    /// See [`Board::switch`].
-    pub fn switch(&self, iteration: u64) -> Option<(bool, u64)> {
-        self.board.switch(iteration)
-    }
-
     /// Waits until every rank has finished `iteration` iterations. Fails when a rank ends before, or after `limit`.
     ///
     /// # Errors
@@ -434,16 +428,6 @@ impl Running {
     /// Waits until all ranks have ended or `limit` is over; says whether all have.
     pub fn wait(&mut self, limit: Duration) -> bool {
         wait_all(&mut self.ranks, limit)
-    }
-
-    /// Ends the job in order, as a training job that has reached its last iteration, and says how ranks ended. Ranks
-    /// that do not end within `limit` are killed. Agents go on.
-    pub fn finish(&mut self, limit: Duration) -> Vec<RankExit> {
-        self.heal();
-        let most = (0..self.board.ranks()).map(|rank| self.board.iterations(rank)).max().unwrap_or(0);
-        self.board.stop_at(most + STOP_MARGIN);
-        wait_all(&mut self.ranks, limit);
-        self.ranks.iter_mut().enumerate().map(|(rank, process)| exit(rank as u32, process)).collect()
     }
 
     /// Kills everything and removes everything: processes, namespaces, links, segments, temporary files. Agents get

@@ -26,4 +26,5 @@ pub use hosts::Host;
 pub use launcher::{Progress, RankExit, Running, Testbed};
 pub use leftovers::{Collected, collect_leftovers};
 pub use personality::nccl;
+pub use workload::change::Change;
 pub use workload::{RankArgs, rank_main};

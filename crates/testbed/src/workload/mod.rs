@@ -4,12 +4,17 @@
 //! expert exchanges as grouped uneven sends where asked for, then gradients over DP. Compute is a kernel of a set
 //! duration on the emulated device. The host enqueues a whole iteration ahead and synchronizes once at its end, as
 //! training loops do. Every iteration checks elements of what was received.
+pub mod change;
+pub mod groups;
 pub mod step;
+mod weights;
 
 use crate::board::Board;
 use crate::error::TestbedError;
-use crate::library::{Comm, NCCL_SONAME, Nccl, UniqueId};
-use mycroft_sim::{GroupKind, Random, Scenario};
+use crate::library::{NCCL_SONAME, Nccl};
+use change::Change;
+use groups::Groups;
+use mycroft_sim::{Random, Scenario};
 use mycroft_testbed_nccl::control::ControlFile;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -22,10 +27,6 @@ pub(crate) const PLAN_FILE: &str = "scenario.json";
 pub(crate) const CONTROL_FILE: &str = "control";
 /// Name of the board in the run directory.
 pub(crate) const BOARD_FILE: &str = "board";
-/// How long a rank waits for its groups' roots: 256 ranks start within a minute on two cores.
-const RENDEZVOUS_LIMIT: Duration = Duration::from_secs(120);
-/// How often a rank looks for a root's file meanwhile.
-const RENDEZVOUS_POLL: Duration = Duration::from_millis(5);
 /// How often a rank whose collectives broke looks whether it may end.
 const PARKED_POLL: Duration = Duration::from_millis(100);
 /// How long a rank that is done waits for the others: a few slow iterations.
@@ -91,8 +92,8 @@ fn run(args: &RankArgs) -> Result<(), TestbedError> {
         let skew = Random::stream(scenario.seed, u64::from(args.rank)).below(scenario.start_skew_ms);
         std::thread::sleep(Duration::from_millis(skew));
     }
-    let groups = Groups::join(&nccl, &scenario, args)?;
-    let mut job = step::Job::new(&nccl, &scenario, args.rank, &groups)?;
+    let mut place = Place::first(&nccl, &scenario, args)?;
+    let mut job = step::Job::new(&nccl, &scenario, args.rank, place.number)?;
     let rank = args.rank as usize;
     let mut iteration = 0u64;
     while !board.is_stopped(iteration) {
@@ -100,7 +101,10 @@ fn run(args: &RankArgs) -> Result<(), TestbedError> {
             nccl.give_events(on);
         }
         let (begun, processor) = (Instant::now(), processor_ns());
-        let outcome = job.iteration(iteration).and_then(|()| groups.healthy(&nccl));
+        if let Some(change) = board.change(iteration).filter(|change| *change != place.change) {
+            place = place.changed(&nccl, &scenario, args, change, &mut job)?;
+        }
+        let outcome = job.iteration(&place.groups, iteration).and_then(|()| place.groups.healthy(&nccl));
         if let Err(error) = outcome {
             if matches!(error, TestbedError::WrongData { .. }) {
                 return Err(error);
@@ -117,7 +121,47 @@ fn run(args: &RankArgs) -> Result<(), TestbedError> {
         }
     }
     wait_for_peers(&board);
-    groups.leave(&nccl)
+    place.groups.leave(&nccl)
+}
+
+/// Where in the layout a rank is.
+struct Place {
+    number: u32,
+    groups: Groups,
+    /// Number and content of the change of the job that put it there.
+    change: u64,
+    of: Change,
+}
+
+impl Place {
+    fn first(nccl: &Nccl, scenario: &Scenario, args: &RankArgs) -> Result<Place, TestbedError> {
+        let groups = Groups::join(nccl, scenario, &args.run_dir, args.rank, 0)?;
+        Ok(Place { number: args.rank, groups, change: 0, of: Change::none(scenario) })
+    }
+
+    /// Carries out change `number` of the job, as all ranks do before the same iteration. Where positions change, weights move
+    /// through memory to who takes the position, and communicators are made anew.
+    fn changed<'a>(
+        mut self,
+        nccl: &'a Nccl,
+        scenario: &'a Scenario,
+        args: &RankArgs,
+        number: u64,
+        job: &mut step::Job<'a>,
+    ) -> Result<Place, TestbedError> {
+        let change = Change::read(&args.run_dir, number)?;
+        if change.positions != self.of.positions {
+            let moved = weights::Moved { run_dir: &args.run_dir, number, channels: scenario.channels };
+            let weights = moved.through(nccl, args.rank, (&self.of, &change), job.take_weights())?;
+            self.groups.leave(nccl)?;
+            self.number = change.positions[args.rank as usize];
+            self.groups = Groups::join(nccl, scenario, &args.run_dir, self.number, number)?;
+            *job = step::Job::new(nccl, scenario, args.rank, self.number)?;
+            job.give_weights(weights);
+        }
+        job.divide(&change.micro_batches);
+        Ok(Place { change: number, of: change, ..self })
+    }
 }
 
 /// Processor time of this process so far, all threads, nanoseconds.
@@ -149,81 +193,4 @@ fn read_plan(run_dir: &Path) -> Result<Scenario, TestbedError> {
     let path = run_dir.join(PLAN_FILE);
     let text = std::fs::read(&path).map_err(|source| TestbedError::file("read", &path, source))?;
     serde_json::from_slice(&text).map_err(|error| TestbedError::file("understand", &path, error.into()))
-}
-
-/// The communicators of a rank, each where the group has more than one member.
-pub struct Groups {
-    /// Tensor-parallel.
-    pub tp: Option<Comm>,
-    /// Pipeline-parallel.
-    pub pp: Option<Comm>,
-    /// Data-parallel.
-    pub dp: Option<Comm>,
-    /// Expert-parallel.
-    pub ep: Option<Comm>,
-}
-
-impl Groups {
-    /// Joins all of them, in the order in which every rank does.
-    fn join(nccl: &Nccl, scenario: &Scenario, args: &RankArgs) -> Result<Groups, TestbedError> {
-        let join = |kind: GroupKind| -> Result<Option<Comm>, TestbedError> {
-            let group = scenario.layout().group(kind, args.rank);
-            let size = group.ranks.len() as u32;
-            let Some(position) = group.position(args.rank).filter(|_| size > 1) else { return Ok(None) };
-            let id = rendezvous(nccl, &args.run_dir, &group.name(), position == 0)?;
-            nccl.join(id, position, size, &group.name(), scenario.channels).map(Some)
-        };
-        Ok(Groups {
-            tp: join(GroupKind::Tensor)?,
-            pp: join(GroupKind::Pipeline)?,
-            dp: join(GroupKind::Data)?,
-            ep: join(GroupKind::Expert)?,
-        })
-    }
-
-    fn each(&self) -> impl Iterator<Item = &Comm> {
-        [&self.tp, &self.pp, &self.dp, &self.ep].into_iter().flatten()
-    }
-
-    fn healthy(&self, nccl: &Nccl) -> Result<(), TestbedError> {
-        self.each().try_for_each(|comm| nccl.healthy(comm))
-    }
-
-    fn leave(self, nccl: &Nccl) -> Result<(), TestbedError> {
-        [self.ep, self.dp, self.pp, self.tp].into_iter().flatten().try_for_each(|comm| nccl.leave(comm))
-    }
-}
-
-/// The unique id of a group: its first rank makes it and lays it in the run directory, the others wait for the file.
-fn rendezvous(nccl: &Nccl, run_dir: &Path, group: &str, is_root: bool) -> Result<UniqueId, TestbedError> {
-    let path = run_dir.join(format!("id-{group}"));
-    if is_root {
-        let id = nccl.unique_id()?;
-        let part = run_dir.join(format!("id-{group}.part"));
-        std::fs::write(&part, id.bytes).map_err(|source| TestbedError::file("write", &part, source))?;
-        std::fs::rename(&part, &path).map_err(|source| TestbedError::file("rename", &path, source))?;
-        return Ok(id);
-    }
-    let begun = Instant::now();
-    loop {
-        match std::fs::read(&path) {
-            Ok(bytes) => {
-                let bytes = bytes
-                    .try_into()
-                    .map_err(|_| TestbedError::file("understand", &path, std::io::Error::other("not 128 bytes")))?;
-                return Ok(UniqueId { bytes });
-            }
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(TestbedError::file("read", &path, error));
-            }
-            Err(_) if begun.elapsed() > RENDEZVOUS_LIMIT => {
-                return Err(TestbedError::TimedOut {
-                    what: format!("the first rank of {group} did not come"),
-                    seconds: RENDEZVOUS_LIMIT.as_secs_f64(),
-                    hint: "look at its log in the run directory".to_owned(),
-                });
-            }
-            Err(_) => std::thread::sleep(RENDEZVOUS_POLL),
-        }
-    }
 }

@@ -1,5 +1,5 @@
 //! One training iteration of one rank: enqueue everything, synchronize, check what came.
-use super::Groups;
+use super::groups::Groups;
 use crate::error::TestbedError;
 use crate::library::{Comm, Nccl, Stream};
 use mycroft_sim::schedule::{Action, Exchange, one_f_one_b};
@@ -43,7 +43,6 @@ impl Buffers {
 pub struct Job<'a> {
     nccl: &'a Nccl,
     scenario: &'a Scenario,
-    groups: &'a Groups,
     layout: Layout,
     at: Coordinates,
     stream: Stream,
@@ -56,11 +55,25 @@ pub struct Job<'a> {
     parameters: Buffers,
     experts: Buffers,
     loss: Buffers,
+    /// What the optimizer updates, and what belongs to the position: its number in the first element, and in the last how often
+    /// it was updated.
+    weights: Vec<f32>,
+    /// Micro-batches of an iteration of all replicas, and which of them are this replica's: the first, and how many.
+    total: u32,
+    share: (u32, u32),
+    /// Position in the layout.
+    place: u32,
 }
 
 /// Elements in `bytes`, at least one.
 fn elements(bytes: u64) -> usize {
     (bytes / ELEMENT_BYTES).max(1) as usize
+}
+
+/// What a replica's micro-batches add to a gradient: micro-batch i adds i + 1, so that whatever the division the sum over
+/// replicas is that of the even one, to the bit.
+fn share_sum((first, count): (u32, u32)) -> f32 {
+    (count * first + count * (count + 1) / 2) as f32
 }
 
 /// Tokens that member `from` of an expert group gives to member `to`: uneven on purpose, at least one.
@@ -70,24 +83,26 @@ fn tokens(bytes: u64, size: u32, from: u32, to: u32) -> usize {
 }
 
 impl<'a> Job<'a> {
-    /// Prepares buffers and a stream.
+    /// Prepares buffers and a stream for a rank at a position in the layout.
     ///
     /// # Errors
     /// The library refused memory, a stream or a group.
-    pub fn new(nccl: &'a Nccl, scenario: &'a Scenario, rank: u32, groups: &'a Groups) -> Result<Job<'a>, TestbedError> {
+    pub fn new(nccl: &'a Nccl, scenario: &'a Scenario, rank: u32, place: u32) -> Result<Job<'a>, TestbedError> {
         let layout = scenario.layout();
-        let at = layout.coordinates(rank);
+        let at = layout.coordinates(place);
         let (tp, pp) = (elements(scenario.tp_bytes), elements(scenario.pp_bytes));
         let shard = elements(scenario.dp_bytes).div_ceil(layout.dp as usize).max(2);
         let whole = shard * layout.dp as usize;
         let me = at.dp % layout.ep;
         let given: usize = (0..layout.ep).map(|to| tokens(scenario.ep_bytes, layout.ep, me, to)).sum();
         let taken: usize = (0..layout.ep).map(|from| tokens(scenario.ep_bytes, layout.ep, from, me)).sum();
+        let share = (at.dp * scenario.micro_batches, scenario.micro_batches);
+        let mut weights = vec![0.0; whole];
+        weights[0] = place as f32;
         let gradients_to = if scenario.dp_mode == DpMode::AllReduce { whole } else { shard };
         Ok(Job {
             nccl,
             scenario,
-            groups,
             layout,
             at,
             stream: nccl.stream()?,
@@ -96,18 +111,40 @@ impl<'a> Job<'a> {
             tp: Buffers::new(tp, tp, (at.tp + 1) as f32),
             next: Buffers::new(pp, pp, (at.pp + 1) as f32),
             prev: Buffers::new(pp, pp, (at.pp + 1) as f32),
-            gradients: Buffers::new(whole, gradients_to, (at.dp + 1) as f32),
+            gradients: Buffers::new(whole, gradients_to, share_sum(share)),
             parameters: Buffers::new(shard, whole, (at.dp + 1) as f32),
             experts: Buffers::new(given, taken, (me + 1) as f32),
             loss: Buffers::new(LOSS_COUNT, LOSS_COUNT, (at.dp + 1) as f32),
+            weights,
+            total: scenario.micro_batches * layout.dp,
+            share,
+            place,
         })
+    }
+
+    /// From now on replicas take so many micro-batches each, replica after replica.
+    pub fn divide(&mut self, micro_batches: &[u32]) {
+        let mine = self.at.dp as usize;
+        self.share = (micro_batches[..mine].iter().sum(), micro_batches[mine]);
+        self.actions = one_f_one_b(self.at.pp, self.layout.pp, self.share.1);
+        self.gradients.from.fill(share_sum(self.share));
+    }
+
+    /// The weights, which a job without them cannot go on with.
+    pub fn take_weights(&mut self) -> Vec<f32> {
+        std::mem::take(&mut self.weights)
+    }
+
+    /// Weights of this position that another rank had.
+    pub fn give_weights(&mut self, weights: Vec<f32>) {
+        self.weights = weights;
     }
 
     /// Runs iteration `number` to its end and checks the data.
     ///
     /// # Errors
     /// A call of the library failed, or received data are wrong.
-    pub fn iteration(&mut self, number: u64) -> Result<(), TestbedError> {
+    pub fn iteration(&mut self, groups: &Groups, number: u64) -> Result<(), TestbedError> {
         let stamp = (number % STAMP_MODULUS) as f32;
         self.stamp(stamp);
         let warm_up = number < u64::from(self.scenario.warm_up_iterations);
@@ -115,21 +152,25 @@ impl<'a> Job<'a> {
         let pace = pace * self.jitter.around_one(self.scenario.jitter);
         for index in 0..self.actions.len() {
             match self.actions[index] {
-                Action::Forward(_) => self.layers(self.scenario.forward_ms * pace)?,
-                Action::Backward(_) => self.layers(self.scenario.backward_ms * pace)?,
-                Action::Exchange(exchange) => self.exchange(exchange)?,
+                Action::Forward(_) => self.layers(groups, self.scenario.forward_ms * pace)?,
+                Action::Backward(_) => self.layers(groups, self.scenario.backward_ms * pace)?,
+                Action::Exchange(exchange) => self.exchange(groups, exchange)?,
             }
         }
-        self.gradient_step(pace)?;
+        self.gradient_step(groups, pace)?;
         let every = u64::from(self.scenario.loss_every);
         let with_loss = every > 0 && number.is_multiple_of(every) && self.at.pp + 1 == self.layout.pp;
-        if let (true, Some(dp)) = (with_loss, &self.groups.dp) {
+        if let (true, Some(dp)) = (with_loss, &groups.dp) {
             let (from, to) = (self.loss.from.as_ptr(), self.loss.to.as_mut_ptr());
             // SAFETY: both buffers have LOSS_COUNT elements and stay untouched until the synchronize below.
             unsafe { self.nccl.all_reduce(from, to, LOSS_COUNT, dp, self.stream)? };
         }
         self.nccl.synchronize(self.stream)?;
-        self.verify(stamp, with_loss)
+        if let Some(updates) = self.weights.last_mut() {
+            *updates += 1.0;
+        }
+        check("weights", &self.weights, self.place as f32, (number + 1) as f32)?;
+        self.verify(groups, stamp, with_loss)
     }
 
     fn stamp(&mut self, stamp: f32) {
@@ -138,22 +179,22 @@ impl<'a> Job<'a> {
         self.tp.stamp(stamp, tp);
         self.next.stamp(stamp, pp);
         self.prev.stamp(stamp, pp);
-        self.gradients.stamp(stamp, dp);
+        self.gradients.stamp(stamp, share_sum(self.share));
         self.parameters.stamp(stamp, dp);
         self.experts.stamp(stamp, expert);
         self.loss.stamp(stamp, dp);
     }
 
     /// All layers of this stage in one direction: compute, expert exchange there and back, AllReduce.
-    fn layers(&mut self, layer_ms: f64) -> Result<(), TestbedError> {
+    fn layers(&mut self, groups: &Groups, layer_ms: f64) -> Result<(), TestbedError> {
         let nanos = (layer_ms * 1e6) as u64;
         let expert = self.expert();
         for _ in 0..self.scenario.layers {
             self.nccl.compute(self.stream, nanos)?;
-            if let Some(ep) = &self.groups.ep {
+            if let Some(ep) = &groups.ep {
                 Self::expert_exchange(self.nccl, self.scenario, self.stream, &mut self.experts, ep, expert)?;
             }
-            if let Some(tp) = &self.groups.tp {
+            if let Some(tp) = &groups.tp {
                 let count = self.tp.from.len();
                 // SAFETY: both buffers have `count` elements and stay untouched until the iteration's synchronize.
                 unsafe {
@@ -198,8 +239,8 @@ impl<'a> Job<'a> {
         })
     }
 
-    fn exchange(&mut self, exchange: Exchange) -> Result<(), TestbedError> {
-        let Some(pp) = &self.groups.pp else { return Ok(()) };
+    fn exchange(&mut self, groups: &Groups, exchange: Exchange) -> Result<(), TestbedError> {
+        let Some(pp) = &groups.pp else { return Ok(()) };
         let (nccl, stream, stage) = (self.nccl, self.stream, self.at.pp);
         let (next, prev) = (&mut self.next, &mut self.prev);
         let count = next.from.len();
@@ -225,10 +266,10 @@ impl<'a> Job<'a> {
     }
 
     /// Gradients over the data-parallel group, the optimizer, and (sharded) parameters back.
-    fn gradient_step(&mut self, pace: f64) -> Result<(), TestbedError> {
+    fn gradient_step(&mut self, groups: &Groups, pace: f64) -> Result<(), TestbedError> {
         let (nccl, stream) = (self.nccl, self.stream);
         let optimizer_ns = (self.scenario.optimizer_ms * pace * 1e6) as u64;
-        let Some(dp) = &self.groups.dp else { return nccl.compute(stream, optimizer_ns) };
+        let Some(dp) = &groups.dp else { return nccl.compute(stream, optimizer_ns) };
         let (gradients, parameters) = (&mut self.gradients, &mut self.parameters);
         let (whole, shard) = (gradients.from.len(), parameters.from.len());
         // SAFETY: `whole` and `shard` are the lengths of the buffers used, which stay untouched until the iteration's
@@ -249,10 +290,10 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn verify(&self, stamp: f32, with_loss: bool) -> Result<(), TestbedError> {
+    fn verify(&self, groups: &Groups, stamp: f32, with_loss: bool) -> Result<(), TestbedError> {
         let sum = |n: u32| (n * (n + 1) / 2) as f32;
         let (tp, pp, dp) = (self.layout.tp, self.layout.pp, self.layout.dp);
-        if self.groups.tp.is_some() {
+        if groups.tp.is_some() {
             check("tensor-parallel AllReduce", &self.tp.to, tp as f32 * stamp + sum(tp), sum(tp))?;
         }
         if self.at.pp > 0 {
@@ -262,11 +303,11 @@ impl<'a> Job<'a> {
             let value = (self.at.pp + 2) as f32;
             check("gradients of the next stage", &self.next.to, stamp + value, value)?;
         }
-        if self.groups.dp.is_some() {
+        if groups.dp.is_some() {
             let all_reduced = self.scenario.dp_mode == DpMode::AllReduce;
             // Only the first shard holds the stamped element.
             let first = if all_reduced || self.at.dp == 0 { dp as f32 * stamp } else { 0.0 };
-            check("gradients", &self.gradients.to, first + sum(dp), sum(dp))?;
+            check("gradients", &self.gradients.to, first + sum(self.total), sum(self.total))?;
             if !all_reduced {
                 check("parameters", &self.parameters.to, stamp + 1.0, dp as f32)?;
             }
@@ -274,11 +315,11 @@ impl<'a> Job<'a> {
                 check("loss", &self.loss.to, dp as f32 * stamp + sum(dp), sum(dp))?;
             }
         }
-        self.verify_experts(stamp)
+        self.verify_experts(groups, stamp)
     }
 
-    fn verify_experts(&self, stamp: f32) -> Result<(), TestbedError> {
-        if self.groups.ep.is_none() {
+    fn verify_experts(&self, groups: &Groups, stamp: f32) -> Result<(), TestbedError> {
+        if groups.ep.is_none() {
             return Ok(());
         }
         let (me, size) = self.expert();
