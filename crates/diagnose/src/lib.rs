@@ -20,6 +20,7 @@ mod fact;
 mod life;
 mod measure;
 mod median;
+pub mod mitigate;
 pub mod render;
 pub mod report;
 pub mod stacks;
