@@ -5,6 +5,16 @@
 //!                                        -> rent (S1 to S4: which one now) -> Plan -> lint
 //! ```
 //!
-//! A [`rent::Renting`] says when which strategy is due: the loss so far against the price of the next one.
+//! A [`plan::Plan`] is made of a [`plan::Situation`] and is complete: the arrangement of the job before and after it, what that
+//! gains by the model of [`place`], what it costs, and why it is due now. [`lint::lint`] looks for what is wrong with one without
+//! knowing how it was made.
+pub mod known;
+pub mod leave;
+pub mod lint;
+pub mod place;
+pub mod plan;
 pub mod rent;
 pub mod split;
+mod words;
+
+pub use words::render;
