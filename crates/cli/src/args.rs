@@ -38,6 +38,11 @@ pub(crate) enum Command {
     Collect(crate::collect::CollectArgs),
     /// Lists cases of a server, or shows one.
     Cases(CasesArgs),
+    /// Plans what could be done about a slow job, and says what that would gain and cost.
+    ///
+    /// It never acts: there is no way yet to have a plan carried out. Exit code 1 when the plan would change something.
+    #[command(after_help = "Example: mycroft mitigate --job train-7 --tensor 8 --pipeline 4 --micro-batches 256")]
+    Mitigate(crate::mitigate::MitigateArgs),
     /// Says who caused a hang, from the Flight Recorder dumps and stacks that a dead job left behind.
     Autopsy(crate::autopsy::AutopsyArgs),
     /// Live view of a server in the terminal.

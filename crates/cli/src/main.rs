@@ -18,6 +18,7 @@ mod libraries;
 mod lines;
 mod live;
 mod log;
+mod mitigate;
 mod overhead;
 mod peculiar;
 mod plugin;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => daemon::serve(&args),
         Command::Collect(args) => collect::collect(&args),
         Command::Cases(args) => cases::cases(&args),
+        Command::Mitigate(args) => mitigate::mitigate(&args),
         Command::Autopsy(args) => autopsy::autopsy(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::Replay(args) => replay::replay(&args),

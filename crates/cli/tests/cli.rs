@@ -135,7 +135,7 @@ fn help_names_every_flag() {
 /// A token in the environment must not show where people look over a shoulder.
 #[test]
 fn help_never_shows_the_token() {
-    for command in ["agent", "serve", "cases", "watch", "dump", "doctor"] {
+    for command in ["agent", "serve", "cases", "mitigate", "watch", "dump", "doctor"] {
         let mut run = mycroft(&[command, "--help"]);
         run.env("MYCROFT_TOKEN", "secret-of-the-environment");
         assert!(!end(run).stdout.contains("secret-of-the-environment"), "{command}");

@@ -8,6 +8,7 @@ pub mod case;
 pub mod dump;
 pub mod health;
 pub mod job;
+pub mod plan;
 pub mod report;
 pub mod time;
 
@@ -17,6 +18,7 @@ pub use case::{
 pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson, untold};
 pub use health::{ClockJson, ClocksJson, DroppedJson, HealthJson, QueueJson};
 pub use job::{JobJson, JobsJson, LifeJson};
+pub use plan::{AssignmentJson, ChoiceJson, LeftOutJson, NextJson, PlanJson};
 pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, ThresholdJson};
 pub use time::{TimeJson, rfc3339};
 

@@ -6,6 +6,7 @@ pub(crate) mod auth;
 mod dumps;
 mod guests;
 mod metrics;
+mod plan;
 mod routes;
 
 pub(crate) use routes::Shared;

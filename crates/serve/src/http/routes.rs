@@ -1,9 +1,11 @@
 //! The routes of `docs/formats/api.md`.
 use super::auth::{self, Denied};
 use super::guests::Guest;
+use super::plan::{self as plans, PlanQuery};
 use super::{dumps, metrics};
 use crate::api::{
-    CaseJson, CasesJson, DroppedJson, ErrorJson, HealthJson, JobsJson, QueueJson, RanksJson, ReportJson, TimeJson,
+    CaseJson, CasesJson, DroppedJson, ErrorJson, HealthJson, JobsJson, PlanJson, QueueJson, RanksJson, ReportJson,
+    TimeJson,
 };
 use crate::book::{CaseBook, Filter};
 use crate::case::BookState;
@@ -76,6 +78,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/cases/{id}", on_get(case))
         .route("/api/v1/report", on_get(report))
         .route("/api/v1/ranks", on_get(ranks))
+        .route("/api/v1/plan", on_get(plan))
         .route("/api/v1/health", on_get(health))
         .route("/api/v1/jobs/{job}/dumps", on_get(dumps::list).post(dumps::begin))
         .route("/api/v1/jobs/{job}/dumps/{id}", on_get(dumps::one))
@@ -247,6 +250,13 @@ async fn ranks(State(shared): State<Arc<Shared>>, asked: Asked<ReportQuery>) -> 
         return Err(bad_request("format: this path knows job and limit"));
     }
     Ok(Json(RanksJson::of(&*ask_report(&shared, query.job).await?, limit)))
+}
+
+async fn plan(State(shared): State<Arc<Shared>>, asked: Asked<PlanQuery>) -> Result<Json<PlanJson>, Refusal> {
+    let query = parameters(asked, plans::KNOWN)?;
+    let told = plans::told(&query).map_err(bad_request)?;
+    let report = ask_report(&shared, query.job).await?;
+    plans::planned(&report, &told).map(Json).map_err(|(status, text)| Refusal(status, text))
 }
 
 /// The report of a job, of the only job when none is named.

@@ -114,6 +114,24 @@ fn reports_come_as_json_and_as_text_and_the_only_job_needs_no_name() {
 }
 
 #[test]
+fn a_plan_is_complete_and_says_that_nothing_is_carried_out() {
+    let world = World::start(quick());
+    world.send("train", &[OPEN]);
+    world.until("/api/v1/cases", |v| v["cases"][0]["id"].is_u64());
+    let plan = world.json("/api/v1/plan?micro_batches=8&tensor=2&spares=host7,host8&restart_cost_s=600");
+    assert_eq!(
+        (&plan["job"], &plan["strategy"]),
+        (&"train".into(), &"ignore".into()),
+        "a hang is not planned for: {plan}"
+    );
+    assert_eq!(plan["from"]["hosts"], serde_json::json!(["host0", "host1"]));
+    assert_eq!(plan["from"]["micro_batches"], serde_json::json!([4, 4]));
+    assert_eq!((&plan["from"], &plan["cases"]), (&plan["to"], &serde_json::json!([])));
+    let text = plan["text"].as_str().expect("text");
+    assert!(text.contains("nothing is carried out") && text.contains("assumed"), "{text}");
+}
+
+#[test]
 fn every_refusal_is_json_and_says_what_to_do() {
     let world = World::start(quick());
     world.send("train", &[NOTHING]);
@@ -132,6 +150,13 @@ fn every_refusal_is_json_and_says_what_to_do() {
         ("/api/v1/report?job=absent", 404, "/api/v1/jobs"),
         ("/api/v1/report?job=train&format=xml", 400, "json or text"),
         ("/api/v1/ranks?job=train&format=text", 400, "job and limit"),
+        ("/api/v1/plan?job=train", 400, "this path knows job, micro_batches"),
+        ("/api/v1/plan?job=train&micro_batches=8&tensor=0", 400, "at least 1"),
+        ("/api/v1/plan?job=train&micro_batches=8&gradients_ms=-1", 400, "negative"),
+        ("/api/v1/plan?job=train&micro_batches=8&move_cost_s=NaN", 400, "negative"),
+        ("/api/v1/plan?job=train&micro_batches=8&done=all", 400, "expected ignore"),
+        ("/api/v1/plan?job=absent&micro_batches=8", 404, "/api/v1/jobs"),
+        ("/api/v1/plan?job=train&micro_batches=8&tensor=3", 409, "no multiple of 3"),
     ] {
         let answer = get(world.server.http_addr(), path, &[]);
         assert_eq!(answer.status, status, "{path}: {}", answer.body);
