@@ -3,6 +3,7 @@ mod autopsy;
 mod callback;
 mod drift;
 mod lttng;
+mod plan;
 mod ring;
 mod rows;
 mod scale;
@@ -42,6 +43,8 @@ enum What {
     Autopsy,
     /// Change points of iteration times: 499 synthetic series by four methods.
     Drift,
+    /// Plans against slowness: how fast they are made and what they gain, for 8 to 512 groups and 16 to 10,240 ranks.
+    Plan,
     /// Brain, backend and simulator on jobs of 1,024 to 102,400 ranks: some ten minutes, two cores, 16 GB.
     Scale,
     /// A day of a job of 64 ranks with restarts of everything: nothing lost, no case, memory flat.
@@ -65,6 +68,9 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
     }
     if wanted(What::Drift) {
         drift::measure(root)?;
+    }
+    if wanted(What::Plan) {
+        plan::measure(root)?;
     }
     if wanted(What::Scale) {
         scale::measure(root, args.ranks_max)?;
