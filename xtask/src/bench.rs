@@ -49,6 +49,8 @@ enum What {
     Scale,
     /// A day of a job of 64 ranks with restarts of everything: nothing lost, no case, memory flat.
     Soak,
+    /// What divisions of micro-batches win back in jobs of real processes: some three minutes.
+    Mitigate,
     /// Iteration time traced against untraced and an empty plugin, and trace volume.
     Overhead,
 }
@@ -77,6 +79,15 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
     }
     if wanted(What::Soak) {
         soak::measure(root)?;
+    }
+    if wanted(What::Mitigate) {
+        run(root, "cargo", &["build", "--release", "-p", "mycroft-cli", "-p", "mycroft-testbed-nccl"])?;
+        let mycroft = target_dir(root).join("release/mycroft");
+        run(
+            root,
+            &mycroft.to_string_lossy(),
+            &["testbed", "mitigate", "--write", "docs/results/mitigation-testbed.md"],
+        )?;
     }
     if wanted(What::Overhead) {
         run(root, "cargo", &["build", "--release", "--workspace", "--exclude", "xtask"])?;

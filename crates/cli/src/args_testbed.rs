@@ -13,6 +13,8 @@ pub(crate) enum TestbedCommand {
     Table(TableArgs),
     /// Measures iteration time traced against untraced in turning rounds, and the trace volume.
     Overhead(OverheadArgs),
+    /// Measures what a division of micro-batches wins back of what one slow replica costs: 2, 4 and 8 replicas.
+    Mitigate(RegainArgs),
     /// Removes what a killed run may have left: namespaces, links, segments, processes.
     Clean,
     /// One rank of a testbed job (started by the launcher).
@@ -190,6 +192,16 @@ pub(crate) struct OverheadArgs {
     /// proxy threads spin. Iterations vary less, so that fewer are needed.
     #[arg(long)]
     pub(crate) keep_awake: bool,
+    /// Write the result here too (Markdown).
+    #[arg(long)]
+    pub(crate) write: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct RegainArgs {
+    /// Iterations of which the median counts, in each state of a job.
+    #[arg(long, default_value_t = 10, value_parser = value_parser!(u64).range(3..=1000))]
+    pub(crate) iterations: u64,
     /// Write the result here too (Markdown).
     #[arg(long)]
     pub(crate) write: Option<PathBuf>,

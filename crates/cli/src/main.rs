@@ -24,6 +24,7 @@ mod peculiar;
 mod plugin;
 mod progress;
 mod reach;
+mod regain;
 mod replay;
 mod sim;
 mod stop;
@@ -66,6 +67,7 @@ fn main() -> ExitCode {
                 }
                 TestbedCommand::Table(args) => table::table(&args),
                 TestbedCommand::Overhead(args) => overhead::overhead(&args),
+                TestbedCommand::Mitigate(args) => regain::regain(&args),
                 TestbedCommand::Clean => testbed::clean(),
                 TestbedCommand::Rank(args) => testbed::rank(&args),
             }
