@@ -40,7 +40,8 @@ pub(crate) enum Command {
     Cases(CasesArgs),
     /// Plans what could be done about a slow job, and says what that would gain and cost.
     ///
-    /// It never acts: there is no way yet to have a plan carried out. Exit code 1 when the plan would change something.
+    /// It never acts by itself: with --write-plan and --write-exclusions it writes files that the Python package, or you, carry out.
+    /// Exit code 1 when the plan would change something.
     #[command(after_help = "Example: mycroft mitigate --job train-7 --tensor 8 --pipeline 4 --micro-batches 256")]
     Mitigate(crate::mitigate::MitigateArgs),
     /// Says who caused a hang, from the Flight Recorder dumps and stacks that a dead job left behind.

@@ -5,6 +5,7 @@ mod api;
 mod args;
 mod args_testbed;
 mod autopsy;
+mod carry;
 mod cases;
 mod check;
 mod collect;

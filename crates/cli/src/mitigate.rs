@@ -1,13 +1,17 @@
 //! `mycroft mitigate`: what could be done about a slow job, and what that would gain and cost.
 use crate::api::{Api, ServerArgs, escaped};
+use crate::carry::{self, Written};
 use crate::exit::{EXIT_FOUND, EXIT_OK};
 use crate::told::{json, print};
 use anyhow::Result;
 use clap::value_parser;
 use mycroft_serve::api::PlanJson;
+use std::path::{Path, PathBuf};
 
 /// The strategy that changes nothing.
 const IGNORE: &str = "ignore";
+/// The strategy that a file of a division carries.
+const SPLIT: &str = "split";
 
 /// What the brain cannot know of a job.
 #[derive(clap::Args, Debug)]
@@ -56,6 +60,16 @@ pub(crate) struct MitigateArgs {
     /// A host that is free to take another's place (repeatable); default: not known, taken for enough.
     #[arg(long)]
     spare: Vec<String>,
+    /// Where the plan divides micro-batches: write the division to this file, which ranks with the Python package read and change
+    /// over to together. A file that says so already stays as it is.
+    #[arg(long, value_name = "FILE")]
+    write_plan: Option<PathBuf>,
+    /// With --write-plan: write the even division instead, whatever the plan is.
+    #[arg(long, requires = "write_plan")]
+    take_back: bool,
+    /// Where the plan leaves hosts out: add them to this list, for `python -m mycroft exclude`.
+    #[arg(long, value_name = "FILE")]
+    write_exclusions: Option<PathBuf>,
     /// Print the server's JSON.
     #[arg(long)]
     json: bool,
@@ -69,7 +83,36 @@ pub(crate) fn mitigate(args: &MitigateArgs) -> Result<u8> {
     } else {
         print(&plan.text)?;
     }
+    carry(args, &plan)?;
     Ok(if plan.strategy == IGNORE { EXIT_OK } else { EXIT_FOUND })
+}
+
+/// Writes the files that were asked for, and says what became of each.
+fn carry(args: &MitigateArgs, plan: &PlanJson) -> Result<()> {
+    let told = |path: &Path, written: Written| match written {
+        Written::Yes => eprintln!("mycroft: {} is written", path.display()),
+        Written::Already => eprintln!("mycroft: {} says so already", path.display()),
+    };
+    if let Some(path) = &args.write_plan {
+        let cases: Vec<String> = plan.cases.iter().map(u64::to_string).collect();
+        if args.take_back {
+            told(path, carry::division(path, &plan.from, "taken back: the even division")?);
+        } else if plan.strategy == SPLIT {
+            let (before, after) = (plan.before_ms, plan.after_ms);
+            let reason = format!("cases {}: {before:.0} ms an iteration, {after:.0} by the model", cases.join(", "));
+            told(path, carry::division(path, &plan.to, &reason)?);
+        } else {
+            eprintln!("mycroft: {} is not written: the plan divides no micro-batches now", path.display());
+        }
+    }
+    match &args.write_exclusions {
+        Some(path) if plan.left_out.is_empty() => {
+            eprintln!("mycroft: {} is not written: the plan leaves no host out", path.display());
+        }
+        Some(path) => told(path, carry::exclusions(path, plan)?),
+        None => (),
+    }
+    Ok(())
 }
 
 /// The request.

@@ -7,9 +7,17 @@ use common::{refusal, say, serve};
 fn help_says_what_to_tell_it_and_that_it_never_acts() {
     let help = say(&["mitigate", "--help"]);
     assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
-    for word in
-        ["--job", "--micro-batches", "--tensor", "--pipeline", "--restart-cost", "--done", "--json", "never acts"]
-    {
+    for word in [
+        "--job",
+        "--micro-batches",
+        "--tensor",
+        "--pipeline",
+        "--restart-cost",
+        "--done",
+        "--json",
+        "--write-plan",
+        "never acts",
+    ] {
         assert!(help.stdout.contains(word), "no {word}:\n{}", help.stdout);
     }
 }
