@@ -206,10 +206,28 @@ impl Scenario {
         if life.routing_imbalance > 0.0 && !self.moe {
             return Err(format!("life.routing_imbalance = {}: only with moe = true", life.routing_imbalance));
         }
+        if !life.micro_batches.is_empty() {
+            self.check_division()?;
+        }
         whole("life.size_classes", life.size_classes, 0, 64)?;
         number("life.size_spread", life.size_spread, 0.0, 0.9)?;
         number("life.last_stage", life.last_stage, 0.0, 10.0)?;
         number("life.first_connect_ms", life.first_connect_ms, 0.0, 600_000.0)
+    }
+}
+
+impl Scenario {
+    /// Micro-batches for each replica: one at least, and only where replicas meet once per iteration.
+    fn check_division(&self) -> Result<(), String> {
+        let counts = &self.life.micro_batches;
+        if counts.len() as u64 != u64::from(self.dp) {
+            return Err(format!("life.micro_batches has {} numbers: expected dp = {}", counts.len(), self.dp));
+        }
+        counts.iter().try_for_each(|count| whole("life.micro_batches", *count, 1, 256))?;
+        if self.moe || self.dp_mode == DpMode::Fsdp || self.schedule == Schedule::Interleaved {
+            return Err("life.micro_batches: only without moe, fsdp and the interleaved schedule".to_owned());
+        }
+        Ok(())
     }
 }
 

@@ -32,4 +32,15 @@ pub struct Life {
     pub size_spread: f64,
     /// The layers of the last pipeline stage take this share longer, by design (the loss and its large matrix).
     pub last_stage: f64,
+    /// Micro-batches of each data-parallel replica where they are not alike, as after a division that spares a slow one
+    /// (FALCON 5.3); empty: all have the scenario's.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub micro_batches: Vec<u32>,
+}
+
+impl Life {
+    /// Micro-batches of a replica in a job where `usual` is what all have.
+    pub(crate) fn micro_batches_of(&self, replica: u32, usual: u32) -> u32 {
+        self.micro_batches.get(replica as usize).copied().unwrap_or(usual)
+    }
 }

@@ -34,9 +34,9 @@ pub(crate) enum Item {
     AllToAll { micro_batch: u32 },
 }
 
-/// The stream of pipeline stage `stage` in iteration `number`.
-pub(crate) fn iteration(scenario: &Scenario, stage: u32, number: u64) -> Vec<Item> {
-    let mut plan = Plan { scenario, stage, scale: size_scale(scenario, number), items: Vec::new() };
+/// The stream of pipeline stage `stage` in iteration `number`, of a replica with so many micro-batches.
+pub(crate) fn iteration(scenario: &Scenario, stage: u32, micro_batches: u32, number: u64) -> Vec<Item> {
+    let mut plan = Plan { scenario, stage, micro_batches, scale: size_scale(scenario, number), items: Vec::new() };
     let every = u64::from(scenario.life.eval_every);
     if every > 0 && number > 0 && number.is_multiple_of(every) {
         plan.evaluation();
@@ -57,6 +57,7 @@ pub(crate) fn iteration(scenario: &Scenario, stage: u32, number: u64) -> Vec<Ite
 struct Plan<'a> {
     scenario: &'a Scenario,
     stage: u32,
+    micro_batches: u32,
     /// How long this iteration's sequences are, as a multiple of the usual.
     scale: f64,
     items: Vec<Item>,
@@ -96,7 +97,7 @@ fn nanos(ms: f64) -> u64 {
 
 impl Plan<'_> {
     fn one_f_one_b(&mut self) {
-        for action in one_f_one_b(self.stage, self.scenario.pp, self.scenario.micro_batches) {
+        for action in one_f_one_b(self.stage, self.scenario.pp, self.micro_batches) {
             self.action(action, self.scenario.layers);
         }
     }
@@ -124,7 +125,7 @@ impl Plan<'_> {
     fn interleaved(&mut self) {
         let chunks = self.scenario.virtual_stages.max(1);
         let layers = (self.scenario.layers / chunks).max(1);
-        for action in one_f_one_b(self.stage, self.scenario.pp, self.scenario.micro_batches * chunks) {
+        for action in one_f_one_b(self.stage, self.scenario.pp, self.micro_batches * chunks) {
             self.action(action, layers);
         }
     }
@@ -211,7 +212,7 @@ mod tests {
     #[test]
     fn the_default_job_has_the_testbeds_operations() {
         let scenario = Scenario::default();
-        let items = iteration(&scenario, 0, 1);
+        let items = iteration(&scenario, 0, 4, 1);
         let tensor = items.iter().filter(|i| matches!(i, Item::Collective { group: GroupKind::Tensor, .. })).count();
         assert_eq!(tensor, 4 * 2 * 2);
         let data: Vec<OpKind> = items
@@ -223,7 +224,7 @@ mod tests {
             .collect();
         assert_eq!(data, [OpKind::ReduceScatter, OpKind::AllGather]);
         // The last stage averages the loss in every fourth iteration.
-        assert_eq!(iteration(&scenario, 1, 4).len(), iteration(&scenario, 1, 5).len() + 1);
+        assert_eq!(iteration(&scenario, 1, 4, 4).len(), iteration(&scenario, 1, 4, 5).len() + 1);
     }
 
     #[test]

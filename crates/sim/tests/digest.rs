@@ -73,8 +73,10 @@ fn scenario(seed: u64) -> Scenario {
 fn line(seed: u64) -> String {
     let mut drawn = Fnv(OFFSET);
     // Fields that came later and are as before they came.
-    let (cluster, life) =
-        (", kernel_events: true, protocols: false", ", size_classes: 0, size_spread: 0.0, last_stage: 0.0");
+    let (cluster, life) = (
+        ", kernel_events: true, protocols: false",
+        ", size_classes: 0, size_spread: 0.0, last_stage: 0.0, micro_batches: []",
+    );
     write!(drawn, "{}", format!("{:?}", swarm(seed, None)).replace(cluster, "").replace(life, "")).unwrap();
     let mut simulation = Simulation::new(&scenario(seed));
     let (mut digest, mut batches, mut records) = (Fnv(OFFSET), 0, 0);

@@ -84,7 +84,7 @@ pub struct Simulation {
     /// Everything before this was told.
     told: u64,
     until: u64,
-    programs: BTreeMap<(u32, u64), Arc<[Item]>>,
+    programs: BTreeMap<(u32, u32, u64), Arc<[Item]>>,
     /// Rank 0's iterations: begin and end.
     iterations: Vec<(u64, u64)>,
 }

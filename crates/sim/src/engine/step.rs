@@ -96,11 +96,13 @@ impl Simulation {
         host = parts.host.finish(host, self.pauses(rank, number, host));
         let due = |every: u32| every > 0 && number.is_multiple_of(u64::from(every));
         let plan = u64::from(number > 0 && due(scenario.life.eval_every)) << 1 | u64::from(due(scenario.loss_every));
-        let key = (stage, program::size_class(scenario, number) << 2 | plan);
+        let replica = self.world.layout.coordinates(rank).dp;
+        let micro_batches = scenario.life.micro_batches_of(replica, scenario.micro_batches);
+        let key = (stage, micro_batches, program::size_class(scenario, number) << 2 | plan);
         let items = match self.programs.get(&key) {
             Some(items) => Arc::clone(items),
             None => {
-                let items: Arc<[Item]> = program::iteration(scenario, stage, number).into();
+                let items: Arc<[Item]> = program::iteration(scenario, stage, micro_batches, number).into();
                 self.programs.insert(key, Arc::clone(&items));
                 items
             }
