@@ -13,7 +13,7 @@ pub(crate) enum TestbedCommand {
     Table(TableArgs),
     /// Measures iteration time traced against untraced in turning rounds, and the trace volume.
     Overhead(OverheadArgs),
-    /// Measures what a division of micro-batches wins back of what one slow replica costs: 2, 4 and 8 replicas.
+    /// Measures what plans win back: micro-batches divided for a slow replica among 2, 4 and 8, and places for slow paths.
     Mitigate(RegainArgs),
     /// Removes what a killed run may have left: namespaces, links, segments, processes.
     Clean,

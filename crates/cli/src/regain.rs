@@ -1,14 +1,16 @@
-//! `mycroft testbed mitigate`: jobs of real processes with one slow replica, and what a division of micro-batches wins back.
+//! `mycroft testbed mitigate`: jobs of real processes with a slow replica or slow paths, and what plans win back.
+mod places;
+mod running;
+
 use crate::args_testbed::RegainArgs;
 use crate::exit::{EXIT_INTERRUPTED, EXIT_OK};
 use crate::stop::Stop;
-use crate::switched::median;
 use anyhow::{Context, Result};
 use mycroft_diagnose::mitigate::split::{Replica, split};
 use mycroft_sim::{Fault, FaultKind, Scenario, Transport};
-use mycroft_testbed::{Change, LaunchConfig, Running, Testbed, Tracer};
+use mycroft_testbed::{Change, LaunchConfig, Testbed, Tracer};
+use running::{LIMIT, measured, rank_command};
 use std::fmt::Write as _;
-use std::time::Duration;
 
 /// Replicas of the jobs, and FALCON's mean for 2, 4 and 8 groups (7.3, Figure 13): percent of the slowdown.
 const PAPER: [(u32, f64); 3] = [(2, 55.3), (4, 77.8), (8, 64.9)];
@@ -16,9 +18,6 @@ const PAPER: [(u32, f64); 3] = [(2, 55.3), (4, 77.8), (8, 64.9)];
 const SLOWER: [f64; 3] = [1.3, 1.8, 2.5];
 /// Micro-batches of each replica in the even division.
 const EACH: u32 = 16;
-/// Longest wait for so many iterations as are measured.
-const LIMIT: Duration = Duration::from_secs(180);
-
 /// One row: what iterations took, milliseconds, and how the micro-batches were divided.
 struct Row {
     slower: f64,
@@ -72,6 +71,8 @@ pub(crate) fn regain(args: &RegainArgs) -> Result<u8> {
         let mean = rows.iter().map(Row::won).sum::<f64>() / rows.len() as f64;
         let _ = writeln!(page, "| {replicas} | *mean* | | | | | **{mean:.1} %**, FALCON {paper} % | | | |");
     }
+    let Some(places) = places::play(args.iterations, &stop)? else { return Ok(EXIT_INTERRUPTED) };
+    page.push_str(&places);
     print!("{page}");
     if let Some(path) = &args.write {
         std::fs::write(path, &page).with_context(|| format!("cannot write {}", path.display()))?;
@@ -118,10 +119,8 @@ fn scenario(replicas: u32) -> Scenario {
 /// A job of `replicas`: healthy, slow and with a plan, for each factor in turn. `None` when somebody asked to stop.
 fn of_job(replicas: u32, iterations: u64, stop: &Stop) -> Result<Option<Vec<Row>>> {
     let scenario = scenario(replicas);
-    let own = std::env::current_exe().context("cannot find this executable")?;
-    let command = vec![own.into_os_string(), "testbed".into(), "rank".into()];
     let mut running =
-        Testbed::launch(LaunchConfig { tracer: Tracer::Off, ..LaunchConfig::new(scenario.clone(), command) })?;
+        Testbed::launch(LaunchConfig { tracer: Tracer::Off, ..LaunchConfig::new(scenario.clone(), rank_command()?) })?;
     running.wait_warmed_up(LIMIT)?;
     let none = Change::none(&scenario);
     let mut rows = Vec::new();
@@ -143,17 +142,4 @@ fn of_job(replicas: u32, iterations: u64, stop: &Stop) -> Result<Option<Vec<Row>
     }
     running.finish(LIMIT);
     Ok(Some(rows))
-}
-
-/// Changes the job, and gives the median of the iterations after that, and the iteration of the change, milliseconds.
-fn measured(running: &mut Running, iterations: u64, change: &Change) -> Result<(f64, f64)> {
-    let at = running.change(change)?;
-    // One more iteration has begun before what was injected or healed just now.
-    running.wait_for_iteration(at + 2 + iterations, LIMIT)?;
-    let laps = running.laps();
-    let ms = |from: u64, to: u64| {
-        let laps = laps.iter().filter(|(number, _)| (from..to).contains(number));
-        median(laps.map(|(_, lap)| lap.ms)).context("iterations that nobody keeps")
-    };
-    Ok((ms(at + 2, at + 2 + iterations)?, ms(at, at + 1)?))
 }

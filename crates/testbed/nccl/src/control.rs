@@ -13,6 +13,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -72,7 +73,13 @@ pub struct HostRecord {
     pub tx_bytes: AtomicU64,
     /// Written by the library: bytes that entered this host through the network transport.
     pub rx_bytes: AtomicU64,
-    reserved: [AtomicU64; 23],
+    /// IPv4 address of the host towards which the path is slower, as a number; 0 = none.
+    pub slow_peer: AtomicU64,
+    /// Limit on what goes there, bytes per second; only where `slow_peer` is set.
+    pub slow_peer_bytes_per_sec: AtomicU64,
+    /// Its token bucket: theoretical arrival time, CLOCK_MONOTONIC ns.
+    pub slow_peer_tat_ns: AtomicU64,
+    reserved: [AtomicU64; 20],
 }
 
 /// What befalls a rank, and what it says of itself.
@@ -321,20 +328,18 @@ impl HostRecord {
             Direction::Egress => &self.egress_tat_ns,
             Direction::Ingress => &self.ingress_tat_ns,
         };
-        let ns = |b: u64| (u128::from(b) * 1_000_000_000 / u128::from(rate)) as u64;
-        let burst = ns(BURST_BYTES);
-        let mut seen = clock.load(Relaxed);
-        loop {
-            // A clock far ahead is left over from a slower rate: let it fall back to what one burst may owe.
-            let tat = seen.min(now_ns + burst + ns(BURST_BYTES));
-            if tat > now_ns + burst {
-                return Err(tat - now_ns - burst);
-            }
-            match clock.compare_exchange_weak(seen, tat.max(now_ns) + ns(bytes), Relaxed, Relaxed) {
-                Ok(_) => return Ok(()),
-                Err(other) => seen = other,
-            }
+        advance(clock, rate, bytes, now_ns)
+    }
+
+    /// The same of the slower path to a host, if it is that.
+    ///
+    /// # Errors
+    /// Nanoseconds to wait until the bytes may be sent.
+    pub fn take_on_path(&self, to: Ipv4Addr, bytes: u64, now_ns: u64) -> Result<(), u64> {
+        if self.slow_peer.load(Relaxed) != u64::from(u32::from(to)) {
+            return Ok(());
         }
+        advance(&self.slow_peer_tat_ns, self.slow_peer_bytes_per_sec.load(Relaxed).max(1), bytes, now_ns)
     }
 
     /// Returns tokens that were taken for bytes which the kernel then did not move.
@@ -349,6 +354,24 @@ impl HostRecord {
             Direction::Ingress => &self.ingress_tat_ns,
         };
         let _ = clock.fetch_update(Relaxed, Relaxed, |tat| Some(tat.saturating_sub(ns)));
+    }
+}
+
+/// Advances the virtual clock of a token bucket by `bytes`, or says how long to wait.
+fn advance(clock: &AtomicU64, rate: u64, bytes: u64, now_ns: u64) -> Result<(), u64> {
+    let ns = |b: u64| (u128::from(b) * 1_000_000_000 / u128::from(rate)) as u64;
+    let burst = ns(BURST_BYTES);
+    let mut seen = clock.load(Relaxed);
+    loop {
+        // A clock far ahead is left over from a slower rate: let it fall back to what one burst may owe.
+        let tat = seen.min(now_ns + burst + ns(BURST_BYTES));
+        if tat > now_ns + burst {
+            return Err(tat - now_ns - burst);
+        }
+        match clock.compare_exchange_weak(seen, tat.max(now_ns) + ns(bytes), Relaxed, Relaxed) {
+            Ok(_) => return Ok(()),
+            Err(other) => seen = other,
+        }
     }
 }
 

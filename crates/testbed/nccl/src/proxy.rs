@@ -394,7 +394,7 @@ impl ConnWork<'_> {
     fn connect(&self) -> io::Result<SendLink> {
         let to = self.comm.peers[self.key.peer].addr.ok_or_else(|| io::Error::other("the peer has no address"))?;
         let greeting = hello(self.comm.hash, self.comm.rank, self.key.channel, self.key.lane);
-        Ok(SendLink::new(Link::connect(self.comm.identity.addr, to, greeting)?))
+        Ok(SendLink::new(Link::connect(self.comm.identity.addr, to, greeting)?, to.ip()))
     }
 
     /// s2: free slots become credit for the device.

@@ -12,6 +12,7 @@ mod proxy_delay;
 mod rank_crash;
 mod rank_stuck;
 mod site;
+pub(crate) mod slow_path;
 pub(crate) mod traffic;
 
 use crate::error::TestbedError;

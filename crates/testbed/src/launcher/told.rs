@@ -35,6 +35,16 @@ impl Running {
         Ok(at)
     }
 
+    /// Slows the path between two hosts, both ways, to so many bytes per second until [`Running::heal`] or the end.
+    ///
+    /// # Errors
+    /// The hosts are not there or not on loopback addresses, or one of them has a slow path already.
+    pub fn slow_path(&mut self, between: (u32, u32), bytes_per_sec: u64) -> Result<(), TestbedError> {
+        let guard = crate::fault::slow_path::inject(&self.site, between, bytes_per_sec)?;
+        self.guards.push(guard);
+        Ok(())
+    }
+
     fn furthest(&self) -> u64 {
         (0..self.board.ranks()).map(|rank| self.board.iterations(rank)).max().unwrap_or(0)
     }

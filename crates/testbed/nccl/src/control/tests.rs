@@ -51,3 +51,20 @@ fn the_bucket_keeps_its_rate() {
     host.background_bytes_per_sec.store(2_000_000, Relaxed);
     assert_eq!(host.effective_rate(Direction::Ingress), 20_000);
 }
+
+#[test]
+fn a_slow_path_limits_what_goes_there_and_nothing_else() {
+    let path = scratch("path");
+    let control = ControlFile::create(&path, 1, 1).unwrap();
+    let (host, slow, other) = (control.host(0), Ipv4Addr::new(127, 0, 0, 2), Ipv4Addr::new(127, 0, 0, 3));
+    host.slow_peer_bytes_per_sec.store(1_000_000, Relaxed);
+    host.slow_peer.store(u64::from(u32::from(slow)), Relaxed);
+    assert_eq!(host.take_on_path(slow, BURST_BYTES, 1), Ok(()));
+    assert_eq!(host.take_on_path(slow, 1_000, 1), Ok(()));
+    let wait = host.take_on_path(slow, 1_000, 1).unwrap_err();
+    assert!((900_000..=1_100_000).contains(&wait), "{wait}");
+    assert_eq!(host.take_on_path(other, BURST_BYTES * 10, 1), Ok(()));
+    host.slow_peer.store(0, Relaxed);
+    assert_eq!(host.take_on_path(slow, BURST_BYTES * 10, 1), Ok(()));
+    std::fs::remove_file(path).unwrap();
+}

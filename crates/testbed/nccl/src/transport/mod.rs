@@ -3,6 +3,7 @@
 pub mod fifo;
 pub mod net;
 pub mod shm;
+pub mod tokens;
 
 /// What a connection is for. Collectives and point-to-point traffic never share one, as in NCCL (connIndex 0 and 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

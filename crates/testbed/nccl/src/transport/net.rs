@@ -5,6 +5,8 @@
 //! acknowledgement, both cumulative in raw steps. A slice may leave only when its credit is there; it is *done* when
 //! the receiver's proxy has all of it and has said so.
 
+pub use super::tokens::nic_down;
+use super::tokens::{count, take};
 use super::{ConnKey, Dir, Lane};
 use crate::control::Direction;
 use crate::device::monotonic_ns;
@@ -92,28 +94,6 @@ impl ProxyWaker {
     /// The descriptor to poll for reading.
     pub fn fd(&self) -> RawFd {
         self.event.as_raw_fd()
-    }
-}
-
-/// Whether the host's NIC takes part in the world.
-pub fn nic_down(identity: &Identity) -> bool {
-    identity.control.as_ref().is_some_and(|c| c.host().is_down())
-}
-
-fn take(identity: &Identity, direction: Direction, bytes: usize) -> Result<(), u64> {
-    match &identity.control {
-        Some(c) => c.host().take(direction, bytes as u64, monotonic_ns()),
-        None => Ok(()),
-    }
-}
-
-/// Books `bytes` that moved after tokens for `piece` were taken.
-fn count(identity: &Identity, direction: Direction, bytes: usize, piece: usize) {
-    if let Some(c) = &identity.control {
-        let host = c.host();
-        host.give_back(direction, (piece - bytes) as u64);
-        let counter = if direction == Direction::Egress { &host.tx_bytes } else { &host.rx_bytes };
-        counter.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
@@ -280,12 +260,14 @@ pub struct SendLink {
     payload: (usize, usize),
     word: [u8; WORD_BYTES],
     word_at: usize,
+    /// Where it goes.
+    to: IpAddr,
 }
 
 impl SendLink {
     /// Wraps a connecting socket.
-    pub fn new(link: Link) -> SendLink {
-        SendLink { link, credit: 0, acked: 0, payload: (0, 0), word: [0; WORD_BYTES], word_at: 0 }
+    pub fn new(link: Link, to: IpAddr) -> SendLink {
+        SendLink { link, credit: 0, acked: 0, payload: (0, 0), word: [0; WORD_BYTES], word_at: 0, to }
     }
 
     /// Whether the last slice still has bytes to hand to the kernel.
@@ -313,7 +295,7 @@ impl SendLink {
         }
         while self.payload.1 > 0 {
             let piece = self.payload.1.min(PIECE_BYTES);
-            if let Err(wait) = take(identity, Direction::Egress, piece) {
+            if let Err(wait) = take(identity, Some(self.to), piece, monotonic_ns()) {
                 return Ok(Stop::Tokens(wait));
             }
             // SAFETY: the payload lies in a slot that belongs to the proxy until the slice is acknowledged.
@@ -396,7 +378,7 @@ impl RecvLink {
         };
         while self.body_at < bytes {
             let piece = (bytes - self.body_at).min(PIECE_BYTES);
-            if let Err(wait) = take(identity, Direction::Ingress, piece) {
+            if let Err(wait) = take(identity, None, piece, monotonic_ns()) {
                 return Ok(Arrival::None(Stop::Tokens(wait)));
             }
             // SAFETY: body_at + piece <= bytes <= room, the size of the posted slice at `base`.
