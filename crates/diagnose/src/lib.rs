@@ -25,6 +25,7 @@ pub mod render;
 pub mod report;
 pub mod stacks;
 mod timeline;
+pub mod validate;
 mod watch;
 
 pub use case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Evidence, Gain, Reason, Said};

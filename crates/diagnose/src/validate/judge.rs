@@ -1,0 +1,289 @@
+//! Who is slower than its peers, by what they measured while the job was held.
+//!
+//! All of a kind did the same work, so a time is compared with the middle of the others' times (FALCON 4.3: "transmission
+//! sizes are identical"). What is compared is the fastest of several repetitions: what else a host does makes some of them
+//! longer, a slow device or link makes all of them longer; and what stands out is measured [`again`] before it is named. Where the others differ much among each other, only what stands
+//! out from that is named, and the judgement says from which ratio on it could tell.
+use super::{Check, Pass, Plan, Work};
+use crate::median::median;
+use mycroft_record::Rank;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A device or way is slow beyond this ratio to its peers: what FALCON's profiling calls suspicious, half of the 20 % that
+/// must be found.
+pub const SLOW_RATIO: f64 = 1.1;
+/// The same for what a processor or host does: those that other programs use too differ by as much when healthy.
+pub const PROCESSOR_RATIO: f64 = 1.5;
+/// The same for the latency of a way: a small message is mostly the wake-up of a thread.
+pub const LATENCY_RATIO: f64 = 2.0;
+/// And it has to be so many standard deviations of the others above them.
+const DEVIATIONS: f64 = 4.0;
+/// Fewer peers than these say nothing: of two that differ nobody knows which is as it should be.
+const PEERS_MIN: usize = 2;
+
+/// Times of one thing that was done several times, nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// The shortest.
+    pub fastest_ns: u64,
+    /// The one in the middle.
+    pub median_ns: u64,
+}
+
+/// What a rank measured by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CheckResult {
+    /// Who.
+    pub rank: Rank,
+    /// What it did.
+    pub check: Check,
+    /// Which of the check's sizes or parts, from 0.
+    pub part: u32,
+    /// How long that took.
+    pub times: Times,
+}
+
+/// What was measured of a way.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum LinkMeasure {
+    /// A large message: its time gives the bandwidth.
+    Bandwidth,
+    /// A small one.
+    Latency,
+}
+
+/// What a pair measured in one direction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LinkResult {
+    /// Who sent.
+    pub from: Rank,
+    /// Who received.
+    pub to: Rank,
+    /// Between hosts, and not inside one: compared with its like only.
+    pub between_hosts: bool,
+    /// Which message.
+    pub measure: LinkMeasure,
+    /// From both being ready to its arrival.
+    pub times: Times,
+}
+
+/// A check beside its peers.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CheckRow {
+    /// What was measured.
+    pub result: CheckResult,
+    /// Its time by the middle of its peers' times; `None` where there are too few of them.
+    pub ratio: Option<f64>,
+    /// Slower than its peers.
+    pub is_slow: bool,
+}
+
+/// One direction of a way beside its peers.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct LinkRow {
+    /// What was measured.
+    pub result: LinkResult,
+    /// Its time by the middle of other ways' times; `None` where there are too few of them.
+    pub ratio: Option<f64>,
+    /// Slower than its peers.
+    pub is_slow: bool,
+}
+
+/// What is slow.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum SlowPlace {
+    /// What this rank does by itself.
+    Alone(Rank, Check),
+    /// All ways of this rank that were tested, at least two, and none without it beside them.
+    Ends(Rank),
+    /// The way between these two, the lower rank first.
+    Link(Rank, Rank),
+}
+
+/// Somebody that is slow.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Slow {
+    /// Who.
+    pub place: SlowPlace,
+    /// Its largest ratio to its peers.
+    pub ratio: f64,
+}
+
+/// What the results say.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Judgement {
+    /// Each check, by kind, part and rank.
+    pub checks: Vec<CheckRow>,
+    /// Each direction of each way: inside hosts first, bandwidth first, then by ranks.
+    pub links: Vec<LinkRow>,
+    /// Who is slow, by place.
+    pub slow: Vec<Slow>,
+    /// What could not be told, in sentences.
+    pub caveats: Vec<String>,
+}
+
+/// A time, whose it is (peers are what belongs to others), and the ratio from which it is slow.
+struct Value<K> {
+    of: K,
+    fastest_ns: f64,
+}
+
+/// What comparing gave one value.
+#[derive(Clone, Copy)]
+struct Compared {
+    ratio: Option<f64>,
+    is_slow: bool,
+    /// From which ratio on it would have been.
+    tells_from: f64,
+}
+
+/// Compares each value with those of others.
+fn compare<K: PartialEq>(values: &[Value<K>], limit: f64) -> Vec<Compared> {
+    let one = |value: &Value<K>| {
+        let peers: Vec<f64> =
+            values.iter().filter(|other| other.of != value.of).map(|other| other.fastest_ns).collect();
+        let few = peers.len() < PEERS_MIN;
+        let middle = median(peers.clone()).filter(|middle| !few && *middle > 0.0);
+        let Some(middle) = middle else { return Compared { ratio: None, is_slow: false, tells_from: f64::INFINITY } };
+        let away = median(peers.iter().map(|peer| (peer - middle).abs()).collect()).unwrap_or(0.0);
+        // 1.4826 makes the middle of distances a standard deviation of normal values.
+        let tells_from = limit.max(1.0 + DEVIATIONS * 1.4826 * away / middle);
+        let ratio = value.fastest_ns / middle;
+        Compared { ratio: Some(ratio), is_slow: ratio >= tells_from, tells_from }
+    };
+    values.iter().map(one).collect()
+}
+
+/// Who is slower than its peers. What was measured more than once counts with its shortest times.
+//= falcon 4.3
+pub fn judge(checks: &[CheckResult], links: &[LinkResult]) -> Judgement {
+    let mut judgement = Judgement::default();
+    let times = |result: &mut Times, again: Times| {
+        result.fastest_ns = result.fastest_ns.min(again.fastest_ns);
+        result.median_ns = result.median_ns.min(again.median_ns);
+    };
+    let mut by_check: BTreeMap<_, CheckResult> = BTreeMap::new();
+    for result in checks {
+        let key = (result.check, result.part, result.rank);
+        times(&mut by_check.entry(key).or_insert(*result).times, result.times);
+    }
+    let mut by_way: BTreeMap<_, LinkResult> = BTreeMap::new();
+    for result in links {
+        let key = (result.between_hosts, result.measure, way(result), result.from);
+        times(&mut by_way.entry(key).or_insert(*result).times, result.times);
+    }
+    judge_checks(&by_check.into_values().collect::<Vec<_>>(), &mut judgement);
+    judge_links(&by_way.into_values().collect::<Vec<_>>(), &mut judgement);
+    judgement.slow.sort_by_key(|slow| slow.place);
+    judgement
+}
+
+fn judge_checks(checks: &[CheckResult], judgement: &mut Judgement) {
+    let mut rows: Vec<Option<CheckRow>> = vec![None; checks.len()];
+    let mut slow: BTreeMap<(Rank, Check), f64> = BTreeMap::new();
+    let kinds: BTreeSet<(Check, u32)> = checks.iter().map(|result| (result.check, result.part)).collect();
+    for (check, part) in kinds {
+        let of: Vec<usize> =
+            (0..checks.len()).filter(|i| (checks[*i].check, checks[*i].part) == (check, part)).collect();
+        let value = |i: &usize| Value { of: checks[*i].rank, fastest_ns: checks[*i].times.fastest_ns as f64 };
+        let values: Vec<Value<Rank>> = of.iter().map(value).collect();
+        let limit = match check {
+            Check::Device | Check::Copy => SLOW_RATIO,
+            Check::Processor | Check::Host => PROCESSOR_RATIO,
+        };
+        let compared = compare(&values, limit);
+        caveat(&format!("{} {part}", check.as_str()), limit, &compared, judgement);
+        for (i, Compared { ratio, is_slow, .. }) in of.into_iter().zip(compared) {
+            rows[i] = Some(CheckRow { result: checks[i], ratio, is_slow });
+            if is_slow {
+                let largest = slow.entry((checks[i].rank, check)).or_default();
+                *largest = largest.max(ratio.unwrap_or(0.0));
+            }
+        }
+    }
+    judgement.checks = rows.into_iter().flatten().collect();
+    judgement
+        .slow
+        .extend(slow.into_iter().map(|((rank, check), ratio)| Slow { place: SlowPlace::Alone(rank, check), ratio }));
+}
+
+/// The passes of a plan that have to be run again before anybody is named: those in which somebody stands out, who may have
+/// been unlucky. What is slow is slow twice.
+pub fn again(plan: &Plan, judgement: &Judgement) -> Plan {
+    let alone = |check: Check| judgement.checks.iter().any(|row| row.is_slow && row.result.check == check);
+    let ways: BTreeSet<(Rank, Rank)> =
+        judgement.links.iter().filter(|row| row.is_slow).map(|row| way(&row.result)).collect();
+    let stands_out = |pass: &&Pass| match &pass.work {
+        Work::Alone { check, .. } => alone(*check),
+        Work::Pairs(pairs) => pairs.iter().any(|pair| ways.contains(&pair.ranks())),
+    };
+    Plan { passes: plan.passes.iter().filter(stands_out).cloned().collect() }
+}
+
+/// The ranks of a way, the lower first.
+fn way(result: &LinkResult) -> (Rank, Rank) {
+    (result.from.min(result.to), result.from.max(result.to))
+}
+
+fn judge_links(links: &[LinkResult], judgement: &mut Judgement) {
+    let mut rows: Vec<Option<LinkRow>> = vec![None; links.len()];
+    let mut slow: BTreeMap<(Rank, Rank), f64> = BTreeMap::new();
+    for between_hosts in [false, true] {
+        for measure in [LinkMeasure::Bandwidth, LinkMeasure::Latency] {
+            let is = |i: &usize| (links[*i].between_hosts, links[*i].measure) == (between_hosts, measure);
+            let of: Vec<usize> = (0..links.len()).filter(is).collect();
+            let value = |i: &usize| Value { of: way(&links[*i]), fastest_ns: links[*i].times.fastest_ns as f64 };
+            let values: Vec<Value<(Rank, Rank)>> = of.iter().map(value).collect();
+            let (what, limit) = match measure {
+                LinkMeasure::Bandwidth => ("bandwidth", SLOW_RATIO),
+                LinkMeasure::Latency => ("latency", LATENCY_RATIO),
+            };
+            let compared = compare(&values, limit);
+            let place = if between_hosts { "between hosts" } else { "inside hosts" };
+            caveat(&format!("{what} {place}"), limit, &compared, judgement);
+            for (i, Compared { ratio, is_slow, .. }) in of.into_iter().zip(compared) {
+                rows[i] = Some(LinkRow { result: links[i], ratio, is_slow });
+                if is_slow {
+                    let largest = slow.entry(way(&links[i])).or_default();
+                    *largest = largest.max(ratio.unwrap_or(0.0));
+                }
+            }
+        }
+    }
+    judgement.links = rows.into_iter().flatten().collect();
+    let tested: BTreeSet<(Rank, Rank)> = links.iter().map(way).collect();
+    judgement.slow.extend(places(&tested, slow));
+}
+
+/// Ranks all of whose ways are slow, and the slow ways that this leaves.
+fn places(tested: &BTreeSet<(Rank, Rank)>, mut slow: BTreeMap<(Rank, Rank), f64>) -> Vec<Slow> {
+    let ranks: BTreeSet<Rank> = tested.iter().flat_map(|way| [way.0, way.1]).collect();
+    let has = |way: &(Rank, Rank), rank: Rank| way.0 == rank || way.1 == rank;
+    let is_whole = |rank: Rank| {
+        let of: Vec<_> = tested.iter().filter(|way| has(way, rank)).collect();
+        of.len() >= 2 && of.iter().all(|way| slow.contains_key(way))
+    };
+    let whole: Vec<Rank> = ranks.into_iter().filter(|rank| is_whole(*rank)).collect();
+    let mut found = Vec::new();
+    for rank in whole {
+        let of: Vec<f64> = slow.iter().filter(|(way, _)| has(way, rank)).map(|(_, ratio)| *ratio).collect();
+        if of.len() >= 2 {
+            slow.retain(|way, _| !has(way, rank));
+            found.push(Slow { place: SlowPlace::Ends(rank), ratio: of.into_iter().fold(0.0, f64::max) });
+        }
+    }
+    found.extend(slow.into_iter().map(|(way, ratio)| Slow { place: SlowPlace::Link(way.0, way.1), ratio }));
+    found
+}
+
+/// Says what these comparisons could not tell.
+fn caveat(what: &str, limit: f64, compared: &[Compared], judgement: &mut Judgement) {
+    let mut limits: Vec<f64> = compared.iter().map(|compared| compared.tells_from).collect();
+    limits.sort_by(f64::total_cmp);
+    let Some(worst) = limits.last() else { return };
+    if worst.is_infinite() {
+        judgement.caveats.push(format!("{what}: fewer than {PEERS_MIN} peers, nobody is compared"));
+    } else if *worst > limit * 1.09 {
+        judgement.caveats.push(format!("{what}: peers differ so much that only {worst:.2} times their middle is told"));
+    }
+}
