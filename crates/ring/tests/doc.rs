@@ -50,6 +50,7 @@ fn every_offset_in_the_document_is_the_code_s() {
         ("Ring header", "ring"),
         ("Gate", "gate"),
         ("Lane of the gate", "gate_lane"),
+        ("Task of the gate", "task"),
     ] {
         assert_eq!(documented(title), coded(module), "{title}");
     }

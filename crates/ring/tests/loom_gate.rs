@@ -5,6 +5,7 @@ use loom::sync::atomic::AtomicU64;
 use loom::thread;
 use mycroft_ring::error::ReadError;
 use mycroft_ring::gate::ask::{Asker, Sink, Until};
+use mycroft_ring::gate::meeting::{Meeting, Met, Side};
 use mycroft_ring::gate::words::{LANE_WORDS, gate, gate_lane};
 use mycroft_ring::gate::{Gate, LaneKey, LaneKind, Look};
 use mycroft_ring::source::{Source, WordSource};
@@ -172,5 +173,31 @@ fn of_two_threads_the_one_that_came_first_is_let_through() {
         assert!(looks == [Look::Go, Look::Wait] || looks == [Look::Wait, Look::Go], "{looks:?}");
         asker.grant().expect("inside");
         assert_eq!(tickets.map(|ticket| rank.look(ticket, NOW_NS, NOW_NS)), [Look::Go; 2]);
+    });
+}
+
+/// Comes for two rounds and goes away at once where the other is not there; how many take place.
+fn meets(word: &LoomWord, side: Side) -> u32 {
+    let meeting = Meeting::at(word, 1, side);
+    for round in 0..2 {
+        let met = match meeting.come(round) {
+            Met::Alone => meeting.leave(round),
+            met => met,
+        };
+        if met != Met::Both {
+            return round;
+        }
+    }
+    2
+}
+
+#[test]
+fn a_pair_meets_on_both_sides_or_on_neither() {
+    explore(|| {
+        let word = Arc::new(LoomWord(AtomicU64::new(0)));
+        let shared = Arc::clone(&word);
+        let guest = thread::spawn(move || meets(&shared, Side::Guest));
+        let keeper = meets(&word, Side::Keeper);
+        assert_eq!(keeper, guest.join().expect("joins"));
     });
 }

@@ -7,6 +7,7 @@ use crate::gate::{self, Op};
 use crate::group;
 use crate::real::{Comm, NO_NCCL, Real};
 use crate::table::{self, Made};
+use crate::thread::this_thread;
 use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
@@ -221,11 +222,6 @@ impl Later {
             ranks: AtomicU32::new(0),
         }
     }
-}
-
-fn this_thread() -> usize {
-    // SAFETY: takes nothing and cannot fail; never 0 or 1.
-    unsafe { libc::pthread_self() as usize }
 }
 
 fn later(place: *mut Comm, made: Made) {

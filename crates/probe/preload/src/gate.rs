@@ -2,6 +2,8 @@
 use crate::group;
 use crate::lanes::{self, Way};
 use crate::table::{self, Entry, Made};
+use crate::tasks;
+use crate::thread::this_thread;
 use mycroft_probe_core::config::Config;
 use mycroft_probe_core::{Attach, CommInfo, Runtime, ffi_guard};
 use mycroft_ring::clock::monotonic_ns;
@@ -14,8 +16,6 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 static WORDS: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 /// Somebody attaches, or has.
 static ATTACHED: AtomicBool = AtomicBool::new(false);
-/// Nanoseconds between two looks of a thread that waits: 5,000 looks a second are about 1 % of a core.
-const LOOK_NS: i64 = 200_000;
 /// Bytes of a segment that is made for the gate alone, when nobody told: the smallest.
 const SEGMENT_BYTES: u64 = mycroft_ring::layout::MIN_SEGMENT_BYTES;
 
@@ -68,7 +68,11 @@ pub(crate) fn before(comm: usize, op: Op) {
         if gate.is_asked() {
             pass(gate);
         }
-        let lane = match (table::find(comm), op) {
+        let found = table::find(comm);
+        if let Some((_, entry)) = found {
+            entry.used_by(this_thread());
+        }
+        let lane = match (found, op) {
             (Some((_, entry)), Op::Collective) => entry.lane(),
             (Some((place, entry)), Op::Send(peer)) => way(gate, place, entry, peer, true),
             (Some((place, entry)), Op::Recv(peer)) => way(gate, place, entry, peer, false),
@@ -94,14 +98,8 @@ pub(crate) fn before_group() {
 #[cold]
 fn pass(gate: Gate<'static, AtomicU64>) {
     if group::depth() == 0 {
-        gate.pass(monotonic_ns, pause);
+        gate.pass_working(monotonic_ns, |waiting| tasks::work(gate, waiting));
     }
-}
-
-fn pause() {
-    let time = libc::timespec { tv_sec: 0, tv_nsec: LOOK_NS };
-    // SAFETY: a valid time, and what is left of it (after a signal) is not asked for.
-    unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
 }
 
 /// The lane of a way to or from a peer, made with its first use.
@@ -175,6 +173,7 @@ fn attach(made: Made, nccl_version: u32) {
     });
     let Some(words) = words.filter(|words| words.len() >= GATE_WORDS) else { return };
     if let Some(gate) = Gate::over(words) {
+        gate.set_able(true);
         gate.open();
         WORDS.store(words.as_ptr().cast_mut(), Ordering::Release);
     }

@@ -30,6 +30,8 @@ pub(crate) struct Entry {
     rank: AtomicU32,
     lane: AtomicU32,
     splits: AtomicU32,
+    /// The thread that issued its latest operation, 0 before the first.
+    user: AtomicUsize,
 }
 
 static TABLE: [Entry; ENTRIES] = [const { Entry::new() }; ENTRIES];
@@ -42,6 +44,7 @@ impl Entry {
             rank: AtomicU32::new(0),
             lane: AtomicU32::new(NO_LANE),
             splits: AtomicU32::new(0),
+            user: AtomicUsize::new(0),
         }
     }
 
@@ -60,6 +63,17 @@ impl Entry {
     pub(crate) fn lane(&self) -> Option<usize> {
         let lane = self.lane.load(Ordering::Relaxed);
         (lane != NO_LANE).then_some(lane as usize)
+    }
+
+    /// Notes who issues an operation of it.
+    #[inline]
+    pub(crate) fn used_by(&self, thread: usize) {
+        self.user.store(thread, Ordering::Relaxed);
+    }
+
+    /// The thread that issued its latest operation, 0 before the first.
+    pub(crate) fn user(&self) -> usize {
+        self.user.load(Ordering::Relaxed)
     }
 
     /// How many communicators were split from it before: every member counts alike.
@@ -90,6 +104,12 @@ pub(crate) fn find(handle: usize) -> Option<(usize, &'static Entry)> {
     None
 }
 
+/// The communicator of a number: its handle and its entry.
+pub(crate) fn of_id(id: u64) -> Option<(usize, &'static Entry)> {
+    let with_handle = |entry: &'static Entry| (entry.handle.load(Ordering::Acquire), entry);
+    TABLE.iter().map(with_handle).find(|(handle, entry)| *handle > FREED && entry.id() == id)
+}
+
 /// Keeps a new communicator; false where there is no place.
 pub(crate) fn keep(handle: usize, made: Made, lane: Option<usize>) -> bool {
     let take = |place: &usize| {
@@ -103,6 +123,7 @@ pub(crate) fn keep(handle: usize, made: Made, lane: Option<usize>) -> bool {
     entry.rank.store(made.rank, Ordering::Relaxed);
     entry.lane.store(lane.and_then(|lane| u32::try_from(lane).ok()).unwrap_or(NO_LANE), Ordering::Relaxed);
     entry.splits.store(0, Ordering::Relaxed);
+    entry.user.store(0, Ordering::Relaxed);
     entry.handle.store(handle, Ordering::Release);
     true
 }
@@ -129,6 +150,7 @@ mod tests {
         for (i, handle) in handles.iter().enumerate() {
             let (_, entry) = find(*handle).expect("kept");
             assert_eq!((entry.id(), entry.rank(), entry.lane()), (i as u64 + 1, 3, Some(i % 80)));
+            assert_eq!(of_id(i as u64 + 1).map(|(found, _)| found), Some(*handle));
         }
         for handle in &handles[..100] {
             assert!(forget(*handle).is_some() && forget(*handle).is_none() && find(*handle).is_none());

@@ -1,6 +1,7 @@
 //! The requester's side of the gate over the words of one segment: what is written, and what is read back.
 use super::plan::{Lane, View};
-use super::words::{LANE_WORDS, gate, gate_lane};
+use super::task::{Kind, Progress, progress_of, written};
+use super::words::{GATE_WORDS, LANE_WORDS, gate, gate_lane, task};
 use super::{LaneKey, LaneKind, Left, lanes_in};
 use crate::error::ReadError;
 use crate::layout::WORD_BYTES;
@@ -150,6 +151,38 @@ impl<S: Sink> Asker<S> {
     pub fn release(&mut self) -> Result<(), ReadError> {
         self.epoch = 0;
         self.sink.write(self.place(gate::GRANT), 0)
+    }
+
+    /// Orders a task of the rank that waits; its number is larger than any that [`Asker::progress`] showed.
+    ///
+    /// # Errors
+    /// The segment cannot be written.
+    pub fn order(&self, number: u32, kind: Kind) -> Result<(), ReadError> {
+        self.sink.write(self.place(task::NUMBER), 0)?;
+        self.sink.release_fence();
+        for (word, value) in written(kind, self.epoch) {
+            self.sink.write(self.place(word), value)?;
+        }
+        self.sink.release_fence();
+        self.sink.write(self.place(task::NUMBER), u64::from(number))
+    }
+
+    /// How far the rank is with its tasks.
+    ///
+    /// # Errors
+    /// The segment cannot be read.
+    pub fn progress(&self) -> Result<Progress, ReadError> {
+        let mut words = [0; GATE_WORDS - (task::NUMBER - gate::GRANT)];
+        self.sink.read(self.place(task::NUMBER), &mut words)?;
+        let ended = progress_of(&words).ended.0;
+        self.sink.acquire_fence();
+        // The values of the task whose end was read, or of none.
+        self.sink.read(self.place(task::NUMBER), &mut words)?;
+        let progress = progress_of(&words);
+        Ok(Progress {
+            ended: if progress.ended.0 == ended { progress.ended } else { (0, progress.ended.1) },
+            ..progress
+        })
     }
 
     /// What the rank shows. Where an entry of it waits, its counts are those at which it waits.

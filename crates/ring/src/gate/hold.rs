@@ -2,6 +2,10 @@
 //!
 //! It works from outside through the segments' files. Whatever ends it, the ranks go on: [`Held`] releases when dropped, and
 //! of one that was killed the signs of life stop (`gate`).
+mod tasks;
+
+pub use tasks::Order;
+
 use super::ask::{Asker, GateFile, Until, asked_bytes, of_file};
 use super::plan::{Lane, Plan, Refusal, View, latest, may_agree, plan};
 use super::{HELD_NS_MAX, Left};
@@ -106,6 +110,9 @@ pub enum HoldError {
     /// A process ended.
     #[error("{0} ended")]
     Ended(Who),
+    /// A process runs no tasks.
+    #[error("{0} runs no tests: its libmycroft_preload.so is older, or a test there did not end")]
+    Unable(Who),
     /// A rank went on by itself.
     #[error("{0} went on by itself: {1:?}")]
     Left(Who, Left),
@@ -113,6 +120,8 @@ pub enum HoldError {
 
 struct Rank {
     who: Who,
+    /// Number of its directory.
+    directory: usize,
     reader: SegmentReader,
     asker: Asker<GateFile>,
     /// Holds the lock that keeps other requesters out; and is what `asker` has a copy of.
@@ -147,20 +156,30 @@ impl Gates {
     /// # Errors
     /// Nobody is there, a process has no gate, or another requester is at work.
     pub fn open(directory: &Path, job: &str) -> Result<Gates, HoldError> {
-        let failed = |source| HoldError::Directory { path: directory.to_owned(), source };
+        Gates::open_all(&[directory.to_owned()], job)
+    }
+
+    /// As [`Gates::open`], with the segments of several directories: those of emulated hosts on one machine.
+    ///
+    /// # Errors
+    /// As [`Gates::open`].
+    pub fn open_all(directories: &[PathBuf], job: &str) -> Result<Gates, HoldError> {
         let mut ranks: Vec<Rank> = Vec::new();
         let mut without = Vec::new();
-        for path in list(directory).map_err(failed)? {
-            let rank = match open(&path) {
-                // It ended just now.
-                Err(OpenError::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => continue,
-                opened => opened?,
-            };
-            if rank.reader.header().job != job || rank.reader.liveness() != Liveness::Alive {
-                continue;
+        for (number, directory) in directories.iter().enumerate() {
+            let failed = |source| HoldError::Directory { path: directory.to_owned(), source };
+            for path in list(directory).map_err(failed)? {
+                let rank = match open(&path, number) {
+                    // It ended just now.
+                    Err(OpenError::File { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => continue,
+                    opened => opened?,
+                };
+                if rank.reader.header().job != job || rank.reader.liveness() != Liveness::Alive {
+                    continue;
+                }
+                let view = rank.view()?;
+                if view.has_gate { ranks.push(rank) } else { without.push(rank.who) }
             }
-            let view = rank.view()?;
-            if view.has_gate { ranks.push(rank) } else { without.push(rank.who) }
         }
         // A process may have a second segment of another library.
         let has_gate = |who: &Who| ranks.iter().any(|rank| rank.who.pid == who.pid);
@@ -168,7 +187,8 @@ impl Gates {
             return Err(HoldError::NoGate(who));
         }
         if ranks.is_empty() {
-            return Err(HoldError::Nobody { job: job.to_owned(), path: directory.to_owned() });
+            let path = directories.first().cloned().unwrap_or_default();
+            return Err(HoldError::Nobody { job: job.to_owned(), path });
         }
         if let Some(rank) = ranks.iter().find(|rank| !lock(&rank.file)) {
             return Err(HoldError::Busy(rank.who));
@@ -180,6 +200,19 @@ impl Gates {
     /// Who they are, by rank.
     pub fn ranks(&self) -> impl Iterator<Item = Who> {
         self.ranks.iter().map(|rank| rank.who)
+    }
+
+    /// Host name and number of the directory of each, in the same order.
+    pub fn hosts(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.ranks.iter().map(|rank| (rank.reader.header().host.as_str(), rank.directory))
+    }
+
+    /// What each shows, in the same order: its communicators, and how far it is.
+    ///
+    /// # Errors
+    /// A segment cannot be read.
+    pub fn shown(&self) -> Result<Vec<View>, HoldError> {
+        self.views()
     }
 
     /// Asks all to wait, and gives them back when they do; where not all come, all go on.
@@ -322,14 +355,14 @@ impl Rank {
 }
 
 /// Opens a segment for asking: never through a link, never waiting for a pipe, checked as a reader's.
-fn open(path: &Path) -> Result<Rank, OpenError> {
+fn open(path: &Path, directory: usize) -> Result<Rank, OpenError> {
     let failed = |source| OpenError::File { path: path.to_owned(), source };
     let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).map_err(failed)?;
     let copy = || file.try_clone().map_err(failed);
     let reader = SegmentReader::over(copy()?, path, owner_of(path)?)?;
     let (process, rank) = (reader.header().process, reader.header().rank);
-    Ok(Rank { who: Who { pid: process.pid, rank }, asker: of_file(copy()?), reader, file })
+    Ok(Rank { who: Who { pid: process.pid, rank }, directory, asker: of_file(copy()?), reader, file })
 }
 
 /// Locks the words that a requester writes, for as long as the file is open; whether nobody else had.

@@ -12,8 +12,10 @@
 //! Each word has one writer: `docs/formats/ring.md`.
 pub mod ask;
 pub mod hold;
+pub mod meeting;
 pub mod page;
 pub mod plan;
+pub mod task;
 pub mod words;
 
 use crate::narrow::low;
@@ -103,6 +105,22 @@ pub struct LaneKey {
 pub struct Ticket {
     epoch: u32,
     number: u32,
+}
+
+impl Ticket {
+    /// The request that it waits for.
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+}
+
+/// An entry that waits, and since when (CLOCK_MONOTONIC nanoseconds).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Waiting {
+    /// Its ticket.
+    pub ticket: Ticket,
+    /// When it came.
+    pub since_ns: u64,
 }
 
 /// What an entry that waits finds.
@@ -234,13 +252,20 @@ impl<'a, W: Word> Gate<'a, W> {
 
     /// Waits as long as the request that stands demands: `now_ns` is CLOCK_MONOTONIC, `pause` waits a moment.
     #[cold]
-    pub fn pass(&self, mut now_ns: impl FnMut() -> u64, mut pause: impl FnMut()) {
+    pub fn pass(&self, now_ns: impl FnMut() -> u64, mut pause: impl FnMut()) {
+        self.pass_working(now_ns, |_| pause());
+    }
+
+    /// As [`Gate::pass`], with something to do meanwhile: `work` gets what it needs to see whether the wait goes on, and does
+    /// its work or waits a moment.
+    #[cold]
+    pub fn pass_working(&self, mut now_ns: impl FnMut() -> u64, mut work: impl FnMut(Waiting)) {
         let since_ns = now_ns();
         for _ in 0..EPOCHS_MAX {
             let Some(ticket) = self.arrive() else { return };
             loop {
                 match self.look(ticket, now_ns(), since_ns) {
-                    Look::Wait => pause(),
+                    Look::Wait => work(Waiting { ticket, since_ns }),
                     Look::Go => return,
                     Look::Again => break,
                 }

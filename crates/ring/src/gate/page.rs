@@ -2,14 +2,14 @@
 //! second library in it maps the header of that one, and makes none of its own.
 use super::words::{GATE_WORDS, gate};
 use crate::collect::each_name;
-use crate::fixed::FixedPath;
+use crate::fixed::{FixedPath, FixedText};
 use crate::layout::{HEADER_BYTES, HEADER_WORDS, MAGIC, VERSION, header};
 use crate::names::{FileName, Named};
 use crate::process::{Identity, effective_user};
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::open_at;
 use std::fs::File;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::fs::MetadataExt;
 
 /// The gate's words in a segment's words; `None` where those are of a part of a segment.
@@ -37,6 +37,43 @@ pub fn of_this_process(directory: &FixedPath) -> Option<&'static [AtomicU64]> {
     map(&file)
 }
 
+/// Another process's gate words, mapped until this is dropped.
+#[derive(Debug)]
+pub struct Visit {
+    words: &'static [AtomicU64],
+}
+
+impl Visit {
+    /// The segment that process `holder` has open as `descriptor`: whoever orders a meeting has the segment in which it is
+    /// held open, and the place needs no path. Takes no heap. `None` where that process is gone or not ours.
+    pub fn open(holder: u32, descriptor: u32) -> Option<Visit> {
+        let path: FixedText<64> = FixedText::printed(format_args!("/proc/{holder}/fd/{descriptor}"));
+        let flags = libc::O_RDWR | libc::O_CLOEXEC | libc::O_NONBLOCK;
+        // SAFETY: a C string and flags; a new descriptor or an error comes back.
+        let fd = unsafe { libc::open(path.as_c_str().as_ptr(), flags) };
+        if fd < 0 {
+            return None;
+        }
+        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
+        let file = unsafe { File::from_raw_fd(fd) };
+        map(&file).map(|words| Visit { words })
+    }
+
+    /// The words, the first of the gate first.
+    pub fn words(&self) -> &[AtomicU64] {
+        self.words
+    }
+}
+
+impl Drop for Visit {
+    fn drop(&mut self) {
+        // The page's first word is so far before the gate's.
+        let first = self.words.as_ptr().wrapping_sub(gate::GRANT);
+        // SAFETY: `map` mapped this page, and whoever had its words borrowed them from here.
+        unsafe { libc::munmap(first.cast_mut().cast(), HEADER_BYTES) };
+    }
+}
+
 fn map(file: &File) -> Option<&'static [AtomicU64]> {
     let metadata = file.metadata().ok()?;
     let whole = metadata.is_file() && metadata.uid() == effective_user() && metadata.len() >= HEADER_BYTES as u64;
@@ -50,8 +87,13 @@ fn map(file: &File) -> Option<&'static [AtomicU64]> {
     if start == libc::MAP_FAILED {
         return None;
     }
-    // SAFETY: a page of so many words, aligned, never unmapped; others change them only atomically.
+    // SAFETY: a page of so many words, aligned, unmapped by nobody but a `Visit` that ends; others change them only atomically.
     let words = unsafe { std::slice::from_raw_parts(start.cast::<AtomicU64>().cast_const(), HEADER_WORDS) };
     let is = |at: usize, value: u64| words[at].load(Ordering::Acquire) == value;
-    (is(header::MAGIC, MAGIC) && is(header::VERSION, VERSION)).then(|| of_words(words))?
+    if is(header::MAGIC, MAGIC) && is(header::VERSION, VERSION) {
+        return of_words(words);
+    }
+    // SAFETY: mapped above, and nobody has it.
+    unsafe { libc::munmap(start, HEADER_BYTES) };
+    None
 }

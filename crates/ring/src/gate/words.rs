@@ -37,16 +37,49 @@ pub mod gate_lane {
     pub const COUNT: usize = 3;
 }
 
+/// Words of a task: what a rank that waits at the gate is asked to do.
+pub mod task {
+    /// Number of the task that stands, 0 for none; written last.
+    pub const NUMBER: usize = 496;
+    /// Low half: what to do; high half: the epoch for which it stands.
+    pub const WHAT: usize = 497;
+    /// Communicator of a pair.
+    pub const COMM: usize = 498;
+    /// Low half: rank of the other in it; high half: 0 where the pair meets in this segment, 1 where in the other's.
+    pub const PEER: usize = 499;
+    /// Where the pair meets, for the one that does not keep the place: requester's process (low half) and its descriptor of
+    /// the keeper's segment (high half).
+    pub const PLACE: usize = 500;
+    /// Bytes of a pair's large message.
+    pub const BYTES: usize = 501;
+    /// Nanoseconds that one waits for the other at the meeting place.
+    pub const PATIENCE: usize = 502;
+    /// Number of the latest task that ended (high half), and how (low half); written after the values.
+    pub const ENDED: usize = 504;
+    /// First of four values: shortest (low half) and middle time (high half), nanoseconds.
+    pub const VALUES: usize = 505;
+    /// Number of the task that a thread of the rank took.
+    pub const TAKEN: usize = 509;
+    /// Number of the pair's task (high half), and which round it met for and who is there (low half).
+    pub const MEETING: usize = 510;
+    /// 1 where the library runs tasks.
+    pub const ABLE: usize = 511;
+}
+
+/// Values of a task.
+pub const TASK_VALUES: usize = 4;
 /// Words of one lane.
 pub const LANE_WORDS: usize = 4;
-/// Lanes of a process: with 16 communicators, 32 peers in both directions. 80 x 4 words end below the header's 512.
+/// Lanes of a process: with 16 communicators, 32 peers in both directions. 80 x 4 words end where the task begins.
 pub const LANE_COUNT: usize = 80;
-/// Words from the first of the gate to the end of its lanes.
-pub const GATE_WORDS: usize = gate::LANES + LANE_COUNT * LANE_WORDS - gate::GRANT;
+/// Words from the first of the gate to the end of its lanes, and of the task behind them.
+pub const GATE_WORDS: usize = task::ABLE + 1 - gate::GRANT;
 
 const _: () = {
     use crate::layout::{DROP_KINDS, HEADER_WORDS, header};
     assert!(header::DROPPED + DROP_KINDS <= gate::GRANT && gate::GRANT + GATE_WORDS <= HEADER_WORDS);
     // What the requester writes and what the rank writes lie in different cache lines.
     assert!(gate::GRANT.is_multiple_of(8) && gate::READY.is_multiple_of(8) && gate::EPOCH < gate::READY);
+    assert!(task::NUMBER.is_multiple_of(8) && task::ENDED.is_multiple_of(8) && task::PATIENCE < task::ENDED);
+    assert!(gate::LANES + LANE_COUNT * LANE_WORDS <= task::NUMBER && task::VALUES + TASK_VALUES <= task::TAKEN);
 };

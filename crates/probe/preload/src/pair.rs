@@ -1,0 +1,162 @@
+//! The test of the way between two ranks (FALCON 4.3, communication validation): messages there and back over the job's own
+//! communicator, by NCCL's own functions. The counts of the gate do not see them: both ranks issue the same, or neither.
+//!
+//! Before each round the two meet (`mycroft_ring::gate::meeting`), which is also where both clocks start; so a requester or a
+//! peer that is gone costs the round that is under way and nothing else.
+use crate::answer::{REPETITIONS, Repeated, done, ended};
+use crate::device;
+use crate::real::{Comm, NO_NCCL, Real, Stream};
+use crate::room::Room;
+use crate::table;
+use crate::thread::pause;
+use mycroft_ring::clock::monotonic_ns;
+use mycroft_ring::gate::Gate;
+use mycroft_ring::gate::meeting::{Meeting, Met, Side};
+use mycroft_ring::gate::page::Visit;
+use mycroft_ring::gate::task::{Answer, Ending, Way};
+use mycroft_ring::sync::AtomicU64;
+use std::ffi::{c_int, c_void};
+
+/// Bytes of a small message.
+const SMALL_BYTES: usize = 8;
+/// Longest time of one round: a way that moves 400 KB/s. The peer took part in it, so it will end; who waits longer goes on
+/// with the job, whose next operations come after this one.
+const ROUND_NS_MAX: u64 = 10_000_000_000;
+/// Time in which one looks for the other all the time, since the round begins when it sees it.
+const BUSY_NS: u64 = 2_000_000;
+/// `ncclInt8`.
+const INT8: c_int = 0;
+/// `ncclInProgress`.
+const IN_PROGRESS: c_int = 7;
+
+/// Calls NCCL's function of this name; `NO_NCCL` where there is none.
+macro_rules! real {
+    ($name:literal ($($type:ty),*) ($($arg:expr),*)) => {{
+        static REAL: Real = Real::new(concat!($name, "\0"));
+        let real = REAL.get();
+        if real.is_null() {
+            NO_NCCL
+        } else {
+            // SAFETY: NCCL's function of this name, whose signature in `nccl.h` this is.
+            let real: unsafe extern "C" fn($($type),*) -> c_int = unsafe { std::mem::transmute(real) };
+            // SAFETY: a communicator that is there and that no other thread uses, a stream that is never destroyed, and
+            // memory that stays until the stream has done with it.
+            unsafe { real($($arg),*) }
+        }
+    }};
+}
+
+/// One end of the way.
+struct End {
+    comm: Comm,
+    peer: c_int,
+    side: Side,
+    stream: Stream,
+    room: Room,
+}
+
+/// Runs the rounds of this rank while the request stands.
+pub(crate) fn run(gate: Gate<'static, AtomicU64>, number: u32, way: &Way, stands: &dyn Fn() -> bool) -> Answer {
+    let Some((handle, _)) = table::of_id(way.comm) else { return ended(Ending::Unknown) };
+    let Ok(peer) = c_int::try_from(way.peer) else { return ended(Ending::Unknown) };
+    let bytes = usize::try_from(way.bytes).unwrap_or(usize::MAX);
+    let (Some(stream), Some(room)) = (device::stream(), Room::new(bytes)) else { return ended(Ending::Unable) };
+    let side = if way.place.is_some() { Side::Guest } else { Side::Keeper };
+    let end = End { comm: std::ptr::with_exposed_provenance_mut(handle), peer, side, stream, room };
+    let visit = way.place.and_then(|(process, descriptor)| Visit::open(process, descriptor));
+    let there = match (&visit, way.place) {
+        (Some(visit), _) => Gate::over(visit.words()),
+        (None, None) => Some(gate),
+        (None, Some(_)) => None,
+    };
+    let Some(meeting) = there.and_then(|there| there.meeting(number, side)) else { return ended(Ending::Apart) };
+    let mut all = [[0; REPETITIONS]; 4];
+    match rounds(&end, &meeting, [bytes, SMALL_BYTES.min(bytes)], &patient(way.patience_ns, stands), &mut all) {
+        Ok(()) => done(&all),
+        Err(ending) => {
+            // NCCL may still use it.
+            if ending != Ending::Apart {
+                end.room.leave();
+            }
+            ended(ending)
+        }
+    }
+}
+
+/// Whether one that waits since then goes on waiting.
+fn patient<'a>(patience_ns: u64, stands: &'a dyn Fn() -> bool) -> impl Fn(u64) -> bool + 'a {
+    move |since_ns| monotonic_ns().saturating_sub(since_ns) < patience_ns && stands()
+}
+
+/// Large messages first, then small ones; what is received is measured first, in `all`, then what is sent.
+fn rounds(
+    end: &End,
+    meeting: &Meeting<'_, AtomicU64>,
+    sizes: [usize; 2],
+    waits: &dyn Fn(u64) -> bool,
+    all: &mut [Repeated; 4],
+) -> Result<(), Ending> {
+    let mut round = 0;
+    for (size, bytes) in sizes.into_iter().enumerate() {
+        for sender in [Side::Keeper, Side::Guest] {
+            let sends = sender == end.side;
+            let mut times = [0; REPETITIONS + 1];
+            for time in &mut times {
+                meet(meeting, round, waits)?;
+                round += 1;
+                let begun_ns = monotonic_ns();
+                if let Err(ending) = transfer(end, sends, bytes) {
+                    meeting.leave(round);
+                    return Err(ending);
+                }
+                *time = monotonic_ns().saturating_sub(begun_ns);
+            }
+            all[2 * usize::from(sends) + size].copy_from_slice(&times[1..]);
+        }
+    }
+    Ok(())
+}
+
+/// Waits for the other, for as long as `waits` says, and longer where the other came at the last moment.
+fn meet(meeting: &Meeting<'_, AtomicU64>, round: u32, waits: &dyn Fn(u64) -> bool) -> Result<(), Ending> {
+    let since_ns = monotonic_ns();
+    let mut met = meeting.come(round);
+    while met == Met::Alone {
+        met = if waits(since_ns) { meeting.look(round) } else { meeting.leave(round) };
+        if monotonic_ns().saturating_sub(since_ns) < BUSY_NS {
+            std::thread::yield_now();
+        } else if met == Met::Alone {
+            pause();
+        }
+    }
+    if met == Met::Both { Ok(()) } else { Err(Ending::Apart) }
+}
+
+/// One message, until it has left or arrived.
+fn transfer(end: &End, sends: bool, bytes: usize) -> Result<(), Ending> {
+    let buffer = end.room.start();
+    let begun = real!("ncclGroupStart"()());
+    let called = if sends {
+        real!("ncclSend" (*const c_void, usize, c_int, c_int, Comm, Stream)
+            (buffer.cast_const(), bytes, INT8, end.peer, end.comm, end.stream))
+    } else {
+        real!("ncclRecv" (*mut c_void, usize, c_int, c_int, Comm, Stream)
+            (buffer, bytes, INT8, end.peer, end.comm, end.stream))
+    };
+    let issued = real!("ncclGroupEnd"()());
+    let is_ok = |code: c_int| code == 0 || code == IN_PROGRESS;
+    if ![begun, called, issued].into_iter().all(is_ok) {
+        return Err(Ending::Failed);
+    }
+    let begun_ns = monotonic_ns();
+    while !device::is_idle(end.stream) {
+        let mut error: c_int = 0;
+        let asked = real!("ncclCommGetAsyncError" (Comm, *mut c_int) (end.comm, &raw mut error));
+        // The peer is gone, or the message never comes: the buffer may still be in use.
+        if !is_ok(asked) || !is_ok(error) || monotonic_ns().saturating_sub(begun_ns) > ROUND_NS_MAX {
+            return Err(Ending::Endless);
+        }
+        std::thread::yield_now();
+    }
+    Ok(())
+}

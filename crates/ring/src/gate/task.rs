@@ -1,0 +1,212 @@
+//! Tasks: what a rank that waits at the gate is asked to do, one at a time (FALCON 4.3, validation). The requester writes a
+//! number last; a thread of the rank that waits takes it, does it, and writes how it ended.
+use super::words::{GATE_WORDS, TASK_VALUES, gate, task};
+use super::{Gate, meeting};
+use crate::narrow::low;
+use crate::raw::{halves, high};
+use crate::sync::{Ordering, Word};
+
+/// What to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Products of matrices on the device: three values, one for each size.
+    Device,
+    /// Copies from the device to the host: one value.
+    Copy,
+    /// Products of matrices on the processor: three values.
+    Processor,
+    /// Two values: copies in the host's memory, and how late a thread wakes up.
+    Host,
+    /// Messages over a way between two ranks: large and small ones received, then large and small ones sent.
+    Pair(Way),
+}
+
+/// The way between two ranks, and where they meet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Way {
+    /// The communicator's number.
+    pub comm: u64,
+    /// The other's rank in it.
+    pub peer: u32,
+    /// Where they meet: `None` in this rank's own segment, else the requester's process and its descriptor of the other's.
+    pub place: Option<(u32, u32)>,
+    /// Bytes of a large message.
+    pub bytes: u64,
+    /// How long one waits for the other, nanoseconds.
+    pub patience_ns: u64,
+}
+
+/// Bytes of a large message at most: what a rank keeps room for.
+pub const MESSAGE_BYTES_MAX: u64 = 4 << 20;
+/// Longest wait for the other: a tenth of the time that ranks are held at most.
+pub const PATIENCE_NS_MAX: u64 = super::HELD_NS_MAX / 10;
+
+/// A task.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Task {
+    /// Its number; grows from one to the next in every segment.
+    pub number: u32,
+    /// What to do.
+    pub kind: Kind,
+}
+
+/// How a task ended; the number is in the segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Ending {
+    /// Done: the values say how long it took.
+    Done = 1,
+    /// This process has nothing to do it with: no device that the library knows, or memory of a kind it cannot get.
+    Unable = 2,
+    /// The communicator is not there.
+    Unknown = 3,
+    /// The two did not meet.
+    Apart = 4,
+    /// A call of the collective library failed.
+    Failed = 5,
+    /// It took too long. No thread of this process does a task any more.
+    Endless = 6,
+}
+
+impl Ending {
+    /// The ending with this number; one this version does not know is a failure.
+    pub fn from_code(code: u32) -> Ending {
+        match code {
+            1 => Ending::Done,
+            2 => Ending::Unable,
+            3 => Ending::Unknown,
+            4 => Ending::Apart,
+            6 => Ending::Endless,
+            _ => Ending::Failed,
+        }
+    }
+}
+
+/// Shortest and middle time of something that was done several times, nanoseconds; 0 where nothing was measured.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Times {
+    /// The shortest.
+    pub fastest_ns: u32,
+    /// The one in the middle.
+    pub median_ns: u32,
+}
+
+/// What a rank answered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// How it ended.
+    pub ending: Ending,
+    /// What it measured, in the order that [`Kind`] says.
+    pub values: [Times; TASK_VALUES],
+}
+
+/// The words of a task as the requester writes them, without the number, and the epoch for which it stands.
+pub(crate) fn written(kind: Kind, epoch: u32) -> [(usize, u64); 6] {
+    let (code, way) = match kind {
+        Kind::Device => (1, None),
+        Kind::Copy => (2, None),
+        Kind::Processor => (3, None),
+        Kind::Host => (4, None),
+        Kind::Pair(way) => (5, Some(way)),
+    };
+    let of = |value: fn(&Way) -> u64| way.as_ref().map_or(0, value);
+    [
+        (task::WHAT, halves(code, epoch)),
+        (task::COMM, of(|way| way.comm)),
+        (task::PEER, of(|way| halves(way.peer, u32::from(way.place.is_some())))),
+        (task::PLACE, of(|way| way.place.map_or(0, |(process, descriptor)| halves(process, descriptor)))),
+        (task::BYTES, of(|way| way.bytes)),
+        (task::PATIENCE, of(|way| way.patience_ns)),
+    ]
+}
+
+fn kind_of(word: impl Fn(usize) -> u64) -> Option<Kind> {
+    let (peer, place) = (word(task::PEER), word(task::PLACE));
+    let way = || Way {
+        comm: word(task::COMM),
+        peer: low(peer),
+        place: (high(peer) != 0).then(|| (low(place), high(place))),
+        bytes: word(task::BYTES).clamp(1, MESSAGE_BYTES_MAX),
+        patience_ns: word(task::PATIENCE).min(PATIENCE_NS_MAX),
+    };
+    match low(word(task::WHAT)) {
+        1 => Some(Kind::Device),
+        2 => Some(Kind::Copy),
+        3 => Some(Kind::Processor),
+        4 => Some(Kind::Host),
+        5 => Some(Kind::Pair(way())),
+        _ => None,
+    }
+}
+
+/// What a requester reads of a segment's tasks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// The library runs tasks.
+    pub is_able: bool,
+    /// The largest number of a task that anybody wrote here.
+    pub newest: u32,
+    /// Number of the task that ended last, and its answer.
+    pub ended: (u32, Answer),
+}
+
+/// From the words of a task, [`task::NUMBER`] first.
+pub(crate) fn progress_of(words: &[u64; GATE_WORDS - (task::NUMBER - gate::GRANT)]) -> Progress {
+    let word = |at: usize| words[at - task::NUMBER];
+    let ended = word(task::ENDED);
+    let value = |i: usize| Times { fastest_ns: low(word(task::VALUES + i)), median_ns: high(word(task::VALUES + i)) };
+    let answer = Answer { ending: Ending::from_code(low(ended)), values: std::array::from_fn(value) };
+    let newest = low(word(task::NUMBER)).max(low(word(task::TAKEN))).max(high(ended)).max(high(word(task::MEETING)));
+    Progress { is_able: word(task::ABLE) == 1, newest, ended: (high(ended), answer) }
+}
+
+impl<'a, W: Word> Gate<'a, W> {
+    fn task_word(&self, at: usize) -> Option<&'a W> {
+        self.words.get(at - gate::GRANT)
+    }
+
+    /// Says whether this process runs tasks.
+    pub fn set_able(&self, is_able: bool) {
+        if let Some(word) = self.task_word(task::ABLE) {
+            word.store(u64::from(is_able), Ordering::Release);
+        }
+    }
+
+    /// The task that stands for the request of this epoch, if no thread has taken it.
+    pub fn task(&self, epoch: u32) -> Option<Task> {
+        let load = |at: usize, order| self.task_word(at).map_or(0, |word| word.load(order));
+        let number = low(load(task::NUMBER, Ordering::Acquire));
+        if number <= low(load(task::TAKEN, Ordering::Acquire)) || load(task::ABLE, Ordering::Relaxed) != 1 {
+            return None;
+        }
+        let kind = kind_of(|at| load(at, Ordering::Relaxed));
+        let is_of = high(load(task::WHAT, Ordering::Relaxed)) == epoch;
+        W::fence(Ordering::Acquire);
+        let is_whole = low(load(task::NUMBER, Ordering::Relaxed)) == number;
+        kind.filter(|_| is_of && is_whole).map(|kind| Task { number, kind })
+    }
+
+    /// Takes a task for the calling thread; whether no other had.
+    pub fn take(&self, task: &Task) -> bool {
+        let Some(word) = self.task_word(task::TAKEN) else { return false };
+        let was = word.load(Ordering::Acquire);
+        low(was) < task.number && word.swap_if(was, u64::from(task.number))
+    }
+
+    /// How a task ended.
+    pub fn end(&self, task: &Task, answer: &Answer) {
+        for (i, times) in answer.values.iter().enumerate() {
+            if let Some(word) = self.task_word(task::VALUES + i) {
+                word.store(halves(times.fastest_ns, times.median_ns), Ordering::Relaxed);
+            }
+        }
+        if let Some(word) = self.task_word(task::ENDED) {
+            word.store(halves(answer.ending as u32, task.number), Ordering::Release);
+        }
+    }
+
+    /// The meeting of a task at this gate, whose segment is the keeper's.
+    pub fn meeting(&self, number: u32, side: meeting::Side) -> Option<meeting::Meeting<'a, W>> {
+        self.task_word(task::MEETING).map(|word| meeting::Meeting::at(word, number, side))
+    }
+}
