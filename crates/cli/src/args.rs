@@ -34,6 +34,10 @@ pub(crate) enum Command {
     Serve(ServeArgs),
     /// Takes stacks and Flight Recorder dumps of a running job, on all its hosts at once, and says what they show.
     Dump(crate::dump::DumpArgs),
+    /// Holds a running job for a second, tests its devices, hosts and ways, and says who is slower than its peers.
+    Validate(crate::validate::ValidateArgs),
+    /// Holds a running job for a while, and lets it go on: what a pause does to it, without a test.
+    Hold(crate::validate::HoldArgs),
     /// Gathers what tells why, before a restart destroys it: stacks, dumps, logs, the kernel's log, in one file.
     Collect(crate::collect::CollectArgs),
     /// Lists cases of a server, or shows one.

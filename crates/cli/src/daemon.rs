@@ -1,6 +1,7 @@
 //! `mycroft agent` and `mycroft serve`: start, say where, wait for a signal, stop in order.
 use crate::args::{AgentArgs, ServeArgs};
 use crate::exit::EXIT_OK;
+use crate::segment_dir::{default_segment_dir, uid};
 use crate::stop::Stop;
 use anyhow::{Context, Result, bail};
 use mycroft_agent::{Agent, AgentConfig, CaptureConfig, Notice, SpyProgram};
@@ -9,7 +10,6 @@ use mycroft_wire::trusted::{self, Holds};
 use mycroft_wire::{Endpoint, TlsClient, TlsIdentity, TlsServer};
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use tracing::{error, info, warn};
@@ -83,11 +83,6 @@ fn own_spy() -> SpyProgram {
     SpyProgram { program: PathBuf::from("/proc/self/exe"), args: vec!["spy".into()] }
 }
 
-/// /dev/shm/mycroft-UID, where the tracer writes unless MYCROFT_DIR says otherwise.
-pub(crate) fn default_segment_dir() -> PathBuf {
-    PathBuf::from(format!("/dev/shm/mycroft-{}", uid()))
-}
-
 /// Where records wait for a lost server unless told otherwise: a private directory on disk, one for each segment
 /// directory. `/var/lib/mycroft/spool/NAME` for root, else `NAME` in `mycroft` of `$XDG_STATE_HOME`, which is
 /// `~/.local/state` when it is not set; `NAME` is the segment directory with `-` for each slash.
@@ -113,10 +108,6 @@ fn default_spool_dir(
         bail!("the segment directory's path is too long to name a spool after: say with --spool where records wait");
     }
     Ok(base.join(name))
-}
-
-fn uid() -> u32 {
-    std::fs::metadata("/proc/self").map_or(0, |metadata| metadata.uid())
 }
 
 /// Port on which agents are taken.

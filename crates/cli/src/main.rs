@@ -27,6 +27,7 @@ mod progress;
 mod reach;
 mod regain;
 mod replay;
+mod segment_dir;
 mod sim;
 mod stop;
 mod switched;
@@ -35,6 +36,7 @@ mod testbed;
 mod token;
 mod told;
 mod torch;
+mod validate;
 mod watch;
 mod whole;
 
@@ -80,6 +82,8 @@ fn main() -> ExitCode {
         },
         Command::Agent(args) => daemon::agent(&args),
         Command::Serve(args) => daemon::serve(&args),
+        Command::Validate(args) => validate::validate(&args),
+        Command::Hold(args) => validate::hold(&args),
         Command::Collect(args) => collect::collect(&args),
         Command::Cases(args) => cases::cases(&args),
         Command::Mitigate(args) => mitigate::mitigate(&args),

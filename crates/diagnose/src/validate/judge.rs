@@ -16,8 +16,14 @@ pub const SLOW_RATIO: f64 = 1.1;
 pub const PROCESSOR_RATIO: f64 = 1.5;
 /// The same for the latency of a way: a small message is mostly the wake-up of a thread.
 pub const LATENCY_RATIO: f64 = 2.0;
-/// And it has to be so many standard deviations of the others above them.
+/// Below this nobody is named for how late its threads wake up: no job notices that, and it differs with the weather.
+const LATE_NS_MIN: u64 = 1_000_000;
+/// The part of [`Check::Host`] that says how late.
+const LATE_PART: u32 = 1;
+/// And it has to be so many standard deviations of the others above them, more where the others are few: their spread is then
+/// hardly known, half as many again for four.
 const DEVIATIONS: f64 = 4.0;
+const FEW: f64 = 2.0;
 /// Fewer peers than these say nothing: of two that differ nobody knows which is as it should be.
 const PEERS_MIN: usize = 2;
 
@@ -146,8 +152,9 @@ fn compare<K: PartialEq>(values: &[Value<K>], limit: f64) -> Vec<Compared> {
         let middle = median(peers.clone()).filter(|middle| !few && *middle > 0.0);
         let Some(middle) = middle else { return Compared { ratio: None, is_slow: false, tells_from: f64::INFINITY } };
         let away = median(peers.iter().map(|peer| (peer - middle).abs()).collect()).unwrap_or(0.0);
+        let deviations = DEVIATIONS * (1.0 + FEW / peers.len() as f64);
         // 1.4826 makes the middle of distances a standard deviation of normal values.
-        let tells_from = limit.max(1.0 + DEVIATIONS * 1.4826 * away / middle);
+        let tells_from = limit.max(1.0 + deviations * 1.4826 * away / middle);
         let ratio = value.fastest_ns / middle;
         Compared { ratio: Some(ratio), is_slow: ratio >= tells_from, tells_from }
     };
@@ -194,6 +201,8 @@ fn judge_checks(checks: &[CheckResult], judgement: &mut Judgement) {
         let compared = compare(&values, limit);
         caveat(&format!("{} {part}", check.as_str()), limit, &compared, judgement);
         for (i, Compared { ratio, is_slow, .. }) in of.into_iter().zip(compared) {
+            let is_nothing = (check, part) == (Check::Host, LATE_PART) && checks[i].times.fastest_ns < LATE_NS_MIN;
+            let is_slow = is_slow && !is_nothing;
             rows[i] = Some(CheckRow { result: checks[i], ratio, is_slow });
             if is_slow {
                 let largest = slow.entry((checks[i].rank, check)).or_default();
@@ -251,8 +260,40 @@ fn judge_links(links: &[LinkResult], judgement: &mut Judgement) {
         }
     }
     judgement.links = rows.into_iter().flatten().collect();
+    mark_ends(&mut judgement.links, &mut slow);
     let tested: BTreeSet<(Rank, Rank)> = links.iter().map(way).collect();
     judgement.slow.extend(places(&tested, slow));
+}
+
+/// Marks all ways of a rank whose fastest direction is slow beside those that it has no part in, and slower than nearly all of
+/// them: four directions say more together than each by itself.
+fn mark_ends(links: &mut [LinkRow], slow: &mut BTreeMap<(Rank, Rank), f64>) {
+    let ranks: BTreeSet<Rank> = links.iter().map(|row| row.result.from).collect();
+    for (rank, between_hosts) in ranks.into_iter().flat_map(|rank| [(rank, false), (rank, true)]) {
+        let is =
+            |row: &LinkRow| row.result.measure == LinkMeasure::Bandwidth && row.result.between_hosts == between_hosts;
+        let is_own = |row: &LinkRow| row.result.from == rank || row.result.to == rank;
+        let ways = |own: bool| {
+            let of = links.iter().filter(|row| is(row) && is_own(row) == own);
+            of.map(|row| (way(&row.result), row.result.times.fastest_ns as f64)).collect::<Vec<_>>()
+        };
+        let (own, others) = (ways(true), ways(false));
+        let count = |of: &[((Rank, Rank), f64)]| of.iter().map(|of| of.0).collect::<BTreeSet<_>>().len();
+        if count(&own) < 2 || count(&others) < PEERS_MIN {
+            continue;
+        }
+        let fastest = own.iter().map(|of| of.1).fold(f64::INFINITY, f64::min);
+        let Some(middle) = median(others.iter().map(|of| of.1).collect()) else { continue };
+        let slower = others.iter().filter(|of| of.1 >= fastest).count();
+        if fastest < SLOW_RATIO * middle || slower * 10 > others.len() {
+            continue;
+        }
+        for row in links.iter_mut().filter(|row| is(row) && is_own(row)) {
+            row.is_slow = true;
+            let largest = slow.entry(way(&row.result)).or_default();
+            *largest = largest.max(row.result.times.fastest_ns as f64 / middle);
+        }
+    }
 }
 
 /// Ranks all of whose ways are slow, and the slow ways that this leaves.

@@ -1,8 +1,8 @@
 //! Judgements of noisy results.
 use crate::plans::{COSTS, group};
 use mycroft_diagnose::validate::{
-    Check, CheckResult, Judgement, LinkMeasure, LinkResult, Pair, Plan, Shape, SlowPlace, Times, Work, again, judge,
-    plan,
+    Check, CheckResult, Group, Judgement, LinkMeasure, LinkResult, Pair, Plan, Shape, SlowPlace, Times, Work, again,
+    judge, plan,
 };
 use mycroft_record::Rank;
 
@@ -188,6 +188,12 @@ fn what_cannot_be_told_is_said() {
     let uneven = judge(&uneven, &[]);
     assert_eq!(found(&uneven), [], "all differ");
     assert!(uneven.caveats[0].contains("peers differ so much"), "{:?}", uneven.caveats);
+    // Threads that wake up late by microseconds are late for nobody.
+    let late = |ns: u64| {
+        (0..8).map(move |i| CheckResult { part: 1, ..check(i, Check::Host, if i == 3 { 3 * ns } else { ns }) })
+    };
+    assert_eq!(found(&judge(&late(50_000).collect::<Vec<_>>(), &[])), []);
+    assert_eq!(found(&judge(&late(500_000).collect::<Vec<_>>(), &[])), [SlowPlace::Alone(Rank(3), Check::Host)]);
     // A processor that others use too is not a slow one.
     let shared = |i| check(i, Check::Processor, if i == 3 { 130 } else { 100 });
     assert_eq!(found(&judge(&(0..8).map(shared).collect::<Vec<_>>(), &[])), []);
@@ -202,4 +208,22 @@ fn what_was_measured_twice_counts_with_its_shortest_time() {
     assert_eq!(again(&plan, &judge(&results, &[])).passes, plan.passes[..1], "the pass in which it stood out");
     results.push(check(2, Check::Device, 101));
     assert_eq!(found(&judge(&results, &[])), []);
+}
+
+/// Six ways as a real NIC with a bucket gave them, and those of one at 1.2: each by itself is within what the others differ.
+#[test]
+fn a_rank_s_ways_say_together_what_none_says_alone() {
+    let ms = [[46.7, 47.1], [46.6, 47.4], [40.9, 39.9], [41.6, 40.6], [41.6, 39.2]];
+    let way = |i: usize, back: usize| {
+        let (from, to) = (Rank(i as u32), Rank((i as u32 + 1) % 5));
+        let ns = (ms[i][back] * 1e6) as u64;
+        let times = Times { fastest_ns: ns, median_ns: ns };
+        let (from, to) = if back == 0 { (from, to) } else { (to, from) };
+        LinkResult { from, to, between_hosts: true, measure: LinkMeasure::Bandwidth, times }
+    };
+    let results: Vec<LinkResult> = (0..5).flat_map(|i| [way(i, 0), way(i, 1)]).collect();
+    let judgement = judge(&[], &results);
+    assert_eq!(found(&judgement), [SlowPlace::Ends(Rank(1))]);
+    let ring = plan(&[Group { comm: 1, members: (0..5).map(Rank).collect(), shape: Shape::Ring }], &[], COSTS);
+    assert_eq!(again(&ring, &judgement).passes.len(), 2, "and are tested again: {:?}", ring.passes);
 }

@@ -24,7 +24,8 @@ fn bare(shape: &Shape, rounds: u64) -> Vec<(u64, String)> {
 
 #[test]
 fn ranks_are_tested_while_they_are_held_and_results_are_equal() {
-    for shape in [shape(), Shape { apart: true, ..shape() }, Shape { ranks: 3, job: "all-reduce", ..shape() }] {
+    let traced = Shape { traced: true, apart: true, ..shape() };
+    for shape in [shape(), traced, Shape { ranks: 3, job: "all-reduce", ..shape() }] {
         let mut job = Job::start(&shape);
         let mut gates = job.gates().expect("gates");
         for _ in 0..2 {

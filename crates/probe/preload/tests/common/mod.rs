@@ -5,6 +5,7 @@ pub mod tests_of_ranks;
 use mycroft_ring::gate::hold::{Gates, HoldError};
 use mycroft_testbed_nccl::abi::UniqueId;
 use mycroft_testbed_nccl::api::ncclGetUniqueId;
+use mycroft_testbed_nccl::control::ControlFile;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -38,6 +39,8 @@ pub struct Shape {
     pub traced: bool,
     /// Each rank on a host of its own: only over sockets does a rank hear that a peer is gone.
     pub apart: bool,
+    /// With its faults under control, and the segments of each host in a directory of its own.
+    pub controlled: bool,
     pub env: Vec<(&'static str, String)>,
 }
 
@@ -64,6 +67,10 @@ impl Job {
         let mut id = UniqueId { internal: [0; 128] };
         // SAFETY: a valid place.
         assert_eq!(unsafe { ncclGetUniqueId(&mut id) }, 0);
+        if shape.controlled {
+            std::fs::create_dir_all(dir.path().join("segments")).expect("a folder");
+            drop(ControlFile::create(&dir.path().join("control"), shape.ranks, shape.ranks).expect("a file"));
+        }
         let ranks = (0..shape.ranks).map(|rank| Rank::start(shape, dir.path(), &id, rank)).collect();
         let mut job = Job { ranks, dir };
         job.ranks.iter_mut().for_each(|rank| rank.wait("ready", |rank| rank.end.is_some()));
@@ -73,6 +80,16 @@ impl Job {
     /// Where its segments are.
     pub fn segments(&self) -> PathBuf {
         self.dir.path().join("segments")
+    }
+
+    /// Where the segments of each rank are, if each host has a directory.
+    pub fn directories(&self) -> Vec<PathBuf> {
+        (0..self.ranks.len()).map(|rank| self.segments().join(format!("host{rank}"))).collect()
+    }
+
+    /// What befalls ranks and hosts.
+    pub fn control(&self) -> ControlFile {
+        ControlFile::open(&self.dir.path().join("control")).expect("a controlled job")
     }
 
     pub fn gates(&self) -> Result<Gates, HoldError> {
@@ -97,7 +114,10 @@ impl Job {
 
     pub fn results(&mut self) -> Vec<(u64, String)> {
         let result = |rank: &mut Rank| {
-            rank.wait("the end", |rank| rank.end.is_some());
+            while rank.end.is_none() {
+                let round = rank.round;
+                rank.wait("the end", |rank| rank.end.is_some() || rank.round > round);
+            }
             let end = rank.end.clone().expect("waited for");
             let (rounds, digest) =
                 end.strip_prefix("done ").and_then(|end| end.split_once(' ')).unwrap_or_else(|| panic!("{end}"));
@@ -137,6 +157,12 @@ impl Rank {
             .envs(shape.env.iter().map(|(name, value)| (*name, value.as_str())))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
+        if shape.controlled {
+            command
+                .env("MYCROFT_TESTBED_CONTROL", dir.join("control"))
+                .env("MYCROFT_TESTBED_RANK", rank.to_string())
+                .env("MYCROFT_DIR", dir.join("segments").join(format!("host{host}")));
+        }
         if !shape.bare {
             command.env("LD_PRELOAD", built("libmycroft_preload.so"));
         }

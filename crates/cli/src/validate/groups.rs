@@ -1,0 +1,106 @@
+//! Who is in the job, and in which of its communicators, by what their segments show.
+use anyhow::{Result, bail};
+use mycroft_diagnose::validate::{Group, Shape};
+use mycroft_record::Rank;
+use mycroft_record::text::printable;
+use mycroft_ring::gate::LaneKind;
+use mycroft_ring::gate::hold::Gates;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+/// Ranks of the job, in the order of its gates.
+pub(super) struct Members {
+    ranks: Vec<Rank>,
+    hosts: Vec<String>,
+    /// Members by their rank in each communicator, with how many it has.
+    comms: BTreeMap<u64, (u32, BTreeMap<u32, Rank>)>,
+}
+
+impl Members {
+    /// Reads them.
+    pub(super) fn of(gates: &Gates, directories: &[PathBuf]) -> Result<Members> {
+        let ranks: Vec<Rank> = gates.ranks().map(|who| Rank(who.rank)).collect();
+        let distinct: BTreeSet<Rank> = ranks.iter().copied().collect();
+        if distinct.len() != ranks.len() || distinct.contains(&Rank(u32::MAX)) {
+            bail!("the processes of the job did not tell their ranks, each its own: set RANK in their environment");
+        }
+        let host = |(name, directory): (&str, usize)| {
+            let folder = directories.get(directory).and_then(|path| path.file_name());
+            match folder {
+                Some(folder) if directories.len() > 1 => printable(&folder.to_string_lossy()).into_owned(),
+                _ => printable(name).into_owned(),
+            }
+        };
+        let hosts = gates.hosts().map(host).collect();
+        let mut comms: BTreeMap<u64, (u32, BTreeMap<u32, Rank>)> = BTreeMap::new();
+        for (view, rank) in gates.shown()?.iter().zip(&ranks) {
+            for lane in view.lanes.iter().filter(|lane| lane.key.kind == LaneKind::Collective) {
+                let (_, members) = comms.entry(lane.key.comm).or_insert((lane.key.other, BTreeMap::new()));
+                members.insert(lane.key.own, *rank);
+            }
+        }
+        comms.retain(|_, (count, members)| members.len() == *count as usize && *count > 1);
+        Ok(Members { ranks, hosts, comms })
+    }
+
+    /// The communicators that were named.
+    pub(super) fn groups(&self, named: &[String], shape: Shape) -> Result<Vec<Group>> {
+        let widest = self.comms.values().map(|(count, _)| *count).max().unwrap_or(0);
+        let mut chosen = BTreeSet::new();
+        for name in named {
+            let is_it = |comm: u64, count: u32| match name.as_str() {
+                "all" => true,
+                "widest" => count == widest,
+                number => u64::from_str_radix(number, 16) == Ok(comm),
+            };
+            let of: Vec<u64> = self
+                .comms
+                .iter()
+                .map(|(comm, of)| (*comm, of.0))
+                .filter(|of| is_it(of.0, of.1))
+                .map(|of| of.0)
+                .collect();
+            if of.is_empty() {
+                bail!(
+                    "no communicator {name:?} with all its members here; there are {}",
+                    self.comms
+                        .iter()
+                        .map(|(comm, of)| format!("{comm:016x} ({} ranks)", of.0))
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                );
+            }
+            chosen.extend(of);
+        }
+        let group = |comm: &u64| {
+            let (_, members) = self.comms.get(comm)?;
+            Some(Group { comm: *comm, members: members.values().copied().collect(), shape })
+        };
+        Ok(chosen.iter().filter_map(group).collect())
+    }
+
+    /// Everybody.
+    pub(super) fn known(&self) -> BTreeSet<Rank> {
+        self.ranks.iter().copied().collect()
+    }
+
+    /// How many.
+    pub(super) fn count(&self) -> usize {
+        self.ranks.len()
+    }
+
+    /// How many hosts.
+    pub(super) fn host_count(&self) -> usize {
+        self.hosts.iter().collect::<BTreeSet<_>>().len()
+    }
+
+    /// The place of a rank among the gates.
+    pub(super) fn place(&self, rank: Rank) -> Option<usize> {
+        self.ranks.iter().position(|of| *of == rank)
+    }
+
+    /// The host of a rank.
+    pub(super) fn host(&self, rank: Rank) -> &str {
+        self.place(rank).and_then(|place| self.hosts.get(place)).map_or("?", String::as_str)
+    }
+}

@@ -1,0 +1,216 @@
+//! `mycroft validate` and `mycroft hold`: ranks of a running job wait at their gates, are tested, and go on.
+mod groups;
+mod run;
+mod show;
+
+use crate::exit::{EXIT_FOUND, EXIT_OK};
+use crate::segment_dir::default_segment_dir;
+use crate::told::{json, print};
+use anyhow::{Context, Result, bail};
+use clap::{ValueEnum, value_parser};
+use groups::Members;
+use mycroft_diagnose::validate::{Check, Costs, Plan, Shape, again, judge, lint, plan};
+use mycroft_ring::gate::hold::{Gates, Terms};
+use run::Results;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// How long tests usually take: three sizes of six products each, and 24 messages of a megabyte, on a busy machine.
+const CHECK_NS: u64 = 120_000_000;
+const PAIR_NS: u64 = 250_000_000;
+/// How often passes in which somebody stands out are run again: what is slow by chance is not slow four times.
+const AGAIN_MAX: usize = 3;
+
+const AFTER_HELP: &str = "\
+Examples:
+  mycroft validate --job llama-70b --dry-run        what would be tested, and how long the job would pause
+  mycroft validate --job llama-70b                  hold, test, release, say who is slow
+  mycroft validate --job llama-70b --groups 8a3f0c1d2e4b5a69 --shape tree --checks device
+
+The job must run with LD_PRELOAD=libmycroft_preload.so, all of it on this machine. Ranks go on by themselves when this
+command is interrupted (after half a second), when a rank ends, and at the end of --at-most. Today tests of devices and
+ways run over the CPU library only; on a GPU they say that they are unable to.
+
+Exit codes: 0 nobody is slower than its peers, 1 somebody is, 2 it could not be tested.";
+
+/// Which job, and where.
+#[derive(clap::Args, Debug)]
+pub(crate) struct JobArgs {
+    /// The job (MYCROFT_JOB in its environment).
+    #[arg(long)]
+    job: String,
+    /// Directory of its segments (repeatable: emulated hosts on one machine may have one each); default
+    /// /dev/shm/mycroft-UID.
+    #[arg(long, env = "MYCROFT_DIR")]
+    dir: Vec<PathBuf>,
+    /// Longest time in which all ranks have to come to one point.
+    #[arg(long, default_value = "5s", value_parser = duration, value_name = "TIME")]
+    agree_within: Duration,
+}
+
+#[derive(clap::Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct ValidateArgs {
+    #[command(flatten)]
+    job: JobArgs,
+    /// Communicators whose members are tested: `widest`, `all`, or their numbers as --dry-run shows them.
+    #[arg(long, default_value = "widest", value_delimiter = ',')]
+    groups: Vec<String>,
+    /// Which ways of a communicator are tested.
+    #[arg(long, value_enum, default_value_t = ShapeArg::Ring)]
+    shape: ShapeArg,
+    /// What each rank tests by itself.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "device,processor,host")]
+    checks: Vec<CheckArg>,
+    /// Bytes of a large message.
+    #[arg(long, default_value_t = 1 << 20, value_parser = value_parser!(u64).range(1..=4 << 20))]
+    bytes: u64,
+    /// Longest time that the job is held, once all wait; at most 55 s.
+    #[arg(long, default_value = "20s", value_parser = duration, value_name = "TIME")]
+    at_most: Duration,
+    /// Print the plan and the expected pause, and hold nobody.
+    #[arg(long)]
+    dry_run: bool,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+pub(crate) struct HoldArgs {
+    #[command(flatten)]
+    job: JobArgs,
+    /// For how long; at most 55 s.
+    #[arg(long = "for", default_value = "1s", value_parser = duration, value_name = "TIME")]
+    time: Duration,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum ShapeArg {
+    /// Each rank with the next.
+    Ring,
+    /// Parents and children of NCCL's first tree.
+    Tree,
+    /// Those of both trees.
+    DoubleTree,
+}
+
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum CheckArg {
+    /// Products on the device.
+    Device,
+    /// Copies from the device (takes the CUDA runtime: not there yet).
+    Copy,
+    /// Products on the processor.
+    Processor,
+    /// Copies in memory, and how late threads wake up.
+    Host,
+    /// Ways only.
+    None,
+}
+
+impl CheckArg {
+    fn check(self) -> Option<Check> {
+        match self {
+            CheckArg::Device => Some(Check::Device),
+            CheckArg::Copy => Some(Check::Copy),
+            CheckArg::Processor => Some(Check::Processor),
+            CheckArg::Host => Some(Check::Host),
+            CheckArg::None => None,
+        }
+    }
+}
+
+/// `1s`, `1.5s`, `500ms`; ranks are held for a minute at most, of which some goes for coming together.
+fn duration(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.strip_suffix("ms") {
+        Some(number) => (number, 1e-3),
+        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
+    };
+    let seconds = number.parse::<f64>().map_err(|_| format!("{text:?} is no time, such as 1.5s or 500ms"))? * unit;
+    if (0.0..=55.0).contains(&seconds) {
+        Ok(Duration::from_secs_f64(seconds))
+    } else {
+        Err(format!("{text:?} is not between 0 and 55 s"))
+    }
+}
+
+fn directories(args: &JobArgs) -> Vec<PathBuf> {
+    if args.dir.is_empty() { vec![default_segment_dir()] } else { args.dir.clone() }
+}
+
+fn terms(args: &JobArgs, at_most: Duration) -> Terms {
+    Terms { agree_within: args.agree_within, at_most }
+}
+
+/// Holds a job, tests it as planned, releases it, and says who is slow.
+pub(crate) fn validate(args: &ValidateArgs) -> Result<u8> {
+    let directories = directories(&args.job);
+    let mut gates = Gates::open_all(&directories, &args.job.job)?;
+    let members = Members::of(&gates, &directories)?;
+    let shape = match args.shape {
+        ShapeArg::Ring => Shape::Ring,
+        ShapeArg::Tree => Shape::Tree,
+        ShapeArg::DoubleTree => Shape::DoubleTree,
+    };
+    let groups = members.groups(&args.groups, shape)?;
+    let checks: Vec<Check> = args.checks.iter().filter_map(|check| check.check()).collect();
+    let plan = plan(&groups, &checks, Costs { check_ns: CHECK_NS, pair_ns: PAIR_NS });
+    let most_ns = u64::try_from(args.at_most.as_nanos()).unwrap_or(u64::MAX);
+    if let Some(problem) = lint(&plan, &members.known(), most_ns).first() {
+        bail!("this is not tested: {problem}");
+    }
+    if args.dry_run {
+        let told = show::planned(&args.job.job, &members, &groups, &plan);
+        print(&if args.json { format!("{}\n", json(&told)?) } else { told.text() })?;
+        return Ok(EXIT_OK);
+    }
+    eprintln!("{}", show::announced(members.count(), &plan, args.at_most));
+    let begun = Instant::now();
+    let mut held = gates.hold(terms(&args.job, args.at_most))?;
+    let mut results = Results::default();
+    let until = Instant::now() + args.at_most;
+    let mut run = |plan: &Plan, results: &mut Results| run::run(&mut held, plan, &members, args.bytes, until, results);
+    run(&plan, &mut results).context("the job goes on, not all was tested")?;
+    for _ in 0..AGAIN_MAX {
+        let stands_out = again(&plan, &judge(&results.checks, &results.links));
+        run(&stands_out, &mut results).context("the job goes on, not all was tested")?;
+    }
+    drop(held);
+    let paused = begun.elapsed();
+    let judgement = judge(&results.checks, &results.links);
+    let told = show::Told::of(&args.job.job, &members, &plan, paused, args.bytes, &results, &judgement);
+    print(&if args.json { format!("{}\n", json(&told)?) } else { told.text() })?;
+    if results.checks.is_empty() && results.links.is_empty() {
+        bail!("nothing was measured; see above for why");
+    }
+    Ok(if judgement.slow.is_empty() { EXIT_OK } else { EXIT_FOUND })
+}
+
+/// Holds a job for a while, and says how many ranks and for how long.
+pub(crate) fn hold(args: &HoldArgs) -> Result<u8> {
+    let mut gates = Gates::open_all(&directories(&args.job), &args.job.job)?;
+    let begun = Instant::now();
+    let mut held = gates.hold(terms(&args.job, args.time + Duration::from_secs(1)))?;
+    let (ranks, came) = (held.places().len(), begun.elapsed());
+    held.keep(args.time)?;
+    drop(held);
+    let (came, paused) = (came.as_secs_f64() * 1e3, begun.elapsed().as_secs_f64());
+    print(&format!(
+        "{ranks} ranks came to one point in {came:.1} ms and were held; the job paused for {paused:.3} s\n"
+    ))?;
+    Ok(EXIT_OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_units() {
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert!(["", "s", "1h", "-1s", "56s", "nan", "infs"].iter().all(|text| duration(text).is_err()));
+    }
+}
