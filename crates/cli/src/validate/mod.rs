@@ -1,16 +1,20 @@
 //! `mycroft validate` and `mycroft hold`: ranks of a running job wait at their gates, are tested, and go on.
+mod case;
 mod groups;
 mod run;
 mod show;
 
+use crate::api::{Api, ServerArgs};
 use crate::exit::{EXIT_FOUND, EXIT_OK};
 use crate::segment_dir::default_segment_dir;
 use crate::told::{json, print};
 use anyhow::{Context, Result, bail};
+use case::Tested;
 use clap::{ValueEnum, value_parser};
 use groups::Members;
 use mycroft_diagnose::validate::{Check, Costs, Plan, Shape, again, judge, lint, plan};
 use mycroft_ring::gate::hold::{Gates, Terms};
+use mycroft_serve::api::CaseJson;
 use run::Results;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -25,6 +29,7 @@ const AFTER_HELP: &str = "\
 Examples:
   mycroft validate --job llama-70b --dry-run        what would be tested, and how long the job would pause
   mycroft validate --job llama-70b                  hold, test, release, say who is slow
+  mycroft validate --job llama-70b --case 12        the same, and what that does to case 12 of the server
   mycroft validate --job llama-70b --groups 8a3f0c1d2e4b5a69 --shape tree --checks device
 
 The job must run with LD_PRELOAD=libmycroft_preload.so, all of it on this machine. Ranks go on by themselves when this
@@ -68,6 +73,11 @@ pub(crate) struct ValidateArgs {
     /// Longest time that the job is held, once all wait; at most 55 s.
     #[arg(long, default_value = "20s", value_parser = duration, value_name = "TIME")]
     at_most: Duration,
+    /// Weigh this case of the server anew by the results: its suspect is confirmed, cleared, or another one is found.
+    #[arg(long, value_name = "ID")]
+    case: Option<u64>,
+    #[command(flatten)]
+    server: ServerArgs,
     /// Print the plan and the expected pause, and hold nobody.
     #[arg(long)]
     dry_run: bool,
@@ -143,9 +153,16 @@ fn terms(args: &JobArgs, at_most: Duration) -> Terms {
     Terms { agree_within: args.agree_within, at_most }
 }
 
+/// The case that is to be tested.
+fn the_case(args: &ValidateArgs, id: u64) -> Result<Tested> {
+    let case: CaseJson = Api::new(&args.server)?.get(&format!("/api/v1/cases/{id}"))?;
+    Tested::of(&case, &args.job.job)
+}
+
 /// Holds a job, tests it as planned, releases it, and says who is slow.
 pub(crate) fn validate(args: &ValidateArgs) -> Result<u8> {
     let directories = directories(&args.job);
+    let case = args.case.map(|id| the_case(args, id)).transpose()?;
     let mut gates = Gates::open_all(&directories, &args.job.job)?;
     let members = Members::of(&gates, &directories)?;
     let shape = match args.shape {
@@ -179,7 +196,8 @@ pub(crate) fn validate(args: &ValidateArgs) -> Result<u8> {
     drop(held);
     let paused = begun.elapsed();
     let judgement = judge(&results.checks, &results.links);
-    let told = show::Told::of(&args.job.job, &members, &plan, paused, args.bytes, &results, &judgement);
+    let case = case.map(|case| case.told(&judgement, &members));
+    let told = show::Told::of(&args.job.job, &members, &plan, paused, args.bytes, &results, &judgement).about(case);
     print(&if args.json { format!("{}\n", json(&told)?) } else { told.text() })?;
     if results.checks.is_empty() && results.links.is_empty() {
         bail!("nothing was measured; see above for why");

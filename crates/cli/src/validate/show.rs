@@ -1,4 +1,5 @@
 //! The plan and the results as text and as JSON.
+use super::case::CaseTold;
 use super::groups::Members;
 use super::run::Results;
 use mycroft_diagnose::validate::{Check, Group, Judgement, LinkMeasure, LinkRow, Plan, SlowPlace, Work};
@@ -108,6 +109,8 @@ pub(super) struct Told {
     slow: Vec<SlowTold>,
     missing: Vec<String>,
     caveats: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    case: Option<CaseTold>,
 }
 
 #[derive(Serialize)]
@@ -185,7 +188,13 @@ impl Told {
             slow: slow.collect(),
             missing: results.missing.iter().cloned().collect(),
             caveats: judgement.caveats.clone(),
+            case: None,
         }
+    }
+
+    /// With what became of a case.
+    pub(super) fn about(self, case: Option<CaseTold>) -> Told {
+        Told { case, ..self }
     }
 
     /// As text.
@@ -227,6 +236,7 @@ impl Told {
         self.caveats.iter().for_each(|caveat| {
             let _ = writeln!(text, "not told apart: {caveat}");
         });
+        text.extend(self.case.iter().map(CaseTold::text));
         let _ = writeln!(text, "the job paused for {:.2} s (expected {:.2} s)", self.paused_s, self.expected_pause_s);
         text
     }

@@ -120,7 +120,7 @@ fn kills(normally: u64) -> u64 {
     std::env::var("MYCROFT_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(normally)
 }
 
-/// `MYCROFT_KILLS=500` plays so many.
+/// `MYCROFT_KILLS=500 cargo test -p mycroft-preload --test tested killed` plays so many, in ten minutes.
 #[test]
 fn requesters_that_are_killed_at_random_moments_of_a_test_cost_nothing() {
     let shape = Shape { apart: true, ..shape() };
@@ -142,7 +142,7 @@ fn requesters_that_are_killed_at_random_moments_of_a_test_cost_nothing() {
     assert_eq!(with, bare(&shape, with[0].0), "not a bit differs");
 }
 
-/// A fifth of `MYCROFT_KILLS`.
+/// A fifth of `MYCROFT_KILLS`, else ten.
 #[test]
 fn ranks_that_are_killed_at_random_moments_of_a_test_let_the_others_go_on() {
     let shape = Shape { ranks: 3, job: "all-reduce", apart: true, ..shape() };

@@ -3,6 +3,8 @@
 mod common;
 
 use common::{Job, Shape};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::Ordering::Relaxed;
@@ -69,7 +71,32 @@ fn a_device_at_1_2_is_named_and_nobody_else() {
     assert_eq!(slow.len(), 1, "{}", text(&said.stdout));
     assert!(slow[0].starts_with("slow: rank 3 on host3: device, 1."), "{slow:?}");
     assert!(text(&said.stdout).contains("the job paused for "), "{said:?}");
+    let server = one_case();
+    let args = ["validate", "--checks", "device", "--bytes", "262144", "--case", "12", "--url", &server];
+    let said = run(&job, &args).expect("as before");
+    let confirmed = "case 12: confirmed, gpu: rank 3 on host3 (9";
+    assert!(text(&said.stdout).contains(confirmed), "{said:?}");
     goes_on(job);
+}
+
+/// The address of a server that answers one request, with a case on rank 3.
+fn one_case() -> String {
+    const CASE: &str = r#"{"id": 12, "job": "gate-test", "state": "open", "what": "slowdown", "category": "gpu",
+        "settled": true, "since": null, "detected_at": null, "diagnosed_at": null, "opened_at": null, "updated_at": null,
+        "closed_at": null, "closed_because": "", "revisions": 0, "revised_at": null, "said_before": [],
+        "suspects": [{"kind": "rank", "rank": 3, "host": "host3", "link": null, "confidence": 0.5}], "group": null,
+        "op": null, "because": [], "blast_radius": [], "do_next": [], "dumps": []}"#;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = format!("http://{}", listener.local_addr().expect("bound"));
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client");
+        let lines = BufReader::new(stream.try_clone().expect("a copy")).lines();
+        assert!(lines.map_while(Result::ok).any(|line| line.is_empty()), "the end of the request's head");
+        let head =
+            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", CASE.len());
+        stream.write_all((head + CASE).as_bytes()).expect("it listens");
+    });
+    address
 }
 
 #[test]
