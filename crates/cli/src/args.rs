@@ -85,8 +85,9 @@ pub(crate) struct DemoArgs {
     /// Seed of jitter and data.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// After the verdict keep job and server until Ctrl-C, to be looked into with `mycroft cases`, `watch`, `dump`.
-    #[arg(long)]
+    /// After the verdict keep job and server until Ctrl-C, to be looked into in a browser and with `mycroft cases`, `watch`,
+    /// `dump`.
+    #[arg(long, visible_alias = "page")]
     pub(crate) keep: bool,
 }
 

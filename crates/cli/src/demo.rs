@@ -95,7 +95,7 @@ fn end_line(is_live: bool) {
 /// What to try while job and server go on.
 fn print_commands(url: &str, job: &str) {
     println!();
-    println!("job and server go on until Ctrl-C; in another terminal:");
+    println!("job and server go on until Ctrl-C; in a browser: {url}/    in another terminal:");
     for (command, what) in [
         (format!("mycroft watch --url {url}"), "the job, rank by rank"),
         (format!("mycroft cases --url {url} --all"), "every case"),

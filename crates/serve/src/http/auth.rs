@@ -48,6 +48,23 @@ pub(crate) fn check(token: Option<&str>, authorization: Option<&[u8]>, host: Opt
     if equal_in_constant_time(given, token.as_bytes()) { Ok(()) } else { Err(Denied::WrongToken) }
 }
 
+/// Name of the cookie that stands for the header in a browser.
+const COOKIE: &str = "mycroft";
+
+/// The cookie that says what `Authorization: Bearer TOKEN` says; `None` where the token has characters that no cookie can have
+/// (RFC 6265 section 4.1.1).
+pub(crate) fn cookie(token: &str) -> Option<String> {
+    let fits = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b',' | b';' | b'\\');
+    token.bytes().all(fits).then(|| format!("{COOKIE}={token}"))
+}
+
+/// The header that the cookie stands for.
+pub(crate) fn from_cookie(header: &[u8]) -> Option<Vec<u8>> {
+    let mut pairs = header.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
+    let value = pairs.find_map(|pair| pair.strip_prefix(COOKIE.as_bytes())?.strip_prefix(b"="))?;
+    Some([b"Bearer ", value].concat())
+}
+
 /// The credentials of `Bearer CREDENTIALS`; the scheme's case does not matter (RFC 9110 section 11.1).
 fn bearer(header: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = header.split_at_checked("Bearer ".len())?;
@@ -97,6 +114,15 @@ mod tests {
             assert_eq!(with(none.as_bytes()), Err(Denied::NoToken), "{none}");
         }
         assert_eq!(check(Some(SECRET), None, Some(b"127.0.0.1")), Err(Denied::NoToken));
+    }
+
+    #[test]
+    fn a_cookie_stands_for_the_header() {
+        let cookie = cookie(SECRET).expect("it fits");
+        let header = from_cookie(format!("other=1; {cookie}; mycroftx=2").as_bytes()).expect("it is there");
+        assert_eq!(with(&header), Ok(()));
+        assert_eq!(from_cookie(b"mycroftx=1; x=mycroft=2"), None);
+        assert_eq!(from_cookie(b"mycroft=wrong").as_deref().map(with), Some(Err(Denied::WrongToken)));
     }
 
     #[test]

@@ -6,6 +6,7 @@ pub(crate) mod auth;
 mod dumps;
 mod guests;
 mod metrics;
+mod pages;
 mod plan;
 mod routes;
 

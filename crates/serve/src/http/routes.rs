@@ -2,7 +2,7 @@
 use super::auth::{self, Denied};
 use super::guests::Guest;
 use super::plan::{self as plans, PlanQuery};
-use super::{dumps, metrics};
+use super::{dumps, metrics, pages};
 use crate::api::{
     CaseJson, CasesJson, DroppedJson, ErrorJson, HealthJson, JobsJson, PlanJson, QueueJson, RanksJson, ReportJson,
     TimeJson,
@@ -20,8 +20,8 @@ use axum::extract::{
 };
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
-use axum::response::{Html, IntoResponse, Json, Response};
-use axum::routing::get as on_get;
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{get as on_get, post as on_post};
 use axum::{Extension, Router, http::HeaderValue};
 use mycroft_diagnose::{Report, render};
 use mycroft_record::JobName;
@@ -42,8 +42,6 @@ const LIMIT_MAX: usize = 10_000;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Names in a message.
 const NAMES_SHOWN: usize = 8;
-/// The page at `/`.
-const PAGE: &str = include_str!("page.html");
 
 /// What the routes read.
 pub(crate) struct Shared {
@@ -84,11 +82,13 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/jobs/{job}/dumps/{id}", on_get(dumps::one))
         .route("/api/v1/jobs/{job}/dumps/{id}/files/{*path}", on_get(dumps::file))
         .route("/metrics", on_get(scrape))
+        .route("/login", on_post(login))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), admit));
     Router::new()
-        .route("/", on_get(page))
+        .route("/", on_get(pages::document))
+        .route("/page/{name}", on_get(pages::file))
         .method_not_allowed_fallback(wrong_method)
         .merge(guarded)
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), finish))
@@ -109,7 +109,9 @@ async fn admit(State(shared): State<Arc<Shared>>, guest: Extension<Guest>, reque
 
 fn may_read(shared: &Shared, headers: &HeaderMap) -> Result<(), Denied> {
     let header = |name: HeaderName| headers.get(name).map(HeaderValue::as_bytes);
-    auth::check(shared.token.as_deref(), header(header::AUTHORIZATION), header(header::HOST))
+    let cookie = header(header::COOKIE).and_then(auth::from_cookie);
+    let shown = header(header::AUTHORIZATION).or(cookie.as_deref());
+    auth::check(shared.token.as_deref(), shown, header(header::HOST))
 }
 
 fn deny(denied: Denied) -> Response {
@@ -128,23 +130,22 @@ async fn finish(State(shared): State<Arc<Shared>>, request: Request, next: Next)
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    headers.insert(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
-    );
+    let nothing = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(nothing);
     response
 }
 
 async fn unknown_path() -> Refusal {
-    Refusal(StatusCode::NOT_FOUND, "no such path: GET / lists what there is".to_owned())
+    Refusal(StatusCode::NOT_FOUND, "no such path: docs/formats/api.md lists what there is".to_owned())
 }
 
 async fn wrong_method() -> Refusal {
     Refusal(StatusCode::METHOD_NOT_ALLOWED, "this API only reads: use GET".to_owned())
 }
 
-async fn page() -> Html<&'static str> {
-    Html(PAGE)
+/// From here on the browser shows the token by itself.
+async fn login(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal> {
+    pages::login(shared.token.as_deref()).map_err(bad_request)
 }
 
 /// `?limit=N`.

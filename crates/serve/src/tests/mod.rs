@@ -3,6 +3,7 @@ mod alerts;
 mod dumps;
 mod heard;
 mod hostile;
+mod live_page;
 mod restarts;
 mod routes;
 mod running;
@@ -271,7 +272,6 @@ impl World {
         World::with_queue(config, 1000)
     }
 
-    /// The same with a queue of so many records.
     pub(crate) fn with_queue(config: ServeConfig, queue_records: usize) -> World {
         World::begun(config, queue_records, NEW_YEAR)
     }

@@ -189,7 +189,7 @@ fn with_a_token_only_its_holder_reads() {
     let right = format!("Authorization: Bearer {token}");
     assert_eq!(get(address, "/api/v1/health", &[&right]).status, 200);
     assert_eq!(get(address, "/nope", &[&right]).status, 404);
-    assert_eq!(get(address, "/", &[]).status, 200, "the page that lists the paths is open");
+    assert_eq!(get(address, "/", &[]).status, 200, "the page is open, and asks for the token");
 }
 
 #[test]

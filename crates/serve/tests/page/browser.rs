@@ -32,14 +32,21 @@ pub(crate) struct Browser {
     from: Receiver<Value>,
     session: String,
     last_id: u64,
-    /// Everything the page did that a self-contained page does not: requests, console errors, exceptions.
+    /// Everything the page did that a page without errors does not: requests to others, console errors, exceptions.
     pub(crate) complaints: Vec<String>,
+    /// What it may ask for: itself, or all of its server.
+    own: String,
     _profile: TempDir,
 }
 
 impl Browser {
-    /// Starts `program` and opens `file` in a window of the given size.
+    /// Starts `program` and opens `file`, which may ask for nothing, in a window of the given size.
     pub(crate) fn open(program: &Path, file: &Path, width: u32, height: u32) -> Browser {
+        Browser::open_url(program, &format!("file://{}", file.display()), width, height)
+    }
+
+    /// The same with an address, whose page may ask for what is below it.
+    pub(crate) fn open_url(program: &Path, url: &str, width: u32, height: u32) -> Browser {
         let profile = tempfile::tempdir().expect("a folder for the browser's profile");
         let mut child = Command::new("sh")
             .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 >/dev/null 2>&1"])
@@ -67,14 +74,11 @@ impl Browser {
                 }
             }
         });
-        let mut browser =
-            Browser { child, to, from, session: String::new(), last_id: 0, complaints: Vec::new(), _profile: profile };
+        let (session, complaints, own) = (String::new(), Vec::new(), url.to_owned());
+        let mut browser = Browser { child, to, from, session, last_id: 0, complaints, own, _profile: profile };
         browser.attach(width, height);
-        let url = format!("file://{}", file.display());
         browser.call("Page.navigate", json!({ "url": url }));
-        browser.eval(
-            "new Promise((done) => { const look = () => globalThis.mycroft ? done(1) : setTimeout(look, 5); look(); })",
-        );
+        browser.until("globalThis.mycroft");
         browser
     }
 
@@ -115,7 +119,7 @@ impl Browser {
         let bad = match event["method"].as_str().unwrap_or_default() {
             "Network.requestWillBeSent" => {
                 let url = params["request"]["url"].as_str().unwrap_or_default();
-                let itself = params["type"] == "Document" && url.starts_with("file:///");
+                let itself = url.starts_with(&self.own);
                 !itself && !url.starts_with("data:") && url != "about:blank"
             }
             "Runtime.exceptionThrown" => true,
@@ -134,6 +138,12 @@ impl Browser {
         let result = self.call("Runtime.evaluate", params);
         assert!(result["exceptionDetails"].is_null(), "{expression}: {}", result["exceptionDetails"]);
         result["result"]["value"].clone()
+    }
+
+    /// Waits until an expression in the page is true.
+    pub(crate) fn until(&mut self, expression: &str) {
+        let look = format!("const look = () => ({expression}) ? done(1) : setTimeout(look, 5); look();");
+        self.eval(&format!("new Promise((done) => {{ {look} }})"));
     }
 
     /// Presses and releases a key, with modifiers (1 Alt, 2 Control, 8 Shift).

@@ -1,0 +1,243 @@
+// The live page: what is wrong now, the jobs, a case, a job's ranks. It asks the server again and again; what it is told only
+// ever becomes text.
+import { count, el, ranksPhrase } from "./dom.js";
+import { ago, seconds, sentence, span, suspectText } from "./words.js";
+
+/** Between two rounds of questions, milliseconds. */
+const EVERY_MS = 1000;
+/** Ranks that are shown at most. */
+const RANKS_MAX = 2048;
+/** Letters of what ranks do, beside colour and shape. */
+const LETTERS = { running: "", idle: "i", waiting: "w", stopped: "s", exited: "x", dead: "d", unknown: "?" };
+
+const state = { told: "", failedAt: 0, isLoggedOut: false };
+
+async function ask(path) {
+  const answer = await fetch(path, { headers: { Accept: "application/json" }, cache: "no-store" });
+  if (answer.status === 401) throw Object.assign(new Error("token"), { isLoggedOut: true });
+  const told = await answer.json();
+  if (!answer.ok) throw new Error(told.error ?? `HTTP ${answer.status}`);
+  return told;
+}
+
+/** What the address asks for: `#job=NAME`, `#case=ID`, or all. */
+function wanted() {
+  const [kind, ...rest] = location.hash.slice(1).split("=");
+  return { kind, name: decodeURIComponent(rest.join("=")) };
+}
+
+async function round() {
+  const { kind, name } = wanted();
+  const [health, jobs, cases] = await Promise.all([
+    ask("/api/v1/health"), ask("/api/v1/jobs?limit=1000"), ask("/api/v1/cases?state=open&limit=200"),
+  ]);
+  const view = { kind, name, health, jobs: jobs.jobs, moreJobs: jobs.more, cases: cases.cases, closed: [] };
+  if (kind === "case") view.one = await ask(`/api/v1/cases/${encodeURIComponent(name)}`).catch((error) => ({ error: error.message }));
+  if (kind === "job") {
+    const query = `job=${encodeURIComponent(name)}`;
+    view.ranks = await ask(`/api/v1/ranks?${query}&limit=${RANKS_MAX}`).catch((error) => ({ error: error.message }));
+  }
+  if (kind !== "case") {
+    const of = kind === "job" ? `job=${encodeURIComponent(name)}&` : "";
+    view.closed = (await ask(`/api/v1/cases?${of}limit=20`)).cases.filter((one) => one.state !== "open");
+  }
+  return view;
+}
+
+/** Shows what was told, once it differs from what is shown; whoever uses the keyboard stays where he is. */
+function show(view) {
+  const told = JSON.stringify(view);
+  if (told === state.told) return;
+  state.told = told;
+  const now = seconds(view.health.now);
+  const focused = document.activeElement?.id;
+  band(view, now);
+  // Whoever has marked something is about to copy it.
+  const main = document.getElementById("main");
+  const selection = getSelection();
+  if (!selection.isCollapsed && main.contains(selection.anchorNode)) return;
+  main.replaceChildren(...page(view, now));
+  if (focused) document.getElementById(focused)?.focus();
+}
+
+function band(view, now) {
+  const { health } = view;
+  const worst = view.cases[0];
+  const isHealthy = view.cases.length === 0;
+  const trouble = health.status === "ok" ? "" : ` The server: ${health.problems.join("; ")}.`;
+  const kind = isHealthy ? (trouble ? "warn" : "ok") : "bad";
+  const live = view.jobs.filter((job) => job.state === "live").length;
+  const quiet = live > 0 ? `Nothing is wrong: ${count(live, "job")} live.` : "No job is live.";
+  const more = view.cases.length > 1 ? ` And ${count(view.cases.length - 1, "more case")}.` : "";
+  const lost = view.jobs.reduce((sum, job) => sum + job.lost, 0);
+  const vitals = [count(health.agents_connected, "agent"), count(health.hosts_heard, "host"), `${count(lost, "record")} lost`, `${health.lag_ms} ms behind`];
+  const node = document.getElementById("band");
+  node.className = `band ${kind}`;
+  node.replaceChildren(
+    el("span", { class: "state", text: { ok: "OK", warn: "Look", bad: "Wrong" }[kind] }),
+    el("h1", { text: (isHealthy ? quiet : `${sentence(worst, now)}.${more}`) + trouble }),
+    worst ? el("a", { class: "action", id: "worst", href: `#case=${worst.id}`, text: "What to do" }) : "",
+    el("span", { class: "vitals", text: vitals.join(" \u00b7 ") }),
+  );
+  document.title = isHealthy ? "Mycroft" : `(${view.cases.length}) ${worst.job} ${worst.what} - Mycroft`;
+}
+
+function page(view, now) {
+  const back = el("nav", { class: "places" }, el("a", { href: "#", id: "all", text: "All jobs" }), view.kind === "job" ? el("strong", { text: view.name }) : null);
+  if (view.kind === "case") return [back, view.one.error ? trouble(view.one.error) : caseCard(view.one, now)];
+  if (view.kind === "job") {
+    const cases = view.cases.filter((one) => one.job === view.name);
+    return [back, caseList("Open cases", cases, now), ranksCard(view, cases), caseList("Lately", view.closed, now)];
+  }
+  return [caseList("Open cases", view.cases, now), jobsCard(view, now), caseList("Lately", view.closed, now)];
+}
+
+function trouble(text) {
+  return el("section", { class: "card" }, el("p", { text }));
+}
+
+function table(heads, rows) {
+  const cell = (tag, [text, kind]) => el(tag, { class: kind ?? null }, text);
+  return el("div", { class: "rows" }, el("table", { class: "list" }, el("thead", {}, el("tr", {}, heads.map((head) => cell("th", head)))), el("tbody", {}, rows.map((row) => el("tr", {}, row.map((one) => cell("td", one)))))));
+}
+
+function caseList(title, cases, now) {
+  if (cases.length === 0) return "";
+  const rows = cases.map((one) => [
+    [el("a", { id: `case-${one.id}`, href: `#case=${one.id}`, text: `${one.id}` })],
+    [sentence(one, now)],
+    [one.state === "open" ? "open" : `${one.state}: ${one.closed_because}`, "wide"],
+  ]);
+  return el("section", { class: "card" }, el("header", {}, el("h2", { text: title })), table([["case"], ["what"], ["state", "wide"]], rows));
+}
+
+function jobsCard(view, now) {
+  const rows = view.jobs.map((job) => [
+    [el("a", { id: `job-${job.name}`, href: `#job=${encodeURIComponent(job.name)}`, text: job.name })],
+    [job.state === "ended" ? `ended: ${job.ended_because}` : job.state],
+    [job.open_cases > 0 ? el("span", { class: "pill small bad", text: count(job.open_cases, "open case") }) : "none"],
+    [`${job.hosts}`, "number"],
+    [`${job.processes}`, "number wide"],
+    [job.lost.toLocaleString("en-US"), "number wide"],
+    [ago(job.last_seen_at, now), "number"],
+  ]);
+  const heads = [["job"], ["state"], ["cases"], ["hosts", "number"], ["processes", "number wide"], ["records lost", "number wide"], ["heard", "number"]];
+  const none = el("p", { class: "muted", text: "No job has been seen: start an agent on each host, and the job with NCCL_PROFILER_PLUGIN (mycroft doctor looks for what is missing)." });
+  const more = view.moreJobs > 0 ? el("p", { class: "note muted", text: `and ${count(view.moreJobs, "more job")}` }) : null;
+  return el("section", { class: "card" }, el("header", {}, el("h2", { text: "Jobs" })), rows.length > 0 ? table(heads, rows) : none, more);
+}
+
+function times(one, now) {
+  const known = [
+    ["began", one.since], ["detected", one.detected_at], ["settled", one.diagnosed_at], ["revised", one.revised_at], ["closed", one.closed_at],
+  ].filter(([, time]) => time);
+  return el("dl", { class: "times" }, known.map(([name, time]) => el("div", {}, el("dt", { text: name }), el("dd", { text: ago(time, now), title: time.text }))));
+}
+
+/** `ranks 0, 2 wait for rank 1: AllReduce DP_0 #17`. */
+function waits(arrow) {
+  const verb = arrow.waiting.length === 1 ? "waits" : "wait";
+  const whom = arrow.waits_for.length > 0 ? ` for ${ranksPhrase(arrow.waits_for)}` : "";
+  return arrow.waiting.length > 0 ? `${ranksPhrase(arrow.waiting)} ${verb}${whom}: ${arrow.text}` : arrow.text;
+}
+
+function caseCard(one, now) {
+  const suspects = one.suspects.map((suspect) => el("tr", {},
+    el("td", { class: "rank", text: suspectText(suspect) }),
+    el("td", {}, el("span", { class: "confidence" }, el("span", { class: "bar" }, el("span", { style: { width: `${suspect.confidence * 100}%` } })), `${Math.round(suspect.confidence * 100)} %`)),
+  ));
+  const block = (title, items, kind = "ul") => items.length === 0 ? null : el("div", { class: "block" }, el("h3", { text: title }), el(kind, { class: kind === "ol" ? "next" : null }, items));
+  const query = `job=${encodeURIComponent(one.job)}`;
+  return el("section", { class: "card summary" },
+    el("span", { class: `pill ${one.state === "open" ? "bad" : "ok"}`, text: `case ${one.id}: ${one.what}, ${one.state}` }),
+    el("h1", { text: `${sentence(one, now)}.` }),
+    times(one, now),
+    one.closed_because ? el("p", { text: `Closed: ${one.closed_because}.` }) : null,
+    suspects.length > 0 ? el("table", { class: "suspects" }, el("tbody", {}, suspects)) : null,
+    el("div", { class: "blocks" },
+      block("What to do", one.do_next.map((text) => el("li", { text })), "ol"),
+      block("Why", one.because.map((reason) => el("li", {}, reason.text, " ", el("span", { class: "rule", text: reason.rule })))),
+      block("Who waits for whom", one.blast_radius.map((arrow) => el("li", { text: waits(arrow) }))),
+      block("What it said before", one.said_before.map((said) => el("li", { text: `until ${ago(said.until, now)}: ${said.what}, ${said.category}, ${said.suspects.map(suspectText).join(", ") || "nobody"}` }))),
+    ),
+    el("p", { class: "note" }, el("a", { href: `#${query}`, text: `ranks of ${one.job}` }), " \u00b7 ", el("a", { href: `/api/v1/report?${query}&format=text`, text: "report as text, for a ticket" })),
+  );
+}
+
+function ranksCard(view, cases) {
+  if (view.ranks.error) return trouble(view.ranks.error);
+  const suspects = new Set(cases.flatMap((one) => one.suspects).filter((one) => one.kind === "rank").map((one) => one.rank));
+  const suspectHosts = new Set(cases.flatMap((one) => one.suspects).filter((one) => one.kind === "host").map((one) => one.host));
+  const known = view.ranks.ranks.map((rank) => rank.iteration_ms).filter((ms) => ms > 0).sort((a, b) => a - b);
+  const middle = known[Math.floor(known.length / 2)] ?? 0;
+  const hosts = Map.groupBy ? Map.groupBy(view.ranks.ranks, (rank) => rank.host) : grouped(view.ranks.ranks);
+  const cells = [...hosts].flatMap(([host, ranks]) => [
+    el("span", { class: "host", text: host }),
+    el("span", { class: "cells" }, ranks.map((rank) => cell(rank, middle, suspects.has(rank.rank) || suspectHosts.has(host)))),
+  ]);
+  const more = view.ranks.more > 0 ? ` ${count(view.ranks.more, "more rank")} not shown.` : "";
+  const legend = `Number: the rank. Letter: w waits, s stopped, i idle, x exited, d dead, ? unknown. Bar below: its iterations take 5, 20 or 50 % longer than the middle. Frame: a suspect.${more}`;
+  const median = middle > 0 ? `iteration ${middle.toFixed(1)} ms in the middle` : "no iteration yet";
+  return el("section", { class: "card" }, el("header", {}, el("h2", { text: "Ranks" }), el("span", { class: "muted", text: `${count(view.ranks.ranks.length, "rank")} on ${count(hosts.size, "host")}, ${median}` })), el("div", { class: "heat" }, cells), el("p", { class: "legend", text: legend }));
+}
+
+function grouped(ranks) {
+  const hosts = new Map();
+  for (const rank of ranks) hosts.set(rank.host, [...(hosts.get(rank.host) ?? []), rank]);
+  return hosts;
+}
+
+function cell(rank, middle, isSuspect) {
+  const over = middle > 0 && rank.iteration_ms > 0 ? rank.iteration_ms / middle - 1 : 0;
+  const slow = over > 0.5 ? "slow3" : over > 0.2 ? "slow2" : over > 0.05 ? "slow1" : "";
+  const letter = LETTERS[rank.state] ?? "?";
+  const odd = ["stopped", "exited", "dead", "unknown"].includes(rank.state) ? "odd" : "";
+  const name = rank.rank ?? "?";
+  const says = `rank ${name} on ${rank.host}: ${rank.state}${rank.doing ? `, ${rank.doing}` : ""}${rank.iteration_ms ? `; iteration ${rank.iteration_ms.toFixed(1)} ms (${over >= 0 ? "+" : ""}${Math.round(over * 100)} %)` : ""}${isSuspect ? "; suspect" : ""}`;
+  return el("span", { class: `cell ${slow} ${odd} ${isSuspect ? "suspect" : ""}`, title: says, role: "img", "aria-label": says, text: `${name}${letter}` });
+}
+
+/** A server with a token: whoever gives it gets a cookie that only this server reads. */
+function login(said) {
+  const field = el("input", { id: "token", type: "password", autocomplete: "current-password", "aria-label": "token", placeholder: "token" });
+  const enter = async (event) => {
+    event.preventDefault();
+    const answer = await fetch("/login", { method: "POST", headers: { Authorization: `Bearer ${field.value.trim()}` } });
+    if (!answer.ok) return login((await answer.json()).error);
+    Object.assign(state, { isLoggedOut: false, told: "" });
+    turn();
+  };
+  const node = document.getElementById("band");
+  node.className = "band warn";
+  node.replaceChildren(el("h1", { text: "This server wants its token." }));
+  document.getElementById("main").replaceChildren(el("section", { class: "card" },
+    el("form", { class: "login", on: { submit: enter } }, field, el("button", { type: "submit", text: "Look" })),
+    said ? el("p", { class: "note", text: said }) : null));
+  field.focus();
+}
+
+async function turn() {
+  if (state.isLoggedOut) return;
+  try {
+    show(await round());
+    state.failedAt = 0;
+  } catch (error) {
+    if (error.isLoggedOut) {
+      state.isLoggedOut = true;
+      return login("");
+    }
+    state.failedAt ||= Date.now();
+    state.told = "";
+    const node = document.getElementById("band");
+    node.className = "band warn";
+    node.replaceChildren(el("h1", { text: `The server does not answer since ${span((Date.now() - state.failedAt) / 1e3)}: what is below may be old. ${error.message}` }));
+  }
+}
+
+addEventListener("hashchange", turn);
+async function loop() {
+  await turn();
+  globalThis.mycroft = { turns: (globalThis.mycroft?.turns ?? 0) + 1 };
+  setTimeout(loop, document.hidden ? EVERY_MS * 10 : EVERY_MS);
+}
+loop();

@@ -1,0 +1,55 @@
+// What the live page says of cases, suspects and times, in the words of the reports.
+import { count } from "./dom.js";
+
+/** What a kind of case does to a job. */
+const DOES = { hang: "hangs", slowdown: "is slow", desync: "is out of step", deadlock: "is deadlocked", crash: "lost a process" };
+
+/** A time of the server as a number of seconds. */
+export function seconds(time) {
+  return time ? Number(BigInt(time.ns) / 1000000n) / 1e3 : null;
+}
+
+/** How long: `12 s`, `4 min`, `3 h`, `2 d`. */
+export function span(s) {
+  if (s === null || Number.isNaN(s)) return "?";
+  if (s < 120) return `${Math.max(0, Math.round(s))} s`;
+  if (s < 7200) return `${Math.round(s / 60)} min`;
+  return s < 172800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} d`;
+}
+
+/** `12 s ago`; empty where there is no time. */
+export function ago(time, now) {
+  const at = seconds(time);
+  return at === null ? "" : `${span(now - at)} ago`;
+}
+
+/** `rank 6 on host1`, `host1`, `the link from host1 to host2`. */
+export function suspectText(suspect) {
+  if (suspect.kind === "link" && suspect.link) return `the link from ${suspect.link.from} to ${suspect.link.to}`;
+  if (suspect.kind === "host") return `${suspect.host}`;
+  return suspect.host ? `rank ${suspect.rank} on ${suspect.host}` : `rank ${suspect.rank}`;
+}
+
+/** Suspects that are as sure as the first, at most three of them named. */
+function leads(suspects) {
+  const first = suspects.filter((one) => one.confidence >= suspects[0].confidence - 1e-9);
+  const named = first.slice(0, 3).map(suspectText).join(", ");
+  return first.length > 3 ? `${named} and ${first.length - 3} more` : named;
+}
+
+/** One sentence for a case, as of `now`. */
+export function sentence(one, now) {
+  const parts = [];
+  if (one.suspects.length > 0) {
+    const sure = Math.round(one.suspects[0].confidence * 100);
+    parts.push(`${leads(one.suspects)} (${one.category}, ${sure} %)`);
+  } else {
+    parts.push(`${one.category}, nobody is named`);
+  }
+  const since = seconds(one.since) ?? seconds(one.opened_at);
+  if (since !== null) parts.push(`since ${span(now - since)}`);
+  const waiting = new Set(one.blast_radius.flatMap((arrow) => arrow.waiting)).size;
+  if (waiting > 0) parts.push(`${count(waiting, "rank")} ${waiting === 1 ? "waits" : "wait"}`);
+  if (!one.settled) parts.push("not settled yet");
+  return `${one.job} ${DOES[one.what] ?? one.what}: ${parts.join("; ")}`;
+}
