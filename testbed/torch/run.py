@@ -34,7 +34,7 @@ FOREVER_S = 1e6
 # Objects by which the garbage collector's work grows in an iteration: about 10 ms of it.
 GARBAGE_STEP = 300_000
 # Board: stop_at, ranks, switch_every, then per rank iterations finished and the newest 8192 of them.
-BOARD_HEAD, BOARD_KEPT = 24, 8192
+BOARD_HEAD, BOARD_KEPT = 40, 8192
 BOARD_RANK = 8 + 8 * BOARD_KEPT
 WORD = struct.Struct("=Q")
 

@@ -206,6 +206,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_runner_of_pytorch_programs_knows_the_layout() {
+        let runner = include_str!("../../../testbed/torch/run.py");
+        assert!(runner.contains(&format!("BOARD_HEAD, BOARD_KEPT = {HEAD_BYTES}, {KEPT}\n")));
+    }
+
+    #[test]
     fn two_mappings_share_it_and_old_durations_fall_out() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("board");

@@ -136,7 +136,7 @@ async fn finish(State(shared): State<Arc<Shared>>, request: Request, next: Next)
 }
 
 async fn unknown_path() -> Refusal {
-    Refusal(StatusCode::NOT_FOUND, "no such path: docs/formats/api.md lists what there is".to_owned())
+    Refusal(StatusCode::NOT_FOUND, "no such path: GET / is the page, docs/formats/api.md lists the others".to_owned())
 }
 
 async fn wrong_method() -> Refusal {
