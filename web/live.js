@@ -1,7 +1,7 @@
 // The live page: what is wrong now, the jobs, a case, a job's ranks. It asks the server again and again; what it is told only
 // ever becomes text.
-import { count, el, ranksPhrase } from "./dom.js";
-import { ago, seconds, sentence, span, suspectText } from "./words.js";
+import { count, el } from "./dom.js";
+import { ago, seconds, sentence, span, suspectText, urgent } from "./words.js";
 
 /** Between two rounds of questions, milliseconds. */
 const EVERY_MS = 1000;
@@ -31,8 +31,11 @@ async function round() {
   const [health, jobs, cases] = await Promise.all([
     ask("/api/v1/health"), ask("/api/v1/jobs?limit=1000"), ask("/api/v1/cases?state=open&limit=200"),
   ]);
-  const view = { kind, name, health, jobs: jobs.jobs, moreJobs: jobs.more, cases: cases.cases, closed: [] };
-  if (kind === "case") view.one = await ask(`/api/v1/cases/${encodeURIComponent(name)}`).catch((error) => ({ error: error.message }));
+  const view = { kind, name, health, jobs: jobs.jobs, moreJobs: jobs.more, cases: urgent(cases.cases), closed: [] };
+  if (view.cases.length > 0) view.cases[0] = await newest(view.cases[0]);
+  if (kind === "case") {
+    view.one = await ask(`/api/v1/cases/${encodeURIComponent(name)}`).then(newest).catch((error) => ({ error: error.message }));
+  }
   if (kind === "job") {
     const query = `job=${encodeURIComponent(name)}`;
     view.ranks = await ask(`/api/v1/ranks?${query}&limit=${RANKS_MAX}`).catch((error) => ({ error: error.message }));
@@ -42,6 +45,13 @@ async function round() {
     view.closed = (await ask(`/api/v1/cases?${of}limit=20`)).cases.filter((one) => one.state !== "open");
   }
   return view;
+}
+
+/** A case as of now: who waits grows while it is open, and only a job's report tells that at once. */
+async function newest(one) {
+  if (one.state !== "open") return one;
+  const report = await ask(`/api/v1/report?job=${encodeURIComponent(one.job)}&limit=1`).catch(() => ({ cases: [] }));
+  return report.cases.find((other) => other.id === one.id && other.state === "open") ?? one;
 }
 
 /** Shows what was told, once it differs from what is shown; whoever uses the keyboard stays where he is. */
@@ -76,7 +86,7 @@ function band(view, now) {
   node.replaceChildren(
     el("span", { class: "state", text: { ok: "OK", warn: "Look", bad: "Wrong" }[kind] }),
     el("h1", { text: (isHealthy ? quiet : `${sentence(worst, now)}.${more}`) + trouble }),
-    worst ? el("a", { class: "action", id: "worst", href: `#case=${worst.id}`, text: "What to do" }) : "",
+    worst && location.hash !== `#case=${worst.id}` ? el("a", { class: "action", id: "worst", href: `#case=${worst.id}`, text: "What to do" }) : "",
     el("span", { class: "vitals", text: vitals.join(" \u00b7 ") }),
   );
   document.title = isHealthy ? "Mycroft" : `(${view.cases.length}) ${worst.job} ${worst.what} - Mycroft`;
@@ -105,10 +115,9 @@ function caseList(title, cases, now) {
   if (cases.length === 0) return "";
   const rows = cases.map((one) => [
     [el("a", { id: `case-${one.id}`, href: `#case=${one.id}`, text: `${one.id}` })],
-    [sentence(one, now)],
-    [one.state === "open" ? "open" : `${one.state}: ${one.closed_because}`, "wide"],
+    [one.state === "open" ? sentence(one, now) : `${sentence(one, now)}. ${one.state}: ${one.closed_because}`],
   ]);
-  return el("section", { class: "card" }, el("header", {}, el("h2", { text: title })), table([["case"], ["what"], ["state", "wide"]], rows));
+  return el("section", { class: "card" }, el("header", {}, el("h2", { text: title })), table([["case"], ["what"]], rows));
 }
 
 function jobsCard(view, now) {
@@ -134,13 +143,6 @@ function times(one, now) {
   return el("dl", { class: "times" }, known.map(([name, time]) => el("div", {}, el("dt", { text: name }), el("dd", { text: ago(time, now), title: time.text }))));
 }
 
-/** `ranks 0, 2 wait for rank 1: AllReduce DP_0 #17`. */
-function waits(arrow) {
-  const verb = arrow.waiting.length === 1 ? "waits" : "wait";
-  const whom = arrow.waits_for.length > 0 ? ` for ${ranksPhrase(arrow.waits_for)}` : "";
-  return arrow.waiting.length > 0 ? `${ranksPhrase(arrow.waiting)} ${verb}${whom}: ${arrow.text}` : arrow.text;
-}
-
 function caseCard(one, now) {
   const suspects = one.suspects.map((suspect) => el("tr", {},
     el("td", { class: "rank", text: suspectText(suspect) }),
@@ -157,7 +159,7 @@ function caseCard(one, now) {
     el("div", { class: "blocks" },
       block("What to do", one.do_next.map((text) => el("li", { text })), "ol"),
       block("Why", one.because.map((reason) => el("li", {}, reason.text, " ", el("span", { class: "rule", text: reason.rule })))),
-      block("Who waits for whom", one.blast_radius.map((arrow) => el("li", { text: waits(arrow) }))),
+      block("Who waits for whom", one.blast_radius.map((arrow) => el("li", { text: arrow.text }))),
       block("What it said before", one.said_before.map((said) => el("li", { text: `until ${ago(said.until, now)}: ${said.what}, ${said.category}, ${said.suspects.map(suspectText).join(", ") || "nobody"}` }))),
     ),
     el("p", { class: "note" }, el("a", { href: `#${query}`, text: `ranks of ${one.job}` }), " \u00b7 ", el("a", { href: `/api/v1/report?${query}&format=text`, text: "report as text, for a ticket" })),

@@ -9,12 +9,20 @@ export function seconds(time) {
   return time ? Number(BigInt(time.ns) / 1000000n) / 1e3 : null;
 }
 
-/** How long: `12 s`, `4 min`, `3 h`, `2 d`. */
+/** How long: `12 s`, `4 min`, `3 h`, `2 d`; number and unit stay on one line. */
 export function span(s) {
   if (s === null || Number.isNaN(s)) return "?";
-  if (s < 120) return `${Math.max(0, Math.round(s))} s`;
-  if (s < 7200) return `${Math.round(s / 60)} min`;
-  return s < 172800 ? `${Math.round(s / 3600)} h` : `${Math.round(s / 86400)} d`;
+  if (s < 120) return `${Math.max(0, Math.round(s))}\u00a0s`;
+  if (s < 7200) return `${Math.round(s / 60)}\u00a0min`;
+  return s < 172800 ? `${Math.round(s / 3600)}\u00a0h` : `${Math.round(s / 86400)}\u00a0d`;
+}
+
+/** What stops a job goes before what slows it. */
+const ORDER = ["crash", "deadlock", "hang", "desync", "slowdown"];
+
+/** Cases, the most urgent first; of equals the newest. */
+export function urgent(cases) {
+  return [...cases].sort((a, b) => ORDER.indexOf(a.what) - ORDER.indexOf(b.what) || b.id - a.id);
 }
 
 /** `12 s ago`; empty where there is no time. */
@@ -42,7 +50,7 @@ export function sentence(one, now) {
   const parts = [];
   if (one.suspects.length > 0) {
     const sure = Math.round(one.suspects[0].confidence * 100);
-    parts.push(`${leads(one.suspects)} (${one.category}, ${sure} %)`);
+    parts.push(`${leads(one.suspects)} (${one.category}, ${sure}\u00a0%)`);
   } else {
     parts.push(`${one.category}, nobody is named`);
   }

@@ -1,8 +1,11 @@
 //! Every interleaving and every value that the C++ memory model allows, for the protocols of `lane` and `table`, at sizes
 //! where exploring all of them takes seconds. The broken variants at the end show that the models can fail.
+mod loom_word;
+
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
+use loom_word::LoomWord;
 use mycroft_ring::lane::{self, LaneAt};
 use mycroft_ring::layout::{dir, ring};
 use mycroft_ring::source::WordSource;
@@ -15,23 +18,6 @@ const HEADER: usize = ring::CLAIMS + 1;
 const PAYLOAD: usize = 2;
 const SLOT: usize = PAYLOAD + 1;
 const SLOTS: usize = 2;
-
-struct LoomWord(AtomicU64);
-
-impl Word for LoomWord {
-    fn load(&self, order: Ordering) -> u64 {
-        self.0.load(order)
-    }
-    fn store(&self, value: u64, order: Ordering) {
-        self.0.store(value, order);
-    }
-    fn swap_if(&self, current: u64, new: u64) -> bool {
-        self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-    fn fence(order: Ordering) {
-        loom::sync::atomic::fence(order);
-    }
-}
 
 fn words(n: usize) -> Arc<Vec<LoomWord>> {
     Arc::new((0..n).map(|_| LoomWord(AtomicU64::new(0))).collect())

@@ -1,8 +1,11 @@
 //! Every interleaving of the gate's words that the C++ memory model allows: what a requester takes for a rank that waits is
 //! one, at the counts that it shows. The broken variant at the end shows that the models can fail.
+mod loom_word;
+
 use loom::sync::Arc;
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
+use loom_word::LoomWord;
 use mycroft_ring::error::ReadError;
 use mycroft_ring::gate::ask::{Asker, Sink, Until};
 use mycroft_ring::gate::meeting::{Meeting, Met, Side};
@@ -20,23 +23,6 @@ const NOW_NS: u64 = 5;
 const OPERATIONS: usize = 2;
 const UNTIL: Until = Until { deadline_ns: 100, lease_ns: 100 };
 const KEY: LaneKey = LaneKey { comm: 9, kind: LaneKind::Collective, own: 0, other: 1 };
-
-struct LoomWord(AtomicU64);
-
-impl Word for LoomWord {
-    fn load(&self, order: Ordering) -> u64 {
-        self.0.load(order)
-    }
-    fn store(&self, value: u64, order: Ordering) {
-        self.0.store(value, order);
-    }
-    fn swap_if(&self, current: u64, new: u64) -> bool {
-        self.0.compare_exchange(current, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-    }
-    fn fence(order: Ordering) {
-        loom::sync::atomic::fence(order);
-    }
-}
 
 fn words() -> Arc<Vec<LoomWord>> {
     let words: Arc<Vec<LoomWord>> = Arc::new((0..WORDS).map(|_| LoomWord(AtomicU64::new(0))).collect());

@@ -1,7 +1,10 @@
 //! A running job takes another division of its micro-batches, and ranks take other positions, without a process that ends.
 //! Rank processes are this binary again.
+mod common;
+
+use common::{be_a_rank, launch};
 use mycroft_sim::{Fault, FaultKind, Scenario, Transport};
-use mycroft_testbed::{Change, LaunchConfig, RankArgs, Running, Testbed, Tracer, rank_main};
+use mycroft_testbed::{Change, Running};
 use std::time::Duration;
 
 /// Long enough for a loaded machine of two cores; a pass takes a fraction of it.
@@ -10,18 +13,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Not a test of its own: the process of one rank, when the launcher appended its arguments.
 #[test]
 fn rank_process() {
-    let arguments: Vec<String> = std::env::args().collect();
-    if let Ok(args) = RankArgs::parse(&arguments) {
-        tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
-        std::process::exit(rank_main(&args));
-    }
-}
-
-fn launch(scenario: Scenario) -> Running {
-    let me = std::env::current_exe().unwrap().into_os_string();
-    let command = vec![me, "--exact".into(), "rank_process".into(), "--nocapture".into(), "--".into()];
-    let config = LaunchConfig { tracer: Tracer::Off, ..LaunchConfig::new(scenario, command) };
-    Testbed::launch(config).unwrap()
+    be_a_rank();
 }
 
 /// Median duration of the iterations from `from` to before `to`, milliseconds.
@@ -84,4 +76,26 @@ fn ranks_take_other_positions_with_their_weights() {
     // A rank that has wrong data, or another position's weights, ends with an error.
     let exits = running.finish(LIMIT);
     assert!(exits.iter().all(|exit| exit.clean), "{exits:?}");
+}
+
+/// Neighbours in the ring of gradients over a slow path wait for it; at other positions they are no neighbours.
+#[test]
+fn a_slow_path_costs_nothing_once_its_ends_are_no_neighbours() {
+    let shape = Scenario { hosts: 4, ranks_per_host: 1, tp: 1, pp: 1, dp: 4, ..Scenario::default() };
+    let heavy = Scenario { dp_bytes: 1_400_000, nic_bytes_per_sec: 20_000_000, micro_batches: 1, ..scenario(shape) };
+    let mut running = launch(heavy.clone());
+    running.wait_warmed_up(LIMIT).unwrap();
+    let begun = running.progress().iterations[0];
+    let healthy = runs_on(&mut running, begun, 6);
+    running.slow_path((0, 1), heavy.nic_bytes_per_sec / 8).unwrap();
+    let twice = running.slow_path((1, 2), 1).unwrap_err().to_string();
+    assert!(twice.contains("one slow path at a time"), "{twice}");
+    let at = running.progress().iterations[0] + 2;
+    let slow = runs_on(&mut running, at, 4);
+    let at = running.change(&Change { positions: vec![0, 2, 1, 3], ..Change::none(&heavy) }).unwrap();
+    let moved = runs_on(&mut running, at + 1, 6);
+    let exits = running.finish(LIMIT);
+    assert!(exits.iter().all(|exit| exit.clean), "{exits:?}");
+    eprintln!("healthy {healthy:.0}, slow {slow:.0}, moved {moved:.0} ms");
+    assert!(slow > 2.0 * healthy && slow - moved > 0.5 * (slow - healthy), "{healthy:.0} {slow:.0} {moved:.0}");
 }

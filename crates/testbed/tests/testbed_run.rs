@@ -1,7 +1,10 @@
 //! Whole testbeds of four processes on two hosts, in both transports: right data, real effects of every fault, and
 //! nothing left behind. Rank and launcher processes are this test binary again, see `rank_process`.
+mod common;
+
+use common::{be_a_rank, launch, this_binary};
 use mycroft_sim::{Fault, FaultKind, Scenario, Transport};
-use mycroft_testbed::{LaunchConfig, RankArgs, Running, Testbed, Tracer, collect_leftovers, rank_main};
+use mycroft_testbed::{LaunchConfig, Running, Testbed, Tracer, collect_leftovers};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,17 +17,7 @@ const HANG: Duration = Duration::from_millis(2500);
 /// Not a test of its own: the process of one rank, when the launcher appended its arguments.
 #[test]
 fn rank_process() {
-    let arguments: Vec<String> = std::env::args().collect();
-    if let Ok(args) = RankArgs::parse(&arguments) {
-        tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
-        std::process::exit(rank_main(&args));
-    }
-}
-
-/// Runs one test of this binary with further arguments after it.
-fn this_binary(test: &str) -> Vec<OsString> {
-    let me = std::env::current_exe().unwrap().into_os_string();
-    vec![me, "--exact".into(), test.into(), "--nocapture".into(), "--".into()]
+    be_a_rank();
 }
 
 fn small(transport: Transport) -> Scenario {
@@ -43,11 +36,6 @@ fn small(transport: Transport) -> Scenario {
         transport,
         ..Scenario::default()
     }
-}
-
-fn launch(scenario: Scenario) -> Running {
-    let config = LaunchConfig { tracer: Tracer::Off, ..LaunchConfig::new(scenario, this_binary("rank_process")) };
-    Testbed::launch(config).unwrap()
 }
 
 /// Both transports where namespaces may be made, else loopback alone.

@@ -1,7 +1,9 @@
 //! The scenarios of `scenarios/` on real processes: healthy shapes compute the right data at the pace that two cores allow.
 //! That each fault slows or stops a job is in `testbed_run`. Rank processes are this binary again.
+mod common;
+
+use common::{be_a_rank, launch};
 use mycroft_sim::{Scenario, Transport};
-use mycroft_testbed::{LaunchConfig, RankArgs, Running, Testbed, Tracer, rank_main};
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,18 +13,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Not a test of its own: the process of one rank, when the launcher appended its arguments.
 #[test]
 fn rank_process() {
-    let arguments: Vec<String> = std::env::args().collect();
-    if let Ok(args) = RankArgs::parse(&arguments) {
-        tracing_subscriber::fmt().with_ansi(false).with_writer(std::io::stderr).init();
-        std::process::exit(rank_main(&args));
-    }
-}
-
-fn launch(scenario: Scenario) -> Running {
-    let me = std::env::current_exe().unwrap().into_os_string();
-    let command = vec![me, "--exact".into(), "rank_process".into(), "--nocapture".into(), "--".into()];
-    let config = LaunchConfig { tracer: Tracer::Off, ..LaunchConfig::new(scenario, command) };
-    Testbed::launch(config).unwrap()
+    be_a_rank();
 }
 
 /// The scenarios whose name begins with `prefix`, in loopback, in order.

@@ -5,7 +5,7 @@
 //! counted, and such a process is never held.
 use crate::gate::{self, Op};
 use crate::group;
-use crate::real::{Comm, NO_NCCL, Real};
+use crate::real::{Comm, real};
 use crate::table::{self, Made};
 use crate::thread::this_thread;
 use std::ffi::{c_char, c_int, c_void};
@@ -41,22 +41,6 @@ fn mix(number: u64, word: u64) -> u64 {
 fn number_of(id: &UniqueId) -> u64 {
     let words = id.bytes.as_chunks::<8>().0;
     words.iter().fold(1, |number, word| mix(number, u64::from_ne_bytes(word.map(c_char::cast_unsigned)))) | 1
-}
-
-/// Calls NCCL's function of this name; `NO_NCCL` where there is none.
-macro_rules! real {
-    ($name:literal ($($type:ty),*) ($($arg:expr),*)) => {{
-        static REAL: Real = Real::new(concat!($name, "\0"));
-        let real = REAL.get();
-        if real.is_null() {
-            NO_NCCL
-        } else {
-            // SAFETY: NCCL's function of this name, whose signature in `nccl.h` this is.
-            let real: unsafe extern "C" fn($($type),*) -> c_int = unsafe { std::mem::transmute(real) };
-            // SAFETY: the caller's own promise.
-            unsafe { real($($arg),*) }
-        }
-    }};
 }
 
 /// `ncclCommInitRank`.

@@ -5,7 +5,7 @@
 //! peer that is gone costs the round that is under way and nothing else.
 use crate::answer::{REPETITIONS, Repeated, done, ended};
 use crate::device;
-use crate::real::{Comm, NO_NCCL, Real, Stream};
+use crate::real::{Comm, Stream, real};
 use crate::room::Room;
 use crate::table;
 use crate::thread::pause;
@@ -28,23 +28,6 @@ const BUSY_NS: u64 = 2_000_000;
 const INT8: c_int = 0;
 /// `ncclInProgress`.
 const IN_PROGRESS: c_int = 7;
-
-/// Calls NCCL's function of this name; `NO_NCCL` where there is none.
-macro_rules! real {
-    ($name:literal ($($type:ty),*) ($($arg:expr),*)) => {{
-        static REAL: Real = Real::new(concat!($name, "\0"));
-        let real = REAL.get();
-        if real.is_null() {
-            NO_NCCL
-        } else {
-            // SAFETY: NCCL's function of this name, whose signature in `nccl.h` this is.
-            let real: unsafe extern "C" fn($($type),*) -> c_int = unsafe { std::mem::transmute(real) };
-            // SAFETY: a communicator that is there and that no other thread uses, a stream that is never destroyed, and
-            // memory that stays until the stream has done with it.
-            unsafe { real($($arg),*) }
-        }
-    }};
-}
 
 /// One end of the way.
 struct End {
@@ -132,7 +115,8 @@ fn meet(meeting: &Meeting<'_, AtomicU64>, round: u32, waits: &dyn Fn(u64) -> boo
     if met == Met::Both { Ok(()) } else { Err(Ending::Apart) }
 }
 
-/// One message, until it has left or arrived.
+/// One message, until it has left or arrived. What NCCL asks of arguments holds: a communicator that is there and that no other
+/// thread uses, a stream that is never destroyed, and memory that stays until the stream has done with it.
 fn transfer(end: &End, sends: bool, bytes: usize) -> Result<(), Ending> {
     let buffer = end.room.start();
     let begun = real!("ncclGroupStart"()());

@@ -13,6 +13,23 @@ const SONAMES: [&CStr; 2] = [c"libnccl.so.2", c"libnccl.so"];
 /// How the file of a NCCL is called that has neither of these names (wheels rename their libraries).
 const FILE_NAME: &[u8] = b"libnccl";
 
+/// Calls NCCL's function of this name; `NO_NCCL` where there is none. Whoever uses it promises what NCCL asks of the arguments.
+macro_rules! real {
+    ($name:literal ($($type:ty),*) ($($arg:expr),*)) => {{
+        static REAL: $crate::real::Real = $crate::real::Real::new(concat!($name, "\0"));
+        let real = REAL.get();
+        if real.is_null() {
+            $crate::real::NO_NCCL
+        } else {
+            // SAFETY: NCCL's function of this name, whose signature in `nccl.h` this is.
+            let real: unsafe extern "C" fn($($type),*) -> c_int = unsafe { std::mem::transmute(real) };
+            // SAFETY: the promise of who uses the macro.
+            unsafe { real($($arg),*) }
+        }
+    }};
+}
+pub(crate) use real;
+
 /// One function of NCCL's.
 pub(crate) struct Real {
     name: &'static CStr,

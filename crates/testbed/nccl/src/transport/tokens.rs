@@ -10,6 +10,7 @@ pub fn nic_down(identity: &Identity) -> bool {
 }
 
 /// Takes tokens for `bytes` that leave the host `to` an address, or come to it, or says how many nanoseconds to wait.
+/// The path keeps those of bytes that the kernel then does not move.
 pub(super) fn take(identity: &Identity, to: Option<IpAddr>, bytes: usize, now_ns: u64) -> Result<(), u64> {
     let Some(control) = &identity.control else { return Ok(()) };
     let host = control.host();
