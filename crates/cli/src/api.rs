@@ -2,7 +2,7 @@
 use crate::token::TokenArgs;
 use mycroft_record::text::{printable, printable_within};
 use mycroft_serve::api::ErrorJson;
-use serde::de::DeserializeOwned;
+use serde::{Serialize, de::DeserializeOwned};
 use std::time::Duration;
 
 /// The default of `--url`.
@@ -72,12 +72,38 @@ impl Api {
 
     /// POST without a body.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str) -> Result<T, ApiError> {
+        self.posted(path, self.token.as_deref(), |request| request.send_empty())
+    }
+
+    /// POST of JSON, with the token that acts.
+    ///
+    /// # Errors
+    /// What the server says, or that it does not answer.
+    pub(crate) fn act<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        token: Option<&str>,
+        body: &impl Serialize,
+    ) -> Result<T, ApiError> {
+        // Numbers, strings and lists only: serde_json has no way to fail on them.
+        let body = serde_json::to_vec(body).unwrap_or_default();
+        self.posted(path, token, |request| request.header("Content-Type", "application/json").send(&body))
+    }
+
+    fn posted<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        token: Option<&str>,
+        send: impl FnOnce(
+            ureq::RequestBuilder<ureq::typestate::WithBody>,
+        ) -> Result<ureq::http::Response<ureq::Body>, ureq::Error>,
+    ) -> Result<T, ApiError> {
         let url = format!("{}{path}", self.url);
         let mut request = self.agent.post(&url);
-        if let Some(token) = &self.token {
+        if let Some(token) = token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        let body = taken(&url, request.send_empty())?;
+        let body = taken(&url, send(request))?;
         self.understood(path, &body)
     }
 

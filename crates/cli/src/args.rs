@@ -1,6 +1,10 @@
 //! Command line: every flag, its help and its environment variable in one place.
 use crate::args_testbed::{TestbedCommand, TransportArg};
-use crate::{api::ServerArgs, log::LogArgs, token::TokenArgs};
+use crate::{
+    api::ServerArgs,
+    log::LogArgs,
+    token::{ActTokenArgs, TokenArgs},
+};
 use clap::{Parser, Subcommand, value_parser};
 use std::{net::SocketAddr, path::PathBuf};
 
@@ -44,10 +48,13 @@ pub(crate) enum Command {
     Cases(CasesArgs),
     /// Plans what could be done about a slow job, and says what that would gain and cost.
     ///
-    /// It never acts by itself: with --write-plan and --write-exclusions it writes files that the Python package, or you, carry out.
+    /// Nothing is done unless asked for: --write-plan and --write-exclusions write files that the Python package, or you, carry out;
+    /// --apply lets the server write them and watch what comes of it; --auto lets it do so by itself.
     /// Exit code 1 when the plan would change something.
     #[command(after_help = "Example: mycroft mitigate --job train-7 --tensor 8 --pipeline 4 --micro-batches 256")]
     Mitigate(crate::mitigate::MitigateArgs),
+    /// The audit log: what was done about slow jobs, who asked, why, and what came of it.
+    Actions(crate::actions::ActionsArgs),
     /// Says who caused a hang, from the Flight Recorder dumps and stacks that a dead job left behind.
     Autopsy(crate::autopsy::AutopsyArgs),
     /// Live view of a server in the terminal.
@@ -170,6 +177,12 @@ pub(crate) struct ServeArgs {
     /// Do not take stacks and Flight Recorder dumps when a case opens (`mycroft dump` still does).
     #[arg(long, env = "MYCROFT_NO_DUMP_ON_CASE")]
     pub(crate) no_dump_on_case: bool,
+    /// Let those who show the token of --act-token-file carry plans out: files for ranks and schedulers are written here, and the
+    /// audit log into the store. Without it the server only plans.
+    #[arg(long, env = "MYCROFT_ACT_DIR", value_name = "DIR", requires_all = ["store", "act_token_file"])]
+    pub(crate) act_dir: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) act_token: ActTokenArgs,
     #[command(flatten)]
     pub(crate) log: LogArgs,
 }

@@ -205,6 +205,9 @@ pub(crate) struct RegainArgs {
     /// Write the result here too (Markdown).
     #[arg(long)]
     pub(crate) write: Option<PathBuf>,
+    /// Play only the job whose server acts by itself.
+    #[arg(long, conflicts_with = "write")]
+    pub(crate) by_itself: bool,
 }
 
 #[derive(clap::Args, Debug, Clone)]

@@ -156,6 +156,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
         tick: Duration::from_millis(args.tick_ms),
         webhook: args.webhook.clone(),
         dump_on_case: !args.no_dump_on_case,
+        act_dir: args.act_dir.clone(),
+        act_token: if args.act_dir.is_some() { args.act_token.read_or_make()? } else { None },
     };
     let handle = Server::start(config).context("cannot start the server")?;
     let endpoints: Vec<String> = handle.wire_endpoints().iter().map(ToString::to_string).collect();

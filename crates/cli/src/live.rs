@@ -119,7 +119,7 @@ pub(crate) struct Live {
 }
 
 /// The command line of a host's agent.
-fn agent_argv(own: &Path, server: &OsStr, host: &Host) -> Vec<OsString> {
+pub(crate) fn agent_argv(own: &Path, server: &OsStr, host: &Host) -> Vec<OsString> {
     let spool = host.segment_dir.with_extension("spool");
     let mut argv = vec![own.as_os_str().to_owned(), "agent".into(), "--server".into(), server.to_owned()];
     argv.extend(["--host".into(), OsString::from(&host.name)]);

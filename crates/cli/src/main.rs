@@ -1,11 +1,11 @@
 //! The `mycroft` command: from what was typed to what is run. No logic worth testing lives here.
 #![forbid(unsafe_code)]
 
+mod actions;
 mod api;
 mod args;
 mod args_testbed;
 mod autopsy;
-mod carry;
 mod cases;
 mod check;
 mod collect;
@@ -87,6 +87,7 @@ fn main() -> ExitCode {
         Command::Collect(args) => collect::collect(&args),
         Command::Cases(args) => cases::cases(&args),
         Command::Mitigate(args) => mitigate::mitigate(&args),
+        Command::Actions(args) => actions::actions(&args),
         Command::Autopsy(args) => autopsy::autopsy(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::Replay(args) => replay::replay(&args),

@@ -1,4 +1,5 @@
 //! `mycroft testbed mitigate`: jobs of real processes with a slow replica or slow paths, and what plans win back.
+mod closed;
 mod places;
 mod running;
 
@@ -7,17 +8,15 @@ use crate::exit::{EXIT_INTERRUPTED, EXIT_OK};
 use crate::stop::Stop;
 use anyhow::{Context, Result};
 use mycroft_diagnose::mitigate::split::{Replica, split};
-use mycroft_sim::{Fault, FaultKind, Scenario, Transport};
+use mycroft_sim::{Fault, FaultKind};
 use mycroft_testbed::{Change, LaunchConfig, Testbed, Tracer};
-use running::{LIMIT, measured, rank_command};
+use running::{EACH, LIMIT, measured, rank_command, scenario};
 use std::fmt::Write as _;
 
 /// Replicas of the jobs, and FALCON's mean for 2, 4 and 8 groups (7.3, Figure 13): percent of the slowdown.
 const PAPER: [(u32, f64); 3] = [(2, 55.3), (4, 77.8), (8, 64.9)];
 /// How many times longer the slow replica computes.
 const SLOWER: [f64; 3] = [1.3, 1.8, 2.5];
-/// Micro-batches of each replica in the even division.
-const EACH: u32 = 16;
 /// One row: what iterations took, milliseconds, and how the micro-batches were divided.
 struct Row {
     slower: f64,
@@ -49,6 +48,11 @@ impl Row {
 /// Plays all jobs and prints the page; with `--write` also into a file.
 pub(crate) fn regain(args: &RegainArgs) -> Result<u8> {
     let stop = Stop::on_signals()?;
+    if args.by_itself {
+        let Some(closed) = closed::play(&stop)? else { return Ok(EXIT_INTERRUPTED) };
+        print!("{closed}");
+        return Ok(EXIT_OK);
+    }
     let mut page = head(args);
     for (replicas, paper) in PAPER {
         let Some(rows) = of_job(replicas, args.iterations, &stop)? else { return Ok(EXIT_INTERRUPTED) };
@@ -73,6 +77,8 @@ pub(crate) fn regain(args: &RegainArgs) -> Result<u8> {
     }
     let Some(places) = places::play(args.iterations, &stop)? else { return Ok(EXIT_INTERRUPTED) };
     page.push_str(&places);
+    let Some(closed) = closed::play(&stop)? else { return Ok(EXIT_INTERRUPTED) };
+    page.push_str(&closed);
     print!("{page}");
     if let Some(path) = &args.write {
         std::fs::write(path, &page).with_context(|| format!("cannot write {}", path.display()))?;
@@ -94,26 +100,6 @@ fn head(args: &RegainArgs) -> String {
         args.iterations,
         env!("CARGO_PKG_VERSION"),
     )
-}
-
-fn scenario(replicas: u32) -> Scenario {
-    Scenario {
-        name: format!("mitigate-{replicas}"),
-        hosts: replicas,
-        ranks_per_host: 1,
-        tp: 1,
-        pp: 1,
-        dp: replicas,
-        micro_batches: EACH,
-        layers: 1,
-        forward_ms: 5.0,
-        backward_ms: 10.0,
-        optimizer_ms: 1.0,
-        dp_bytes: 64 << 10,
-        jitter: 0.01,
-        transport: Transport::Loopback,
-        ..Scenario::default()
-    }
 }
 
 /// A job of `replicas`: healthy, slow and with a plan, for each factor in turn. `None` when somebody asked to stop.

@@ -20,6 +20,36 @@ pub(crate) struct TokenArgs {
     pub(crate) token_file: Option<PathBuf>,
 }
 
+/// Flags of what shows or asks for the token of who may act.
+#[derive(clap::Args, Debug, Clone, Default)]
+pub(crate) struct ActTokenArgs {
+    /// File that holds the token of who may act, which is not the readers'.
+    #[arg(long, env = "MYCROFT_ACT_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) act_token_file: Option<PathBuf>,
+}
+
+impl ActTokenArgs {
+    /// The token; `None` where no file is named.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn read(&self) -> Result<Option<String>> {
+        let told = |path: &PathBuf| read(path).with_context(|| format!("--act-token-file {}", path.display()));
+        self.act_token_file.as_ref().map(told).transpose()
+    }
+
+    /// As `read`; a file that is not there is made with a new token.
+    ///
+    /// # Errors
+    /// When the file cannot be made or read.
+    pub(crate) fn read_or_make(&self) -> Result<Option<String>> {
+        if let Some(path) = &self.act_token_file {
+            make(path).with_context(|| format!("--act-token-file {}", path.display()))?;
+        }
+        self.read()
+    }
+}
+
 impl TokenArgs {
     /// The token; `None` where none is set.
     ///

@@ -87,6 +87,8 @@ pub(crate) struct Evidence {
     way_times: BTreeMap<(HostName, HostName), VecDeque<(f64, f64)>>,
     way_spread: Spread,
     iterations: Iterations,
+    /// By slot of the rank: what it computed per iteration in the last rows that know it, milliseconds.
+    computed: Vec<VecDeque<f64>>,
     pub(crate) tracks: BTreeMap<(Component, Subject), Track>,
     pub(crate) common: Common,
 }
@@ -94,6 +96,7 @@ pub(crate) struct Evidence {
 impl Evidence {
     /// Takes in a row of ranks on `hosts` with `roles`, both by slot.
     pub(crate) fn take(&mut self, hosts: &[HostName], roles: &[Role], row: &Row) {
+        self.take_computed(row);
         let is_odd = self.doubtful_since(hosts.len()).is_some() || self.iterations.is_odd(row.iteration_ms);
         for component in CELLS {
             self.take_ranks(component, hosts, roles, row, is_odd);
@@ -118,6 +121,28 @@ impl Evidence {
     fn doubtful_since(&self, ranks: usize) -> Option<HostTime> {
         let doubt = self.needed(ranks) / 2.0;
         self.tracks.values().filter(|track| track.log_odds > doubt).map(|track| track.since).min()
+    }
+
+    fn take_computed(&mut self, row: &Row) {
+        self.computed.resize(self.computed.len().max(row.ranks.len()), VecDeque::new());
+        for (lately, cells) in self.computed.iter_mut().zip(&row.ranks) {
+            let Some(cells) = cells else { continue };
+            lately.push_back(cells.ms(Component::Computation));
+            if lately.len() > LATELY {
+                lately.pop_front();
+            }
+        }
+    }
+
+    /// What a rank computes per iteration now, milliseconds, by its slot; `None` before some rows.
+    pub(crate) fn computation_ms(&self, slot: usize) -> Option<f64> {
+        let lately = self.computed.get(slot).filter(|lately| lately.len() == LATELY)?;
+        median(lately.iter().copied().collect()).filter(|ms| *ms > 0.0)
+    }
+
+    /// How long iterations usually are, milliseconds, and the standard deviation of their means of about a second.
+    pub(crate) fn usual_ms(&self) -> Option<(f64, f64)> {
+        self.iterations.usual().map(|(level_ms, sigma)| (level_ms, sigma * level_ms))
     }
 
     fn take_ranks(&mut self, component: Component, hosts: &[HostName], roles: &[Role], row: &Row, is_raised: bool) {

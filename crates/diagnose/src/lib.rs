@@ -137,6 +137,11 @@ impl Engine {
     pub fn report(&self, now: HostTime) -> Report {
         let mut report =
             report::make(&self.job, &self.timeline, &self.watch, &self.docket, &self.lives, &self.config, now);
+        report.iteration_ms_spread = self.evidence.usual_ms().map(|(_, spread_ms)| spread_ms);
+        for rank in &mut report.ranks {
+            let slot = self.timeline.ranks.slot(rank.rank);
+            rank.computation_ms = slot.and_then(|slot| self.evidence.computation_ms(slot as usize));
+        }
         report.caveats.extend(self.clocks.caveats().into_iter().map(|Limit { rule, text, hosts }| {
             let on = |rank: &&RankSummary| hosts.contains(&rank.host);
             let ranks: Vec<Rank> = report.ranks.iter().filter(on).map(|rank| rank.rank).collect();

@@ -8,6 +8,7 @@
 //! A [`plan::Plan`] is made of a [`plan::Situation`] and is complete: the arrangement of the job before and after it, what that
 //! gains by the model of [`place`], what it costs, and why it is due now. [`lint::lint`] looks for what is wrong with one without
 //! knowing how it was made.
+pub mod effect;
 pub mod known;
 pub mod leave;
 pub mod lint;

@@ -74,6 +74,8 @@ pub struct RankSummary {
     pub iterations: u64,
     /// Median of the recent iteration times, milliseconds; `None` before three.
     pub iteration_ms: Option<f64>,
+    /// What it computes per iteration itself, milliseconds, by the last rows of about a second; `None`: not seen.
+    pub computation_ms: Option<f64>,
     /// Operations in flight at the last sample.
     pub in_flight: u32,
     /// When any counter or operation of it last moved.
@@ -107,6 +109,8 @@ pub struct Report {
     pub ranks: Vec<RankSummary>,
     /// Median iteration time of the job, milliseconds; `None` before three iterations.
     pub iteration_ms_median: Option<f64>,
+    /// Standard deviation of means of about a second of it while nothing is wrong, milliseconds; `None`: of too few.
+    pub iteration_ms_spread: Option<f64>,
     /// Iterations that all known ranks have finished.
     pub iterations: u64,
     /// Thresholds in use.
@@ -131,6 +135,7 @@ pub(crate) fn make(
         transients: docket.transients.clone(),
         caveats: caveats(timeline, docket, config),
         iteration_ms_median: watch.iteration_ms(),
+        iteration_ms_spread: None,
         iterations: ranks.iter().map(|rank| rank.iterations).filter(|count| *count > 0).min().unwrap_or(0),
         ranks,
         thresholds: watch.thresholds(timeline, config),
@@ -165,6 +170,7 @@ fn summary(timeline: &Timeline, state: &RankState, config: &Config) -> RankSumma
         pid: state.process.pid,
         iterations: state.iterations.total(),
         iteration_ms: state.iterations.recent_ms(),
+        computation_ms: None, // the evidence knows
         in_flight: state.ops_in_flight,
         last_progress_at: state.progress_at,
         last_seen_at: state.sampled_at,

@@ -38,6 +38,10 @@ pub struct ServeConfig {
     pub webhook: Option<String>,
     /// Take stacks and Flight Recorder dumps of a job when a case of it opens.
     pub dump_on_case: bool,
+    /// Where files are written that carry plans out; `None`: the server only plans. Needs a store, for the audit log, and a token.
+    pub act_dir: Option<PathBuf>,
+    /// Secret of who may act; another than the readers'.
+    pub act_token: Option<String>,
 }
 
 impl Default for ServeConfig {
@@ -53,6 +57,8 @@ impl Default for ServeConfig {
             tick: TICK,
             webhook: None,
             dump_on_case: true,
+            act_dir: None,
+            act_token: None,
         }
     }
 }
@@ -70,6 +76,8 @@ impl fmt::Debug for ServeConfig {
             .field("retain_bytes", &self.retain_bytes)
             .field("tick", &self.tick)
             .field("dump_on_case", &self.dump_on_case)
+            .field("act_dir", &self.act_dir)
+            .field("act_token", &self.act_token.as_ref().map(|_| "set"))
             .field("webhook", &self.webhook.as_ref().map(|_| "set"))
             .finish_non_exhaustive()
     }
@@ -109,6 +117,12 @@ pub enum ConfigError {
         /// What was given.
         tick: Duration,
     },
+    /// Acting needs more than a directory.
+    #[error(
+        "a server that acts needs a store for its audit log and a token of at least {TOKEN_BYTES_MIN} characters that is not the \
+         readers': {0} is missing or not fit"
+    )]
+    Acts(&'static str),
     /// The webhook is no URL this program can post to.
     #[error("the webhook URL must begin with http:// or https:// and name a host")]
     BadWebhook,
@@ -129,6 +143,7 @@ impl ServeConfig {
         if self.webhook.as_deref().is_some_and(|url| !is_http_url(url)) {
             return Err(ConfigError::BadWebhook);
         }
+        self.check_acts()?;
         if !self.http.ip().is_loopback() {
             self.check_exposed("the HTTP address", &self.http.to_string())?;
         }
@@ -141,6 +156,21 @@ impl ServeConfig {
             }
         }
         Ok(())
+    }
+
+    fn check_acts(&self) -> Result<(), ConfigError> {
+        if self.act_dir.is_none() && self.act_token.is_none() {
+            return Ok(());
+        }
+        let is_fit = |token: &str| token.len() >= TOKEN_BYTES_MIN && token.bytes().all(|b| b.is_ascii_graphic());
+        match &self.act_token {
+            Some(token) if is_fit(token) && self.token.as_ref() != Some(token) => {}
+            _ => return Err(ConfigError::Acts("the token")),
+        }
+        if self.act_dir.is_none() {
+            return Err(ConfigError::Acts("the directory of files"));
+        }
+        if self.store_dir.is_none() { Err(ConfigError::Acts("the store")) } else { Ok(()) }
     }
 
     fn check_exposed(&self, what: &'static str, address: &str) -> Result<(), ConfigError> {
@@ -213,6 +243,23 @@ mod tests {
         for url in ["", "ftp://x", "http://", "https:///path", "http://a b", "hooks.example.org"] {
             let bad = ServeConfig { webhook: Some(url.to_owned()), ..ServeConfig::default() };
             assert_eq!(bad.check(), Err(ConfigError::BadWebhook), "{url:?}");
+        }
+        for (act_dir, act_token, store_dir, token, missing) in [
+            (Some("a"), None, Some("s"), None, "token"),
+            (Some("a"), Some("short"), Some("s"), None, "token"),
+            (Some("a"), Some("0123456789abcdef"), Some("s"), Some("0123456789abcdef"), "token"),
+            (None, Some("0123456789abcdef"), Some("s"), None, "directory"),
+            (Some("a"), Some("0123456789abcdef"), None, None, "store"),
+        ] {
+            let bad = ServeConfig {
+                act_dir: act_dir.map(PathBuf::from),
+                act_token: act_token.map(str::to_owned),
+                store_dir: store_dir.map(PathBuf::from),
+                token: token.map(str::to_owned),
+                ..ServeConfig::default()
+            };
+            let refused = bad.check().expect_err("must be refused").to_string();
+            assert!(refused.contains(&format!("the {missing}")), "{refused}");
         }
         let good =
             ServeConfig { webhook: Some("https://u:p@hooks.example.org/x?y=1".into()), ..ServeConfig::default() };

@@ -22,12 +22,12 @@ pub(crate) struct Keepers {
 impl Keepers {
     /// Starts both.
     pub(crate) fn start(
-        store: Store,
+        store: Arc<Store>,
         book: &Arc<CaseBook>,
         stats: &Arc<Stats>,
         clock: &Clock,
     ) -> Result<Keepers, ServeError> {
-        let (store, storage) = (Arc::new(store), Storage::new());
+        let storage = Storage::new();
         let keeper = Keeper { queue: Arc::clone(&storage.queue), store: Arc::clone(&store), stats: Arc::clone(stats) };
         let upkeep = Upkeep {
             storage: storage.clone(),

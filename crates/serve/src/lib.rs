@@ -5,15 +5,19 @@
 //!            `-> keep_queue -> keeper (one thread: log)      upkeep <--'  (one thread: cases, segments)
 //! ```
 //!
+//! `act` writes files that carry plans out, where a person or a policy asked for it (HTTP, and a thread of its own).
+//!
 //! Notable events (a case opened, the disk failed) are told with `tracing`; all threads of a server tell the subscriber of
 //! the thread that started it.
 //!
 //! The wall clock is read here and nowhere below (`clock`); JSON is made here and nowhere below (`api`).
 #![forbid(unsafe_code)]
 
+pub mod act;
 mod alert;
 pub mod api;
 pub mod autopsy;
+mod bind;
 mod book;
 mod brain;
 mod case;

@@ -1,5 +1,8 @@
 //! Starting and stopping: binds everything, starts the threads, and takes them down in the order of the line.
+use crate::act::{Acts, run};
 use crate::alert::Alerts;
+use crate::api::{ActionsJson, AutoRequest, PolicyJson};
+use crate::bind::{bind_http, bind_wire};
 use crate::book::{CASES_KEPT, CaseBook};
 use crate::brain::{Beginning, Loop, Surroundings};
 use crate::case::BookedCase;
@@ -12,6 +15,7 @@ use crate::http::{self, Shared};
 use crate::inbox::{Inbox, PUSH_WAIT, QUEUE_RECORDS};
 use crate::intake::Intake;
 use crate::job::BrainMaker;
+use crate::keep_queue::Storage;
 use crate::keepers::Keepers;
 use crate::stats::Stats;
 use crate::thread::spawn;
@@ -20,23 +24,18 @@ use crate::warm::{WARM_NS, recent};
 use mycroft_diagnose::{Config, Engine, Report};
 use mycroft_record::{Batch, HostTime};
 use mycroft_store::{Deliveries, Store, StoreConfig};
-use mycroft_wire::descriptors::{self, Shares};
 use mycroft_wire::dir::PrivateDir;
 use mycroft_wire::sync::lock;
-use mycroft_wire::{Endpoint, Listener, ListenerHandle, Places, ServerConfig, Sink};
+use mycroft_wire::{Endpoint, Listener, ListenerHandle, Sink};
 use std::net::SocketAddr;
 use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{oneshot, watch};
 use tracing::dispatcher::{Dispatch, get_default};
 use tracing::{info, warn};
-
-/// Threads that answer HTTP: conversion to JSON is all they do, and the brain should keep a core of two.
-const HTTP_THREADS: usize = 1;
 
 /// Parts of a server that tests replace.
 pub(crate) struct Seams {
@@ -76,6 +75,7 @@ pub struct ServerHandle {
     inbox: Arc<Inbox>,
     intake: Arc<Intake>,
     book: Arc<CaseBook>,
+    acts: Arc<Acts>,
     running: Option<Running>,
 }
 
@@ -87,13 +87,14 @@ impl std::fmt::Debug for ServerHandle {
 
 /// What must be taken down.
 struct Running {
-    listeners: Arc<Mutex<Vec<ListenerHandle>>>,
+    listeners: Listeners,
     dumps: Arc<Dumps>,
     stop_http: watch::Sender<bool>,
     http: Option<(Runtime, tokio::task::JoinHandle<()>)>,
     brain: JoinHandle<()>,
     keepers: Option<Keepers>,
     alerts: Option<(Arc<Alerts>, JoinHandle<()>)>,
+    acts: Threaded<Acts>,
 }
 
 impl ServerHandle {
@@ -134,6 +135,19 @@ impl ServerHandle {
         self.book.wait_for(timeout, &wanted)
     }
 
+    /// What was done to a job, or to all, newest first, and what may be done without asking.
+    pub fn actions(&self, job: Option<&str>) -> ActionsJson {
+        self.acts.list(job, usize::MAX)
+    }
+
+    /// Says what may be done to a job without asking.
+    ///
+    /// # Errors
+    /// One sentence that says why it may not.
+    pub fn allow(&self, job: &str, request: AutoRequest) -> Result<PolicyJson, String> {
+        self.acts.allow(job, request).map_err(|(_, text)| text)
+    }
+
     /// Takes a batch as if an agent had sent it; false when the queue is full or the server stops. For programs that
     /// hold the records already (replay).
     pub fn ingest(&self, batch: Batch) -> bool {
@@ -169,6 +183,8 @@ impl Running {
             let _ = runtime.block_on(task);
             runtime.shutdown_timeout(Duration::from_millis(300));
         }
+        self.acts.0.close();
+        join(self.acts.1);
         inbox.close();
         join(self.brain);
         if let Some(keepers) = self.keepers {
@@ -194,7 +210,8 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let (store, book) = open_store(&config)?;
     let now = HostTime((seams.clock)().0 / 1000 * 1000);
     let past = store.as_ref().map(|store| begin_run(store, now, book.next_number())).transpose()?;
-    let book = Arc::new(book);
+    let (store, book) = (store.map(Arc::new), Arc::new(book));
+    let acts = Arc::new(Acts::open(config.act_dir.clone(), store.clone(), &book, &seams.clock)?);
     let inbox = Arc::new(Inbox::new(seams.queue_records));
 
     // Everything that can be refused is bound before the first thread starts.
@@ -205,16 +222,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let keepers = store.map(|store| Keepers::start(store, &book, &stats, &seams.clock)).transpose()?;
     let storage = keepers.as_ref().map(|keepers| keepers.storage.clone());
     let listeners = Arc::default();
-    let around = Around {
-        listeners: Arc::clone(&listeners),
-        inbox: Arc::clone(&inbox),
-        storage: storage.clone(),
-        book: Arc::clone(&book),
-        clock: Arc::clone(&seams.clock),
-        subscriber: get_default(Dispatch::clone),
-        on_case: config.dump_on_case,
-    };
-    let dumps = open_dumps(&config, around)?;
+    let dumps = open_dumps(&config, (&listeners, &inbox, storage.as_ref()), (&book, &seams.clock))?;
     let shared = Arc::new(Shared {
         inbox: Arc::clone(&inbox),
         book: Arc::clone(&book),
@@ -223,6 +231,8 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         listeners: Arc::clone(&listeners),
         dumps: Arc::clone(&dumps),
         token: config.token.clone(),
+        acts: Arc::clone(&acts),
+        act_token: config.act_token.clone(),
     });
     let intake = Arc::new(Intake::new(&inbox, storage.as_ref(), &stats, &seams.clock));
     let around = Surroundings {
@@ -243,8 +253,10 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let _ = is_warm.recv();
     lock(&listeners).extend(serve_agents(std::mem::take(&mut bound.0), &intake, &dumps));
     info!(%http, "listening: http {http}, agents {}", shown(&endpoints));
-    let running = Running { listeners, dumps, stop_http, http: Some((runtime, task)), brain, keepers, alerts };
-    Ok(ServerHandle { http, endpoints, inbox, intake, book, running: Some(running) })
+    let actor = run::start(Arc::clone(&acts), Arc::clone(&inbox))?;
+    let (http_task, actor) = (Some((runtime, task)), (Arc::clone(&acts), actor));
+    let running = Running { listeners, dumps, stop_http, http: http_task, brain, keepers, alerts, acts: actor };
+    Ok(ServerHandle { http, endpoints, inbox, intake, book, acts, running: Some(running) })
 }
 
 /// Starts the brain's thread; the other end hears of it when what is stored has been lived through.
@@ -308,66 +320,25 @@ fn begin_run(store: &Store, now: HostTime, next_case: u64) -> Result<Deliveries,
 }
 
 /// Captures lie beside the records.
-fn open_dumps(config: &ServeConfig, around: Around) -> Result<Arc<Dumps>, ServeError> {
+fn open_dumps(
+    config: &ServeConfig,
+    (listeners, inbox, storage): (&Listeners, &Arc<Inbox>, Option<&Storage>),
+    (book, clock): (&Arc<CaseBook>, &Clock),
+) -> Result<Arc<Dumps>, ServeError> {
+    let around = Around {
+        listeners: Arc::clone(listeners),
+        inbox: Arc::clone(inbox),
+        storage: storage.cloned(),
+        book: Arc::clone(book),
+        clock: Arc::clone(clock),
+        subscriber: get_default(Dispatch::clone),
+        on_case: config.dump_on_case,
+    };
     let dir = config.store_dir.as_ref().map(|dir| dir.join("dumps"));
     Dumps::open(dir.clone(), around).map(Arc::new).map_err(|source| ServeError::Dumps { dir, source })
 }
 
-/// Endpoints that are bound and not served yet. A listener removes its socket file when it stops serving, so one that
-/// never served is served for a moment when the start fails.
-struct Bound(Vec<Listener>);
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        self.0.drain(..).for_each(|listener| drop(listener.serve(Arc::new(|_| {}))));
-    }
-}
-
-/// Takes as many file descriptors as the system gives, and says when they are few.
-fn share_descriptors() -> Shares {
-    let limit = descriptors::raise();
-    let shares = Shares::of(limit);
-    if shares.is_tight {
-        warn!(
-            limit,
-            "the limit of {limit} open files leaves room for {} agents and {} readers: raise it (ulimit -n, LimitNOFILE) \
-             if there are more",
-            shares.agents,
-            shares.readers
-        );
-    }
-    shares
-}
-
-fn bind_wire(config: &ServeConfig) -> Result<(Shares, Bound), ServeError> {
-    let shares = share_descriptors();
-    let mut bound = Bound(Vec::new());
-    // Agents share their places; strangers have some of each listener.
-    let strangers = (shares.strangers / config.wire.len().max(1)).max(1);
-    let places = Arc::new(Places::new(Shares { strangers, ..shares }));
-    for endpoint in &config.wire {
-        // TLS is TCP's; a unix socket is guarded by the rights of its directory.
-        let tls = if let Endpoint::Tcp(_) = endpoint { config.tls.clone() } else { None };
-        let listener = Listener::bind(endpoint, ServerConfig { token: config.token.clone(), tls })?;
-        bound.0.push(listener.with_places(&places));
-    }
-    Ok((shares, bound))
-}
-
-fn bind_http(address: SocketAddr) -> Result<(Runtime, TcpListener, SocketAddr), ServeError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(HTTP_THREADS)
-        .thread_name("mycroft-http")
-        .enable_all()
-        .build()
-        .map_err(|source| ServeError::Thread { what: "the network runtime", source })?;
-    let bound = runtime.block_on(TcpListener::bind(address));
-    let (listener, local) = bound
-        .and_then(|listener| listener.local_addr().map(|local| (listener, local)))
-        .map_err(|source| ServeError::BindHttp { address, source })?;
-    Ok((runtime, listener, local))
-}
-
+type Listeners = Arc<Mutex<Vec<ListenerHandle>>>;
 type Threaded<T> = (Arc<T>, JoinHandle<()>);
 
 fn start_alerts(config: &ServeConfig, stats: &Arc<Stats>) -> Result<Option<Threaded<Alerts>>, ServeError> {

@@ -93,6 +93,7 @@ fn asked(micro_batches: u32) -> Asked {
         costs: Costs { split_ns: NANOS_PER_SEC, ..Costs::PAPER },
         done: Strategy::Ignore,
         spares: None,
+        history: Vec::new(),
     }
 }
 

@@ -43,6 +43,12 @@ pub enum StoreError {
     /// The database of cases.
     #[error(transparent)]
     Meta(#[from] MetaError),
+    /// The database is in memory only, and this must outlive the process.
+    #[error("it cannot be written down ({why}): mend the database first")]
+    NotKept {
+        /// Why the database is in memory only.
+        why: String,
+    },
 }
 
 impl StoreError {
@@ -57,6 +63,7 @@ impl StoreError {
             StoreError::Segment { .. }
             | StoreError::Damaged { .. }
             | StoreError::Encode(_)
+            | StoreError::NotKept { .. }
             | StoreError::Meta(MetaError::Newer { .. }) => false,
         }
     }

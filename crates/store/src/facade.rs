@@ -2,7 +2,7 @@
 use crate::delivery::Deliveries;
 use crate::disk::{self, Arrival, Disk};
 use crate::error::StoreError;
-use crate::meta::{CaseRow, Meta};
+use crate::meta::{ActionRow, CaseRow, Meta, PolicyRow};
 use crate::names::{io_error, wal_dir};
 use crate::runs::Runs;
 use crate::source::{Replay, sources};
@@ -324,5 +324,44 @@ impl Store {
     /// When the database says no.
     pub fn list_cases(&self, job: Option<&str>, limit: usize) -> Result<Vec<CaseRow>, StoreError> {
         Ok(lock(&self.meta).list_cases(job, limit)?)
+    }
+
+    /// Writes an action into the audit log, in place of what it said of the same action before. Refused while the database is in
+    /// memory only: what nobody could read up later is not done.
+    ///
+    /// # Errors
+    /// When the database says no, or cannot keep it.
+    pub fn put_action(&self, action: &ActionRow) -> Result<(), StoreError> {
+        if let Some(why) = self.meta_trouble() {
+            return Err(StoreError::NotKept { why });
+        }
+        Ok(lock(&self.meta).put_action(action)?)
+    }
+
+    /// Actions, newest first.
+    ///
+    /// # Errors
+    /// When the database says no.
+    pub fn list_actions(&self, limit: usize) -> Result<Vec<ActionRow>, StoreError> {
+        Ok(lock(&self.meta).list_actions(limit)?)
+    }
+
+    /// Writes what may be done to a job.
+    ///
+    /// # Errors
+    /// When the database says no, or cannot keep it.
+    pub fn put_policy(&self, policy: &PolicyRow) -> Result<(), StoreError> {
+        if let Some(why) = self.meta_trouble() {
+            return Err(StoreError::NotKept { why });
+        }
+        Ok(lock(&self.meta).put_policy(policy)?)
+    }
+
+    /// What may be done to which job, by name.
+    ///
+    /// # Errors
+    /// When the database says no.
+    pub fn list_policies(&self) -> Result<Vec<PolicyRow>, StoreError> {
+        Ok(lock(&self.meta).list_policies()?)
     }
 }

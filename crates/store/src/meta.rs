@@ -1,11 +1,12 @@
-//! Cases in SQLite: the small data that changes in place.
+//! Cases, and what was done about them, in SQLite: the small data that changes in place.
 use mycroft_record::HostTime;
 use mycroft_wire::sync::lock;
 use rusqlite::{Connection, OpenFlags, Row, params};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard};
 
-/// Layout of the tables; a file with a higher one belongs to a newer release.
+/// Layout of the tables; a file with a higher one belongs to a newer release. Tables may be added without a new number: releases
+/// that do not know them leave them alone.
 const SCHEMA_VERSION: i64 = 1;
 /// How long to wait for another process (a person with the sqlite3 tool) to finish.
 const BUSY_LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
@@ -26,6 +27,30 @@ pub struct CaseRow {
     /// When it last changed.
     pub updated_at: HostTime,
     /// The whole case.
+    pub json: String,
+}
+
+/// One action of the audit log: what was done to a job, why, and what came of it. The text is the server's own JSON.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ActionRow {
+    /// Number of the action, unique within a store.
+    pub id: u64,
+    /// The job.
+    pub job: String,
+    /// State word, e.g. `applied` or `taken-back`.
+    pub state: String,
+    /// When it was decided.
+    pub at: HostTime,
+    /// The whole action.
+    pub json: String,
+}
+
+/// What may be done to a job without asking. The text is the server's own JSON.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PolicyRow {
+    /// The job.
+    pub job: String,
+    /// The whole policy.
     pub json: String,
 }
 
@@ -91,6 +116,13 @@ impl Meta {
         for case in old.list_cases(None, MAX_LIST)? {
             meta.put_case(&case)?;
         }
+        // A file of an older release has no such tables; then there is nothing to copy.
+        for action in old.list_actions(MAX_LIST).unwrap_or_default() {
+            meta.put_action(&action)?;
+        }
+        for policy in old.list_policies().unwrap_or_default() {
+            meta.put_policy(&policy)?;
+        }
         Ok(meta)
     }
 
@@ -112,6 +144,10 @@ impl Meta {
                      opened_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, json TEXT NOT NULL,
                      PRIMARY KEY (job, id)) WITHOUT ROWID;
                  CREATE INDEX IF NOT EXISTS cases_by_time ON cases (opened_at);
+                 CREATE TABLE IF NOT EXISTS actions (
+                     id INTEGER NOT NULL PRIMARY KEY, job TEXT NOT NULL, state TEXT NOT NULL, at INTEGER NOT NULL,
+                     json TEXT NOT NULL);
+                 CREATE TABLE IF NOT EXISTS policies (job TEXT NOT NULL PRIMARY KEY, json TEXT NOT NULL);
                  PRAGMA user_version = 1;
                  COMMIT;",
             )
@@ -159,6 +195,59 @@ impl Meta {
             statement.query_map(params![job, limit], case_of)?.collect()
         };
         list().map_err(self.failed("listing the cases of"))
+    }
+
+    /// Inserts or replaces an action.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn put_action(&self, action: &ActionRow) -> Result<(), MetaError> {
+        let sql = "INSERT OR REPLACE INTO actions (id, job, state, at, json) VALUES (?1, ?2, ?3, ?4, ?5)";
+        let (id, at) = (action.id.cast_signed(), action.at.0.cast_signed());
+        self.lock()
+            .execute(sql, params![id, action.job, action.state, at, action.json])
+            .map(|_| ())
+            .map_err(self.failed("writing an action to"))
+    }
+
+    /// Actions, newest first.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn list_actions(&self, limit: usize) -> Result<Vec<ActionRow>, MetaError> {
+        let connection = self.lock();
+        let list = || -> rusqlite::Result<Vec<ActionRow>> {
+            let sql = "SELECT id, job, state, at, json FROM actions ORDER BY id DESC LIMIT ?1";
+            let row = |row: &Row<'_>| {
+                let (id, at) = (row.get::<_, i64>(0)?.cast_unsigned(), time(row.get(3)?));
+                Ok(ActionRow { id, job: row.get(1)?, state: row.get(2)?, at, json: row.get(4)? })
+            };
+            connection.prepare_cached(sql)?.query_map(params![limit.min(MAX_LIST) as i64], row)?.collect()
+        };
+        list().map_err(self.failed("listing the actions of"))
+    }
+
+    /// Inserts or replaces what may be done to a job.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn put_policy(&self, policy: &PolicyRow) -> Result<(), MetaError> {
+        let sql = "INSERT OR REPLACE INTO policies (job, json) VALUES (?1, ?2)";
+        let written = self.lock().execute(sql, params![policy.job, policy.json]);
+        written.map(|_| ()).map_err(self.failed("writing a policy to"))
+    }
+
+    /// What may be done to which job, by name.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn list_policies(&self) -> Result<Vec<PolicyRow>, MetaError> {
+        let connection = self.lock();
+        let list = || -> rusqlite::Result<Vec<PolicyRow>> {
+            let row = |row: &Row<'_>| Ok(PolicyRow { job: row.get(0)?, json: row.get(1)? });
+            connection.prepare_cached("SELECT job, json FROM policies ORDER BY job")?.query_map([], row)?.collect()
+        };
+        list().map_err(self.failed("listing the policies of"))
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the brain knows of a job, as a situation to plan for. What it cannot know is asked ([`Asked`]); what is assumed is
 //! said.
+use super::leave::Strike;
 use super::place::{HEALTHY, Job, Pace, SLOWEST, SlowPath, Waits};
 use super::plan::{Assignment, Costs, Situation};
 use super::rent::Strategy;
@@ -33,6 +34,8 @@ pub struct Asked {
     pub done: Strategy,
     /// Hosts that are free; `None`: not known.
     pub spares: Option<Vec<HostName>>,
+    /// Faults of hosts before these, in this job and in others.
+    pub history: Vec<Strike>,
 }
 
 /// A situation, and what was assumed to make it.
@@ -89,7 +92,7 @@ pub fn known(report: &Report, asked: &Asked) -> Result<Known, String> {
         costs: asked.costs,
         done: asked.done,
         spares: asked.spares.clone(),
-        history: Vec::new(),
+        history: asked.history.clone(),
     };
     if asked.done >= Strategy::Split {
         assumed.push("micro-batches are taken for evenly divided now, whatever was done before".to_owned());
@@ -97,7 +100,9 @@ pub fn known(report: &Report, asked: &Asked) -> Result<Known, String> {
     if !cases.is_empty() {
         assumed.extend(unexplained(&situation, healthy_ms, now_ms));
     }
-    assumed.push("faults of earlier jobs are not known here: each host counts as bad for the first time".to_owned());
+    if asked.history.is_empty() {
+        assumed.push("no fault of a host is known from before: each counts as bad for the first time".to_owned());
+    }
     Ok(Known { situation, cases: cases.iter().map(|case| case.id.0).collect(), assumed })
 }
 

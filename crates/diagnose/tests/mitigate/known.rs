@@ -21,6 +21,7 @@ fn report(hosts: u32, now_ms: f64, cases: Vec<Case>) -> Report {
         pid: 4000 + rank,
         iterations: 500,
         iteration_ms: Some(now_ms),
+        computation_ms: None,
         in_flight: 1,
         last_progress_at: NOW,
         last_seen_at: NOW,
@@ -37,6 +38,7 @@ fn report(hosts: u32, now_ms: f64, cases: Vec<Case>) -> Report {
         caveats: Vec::new(),
         ranks: (0..8 * hosts).map(rank).collect(),
         iteration_ms_median: Some(1000.0),
+        iteration_ms_spread: None,
         iterations: 500,
         thresholds: Vec::new(),
     }
@@ -77,6 +79,7 @@ fn asked(tensor: u32, pipeline: u32, micro_batches: u32) -> Asked {
         costs: Costs::PAPER,
         done: Strategy::Ignore,
         spares: None,
+        history: Vec::new(),
     }
 }
 

@@ -3,6 +3,7 @@
 //! The brain's types are not serializable (invariant 7); these are. They also deserialize, so that the command
 //! line and tests read what the server writes through the same definition. Fields are only ever added; a reader
 //! ignores those it does not know.
+pub mod act;
 mod booked;
 pub mod case;
 pub mod dump;
@@ -12,13 +13,14 @@ pub mod plan;
 pub mod report;
 pub mod time;
 
+pub use act::{ActRequest, ActionJson, ActionsJson, AutoRequest, PolicyJson};
 pub use case::{
     BlastJson, CaseJson, CasesJson, EvidenceJson, FlowJson, LinkJson, OpJson, ReasonJson, SaidJson, SuspectJson,
 };
 pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson, untold};
 pub use health::{ClockJson, ClocksJson, DroppedJson, HealthJson, QueueJson};
 pub use job::{JobJson, JobsJson, LifeJson};
-pub use plan::{AssignmentJson, ChoiceJson, LeftOutJson, NextJson, PlanJson};
+pub use plan::{AssignmentJson, ChoiceJson, LeftOutJson, NextJson, PlanJson, PlanRequest};
 pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, ThresholdJson};
 pub use time::{TimeJson, rfc3339};
 

@@ -7,6 +7,54 @@ use mycroft_diagnose::mitigate::render;
 use mycroft_record::NANOS_PER_MS;
 use serde::{Deserialize, Serialize};
 
+/// What the brain cannot know of a job: parameters of `GET /api/v1/plan`, and part of what actions are asked with. Times in the
+/// unit that their names end with.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlanRequest {
+    /// The job; may be left out while there is only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Micro-batches of the whole batch, over all replicas.
+    pub micro_batches: u32,
+    /// Ranks of a tensor-parallel group; default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tensor: Option<u32>,
+    /// Pipeline stages; default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pipeline: Option<u32>,
+    /// Most micro-batches of a replica; default: any number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub micro_batches_max: Option<u32>,
+    /// A healthy iteration; default: what is usual.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub healthy_ms: Option<f64>,
+    /// How long an iteration waits for gradients; default: a tenth of a healthy one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gradients_ms: Option<f64>,
+    /// Activations of a micro-batch from stage to stage; default 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activations_ms: Option<f64>,
+    /// Whether replicas wait for each other in each micro-batch.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub each_micro_batch: Option<bool>,
+    /// What other numbers of micro-batches cost; default: what was measured, or 5.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split_cost_s: Option<f64>,
+    /// What it costs when hosts change places; default 60.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub move_cost_s: Option<f64>,
+    /// What a restart costs; default: what was seen of this job, or 1800.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restart_cost_s: Option<f64>,
+    /// What has been done already; default: what the server did, or nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub done: Option<String>,
+    /// Names of hosts that are free, with commas; default: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spares: Option<String>,
+}
+
 /// `GET /api/v1/plan?job=NAME&...`: what could be done about a slow job. Nothing is carried out.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct PlanJson {

@@ -2,12 +2,13 @@
 //!
 //! axum routes; the connections are hyper's own, because a server that strangers can reach needs a header timeout and
 //! a connection limit.
+mod acts;
 pub(crate) mod auth;
 mod dumps;
 mod guests;
+mod health;
 mod metrics;
 mod pages;
-mod plan;
 mod routes;
 
 pub(crate) use routes::Shared;
@@ -38,7 +39,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves until `stop` changes.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, shares: Shares, mut stop: watch::Receiver<bool>) {
-    let router = routes::router(Arc::clone(&shared));
+    let router = routes::router(Arc::clone(&shared), acts::for_readers(), acts::router(&shared));
     let graceful = GracefulShutdown::new();
     let guests = Guests::new(shares.visitors, shares.readers);
     loop {

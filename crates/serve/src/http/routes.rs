@@ -1,19 +1,16 @@
 //! The routes of `docs/formats/api.md`.
 use super::auth::{self, Denied};
 use super::guests::Guest;
-use super::plan::{self as plans, PlanQuery};
 use super::{dumps, metrics, pages};
-use crate::api::{
-    CaseJson, CasesJson, DroppedJson, ErrorJson, HealthJson, JobsJson, PlanJson, QueueJson, RanksJson, ReportJson,
-    TimeJson,
-};
+use crate::act::{Acts, plan as plans};
+use crate::api::{CaseJson, CasesJson, ErrorJson, HealthJson, JobsJson, PlanJson, PlanRequest, RanksJson, ReportJson};
 use crate::book::{CaseBook, Filter};
 use crate::case::BookState;
 use crate::clock::Clock;
 use crate::command::Command;
 use crate::dump::Dumps;
 use crate::inbox::Inbox;
-use crate::stats::{Stats, get};
+use crate::stats::Stats;
 use axum::extract::{
     Path, Query, Request, State,
     rejection::{PathRejection, QueryRejection},
@@ -25,11 +22,9 @@ use axum::routing::{get as on_get, post as on_post};
 use axum::{Extension, Router, http::HeaderValue};
 use mycroft_diagnose::{Report, render};
 use mycroft_record::JobName;
-use mycroft_record::text::{printable, printable_within};
-use mycroft_wire::sync::lock;
-use mycroft_wire::{ListenerHandle, ServerStats};
+use mycroft_record::text::printable;
+use mycroft_wire::ListenerHandle;
 use serde::Deserialize;
-use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -40,8 +35,6 @@ const LIMIT_DEFAULT: usize = 100;
 const LIMIT_MAX: usize = 10_000;
 /// How long a reader waits for the brain: a tick at 100,000 ranks may take five seconds (SPEC.md, "Root cause").
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Names in a message.
-const NAMES_SHOWN: usize = 8;
 
 /// What the routes read.
 pub(crate) struct Shared {
@@ -52,6 +45,9 @@ pub(crate) struct Shared {
     pub(crate) listeners: Arc<Mutex<Vec<ListenerHandle>>>,
     pub(crate) dumps: Arc<Dumps>,
     pub(crate) token: Option<String>,
+    pub(crate) acts: Arc<Acts>,
+    /// Who may act shows this.
+    pub(crate) act_token: Option<String>,
 }
 
 /// A refusal: status and what the client is told.
@@ -68,8 +64,8 @@ pub(super) fn bad_request(text: impl Into<String>) -> Refusal {
     Refusal(StatusCode::BAD_REQUEST, text.into())
 }
 
-/// All routes, behind the checks.
-pub(crate) fn router(shared: Arc<Shared>) -> Router {
+/// All routes, behind the checks: those of this file, others for readers, and more that check by themselves.
+pub(crate) fn router(shared: Arc<Shared>, for_readers: Router<Arc<Shared>>, more: Router<Arc<Shared>>) -> Router {
     let guarded = Router::new()
         .route("/api/v1/jobs", on_get(jobs))
         .route("/api/v1/cases", on_get(cases))
@@ -83,6 +79,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/jobs/{job}/dumps/{id}/files/{*path}", on_get(dumps::file))
         .route("/metrics", on_get(scrape))
         .route("/login", on_post(login))
+        .merge(for_readers)
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), admit));
@@ -91,6 +88,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/page/{name}", on_get(pages::file))
         .method_not_allowed_fallback(wrong_method)
         .merge(guarded)
+        .merge(more)
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), finish))
         .with_state(shared)
 }
@@ -103,7 +101,7 @@ async fn admit(State(shared): State<Arc<Shared>>, guest: Extension<Guest>, reque
             let text = "too many readers are connected: close some, or try again in some seconds";
             Refusal(StatusCode::SERVICE_UNAVAILABLE, text.to_owned()).into_response()
         }
-        Err(denied) => deny(denied),
+        Err(denied) => deny(denied, denied.text()),
     }
 }
 
@@ -114,9 +112,9 @@ fn may_read(shared: &Shared, headers: &HeaderMap) -> Result<(), Denied> {
     auth::check(shared.token.as_deref(), shown, header(header::HOST))
 }
 
-fn deny(denied: Denied) -> Response {
+pub(super) fn deny(denied: Denied, text: &str) -> Response {
     let status = StatusCode::from_u16(denied.status()).unwrap_or(StatusCode::FORBIDDEN);
-    let mut response = Refusal(status, denied.text().to_owned()).into_response();
+    let mut response = Refusal(status, text.to_owned()).into_response();
     if status == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"mycroft\""));
     }
@@ -253,15 +251,15 @@ async fn ranks(State(shared): State<Arc<Shared>>, asked: Asked<ReportQuery>) -> 
     Ok(Json(RanksJson::of(&*ask_report(&shared, query.job).await?, limit)))
 }
 
-async fn plan(State(shared): State<Arc<Shared>>, asked: Asked<PlanQuery>) -> Result<Json<PlanJson>, Refusal> {
+async fn plan(State(shared): State<Arc<Shared>>, asked: Asked<PlanRequest>) -> Result<Json<PlanJson>, Refusal> {
     let query = parameters(asked, plans::KNOWN)?;
-    let told = plans::told(&query).map_err(bad_request)?;
-    let report = ask_report(&shared, query.job).await?;
-    plans::planned(&report, &told).map(Json).map_err(|(status, text)| Refusal(status, text))
+    plans::told(&query).map_err(bad_request)?;
+    let report = ask_report(&shared, query.job.clone()).await?;
+    shared.acts.plan(&report, &query).map(Json).map_err(|(status, text)| Refusal(status, text))
 }
 
 /// The report of a job, of the only job when none is named.
-async fn ask_report(shared: &Shared, job: Option<String>) -> Result<Arc<Report>, Refusal> {
+pub(super) async fn ask_report(shared: &Shared, job: Option<String>) -> Result<Arc<Report>, Refusal> {
     let job = match job {
         Some(job) => job,
         None => only_job(shared)?,
@@ -309,89 +307,4 @@ async fn scrape(State(shared): State<Arc<Shared>>) -> (HeaderMap, String) {
     let mut headers = HeaderMap::new();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8"));
     (headers, metrics::text(&shared))
-}
-
-impl Shared {
-    /// What the agents' listeners have done, all together.
-    pub(crate) fn wire(&self) -> ServerStats {
-        let mut sum = ServerStats::default();
-        for one in lock(&self.listeners).iter().map(ListenerHandle::stats) {
-            sum.connections += one.connections;
-            sum.refused += one.refused;
-            sum.put_out += one.put_out;
-            sum.frames += one.frames;
-            sum.bytes += one.bytes;
-            sum.duplicates += one.duplicates;
-            sum.rejected += one.rejected;
-            sum.handler_panics += one.handler_panics;
-            sum.skipped_records += one.skipped_records;
-        }
-        sum
-    }
-
-    /// What is wrong with the server, one sentence each.
-    pub(crate) fn problems(&self) -> Vec<String> {
-        let mut problems = self.stats.problems();
-        let panics = self.wire().handler_panics;
-        if panics > 0 {
-            problems.push(format!(
-                "the server failed {panics} times on what agents sent, frames it failed on three times are lost: \
-                 send its log to the developers"
-            ));
-        }
-        let listeners = lock(&self.listeners);
-        let named: BTreeSet<String> = listeners.iter().flat_map(ListenerHandle::shared_names).collect();
-        let tight = listeners.first().map(ListenerHandle::shares).filter(|shares| shares.is_tight);
-        drop(listeners);
-        if !named.is_empty() {
-            let shown: Vec<_> = named.iter().take(NAMES_SHOWN).map(|name| printable_within(name, 64)).collect();
-            problems.push(format!(
-                "agents of several machines call their host the same ({} names, {}): their records mix, give each another \
-                 name with --host",
-                named.len(),
-                shown.join(", ")
-            ));
-        }
-        if let Some(shares) = tight
-            && self.wire().connections * 10 >= shares.agents * 9
-        {
-            problems.push(format!(
-                "the limit of open files leaves room for {} agents and almost all are here: raise it (ulimit -n, \
-                 LimitNOFILE) or add a server",
-                shares.agents
-            ));
-        }
-        problems
-    }
-
-    /// The server's own state.
-    pub(crate) fn health(&self) -> HealthJson {
-        let problems = self.problems();
-        let fill = self.inbox.fill();
-        // Before the jobs: whoever sees that there were too many sees all that there are.
-        let dropped = DroppedJson {
-            queue: fill.dropped,
-            store: get(&self.stats.dropped_store),
-            jobs: get(&self.stats.dropped_jobs),
-            limits: get(&self.stats.dropped_limits),
-        };
-        HealthJson {
-            status: if problems.is_empty() { "ok" } else { "degraded" }.to_owned(),
-            problems,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            now: TimeJson::exact((self.clock)()),
-            uptime_s: self.stats.started.elapsed().as_secs_f64(),
-            agents_connected: self.wire().connections as u64,
-            hosts_heard: get(&self.stats.hosts_heard),
-            jobs: self.stats.jobs().len() as u64,
-            open_cases: self.book.open_count(None),
-            batches: get(&self.stats.batches),
-            records: get(&self.stats.records),
-            lag_ms: get(&self.stats.lag_ms),
-            queue: QueueJson { batches: fill.batches as u64, records: fill.records as u64 },
-            dropped,
-            engine_panics: get(&self.stats.engine_panics),
-            clocks: self.stats.clocks.json(),
-        }
-    }
 }

@@ -1,10 +1,9 @@
 //! Files that carry a plan to who carries it out: `python/` for micro-batches, schedulers for hosts (docs/formats/plan.md).
-use anyhow::{Context, Result, bail};
-use mycroft_serve::api::{AssignmentJson, PlanJson};
+use crate::api::LeftOutJson;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::io::{ErrorKind, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// `format` of a plan's file.
 const PLAN: &str = "mycroft-plan";
@@ -28,9 +27,32 @@ struct Division {
     reason: String,
 }
 
+/// Why a file was not written. It is as it was.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// Something else is in it, or it is too large.
+    #[error("{path}: {why}; it stays as it is: give another file")]
+    NotOurs {
+        /// The file.
+        path: PathBuf,
+        /// What is in it.
+        why: String,
+    },
+    /// The system refused.
+    #[error("cannot {what} {path}: {source}")]
+    Io {
+        /// `read` or `write`.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
 /// What became of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Written {
+pub enum Written {
     /// It says what the plan says.
     Yes,
     /// It said so before.
@@ -39,12 +61,16 @@ pub(crate) enum Written {
 
 /// Writes a division of micro-batches as the next plan of the file; one that is in it already stays as it is. Ranks that read
 /// the file change over together.
-pub(crate) fn division(path: &Path, to: &AssignmentJson, reason: &str) -> Result<Written> {
-    let last: Option<Division> = read(path)?.map(serde_json::from_value).transpose().with_context(|| not_ours(path))?;
+///
+/// # Errors
+/// When something else is in the file, or it cannot be read or written.
+pub fn division(path: &Path, micro_batches: &[u32], reason: &str) -> Result<Written, FileError> {
+    let last = read(path)?.map(serde_json::from_value::<Division>).transpose();
+    let last = last.map_err(|error| not_ours(path, &error.to_string()))?;
     if last.as_ref().is_some_and(|last| last.format != PLAN || last.version != VERSION) {
-        bail!(not_ours(path));
+        return Err(not_ours(path, "it is no plan of a version that is known"));
     }
-    if last.as_ref().is_some_and(|last| last.micro_batches == to.micro_batches) {
+    if last.as_ref().is_some_and(|last| last.micro_batches == micro_batches) {
         return Ok(Written::Already);
     }
     let division = Division {
@@ -52,27 +78,31 @@ pub(crate) fn division(path: &Path, to: &AssignmentJson, reason: &str) -> Result
         version: VERSION,
         epoch: last.as_ref().map_or(0, |last| last.epoch) + 1,
         step: last.map_or(0, |last| last.step),
-        micro_batches: to.micro_batches.clone(),
-        total: to.micro_batches.iter().map(|count| u64::from(*count)).sum(),
+        micro_batches: micro_batches.to_vec(),
+        total: micro_batches.iter().map(|count| u64::from(*count)).sum(),
         reason: reason.to_owned(),
     };
     write(path, &division)?;
     Ok(Written::Yes)
 }
 
-/// Adds the hosts that a plan leaves out to a list, whose other entries stay; of a host that is there already the later end
-/// counts.
-pub(crate) fn exclusions(path: &Path, plan: &PlanJson) -> Result<Written> {
+/// Adds hosts to be left out to a list, whose other entries stay; of a host that is there already the later end counts.
+///
+/// # Errors
+/// When something else is in the file, or it cannot be read or written.
+pub fn exclusions(path: &Path, left_out: &[LeftOutJson]) -> Result<Written, FileError> {
     let mut list = match read(path)? {
         None => Map::new(),
         Some(Value::Object(list)) if list.get("format").is_none_or(|format| format == EXCLUSIONS) => list,
-        Some(_) => bail!(not_ours(path)),
+        Some(_) => return Err(not_ours(path, "it is no list of hosts")),
     };
     let before = list.clone();
     list.entry("format").or_insert(EXCLUSIONS.into());
     list.entry("version").or_insert(VERSION.into());
-    let Value::Array(hosts) = list.entry("hosts").or_insert(Value::Array(Vec::new())) else { bail!(not_ours(path)) };
-    for host in &plan.left_out {
+    let Value::Array(hosts) = list.entry("hosts").or_insert(Value::Array(Vec::new())) else {
+        return Err(not_ours(path, "its hosts are no list"));
+    };
+    for host in left_out {
         let end = host.until.as_ref().map(|until| seconds(&until.text));
         let is_known = |entry: &Value| {
             let until = entry.get("until").and_then(Value::as_str);
@@ -100,82 +130,62 @@ fn seconds(text: &str) -> String {
     text.split_once('.').map_or_else(|| text.to_owned(), |(whole, _)| format!("{whole}Z"))
 }
 
-fn not_ours(path: &Path) -> String {
-    format!("{}: something else is in it; it stays as it is: give another file", path.display())
+fn not_ours(path: &Path, why: &str) -> FileError {
+    FileError::NotOurs { path: path.to_owned(), why: why.to_owned() }
+}
+
+fn refused(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> FileError {
+    let path = path.to_owned();
+    move |source| FileError::Io { what, path, source }
 }
 
 /// What is in a file, `None` where there is none.
-fn read(path: &Path) -> Result<Option<Value>> {
+fn read(path: &Path) -> Result<Option<Value>, FileError> {
     let bytes = match std::fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        found => found.with_context(|| format!("cannot look at {}", path.display()))?.len(),
+        found => found.map_err(refused("read", path))?.len(),
     };
     if bytes > BYTES_MAX {
-        bail!("{}: larger than {BYTES_MAX} bytes", path.display());
+        return Err(not_ours(path, &format!("it is larger than {BYTES_MAX} bytes")));
     }
-    let text = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    serde_json::from_slice(&text).map(Some).with_context(|| not_ours(path))
+    let text = std::fs::read(path).map_err(refused("read", path))?;
+    serde_json::from_slice(&text).map(Some).map_err(|error| not_ours(path, &error.to_string()))
 }
 
 /// Writes beside the file and renames, so that no rank reads half of it.
-fn write(path: &Path, value: &impl Serialize) -> Result<()> {
+fn write(path: &Path, value: &impl Serialize) -> Result<(), FileError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let cannot = || format!("cannot write {}", path.display());
-    let mut beside = tempfile::NamedTempFile::new_in(folder).with_context(cannot)?;
-    serde_json::to_writer_pretty(&mut beside, value).with_context(cannot)?;
-    beside.write_all(b"\n").with_context(cannot)?;
-    // Ranks may run for other users.
-    let readable = std::os::unix::fs::PermissionsExt::from_mode(0o644);
-    beside.as_file().set_permissions(readable).with_context(cannot)?;
-    beside.persist(path).map_err(|error| error.error).with_context(cannot)?;
-    Ok(())
+    let written = || -> std::io::Result<()> {
+        let mut beside = tempfile::NamedTempFile::new_in(folder)?;
+        serde_json::to_writer_pretty(&mut beside, value)?;
+        beside.write_all(b"\n")?;
+        // Ranks may run for other users.
+        beside.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
+        beside.persist(path).map_err(|error| error.error)?;
+        Ok(())
+    };
+    written().map_err(refused("write", path))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mycroft_serve::api::{LeftOutJson, TimeJson};
-
-    fn divided(counts: &[u32]) -> AssignmentJson {
-        AssignmentJson { hosts: Vec::new(), micro_batches: counts.to_vec(), left_out: Vec::new() }
-    }
+    use crate::api::TimeJson;
 
     fn leaves(host: &str, text: &str) -> LeftOutJson {
         let until = Some(TimeJson { ns: 1, text: text.to_owned() });
         LeftOutJson { host: host.to_owned(), strikes: 1, until, because: "it is slow".to_owned() }
     }
 
-    fn plan(left_out: Vec<LeftOutJson>) -> PlanJson {
-        PlanJson {
-            job: "j".to_owned(),
-            as_of: None,
-            strategy: "restart".to_owned(),
-            cases: vec![1],
-            healthy_ms: 1.0,
-            before_ms: 2.0,
-            after_ms: 1.0,
-            cost_ms: 1.0,
-            lost_ms: 1.0,
-            bound: 2.0,
-            from: divided(&[4, 4]),
-            to: divided(&[4, 4]),
-            choices: Vec::new(),
-            next: None,
-            left_out,
-            assumed: Vec::new(),
-            text: String::new(),
-        }
-    }
-
     #[test]
     fn a_division_is_the_next_plan_of_its_file_and_twice_is_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plan.json");
-        assert_eq!(division(&path, &divided(&[5, 3]), "case 1").unwrap(), Written::Yes);
+        assert_eq!(division(&path, &[5, 3], "case 1").unwrap(), Written::Yes);
         let first = std::fs::read(&path).unwrap();
-        assert_eq!(division(&path, &divided(&[5, 3]), "case 2").unwrap(), Written::Already);
+        assert_eq!(division(&path, &[5, 3], "case 2").unwrap(), Written::Already);
         assert_eq!(std::fs::read(&path).unwrap(), first);
-        assert_eq!(division(&path, &divided(&[4, 4]), "taken back").unwrap(), Written::Yes);
+        assert_eq!(division(&path, &[4, 4], "taken back").unwrap(), Written::Yes);
         let now: Division = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         assert_eq!((now.epoch, now.total, now.micro_batches.as_slice()), (2, 8, &[4, 4][..]));
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "something is left behind");
@@ -190,7 +200,7 @@ mod tests {
             r#"{"hosts": [{"host": "a"}, {"host": "b", "until": "2026-01-02T00:00:00Z"}], "by": "me"}"#,
         )
         .unwrap();
-        let both = plan(vec![leaves("a", "2026-01-01T00:00:00.5Z"), leaves("b", "2026-01-03T00:00:00.000000000Z")]);
+        let both = [leaves("a", "2026-01-01T00:00:00.5Z"), leaves("b", "2026-01-03T00:00:00.000000000Z")];
         assert_eq!(exclusions(&path, &both).unwrap(), Written::Yes);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(
@@ -207,9 +217,9 @@ mod tests {
         let path = folder.path().join("else.json");
         for text in ["not JSON", "[1]", r#"{"format": "other", "version": 1}"#, r#"{"hosts": 3}"#] {
             std::fs::write(&path, text).unwrap();
-            let error = format!("{:#}", division(&path, &divided(&[5, 3]), "").unwrap_err());
+            let error = format!("{}", division(&path, &[5, 3], "").unwrap_err());
             assert!(error.contains("it stays as it is"), "{error}");
-            assert!(exclusions(&path, &plan(vec![leaves("a", "x")])).is_err(), "{text}");
+            assert!(exclusions(&path, &[leaves("a", "x")]).is_err(), "{text}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
     }

@@ -1,5 +1,5 @@
 //! A plan for whoever asks: what the parameters mean, and what is refused. It reads a report and changes nothing.
-use crate::api::PlanJson;
+use crate::api::{PlanJson, PlanRequest};
 use axum::http::StatusCode;
 use mycroft_diagnose::Report;
 use mycroft_diagnose::mitigate::known::{Asked, known};
@@ -8,34 +8,13 @@ use mycroft_diagnose::mitigate::place::Waits;
 use mycroft_diagnose::mitigate::plan::{Costs, plan};
 use mycroft_diagnose::mitigate::rent::Strategy;
 use mycroft_record::{HostName, NANOS_PER_SEC};
-use serde::Deserialize;
 
 /// Names of the parameters, for whoever misspelt one.
-pub(super) const KNOWN: &str = "job, micro_batches, tensor, pipeline, micro_batches_max, healthy_ms, gradients_ms, activations_ms, each_micro_batch, \
+pub(crate) const KNOWN: &str = "job, micro_batches, tensor, pipeline, micro_batches_max, healthy_ms, gradients_ms, activations_ms, each_micro_batch, \
                      split_cost_s, move_cost_s, restart_cost_s, done and spares";
 
-/// What the brain cannot know.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PlanQuery {
-    pub(super) job: Option<String>,
-    micro_batches: u32,
-    tensor: Option<u32>,
-    pipeline: Option<u32>,
-    micro_batches_max: Option<u32>,
-    healthy_ms: Option<f64>,
-    gradients_ms: Option<f64>,
-    activations_ms: Option<f64>,
-    each_micro_batch: Option<bool>,
-    split_cost_s: Option<f64>,
-    move_cost_s: Option<f64>,
-    restart_cost_s: Option<f64>,
-    done: Option<String>,
-    spares: Option<String>,
-}
-
 /// The plan for a report, or the status and what the client is told.
-pub(super) fn planned(report: &Report, asked: &Asked) -> Result<PlanJson, (StatusCode, String)> {
+pub(crate) fn planned(report: &Report, asked: &Asked) -> Result<PlanJson, (StatusCode, String)> {
     let not_known = |text: String| (StatusCode::CONFLICT, text);
     let known = known(report, asked).map_err(not_known)?;
     let made = plan(&known.situation).map_err(|error| not_known(error.to_string()))?;
@@ -48,7 +27,7 @@ pub(super) fn planned(report: &Report, asked: &Asked) -> Result<PlanJson, (Statu
 }
 
 /// What the parameters say, or what is wrong with them.
-pub(super) fn told(query: &PlanQuery) -> Result<Asked, String> {
+pub(crate) fn told(query: &PlanRequest) -> Result<Asked, String> {
     let numbers = [query.healthy_ms, query.gradients_ms, query.activations_ms];
     let costs = [query.split_cost_s, query.move_cost_s, query.restart_cost_s];
     if numbers.iter().chain(&costs).flatten().any(|number| !(0.0..1e9).contains(number)) {
@@ -57,7 +36,7 @@ pub(super) fn told(query: &PlanQuery) -> Result<Asked, String> {
     if query.tensor == Some(0) || query.pipeline == Some(0) {
         return Err("tensor and pipeline are at least 1".to_owned());
     }
-    let [split_ns, move_ns, restart_ns] = costs;
+    let [split_s, move_s, restart_s] = costs;
     let ns = |cost: Option<f64>, usual: u64| cost.map_or(usual, |seconds| (seconds * NANOS_PER_SEC as f64) as u64);
     let done = match query.done.as_deref() {
         None => Strategy::Ignore,
@@ -77,11 +56,12 @@ pub(super) fn told(query: &PlanQuery) -> Result<Asked, String> {
         activations_ms: query.activations_ms.unwrap_or(0.0),
         waits: if query.each_micro_batch == Some(true) { Waits::EachMicroBatch } else { Waits::EachIteration },
         costs: Costs {
-            split_ns: ns(split_ns, Costs::PAPER.split_ns),
-            move_ns: ns(move_ns, Costs::PAPER.move_ns),
-            restart_ns: ns(restart_ns, Costs::PAPER.restart_ns),
+            split_ns: ns(split_s, Costs::PAPER.split_ns),
+            move_ns: ns(move_s, Costs::PAPER.move_ns),
+            restart_ns: ns(restart_s, Costs::PAPER.restart_ns),
         },
         done,
         spares: query.spares.as_deref().map(names),
+        history: Vec::new(),
     })
 }

@@ -1,0 +1,61 @@
+//! Whether a plan may be carried out without asking. Pure: what was allowed, what was done before, and what the plan is about.
+use super::words::{BY_POLICY, SPLIT};
+use crate::api::{ActionJson, PlanJson, PolicyJson};
+use mycroft_diagnose::{Case, Report};
+use mycroft_record::{HostTime, NANOS_PER_SEC};
+
+/// Actions are counted over so long.
+const DAY_NS: u64 = 24 * 3600 * NANOS_PER_SEC;
+
+/// Why a plan is not carried out by itself; `None`: it is.
+pub(super) fn forbids(policy: &PolicyJson, done: &[ActionJson], plan: &PlanJson, report: &Report) -> Option<String> {
+    let asked = &policy.asked;
+    if !asked.allow.contains(&plan.strategy) {
+        return Some(format!("{} is due, and only {} is allowed", plan.strategy, asked.allow.join(", ")));
+    }
+    let cases: Vec<&Case> = report.cases.iter().filter(|case| plan.cases.contains(&case.id.0)).collect();
+    for case in &cases {
+        let sure = case.finding.suspects.first().map_or(0.0, |first| first.confidence);
+        if case.finding.diagnosed_at.some().is_none() || sure < asked.confidence {
+            let (id, wanted) = (case.id, 100.0 * asked.confidence);
+            return Some(format!(
+                "case {id} is {:.0} % sure of its suspect, and {wanted:.0} % are asked for",
+                100.0 * sure
+            ));
+        }
+    }
+    let theirs = || done.iter().filter(|action| action.job == plan.job && action.by == BY_POLICY);
+    let today = theirs().filter(|action| report.as_of.since_ns(HostTime(action.at.ns)) < DAY_NS).count();
+    if today >= asked.per_day as usize {
+        return Some(format!("{today} actions were carried out in 24 hours, which is all that is allowed"));
+    }
+    None
+}
+
+/// The number of an action of this kind that made this life of the job worse.
+pub(super) fn made_worse(done: &[ActionJson], plan: &PlanJson, hosts: &[String], life: u32) -> Option<u64> {
+    let is_like = |action: &&ActionJson| {
+        action.job == plan.job
+            && action.strategy == plan.strategy
+            && action.life == life
+            && action.effect == "worse"
+            && action.hosts == hosts
+    };
+    done.iter().find(is_like).map(|action| action.number)
+}
+
+/// The middle of what actions of a kind have cost, nanoseconds of a job, and how many were measured. A division costs as much
+/// again when it is taken back.
+pub(super) fn learned_split_ns(done: &[ActionJson]) -> Option<(u64, usize)> {
+    let mut costs: Vec<f64> =
+        done.iter().filter(|action| action.strategy == SPLIT).filter_map(|action| action.cost_ms).collect();
+    costs.sort_by(f64::total_cmp);
+    let middle = costs.get(costs.len() / 2)?;
+    Some(((2.0 * middle * 1e6) as u64, costs.len()))
+}
+
+/// What a restart of this job took at most so far: from the end of a life to the first records of the next.
+pub(super) fn learned_restart_ns(report: &Report) -> Option<u64> {
+    let gaps = report.lives.windows(2).filter_map(|pair| Some(pair[1].began.since_ns(pair[0].ended.as_ref()?.at)));
+    gaps.max().filter(|gap| *gap > 0)
+}

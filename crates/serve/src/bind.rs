@@ -1,0 +1,70 @@
+//! Binding every address before the first thread starts.
+use crate::config::ServeConfig;
+use crate::error::ServeError;
+use mycroft_wire::descriptors::{self, Shares};
+use mycroft_wire::{Endpoint, Listener, Places, ServerConfig};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tracing::warn;
+
+/// Threads that answer HTTP: conversion to JSON is all they do, and the brain should keep a core of two.
+const HTTP_THREADS: usize = 1;
+
+/// Endpoints that are bound and not served yet. A listener removes its socket file when it stops serving, so one that
+/// never served is served for a moment when the start fails.
+pub(crate) struct Bound(pub(crate) Vec<Listener>);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.0.drain(..).for_each(|listener| drop(listener.serve(Arc::new(|_| {}))));
+    }
+}
+
+/// Takes as many file descriptors as the system gives, and says when they are few.
+fn share_descriptors() -> Shares {
+    let limit = descriptors::raise();
+    let shares = Shares::of(limit);
+    if shares.is_tight {
+        warn!(
+            limit,
+            "the limit of {limit} open files leaves room for {} agents and {} readers: raise it (ulimit -n, LimitNOFILE) \
+             if there are more",
+            shares.agents,
+            shares.readers
+        );
+    }
+    shares
+}
+
+/// Binds every endpoint of agents.
+pub(crate) fn bind_wire(config: &ServeConfig) -> Result<(Shares, Bound), ServeError> {
+    let shares = share_descriptors();
+    let mut bound = Bound(Vec::new());
+    // Agents share their places; strangers have some of each listener.
+    let strangers = (shares.strangers / config.wire.len().max(1)).max(1);
+    let places = Arc::new(Places::new(Shares { strangers, ..shares }));
+    for endpoint in &config.wire {
+        // TLS is TCP's; a unix socket is guarded by the rights of its directory.
+        let tls = if let Endpoint::Tcp(_) = endpoint { config.tls.clone() } else { None };
+        let listener = Listener::bind(endpoint, ServerConfig { token: config.token.clone(), tls })?;
+        bound.0.push(listener.with_places(&places));
+    }
+    Ok((shares, bound))
+}
+
+/// Binds the HTTP address; with the address that it got.
+pub(crate) fn bind_http(address: SocketAddr) -> Result<(Runtime, TcpListener, SocketAddr), ServeError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(HTTP_THREADS)
+        .thread_name("mycroft-http")
+        .enable_all()
+        .build()
+        .map_err(|source| ServeError::Thread { what: "the network runtime", source })?;
+    let bound = runtime.block_on(TcpListener::bind(address));
+    let (listener, local) = bound
+        .and_then(|listener| listener.local_addr().map(|local| (listener, local)))
+        .map_err(|source| ServeError::BindHttp { address, source })?;
+    Ok((runtime, listener, local))
+}

@@ -1,0 +1,108 @@
+//! Routes that act, for who shows the token that acts; and the audit log, for readers.
+use super::auth;
+use super::guests::Guest;
+use super::routes::{Asked, Refusal, Shared, ask_report, bad_request, deny, list_limit, named, parameters};
+use crate::api::{ActRequest, ActionJson, ActionsJson, AutoRequest, PolicyJson};
+use axum::extract::rejection::{JsonRejection, PathRejection};
+use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::http::{StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{get as on_get, post as on_post};
+use axum::{Extension, Router};
+use serde::Deserialize;
+use std::sync::Arc;
+
+/// Largest request: a layout, and the names of some hundred spare hosts.
+const BODY_BYTES_MAX: usize = 64 << 10;
+/// Longest name of who asks.
+const WHO_CHARS_MAX: usize = 200;
+
+/// The route of the audit log, behind the readers' checks.
+pub(super) fn for_readers() -> Router<Arc<Shared>> {
+    Router::new().route("/api/v1/actions", on_get(list))
+}
+
+/// The routes that act.
+pub(super) fn router(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/api/v1/jobs/{job}/actions", on_post(act))
+        .route("/api/v1/jobs/{job}/auto", on_post(allow))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(Arc::clone(shared), admit))
+}
+
+/// Lets in who may act: only with the token in the header. A browser's cookie is for reading.
+async fn admit(State(shared): State<Arc<Shared>>, guest: Extension<Guest>, request: Request, next: Next) -> Response {
+    let Some(token) = shared.act_token.as_deref() else {
+        let text = "this server does not act: start it with --act-token-file and --act-dir";
+        return Refusal(StatusCode::FORBIDDEN, text.to_owned()).into_response();
+    };
+    let shown = request.headers().get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
+    match auth::check(Some(token), shown, None) {
+        Ok(()) if guest.become_reader() => next.run(request).await,
+        Ok(()) => Refusal(StatusCode::SERVICE_UNAVAILABLE, "too many readers are connected".to_owned()).into_response(),
+        Err(denied) => deny(denied, "this needs the token that acts, which is not the readers'"),
+    }
+}
+
+/// `?job=NAME&limit=N`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ActionsQuery {
+    job: Option<String>,
+    limit: Option<usize>,
+}
+
+/// The audit log.
+async fn list(State(shared): State<Arc<Shared>>, asked: Asked<ActionsQuery>) -> Result<Json<ActionsJson>, Refusal> {
+    let query = parameters(asked, "job and limit")?;
+    let limit = list_limit(query.limit)?;
+    Ok(Json(shared.acts.list(query.job.as_deref(), limit)))
+}
+
+/// Carries out what is due, or takes back what is in force.
+async fn act(
+    State(shared): State<Arc<Shared>>,
+    job: Result<Path<String>, PathRejection>,
+    request: Result<Json<ActRequest>, JsonRejection>,
+) -> Result<Json<ActionJson>, Refusal> {
+    let (job, request) = (named(job)?, body(request)?);
+    who(&request.who)?;
+    let report = ask_report(&shared, Some(job)).await?;
+    blocking(move || shared.acts.act(&report, &request)).await
+}
+
+/// Says what may be done without asking.
+async fn allow(
+    State(shared): State<Arc<Shared>>,
+    job: Result<Path<String>, PathRejection>,
+    request: Result<Json<AutoRequest>, JsonRejection>,
+) -> Result<Json<PolicyJson>, Refusal> {
+    let (job, request) = (named(job)?, body(request)?);
+    who(&request.who)?;
+    // Known jobs only: a name that was mistyped would wait for ever.
+    ask_report(&shared, Some(job.clone())).await?;
+    blocking(move || shared.acts.allow(&job, request)).await
+}
+
+fn who(name: &str) -> Result<(), Refusal> {
+    if name.is_empty() || name.chars().count() > WHO_CHARS_MAX {
+        return Err(bad_request(format!("who: say who asks, in at most {WHO_CHARS_MAX} characters")));
+    }
+    Ok(())
+}
+
+fn body<T>(request: Result<Json<T>, JsonRejection>) -> Result<T, Refusal> {
+    request.map(|Json(request)| request).map_err(|rejection| bad_request(rejection.body_text()))
+}
+
+/// Waits for a disk elsewhere than on the thread that answers.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, crate::act::Declined> + Send + 'static,
+) -> Result<Json<T>, Refusal> {
+    let failed =
+        |_| Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the action failed inside the server: see its log".to_owned());
+    let outcome = tokio::task::spawn_blocking(work).await.map_err(failed)?;
+    outcome.map(Json).map_err(|(status, text)| Refusal(status, text))
+}
