@@ -35,6 +35,7 @@ mod keepers;
 mod lately;
 pub mod replay;
 mod schedule;
+mod series;
 mod server;
 mod stats;
 #[cfg(test)]

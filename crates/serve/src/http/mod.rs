@@ -9,6 +9,7 @@ mod metrics;
 mod pages;
 mod plan;
 mod routes;
+mod series;
 
 pub(crate) use routes::Shared;
 
@@ -38,7 +39,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves until `stop` changes.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, shares: Shares, mut stop: watch::Receiver<bool>) {
-    let router = routes::router(Arc::clone(&shared));
+    let router = routes::router(Arc::clone(&shared), series::routes());
     let graceful = GracefulShutdown::new();
     let guests = Guests::new(shares.visitors, shares.readers);
     loop {

@@ -39,7 +39,7 @@ const LIMIT_DEFAULT: usize = 100;
 /// Most items of a list: 10,000 ranks at 300 bytes are 3 MB.
 const LIMIT_MAX: usize = 10_000;
 /// How long a reader waits for the brain: a tick at 100,000 ranks may take five seconds (SPEC.md, "Root cause").
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Names in a message.
 const NAMES_SHOWN: usize = 8;
 
@@ -68,8 +68,8 @@ pub(super) fn bad_request(text: impl Into<String>) -> Refusal {
     Refusal(StatusCode::BAD_REQUEST, text.into())
 }
 
-/// All routes, behind the checks.
-pub(crate) fn router(shared: Arc<Shared>) -> Router {
+/// All routes, behind the checks; `more`: those that other files have.
+pub(crate) fn router(shared: Arc<Shared>, more: Router<Arc<Shared>>) -> Router {
     let guarded = Router::new()
         .route("/api/v1/jobs", on_get(jobs))
         .route("/api/v1/cases", on_get(cases))
@@ -83,6 +83,7 @@ pub(crate) fn router(shared: Arc<Shared>) -> Router {
         .route("/api/v1/jobs/{job}/dumps/{id}/files/{*path}", on_get(dumps::file))
         .route("/metrics", on_get(scrape))
         .route("/login", on_post(login))
+        .merge(more)
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), admit));

@@ -1,19 +1,24 @@
 //! Tests of the whole server with a scripted brain in the engine's place: everything else is the real thing.
 mod alerts;
 mod dumps;
+mod example;
 mod heard;
 mod hostile;
 mod live_page;
 mod restarts;
 mod routes;
 mod running;
+mod series;
+
+pub(crate) use example::{example_case, example_report};
 
 use crate::config::ServeConfig;
 use crate::job::Brain;
 use crate::server::{Seams, ServerHandle, start};
+use example::{example_measured, unsettled};
 use mycroft_diagnose::{
-    BlastEntry, Case, CaseEvent, CaseId, CaseState, Caveat, Ending, Evidence, How, Life, RankSummary, Reason, Report,
-    Said, Threshold,
+    BlastEntry, Case, CaseEvent, CaseId, CaseState, Caveat, Ending, Evidence, How, Life, Measured, RankSummary, Reason,
+    Report, Said, Threshold,
 };
 use mycroft_record::{
     Batch, Category, ChannelId, CommId, CommRank, Direction, Finding, Gap, HostTime, JobName, NANOS_PER_SEC, OpClass,
@@ -51,6 +56,10 @@ pub(crate) const REVISE: u64 = 11;
 pub(crate) const END_JOB: u64 = 12;
 /// The job is started again.
 pub(crate) const BEGIN_ANEW: u64 = 13;
+/// Two minutes of iterations have been measured, in the last of which rank 1 was slow.
+pub(crate) const MEASURE: u64 = 14;
+/// The same of 10,240 ranks.
+pub(crate) const MEASURE_MANY: u64 = 15;
 /// Nothing but a record.
 pub(crate) const NOTHING: u64 = 0;
 
@@ -67,6 +76,7 @@ struct Scripted {
     pending: Vec<u64>,
     cases: Vec<Case>,
     lives: Vec<Life>,
+    measured: Measured,
     due: bool,
     fail_report: bool,
     met: Sender<Met>,
@@ -129,6 +139,8 @@ impl Brain for Scripted {
                     self.lives = vec![Life { number: 1, began: HostTime(NEW_YEAR), ended }];
                 }
                 BEGIN_ANEW => self.lives.push(Life { number: 2, began: now, ended: None }),
+                MEASURE => self.measured = example_measured(now, 4),
+                MEASURE_MANY => self.measured = example_measured(now, 10_240),
                 WITHDRAW => {
                     self.cases.pop();
                     events.push(CaseEvent::Withdrawn(id));
@@ -156,104 +168,9 @@ impl Brain for Scripted {
     fn lives(&self) -> &[Life] {
         &self.lives
     }
-}
 
-fn unsettled() -> Finding {
-    let case = example_case(CaseId(0), HostTime(NEW_YEAR));
-    Finding { category: Category::Unknown, suspects: Vec::new(), diagnosed_at: HostTime::NONE, ..case.finding }
-}
-
-/// A case with every field filled; the documentation shows it.
-pub(crate) fn example_case(id: CaseId, now: HostTime) -> Case {
-    let comm = CommId(0xfeed_0000_0000_0001);
-    let op = OpId { comm, class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(17) };
-    let host: Arc<str> = "host1".into();
-    Case {
-        id,
-        state: CaseState::Open,
-        finding: Finding {
-            what: What::Hang,
-            category: Category::NetworkSend,
-            suspects: vec![
-                Suspect { place: Place::Rank { rank: Rank(1), host: host.clone() }, confidence: 0.9 },
-                Suspect { place: Place::Link { from: host.clone(), to: "host0".into() }, confidence: 0.25 },
-            ],
-            since: HostTime(now.0 - NANOS_PER_SEC),
-            detected_at: now,
-            diagnosed_at: HostTime(now.0 + NANOS_PER_SEC / 4),
-        },
-        group: Some(comm),
-        op: Some(op),
-        because: vec![Reason {
-            rule: "flow.not-delivered".into(),
-            text: "rank 1 sent 12 of 16 chunks to rank 0 on channel 0, 8 were delivered, nothing moved for 1000 ms"
-                .into(),
-            evidence: vec![Evidence {
-                rank: Some(Rank(1)),
-                op: Some(op),
-                flow: Some((ChannelId(0), CommRank(0), Direction::Send)),
-                at: HostTime(now.0 - NANOS_PER_SEC / 10),
-            }],
-        }],
-        blast_radius: vec![BlastEntry {
-            waiting: vec![Rank(0)],
-            waits_for: vec![Rank(1)],
-            op: Some(op),
-            kind: Some(OpKind::AllReduce),
-            text: "AllReduce DP_0 #17".into(),
-        }],
-        do_next: vec!["check the link of host1: ip -s link; ethtool -S".into()],
-        opened_at: now,
-        updated_at: HostTime(now.0 + NANOS_PER_SEC / 4),
-        closed_at: HostTime::NONE,
-        closed_because: String::new(),
-        revisions: 1,
-        said_before: vec![Said {
-            until: HostTime(now.0 + NANOS_PER_SEC / 5),
-            what: What::Hang,
-            category: Category::NotStarted,
-            suspects: vec![Suspect { place: Place::Host { host: "host2".into() }, confidence: 0.6 }],
-        }],
-    }
-}
-
-/// A job that was started again after a part of it had failed.
-pub(crate) fn example_lives(now: HostTime) -> Vec<Life> {
-    let (at, because) = (now - 90 * NANOS_PER_SEC, "rank 5 on host1 went first, the last 5.0 s after it".to_owned());
-    let ended = Some(Ending { at, how: How::Failed, because });
-    let before = Life { number: 1, began: now - 600 * NANOS_PER_SEC, ended };
-    vec![before, Life { number: 2, began: now - 60 * NANOS_PER_SEC, ended: None }]
-}
-
-/// A report with every list filled.
-pub(crate) fn example_report(job: JobName, now: HostTime) -> Report {
-    Report {
-        job,
-        as_of: now,
-        lives: example_lives(now),
-        cases: Vec::new(),
-        transients: Vec::new(),
-        caveats: vec![Caveat::new("gap", "rank 3 lost 12 records").about(&[Rank(3)])],
-        ranks: (0..4).map(|rank| example_rank(rank, now)).collect(),
-        iteration_ms_median: Some(412.5),
-        iterations: 91,
-        thresholds: vec![Threshold { name: "stall", value: 900.0, unit: "ms", why: "floor".into() }],
-    }
-}
-
-fn example_rank(rank: u32, now: HostTime) -> RankSummary {
-    RankSummary {
-        rank: Rank(rank),
-        host: format!("host{}", rank / 2).as_str().into(),
-        pid: 4000 + rank,
-        iterations: 91,
-        iteration_ms: Some(411.0),
-        in_flight: 1,
-        last_progress_at: HostTime(now.0 - NANOS_PER_SEC),
-        last_seen_at: now,
-        state: "waiting",
-        doing: "AllReduce DP_0 #17".into(),
-        lost: 0,
+    fn take_measured(&mut self) -> Measured {
+        std::mem::take(&mut self.measured)
     }
 }
 
@@ -287,6 +204,7 @@ impl World {
                     job: job.clone(),
                     pending: Vec::new(),
                     lives: Vec::new(),
+                    measured: Measured::default(),
                     cases: Vec::new(),
                     due: false,
                     fail_report: false,
