@@ -164,7 +164,7 @@ fn a_job_shows_its_iterations_and_where_their_time_goes() {
 }
 
 #[test]
-fn the_view_of_a_job_fits_a_phone_and_the_dark() {
+fn the_view_of_a_job_fits_a_phone_the_dark_and_paper() {
     let Some((_world, mut browser)) = job_view(390) else { return };
     let wide = browser.eval("document.documentElement.scrollWidth");
     assert!(wide.as_u64() <= Some(390), "{wide} pixels wide");
@@ -176,6 +176,15 @@ fn the_view_of_a_job_fits_a_phone_and_the_dark() {
         json!("rgb(26, 29, 33)")
     );
     shot(&mut browser, "job-dark");
+    // On paper there is nothing to press.
+    browser.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
+    let shown = "[...document.querySelectorAll('.strip, .spent, .heat, .spans, .strip .end')].map((one) => one.getClientRects().length > 0)";
+    assert_eq!(
+        browser.eval(&format!("{shown}.join()")),
+        json!("false,true,false,false,true,true,true"),
+        "buttons and ends"
+    );
+    shot(&mut browser, "job-paper");
     is_quiet(&browser);
 }
 
