@@ -1,6 +1,8 @@
 // The live page: what is wrong now, the jobs, a case, a job's ranks. It asks the server again and again; what it is told only
 // ever becomes text.
 import { count, el } from "./dom.js";
+import { isHeld, jobCards, jobSeries } from "./job.js";
+import { spark } from "./strip.js";
 import { ago, seconds, sentence, span, suspectText, urgent } from "./words.js";
 
 /** Between two rounds of questions, milliseconds. */
@@ -10,7 +12,7 @@ const RANKS_MAX = 2048;
 /** Letters of what ranks do, beside colour and shape. */
 const LETTERS = { running: "", idle: "i", waiting: "w", stopped: "s", exited: "x", dead: "d", unknown: "?" };
 
-const state = { told: "", failedAt: 0, isLoggedOut: false };
+const state = { told: "", failedAt: 0, isLoggedOut: false, shownMs: 0 };
 
 async function ask(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" }, cache: "no-store" });
@@ -39,6 +41,7 @@ async function round() {
   if (kind === "job") {
     const query = `job=${encodeURIComponent(name)}`;
     view.ranks = await ask(`/api/v1/ranks?${query}&limit=${RANKS_MAX}`).catch((error) => ({ error: error.message }));
+    view.series = await jobSeries(ask, name, seconds(health.now) * 1e3).catch((error) => ({ error: error.message }));
   }
   if (kind !== "case") {
     const of = kind === "job" ? `job=${encodeURIComponent(name)}&` : "";
@@ -65,8 +68,10 @@ function show(view) {
   // Whoever has marked something is about to copy it.
   const main = document.getElementById("main");
   const selection = getSelection();
-  if (!selection.isCollapsed && main.contains(selection.anchorNode)) return;
-  main.replaceChildren(...page(view, now));
+  if (isHeld() || (!selection.isCollapsed && main.contains(selection.anchorNode))) return;
+  const began = performance.now();
+  main.replaceChildren(...page(view, now).flat());
+  state.shownMs = performance.now() - began;
   if (focused) document.getElementById(focused)?.focus();
 }
 
@@ -97,7 +102,7 @@ function page(view, now) {
   if (view.kind === "case") return [back, view.one.error ? trouble(view.one.error) : caseCard(view.one, now)];
   if (view.kind === "job") {
     const cases = view.cases.filter((one) => one.job === view.name);
-    return [back, caseList("Open cases", cases, now), ranksCard(view, cases), caseList("Lately", view.closed, now)];
+    return [back, caseList("Open cases", cases, now), jobCards(view.series, refresh), ranksCard(view, cases), caseList("Lately", view.closed, now)];
   }
   return [caseList("Open cases", view.cases, now), jobsCard(view, now), caseList("Lately", view.closed, now)];
 }
@@ -123,6 +128,7 @@ function caseList(title, cases, now) {
 function jobsCard(view, now) {
   const rows = view.jobs.map((job) => [
     [el("a", { id: `job-${job.name}`, href: `#job=${encodeURIComponent(job.name)}`, text: job.name })],
+    [spark(job.recent_iterations_us), "wide"],
     [job.state === "ended" ? `ended: ${job.ended_because}` : job.state],
     [job.open_cases > 0 ? el("span", { class: "pill small bad", text: count(job.open_cases, "open case") }) : "none"],
     [`${job.hosts}`, "number"],
@@ -130,7 +136,7 @@ function jobsCard(view, now) {
     [job.lost.toLocaleString("en-US"), "number wide"],
     [ago(job.last_seen_at, now), "number"],
   ]);
-  const heads = [["job"], ["state"], ["cases"], ["hosts", "number"], ["processes", "number wide"], ["records lost", "number wide"], ["heard", "number"]];
+  const heads = [["job"], ["iterations", "wide"], ["state"], ["cases"], ["hosts", "number"], ["processes", "number wide"], ["records lost", "number wide"], ["heard", "number"]];
   const none = el("p", { class: "muted", text: "No job has been seen: start an agent on each host, and the job with NCCL_PROFILER_PLUGIN (mycroft doctor looks for what is missing)." });
   const more = view.moreJobs > 0 ? el("p", { class: "note muted", text: `and ${count(view.moreJobs, "more job")}` }) : null;
   return el("section", { class: "card" }, el("header", {}, el("h2", { text: "Jobs" })), rows.length > 0 ? table(heads, rows) : none, more);
@@ -218,6 +224,12 @@ function login(said) {
   field.focus();
 }
 
+/** Asks and shows at once: something else is wanted. */
+function refresh() {
+  state.told = "";
+  turn();
+}
+
 async function turn() {
   if (state.isLoggedOut) return;
   try {
@@ -239,7 +251,7 @@ async function turn() {
 addEventListener("hashchange", turn);
 async function loop() {
   await turn();
-  globalThis.mycroft = { turns: (globalThis.mycroft?.turns ?? 0) + 1 };
+  globalThis.mycroft = { turns: (globalThis.mycroft?.turns ?? 0) + 1, shownMs: state.shownMs };
   setTimeout(loop, document.hidden ? EVERY_MS * 10 : EVERY_MS);
 }
 loop();

@@ -61,3 +61,23 @@ export function sentence(one, now) {
   if (!one.settled) parts.push("not settled yet");
   return `${one.job} ${DOES[one.what] ?? one.what}: ${parts.join("; ")}`;
 }
+
+/** Milliseconds with their unit, three digits: `12.3 ms`, `1.25 s`, `450 us`. */
+export function ms(value) {
+  const size = Math.abs(value);
+  const [number, unit] = size >= 1000 ? [value / 1000, "s"] : size >= 0.9995 || size < 5e-4 ? [value, "ms"] : [value * 1000, "us"];
+  const digits = Math.abs(number) >= 100 || number === 0 ? 0 : Math.abs(number) >= 10 ? 1 : 2;
+  return `${Number(number.toFixed(digits))}\u00a0${unit}`;
+}
+
+/** A share as percent, two digits. */
+export function percent(share) {
+  return `${Number((100 * share).toPrecision(share < 0.1 ? 1 : 2))}\u00a0%`;
+}
+
+/** A moment, milliseconds since the epoch, on the reader's clock; with its day where it is one of more than a day (`span`, milliseconds). */
+export function clock(at, span) {
+  const date = new Date(at);
+  const time = date.toLocaleTimeString("en-GB", span > 7200e3 ? { hour: "2-digit", minute: "2-digit" } : {});
+  return span > 86400e3 ? `${date.toLocaleDateString("en-GB", { day: "numeric", month: "short" })} ${time}` : time;
+}

@@ -19,6 +19,7 @@ mod explain;
 mod fact;
 mod life;
 mod measure;
+mod measured;
 mod median;
 pub mod mitigate;
 pub mod render;
@@ -31,6 +32,7 @@ mod watch;
 pub use case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Evidence, Gain, Reason, Said};
 pub use config::Config;
 pub use life::{Ending, How, Life};
+pub use measured::{Measured, Part, Seat, Spent, Stretch};
 pub use render::render;
 pub use report::{Caveat, RankSummary, Report, Threshold};
 
@@ -50,6 +52,8 @@ pub struct Engine {
     clocks: Clocks,
     timeline: Timeline,
     measure: measure::Measure,
+    /// For whoever shows where the time goes, until it is taken.
+    measured: Measured,
     evidence: evidence::Evidence,
     watch: Watch,
     docket: Docket,
@@ -59,8 +63,8 @@ pub struct Engine {
 impl Engine {
     /// An engine that has seen nothing of `job` yet.
     pub fn new(job: JobName, config: Config) -> Engine {
-        let (clocks, timeline, measure, evidence, watch, docket) = Default::default();
-        Engine { job, config, clocks, timeline, measure, evidence, watch, docket, lives: Vec::new() }
+        let (clocks, timeline, measure, measured, evidence, watch, docket) = Default::default();
+        Engine { job, config, clocks, timeline, measure, measured, evidence, watch, docket, lives: Vec::new() }
     }
 
     /// Takes in the records of one source. Batches of one source come in order; across sources any order will do, but that
@@ -105,6 +109,9 @@ impl Engine {
         }
         let hosts: Vec<HostName> = self.timeline.ranks.by_slot().iter().map(|state| state.host.clone()).collect();
         rows.iter().for_each(|row| self.evidence.take(&hosts, &self.measure.roles, row));
+        if !rows.is_empty() {
+            self.measured.add(&self.timeline, &self.measure.roles, &rows);
+        }
         let open = self.docket.has_open();
         let seen = self.watch.look(&self.timeline, &self.config, open, self.docket.raised_at(), now);
         let (config, watch, docket, seen) = (&self.config, &self.watch, &mut self.docket, &seen);
@@ -158,6 +165,11 @@ impl Engine {
     /// The lives of the job, oldest first; the last goes on, or says how it ended. Empty before the first batch.
     pub fn lives(&self) -> &[Life] {
         &self.lives
+    }
+
+    /// Where the time of iterations went, as far as it was not taken yet.
+    pub fn take_measured(&mut self) -> Measured {
+        std::mem::take(&mut self.measured)
     }
 
     /// The configuration in use.

@@ -12,8 +12,8 @@ use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
 use std::collections::BTreeMap;
 
 pub(crate) use role::Role;
-pub(crate) use ways::Way;
 use ways::Ways;
+pub(crate) use ways::{Sent, Way};
 
 /// A row lasts at least so long: one look of a person, and enough 20 ms iterations for a mean.
 const ROW_NS: u64 = NANOS_PER_SEC;
@@ -96,6 +96,9 @@ impl Cells {
     }
 }
 
+/// End and length, milliseconds, of iterations that follow each other.
+type Each = Vec<(HostTime, f64)>;
+
 /// About a second of the job.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Row {
@@ -105,8 +108,12 @@ pub(crate) struct Row {
     pub(crate) iterations: usize,
     /// Their mean, milliseconds.
     pub(crate) iteration_ms: f64,
+    /// End and length of each, milliseconds.
+    pub(crate) each: Each,
     /// By slot of the rank; `None`: missing.
     pub(crate) ranks: Vec<Option<Cells>>,
+    /// By slot.
+    pub(crate) sent: Vec<Sent>,
     /// Between hosts.
     pub(crate) ways: Ways,
     /// By host: for which share of the time its threads waited for a processor.
@@ -143,15 +150,15 @@ impl Measure {
         let Some((slot, _)) = self.reference else { return (Vec::new(), is_other) };
         let state = timeline.ranks.at(slot);
         let mut rows = Vec::new();
-        while let Some((start, end, iterations, ns)) = self.next(state) {
-            if !is_complete(timeline, end, ns / iterations as u64) {
+        while let Some((start, end, ns, each)) = self.next(state) {
+            if !is_complete(timeline, end, ns / each.len() as u64) {
                 break;
             }
             self.until = end;
             if self.roles.len() != timeline.ranks.len() || rows.is_empty() {
                 self.roles = role::of_all(timeline);
             }
-            let mut row = row(timeline, (start, end), iterations, ns as f64 / 1e6 / iterations as f64);
+            let mut row = row(timeline, (start, end), ns, each);
             self.knows_most |= row.is_of_most();
             self.few = if row.is_of_most() { 0 } else { self.few + 1 };
             if !row.is_of_most() {
@@ -192,16 +199,16 @@ impl Measure {
         had
     }
 
-    /// Begin and end of the next row, its iterations and their nanoseconds.
-    fn next(&self, state: &RankState) -> Option<(HostTime, HostTime, usize, u64)> {
+    /// Begin and end of the next row, the nanoseconds of its iterations, and end and milliseconds of each.
+    fn next(&self, state: &RankState) -> Option<(HostTime, HostTime, u64, Each)> {
         let new = state.iterations.list().iter().filter(|it| it.start >= self.until);
-        let (mut start, mut count, mut ns) = (None, 0, 0);
+        let (mut start, mut ns, mut each) = (None, 0, Vec::new());
         for it in new {
             let from = *start.get_or_insert(it.start);
-            count += 1;
             ns += it.ns();
-            if it.end.since_ns(from) >= ROW_NS || count >= ROW_ITERATIONS {
-                return Some((from, it.end, count, ns));
+            each.push((it.end, it.ns() as f64 / 1e6));
+            if it.end.since_ns(from) >= ROW_NS || each.len() >= ROW_ITERATIONS {
+                return Some((from, it.end, ns, each));
             }
         }
         None
@@ -248,12 +255,14 @@ fn is_complete(timeline: &Timeline, end: HostTime, iteration_ns: u64) -> bool {
     waited_ns >= GRACE_NS && (waited_ns >= GRACE_NS + 2 * iteration_ns || timeline.ranks.by_slot().iter().all(has_told))
 }
 
-fn row(timeline: &Timeline, (start, end): (HostTime, HostTime), iterations: usize, iteration_ms: f64) -> Row {
-    let (ways, held) = ways::of(timeline, (start, end), iterations);
-    let of = |(state, held_ms): (&RankState, &f64)| cells(state, (start, end), iteration_ms, *held_ms);
-    let ranks = timeline.ranks.by_slot().iter().zip(&held).map(of).collect();
+fn row(timeline: &Timeline, (start, end): (HostTime, HostTime), ns: u64, each: Each) -> Row {
+    let iterations = each.len();
+    let iteration_ms = ns as f64 / 1e6 / iterations as f64;
+    let (ways, sent) = ways::of(timeline, (start, end), iterations);
+    let of = |(state, sent): (&RankState, &Sent)| cells(state, (start, end), iteration_ms, sent.held_ms);
+    let ranks = timeline.ranks.by_slot().iter().zip(&sent).map(of).collect();
     let waits = timeline.loads.waits(start, end);
-    Row { start, end, iterations, iteration_ms, ranks, ways, waits }
+    Row { start, end, iterations, iteration_ms, each, ranks, sent, ways, waits }
 }
 
 /// How many operations an iteration has of which no record was lost: what one in eight reaches. Few have more (evaluation).

@@ -8,7 +8,7 @@ use crate::alert::Alerts;
 use crate::book::{CaseBook, Change};
 use crate::case::BookedCase;
 use crate::clock::Clock;
-use crate::command::Command;
+use crate::command::{Command, SeriesTold};
 use crate::core::{Core, JOBS_MAX, Parts, Told};
 use crate::dump::Dumps;
 use crate::inbox::{Event, Inbox};
@@ -111,6 +111,10 @@ impl Loop {
                 Event::Command(Command::Report { job, reply }) => {
                     // Nobody waits any more when the reader went away: then the answer is not needed.
                     let _ = reply.send(self.report(&job));
+                }
+                Event::Command(Command::Series { job, from, to, reply }) => {
+                    let told = self.core.jobs().get(&job).map(|job| SeriesTold::of(job.series(), from, to));
+                    let _ = reply.send(told.map(Box::new));
                 }
                 Event::Due(now) => self.core.advance(now),
                 Event::Closed => break,

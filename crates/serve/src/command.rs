@@ -1,6 +1,7 @@
 //! What others may ask of the brain's thread.
+use crate::series::{ChangePoint, JobSeries, RankWindow, Summary};
 use mycroft_diagnose::Report;
-use mycroft_record::JobName;
+use mycroft_record::{HostTime, JobName};
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -14,4 +15,44 @@ pub(crate) enum Command {
         /// Where the answer goes; nobody may be left to take it.
         reply: oneshot::Sender<Option<Arc<Report>>>,
     },
+    /// The series of a job in a window; `None` for a job that is not known.
+    Series {
+        /// The job.
+        job: JobName,
+        /// Begin of the window.
+        from: HostTime,
+        /// Its end.
+        to: HostTime,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Option<Box<SeriesTold>>>,
+    },
+}
+
+/// What is known of a job's series in a window. It is copied, not worked out, on the brain's thread.
+#[derive(Debug)]
+pub(crate) struct SeriesTold {
+    /// Iterations ever.
+    pub(crate) count: u64,
+    /// Of the window, as finely as it is kept.
+    pub(crate) iterations: Vec<Summary>,
+    /// The level now, and the healthy one.
+    pub(crate) levels: (Option<f64>, Option<f64>),
+    /// Changes of the level, of the window or not.
+    pub(crate) changes: Vec<ChangePoint>,
+    /// What ranks took in the window.
+    pub(crate) ranks: RankWindow,
+}
+
+impl SeriesTold {
+    /// What is known of a window.
+    pub(crate) fn of(series: &JobSeries, from: HostTime, to: HostTime) -> SeriesTold {
+        let (iterations, ranks) = (&series.iterations, &series.ranks);
+        SeriesTold {
+            count: iterations.count(),
+            iterations: iterations.between(from, to),
+            levels: iterations.levels(),
+            changes: iterations.changes().copied().collect(),
+            ranks: ranks.window(from, to),
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! One job: its engine behind a guard, and what the server itself knows of it.
 use crate::api::{CaveatJson, JobJson, LifeJson, TimeJson};
 use crate::census::Census;
-use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Caveat, Engine, Life, Report};
+use crate::series::JobSeries;
+use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Caveat, Engine, Life, Measured, Report};
 use mycroft_record::{Batch, HostName, HostTime, JobName, NANOS_PER_SEC, ProcessKey, Record};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,6 +12,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub(crate) const ENGINE_PANICS_MAX: u32 = 3;
 /// Processes counted per job: 100,000 ranks, each restarted twice.
 const MEMBERS_MAX: usize = 300_000;
+/// Iterations in the small picture beside a job.
+const SPARK_MAX: usize = 60;
 /// A job or agent that sent nothing for so long counts as silent: a hundred shipping periods of 100 ms.
 pub(crate) const SILENT_NS: u64 = 10 * NANOS_PER_SEC;
 
@@ -28,6 +31,8 @@ pub(crate) trait Brain: Send {
     fn cases(&self) -> &[Case];
     /// See [`Engine::lives`].
     fn lives(&self) -> &[Life];
+    /// See [`Engine::take_measured`].
+    fn take_measured(&mut self) -> Measured;
 }
 
 impl Brain for Engine {
@@ -48,6 +53,9 @@ impl Brain for Engine {
     }
     fn lives(&self) -> &[Life] {
         Engine::lives(self)
+    }
+    fn take_measured(&mut self) -> Measured {
+        Engine::take_measured(self)
     }
 }
 
@@ -96,6 +104,7 @@ pub(crate) struct Job {
     stamps: BTreeMap<CaseId, Stamp>,
     /// Its lives as of the last look.
     lives: Vec<Life>,
+    series: JobSeries,
     /// When the engine wants to be asked before the regular tick, as of its last tick.
     pub(crate) check_at: Option<HostTime>,
 }
@@ -117,6 +126,7 @@ impl Job {
             numbers: BTreeMap::new(),
             stamps: BTreeMap::new(),
             lives: Vec::new(),
+            series: JobSeries::default(),
             check_at: None,
         }
     }
@@ -163,10 +173,11 @@ impl Job {
                 _ => None,
             });
             let changes = Changes { withdrawn: withdrawn.collect(), changed, events };
-            (changes, brain.next_check(now), brain.lives().to_vec())
+            (changes, brain.next_check(now), brain.lives().to_vec(), brain.take_measured())
         });
         self.stamps = stamps;
-        let (changes, check_at, lives) = outcome?.unwrap_or_default();
+        let (changes, check_at, lives, measured) = outcome?.unwrap_or_default();
+        self.series.take(&measured);
         (self.check_at, self.lives) = (check_at, lives);
         Ok(changes)
     }
@@ -174,6 +185,11 @@ impl Job {
     /// The engine's cases, oldest first; none without an engine.
     pub(crate) fn cases(&mut self) -> Result<Vec<Case>, Failed> {
         Ok(self.guarded(|brain| brain.cases().to_vec())?.unwrap_or_default())
+    }
+
+    /// Its iterations, and where their time went.
+    pub(crate) fn series(&self) -> &JobSeries {
+        &self.series
     }
 
     /// What is known now, with the server's case numbers and its own caveats.
@@ -299,6 +315,7 @@ impl Job {
             records: self.records,
             lost: self.lost,
             open_cases,
+            recent_iterations_us: self.series.iterations.newest(SPARK_MAX),
             engine: if self.brain.is_some() { "running" } else { "off" }.to_owned(),
             caveats: self.caveats().into_iter().map(caveat).collect(),
         }

@@ -39,6 +39,7 @@ mod keepers;
 mod lately;
 pub mod replay;
 mod schedule;
+mod series;
 mod server;
 mod stats;
 #[cfg(test)]

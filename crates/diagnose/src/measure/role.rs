@@ -21,6 +21,11 @@ impl Role {
         Role(number)
     }
 
+    /// For whoever compares ranks outside of the brain.
+    pub(crate) fn as_number(self) -> u32 {
+        self.0
+    }
+
     /// Of something that carries so much, in steps.
     pub(super) fn of_load(step: i32) -> Role {
         Role(step.cast_unsigned())

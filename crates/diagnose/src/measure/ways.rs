@@ -38,12 +38,24 @@ struct Sum {
     bytes: u64,
     sent_us: f64,
     held_us: f64,
+    awaited_us: f64,
 }
 
-/// The ways that carried something, and by slot of the rank for how long its links were held, milliseconds per iteration.
-pub(super) fn of(timeline: &Timeline, (start, end): (HostTime, HostTime), iterations: usize) -> (Ways, Vec<f64>) {
+/// What the links of a rank to other hosts took in a row, milliseconds per iteration.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Sent {
+    /// They were held: data lay ready and was not handed over.
+    pub(crate) held_ms: f64,
+    /// Data was on its way, on the link where it was longest.
+    pub(crate) sent_ms: f64,
+    /// .. and the receiver waited for it, on the link where it was longest.
+    pub(crate) awaited_ms: f64,
+}
+
+/// The ways that carried something, and by slot of the rank what its links took.
+pub(super) fn of(timeline: &Timeline, (start, end): (HostTime, HostTime), iterations: usize) -> (Ways, Vec<Sent>) {
     let mut links: BTreeMap<(HostName, HostName), Vec<Sum>> = BTreeMap::new();
-    let mut held = vec![0.0; timeline.ranks.len()];
+    let mut sent = vec![Sent::default(); timeline.ranks.len()];
     let per_iteration = iterations.max(1) as f64;
     for link in timeline.links.all(&timeline.ranks) {
         let (Some(from), Some(to)) = (timeline.ranks.slot(link.from), timeline.ranks.slot(link.to)) else { continue };
@@ -52,10 +64,13 @@ pub(super) fn of(timeline: &Timeline, (start, end): (HostTime, HostTime), iterat
         if sum.bytes == 0 || hosts.0 == hosts.1 {
             continue;
         }
-        held[from as usize] += sum.held_us / 1e3 / per_iteration;
+        let (rank, ms) = (&mut sent[from as usize], |us: f64| us / 1e3 / per_iteration);
+        rank.held_ms += ms(sum.held_us);
+        rank.sent_ms = rank.sent_ms.max(ms(sum.sent_us));
+        rank.awaited_ms = rank.awaited_ms.max(ms(sum.awaited_us.min(sum.sent_us)));
         links.entry((hosts.0.clone(), hosts.1.clone())).or_default().push(sum);
     }
-    (links.into_iter().map(|(hosts, links)| (hosts, way(&links, per_iteration))).collect(), held)
+    (links.into_iter().map(|(hosts, links)| (hosts, way(&links, per_iteration))).collect(), sent)
 }
 
 fn sum(link: &Link, start: HostTime, end: HostTime) -> Sum {
@@ -64,6 +79,7 @@ fn sum(link: &Link, start: HostTime, end: HostTime) -> Sum {
         bytes: sum.bytes + sample.bytes,
         sent_us: sum.sent_us + sample.sent_us,
         held_us: sum.held_us + sample.held_us,
+        awaited_us: sum.awaited_us + (sample.wire_us - sample.held_us).max(0.0),
     })
 }
 
@@ -117,8 +133,9 @@ mod tests {
     #[test]
     fn a_late_handover_is_the_senders() {
         let timeline = late_sender();
-        let (ways, held) = of(&timeline, (HostTime(1_000 * S), HostTime(1_001 * S)), 1);
+        let (ways, sent) = of(&timeline, (HostTime(1_000 * S), HostTime(1_001 * S)), 1);
         assert_eq!(ways.len(), 1, "{ways:?}");
-        assert!(held[0] > 1.0 && held[1] == 0.0, "{held:?}");
+        assert!(sent[0].held_ms > 1.0 && sent[1] == Sent::default(), "{sent:?}");
+        assert!(sent[0].awaited_ms <= sent[0].sent_ms, "{sent:?}");
     }
 }

@@ -45,6 +45,9 @@ pub struct JobJson {
     pub lost: u64,
     /// Cases open now.
     pub open_cases: u64,
+    /// Its newest iterations, at most 60, oldest first, microseconds.
+    #[serde(default)]
+    pub recent_iterations_us: Vec<u64>,
     /// `running`, or `off` after the engine failed too often.
     pub engine: String,
     /// What limits the diagnosis of this job on the server's side.

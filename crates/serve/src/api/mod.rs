@@ -11,6 +11,7 @@ pub mod health;
 pub mod job;
 pub mod plan;
 pub mod report;
+pub mod series;
 pub mod time;
 
 pub use act::{ActRequest, ActionJson, ActionsJson, AutoRequest, PolicyJson};
@@ -22,6 +23,7 @@ pub use health::{ClockJson, ClocksJson, DroppedJson, HealthJson, QueueJson};
 pub use job::{JobJson, JobsJson, LifeJson};
 pub use plan::{AssignmentJson, ChoiceJson, LeftOutJson, NextJson, PlanJson, PlanRequest};
 pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, ThresholdJson};
+pub use series::{BandJson, ChangeJson, HostExcessJson, IterationsJson, PointJson, RankSeriesJson, RankSpentJson};
 pub use time::{TimeJson, rfc3339};
 
 use mycroft_record::Rank;

@@ -10,6 +10,7 @@ mod health;
 mod metrics;
 mod pages;
 mod routes;
+mod series;
 
 pub(crate) use routes::Shared;
 
@@ -39,7 +40,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves until `stop` changes.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, shares: Shares, mut stop: watch::Receiver<bool>) {
-    let router = routes::router(Arc::clone(&shared), acts::for_readers(), acts::router(&shared));
+    let for_readers = acts::for_readers().merge(series::routes());
+    let router = routes::router(Arc::clone(&shared), for_readers, acts::router(&shared));
     let graceful = GracefulShutdown::new();
     let guests = Guests::new(shares.visitors, shares.readers);
     loop {

@@ -13,6 +13,9 @@ const STYLE: &str = "text/css; charset=utf-8";
 /// What the page is made of, below `/page/`: name, type, content.
 const FILES: &[(&str, &str, &str)] = &[
     ("live.js", SCRIPT, include_str!("../../../../web/live.js")),
+    ("job.js", SCRIPT, include_str!("../../../../web/job.js")),
+    ("spent.js", SCRIPT, include_str!("../../../../web/spent.js")),
+    ("strip.js", SCRIPT, include_str!("../../../../web/strip.js")),
     ("words.js", SCRIPT, include_str!("../../../../web/words.js")),
     ("dom.js", SCRIPT, include_str!("../../../../web/dom.js")),
     ("theme.css", STYLE, include_str!("../../../../web/theme.css")),

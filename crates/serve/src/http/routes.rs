@@ -34,7 +34,7 @@ const LIMIT_DEFAULT: usize = 100;
 /// Most items of a list: 10,000 ranks at 300 bytes are 3 MB.
 const LIMIT_MAX: usize = 10_000;
 /// How long a reader waits for the brain: a tick at 100,000 ranks may take five seconds (SPEC.md, "Root cause").
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the routes read.
 pub(crate) struct Shared {

@@ -5,7 +5,7 @@
 #[expect(dead_code, reason = "the page of an autopsy is printed, and driven by the mouse")]
 mod browser;
 
-use super::{CLOSE, NOTHING, OPEN, SETTLE, World, quick};
+use super::{CLOSE, MEASURE, MEASURE_MANY, NOTHING, OPEN, SETTLE, World, quick};
 use crate::config::ServeConfig;
 use browser::Browser;
 use serde_json::json;
@@ -97,5 +97,118 @@ fn a_token_is_asked_for_once_and_scripts_cannot_read_it() {
     assert_eq!(browser.eval("document.cookie"), "");
     // The browser reports the answers 401; nothing else went wrong.
     browser.complaints.retain(|complaint| !complaint.contains("401"));
+    is_quiet(&browser);
+}
+
+/// A page that shows the series of a job which has been measured.
+fn job_view(width: u32) -> Option<(World, Browser)> {
+    let world = World::start(quick());
+    world.send("train", &[MEASURE, OPEN, SETTLE]);
+    let mut browser = opened(&world, width)?;
+    browser.until("document.querySelector('#job-train') && document.querySelector('.spark')");
+    browser.eval("document.querySelector('#job-train').click()");
+    browser.until("document.querySelector('svg.strip') && document.querySelectorAll('.spent .parts').length == 4");
+    Some((world, browser))
+}
+
+#[test]
+fn a_job_shows_its_iterations_and_where_their_time_goes() {
+    let Some((_world, mut browser)) = job_view(1280) else { return };
+    let page = text(&mut browser, "main");
+    for part in [
+        "An iteration takes 150\u{a0}ms, 50\u{a0}% longer than the 100\u{a0}ms of before, since ",
+        "takes 25\u{a0}ms longer than its peers, most of it computation.",
+        "case 1",
+    ] {
+        assert!(page.contains(part), "`{part}` is not on the page:\n{page}");
+    }
+    assert_eq!(text(&mut browser, ".spent .who"), "1 host0", "the worst first");
+    assert_eq!(text(&mut browser, ".heat .cell.slow1"), "1+", "a mark beside colour");
+    let changes = browser.eval("document.querySelectorAll('.strip .change').length");
+    assert_eq!((changes, text(&mut browser, ".strip .change text")), (json!(1), "+50\u{a0}%".to_owned()));
+    shot(&mut browser, "job-wide");
+    // The window begins where the job became slow: with keys, and only what is in it counts.
+    browser.eval("document.querySelector('#window-begin').focus()");
+    for _ in 0..6 {
+        browser.key("ArrowRight", 8);
+        browser.until("document.activeElement?.id == 'window-begin'");
+    }
+    browser.until("document.querySelector('main').textContent.includes('takes 50\u{a0}ms longer')");
+    assert_eq!(
+        (text(&mut browser, "#whole"), text(&mut browser, ".heat .cell.slow2")),
+        ("All of it".to_owned(), "1++".to_owned())
+    );
+    browser.eval("document.querySelector('#window-begin').focus()");
+    browser.key("Escape", 0);
+    browser.until("!document.querySelector('#whole') && document.querySelector('main').textContent.includes('takes 25\u{a0}ms longer')");
+    // With the mouse.
+    let at = |share: f64| {
+        format!(
+            "(() => {{ const box = document.querySelector('svg.strip').getBoundingClientRect(); return [box.left + box.width * {share}, box.top + 60]; }})()"
+        )
+    };
+    let (from, to) = (browser.eval(&at(0.6)), browser.eval(&at(0.9)));
+    let place = |point: &serde_json::Value| (point[0].as_f64().expect("x"), point[1].as_f64().expect("y"));
+    let ((x1, y1), (x2, y2)) = (place(&from), place(&to));
+    browser.mouse("mousePressed", x1, y1);
+    browser.mouse("mouseMoved", x2, y2);
+    browser.mouse("mouseReleased", x2, y2);
+    browser.until("document.querySelector('#whole') && document.querySelector('main').textContent.includes('takes 50\u{a0}ms longer')");
+    // The numbers stay open while the page goes on.
+    browser.eval("document.querySelector('#numbers').click()");
+    let turns = browser.eval("mycroft.turns").as_u64().expect("a number");
+    browser.until(&format!("mycroft.turns > {} && document.querySelector('details').open", turns + 1));
+    assert_eq!(browser.eval("document.querySelectorAll('details tbody tr').length"), json!(4));
+    shot(&mut browser, "job-window");
+    is_quiet(&browser);
+}
+
+#[test]
+fn the_view_of_a_job_fits_a_phone_the_dark_and_paper() {
+    let Some((_world, mut browser)) = job_view(390) else { return };
+    let wide = browser.eval("document.documentElement.scrollWidth");
+    assert!(wide.as_u64() <= Some(390), "{wide} pixels wide");
+    shot(&mut browser, "job-narrow");
+    let dark = json!({ "features": [{ "name": "prefers-color-scheme", "value": "dark" }] });
+    browser.call("Emulation.setEmulatedMedia", dark);
+    assert_eq!(
+        browser.eval("getComputedStyle(document.querySelector('.card')).backgroundColor"),
+        json!("rgb(26, 29, 33)")
+    );
+    shot(&mut browser, "job-dark");
+    // On paper there is nothing to press.
+    browser.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
+    let shown = "[...document.querySelectorAll('.strip, .spent, .heat, .spans, .strip .end')].map((one) => one.getClientRects().length > 0)";
+    assert_eq!(
+        browser.eval(&format!("{shown}.join()")),
+        json!("false,true,false,false,true,true,true"),
+        "buttons and ends"
+    );
+    shot(&mut browser, "job-paper");
+    is_quiet(&browser);
+}
+
+/// What is shown does not grow with the job: bars of 64 ranks, cells of 48 hosts, and a sentence for the others.
+#[test]
+fn a_job_of_ten_thousand_ranks_is_shown_fluently() {
+    let world = World::start(quick());
+    world.send("train", &[MEASURE_MANY]);
+    let Some(mut browser) = opened(&world, 1280) else { return };
+    browser.eval("location.hash = '#job=train'");
+    browser.until("document.querySelectorAll('.spent .parts').length == 64");
+    let shown = text(&mut browser, "main");
+    for part in
+        ["Rank 1 on host0 takes", "10,176 more ranks", "1,232 more hosts, whose ranks take at most 0\u{a0}% longer"]
+    {
+        assert!(shown.contains(part), "`{part}` is not on the page:\n{shown}");
+    }
+    let nodes = browser.eval("document.querySelectorAll('*').length").as_u64().expect("a number");
+    assert!(nodes < 2_500, "{nodes} elements");
+    let turns = browser.eval("mycroft.turns").as_u64().expect("a number");
+    browser.until(&format!("mycroft.turns > {}", turns + 3));
+    let took_ms = browser.eval("mycroft.shownMs").as_f64().expect("a number");
+    println!("{nodes} elements, the page is shown anew in {took_ms:.1} ms");
+    // A quarter of what lies between two questions, on a machine that does other work.
+    assert!(took_ms < 250.0, "{took_ms} ms");
     is_quiet(&browser);
 }

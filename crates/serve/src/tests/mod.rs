@@ -2,23 +2,23 @@
 mod acts;
 mod alerts;
 mod dumps;
-mod examples;
+mod example;
 mod heard;
 mod hostile;
 mod live_page;
 mod restarts;
 mod routes;
 mod running;
+mod series;
 
-pub(crate) use examples::{example_case, example_report};
+pub(crate) use example::{example_case, example_report};
 
 use crate::config::ServeConfig;
 use crate::job::Brain;
 use crate::server::{Seams, ServerHandle, start};
-use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Ending, How, Life, Report, Said};
-use mycroft_record::{
-    Batch, Category, Finding, Gap, HostTime, JobName, NANOS_PER_SEC, Rank, Record, Source, StepMark, What,
-};
+use example::{example_measured, unsettled};
+use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Ending, How, Life, Measured, Report, Said};
+use mycroft_record::{Batch, Category, Gap, HostTime, JobName, NANOS_PER_SEC, Rank, Record, Source, StepMark, What};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,6 +51,10 @@ pub(crate) const REVISE: u64 = 11;
 pub(crate) const END_JOB: u64 = 12;
 /// The job is started again.
 pub(crate) const BEGIN_ANEW: u64 = 13;
+/// Two minutes of iterations have been measured, in the last of which rank 1 was slow.
+pub(crate) const MEASURE: u64 = 14;
+/// The same of 10,240 ranks.
+pub(crate) const MEASURE_MANY: u64 = 15;
 /// Nothing but a record.
 pub(crate) const NOTHING: u64 = 0;
 
@@ -67,6 +71,7 @@ struct Scripted {
     pending: Vec<u64>,
     cases: Vec<Case>,
     lives: Vec<Life>,
+    measured: Measured,
     due: bool,
     fail_report: bool,
     met: Sender<Met>,
@@ -129,6 +134,8 @@ impl Brain for Scripted {
                     self.lives = vec![Life { number: 1, began: HostTime(NEW_YEAR), ended }];
                 }
                 BEGIN_ANEW => self.lives.push(Life { number: 2, began: now, ended: None }),
+                MEASURE => self.measured = example_measured(now, 4),
+                MEASURE_MANY => self.measured = example_measured(now, 10_240),
                 WITHDRAW => {
                     self.cases.pop();
                     events.push(CaseEvent::Withdrawn(id));
@@ -156,11 +163,10 @@ impl Brain for Scripted {
     fn lives(&self) -> &[Life] {
         &self.lives
     }
-}
 
-fn unsettled() -> Finding {
-    let case = example_case(CaseId(0), HostTime(NEW_YEAR));
-    Finding { category: Category::Unknown, suspects: Vec::new(), diagnosed_at: HostTime::NONE, ..case.finding }
+    fn take_measured(&mut self) -> Measured {
+        std::mem::take(&mut self.measured)
+    }
 }
 
 /// A server with scripted brains and a clock that goes on by itself, and what the test holds of it.
@@ -193,6 +199,7 @@ impl World {
                     job: job.clone(),
                     pending: Vec::new(),
                     lives: Vec::new(),
+                    measured: Measured::default(),
                     cases: Vec::new(),
                     due: false,
                     fail_report: false,

@@ -1,13 +1,40 @@
-//! A case and a report with every field filled.
+//! What the scripted brain tells: a case, a report and measurements with every field filled.
+use super::NEW_YEAR;
 use mycroft_diagnose::{
-    BlastEntry, Case, CaseId, CaseState, Caveat, Ending, Evidence, How, Life, RankSummary, Reason, Report, Said,
-    Threshold,
+    BlastEntry, Case, CaseId, CaseState, Caveat, Ending, Evidence, How, Life, Measured, Part, RankSummary, Reason,
+    Report, Said, Seat, Spent, Stretch, Threshold,
 };
 use mycroft_record::{
     Category, ChannelId, CommId, CommRank, Direction, Finding, HostTime, JobName, NANOS_PER_SEC, OpClass, OpId, OpKind,
     OpSeq, Place, Rank, Suspect, What,
 };
 use std::sync::Arc;
+
+/// Two minutes of iterations of so many ranks, two or eight a host, before `now`: a tenth of a second each, and in the last minute half as much more, of
+/// which rank 1 computes.
+pub(super) fn example_measured(now: HostTime, ranks: u32) -> Measured {
+    let per_host = if ranks > 8 { 8 } else { 2 };
+    let seat =
+        |rank: u32| Seat { rank: Rank(rank), host: format!("host{}", rank / per_host).as_str().into(), peers: 0 };
+    let stretch = |second: u64| {
+        let start = now - (121 - second) * NANOS_PER_SEC;
+        let ms = if second < 60 { 100.0 } else { 150.0 };
+        let iterations = (1..=6).map(|nth| (start + nth * 150_000_000, ms)).collect();
+        let spent = |rank: u32| {
+            let computes = if rank == 1 { ms as f32 - 40.0 } else { 60.0 };
+            let mut exposed_ms = [computes, 5.0, 4.0, 1.0, 10.0, 0.0];
+            exposed_ms[Part::OWN] = ms as f32 - exposed_ms.iter().sum::<f32>();
+            Some(Spent { took_ms: [computes, 5.0, 8.0, 1.0, 15.0], exposed_ms })
+        };
+        Stretch { start, end: start + 900_000_000, iterations, ranks: (0..ranks).map(spent).collect() }
+    };
+    Measured { ranks: (0..ranks).map(seat).collect(), stretches: (0..120).map(stretch).collect() }
+}
+
+pub(super) fn unsettled() -> Finding {
+    let case = example_case(CaseId(0), HostTime(NEW_YEAR));
+    Finding { category: Category::Unknown, suspects: Vec::new(), diagnosed_at: HostTime::NONE, ..case.finding }
+}
 
 /// A case with every field filled; the documentation shows it.
 pub(crate) fn example_case(id: CaseId, now: HostTime) -> Case {
@@ -88,7 +115,7 @@ pub(crate) fn example_report(job: JobName, now: HostTime) -> Report {
     }
 }
 
-pub(crate) fn example_rank(rank: u32, now: HostTime) -> RankSummary {
+fn example_rank(rank: u32, now: HostTime) -> RankSummary {
     RankSummary {
         rank: Rank(rank),
         host: format!("host{}", rank / 2).as_str().into(),

@@ -1,0 +1,115 @@
+//! The routes of a job's series: its iterations, and where the time of its ranks went.
+use super::routes::{ANSWER_TIMEOUT, Asked, Refusal, Shared, bad_request, list_limit, named, parameters};
+use crate::api::{BandJson, ChangeJson, IterationsJson, PointJson, RankSeriesJson, TimeJson};
+use crate::book::Filter;
+use crate::command::{Command, SeriesTold};
+use crate::series::thin;
+use axum::extract::rejection::PathRejection;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::Json;
+use axum::{Router, routing::get as on_get};
+use mycroft_record::{HostTime, JobName};
+use serde::Deserialize;
+use std::sync::Arc;
+use tokio::sync::oneshot;
+
+/// Points when `points` is not given: one a pixel of a page.
+const POINTS_DEFAULT: usize = 1_000;
+/// Cases that are bands, at most.
+const BANDS_MAX: usize = 200;
+/// Ranks in full when `limit` is not given: what a person looks at.
+const RANKS_DEFAULT: usize = 64;
+
+/// The routes.
+pub(super) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/api/v1/jobs/{job}/iterations", on_get(iterations))
+        .route("/api/v1/jobs/{job}/ranks/series", on_get(ranks))
+}
+
+/// `?from=MS&to=MS&points=N`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct IterationsQuery {
+    from: Option<f64>,
+    to: Option<f64>,
+    points: Option<usize>,
+}
+
+/// `?from=MS&to=MS&limit=N`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RanksQuery {
+    from: Option<f64>,
+    to: Option<f64>,
+    limit: Option<usize>,
+}
+
+/// A window of milliseconds since the epoch; without a bound, all there is on that side.
+fn window(from: Option<f64>, to: Option<f64>) -> Result<(HostTime, HostTime), Refusal> {
+    let is_time = |ms: &f64| (0.0..1e15).contains(ms);
+    if !from.iter().chain(&to).all(is_time) || from.zip(to).is_some_and(|(from, to)| from > to) {
+        return Err(bad_request("from and to: expected milliseconds since the Unix epoch, from before to"));
+    }
+    let time = |ms: f64| HostTime((ms * 1e6) as u64);
+    Ok((from.map_or(HostTime::NONE, time), to.map_or(HostTime(u64::MAX), time)))
+}
+
+/// What the loop knows of a job.
+async fn ask(shared: &Shared, job: &str, from: HostTime, to: HostTime) -> Result<SeriesTold, Refusal> {
+    let busy = || Refusal(StatusCode::SERVICE_UNAVAILABLE, "diagnosis is busy: try again in a few seconds".to_owned());
+    let (reply, answer) = oneshot::channel();
+    if !shared.inbox.ask(Command::Series { job: job.into(), from, to, reply }) {
+        return Err(busy());
+    }
+    match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
+        Ok(Ok(Some(told))) => Ok(*told),
+        Ok(Ok(None)) => {
+            let text = format!("no job {job:?} is being diagnosed: GET /api/v1/jobs lists those there are");
+            Err(Refusal(StatusCode::NOT_FOUND, text))
+        }
+        Ok(Err(_)) | Err(_) => Err(busy()),
+    }
+}
+
+/// `GET /api/v1/jobs/JOB/iterations`.
+async fn iterations(
+    State(shared): State<Arc<Shared>>,
+    job: Result<Path<String>, PathRejection>,
+    asked: Asked<IterationsQuery>,
+) -> Result<Json<IterationsJson>, Refusal> {
+    let (job, query) = (named(job)?, parameters(asked, "from, to and points")?);
+    let (from, to) = window(query.from, query.to)?;
+    let points = query.points.map_or(Ok(POINTS_DEFAULT), |points| list_limit(Some(points)))?;
+    let told = ask(&shared, &job, from, to).await?;
+    let (mut cases, _) = shared.book.list(&Filter { job: Some(JobName::from(&*job)), state: None }, BANDS_MAX);
+    cases.reverse();
+    let (level_ms, healthy_ms) = told.levels;
+    Ok(Json(IterationsJson {
+        job,
+        as_of: TimeJson::exact((shared.clock)()),
+        iterations: told.count,
+        points: thin(&told.iterations, points).iter().map(PointJson::of).collect(),
+        level_ms,
+        healthy_ms,
+        changes: told.changes.iter().map(ChangeJson::of).collect(),
+        bands: cases.iter().map(BandJson::of).collect(),
+    }))
+}
+
+/// `GET /api/v1/jobs/JOB/ranks/series`.
+async fn ranks(
+    State(shared): State<Arc<Shared>>,
+    job: Result<Path<String>, PathRejection>,
+    asked: Asked<RanksQuery>,
+) -> Result<Json<RankSeriesJson>, Refusal> {
+    let (job, query) = (named(job)?, parameters(asked, "from, to and limit")?);
+    let (from, to) = window(query.from, query.to)?;
+    let limit = query.limit.map_or(Ok(RANKS_DEFAULT), |limit| list_limit(Some(limit)))?;
+    let told = ask(&shared, &job, from, to).await?;
+    // Some milliseconds at 10,240 ranks: not on the threads that answer others.
+    let worked = tokio::task::spawn_blocking(move || RankSeriesJson::of(&job, &told.ranks, limit)).await;
+    let failed = |_| Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be worked out".to_owned());
+    worked.map(Json).map_err(failed)
+}

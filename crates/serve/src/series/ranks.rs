@@ -1,0 +1,265 @@
+//! Where the time of each rank went: means of ten seconds for ten minutes, of a minute for an hour, of a quarter of an hour for
+//! a day.
+//!
+//! 60 + 60 + 96 pieces of 9 x 2 B a rank are 3.9 KB a rank, 40 MB at 10,240 ranks; three more that are not over, of 48 B a rank,
+//! are 1.5 MB. A share is kept in units of 1/16,384 of the job's iteration: 61 us of a second.
+use mycroft_diagnose::{Part, Seat, Stretch};
+use mycroft_record::{HostName, HostTime, NANOS_PER_SEC, Rank};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Width, nanoseconds, and number of the pieces that are kept, the finest first.
+const TIERS: [(u64, usize); 3] = [(10 * NANOS_PER_SEC, 60), (60 * NANOS_PER_SEC, 60), (900 * NANOS_PER_SEC, 96)];
+/// Ranks of a job, those of before a restart on other hosts included: 100,000 and some. Beyond, all begins anew.
+const SEATS_MAX: usize = 1 << 17;
+/// Parts of which it is kept apart what they took, since others hide it: copy, proxy, wire.
+pub(crate) const HIDDEN: [Part; 3] = [Part::Copy, Part::Proxy, Part::Wire];
+/// Values of a rank: six parts that are the iteration, and what the hidden ones took.
+const VALUES: usize = Part::ALL.len() + HIDDEN.len();
+/// A share of 1.
+const WHOLE: f32 = 16_384.0;
+/// Nothing is known of the rank.
+const UNKNOWN: u16 = u16::MAX;
+
+/// Shares of an iteration.
+type Cell = [u16; VALUES];
+
+/// What is known of all ranks in one piece of time.
+#[derive(Clone, Debug)]
+struct Piece {
+    start: HostTime,
+    end: HostTime,
+    iterations: u32,
+    iteration_ms: f32,
+    /// By seat; seats that came later are missing.
+    cells: Vec<Cell>,
+}
+
+/// Sums of a rank, milliseconds times iterations, and the iterations.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    iterations: f32,
+    values: [f32; VALUES],
+}
+
+/// A piece that is not over.
+#[derive(Clone, Debug, Default)]
+struct Open {
+    /// Number of the piece since the epoch.
+    number: u64,
+    start: HostTime,
+    end: HostTime,
+    iterations: u32,
+    ms: f64,
+    sums: Vec<Sum>,
+}
+
+impl Open {
+    fn push(&mut self, stretch: &Stretch, places: &[Option<u32>], seats: usize) {
+        if self.iterations == 0 {
+            self.start = stretch.start;
+        }
+        let count = stretch.iterations.len();
+        self.end = stretch.end;
+        self.iterations += count as u32;
+        self.ms += stretch.iterations.iter().map(|(_, ms)| ms).sum::<f64>();
+        self.sums.resize(seats, Sum::default());
+        for (spent, place) in stretch.ranks.iter().zip(places) {
+            let (Some(spent), Some(place)) = (spent, place) else { continue };
+            let sum = &mut self.sums[*place as usize];
+            let hidden = HIDDEN.map(|part| spent.took_ms[part as usize]);
+            sum.iterations += count as f32;
+            for (sum, ms) in sum.values.iter_mut().zip(spent.exposed_ms.iter().chain(&hidden)) {
+                *sum += ms * count as f32;
+            }
+        }
+    }
+
+    fn close(&self) -> Option<Piece> {
+        if self.iterations == 0 {
+            return None;
+        }
+        let iteration_ms = (self.ms / f64::from(self.iterations)) as f32;
+        let share = |ms: f32| (ms / iteration_ms.max(1e-6) * WHOLE).round().min(f32::from(UNKNOWN - 1)) as u16;
+        let cell = |sum: &Sum| match sum.iterations > 0.0 {
+            true => sum.values.map(|value| share(value / sum.iterations)),
+            false => [UNKNOWN; VALUES],
+        };
+        let cells = self.sums.iter().map(cell).collect();
+        Some(Piece { start: self.start, end: self.end, iterations: self.iterations, iteration_ms, cells })
+    }
+}
+
+/// Pieces of one width.
+#[derive(Debug, Default)]
+struct Tier {
+    open: Open,
+    over: VecDeque<Arc<Piece>>,
+}
+
+/// Where the time of the ranks of one job went.
+#[derive(Debug, Default)]
+pub(crate) struct RankSeries {
+    index: BTreeMap<(Rank, HostName), u32>,
+    seats: Arc<Vec<Seat>>,
+    /// By place in what is measured.
+    places: Vec<Option<u32>>,
+    tiers: [Tier; TIERS.len()],
+}
+
+impl RankSeries {
+    /// The ranks of the next stretches. Those without a number are left out: of several on a host nobody knows which is which.
+    pub(crate) fn seat(&mut self, ranks: &[Seat]) {
+        if self.seats.len() + ranks.len() > SEATS_MAX {
+            *self = RankSeries::default();
+        }
+        if ranks.len() == self.places.len() && self.is_seated(ranks) {
+            return;
+        }
+        let seats = Arc::make_mut(&mut self.seats);
+        let known = ranks.iter().take(SEATS_MAX).filter(|seat| seat.rank != Rank::UNKNOWN);
+        for seat in known {
+            let next = seats.len() as u32;
+            let at = *self.index.entry((seat.rank, seat.host.clone())).or_insert(next);
+            match seats.get_mut(at as usize) {
+                Some(known) => known.peers = seat.peers,
+                None => seats.push(seat.clone()),
+            }
+        }
+        let place = |seat: &Seat| self.index.get(&(seat.rank, seat.host.clone())).copied();
+        self.places = ranks.iter().map(place).collect();
+    }
+
+    /// Whether these are the ranks of before.
+    fn is_seated(&self, ranks: &[Seat]) -> bool {
+        let is_it = |(seat, place): (&Seat, &Option<u32>)| match place {
+            Some(place) => self.seats.get(*place as usize) == Some(seat),
+            None => seat.rank == Rank::UNKNOWN,
+        };
+        ranks.iter().zip(&self.places).all(is_it)
+    }
+
+    /// Takes in about a second.
+    pub(crate) fn push(&mut self, stretch: &Stretch) {
+        for (tier, (width_ns, kept)) in self.tiers.iter_mut().zip(TIERS) {
+            let number = stretch.end.0 / width_ns;
+            if number != tier.open.number {
+                tier.over.extend(tier.open.close().map(Arc::new));
+                tier.open = Open { number, ..Open::default() };
+                if tier.over.len() > kept {
+                    tier.over.pop_front();
+                }
+            }
+            tier.open.push(stretch, &self.places, self.seats.len());
+        }
+    }
+
+    /// What is known of a window: of the finest pieces that reach back to its beginning, those that have something of it; where
+    /// none do, of the coarsest.
+    pub(crate) fn window(&self, from: HostTime, to: HostTime) -> RankWindow {
+        let reaches = |tier: &&Tier| tier.over.front().is_some_and(|piece| piece.start <= from);
+        let lengths = |tier: &&Tier| tier.over.front().map_or(tier.open.start, |piece| piece.start);
+        let oldest = self.tiers.iter().filter(|tier| tier.open.iterations > 0).min_by_key(lengths);
+        let Some(tier) = self.tiers.iter().find(reaches).or(oldest) else { return RankWindow::default() };
+        let pieces = tier.over.iter().cloned().chain(tier.open.close().map(Arc::new));
+        let pieces = pieces.filter(|piece| piece.end > from && piece.start < to).collect();
+        RankWindow { seats: Arc::clone(&self.seats), pieces }
+    }
+}
+
+/// Pieces of a window; what they say together is worked out by whoever asks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RankWindow {
+    seats: Arc<Vec<Seat>>,
+    pieces: Vec<Arc<Piece>>,
+}
+
+/// What one rank took in a window, milliseconds per iteration.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct RankMean {
+    pub(crate) seat: Seat,
+    /// Iterations of which it is known.
+    pub(crate) iterations: u64,
+    /// By `Part::ALL`; together the iteration.
+    pub(crate) exposed_ms: [f64; Part::ALL.len()],
+    /// By `HIDDEN`.
+    pub(crate) took_ms: [f64; HIDDEN.len()],
+    /// What its own parts took more than those of its peers in the middle, by part, and all together.
+    pub(crate) more_ms: [f64; Part::OWN],
+    pub(crate) excess_ms: f64,
+}
+
+impl RankMean {
+    /// All that it did itself.
+    fn own_ms(&self) -> f64 {
+        self.exposed_ms[..Part::OWN].iter().sum()
+    }
+}
+
+impl RankWindow {
+    /// Begin and end of what is known; `None`: nothing.
+    pub(crate) fn span(&self) -> Option<(HostTime, HostTime)> {
+        Some((self.pieces.first()?.start, self.pieces.last()?.end))
+    }
+
+    /// Iterations, and their mean, milliseconds.
+    pub(crate) fn iterations(&self) -> (u64, f64) {
+        let count: u64 = self.pieces.iter().map(|piece| u64::from(piece.iterations)).sum();
+        let ms = |piece: &Arc<Piece>| f64::from(piece.iteration_ms) * f64::from(piece.iterations);
+        (count, self.pieces.iter().map(ms).sum::<f64>() / count.max(1) as f64)
+    }
+
+    /// The ranks of which something is known, those that took most more than their peers first.
+    pub(crate) fn means(&self) -> Vec<RankMean> {
+        let mut means: Vec<RankMean> = (0..self.seats.len()).filter_map(|at| self.mean(at)).collect();
+        compare(&mut means);
+        let place = |mean: &RankMean| (mean.seat.rank, mean.seat.host.clone());
+        means.sort_by(|a, b| b.excess_ms.total_cmp(&a.excess_ms).then_with(|| place(a).cmp(&place(b))));
+        means
+    }
+
+    fn mean(&self, at: usize) -> Option<RankMean> {
+        let (mut count, mut sums) = (0, [0.0; VALUES]);
+        for piece in &self.pieces {
+            let Some(cell) = piece.cells.get(at).filter(|cell| cell[0] != UNKNOWN) else { continue };
+            count += u64::from(piece.iterations);
+            let unit = f64::from(piece.iteration_ms) * f64::from(piece.iterations) / f64::from(WHOLE);
+            sums.iter_mut().zip(cell).for_each(|(sum, share)| *sum += f64::from(*share) * unit);
+        }
+        let ms = |value: usize| sums[value] / count.max(1) as f64;
+        (count > 0).then(|| RankMean {
+            seat: self.seats[at].clone(),
+            iterations: count,
+            exposed_ms: std::array::from_fn(ms),
+            took_ms: std::array::from_fn(|hidden| ms(Part::ALL.len() + hidden)),
+            more_ms: [0.0; Part::OWN],
+            excess_ms: 0.0,
+        })
+    }
+}
+
+/// Compares each rank with its peers in the middle (FALCON 4.3); who has none, with all.
+fn compare(means: &mut [RankMean]) {
+    let mut groups: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+    for (at, mean) in means.iter().enumerate() {
+        groups.entry(mean.seat.peers).or_default().push(at);
+    }
+    let all: Vec<usize> = (0..means.len()).collect();
+    for group in groups.values() {
+        let peers = if group.len() > 1 { group } else { &all };
+        let part = |part: usize| middle(peers.iter().map(|at| means[*at].exposed_ms[part]).collect());
+        let parts: [f64; Part::OWN] = std::array::from_fn(part);
+        let own = middle(peers.iter().map(|at| means[*at].own_ms()).collect());
+        for at in group {
+            let mean = &mut means[*at];
+            mean.excess_ms = mean.own_ms() - own;
+            mean.more_ms = std::array::from_fn(|part| mean.exposed_ms[part] - parts[part]);
+        }
+    }
+}
+
+/// The value in the middle, of two the lower one: of two ranks the faster one is how long it should take.
+fn middle(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0.0)
+}
