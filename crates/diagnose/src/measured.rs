@@ -148,9 +148,8 @@ mod tests {
             let spent = Spent::of(ms, took, took[4] * awaited);
             let sum: f64 = spent.exposed_ms.iter().map(|part| f64::from(*part)).sum();
             prop_assert!((sum - ms).abs() < 1e-4 * ms, "{sum} of {ms}");
-            for (exposed, took) in spent.exposed_ms.iter().zip(spent.took_ms) {
-                prop_assert!(*exposed >= 0.0 && *exposed <= took, "{spent:?}");
-            }
+            prop_assert!(spent.exposed_ms.iter().all(|part| *part >= 0.0), "{spent:?}");
+            prop_assert!(spent.exposed_ms.iter().zip(spent.took_ms).all(|(exposed, took)| *exposed <= took), "{spent:?}");
         }
     }
 }
