@@ -2,7 +2,7 @@
 import { el } from "./dom.js";
 import { bars, excessSentence, heat } from "./spent.js";
 import { levels, strip } from "./strip.js";
-import { clock, ms, percent } from "./words.js";
+import { clock, ms, percent, span } from "./words.js";
 
 /** What the strip may show: its name, and milliseconds. */
 const SPANS = [["10 min", 600e3], ["hour", 3600e3], ["day", 86400e3], ["week", 604800e3]];
@@ -10,6 +10,8 @@ const SPANS = [["10 min", 600e3], ["hour", 3600e3], ["day", 86400e3], ["week", 6
 const BARS = 64;
 /** Points of the strip: one each two pixels of a wide window. */
 const POINTS = 600;
+/** Nothing has ended for so many iterations, and for so many milliseconds, before a sentence says so. */
+const SILENT = [5, 60e3];
 /** An iteration is longer than usual by this share before a sentence says so. */
 const LONGER = 0.02;
 
@@ -37,6 +39,10 @@ export async function jobSeries(ask, name, now) {
 function iterationSentence(told, range) {
   const now = told.level_ms;
   if (now === null) return "The level of iteration times is not known yet.";
+  const silent = range[1] - told.points[told.points.length - 1].at_ms;
+  if (silent > Math.max(SILENT[0] * now, SILENT[1])) {
+    return `No iteration has ended for ${span(silent / 1e3)}; one took ${ms(now)} before.`;
+  }
   const pieces = levels(told, range);
   const since = pieces.length > 1 ? `, since ${clock(pieces[pieces.length - 1].from, 0)}` : "";
   const over = told.healthy_ms > 0 ? now / told.healthy_ms - 1 : 0;
