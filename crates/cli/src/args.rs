@@ -6,6 +6,7 @@ use crate::{
     token::{ActTokenArgs, TokenArgs},
 };
 use clap::{Parser, Subcommand, value_parser};
+use mycroft_serve::WebhookFormat;
 use std::{net::SocketAddr, path::PathBuf};
 
 /// Watches training jobs from inside their collectives and names who stalls or slows them.
@@ -66,6 +67,16 @@ pub(crate) enum Command {
     Replay(ReplayArgs),
     /// Checks that tracing can work here, and says what to fix.
     Doctor(crate::reach::DoctorArgs),
+    /// Prints completions for a shell: `mycroft completions bash > /etc/bash_completion.d/mycroft`.
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Writes man pages, one a command, into a directory.
+    Man {
+        /// The directory, such as /usr/local/share/man/man1; made where it is not.
+        dir: PathBuf,
+    },
     /// Reads stacks of Python processes (started by the agent).
     #[command(hide = true)]
     Spy {
@@ -174,6 +185,13 @@ pub(crate) struct ServeArgs {
     /// POST each case that opens, settles or closes to this URL.
     #[arg(long)]
     pub(crate) webhook: Option<String>,
+    /// What these POSTs look like: generic (our JSON), slack (one line), pagerduty (Events API v2), or alertmanager (/api/v2/alerts).
+    #[arg(long, default_value = "generic", value_name = "FORMAT", requires = "webhook")]
+    pub(crate) webhook_format: WebhookFormat,
+    /// File with PagerDuty's routing key, or, for the other formats, with what POSTs are signed with: X-Mycroft-Signature is then
+    /// sha256= and the HMAC-SHA-256 of the body.
+    #[arg(long, value_name = "FILE", requires = "webhook")]
+    pub(crate) webhook_key_file: Option<PathBuf>,
     /// Do not take stacks and Flight Recorder dumps when a case opens (`mycroft dump` still does).
     #[arg(long, env = "MYCROFT_NO_DUMP_ON_CASE")]
     pub(crate) no_dump_on_case: bool,

@@ -10,7 +10,7 @@ use mycroft_wire::trusted::{self, Holds};
 use mycroft_wire::{Endpoint, TlsClient, TlsIdentity, TlsServer};
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing::{error, info, warn};
 
@@ -130,6 +130,11 @@ fn how_to_open(args: &ServeArgs, has_token: bool) -> Option<&'static str> {
     )
 }
 
+/// The key of a webhook.
+fn webhook_key(path: &Path) -> Result<String> {
+    crate::token::read(path).with_context(|| format!("--webhook-key-file {}", path.display()))
+}
+
 /// Runs the server until a signal comes.
 pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     args.log.begin("mycroft serve");
@@ -155,6 +160,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
         retain_bytes: args.retain_bytes,
         tick: Duration::from_millis(args.tick_ms),
         webhook: args.webhook.clone(),
+        webhook_format: args.webhook_format,
+        webhook_key: args.webhook_key_file.as_deref().map(webhook_key).transpose()?,
         dump_on_case: !args.no_dump_on_case,
         act_dir: args.act_dir.clone(),
         act_token: if args.act_dir.is_some() { args.act_token.read_or_make()? } else { None },
@@ -204,8 +211,6 @@ mod tests {
         assert_eq!(how_to_open(&serve_args(&[]), true), None);
         assert!(wire(&serve_args(&["--wire", "nonsense"]), true).is_err());
     }
-
-    use std::path::Path;
 
     #[test]
     fn the_default_spool_is_nobody_elses() {

@@ -21,6 +21,7 @@ mod live;
 mod log;
 mod mitigate;
 mod overhead;
+mod pages;
 mod peculiar;
 mod plugin;
 mod progress;
@@ -93,6 +94,8 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::replay(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Dump(args) => dump::dump(&args),
+        Command::Completions { shell } => pages::completions(shell),
+        Command::Man { dir } => pages::man(&dir),
         Command::Spy { pids } => {
             mycroft_agent::spy(&pids);
             Ok(EXIT_OK)

@@ -76,7 +76,11 @@ impl TokenArgs {
     }
 }
 
-fn read(path: &Path) -> Result<String> {
+/// A secret in a file that nobody else may change.
+///
+/// # Errors
+/// When it cannot be read, or is not safe there.
+pub(crate) fn read(path: &Path) -> Result<String> {
     let bytes = trusted::read(path, Holds::Secret)?;
     let token = std::str::from_utf8(&bytes).context("is not text")?.trim();
     if token.is_empty() {

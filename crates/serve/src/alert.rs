@@ -2,11 +2,16 @@
 //!
 //! Delivery is at least once and in order: one thread, one alert after the other, a few tries each. A receiver that is
 //! away costs nothing but old alerts; the cases themselves are always in the API.
+mod body;
+
 use crate::api::CaseJson;
 use crate::book::Change;
 use crate::case::BookedCase;
 use crate::stats::{Stats, add};
+pub use body::WebhookFormat;
+use body::body;
 use mycroft_wire::sync::lock;
+use ring::hmac;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -19,6 +24,9 @@ const WAITING_MAX: usize = 1_000;
 const TRY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pauses after failed tries; with `TRY_TIMEOUT` an alert is given up after 4 x 5 + 7 = 27 s.
 const PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
+
+/// The header that shows that an alert comes from who knows the key, and is whole.
+const SIGNATURE: &str = "X-Mycroft-Signature";
 
 /// The body of an alert.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -33,6 +41,15 @@ pub struct AlertJson {
 struct Alert {
     change: Change,
     case: BookedCase,
+}
+
+/// Where alerts go, and how they look.
+#[derive(Clone)]
+pub(crate) struct Recipient {
+    pub(crate) url: String,
+    pub(crate) format: WebhookFormat,
+    /// PagerDuty's routing key; of the others, what alerts are signed with.
+    pub(crate) key: Option<String>,
 }
 
 /// The queue of alerts.
@@ -80,10 +97,10 @@ impl Alerts {
     }
 
     /// Delivers until closed.
-    pub(crate) fn run(&self, url: &str) {
+    pub(crate) fn run(&self, to: &Recipient) {
         let agent = agent();
         while let Some(alert) = self.next() {
-            let outcome = self.deliver(&agent, url, &alert);
+            let outcome = self.deliver(&agent, to, &alert);
             let failed = outcome.is_err();
             match outcome {
                 Ok(()) => add(&self.stats.alerts_sent, 1),
@@ -107,11 +124,12 @@ impl Alerts {
         self.changed.wait_while(guard, idle).unwrap_or_else(PoisonError::into_inner).alerts.pop_front()
     }
 
-    fn deliver(&self, agent: &ureq::Agent, url: &str, alert: &Alert) -> Result<(), String> {
+    fn deliver(&self, agent: &ureq::Agent, to: &Recipient, alert: &Alert) -> Result<(), String> {
         let alert = AlertJson { event: alert.change.word().to_owned(), case: CaseJson::of(&alert.case) };
+        let bytes = body(to.format, &alert, to.key.as_deref());
         let mut pauses = PAUSES.iter();
         loop {
-            let why = match post(agent, url, &alert) {
+            let why = match post(agent, to, &bytes) {
                 Outcome::Delivered => return Ok(()),
                 Outcome::Refused(why) => return Err(why),
                 Outcome::TryAgain(why) => why,
@@ -138,13 +156,36 @@ fn agent() -> ureq::Agent {
     ureq::Agent::new_with_config(config)
 }
 
-fn post(agent: &ureq::Agent, url: &str, alert: &AlertJson) -> Outcome {
-    match agent.post(url).send_json(alert) {
+fn post(agent: &ureq::Agent, to: &Recipient, body: &[u8]) -> Outcome {
+    let mut request = agent.post(&to.url).header("Content-Type", "application/json");
+    if let Some(key) = to.key.as_ref().filter(|_| to.format != WebhookFormat::PagerDuty) {
+        request = request.header(SIGNATURE, signature(key, body));
+    }
+    match request.send(body) {
         Ok(answer) => match answer.status().as_u16() {
             200..=299 => Outcome::Delivered,
             status @ (408 | 429 | 500..=599) => Outcome::TryAgain(format!("the receiver answered {status}")),
             status => Outcome::Refused(format!("the receiver answered {status}; check the webhook URL")),
         },
         Err(error) => Outcome::TryAgain(error.to_string()),
+    }
+}
+
+/// `sha256=HEX`: HMAC-SHA-256 of the body, as GitHub signs its webhooks.
+fn signature(key: &str, body: &[u8]) -> String {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes()), body);
+    let hex: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={hex}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// RFC 4231, test case 2.
+    #[test]
+    fn a_signature_is_that_of_the_standard() {
+        let wanted = "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843";
+        assert_eq!(signature("Jefe", b"what do ya want for nothing?"), wanted);
     }
 }

@@ -1,4 +1,5 @@
 //! What a server is told, and the rules that a configuration must keep before anything is bound.
+use crate::alert::WebhookFormat;
 use crate::http::auth::TOKEN_BYTES_MIN;
 use mycroft_store::StoreConfig;
 use mycroft_wire::{Endpoint, TlsServer};
@@ -36,6 +37,10 @@ pub struct ServeConfig {
     pub tick: Duration,
     /// URL that receives a POST when a case opens, settles or closes.
     pub webhook: Option<String>,
+    /// What its POSTs look like.
+    pub webhook_format: WebhookFormat,
+    /// PagerDuty's routing key; for other formats, what POSTs are signed with.
+    pub webhook_key: Option<String>,
     /// Take stacks and Flight Recorder dumps of a job when a case of it opens.
     pub dump_on_case: bool,
     /// Where files are written that carry plans out; `None`: the server only plans. Needs a store, for the audit log, and a token.
@@ -56,6 +61,8 @@ impl Default for ServeConfig {
             retain_bytes: StoreConfig::default().retain_bytes,
             tick: TICK,
             webhook: None,
+            webhook_format: WebhookFormat::Generic,
+            webhook_key: None,
             dump_on_case: true,
             act_dir: None,
             act_token: None,
@@ -79,6 +86,7 @@ impl fmt::Debug for ServeConfig {
             .field("act_dir", &self.act_dir)
             .field("act_token", &self.act_token.as_ref().map(|_| "set"))
             .field("webhook", &self.webhook.as_ref().map(|_| "set"))
+            .field("webhook_format", &self.webhook_format)
             .finish_non_exhaustive()
     }
 }
@@ -123,6 +131,9 @@ pub enum ConfigError {
          readers': {0} is missing or not fit"
     )]
     Acts(&'static str),
+    /// PagerDuty takes events with a routing key only.
+    #[error("alerts for PagerDuty need its routing key")]
+    NoRoutingKey,
     /// The webhook is no URL this program can post to.
     #[error("the webhook URL must begin with http:// or https:// and name a host")]
     BadWebhook,
@@ -142,6 +153,9 @@ impl ServeConfig {
         }
         if self.webhook.as_deref().is_some_and(|url| !is_http_url(url)) {
             return Err(ConfigError::BadWebhook);
+        }
+        if self.webhook.is_some() && self.webhook_format == WebhookFormat::PagerDuty && self.webhook_key.is_none() {
+            return Err(ConfigError::NoRoutingKey);
         }
         self.check_acts()?;
         if !self.http.ip().is_loopback() {

@@ -48,7 +48,7 @@ mod thread;
 mod upkeep;
 mod warm;
 
-pub use alert::AlertJson;
+pub use alert::{AlertJson, WebhookFormat};
 pub use case::{BookState, BookedCase, Capture};
 pub use config::{ConfigError, HTTP_PORT, ServeConfig, TICK};
 pub use error::ServeError;

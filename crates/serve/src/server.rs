@@ -1,6 +1,6 @@
 //! Starting and stopping: binds everything, starts the threads, and takes them down in the order of the line.
 use crate::act::{Acts, run};
-use crate::alert::Alerts;
+use crate::alert::{Alerts, Recipient};
 use crate::api::{ActionsJson, AutoRequest, PolicyJson};
 use crate::bind::{bind_http, bind_wire};
 use crate::book::{CASES_KEPT, CaseBook};
@@ -343,8 +343,9 @@ type Threaded<T> = (Arc<T>, JoinHandle<()>);
 
 fn start_alerts(config: &ServeConfig, stats: &Arc<Stats>) -> Result<Option<Threaded<Alerts>>, ServeError> {
     let Some(url) = config.webhook.clone() else { return Ok(None) };
+    let to = Recipient { url, format: config.webhook_format, key: config.webhook_key.clone() };
     let alerts = Arc::new(Alerts::new(Arc::clone(stats)));
     let worker = Arc::clone(&alerts);
-    let thread = spawn("mycroft-alerts", move || worker.run(&url))?;
+    let thread = spawn("mycroft-alerts", move || worker.run(&to))?;
     Ok(Some((alerts, thread)))
 }
