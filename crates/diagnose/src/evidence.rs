@@ -86,6 +86,8 @@ pub(crate) struct Evidence {
     /// By way how many times as long as before the same bytes were under way in the last rows, and the milliseconds more.
     way_times: BTreeMap<(HostName, HostName), VecDeque<(f64, f64)>>,
     way_spread: Spread,
+    /// What carries little beside the busiest way: its past, and how many times as long it took in the last rows.
+    light: BTreeMap<(HostName, HostName), (Past, VecDeque<f64>)>,
     iterations: Iterations,
     /// By slot of the rank: what it computed per iteration in the last rows that know it, milliseconds.
     computed: Vec<VecDeque<f64>>,
@@ -102,6 +104,7 @@ impl Evidence {
             self.take_ranks(component, hosts, roles, row, is_odd);
         }
         self.take_ways(row, is_odd);
+        self.take_light(row, is_odd);
         self.take_waits(row, is_odd);
         self.take_iteration(row, hosts.len());
     }
@@ -205,6 +208,25 @@ impl Evidence {
         }
     }
 
+    /// Ways that carry little: latencies hide how fast they are, but not that they are slower.
+    fn take_light(&mut self, row: &Row, is_raised: bool) {
+        let most = row.ways.values().map(|way| way.mb).fold(0.0, f64::max);
+        for (hosts, way) in row.ways.iter().filter(|(_, way)| way.mb > 0.0 && !way.counts(most)) {
+            let ms = way.sent_ms / way.mb;
+            let (past, times) = self.light.entry(hosts.clone()).or_default();
+            if past.n >= PAST_MIN {
+                times.push_back(ms / past.level);
+                if times.len() > LATELY {
+                    times.pop_front();
+                }
+            }
+            if past.n < PAST_MIN || (!is_raised && ms < (1.0 + SLOWER / 2.0) * past.level) {
+                past.learn(ms, 0.0);
+            }
+        }
+        self.light.retain(|hosts, _| row.ways.contains_key(hosts));
+    }
+
     /// Threads that wait for a processor, beside those of other hosts: it costs what they are late with, which is not seen here.
     fn take_waits(&mut self, row: &Row, is_raised: bool) {
         let values: Vec<Option<f64>> = row.waits.values().copied().map(Some).collect();
@@ -235,9 +257,12 @@ impl Evidence {
         self.way_times.iter().filter_map(|(hosts, times)| Some((hosts.clone(), now(times)?))).collect()
     }
 
-    /// All ways that carry something, known or not.
-    pub(crate) fn all_ways(&self) -> impl Iterator<Item = &(HostName, HostName)> {
-        self.ways.keys()
+    /// The same of ways that carry little.
+    pub(crate) fn light_times(&self) -> BTreeMap<(HostName, HostName), f64> {
+        let now = |(hosts, (_, times)): (&(HostName, HostName), &(Past, VecDeque<f64>))| {
+            Some((hosts.clone(), median(times.iter().copied().collect())?))
+        };
+        self.light.iter().filter_map(now).collect()
     }
 
     /// How much longer data is under way than before on the way where that is most, milliseconds an iteration.

@@ -11,6 +11,7 @@ mod onset;
 mod ways;
 mod words;
 
+use crate::config::Config;
 use crate::evidence::{COST, Evidence, SLOWER, Subject, Track};
 use crate::fact::STARVED_MILLI;
 use crate::measure::Component;
@@ -33,7 +34,7 @@ const ALIKE_MAX: usize = 3;
 const CAUSES_MAX: usize = 3;
 
 /// The causes of what is slow now, the one that stands out most first.
-pub(crate) fn causes(timeline: &Timeline, evidence: &Evidence) -> Vec<Cause> {
+pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) -> Vec<Cause> {
     if !evidence.is_enough() {
         return Vec::new();
     }
@@ -55,7 +56,7 @@ pub(crate) fn causes(timeline: &Timeline, evidence: &Evidence) -> Vec<Cause> {
     let awaits = found.iter().any(|found| is_likely(&found));
     let mut causes: Vec<Cause> = Vec::new();
     // Of the transport the ways, or what of a rank stands out more.
-    let network = Network::of(evidence, needed).filter(|network| costs(evidence, network.worst().1));
+    let network = Network::of(timeline, config, evidence, needed).filter(|network| costs(evidence, network.worst().1));
     let is_way = |found: &&Found<'_>| found.component == Component::Wire && found.track.log_odds >= needed / 2.0;
     let ways_times = found.iter().filter(is_way).map(|found| found.times).fold(0.0, f64::max);
     for of in found.iter().filter(is_told) {
@@ -106,19 +107,26 @@ fn is_felt(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> bool 
 }
 
 /// Whether the ways between hosts speak against a verdict that names these hosts and rests on these ways: the ways that it rests on,
-/// or all of its hosts, are known and none takes longer than it should; or the slow ones are those of other hosts.
+/// or all of its hosts, are known and none takes longer than it should; or other hosts account for the slow ones.
 pub(crate) fn ways_deny(
     evidence: &Evidence,
     hosts: &BTreeSet<HostName>,
     rests_on: &BTreeSet<(HostName, HostName)>,
 ) -> bool {
     let times = evidence.way_times();
-    let is_slow = |times: f64| times >= 1.0 + SLOWER;
-    let slow: Vec<_> = times.iter().filter(|(_, times)| is_slow(**times)).map(|(way, _)| way).collect();
-    let others = |ends: Ends| matches!(ends, Ends::Nics(_)) && ends.hosts() != *hosts;
-    evidence.denies(rests_on)
-        || evidence.denies_ways(hosts)
-        || ways::ends_of(&slow, &times, evidence.all_ways()).is_some_and(others)
+    let is_known = rests_on.iter().all(|way| times.contains_key(way));
+    evidence.denies(rests_on) || evidence.denies_ways(hosts) || (is_known && ways_are_of_others(evidence, hosts))
+}
+
+/// Whether ways between hosts are slow, and others than these hosts, or more of them, account for that.
+pub(crate) fn ways_are_of_others(evidence: &Evidence, hosts: &BTreeSet<HostName>) -> bool {
+    let times = evidence.way_times();
+    let slow: Vec<_> = times.iter().filter(|(_, times)| **times >= 1.0 + SLOWER).map(|(way, _)| way).collect();
+    let accounts = |ends: &Ends| match ends {
+        Ends::Either(pair) | Ends::Rather(pair) => hosts.iter().all(|host| pair.contains(host)),
+        ends => ends.hosts() == *hosts,
+    };
+    ways::ends_of(&slow, &times, &evidence.light_times()).is_some_and(|ends| !accounts(&ends))
 }
 
 fn found<'a>(component: Component, subject: &'a Subject, track: &'a Track) -> Option<Found<'a>> {

@@ -122,7 +122,7 @@ impl Engine {
         }
         let mut events = docket.step(&Bench { timeline: &self.timeline, config, watch, seen, exits, evidence, now });
         if !rows.is_empty() && !matches!(exits, Exits::Over(_)) {
-            let causes = explain::causes(&self.timeline, evidence);
+            let causes = explain::causes(&self.timeline, config, evidence);
             events.extend(docket.explained(&causes, evidence, now));
         }
         if let Some(crawl) = seen.crawl.as_ref().filter(|_| events.is_empty()) {

@@ -3,7 +3,7 @@ use crate::config::Config;
 use crate::fact::Fact;
 use crate::timeline::{NicSample, Timeline};
 use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Traffic below this is nobody's fault: 1 MB/s.
@@ -16,6 +16,7 @@ pub(crate) fn facts(timeline: &Timeline, config: &Config, from: HostTime, to: Ho
     let mut out = Vec::new();
     let speeds = timeline.links.nics().filter_map(|(_, _, seen)| seen.back().map(|nic| nic.speed_bytes_per_sec));
     let fastest = speeds.max().unwrap_or(0);
+    let from = remembered(timeline, from);
     let job = job_bytes(timeline, from, to);
     for (host, name, seen) in timeline.links.nics() {
         let Some(last) = seen.back() else { continue };
@@ -36,6 +37,21 @@ pub(crate) fn facts(timeline: &Timeline, config: &Config, from: HostTime, to: Ho
         }
     }
     out
+}
+
+/// The hosts whose interfaces carry far more than the job sends over them since then, and did not before.
+pub(crate) fn busy_since(timeline: &Timeline, config: &Config, since: HostTime) -> BTreeSet<HostName> {
+    let busy = |from, to| -> BTreeSet<HostName> {
+        let of = |fact| if let Fact::ForeignTraffic { host, .. } = fact { Some(host) } else { None };
+        facts(timeline, config, from, to).into_iter().filter_map(of).collect()
+    };
+    let (now, before) = (busy(since, timeline.newest_sample), busy(HostTime::NONE, since));
+    now.difference(&before).cloned().collect()
+}
+
+/// Not before the oldest that all interfaces remember: what the job sent earlier is not in what they counted.
+fn remembered(timeline: &Timeline, from: HostTime) -> HostTime {
+    timeline.links.nics().filter_map(|(_, _, seen)| Some(seen.front()?.at)).fold(from, HostTime::max)
 }
 
 /// Facts about interfaces that are down now.

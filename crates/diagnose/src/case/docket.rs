@@ -22,7 +22,7 @@ use crate::case::weigh::{self, DECISIVE, STARVED_NS, SURER, Verdict};
 use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Said};
 use crate::config::Config;
 use crate::evidence::Evidence;
-use crate::explain::{self, Key};
+use crate::explain::Key;
 use crate::fact::Fact;
 use crate::timeline::Timeline;
 use crate::timeline::ending::Exits;
@@ -31,7 +31,7 @@ use began::{began, has_lasted};
 use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place, What};
 use pause::PauseSeen;
 use same::{
-    STEP_SURE, hangs_together, is_about_crowd, is_absence, is_explained, is_inside_only, is_of_whole_host,
+    STEP_SURE, hangs_together, is_about_crowd, is_absence, is_denied, is_explained, is_inside_only, is_of_whole_host,
     is_slow_device, is_starved, is_sure, is_sure_of_host, meets, names, naps, stands_out,
 };
 use std::collections::{BTreeSet, VecDeque};
@@ -278,7 +278,7 @@ impl Docket {
         facts: &[Fact],
         step: Option<Slow>,
     ) -> Option<CaseEvent> {
-        if is_explained(verdict.category) || self.is_told(&verdict) || is_denied(bench, &verdict, facts) {
+        if is_explained(verdict.category) || self.is_told(&verdict) || is_denied(bench.evidence, &verdict, facts) {
             return None;
         }
         let since = began(bench.timeline, &verdict, facts);
@@ -688,22 +688,6 @@ impl Docket {
         let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, grew_ms);
         (verdict, facts)
     }
-}
-
-/// Whether the ways between hosts speak against a verdict on the network. Of one rank's links they say nothing.
-fn is_denied(bench: &Bench<'_>, verdict: &Verdict, facts: &[Fact]) -> bool {
-    let hosts_of = |place: &Place| match place {
-        Place::Rank { .. } => None,
-        Place::Host { host } => Some(vec![host.clone()]),
-        Place::Link { from, to } => Some(vec![from.clone(), to.clone()]),
-    };
-    let named: Option<Vec<Vec<HostName>>> = verdict.leads().map(hosts_of).collect();
-    let Some(named) = named.filter(|_| is_of_network(verdict.category)) else { return false };
-    let shown = facts.iter().filter_map(|fact| match fact {
-        Fact::WireExcess { from, to, .. } => Some((from.clone(), to.clone())),
-        _ => None,
-    });
-    explain::ways_deny(bench.evidence, &named.into_iter().flatten().collect(), &shown.collect())
 }
 
 /// Whether a verdict is about the same as the one that was `told` last; it is told now.

@@ -1,10 +1,13 @@
 //! The network as a cause: of the ways that are slow, the NICs or the path that account for them.
 use super::found::{Cause, Told, WORK, hosts_of};
 use super::ways::{self, Ends};
+use crate::blame::nic;
+use crate::config::Config;
 use crate::evidence::{Evidence, PAST_MIN, SLOWER, Subject, Track};
 use crate::measure::Component;
 use crate::timeline::Timeline;
 use mycroft_record::{Category, HostName, HostTime, Place, Suspect};
+use std::slice;
 
 /// Surest that nothing but chance speaks against.
 const SURE: f64 = 0.97;
@@ -13,24 +16,29 @@ const SURE: f64 = 0.97;
 pub(super) struct Network<'a> {
     slow: Vec<((HostName, HostName), &'a Track)>,
     ends: Ends,
+    since: HostTime,
 }
 
 impl<'a> Network<'a> {
     /// What the ways say for sure, where that is enough to account for what iterations grew.
-    pub(super) fn of(evidence: &'a Evidence, needed: f64) -> Option<Network<'a>> {
+    pub(super) fn of(timeline: &Timeline, config: &Config, evidence: &'a Evidence, needed: f64) -> Option<Network<'a>> {
         let way = |((component, subject), track): (&'a (Component, Subject), &'a Track)| match (component, subject) {
             (Component::Wire, Subject::Way(from, to)) => Some(((from.clone(), to.clone()), track)),
             _ => None,
         };
         let times = evidence.way_times();
+        // Of one that is slow for sure those tell what it is that are likely to be.
         let is_slow = |(way, track): &((HostName, HostName), &Track)| {
-            track.log_odds >= needed && times.get(way).is_some_and(|times| *times >= 1.0 + SLOWER)
+            track.log_odds >= needed / 2.0 && times.get(way).is_some_and(|times| *times >= 1.0 + SLOWER)
         };
         let slow: Vec<_> = evidence.tracks.iter().filter_map(way).filter(is_slow).collect();
+        slow.iter().find(|(_, track)| track.log_odds >= needed)?;
         let ways: Vec<&(HostName, HostName)> = slow.iter().map(|(way, _)| way).collect();
-        let ends = ways::ends_of(&ways, &times, evidence.all_ways())?;
-        let network = Network { slow, ends };
-        let accounts = match evidence.grown_ms(network.since()) {
+        let since = slow.iter().map(|(_, track)| track.onset()).min()?;
+        let shared = || ways::shared(&ways, &nic::busy_since(timeline, config, since));
+        let ends = shared().or_else(|| ways::ends_of(&ways, &times, &evidence.light_times()))?;
+        let network = Network { slow, ends, since };
+        let accounts = match evidence.grown_ms(since) {
             (_, Some(more_ms)) => evidence.way_more_ms() >= WORK * more_ms,
             (_, None) => true,
         };
@@ -54,10 +62,6 @@ impl<'a> Network<'a> {
     pub(super) fn is_about(&self, timeline: &Timeline, subject: &Subject) -> bool {
         let hosts = self.ends.hosts();
         hosts_of(timeline, subject).iter().any(|host| hosts.contains(host))
-    }
-
-    fn since(&self) -> HostTime {
-        self.slow.iter().map(|(_, track)| track.onset()).min().unwrap_or(HostTime::NONE)
     }
 
     /// The case of it, `confidence` of which is left beside other causes.
@@ -87,6 +91,18 @@ impl<'a> Network<'a> {
                     names(hosts)
                 ),
             ),
+            Ends::Rather([host, peer]) => (
+                // Of the two causes that fit it is at both, and the other at one.
+                [
+                    places(slice::from_ref(host), 2.0 * confidence / 3.0),
+                    places(slice::from_ref(peer), confidence / 3.0),
+                ]
+                .concat(),
+                format!(
+                    "only between {host} and {peer} the same bytes are under way for longer: the NIC of {host}, or what is \
+                     between them",
+                ),
+            ),
             Ends::Path(hosts) => (
                 places(hosts, confidence / 2.0),
                 format!(
@@ -102,19 +118,25 @@ impl<'a> Network<'a> {
             key: (Component::Wire, Subject::Way(from.clone(), to.clone())),
             category: self.category(),
             suspects,
-            since: self.since(),
+            since: self.since,
             because: vec![Told { rule: "evidence.wire", text, at: track.until }, cost],
         }
     }
 
     fn category(&self) -> Category {
         match &self.ends {
-            Ends::Nics(hosts) if hosts.len() == 1 => match self.slow.iter().any(|((from, _), _)| *from == hosts[0]) {
-                true => Category::NetworkSend,
-                false => Category::NetworkReceive,
-            },
+            Ends::Nics(hosts) if hosts.len() == 1 => self.direction(&hosts[0]),
+            Ends::Rather([host, _]) => self.direction(host),
             Ends::Either(_) => Category::NetworkSend,
             _ => Category::NetworkCongestion,
+        }
+    }
+
+    /// What a host sends, or only what it receives.
+    fn direction(&self, host: &HostName) -> Category {
+        match self.slow.iter().any(|((from, _), _)| from == host) {
+            true => Category::NetworkSend,
+            false => Category::NetworkReceive,
         }
     }
 }

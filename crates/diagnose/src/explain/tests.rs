@@ -17,6 +17,20 @@ impl Ring {
         self.of_ways(count, iteration_ms, &ways);
     }
 
+    /// The same beside one way that carries a hundredth of what the others do.
+    fn with_light(&mut self, count: u64, iteration_ms: f64, sent_ms: [f64; 4], (way, light_ms): ((usize, usize), f64)) {
+        for _ in 0..count {
+            let start = at(self.row);
+            let of = |host: usize| ((name(host), name(host + 1)), Way { sent_ms: sent_ms[host], mb: 100.0 });
+            let light = ((name(way.0), name(way.1)), Way { sent_ms: light_ms, mb: 1.0 });
+            let ways = (0..4).map(of).chain([light]).collect();
+            let end = start + NANOS_PER_SEC;
+            let row = Row { start, end, iterations: 3, iteration_ms, ways, ..Row::default() };
+            self.evidence.take(&[], &[], &row);
+            self.row += 1;
+        }
+    }
+
     /// The same with other ways.
     fn of_ways(&mut self, count: u64, iteration_ms: f64, ways: &[((usize, usize), f64)]) {
         for _ in 0..count {
@@ -48,7 +62,7 @@ impl Ring {
 
     /// The kind of fault of the only cause, whom it names, and since which second; `None`: there is none.
     fn told(&self) -> Option<(Category, Vec<Place>, u64)> {
-        let causes = causes(&Timeline::default(), &self.evidence);
+        let causes = causes(&Timeline::default(), &Config::default(), &self.evidence);
         let [cause] = &causes[..] else { return None };
         let named = cause.suspects.iter().map(|suspect| suspect.place.clone()).collect();
         Some((cause.category, named, cause.since.0 / NANOS_PER_SEC - 1_000))
@@ -73,9 +87,9 @@ fn name(host: usize) -> HostName {
 fn two_slow_nics_are_told_within_seconds() {
     let mut ring = Ring::default();
     ring.seconds(20, 300.0, [20.0; 4]);
-    assert_eq!(causes(&Timeline::default(), &ring.evidence), []);
+    assert_eq!(causes(&Timeline::default(), &Config::default(), &ring.evidence), []);
     ring.seconds(4, 600.0, [320.0, 320.0, 320.0, 20.0]);
-    let told = causes(&Timeline::default(), &ring.evidence);
+    let told = causes(&Timeline::default(), &Config::default(), &ring.evidence);
     let [cause] = &told[..] else { panic!("{told:?}") };
     let named: Vec<&Place> = cause.suspects.iter().map(|suspect| &suspect.place).collect();
     let host = |host| Place::Host { host: name(host) };
@@ -83,18 +97,19 @@ fn two_slow_nics_are_told_within_seconds() {
     assert_eq!(cause.since, at(20));
 }
 
-/// The last host of a line has one neighbour: nothing tells its NIC from the path to it, and neither is surer than the other.
+/// The last host of a line has one neighbour: nothing tells its NIC from the path to it. Both are named, and it is surer than the
+/// neighbour, which is an end of the path only.
 #[test]
-fn a_host_with_one_neighbour_is_as_likely_as_it() {
+fn a_host_with_one_neighbour_is_named_before_it() {
     let mut line = Ring::default();
     let ways = |last_ms: f64| [((0, 1), 20.0), ((1, 0), 20.0), ((1, 2), last_ms), ((2, 1), last_ms)];
     line.of_ways(20, 300.0, &ways(20.0));
     line.of_ways(10, 600.0, &ways(320.0));
-    let told = causes(&Timeline::default(), &line.evidence);
+    let told = causes(&Timeline::default(), &Config::default(), &line.evidence);
     let [cause] = &told[..] else { panic!("{told:?}") };
     let named: Vec<(&Place, f64)> = cause.suspects.iter().map(|suspect| (&suspect.place, suspect.confidence)).collect();
     let host = |host| Place::Host { host: name(host) };
-    assert_eq!(named, [(&host(2), SURE / 2.0), (&host(1), SURE / 2.0)]);
+    assert_eq!(named, [(&host(2), 2.0 * SURE / 3.0), (&host(1), SURE / 3.0)]);
 }
 
 /// Of all of the network nobody is told before anybody had the time to stand out.
@@ -103,9 +118,9 @@ fn all_of_the_network_is_told_when_nobody_stood_out() {
     let mut ring = Ring::default();
     ring.seconds(20, 300.0, [20.0; 4]);
     ring.seconds(4, 600.0, [320.0; 4]);
-    assert_eq!(causes(&Timeline::default(), &ring.evidence), []);
+    assert_eq!(causes(&Timeline::default(), &Config::default(), &ring.evidence), []);
     ring.seconds(8, 600.0, [320.0; 4]);
-    let told = causes(&Timeline::default(), &ring.evidence);
+    let told = causes(&Timeline::default(), &Config::default(), &ring.evidence);
     let [cause] = &told[..] else { panic!("{told:?}") };
     assert_eq!((cause.category, cause.suspects.len()), (Category::NetworkCongestion, 0));
 }
@@ -123,6 +138,40 @@ fn ways_deny_what_rests_on_others() {
     calm.seconds(25, 300.0, [20.0; 4]);
     assert!(calm.denies(&[2], &[]) && !calm.denies(&[0, 2], &[]), "no way goes between these two");
     assert!(calm.denies(&[0, 2], &[(0, 1), (2, 3)]), "and those that it rests on are known");
+}
+
+/// The way from host3 to host0 is slow: either NIC, or what is between them. What little host2 sends to host0 tells.
+#[test]
+fn what_carries_little_tells_the_ends_of_a_slow_way_apart() {
+    let told = |light_ms| {
+        let mut ring = Ring::default();
+        ring.with_light(20, 300.0, [20.0; 4], ((2, 0), 0.5));
+        ring.with_light(12, 600.0, [20.0, 20.0, 20.0, 320.0], ((2, 0), light_ms));
+        let causes = causes(&Timeline::default(), &Config::default(), &ring.evidence);
+        let [cause] = &causes[..] else { panic!("{causes:?}") };
+        let sure: Vec<f64> = cause.suspects.iter().map(|suspect| suspect.confidence).collect();
+        let named: Vec<Place> = cause.suspects.iter().map(|suspect| suspect.place.clone()).collect();
+        (cause.category, named, sure[0] > sure[1])
+    };
+    assert_eq!(told(0.5), (Category::NetworkSend, vec![host(0), host(3)], false), "latencies tell nothing");
+    assert_eq!(told(2.0), (Category::NetworkReceive, vec![host(0), host(3)], true));
+}
+
+/// What stands still on ways that are slow says nothing of a proxy thread, but at the host whose ways these are.
+#[test]
+fn slow_ways_of_others_speak_against_a_verdict() {
+    let mut ring = Ring::default();
+    ring.seconds(20, 300.0, [20.0; 4]);
+    let of_others = |ring: &Ring, host| ways_are_of_others(&ring.evidence, &BTreeSet::from([name(host)]));
+    assert!(!of_others(&ring, 1), "nothing is slow");
+    ring.seconds(5, 600.0, [320.0, 320.0, 20.0, 20.0]);
+    assert!(!of_others(&ring, 1) && of_others(&ring, 0) && of_others(&ring, 3));
+    ring.seconds(5, 600.0, [320.0; 4]);
+    assert!(of_others(&ring, 1), "it is all of the network");
+    let mut one = Ring::default();
+    one.seconds(20, 300.0, [20.0; 4]);
+    one.seconds(5, 600.0, [320.0, 20.0, 20.0, 20.0]);
+    assert!(!of_others(&one, 0) && !of_others(&one, 1) && of_others(&one, 2), "either end of it, and nobody else");
 }
 
 fn host(host: usize) -> Place {
@@ -196,7 +245,10 @@ fn copies_of_a_whole_host_must_account_for_what_iterations_grew() {
             let row = Row { start, end, iterations: 3, iteration_ms, ranks, ..Row::default() };
             evidence.take(&hosts, &[Role::default(); 16], &row);
         }
-        causes(&Timeline::default(), &evidence).into_iter().map(|cause| cause.category).collect::<Vec<_>>()
+        causes(&Timeline::default(), &Config::default(), &evidence)
+            .into_iter()
+            .map(|cause| cause.category)
+            .collect::<Vec<_>>()
     };
     assert_eq!(told(60.0), [Category::GpuCopy]);
     assert_eq!(told(250.0), []);

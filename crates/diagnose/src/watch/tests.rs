@@ -55,6 +55,20 @@ fn a_long_one_among_short_ones_makes_no_level() {
     assert!(track.healthy.is_ready(&config), "so many are iterations, short as they are");
 }
 
+/// A second more is a pause where iterations take a second, and how they vary where they take half a minute.
+#[test]
+fn a_second_more_is_no_pause_where_iterations_are_long() {
+    let pause = |usual_ms: f64| {
+        let (config, mut track) = (Config::default(), Track::default());
+        let usual: Vec<f64> = (0..20).map(|nth| usual_ms * [1.0, 1.01, 0.99][nth % 3]).collect();
+        let start = play(&mut track, &config, HostTime(NANOS_PER_SEC), &usual);
+        let longer_ms = usual_ms + 1_000.0;
+        let end = start + (longer_ms * 1e6) as u64;
+        track.take(&config, Iteration { start, end, ..Iteration::default() }, longer_ms).is_some()
+    };
+    assert!(pause(1_000.0) && !pause(30_000.0));
+}
+
 /// What is slow in a steady job is chance in a restless one, but not eight times in a row.
 #[test]
 fn a_long_stretch_is_no_chance_in_a_restless_job() {

@@ -179,7 +179,8 @@ impl Track {
         self.compare(config, self.recent.len() - 1);
         self.fall(config);
         let over = ms - base.unwrap_or(ms);
-        (ready && over >= config.pause_ns as f64 / 1e6).then_some(over)
+        // Where iterations are long, a second more is how they vary.
+        (ready && slow && over >= config.pause_ns as f64 / 1e6).then_some(over)
     }
 
     /// The level that cases account for begins at `at`; `None`: there are none.

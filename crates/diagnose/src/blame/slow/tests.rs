@@ -257,3 +257,33 @@ fn the_only_link_on_a_way_is_its_senders_where_its_messages_take_longer_and_its_
     assert!(!is_rank(160, 160), "they do not");
     assert!(!is_rank_behind(400_000, 700, 160), "it waits itself behind a link that is slower");
 }
+
+/// Interfaces that carry other traffic since a moment are told from those that always did.
+#[test]
+fn other_traffic_is_new_where_there_was_none_before() {
+    let at = |second: u64| HostTime((1_000 + second) * NANOS_PER_SEC);
+    let mut timeline = Timeline::default();
+    // MB/s of host0, host1 and host2, before and after.
+    for (host, rates) in [(0, [1, 50]), (1, [50, 50]), (2, [1, 1])] {
+        let mut bytes = 0;
+        for second in 0..40 {
+            let nic = NicState {
+                at: at(second),
+                nic: "eth0".into(),
+                up: true,
+                link_changes: 0,
+                speed_bytes_per_sec: 1_000_000_000,
+                tx_bytes: bytes,
+                rx_bytes: 0,
+                errors: 0,
+            };
+            let source = Source { job: "job".into(), host: format!("host{host}").into(), process: None };
+            let records = vec![Record::NicState(nic)];
+            timeline.observe(&Batch { source, collected_at: at(second), records }, 500_000);
+            bytes += rates[usize::from(second >= 20)] * 1_000_000;
+        }
+    }
+    timeline.newest_sample = at(39);
+    let busy = nic::busy_since(&timeline, &Config::default(), at(20));
+    assert_eq!(busy.iter().map(ToString::to_string).collect::<Vec<_>>(), ["host0"]);
+}

@@ -1,9 +1,12 @@
 //! Whether a verdict is more of what a case says already, and whether it is good enough for a case of its own.
-use crate::case::network::host_place;
+use crate::case::network::{host_place, is_of_network};
 use crate::case::stuck::CRAWLS_ON;
 use crate::case::weigh::Verdict;
+use crate::evidence::Evidence;
+use crate::explain;
 use crate::fact::{Fact, STUCK_INSIDE};
 use mycroft_record::{Category, Finding, HostName, Place, Rank, Suspect, What};
+use std::collections::BTreeSet;
 
 /// Share of a step that a fault must account for to have a case besides others: the rest may be theirs, so most of it.
 const STEP_SHARE: f64 = 0.5;
@@ -125,4 +128,28 @@ pub(super) fn hangs_together(a: Category, b: Category) -> bool {
     };
     let unknown = a == Category::Unknown || b == Category::Unknown;
     a == b || unknown || (on_the_way(a) && on_the_way(b))
+}
+
+/// Whether the ways between hosts speak against a verdict on the network, of one rank's links of which they say nothing; or against
+/// one on pauses: data that is long under way stands still as if nobody took it.
+pub(super) fn is_denied(evidence: &Evidence, verdict: &Verdict, facts: &[Fact]) -> bool {
+    let of_network = is_of_network(verdict.category);
+    let hosts_of = |place: &Place| match place {
+        Place::Rank { .. } if of_network => None,
+        Place::Rank { host, .. } | Place::Host { host } => Some(vec![host.clone()]),
+        Place::Link { from, to } => Some(vec![from.clone(), to.clone()]),
+    };
+    let named: Option<Vec<Vec<HostName>>> = verdict.leads().map(hosts_of).collect();
+    let Some(named) = named else { return false };
+    let named: BTreeSet<HostName> = named.into_iter().flatten().collect();
+    if !of_network {
+        let is_pause = |fact: &Fact| matches!(fact, Fact::ProxyPause { .. });
+        let of_pauses = verdict.category == Category::HostThread && facts.iter().any(is_pause);
+        return of_pauses && explain::ways_are_of_others(evidence, &named);
+    }
+    let shown = facts.iter().filter_map(|fact| match fact {
+        Fact::WireExcess { from, to, .. } => Some((from.clone(), to.clone())),
+        _ => None,
+    });
+    explain::ways_deny(evidence, &named, &shown.collect())
 }
