@@ -8,11 +8,10 @@ use crate::api::CaseJson;
 use crate::book::Change;
 use crate::case::BookedCase;
 use crate::stats::{Stats, add};
-pub use body::WebhookFormat;
 use body::body;
+pub use body::{AlertJson, WebhookFormat};
 use mycroft_wire::sync::lock;
 use ring::hmac;
-use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,15 +26,6 @@ const PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), D
 
 /// The header that shows that an alert comes from who knows the key, and is whole.
 const SIGNATURE: &str = "X-Mycroft-Signature";
-
-/// The body of an alert.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-pub struct AlertJson {
-    /// `opened`, `settled`, `revised` (what it says changed after it had settled) or `closed`.
-    pub event: String,
-    /// The case.
-    pub case: CaseJson,
-}
 
 /// What somebody is to be told.
 struct Alert {

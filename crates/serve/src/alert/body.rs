@@ -1,13 +1,22 @@
 //! What an alert looks like to who receives it: our own JSON, or the shapes of Slack, PagerDuty and Alertmanager.
-use super::AlertJson;
 use crate::api::{CaseJson, SuspectJson, TimeJson, rfc3339};
 use mycroft_record::text::printable;
 use mycroft_record::{HostTime, NANOS_PER_SEC};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::str::FromStr;
 
 /// Alertmanager takes an alert that is not sent again for over after some minutes; ours is over when its case is.
 const OPEN_NS: u64 = 30 * 24 * 3600 * NANOS_PER_SEC;
+
+/// The body of an alert.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct AlertJson {
+    /// `opened`, `settled`, `revised` (what it says changed after it had settled) or `closed`.
+    pub event: String,
+    /// The case.
+    pub case: CaseJson,
+}
 
 /// The shape of alerts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
