@@ -155,7 +155,7 @@ fn allow(args: &MitigateArgs, api: &Api, kinds: &str) -> Result<u8> {
 }
 
 /// Who asks, for the audit log: the server believes it, the token says that it may.
-fn who() -> String {
+pub(crate) fn who() -> String {
     let user = std::env::var("USER").unwrap_or_else(|_| format!("uid {}", rustix::process::getuid().as_raw()));
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     format!("{user} on {host}")

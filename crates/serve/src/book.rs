@@ -1,5 +1,5 @@
 //! The book of cases: every case this server knows, under its own number, for readers, alerts and the disk.
-use crate::case::{BookState, BookedCase, Capture};
+use crate::case::{BookState, BookedCase, Capture, Validation};
 use mycroft_record::{HostTime, JobName};
 use mycroft_wire::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -104,6 +104,12 @@ impl CaseBook {
         {
             old.captures.iter().for_each(|capture| case.gain(capture.clone()));
         }
+        // Nor of tests.
+        if case.validation.is_none()
+            && let Some(validation) = inner.cases.get(&case.number).and_then(|old| old.validation.clone())
+        {
+            case.take_validation(validation);
+        }
         let change = match inner.cases.get(&case.number) {
             None if case.is_open() => Change::Opened,
             None => Change::Closed,
@@ -132,6 +138,20 @@ impl CaseBook {
         drop(inner);
         self.changed.notify_all();
         true
+    }
+
+    /// Takes what a test of an open case's suspects said; `None` if it is not open.
+    pub(crate) fn validate(&self, number: u64, told: impl FnOnce(&BookedCase) -> Validation) -> Option<BookedCase> {
+        let mut inner = lock(&self.inner);
+        let case = inner.cases.get_mut(&number).filter(|case| case.is_open())?;
+        let validation = told(case);
+        case.case.updated_at = validation.at;
+        case.take_validation(validation);
+        let case = case.clone();
+        inner.unwritten.insert(number);
+        drop(inner);
+        self.changed.notify_all();
+        Some(case)
     }
 
     /// Ends an open case without its engine; `None` if it is not open.

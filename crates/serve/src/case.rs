@@ -1,7 +1,8 @@
 //! A case as the server keeps it: what an engine says of it, under the server's own number, and what the server knows
 //! besides. JSON is made of it at the edge only (`api`).
-use mycroft_diagnose::{Case, CaseState, Gain};
-use mycroft_record::{HostTime, JobName};
+use mycroft_diagnose::validate::Outcome;
+use mycroft_diagnose::{Case, CaseState, Gain, Reason};
+use mycroft_record::{Category, HostTime, JobName, Suspect};
 
 /// Whether a case still holds, and who says so.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -46,6 +47,9 @@ impl From<CaseState> for BookState {
     }
 }
 
+/// The rule of a reason that a test gave.
+const VALIDATION: &str = "validation";
+
 /// A capture (stacks, Flight Recorder dumps) that was taken for a case.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Capture {
@@ -55,6 +59,25 @@ pub struct Capture {
     pub taken_at: HostTime,
     /// What the case gained from it.
     pub gain: Gain,
+}
+
+/// What a test of the suspects in the held job said (`mycroft validate --case --tell`).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Validation {
+    /// When it was told, server clock.
+    pub at: HostTime,
+    /// What became of the first suspect.
+    pub outcome: Outcome,
+    /// What kind of fault it is since.
+    pub category: Category,
+    /// Whom the case names since, most likely first.
+    pub suspects: Vec<Suspect>,
+    /// What was measured, one sentence.
+    pub text: String,
+    /// Who tested.
+    pub who: String,
+    /// The case's revisions when it was tested: what its engine says after another one counts more.
+    pub revisions: u32,
 }
 
 /// A case under the server's own number.
@@ -70,13 +93,15 @@ pub struct BookedCase {
     pub case: Case,
     /// The captures, oldest first.
     pub captures: Vec<Capture>,
+    /// The last test of its suspects; `case` says what it says while the engine has not changed its mind since.
+    pub validation: Option<Validation>,
 }
 
 impl BookedCase {
     /// A case of `job` as its engine tells it.
     pub fn of(number: u64, job: &JobName, case: &Case) -> BookedCase {
         let (job, case) = (JobName::clone(job), case.clone());
-        BookedCase { number, job, state: case.state.into(), case, captures: Vec::new() }
+        BookedCase { number, job, state: case.state.into(), case, captures: Vec::new(), validation: None }
     }
 
     /// Whether it holds.
@@ -93,6 +118,19 @@ impl BookedCase {
     pub(crate) fn gain(&mut self, capture: Capture) {
         self.case.gain(&capture.gain);
         self.captures.push(capture);
+    }
+
+    /// Takes what a test said for a fact: whom the case names, how sure, and why. Once the engine has revised the case, only that it
+    /// was tested is kept.
+    pub(crate) fn take_validation(&mut self, validation: Validation) {
+        if validation.revisions == self.case.revisions {
+            self.case.finding.category = validation.category;
+            self.case.finding.suspects.clone_from(&validation.suspects);
+            self.case.because.retain(|reason| reason.rule != VALIDATION);
+            let text = format!("tested in the held job: {}: {}", validation.outcome.as_str(), validation.text);
+            self.case.because.push(Reason { rule: VALIDATION.into(), text, evidence: Vec::new() });
+        }
+        self.validation = Some(validation);
     }
 
     /// Ends it without its engine.

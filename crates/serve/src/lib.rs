@@ -49,7 +49,7 @@ mod upkeep;
 mod warm;
 
 pub use alert::{AlertJson, WebhookFormat};
-pub use case::{BookState, BookedCase, Capture};
+pub use case::{BookState, BookedCase, Capture, Validation};
 pub use config::{ConfigError, HTTP_PORT, ServeConfig, TICK};
 pub use error::ServeError;
 pub use server::{Server, ServerHandle};

@@ -3,7 +3,7 @@ use super::groups::Members;
 use anyhow::{Context, Result, bail};
 use mycroft_diagnose::validate::{Judgement, Weighed, weigh};
 use mycroft_record::{Category, Finding, HostName, HostTime, Place, Rank, Suspect, What};
-use mycroft_serve::api::{CaseJson, LinkJson, SuspectJson};
+use mycroft_serve::api::{CaseJson, LinkJson, SuspectJson, ValidationJson};
 use serde::Serialize;
 
 /// A case, as far as a test can say something about it.
@@ -71,6 +71,24 @@ fn suspect_json(suspect: &Suspect) -> SuspectJson {
 }
 
 impl CaseTold {
+    /// Its number.
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// As the server takes it.
+    pub(super) fn validation(&self, text: &str, who: &str) -> ValidationJson {
+        ValidationJson {
+            outcome: self.outcome.to_owned(),
+            category: self.category.to_owned(),
+            suspects: self.suspects.clone(),
+            text: text.to_owned(),
+            who: who.to_owned(),
+            at: None,
+            revisions: 0,
+        }
+    }
+
     /// In one line.
     pub(super) fn text(&self) -> String {
         let suspects: Vec<String> = self.suspects.iter().map(crate::told::suspect).collect();

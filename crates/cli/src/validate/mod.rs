@@ -1,4 +1,5 @@
 //! `mycroft validate` and `mycroft hold`: ranks of a running job wait at their gates, are tested, and go on.
+mod ask;
 mod case;
 mod groups;
 mod run;
@@ -6,9 +7,13 @@ mod show;
 
 use crate::api::{Api, ServerArgs};
 use crate::exit::{EXIT_FOUND, EXIT_OK};
+use crate::mitigate::who;
 use crate::segment_dir::default_segment_dir;
+use crate::stop::Stop;
+use crate::token::ActTokenArgs;
 use crate::told::{json, print};
 use anyhow::{Context, Result, bail};
+use ask::Wanted;
 use case::Tested;
 use clap::{ValueEnum, value_parser};
 use groups::Members;
@@ -30,6 +35,7 @@ Examples:
   mycroft validate --job llama-70b --dry-run        what would be tested, and how long the job would pause
   mycroft validate --job llama-70b                  hold, test, release, say who is slow
   mycroft validate --job llama-70b --case 12        the same, and what that does to case 12 of the server
+  mycroft validate --job llama-70b --watch --tell   test unsure, costly cases by itself (--below, --above, --every)
   mycroft validate --job llama-70b --groups 8a3f0c1d2e4b5a69 --shape tree --checks device
 
 The job must run with LD_PRELOAD=libmycroft_preload.so, all of it on this machine. Ranks go on by themselves when this
@@ -78,6 +84,24 @@ pub(crate) struct ValidateArgs {
     case: Option<u64>,
     #[command(flatten)]
     server: ServerArgs,
+    /// With --case or --watch: tell the server what the test said, so that the case says it from then on. Needs --act-token-file.
+    #[arg(long)]
+    tell: bool,
+    #[command(flatten)]
+    act_token: ActTokenArgs,
+    /// Go on until interrupted: test each open slowdown of the job that is less sure than --below and costs more than --above, once
+    /// each time that the case changes its mind.
+    #[arg(long, conflicts_with_all = ["case", "dry_run"])]
+    watch: bool,
+    /// With --watch: how sure a case may be and still be tested, 0 to 1.
+    #[arg(long, default_value_t = 0.9)]
+    below: f64,
+    /// With --watch: by how much iterations must be longer than usual, as a share.
+    #[arg(long, default_value_t = 0.1)]
+    above: f64,
+    /// With --watch: least time between two tests.
+    #[arg(long, default_value = "10m", value_parser = pause, value_name = "TIME")]
+    every: Duration,
     /// Print the plan and the expected pause, and hold nobody.
     #[arg(long)]
     dry_run: bool,
@@ -131,6 +155,16 @@ impl CheckArg {
     }
 }
 
+/// `30s`, `10m`.
+fn pause(text: &str) -> Result<Duration, String> {
+    let (number, unit) = match text.strip_suffix('m') {
+        Some(number) => (number, 60.0),
+        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
+    };
+    let seconds = number.parse::<f64>().ok().map(|number| number * unit).filter(|s| (1.0..=86_400.0).contains(s));
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("{text:?} is no time from 1s to 1440m"))
+}
+
 /// `1s`, `1.5s`, `500ms`; ranks are held for a minute at most, of which some goes for coming together.
 fn duration(text: &str) -> Result<Duration, String> {
     let (number, unit) = match text.strip_suffix("ms") {
@@ -161,8 +195,28 @@ fn the_case(args: &ValidateArgs, id: u64) -> Result<Tested> {
 
 /// Holds a job, tests it as planned, releases it, and says who is slow.
 pub(crate) fn validate(args: &ValidateArgs) -> Result<u8> {
+    if args.tell && args.case.is_none() && !args.watch {
+        bail!("--tell: say about which --case, or --watch");
+    }
+    let token = args.act_token.read()?;
+    if args.watch {
+        let stop = Stop::on_signals()?;
+        let wanted = Wanted {
+            server: &args.server,
+            job: &args.job.job,
+            below: args.below,
+            above: args.above,
+            every: args.every,
+        };
+        return ask::watch(&wanted, &stop, |id| test(args, Some(id), token.as_deref()));
+    }
+    test(args, args.case, token.as_deref())
+}
+
+/// Tests once; of a case, with what that does to it.
+fn test(args: &ValidateArgs, case: Option<u64>, token: Option<&str>) -> Result<u8> {
     let directories = directories(&args.job);
-    let case = args.case.map(|id| the_case(args, id)).transpose()?;
+    let case = case.map(|id| the_case(args, id)).transpose()?;
     let mut gates = Gates::open_all(&directories, &args.job.job)?;
     let members = Members::of(&gates, &directories)?;
     let shape = match args.shape {
@@ -197,9 +251,15 @@ pub(crate) fn validate(args: &ValidateArgs) -> Result<u8> {
     let paused = begun.elapsed();
     let judgement = judge(&results.checks, &results.links);
     let case = case.map(|case| case.told(&judgement, &members));
-    let told = show::Told::of(&args.job.job, &members, &plan, paused, args.bytes, &results, &judgement).about(case);
+    let told = show::Told::of(&args.job.job, &members, &plan, paused, args.bytes, &results, &judgement);
+    let measured = !results.checks.is_empty() || !results.links.is_empty();
+    if let Some(case) = case.as_ref().filter(|_| args.tell && measured) {
+        let (id, body) = (case.id(), case.validation(&told.found(), &who()));
+        let _: CaseJson = Api::new(&args.server)?.act(&format!("/api/v1/cases/{id}/validation"), token, &body)?;
+    }
+    let told = told.about(case);
     print(&if args.json { format!("{}\n", json(&told)?) } else { told.text() })?;
-    if results.checks.is_empty() && results.links.is_empty() {
+    if !measured {
         bail!("nothing was measured; see above for why");
     }
     Ok(if judgement.slow.is_empty() { EXIT_OK } else { EXIT_FOUND })
@@ -229,6 +289,8 @@ mod tests {
         assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
+        assert_eq!((pause("10m"), pause("30s")), (Ok(Duration::from_secs(600)), Ok(Duration::from_secs(30))));
+        assert!(["", "0s", "1h", "2000m"].iter().all(|text| pause(text).is_err()));
         assert!(["", "s", "1h", "-1s", "56s", "nan", "infs"].iter().all(|text| duration(text).is_err()));
     }
 }

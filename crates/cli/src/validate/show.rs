@@ -197,6 +197,12 @@ impl Told {
         Told { case, ..self }
     }
 
+    /// Who is slow, in one sentence.
+    pub(super) fn found(&self) -> String {
+        let slow: Vec<String> = self.slow.iter().map(SlowTold::text).collect();
+        if slow.is_empty() { "nobody is slower than its peers".to_owned() } else { slow.join("; ") }
+    }
+
     /// As text.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
@@ -217,16 +223,9 @@ impl Told {
                 if link.slow { "  slow" } else { "" }
             );
         }
-        for slow in &self.slow {
-            let who: Vec<String> =
-                slow.ranks.iter().zip(&slow.hosts).map(|(rank, host)| format!("rank {rank} on {host}")).collect();
-            let what = match (slow.what, slow.check) {
-                ("rank", Some(check)) => format!("{}: {check}", who.join(" and ")),
-                ("way", _) => format!("the way between {}", who.join(" and ")),
-                _ => format!("all ways of {}", who.join(" and ")),
-            };
-            let _ = writeln!(text, "slow: {what}, {:.2} times its peers", slow.ratio);
-        }
+        self.slow.iter().for_each(|slow| {
+            let _ = writeln!(text, "slow: {}", slow.text());
+        });
         if self.slow.is_empty() {
             let _ = writeln!(text, "nobody is slower than its peers");
         }
@@ -259,6 +258,20 @@ impl Told {
                 let _ = writeln!(text, "{:<24} {}{slow}", format!("{rank} {host}"), cells.join(" "));
             }
         }
+    }
+}
+
+impl SlowTold {
+    /// `rank 3 on host1: device, 1.21 times its peers`.
+    fn text(&self) -> String {
+        let who: Vec<String> =
+            self.ranks.iter().zip(&self.hosts).map(|(rank, host)| format!("rank {rank} on {host}")).collect();
+        let what = match (self.what, self.check) {
+            ("rank", Some(check)) => format!("{}: {check}", who.join(" and ")),
+            ("way", _) => format!("the way between {}", who.join(" and ")),
+            _ => format!("all ways of {}", who.join(" and ")),
+        };
+        format!("{what}, {:.2} times its peers", self.ratio)
     }
 }
 

@@ -29,6 +29,7 @@ use mycroft_store::meta::{ActionRow, PolicyRow};
 use mycroft_store::{Store, StoreError};
 use mycroft_wire::sync::lock;
 use plan::{planned, told};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
@@ -132,8 +133,21 @@ impl Acts {
         Ok((asked, sentences))
     }
 
+    /// The report with what tests of suspects said, as the book has it.
+    fn tested<'a>(&self, report: &'a Report) -> Cow<'a, Report> {
+        let mut report = Cow::Borrowed(report);
+        for at in 0..report.cases.len() {
+            let booked = self.book.get(report.cases[at].id.0).filter(|booked| booked.validation.is_some());
+            if let Some(booked) = booked {
+                report.to_mut().cases[at].finding = booked.case.finding;
+            }
+        }
+        report
+    }
+
     /// The plan that is due.
     pub(crate) fn plan(&self, report: &Report, query: &PlanRequest) -> Result<PlanJson, Declined> {
+        let report = &*self.tested(report);
         let (asked, sentences) = self.asked(report, query).map_err(|text| (StatusCode::BAD_REQUEST, text))?;
         let mut plan = planned(report, &asked)?;
         for sentence in sentences {
@@ -145,6 +159,7 @@ impl Acts {
 
     /// Does what was asked for.
     pub(crate) fn act(&self, report: &Report, request: &ActRequest) -> Result<ActionJson, Declined> {
+        let report = &*self.tested(report);
         if request.take_back {
             let number = in_force(&lock(&self.state).actions, &report.job).map(|action| action.number);
             let number = number.ok_or_else(|| conflict("nothing is in force that could be taken back"))?;

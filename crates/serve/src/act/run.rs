@@ -90,6 +90,7 @@ impl Acts {
 
     /// Does what is due, where it is allowed.
     fn by_policy(&self, report: &Report) {
+        let report = &*self.tested(report);
         let job: &JobName = &report.job;
         let (policy, done) = {
             let state = lock(&self.state);

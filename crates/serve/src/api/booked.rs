@@ -1,9 +1,11 @@
 //! Cases back from JSON: rows that an earlier run, also of an older version, left in the store.
 use super::{
     BlastJson, CaseDumpJson, CaseJson, EvidenceJson, FlowJson, OpJson, ReasonJson, SaidJson, SuspectJson, TimeJson,
+    ValidationJson,
 };
-use crate::case::{BookState, BookedCase, Capture};
+use crate::case::{BookState, BookedCase, Capture, Validation};
 use mycroft_diagnose::stacks::Outcome;
+use mycroft_diagnose::validate::Outcome as Tested;
 use mycroft_diagnose::{BlastEntry, Case, CaseId, CaseState, Evidence, Gain, Reason, Said};
 use mycroft_record::{
     Category, ChannelId, CommId, CommRank, Direction, Finding, HostName, HostTime, JobName, OpClass, OpId, OpSeq,
@@ -40,7 +42,41 @@ impl CaseJson {
             said_before: self.said_before.iter().map(said).collect::<Option<_>>()?,
         };
         let captures = self.dumps.into_iter().map(capture).collect::<Option<_>>()?;
-        Some(BookedCase { number: self.id, job: JobName::from(self.job), state, case, captures })
+        let validation = optional(self.validation.as_ref(), ValidationJson::told)?;
+        Some(BookedCase { number: self.id, job: JobName::from(self.job), state, case, captures, validation })
+    }
+}
+
+impl ValidationJson {
+    /// As it was told; `None` where it says something that this version has no word for.
+    pub(crate) fn told(&self) -> Option<Validation> {
+        let outcomes = [Tested::Confirmed, Tested::Cleared, Tested::Other, Tested::Untested];
+        Some(Validation {
+            at: self.at.as_ref().map_or(HostTime::NONE, |at| HostTime(at.ns)),
+            outcome: outcomes.into_iter().find(|outcome| outcome.as_str() == self.outcome)?,
+            category: Category::from_text(&self.category)?,
+            suspects: self.suspects.iter().map(SuspectJson::told).collect::<Option<_>>()?,
+            text: self.text.clone(),
+            who: self.who.clone(),
+            revisions: u32::try_from(self.revisions).unwrap_or(u32::MAX),
+        })
+    }
+}
+
+impl SuspectJson {
+    /// The suspect that this is the JSON form of; `None` where its place is of a kind that this version does not know.
+    pub(crate) fn told(&self) -> Option<Suspect> {
+        let host = || HostName::from(self.host.as_deref().unwrap_or_default());
+        let place = match self.kind.as_str() {
+            "rank" => Place::Rank { rank: self.rank.map_or(Rank::UNKNOWN, Rank), host: host() },
+            "host" => Place::Host { host: host() },
+            "link" => {
+                let link = self.link.as_ref()?;
+                Place::Link { from: link.from.as_str().into(), to: link.to.as_str().into() }
+            }
+            _ => return None,
+        };
+        Some(Suspect { place, confidence: self.confidence })
     }
 }
 
@@ -71,21 +107,7 @@ fn flow(told: &FlowJson) -> Option<(ChannelId, CommRank, Direction)> {
 }
 
 fn suspects(told: &[SuspectJson]) -> Option<Vec<Suspect>> {
-    told.iter().map(suspect).collect()
-}
-
-fn suspect(told: &SuspectJson) -> Option<Suspect> {
-    let host = || HostName::from(told.host.as_deref().unwrap_or_default());
-    let place = match told.kind.as_str() {
-        "rank" => Place::Rank { rank: told.rank.map_or(Rank::UNKNOWN, Rank), host: host() },
-        "host" => Place::Host { host: host() },
-        "link" => {
-            let link = told.link.as_ref()?;
-            Place::Link { from: link.from.as_str().into(), to: link.to.as_str().into() }
-        }
-        _ => return None,
-    };
-    Some(Suspect { place, confidence: told.confidence })
+    told.iter().map(SuspectJson::told).collect()
 }
 
 fn said(told: &SaidJson) -> Option<Said> {

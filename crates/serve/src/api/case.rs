@@ -1,6 +1,6 @@
 //! A case as JSON.
 use super::{CaseDumpJson, TimeJson, rank_number, rank_numbers};
-use crate::case::{BookedCase, Capture};
+use crate::case::{BookedCase, Capture, Validation};
 use mycroft_diagnose::{BlastEntry, Evidence, Reason, Said};
 use mycroft_record::{OpId, Place, Suspect};
 use serde::{Deserialize, Serialize};
@@ -59,6 +59,32 @@ pub struct CaseJson {
     /// Captures (stacks, Flight Recorder dumps) that were taken for it; their reasons are in `because`, too.
     #[serde(default)]
     pub dumps: Vec<CaseDumpJson>,
+    /// The last test of its suspects in the held job; absent: none. What it said is in `suspects`, `category` and `because`, unless
+    /// the case was revised since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub validation: Option<ValidationJson>,
+}
+
+/// The body of `POST /api/v1/cases/ID/validation`, and part of a case since.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ValidationJson {
+    /// What became of the first suspect: `confirmed`, `cleared`, `other` (somebody else is slow) or `untested`.
+    pub outcome: String,
+    /// What kind of fault it is since.
+    pub category: String,
+    /// Whom the case names since, most likely first.
+    pub suspects: Vec<SuspectJson>,
+    /// What was measured, one sentence.
+    pub text: String,
+    /// Who tested.
+    pub who: String,
+    /// When it was told, server clock; what a client says is not read.
+    #[serde(default)]
+    pub at: Option<TimeJson>,
+    /// Revisions of the case when it was tested.
+    #[serde(default)]
+    pub revisions: u64,
 }
 
 /// What a settled case said until it was revised.
@@ -168,6 +194,20 @@ pub struct BlastJson {
     pub text: String,
 }
 
+impl ValidationJson {
+    pub(crate) fn of(validation: &Validation) -> ValidationJson {
+        ValidationJson {
+            outcome: validation.outcome.as_str().to_owned(),
+            category: validation.category.as_str().to_owned(),
+            suspects: validation.suspects.iter().map(SuspectJson::of).collect(),
+            text: validation.text.clone(),
+            who: validation.who.clone(),
+            at: TimeJson::of(validation.at),
+            revisions: u64::from(validation.revisions),
+        }
+    }
+}
+
 impl CaseJson {
     /// The JSON form of a case, under the server's own number.
     pub fn of(booked: &BookedCase) -> CaseJson {
@@ -197,6 +237,7 @@ impl CaseJson {
             blast_radius: case.blast_radius.iter().map(BlastJson::of).collect(),
             do_next: case.do_next.clone(),
             dumps: booked.captures.iter().map(CaseDumpJson::of).collect(),
+            validation: booked.validation.as_ref().map(ValidationJson::of),
         }
     }
 }

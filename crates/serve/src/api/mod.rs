@@ -17,6 +17,7 @@ pub mod time;
 pub use act::{ActRequest, ActionJson, ActionsJson, AutoRequest, PolicyJson};
 pub use case::{
     BlastJson, CaseJson, CasesJson, EvidenceJson, FlowJson, LinkJson, OpJson, ReasonJson, SaidJson, SuspectJson,
+    ValidationJson,
 };
 pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson, untold};
 pub use health::{ClockJson, ClocksJson, DroppedJson, HealthJson, QueueJson};

@@ -2,7 +2,8 @@
 use super::auth;
 use super::guests::Guest;
 use super::routes::{Asked, Refusal, Shared, ask_report, bad_request, deny, list_limit, named, parameters};
-use crate::api::{ActRequest, ActionJson, ActionsJson, AutoRequest, PolicyJson};
+use crate::api::{ActRequest, ActionJson, ActionsJson, AutoRequest, CaseJson, PolicyJson, ValidationJson};
+use crate::case::Validation;
 use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
 use axum::http::{StatusCode, header};
@@ -12,6 +13,7 @@ use axum::routing::{get as on_get, post as on_post};
 use axum::{Extension, Router};
 use serde::Deserialize;
 use std::sync::Arc;
+use tracing::info;
 
 /// Largest request: a layout, and the names of some hundred spare hosts.
 const BODY_BYTES_MAX: usize = 64 << 10;
@@ -28,6 +30,7 @@ pub(super) fn router(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
     Router::new()
         .route("/api/v1/jobs/{job}/actions", on_post(act))
         .route("/api/v1/jobs/{job}/auto", on_post(allow))
+        .route("/api/v1/cases/{id}/validation", on_post(validated))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .layer(middleware::from_fn_with_state(Arc::clone(shared), admit))
 }
@@ -84,6 +87,30 @@ async fn allow(
     // Known jobs only: a name that was mistyped would wait for ever.
     ask_report(&shared, Some(job.clone())).await?;
     blocking(move || shared.acts.allow(&job, request)).await
+}
+
+/// Takes what a test of a case's suspects said.
+async fn validated(
+    State(shared): State<Arc<Shared>>,
+    number: Result<Path<u64>, PathRejection>,
+    request: Result<Json<ValidationJson>, JsonRejection>,
+) -> Result<Json<CaseJson>, Refusal> {
+    let (number, request) = (named(number)?, body(request)?);
+    who(&request.who)?;
+    let told = request
+        .told()
+        .ok_or_else(|| bad_request("a word of another version: outcome, category or a suspect's kind"))?;
+    let now = (shared.clock)();
+    let taken = shared.book.validate(number, |case| Validation { at: now, revisions: case.case.revisions, ..told });
+    let no_case = || {
+        Refusal(
+            StatusCode::NOT_FOUND,
+            format!("no open case {number}: GET /api/v1/cases?state=open lists those there are"),
+        )
+    };
+    let case = taken.ok_or_else(no_case)?;
+    info!(case = number, outcome = request.outcome, "case {number} was tested by {}: {}", request.who, request.outcome);
+    Ok(Json(CaseJson::of(&case)))
 }
 
 fn who(name: &str) -> Result<(), Refusal> {

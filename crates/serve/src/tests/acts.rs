@@ -264,3 +264,53 @@ fn only_the_token_that_acts_acts() {
     let refused = refused.expect("an answer");
     assert!(refused.status == 403 && refused.body.contains("--act-dir"), "{}", refused.body);
 }
+
+/// What a test said is what the case says, also after a restart, until its engine changes its mind.
+#[test]
+fn a_test_of_suspects_is_a_fact_until_the_case_is_revised() {
+    let place = Place::new();
+    let token = "act-0123456789abcdef";
+    let config = || ServeConfig {
+        store_dir: Some(place.folder.path().join("store")),
+        act_dir: Some(place.folder.path().join("act")),
+        act_token: Some(token.to_owned()),
+        ..quick()
+    };
+    let post = |world: &World, number: u64, body: &str| {
+        let head = format!(
+            "POST /api/v1/cases/{number}/validation HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        raw(world.server.http_addr(), head.as_bytes()).expect("an answer")
+    };
+    let world = World::start(config());
+    world.send("train", &[OPEN, SETTLE]);
+    world.until("/api/v1/cases", |list| list["cases"][0]["settled"] == true);
+    let said = r#"{"outcome": "other", "category": "gpu", "text": "rank 3 on host1: device, 1.21 times its peers", "who": "ada on desk",
+        "suspects": [{"kind": "rank", "rank": 3, "host": "host1", "link": null, "confidence": 0.8}]}"#;
+    assert_eq!(post(&world, 9, said).status, 404);
+    for (good, bad) in [("\"other\"", "\"perhaps\""), ("\"gpu\"", "\"gnu\""), ("\"who\"", "\"whom\"")] {
+        assert_eq!(post(&world, 1, &said.replacen(good, bad, 1)).status, 400, "{bad}");
+    }
+    let answer = post(&world, 1, said);
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let says = |case: &serde_json::Value| {
+        let reason = case["because"].as_array().and_then(|all| all.last()).cloned().unwrap_or_default();
+        (case["suspects"][0]["rank"].as_u64(), case["category"].clone(), reason["rule"] == "validation")
+    };
+    let fact = (Some(3), serde_json::json!("gpu"), true);
+    assert_eq!(says(&world.json("/api/v1/cases/1")), fact);
+    world.until("/api/v1/cases/1", |case| case["validation"]["who"] == "ada on desk");
+    world.send("train", &[REVISE]);
+    let revised = world.until("/api/v1/cases/1", |case| case["revisions"] == 2);
+    assert_ne!(says(&revised), fact, "the engine knows more now: {revised}");
+    assert_eq!(revised["validation"]["outcome"], "other", "that it was tested stays");
+    world.send("train", &[CLOSE]);
+    world.until("/api/v1/cases/1", |case| case["state"] == "closed");
+    assert_eq!(post(&world, 1, said).status, 404, "it is not open any more");
+    drop(world);
+    let again = World::start(config());
+    let kept = again.json("/api/v1/cases/1");
+    assert_eq!(kept["validation"], revised["validation"], "also on disk");
+}
