@@ -4,7 +4,7 @@ mod common;
 
 use common::{Job, Shape};
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -156,6 +156,34 @@ fn a_nic_at_1_2_is_named_and_nobody_else() {
     assert_eq!(slow.matches("\"what\"").count(), 1, "{slow}");
     assert!(slow.contains("\"ways of rank\"") && slow.contains("host1"), "{slow}");
     goes_on(job);
+}
+
+/// One path at 1.2 of six hosts (an even ring) and of five (an odd one), and in a tree: both directions of it, and no end alone.
+#[test]
+fn a_path_at_1_2_is_named_and_no_host() {
+    let path = |job: &Job, (from, to): (usize, u8)| {
+        let control = job.control();
+        let host = control.host(from);
+        host.slow_peer_bytes_per_sec.store(NIC * 10 / 12, Relaxed);
+        host.slow_peer.store(u64::from(u32::from(Ipv4Addr::new(127, 0, 0, 2 + to))), Relaxed);
+    };
+    for (ranks, shape, (one, other)) in [(6, "ring", (2, 3)), (5, "ring", (4, 0)), (6, "tree", (2, 3))] {
+        let mut job = Job::start(&Shape { ranks, ..self::shape() });
+        (0..ranks).for_each(|host| job.control().host(host).link_bytes_per_sec.store(NIC, Relaxed));
+        job.progress(1);
+        path(&job, (one, other));
+        path(&job, (usize::from(other), u8::try_from(one).expect("few hosts")));
+        let Some(said) = run(&job, &["validate", "--checks", "none", "--shape", shape]) else { return };
+        let named = slow(&said);
+        let (low, high) = (one.min(usize::from(other)), one.max(usize::from(other)));
+        let way = format!("slow: the way between rank {low} on host{low} and rank {high} on host{high}, 1.");
+        assert!(
+            named.len() == 1 && named[0].starts_with(&way),
+            "{shape} of {ranks}: {named:?} in {}",
+            text(&said.stdout)
+        );
+        job.stop();
+    }
 }
 
 #[test]
