@@ -4,6 +4,7 @@ mod callback;
 mod drift;
 mod lttng;
 mod plan;
+mod preload;
 mod ring;
 mod rows;
 mod scale;
@@ -22,7 +23,7 @@ pub(crate) struct BenchArgs {
     /// Which measurement.
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
-    /// Rounds of the ring, callback and autopsy measurements; medians over them are reported. At least 3.
+    /// Rounds of the ring, callback, preload and autopsy measurements; medians over them are reported. At least 3.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Leave larger jobs out of the scale measurement, and print its page only.
@@ -39,6 +40,8 @@ enum What {
     Ring,
     /// Nanoseconds per profiler callback.
     Callback,
+    /// What the preloaded library adds to NCCL's host calls.
+    Preload,
     /// Dumps of 1,024 ranks to one verdict: time, memory, linearity, beside PyTorch's analyser where it is installed.
     Autopsy,
     /// Change points of iteration times: 499 synthetic series by four methods.
@@ -64,6 +67,9 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
     }
     if wanted(What::Callback) {
         callback::measure(root, rounds)?;
+    }
+    if wanted(What::Preload) {
+        preload::measure(root, rounds)?;
     }
     if wanted(What::Autopsy) {
         autopsy::measure(root, rounds)?;
