@@ -128,6 +128,9 @@ pub struct Judgement {
     pub caveats: Vec<String>,
 }
 
+/// Ways that are slow, the lower rank first, with their largest ratio to their peers.
+type Ways = BTreeMap<(Rank, Rank), f64>;
+
 /// A time, whose it is (peers are what belongs to others), and the ratio from which it is slow.
 struct Value<K> {
     of: K,
@@ -159,6 +162,20 @@ fn compare<K: PartialEq>(values: &[Value<K>], limit: f64) -> Vec<Compared> {
         Compared { ratio: Some(ratio), is_slow: ratio >= tells_from, tells_from }
     };
     values.iter().map(one).collect()
+}
+
+/// Leaves only what is `limit` times as long as all that is not slow, and not only as their middle: how late threads wake up has no
+/// spread that tells how late the next will.
+fn beyond_all<K: PartialEq>(values: &[Value<K>], compared: &mut [Compared], limit: f64) {
+    let mut shortest_first: Vec<usize> = (0..values.len()).filter(|i| compared[*i].is_slow).collect();
+    shortest_first.sort_by(|a, b| values[*a].fastest_ns.total_cmp(&values[*b].fastest_ns));
+    for i in shortest_first {
+        let others = (0..values.len()).filter(|j| !compared[*j].is_slow && values[*j].of != values[i].of);
+        let longest_ns = others.map(|j| values[j].fastest_ns).fold(0.0, f64::max);
+        let tells_from = compared[i].ratio.unwrap_or(0.0) * limit * longest_ns / values[i].fastest_ns;
+        compared[i].tells_from = compared[i].tells_from.max(tells_from);
+        compared[i].is_slow = values[i].fastest_ns >= limit * longest_ns;
+    }
 }
 
 /// Who is slower than its peers. What was measured more than once counts with its shortest times.
@@ -205,8 +222,7 @@ fn judge_checks(checks: &[CheckResult], judgement: &mut Judgement) {
             let is_slow = is_slow && !is_nothing;
             rows[i] = Some(CheckRow { result: checks[i], ratio, is_slow });
             if is_slow {
-                let largest = slow.entry((checks[i].rank, check)).or_default();
-                *largest = largest.max(ratio.unwrap_or(0.0));
+                raise(&mut slow, (checks[i].rank, check), ratio.unwrap_or(0.0));
             }
         }
     }
@@ -236,7 +252,7 @@ fn way(result: &LinkResult) -> (Rank, Rank) {
 
 fn judge_links(links: &[LinkResult], judgement: &mut Judgement) {
     let mut rows: Vec<Option<LinkRow>> = vec![None; links.len()];
-    let mut slow: BTreeMap<(Rank, Rank), f64> = BTreeMap::new();
+    let mut slow: BTreeMap<LinkMeasure, Ways> = BTreeMap::new();
     for between_hosts in [false, true] {
         for measure in [LinkMeasure::Bandwidth, LinkMeasure::Latency] {
             let is = |i: &usize| (links[*i].between_hosts, links[*i].measure) == (between_hosts, measure);
@@ -247,27 +263,29 @@ fn judge_links(links: &[LinkResult], judgement: &mut Judgement) {
                 LinkMeasure::Bandwidth => ("bandwidth", SLOW_RATIO),
                 LinkMeasure::Latency => ("latency", LATENCY_RATIO),
             };
-            let compared = compare(&values, limit);
+            let mut compared = compare(&values, limit);
+            if measure == LinkMeasure::Latency {
+                beyond_all(&values, &mut compared, limit);
+            }
             let place = if between_hosts { "between hosts" } else { "inside hosts" };
             caveat(&format!("{what} {place}"), limit, &compared, judgement);
             for (i, Compared { ratio, is_slow, .. }) in of.into_iter().zip(compared) {
                 rows[i] = Some(LinkRow { result: links[i], ratio, is_slow });
                 if is_slow {
-                    let largest = slow.entry(way(&links[i])).or_default();
-                    *largest = largest.max(ratio.unwrap_or(0.0));
+                    raise(slow.entry(measure).or_default(), way(&links[i]), ratio.unwrap_or(0.0));
                 }
             }
         }
     }
     judgement.links = rows.into_iter().flatten().collect();
-    mark_ends(&mut judgement.links, &mut slow);
+    mark_ends(&mut judgement.links, slow.entry(LinkMeasure::Bandwidth).or_default());
     let tested: BTreeSet<(Rank, Rank)> = links.iter().map(way).collect();
     judgement.slow.extend(places(&tested, slow));
 }
 
 /// Marks all ways of a rank whose fastest direction is slow beside those that it has no part in, and slower than nearly all of
 /// them: four directions say more together than each by itself.
-fn mark_ends(links: &mut [LinkRow], slow: &mut BTreeMap<(Rank, Rank), f64>) {
+fn mark_ends(links: &mut [LinkRow], slow: &mut Ways) {
     let ranks: BTreeSet<Rank> = links.iter().map(|row| row.result.from).collect();
     for (rank, between_hosts) in ranks.into_iter().flat_map(|rank| [(rank, false), (rank, true)]) {
         let is =
@@ -290,31 +308,40 @@ fn mark_ends(links: &mut [LinkRow], slow: &mut BTreeMap<(Rank, Rank), f64>) {
         }
         for row in links.iter_mut().filter(|row| is(row) && is_own(row)) {
             row.is_slow = true;
-            let largest = slow.entry(way(&row.result)).or_default();
-            *largest = largest.max(row.result.times.fastest_ns as f64 / middle);
+            raise(slow, way(&row.result), row.result.times.fastest_ns as f64 / middle);
         }
     }
 }
 
-/// Ranks all of whose ways are slow, and the slow ways that this leaves.
-fn places(tested: &BTreeSet<(Rank, Rank)>, mut slow: BTreeMap<(Rank, Rank), f64>) -> Vec<Slow> {
+/// Ranks all of whose ways are slow in one measure, and the slow ways that this leaves.
+fn places(tested: &BTreeSet<(Rank, Rank)>, slow: BTreeMap<LinkMeasure, Ways>) -> Vec<Slow> {
     let ranks: BTreeSet<Rank> = tested.iter().flat_map(|way| [way.0, way.1]).collect();
     let has = |way: &(Rank, Rank), rank: Rank| way.0 == rank || way.1 == rank;
-    let is_whole = |rank: Rank| {
-        let of: Vec<_> = tested.iter().filter(|way| has(way, rank)).collect();
-        of.len() >= 2 && of.iter().all(|way| slow.contains_key(way))
-    };
-    let whole: Vec<Rank> = ranks.into_iter().filter(|rank| is_whole(*rank)).collect();
-    let mut found = Vec::new();
-    for rank in whole {
-        let of: Vec<f64> = slow.iter().filter(|(way, _)| has(way, rank)).map(|(_, ratio)| *ratio).collect();
-        if of.len() >= 2 {
-            slow.retain(|way, _| !has(way, rank));
-            found.push(Slow { place: SlowPlace::Ends(rank), ratio: of.into_iter().fold(0.0, f64::max) });
+    let (mut ends, mut links): (BTreeMap<Rank, f64>, Ways) = Default::default();
+    for mut slow in slow.into_values() {
+        let is_whole = |rank: &Rank| {
+            let of: Vec<_> = tested.iter().filter(|way| has(way, *rank)).collect();
+            of.len() >= 2 && of.iter().all(|way| slow.contains_key(way))
+        };
+        let whole: Vec<Rank> = ranks.iter().copied().filter(is_whole).collect();
+        for rank in whole {
+            let of: Vec<f64> = slow.iter().filter(|(way, _)| has(way, rank)).map(|(_, ratio)| *ratio).collect();
+            if of.len() >= 2 {
+                slow.retain(|way, _| !has(way, rank));
+                raise(&mut ends, rank, of.into_iter().fold(0.0, f64::max));
+            }
         }
+        slow.into_iter().for_each(|(way, ratio)| raise(&mut links, way, ratio));
     }
-    found.extend(slow.into_iter().map(|(way, ratio)| Slow { place: SlowPlace::Link(way.0, way.1), ratio }));
-    found
+    links.retain(|way, _| !ends.keys().any(|rank| has(way, *rank)));
+    let ends = ends.into_iter().map(|(rank, ratio)| Slow { place: SlowPlace::Ends(rank), ratio });
+    ends.chain(links.into_iter().map(|(way, ratio)| Slow { place: SlowPlace::Link(way.0, way.1), ratio })).collect()
+}
+
+/// Keeps the largest ratio of a place.
+fn raise<K: Ord>(ratios: &mut BTreeMap<K, f64>, of: K, ratio: f64) {
+    let largest = ratios.entry(of).or_default();
+    *largest = largest.max(ratio);
 }
 
 /// Says what these comparisons could not tell.

@@ -227,3 +227,50 @@ fn a_rank_s_ways_say_together_what_none_says_alone() {
     let ring = plan(&[Group { comm: 1, members: (0..5).map(Rank).collect(), shape: Shape::Ring }], &[], COSTS);
     assert_eq!(again(&ring, &judgement).passes.len(), 2, "and are tested again: {:?}", ring.passes);
 }
+
+fn latency((from, to): (u32, u32), us: u64) -> LinkResult {
+    let times = Times { fastest_ns: 1_000 * us, median_ns: 2_000 * us };
+    LinkResult { from: Rank(from), to: Rank(to), between_hosts: true, measure: LinkMeasure::Latency, times }
+}
+
+fn bandwidth((from, to): (u32, u32), ms: f64) -> LinkResult {
+    let times = Times { fastest_ns: (ms * 1e6) as u64, median_ns: (ms * 1e6) as u64 };
+    LinkResult { measure: LinkMeasure::Bandwidth, times, ..latency((from, to), 1) }
+}
+
+/// Small messages on a machine with fewer cores than ranks, as they were measured: one is 2.47 times their middle, and another 2.15.
+#[test]
+fn no_latency_is_slow_that_others_nearly_have_as_well() {
+    let us = [
+        ((0, 4), 111),
+        ((1, 2), 355),
+        ((2, 1), 191),
+        ((2, 3), 153),
+        ((2, 4), 270),
+        ((3, 2), 117),
+        ((4, 0), 135),
+        ((4, 2), 150),
+        ((4, 5), 326),
+        ((5, 4), 138),
+    ];
+    let results: Vec<LinkResult> = us.iter().map(|(way, us)| latency(*way, *us)).collect();
+    let judgement = judge(&[], &results);
+    assert_eq!(found(&judgement), []);
+    assert!(judgement.caveats[0].contains("latency between hosts"), "{:?}", judgement.caveats);
+    // Two that are far beyond all others are, both.
+    let slow = [((1, 2), 900), ((2, 1), 1_000), ((4, 5), 1_100)];
+    let but = |way: &(u32, u32)| slow.iter().find(|one| one.0 == *way).map(|one| one.1);
+    let results: Vec<LinkResult> = us.iter().map(|(way, us)| latency(*way, but(way).unwrap_or(*us))).collect();
+    let places = [SlowPlace::Link(Rank(1), Rank(2)), SlowPlace::Link(Rank(4), Rank(5))];
+    assert_eq!(found(&judge(&[], &results)), places);
+}
+
+/// A NIC is slow for large messages, and a small one to its neighbour's other side: that neighbour is not all slow.
+#[test]
+fn a_rank_is_not_named_for_ways_that_are_slow_in_different_measures() {
+    let ring = |n: u32| (0..n).flat_map(move |i| [(i, (i + 1) % n), ((i + 1) % n, i)]);
+    let large = ring(6).map(|way| bandwidth(way, if way.0 == 1 || way.1 == 1 { 50.0 } else { 41.0 }));
+    let small = ring(6).map(|way| latency(way, if way == (0, 5) { 500 } else { 100 }));
+    let judgement = judge(&[], &large.chain(small).collect::<Vec<_>>());
+    assert_eq!(found(&judgement), [SlowPlace::Ends(Rank(1)), SlowPlace::Link(Rank(0), Rank(5))]);
+}
