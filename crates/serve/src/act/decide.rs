@@ -1,6 +1,6 @@
 //! Whether a plan may be carried out without asking. Pure: what was allowed, what was done before, and what the plan is about.
-use super::words::{BY_POLICY, SPLIT};
-use crate::api::{ActionJson, PlanJson, PolicyJson};
+use super::words::{BY_POLICY, RESTART, SPLIT, WRITTEN};
+use crate::api::{ActionJson, LeftOutJson, PlanJson, PolicyJson};
 use mycroft_diagnose::{Case, Report};
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 
@@ -27,7 +27,7 @@ pub(super) fn forbids(policy: &PolicyJson, done: &[ActionJson], plan: &PlanJson,
     let theirs = || done.iter().filter(|action| action.job == plan.job && action.by == BY_POLICY);
     let today = theirs().filter(|action| report.as_of.since_ns(HostTime(action.at.ns)) < DAY_NS).count();
     if today >= asked.per_day as usize {
-        return Some(format!("{today} actions were carried out in 24 hours, which is all that is allowed"));
+        return Some(format!("{today} actions were tried in 24 hours, which is all that is allowed"));
     }
     None
 }
@@ -42,6 +42,25 @@ pub(super) fn made_worse(done: &[ActionJson], plan: &PlanJson, hosts: &[String],
             && action.hosts == hosts
     };
     done.iter().find(is_like).map(|action| action.number)
+}
+
+/// The number of an action that lists all hosts that this plan leaves out, until later than now. Whoever took one off the list since
+/// knows why.
+pub(super) fn lists_already(done: &[ActionJson], plan: &PlanJson, now: HostTime) -> Option<u64> {
+    let lasts = |action: &ActionJson, host: &str| {
+        let is_left = |left: &&LeftOutJson| left.host == host;
+        action
+            .left_out
+            .iter()
+            .find(is_left)
+            .is_some_and(|left| left.until.as_ref().is_none_or(|until| until.ns > now.0))
+    };
+    let is_like = |action: &&ActionJson| {
+        action.job == plan.job
+            && (action.strategy.as_str(), action.state.as_str()) == (RESTART, WRITTEN)
+            && plan.left_out.iter().all(|left| lasts(action, &left.host))
+    };
+    done.iter().rev().find(is_like).map(|action| action.number)
 }
 
 /// The middle of what actions of a kind have cost, nanoseconds of a job, and how many were measured. A division costs as much

@@ -214,6 +214,11 @@ impl Acts {
                 "action {number} did the same and made this job slower: not done again unless asked to"
             )));
         }
+        if let Some(number) =
+            decide::lists_already(&state.actions, plan, report.as_of).filter(|_| plan.strategy == RESTART && !again)
+        {
+            return Err(conflict(format!("action {number} lists these hosts already: restart the job without them")));
+        }
         if plan.strategy == SPLIT
             && let Some(other) = in_force(&state.actions, &report.job)
         {

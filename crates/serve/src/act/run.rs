@@ -62,7 +62,7 @@ impl Acts {
         match self.next_of(report) {
             Some((number, Step::TakeBack { because, after_ms })) => {
                 if let Err((_, text)) = self.take_back(number, &because, after_ms) {
-                    warn!(action = number, "action {number} cannot be taken back: {text}");
+                    self.complain(number, text);
                 }
             }
             Some((number, Step::Measured { after_ms, cost_ms, effect })) => {
@@ -77,6 +77,14 @@ impl Acts {
             }
             Some((_, Step::Wait)) => {}
             None => self.by_policy(report),
+        }
+    }
+
+    /// Says in the log why an action cannot be taken back: once, not at every look.
+    fn complain(&self, number: u64, text: String) {
+        if let Some(seen) = lock(&self.state).seen.get_mut(&number).filter(|seen| seen.complaint != text) {
+            warn!(action = number, "action {number} cannot be taken back, and is tried again: {text}");
+            seen.complaint = text;
         }
     }
 

@@ -13,18 +13,20 @@ const EFFECT_ITERATIONS: u64 = 30;
 const HEALTHY_NS: u64 = 20 * NANOS_PER_SEC;
 
 /// What was seen since an action, in memory: after a restart of the server it is looked at anew.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Seen {
     /// Iterations and time when it was first looked at.
     began: (u64, HostTime),
     /// Since when its hosts are as fast as others.
     healthy_since: Option<HostTime>,
+    /// Why it could not be taken back, as it was last said in the server's log.
+    pub(super) complaint: String,
 }
 
 impl Seen {
     /// Nothing yet.
     pub(super) fn from(report: &Report) -> Seen {
-        Seen { began: (report.iterations, report.as_of), healthy_since: None }
+        Seen { began: (report.iterations, report.as_of), healthy_since: None, complaint: String::new() }
     }
 }
 

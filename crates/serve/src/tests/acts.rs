@@ -187,6 +187,32 @@ fn nothing_is_done_without_asking_beyond_what_a_policy_allows() {
     }
 }
 
+/// A list of hosts is written once: its end is counted from the look that wrote it, and later looks see the same hosts.
+#[test]
+fn hosts_are_listed_once_however_often_a_policy_looks() {
+    let place = Place::new();
+    let ill = report_of(&job(Some(SLOW), &[], 60.0));
+    let acts = place.acts();
+    let plan = PlanRequest { done: Some("move".to_owned()), restart_cost_s: Some(1.0), ..plan_request() };
+    let policy = AutoRequest { plan: Some(plan.clone()), ..auto(&["restart"], 9, 0.0) };
+    acts.allow(&ill.job, policy).expect("a policy");
+    acts.look(&ill);
+    let file = place.folder.path().join("act").join("exclusions.json");
+    let first = std::fs::read_to_string(&file).expect("a list");
+    assert!(first.contains("host1"), "{first}");
+    let mut later = ill.clone();
+    for _ in 0..3 {
+        later.as_of = HostTime(later.as_of.0 + 2_000_000_000);
+        acts.look(&later);
+    }
+    let list = acts.list(None, 10);
+    assert_eq!((list.actions.len(), list.actions[0].state.as_str()), (1, "written"), "{list:?}");
+    assert!(list.policies[0].waits_for.contains("action 1 lists these hosts already"), "{list:?}");
+    assert_eq!(std::fs::read_to_string(&file).expect("a list"), first);
+    let ask = ActRequest { plan: Some(plan), again: true, ..request(false) };
+    acts.act(&later, &ask).expect("asked for again");
+}
+
 #[test]
 fn what_cannot_be_written_down_is_not_done() {
     let place = Place::new();
