@@ -31,9 +31,18 @@ export async function jobSeries(ask, name, now) {
   // Up to now: that nothing has ended since is seen.
   const range = [told.points[0].at_ms, Math.max(now, told.points[told.points.length - 1].at_ms)];
   if (chosen.window && chosen.window[1] <= range[0]) chosen.window = null;
-  const [from, to] = chosen.window ?? range;
+  const [from, to] = shown(told, range);
   const spent = await ask(`${path}/ranks/series?from=${from}&to=${to}&limit=${BARS}`);
   return { told, range, spent };
+}
+
+/** All of the strip, however long it gets. */
+const WHOLE = [-Infinity, Infinity];
+
+/** The window. Where nobody chose one: from the last change of the level on, so that what was before does not hide what is now. */
+function shown(told, range) {
+  const [from, to] = chosen.window ?? [levels(told, range).at(-1)?.from ?? range[0], range[1]];
+  return [Math.max(from, range[0]), Math.min(to, range[1])];
 }
 
 function iterationSentence(told, range) {
@@ -72,17 +81,20 @@ export function jobCards(series, refresh) {
   const held = (is) => {
     chosen.isHeld = is;
   };
-  const whole = chosen.window ? el("button", { id: "whole", text: "All of it", on: { click: () => choose(null) } }) : null;
+  const window = () => shown(told, range);
+  const other = chosen.window ? [["present", "What is now", null]] : [];
+  const whole = window().every((at, end) => at === range[end]) ? [] : [["whole", "All of it", WHOLE]];
+  const windows = [...other, ...whole].map(([id, text, window]) => el("button", { id, text, on: { click: () => choose(window) } }));
   const [from, to] = [spent.from_ms ?? range[0], spent.to_ms ?? range[1]];
   const long = to - from > 86400e3 ? to - from : 0;
   return [
     el("section", { class: "card job" }, head, el("p", { class: "lead", text: iterationSentence(told, range) }),
-      strip(told, range, () => chosen.window, width, choose, held),
-      el("p", { class: "legend", text: "Line: an iteration, or the one in the middle of several; area: the shortest and longest of them. Dashes: the level, a triangle where it changed. Shaded red: a case. Drag to choose a window, or move its ends with arrow keys; Esc: all." })),
+      strip(told, range, window, width, choose, held),
+      el("p", { class: "legend", text: "Line: an iteration, or the one in the middle of several; area: the shortest and longest of them. Dashes: the level, a triangle where it changed. Shaded red: a case. Drag to choose a window, or move its ends with arrow keys; Esc: since the last change." })),
     el("section", { class: "card job" },
-      el("header", {}, el("h2", { text: "Where time goes" }), el("span", { class: "muted", text: `${clock(from, long)} to ${clock(to, long)}, iterations of ${ms(spent.iteration_ms)}` }), whole),
+      el("header", {}, el("h2", { text: "Where time goes" }), el("span", { class: "muted", text: `${clock(from, long)} to ${clock(to, long)}, iterations of ${ms(spent.iteration_ms)}` }), el("span", { class: "spans" }, windows)),
       el("p", { class: "lead", text: excessSentence(spent) }),
-      bars(spent, { isOpen: chosen.isOpen, toggled: (is) => { chosen.isOpen = is; } })),
+      bars(spent, width, { isOpen: chosen.isOpen, toggled: (is) => { chosen.isOpen = is; } })),
     el("section", { class: "card job" }, el("header", {}, el("h2", { text: "Excess over peers" }), el("span", { class: "muted", text: "by host, the worst first" })), heat(spent)),
   ];
 }

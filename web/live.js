@@ -2,6 +2,7 @@
 // ever becomes text.
 import { count, el } from "./dom.js";
 import { isHeld, jobCards, jobSeries } from "./job.js";
+import { handled, isTyping, notesBlock } from "./notes.js";
 import { spark } from "./strip.js";
 import { ago, seconds, sentence, span, suspectText, urgent } from "./words.js";
 
@@ -68,7 +69,7 @@ function show(view) {
   // Whoever has marked something is about to copy it.
   const main = document.getElementById("main");
   const selection = getSelection();
-  if (isHeld() || (!selection.isCollapsed && main.contains(selection.anchorNode))) return;
+  if (isHeld() || isTyping() || (!selection.isCollapsed && main.contains(selection.anchorNode))) return;
   const began = performance.now();
   main.replaceChildren(...page(view, now).flat());
   state.shownMs = performance.now() - began;
@@ -120,7 +121,7 @@ function caseList(title, cases, now) {
   if (cases.length === 0) return "";
   const rows = cases.map((one) => [
     [el("a", { id: `case-${one.id}`, href: `#case=${one.id}`, text: `${one.id}` })],
-    [one.state === "open" ? sentence(one, now) : `${sentence(one, now)}. ${one.state}: ${one.closed_because}`],
+    [one.state === "open" ? [sentence(one, now), handled(one, now)].filter(Boolean).join("; ") : `${sentence(one, now)}. ${one.state}: ${one.closed_because}`],
   ]);
   return el("section", { class: "card" }, el("header", {}, el("h2", { text: title })), table([["case"], ["what"]], rows));
 }
@@ -160,13 +161,16 @@ function caseCard(one, now) {
     el("span", { class: `pill ${one.state === "open" ? "bad" : "ok"}`, text: `case ${one.id}: ${one.what}, ${one.state}` }),
     el("h1", { text: `${sentence(one, now)}.` }),
     times(one, now),
+    handled(one, now) ? el("p", { class: "handled", text: `${handled(one, now)}.` }) : null,
     one.closed_because ? el("p", { text: `Closed: ${one.closed_because}.` }) : null,
     suspects.length > 0 ? el("table", { class: "suspects" }, el("tbody", {}, suspects)) : null,
     el("div", { class: "blocks" },
       block("What to do", one.do_next.map((text) => el("li", { text })), "ol"),
       block("Why", one.because.map((reason) => el("li", {}, reason.text, " ", el("span", { class: "rule", text: reason.rule })))),
       block("Who waits for whom", one.blast_radius.map((arrow) => el("li", { text: arrow.text }))),
+      one.validation ? block("Tested in the held job", [el("li", { text: `${one.validation.outcome}: ${one.validation.text} (${one.validation.who}, ${ago(one.validation.at, now)})` })]) : null,
       block("What it said before", one.said_before.map((said) => el("li", { text: `until ${ago(said.until, now)}: ${said.what}, ${said.category}, ${said.suspects.map(suspectText).join(", ") || "nobody"}` }))),
+      notesBlock(one, now, refresh),
     ),
     el("p", { class: "note" }, el("a", { href: `#${query}`, text: `ranks of ${one.job}` }), " \u00b7 ", el("a", { href: `/api/v1/report?${query}&format=text`, text: "report as text, for a ticket" })),
   );

@@ -4,8 +4,10 @@ import { ms, percent } from "./words.js";
 
 /** The parts of an iteration, in the order of the bars. */
 const PARTS = ["computation", "issue", "copy", "proxy", "wire", "waiting"];
-/** A part that is wider bears its name. */
-const NAMED = 0.12;
+/** A part bears its name where there is room: pixels of a character, and beside the text; and of what stands beside all bars. */
+const CHARACTER = 6.2;
+const MARGIN = 10;
+const BESIDE = 180;
 /** Hosts that are shown, those with the worst ranks. */
 const HOSTS_MAX = 48;
 /** Excess from which a cell bears a mark, as a share of the iteration: what may be worth a look, a lot, very much. */
@@ -23,10 +25,11 @@ export function excessSentence(told) {
   return `Rank ${worst.rank ?? "?"} on ${worst.host} takes ${ms(worst.excess_ms)} longer than its peers, most of it ${part}.${more}`;
 }
 
-function bar(rank, longest) {
+function bar(rank, longest, width) {
   const pieces = PARTS.map((part) => {
     const share = rank.parts_ms[part] / longest;
-    const text = share > NAMED ? `${part} ${ms(rank.parts_ms[part])}` : "";
+    const name = `${part} ${ms(rank.parts_ms[part])}`;
+    const text = share * width > name.length * CHARACTER + MARGIN ? name : "";
     return el("span", { class: `part ${part}`, style: { width: `${Math.max(0, 100 * share)}%` }, title: `${part} ${ms(rank.parts_ms[part])}`, text });
   });
   return [
@@ -46,15 +49,16 @@ function numbers(told) {
     el("tbody", {}, told.ranks.map(row))));
 }
 
-/** Bars and their numbers; `details`: whether the numbers are open, and who to tell when that changes. */
-export function bars(told, details) {
+/** Bars and their numbers; `width`: of the card, pixels; `details`: whether the numbers are open, and who to tell when that changes. */
+export function bars(told, width, details) {
   if (told.ranks.length === 0) return [];
   const longest = Math.max(...told.ranks.map((rank) => PARTS.reduce((sum, part) => sum + rank.parts_ms[part], 0)), 1e-9);
+  const room = width > 500 ? width - BESIDE : width;
   const key = el("p", { class: "legend parts-key", "aria-hidden": "true" }, PARTS.map((part) => el("span", {}, el("span", { class: `swatch ${part}` }), part)));
   const cut = told.more > 0 ? el("p", { class: "legend", text: `${count(told.more, "more rank")}, which take less more than their peers, below only.` }) : null;
   const open = el("details", { open: details.isOpen, on: { toggle: (event) => details.toggled(event.target.open) } },
     el("summary", { id: "numbers", text: "Numbers" }), numbers(told));
-  return [key, el("div", { class: "spent", "aria-hidden": "true" }, told.ranks.map((rank) => bar(rank, longest))), cut, open];
+  return [key, el("div", { class: "spent", "aria-hidden": "true" }, told.ranks.map((rank) => bar(rank, longest, room))), cut, open];
 }
 
 function cell(rank, excess, iteration) {

@@ -128,7 +128,7 @@ function drawn(picture, shade, scale, choose, held) {
     const [left, right] = [began, at(event)].sort((a, b) => a - b);
     began = null;
     held(false);
-    // A click without a way chooses all again.
+    // A click without a way takes the choice back.
     choose(scale.x(right) - scale.x(left) < 4 ? null : [left, right]);
   };
   picture.addEventListener("pointerup", over);
@@ -136,27 +136,26 @@ function drawn(picture, shade, scale, choose, held) {
 }
 
 /**
- * The strip. `told`: answer of `/iterations`; `range`: times shown; `chosen()`: the window, or null for all; `choose(window)` is
- * called with another; `held(is)` while one is being drawn.
+ * The strip. `told`: answer of `/iterations`; `range`: times shown; `shown()`: the window; `choose(window)` is
+ * called with another, null for that which nobody chose; `held(is)` while one is being drawn.
  */
-export function strip(told, range, chosen, width, choose, held) {
+export function strip(told, range, shown, width, choose, held) {
   const longest = 1.02 * Math.max(...told.points.map((point) => point.max_ms), told.level_ms ?? 0, 1e-3);
   const step = round(longest / 5);
   const most = Math.ceil(longest / step) * step;
   const scale = scales(width, range, most);
-  const window = () => chosen() ?? range;
-  const [left, right] = window();
+  const [left, right] = shown();
   const shade = svg("rect", { class: "window", x: scale.x(left), y: TOP, width: Math.max(1, scale.x(right) - scale.x(left)), height: HEIGHT - TOP - BOTTOM });
   const with_ = (at, value) => {
     if (value === null) return choose(null);
-    const next = [...window()];
+    const next = [...shown()];
     next[at] = value;
     choose(next.sort((a, b) => a - b));
   };
   const level = levels(told, range).map((piece) => svg("line", { class: "level", x1: scale.x(piece.from), x2: scale.x(piece.to), y1: scale.y(piece.ms), y2: scale.y(piece.ms) }));
   const picture = svg("svg", { class: "strip", viewBox: `0 0 ${width} ${HEIGHT}`, role: "group", "aria-label": "iteration times" },
     axes(scale, range, most, step), shade, bands(told, scale, range), curve(told.points, scale), level, changes(told, scale, range),
-    end("begin", () => window()[0], scale, range, (value) => with_(0, value)), end("end", () => window()[1], scale, range, (value) => with_(1, value)));
+    end("begin", () => shown()[0], scale, range, (value) => with_(0, value)), end("end", () => shown()[1], scale, range, (value) => with_(1, value)));
   drawn(picture, shade, scale, choose, held);
   return picture;
 }

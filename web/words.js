@@ -55,7 +55,8 @@ export function sentence(one, now) {
     parts.push(`${one.category}, nobody is named`);
   }
   const since = seconds(one.since) ?? seconds(one.opened_at);
-  if (since !== null) parts.push(`since ${span(now - since)}`);
+  const until = seconds(one.closed_at);
+  if (since !== null) parts.push(until === null ? `for ${span(now - since)}` : `it lasted ${span(until - since)}`);
   const waiting = new Set(one.blast_radius.flatMap((arrow) => arrow.waiting)).size;
   if (waiting > 0) parts.push(`${count(waiting, "rank")} ${waiting === 1 ? "waits" : "wait"}`);
   if (!one.settled) parts.push("not settled yet");

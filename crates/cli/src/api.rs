@@ -75,6 +75,14 @@ impl Api {
         self.posted(path, self.token.as_deref(), |request| request.send_empty())
     }
 
+    /// POST of JSON, with the readers' token.
+    ///
+    /// # Errors
+    /// What the server says, or that it does not answer.
+    pub(crate) fn say<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ApiError> {
+        self.act(path, self.token.as_deref(), body)
+    }
+
     /// POST of JSON, with the token that acts.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::{Parser, Subcommand, value_parser};
 use mycroft_serve::WebhookFormat;
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 /// Watches training jobs from inside their collectives and names who stalls or slows them.
 ///
@@ -220,6 +220,15 @@ pub(crate) struct CasesArgs {
     /// Print the server's JSON.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Say that you look after case ID: alerts tell it, PagerDuty's incident is acknowledged.
+    #[arg(long, requires = "id")]
+    pub(crate) acknowledge: bool,
+    /// Add a note to case ID.
+    #[arg(long, value_name = "TEXT", requires = "id")]
+    pub(crate) note: Option<String>,
+    /// No alerts of case ID for so long (30m, 2h; at most 7d), but of its end; 0s: alerts again.
+    #[arg(long, value_name = "TIME", value_parser = crate::times::silence, requires = "id")]
+    pub(crate) silence: Option<Duration>,
 }
 
 #[derive(clap::Args, Debug)]

@@ -34,6 +34,7 @@ mod stop;
 mod switched;
 mod table;
 mod testbed;
+mod times;
 mod token;
 mod told;
 mod torch;

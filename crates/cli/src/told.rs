@@ -3,7 +3,7 @@ use mycroft_diagnose::render::NOBODY;
 use mycroft_record::text::printable;
 use mycroft_record::time::rfc3339;
 use mycroft_record::{HostTime, NANOS_PER_SEC};
-use mycroft_serve::api::{CaseJson, SuspectJson, TimeJson};
+use mycroft_serve::api::{CaseJson, NoteJson, SuspectJson, TimeJson};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -110,8 +110,27 @@ pub(crate) fn whole(case: &CaseJson, now: HostTime) -> String {
     list("because", &mut case.because.iter().map(|reason| &reason.text));
     list("affected", &mut case.blast_radius.iter().map(|entry| &entry.text));
     list("do next", &mut case.do_next.iter());
+    let notes: Vec<String> = case.notes.iter().map(|note| said(note, now)).collect();
+    list("said", &mut notes.iter());
     rows.push(String::new());
     rows.join("\n")
+}
+
+/// What somebody said: `ada@desk, 14:03:21 UTC, 2 min ago: looks after it; no alerts until 15:03:21 UTC; it is the switch`.
+fn said(note: &NoteJson, now: HostTime) -> String {
+    let mut parts = Vec::new();
+    if note.acknowledges {
+        parts.push("looks after it".to_owned());
+    }
+    if let Some(until) = &note.silent_until {
+        let is_over = note.at.as_ref().is_some_and(|at| until.ns <= at.ns);
+        let clock = until.text.get(..19).unwrap_or(&until.text).replace('T', " ");
+        parts.push(if is_over { "alerts again".to_owned() } else { format!("no alerts until {clock} UTC") });
+    }
+    if !note.text.is_empty() {
+        parts.push(note.text.clone());
+    }
+    format!("{}, {}: {}", note.who, time(note.at.as_ref(), now), parts.join("; "))
 }
 
 /// Prints what was asked for. A reader that closes the pipe has seen enough: `main` takes that for success.

@@ -59,3 +59,32 @@ fn a_doctor_tells_what_is_no_plugin_and_whom_a_server_lets_in() {
         (&json!("ok"), &json!("ok"))
     );
 }
+
+/// A server that found a case in its store: what is said of it is shown, and what no longer fits is refused.
+#[test]
+fn a_note_is_said_and_shown_and_a_case_that_is_over_is_not_looked_after() {
+    let dir = tempfile::tempdir().unwrap();
+    let row = include_str!("../../serve/src/tests/case_row_v0_1.json");
+    let at = mycroft_record::HostTime(1_735_689_600_000_000_000);
+    let case = mycroft_store::meta::CaseRow {
+        id: 7,
+        job: "llama-70b".to_owned(),
+        state: "stale".to_owned(),
+        opened_at: at,
+        updated_at: at,
+        json: row.to_owned(),
+    };
+    let store = mycroft_store::Store::open(dir.path(), mycroft_store::StoreConfig::default()).unwrap();
+    store.put_case(&case).unwrap();
+    drop(store);
+    let (_server, url) = common::serve(&["--store", &dir.path().display().to_string()]);
+    let said = common::say(&["cases", "7", "--note", "it was the\u{1b}[2J optics", "--url", &url]);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let line = said.stdout.lines().find(|line| line.starts_with("  said")).expect("a line of what was said");
+    assert!(line.contains(" on ") && line.contains("ago: it was the") && !line.contains('\u{1b}'), "{line}");
+    assert_eq!(common::say(&["cases", "7", "--url", &url]).stdout.lines().count(), said.stdout.lines().count());
+    let late = common::refusal(&["cases", "7", "--acknowledge", "--silence", "2h", "--url", &url]);
+    assert!(late.contains("409") && late.contains("not open"), "{late}");
+    let nothing = common::say(&["cases", "--acknowledge", "--url", &url]);
+    assert!(nothing.code == Some(2) && nothing.stderr.contains("<ID>"), "{nothing:?}");
+}

@@ -1,5 +1,5 @@
 //! The book of cases: every case this server knows, under its own number, for readers, alerts and the disk.
-use crate::case::{BookState, BookedCase, Capture, Validation};
+use crate::case::{BookState, BookedCase, Capture, Note, Validation};
 use mycroft_record::{HostTime, JobName};
 use mycroft_wire::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +13,20 @@ pub(crate) const CASES_KEPT: usize = 1_000;
 /// Captures that a case gains from: one automatic, and those of people who look at it.
 const CASE_CAPTURES_MAX: usize = 8;
 
+/// What people say of a case at most: of more nobody reads.
+const CASE_NOTES_MAX: usize = 100;
+
+/// Why a note is not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NotTaken {
+    /// No case of that number is in memory.
+    NoCase,
+    /// It is not open any more: only a text can be added.
+    NotOpen,
+    /// It has as many as are kept.
+    TooMany,
+}
+
 /// What a change of a case means to somebody who is told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Change {
@@ -24,6 +38,10 @@ pub(crate) enum Change {
     Revised,
     /// It is not open any more.
     Closed,
+    /// Somebody looks after it.
+    Acknowledged,
+    /// It is open, and alerts of it are not withheld any more.
+    Unsilenced,
     /// Anything else.
     Updated,
 }
@@ -36,6 +54,8 @@ impl Change {
             Change::Settled => "settled",
             Change::Revised => "revised",
             Change::Closed => "closed",
+            Change::Acknowledged => "acknowledged",
+            Change::Unsilenced => "unsilenced",
             Change::Updated => "updated",
         }
     }
@@ -98,17 +118,8 @@ impl CaseBook {
     /// Enters or replaces a case.
     pub(crate) fn put(&self, case: BookedCase) -> Change {
         let (mut case, mut inner) = (case, lock(&self.inner));
-        // An engine knows nothing of captures: each of its versions of a case gains them again.
-        if case.captures.is_empty()
-            && let Some(old) = inner.cases.get(&case.number)
-        {
-            old.captures.iter().for_each(|capture| case.gain(capture.clone()));
-        }
-        // Nor of tests.
-        if case.validation.is_none()
-            && let Some(validation) = inner.cases.get(&case.number).and_then(|old| old.validation.clone())
-        {
-            case.take_validation(validation);
+        if let Some(old) = inner.cases.get(&case.number) {
+            case.take_over(old);
         }
         let change = match inner.cases.get(&case.number) {
             None if case.is_open() => Change::Opened,
@@ -152,6 +163,30 @@ impl CaseBook {
         drop(inner);
         self.changed.notify_all();
         Some(case)
+    }
+
+    /// Takes what somebody said of a case.
+    pub(crate) fn note(&self, number: u64, note: Note) -> Result<BookedCase, NotTaken> {
+        let mut inner = lock(&self.inner);
+        let case = inner.cases.get_mut(&number).ok_or(NotTaken::NoCase)?;
+        if !case.is_open() && (note.acknowledges || note.silent_until.is_some()) {
+            return Err(NotTaken::NotOpen);
+        }
+        if case.notes.len() >= CASE_NOTES_MAX {
+            return Err(NotTaken::TooMany);
+        }
+        case.case.updated_at = note.at;
+        case.notes.push(note);
+        let case = case.clone();
+        inner.unwritten.insert(number);
+        drop(inner);
+        self.changed.notify_all();
+        Ok(case)
+    }
+
+    /// Open cases of which alerts are withheld.
+    pub(crate) fn silent(&self, now: HostTime) -> BTreeSet<u64> {
+        lock(&self.inner).cases.values().filter(|case| case.is_silent(now)).map(|case| case.number).collect()
     }
 
     /// Ends an open case without its engine; `None` if it is not open.

@@ -19,7 +19,7 @@ use crate::stats::{Stats, add, get};
 use mycroft_diagnose::Report;
 use mycroft_record::{Batch, Gap, GapCause, HostName, HostTime, JobName, NANOS_PER_MS, Record, Source};
 use mycroft_store::Delivery;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -56,6 +56,8 @@ pub(crate) struct Loop {
     drops: Lately,
     /// Records beyond the limits.
     limits: Lately,
+    /// Cases of which alerts are withheld, as of the last tick.
+    silent: BTreeSet<u64>,
     lag_ns: u64,
 }
 
@@ -87,6 +89,7 @@ impl Loop {
             drops: Lately::default(),
             limits: Lately::default(),
             lag_ns: 0,
+            silent: BTreeSet::new(),
         };
         if beginning.unreadable > 0 {
             let unreadable = beginning.unreadable;
@@ -230,6 +233,7 @@ impl Loop {
         }
         self.look_for_drops();
         self.count_hosts();
+        self.unsilence();
     }
 
     /// Log, disk, webhook.
@@ -246,8 +250,25 @@ impl Loop {
         if change == Change::Opened {
             self.around.dumps.case_opened(&case);
         }
-        if let Some(alerts) = &self.around.alerts {
+        // The engine's case has neither captures nor what tests and people said.
+        let case = self.around.book.get(number).unwrap_or(case);
+        // That it is over is told in any case: an incident that somebody else keeps open would stay.
+        if let Some(alerts) = &self.around.alerts
+            && (change == Change::Closed || !case.is_silent(at))
+        {
             alerts.post(change, case);
+        }
+    }
+
+    /// Tells of cases that are open when the time is over in which nobody was to be told.
+    fn unsilence(&mut self) {
+        let silent = self.around.book.silent((self.around.clock)());
+        for number in std::mem::replace(&mut self.silent, silent.clone()).difference(&silent) {
+            if let Some(case) = self.around.book.get(*number).filter(BookedCase::is_open)
+                && let Some(alerts) = &self.around.alerts
+            {
+                alerts.post(Change::Unsilenced, case);
+            }
         }
     }
 

@@ -80,6 +80,21 @@ pub struct Validation {
     pub revisions: u32,
 }
 
+/// What somebody said of a case (`POST /api/v1/cases/ID/notes`).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Note {
+    /// When, server clock.
+    pub at: HostTime,
+    /// Who.
+    pub who: String,
+    /// What; may be empty.
+    pub text: String,
+    /// Somebody looks after it from here on.
+    pub acknowledges: bool,
+    /// No alerts of it until then, but of its end; the newest note that says so counts.
+    pub silent_until: Option<HostTime>,
+}
+
 /// A case under the server's own number.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BookedCase {
@@ -95,13 +110,23 @@ pub struct BookedCase {
     pub captures: Vec<Capture>,
     /// The last test of its suspects; `case` says what it says while the engine has not changed its mind since.
     pub validation: Option<Validation>,
+    /// What people said of it, oldest first.
+    pub notes: Vec<Note>,
 }
 
 impl BookedCase {
     /// A case of `job` as its engine tells it.
     pub fn of(number: u64, job: &JobName, case: &Case) -> BookedCase {
         let (job, case) = (JobName::clone(job), case.clone());
-        BookedCase { number, job, state: case.state.into(), case, captures: Vec::new(), validation: None }
+        BookedCase {
+            number,
+            job,
+            state: case.state.into(),
+            case,
+            captures: Vec::new(),
+            validation: None,
+            notes: Vec::new(),
+        }
     }
 
     /// Whether it holds.
@@ -112,6 +137,25 @@ impl BookedCase {
     /// Whether its suspect and category are settled.
     pub fn is_settled(&self) -> bool {
         self.case.finding.diagnosed_at.is_some()
+    }
+
+    /// Whether alerts of it are withheld.
+    pub fn is_silent(&self, now: HostTime) -> bool {
+        let said = self.notes.iter().rev().find_map(|note| note.silent_until);
+        self.is_open() && said.is_some_and(|until| until > now)
+    }
+
+    /// Takes over what an engine knows nothing of, as the server had it: captures, a test of the suspects, what people said.
+    pub(crate) fn take_over(&mut self, known: &BookedCase) {
+        if self.captures.is_empty() {
+            known.captures.iter().for_each(|capture| self.gain(capture.clone()));
+        }
+        if let (None, Some(validation)) = (&self.validation, &known.validation) {
+            self.take_validation(validation.clone());
+        }
+        if self.notes.is_empty() {
+            self.notes.clone_from(&known.notes);
+        }
     }
 
     /// Adds a capture and what it brought.

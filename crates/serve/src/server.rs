@@ -231,6 +231,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         listeners: Arc::clone(&listeners),
         dumps: Arc::clone(&dumps),
         token: config.token.clone(),
+        alerts: alerts.as_ref().map(|(alerts, _)| Arc::clone(alerts)),
         acts: Arc::clone(&acts),
         act_token: config.act_token.clone(),
     });

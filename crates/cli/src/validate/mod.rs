@@ -10,6 +10,7 @@ use crate::exit::{EXIT_FOUND, EXIT_OK};
 use crate::mitigate::who;
 use crate::segment_dir::default_segment_dir;
 use crate::stop::Stop;
+use crate::times::span;
 use crate::token::ActTokenArgs;
 use crate::told::{json, print};
 use anyhow::{Context, Result, bail};
@@ -155,28 +156,14 @@ impl CheckArg {
     }
 }
 
-/// `30s`, `10m`.
+/// Between two tests: a second to a day.
 fn pause(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix('m') {
-        Some(number) => (number, 60.0),
-        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
-    };
-    let seconds = number.parse::<f64>().ok().map(|number| number * unit).filter(|s| (1.0..=86_400.0).contains(s));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| format!("{text:?} is no time from 1s to 1440m"))
+    span(text, 1.0, 86_400.0)
 }
 
-/// `1s`, `1.5s`, `500ms`; ranks are held for a minute at most, of which some goes for coming together.
+/// Ranks are held for a minute at most, of which some goes for coming together.
 fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = match text.strip_suffix("ms") {
-        Some(number) => (number, 1e-3),
-        None => (text.strip_suffix('s').unwrap_or(text), 1.0),
-    };
-    let seconds = number.parse::<f64>().map_err(|_| format!("{text:?} is no time, such as 1.5s or 500ms"))? * unit;
-    if (0.0..=55.0).contains(&seconds) {
-        Ok(Duration::from_secs_f64(seconds))
-    } else {
-        Err(format!("{text:?} is not between 0 and 55 s"))
-    }
+    span(text, 0.0, 55.0)
 }
 
 fn directories(args: &JobArgs) -> Vec<PathBuf> {
@@ -285,12 +272,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_with_their_units() {
-        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("2"), Ok(Duration::from_secs(2)));
-        assert_eq!((pause("10m"), pause("30s")), (Ok(Duration::from_secs(600)), Ok(Duration::from_secs(30))));
-        assert!(["", "0s", "1h", "2000m"].iter().all(|text| pause(text).is_err()));
-        assert!(["", "s", "1h", "-1s", "56s", "nan", "infs"].iter().all(|text| duration(text).is_err()));
+    fn a_hold_is_shorter_than_a_watchdog_and_a_pause_between_tests_than_a_day() {
+        assert_eq!((duration("55s"), pause("24h")), (Ok(Duration::from_secs(55)), Ok(Duration::from_secs(86_400))));
+        assert!(["0s", "500ms", "25h"].iter().all(|text| pause(text).is_err()));
+        assert!(["-1s", "56s", "1m"].iter().all(|text| duration(text).is_err()));
     }
 }

@@ -209,21 +209,7 @@ impl Acts {
         let folder = self.folder(&plan.job)?;
         let mut state = lock(&self.state);
         let action = action(report, request, plan, (by, who), (self.clock)())?;
-        if let Some(number) = decide::made_worse(&state.actions, plan, &action.hosts, action.life).filter(|_| !again) {
-            return Err(conflict(format!(
-                "action {number} did the same and made this job slower: not done again unless asked to"
-            )));
-        }
-        if let Some(number) =
-            decide::lists_already(&state.actions, plan, report.as_of).filter(|_| plan.strategy == RESTART && !again)
-        {
-            return Err(conflict(format!("action {number} lists these hosts already: restart the job without them")));
-        }
-        if plan.strategy == SPLIT
-            && let Some(other) = in_force(&state.actions, &report.job)
-        {
-            return Err(conflict(format!("action {} is in force: take it back first", other.number)));
-        }
+        may_be_done(&state.actions, report, plan, &action, again)?;
         let file = if plan.strategy == SPLIT { folder.join("plan.json") } else { self.dir()?.join("exclusions.json") };
         let mut action = ActionJson { number: state.next, file: file.display().to_string(), ..action };
         self.keep(&action)?;
@@ -320,6 +306,31 @@ impl Acts {
         }
         Ok(self.dir()?.join(name))
     }
+}
+
+/// Why a plan is not carried out: what it made of this life of the job before, what is in force, what is listed already.
+fn may_be_done(
+    done: &[ActionJson],
+    report: &Report,
+    plan: &PlanJson,
+    action: &ActionJson,
+    again: bool,
+) -> Result<(), Declined> {
+    if let Some(number) = decide::made_worse(done, plan, &action.hosts, action.life).filter(|_| !again) {
+        return Err(conflict(format!(
+            "action {number} did the same and made this job slower: not done again unless asked to"
+        )));
+    }
+    if let Some(number) = decide::lists_already(done, plan, report.as_of).filter(|_| plan.strategy == RESTART && !again)
+    {
+        return Err(conflict(format!("action {number} lists these hosts already: restart the job without them")));
+    }
+    if plan.strategy == SPLIT
+        && let Some(other) = in_force(done, &report.job)
+    {
+        return Err(conflict(format!("action {} is in force: take it back first", other.number)));
+    }
+    Ok(())
 }
 
 impl State {

@@ -1,5 +1,5 @@
 //! What an alert looks like to who receives it: our own JSON, or the shapes of Slack, PagerDuty and Alertmanager.
-use crate::api::{CaseJson, SuspectJson, TimeJson, rfc3339};
+use crate::api::{CaseJson, NoteJson, SuspectJson, TimeJson, rfc3339};
 use mycroft_record::text::printable;
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 use serde::{Deserialize, Serialize};
@@ -12,7 +12,8 @@ const OPEN_NS: u64 = 30 * 24 * 3600 * NANOS_PER_SEC;
 /// The body of an alert.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AlertJson {
-    /// `opened`, `settled`, `revised` (what it says changed after it had settled) or `closed`.
+    /// `opened`, `settled`, `revised` (what it says changed after it had settled), `closed`, `acknowledged` (somebody looks after it)
+    /// or `unsilenced` (it is open at the end of a silence).
     pub event: String,
     /// The case.
     pub case: CaseJson,
@@ -75,9 +76,16 @@ fn line(alert: &AlertJson) -> String {
     let first = case.do_next.first().map(|text| format!(" First: {}.", printable(text))).unwrap_or_default();
     let why = match alert.event.as_str() {
         "closed" => format!(" {}.", printable(&case.closed_because)),
+        "acknowledged" => case.notes.last().map(said).unwrap_or_default(),
         _ => first,
     };
     format!("case {} {}: {}.{why}", case.id, alert.event, summary(case))
+}
+
+/// ` ada on desk: I look at the switch.`
+fn said(note: &NoteJson) -> String {
+    let text = printable(&note.text);
+    format!(" {}{}{text}.", printable(&note.who), if text.is_empty() { "" } else { ": " })
 }
 
 /// `llama-70b hang: rank 6 on host1 (gpu, 95 %)`.
@@ -109,7 +117,11 @@ fn severity(case: &CaseJson) -> &'static str {
 
 fn pagerduty(alert: &AlertJson, key: &str) -> Value {
     let case = &alert.case;
-    let action = if alert.event == "closed" { "resolve" } else { "trigger" };
+    let action = match alert.event.as_str() {
+        "closed" => "resolve",
+        "acknowledged" => "acknowledge",
+        _ => "trigger",
+    };
     // PagerDuty cuts a summary at 1,024 characters and refuses a longer one.
     let summary: String = line(alert).chars().take(1024).collect();
     json!({

@@ -1,7 +1,7 @@
 //! Cases back from JSON: rows that an earlier run, also of an older version, left in the store.
 use super::{
-    BlastJson, CaseDumpJson, CaseJson, EvidenceJson, FlowJson, OpJson, ReasonJson, SaidJson, SuspectJson, TimeJson,
-    ValidationJson,
+    BlastJson, CaseDumpJson, CaseJson, EvidenceJson, FlowJson, NoteJson, OpJson, ReasonJson, SaidJson, SuspectJson,
+    TimeJson, ValidationJson,
 };
 use crate::case::{BookState, BookedCase, Capture, Validation};
 use mycroft_diagnose::stacks::Outcome;
@@ -42,8 +42,9 @@ impl CaseJson {
             said_before: self.said_before.iter().map(said).collect::<Option<_>>()?,
         };
         let captures = self.dumps.into_iter().map(capture).collect::<Option<_>>()?;
+        let notes = self.notes.into_iter().map(NoteJson::told).collect();
         let validation = optional(self.validation.as_ref(), ValidationJson::told)?;
-        Some(BookedCase { number: self.id, job: JobName::from(self.job), state, case, captures, validation })
+        Some(BookedCase { number: self.id, job: JobName::from(self.job), state, case, captures, validation, notes })
     }
 }
 

@@ -1,5 +1,5 @@
 //! A case as JSON.
-use super::{CaseDumpJson, TimeJson, rank_number, rank_numbers};
+use super::{CaseDumpJson, NoteJson, TimeJson, rank_number, rank_numbers};
 use crate::case::{BookedCase, Capture, Validation};
 use mycroft_diagnose::{BlastEntry, Evidence, Reason, Said};
 use mycroft_record::{OpId, Place, Suspect};
@@ -63,6 +63,9 @@ pub struct CaseJson {
     /// the case was revised since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<ValidationJson>,
+    /// What people said of it, oldest first; absent: nothing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<NoteJson>,
 }
 
 /// The body of `POST /api/v1/cases/ID/validation`, and part of a case since.
@@ -238,6 +241,7 @@ impl CaseJson {
             do_next: case.do_next.clone(),
             dumps: booked.captures.iter().map(CaseDumpJson::of).collect(),
             validation: booked.validation.as_ref().map(ValidationJson::of),
+            notes: booked.notes.iter().map(NoteJson::of).collect(),
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod case;
 pub mod dump;
 pub mod health;
 pub mod job;
+pub mod note;
 pub mod plan;
 pub mod report;
 pub mod series;
@@ -22,6 +23,7 @@ pub use case::{
 pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson, untold};
 pub use health::{ClockJson, ClocksJson, DroppedJson, HealthJson, QueueJson};
 pub use job::{JobJson, JobsJson, LifeJson};
+pub use note::{NoteJson, NoteRequest};
 pub use plan::{AssignmentJson, ChoiceJson, LeftOutJson, NextJson, PlanJson, PlanRequest};
 pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, ThresholdJson};
 pub use series::{BandJson, ChangeJson, HostExcessJson, IterationsJson, PointJson, RankSeriesJson, RankSpentJson};

@@ -1,7 +1,7 @@
 //! A report and its ranks as JSON.
 use super::case::finite;
 use super::{CaseJson, LifeJson, TimeJson, rank_number, rank_numbers};
-use crate::case::{BookedCase, Capture};
+use crate::case::BookedCase;
 use mycroft_diagnose::{Case, Caveat, RankSummary, Report, Threshold};
 use serde::{Deserialize, Serialize};
 
@@ -100,14 +100,14 @@ pub struct RankJson {
 impl ReportJson {
     /// The JSON form of a report with at most `limit` ranks.
     pub fn of(report: &Report, limit: usize) -> ReportJson {
-        ReportJson::with_captures(report, limit, |_| Vec::new())
+        ReportJson::with_known(report, limit, |_| None)
     }
 
-    /// The same with what captures brought to cases, which engines know nothing of: `captures` of a case's number.
-    pub(crate) fn with_captures(report: &Report, limit: usize, captures: impl Fn(u64) -> Vec<Capture>) -> ReportJson {
+    /// The same with what the server knows of cases besides: `known` of a case's number.
+    pub(crate) fn with_known(report: &Report, limit: usize, known: impl Fn(u64) -> Option<BookedCase>) -> ReportJson {
         let case = |case: &Case| {
             let mut booked = BookedCase::of(case.id.0, &report.job, case);
-            captures(case.id.0).into_iter().for_each(|capture| booked.gain(capture));
+            known(case.id.0).iter().for_each(|known| booked.take_over(known));
             CaseJson::of(&booked)
         };
         let transient = |case: &Case| CaseJson::of(&BookedCase::of(case.id.0, &report.job, case));

@@ -1,7 +1,7 @@
 //! Routes that act, for who shows the token that acts; and the audit log, for readers.
 use super::auth;
 use super::guests::Guest;
-use super::routes::{Asked, Refusal, Shared, ask_report, bad_request, deny, list_limit, named, parameters};
+use super::routes::{Asked, Refusal, Shared, ask_report, bad_request, body, deny, list_limit, named, parameters, who};
 use crate::api::{ActRequest, ActionJson, ActionsJson, AutoRequest, CaseJson, PolicyJson, ValidationJson};
 use crate::case::Validation;
 use axum::extract::rejection::{JsonRejection, PathRejection};
@@ -17,8 +17,6 @@ use tracing::info;
 
 /// Largest request: a layout, and the names of some hundred spare hosts.
 const BODY_BYTES_MAX: usize = 64 << 10;
-/// Longest name of who asks.
-const WHO_CHARS_MAX: usize = 200;
 
 /// The route of the audit log, behind the readers' checks.
 pub(super) fn for_readers() -> Router<Arc<Shared>> {
@@ -111,17 +109,6 @@ async fn validated(
     let case = taken.ok_or_else(no_case)?;
     info!(case = number, outcome = request.outcome, "case {number} was tested by {}: {}", request.who, request.outcome);
     Ok(Json(CaseJson::of(&case)))
-}
-
-fn who(name: &str) -> Result<(), Refusal> {
-    if name.is_empty() || name.chars().count() > WHO_CHARS_MAX {
-        return Err(bad_request(format!("who: say who asks, in at most {WHO_CHARS_MAX} characters")));
-    }
-    Ok(())
-}
-
-fn body<T>(request: Result<Json<T>, JsonRejection>) -> Result<T, Refusal> {
-    request.map(|Json(request)| request).map_err(|rejection| bad_request(rejection.body_text()))
 }
 
 /// Waits for a disk elsewhere than on the thread that answers.

@@ -67,14 +67,14 @@ pub(super) async fn begin(
 }
 
 /// A page of another site can make a browser post here, though not read the answer; browsers say which page it was.
-fn refuse_foreign_page(headers: &HeaderMap) -> Result<(), Refusal> {
+pub(super) fn refuse_foreign_page(headers: &HeaderMap) -> Result<(), Refusal> {
     let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://")).map(|(_, authority)| authority);
     if origin.is_some() && origin == text(header::HOST) {
         return Ok(());
     }
-    Err(Refusal(StatusCode::FORBIDDEN, "a page of another site may not begin a capture".to_owned()))
+    Err(Refusal(StatusCode::FORBIDDEN, "a page of another site may not ask for this".to_owned()))
 }
 
 /// One capture.

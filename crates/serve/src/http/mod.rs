@@ -8,6 +8,7 @@ mod dumps;
 mod guests;
 mod health;
 mod metrics;
+mod notes;
 mod pages;
 mod routes;
 mod series;
@@ -40,7 +41,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves until `stop` changes.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, shares: Shares, mut stop: watch::Receiver<bool>) {
-    let for_readers = acts::for_readers().merge(series::routes());
+    let for_readers = acts::for_readers().merge(series::routes()).merge(notes::routes());
     let router = routes::router(Arc::clone(&shared), for_readers, acts::router(&shared));
     let graceful = GracefulShutdown::new();
     let guests = Guests::new(shares.visitors, shares.readers);

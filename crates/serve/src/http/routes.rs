@@ -3,6 +3,7 @@ use super::auth::{self, Denied};
 use super::guests::Guest;
 use super::{dumps, metrics, pages};
 use crate::act::{Acts, plan as plans};
+use crate::alert::Alerts;
 use crate::api::{CaseJson, CasesJson, ErrorJson, HealthJson, JobsJson, PlanJson, PlanRequest, RanksJson, ReportJson};
 use crate::book::{CaseBook, Filter};
 use crate::case::BookState;
@@ -13,7 +14,7 @@ use crate::inbox::Inbox;
 use crate::stats::Stats;
 use axum::extract::{
     Path, Query, Request, State,
-    rejection::{PathRejection, QueryRejection},
+    rejection::{JsonRejection, PathRejection, QueryRejection},
 };
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -33,6 +34,8 @@ use tokio::sync::oneshot;
 const LIMIT_DEFAULT: usize = 100;
 /// Most items of a list: 10,000 ranks at 300 bytes are 3 MB.
 const LIMIT_MAX: usize = 10_000;
+/// Longest name of who asks.
+const WHO_CHARS_MAX: usize = 200;
 /// How long a reader waits for the brain: a tick at 100,000 ranks may take five seconds (SPEC.md, "Root cause").
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -45,6 +48,7 @@ pub(crate) struct Shared {
     pub(crate) listeners: Arc<Mutex<Vec<ListenerHandle>>>,
     pub(crate) dumps: Arc<Dumps>,
     pub(crate) token: Option<String>,
+    pub(crate) alerts: Option<Arc<Alerts>>,
     pub(crate) acts: Arc<Acts>,
     /// Who may act shows this.
     pub(crate) act_token: Option<String>,
@@ -187,6 +191,19 @@ pub(super) fn named<T>(asked: Result<Path<T>, PathRejection>) -> Result<T, Refus
     asked.map(|Path(names)| names).map_err(|rejection| bad_request(text(rejection)))
 }
 
+/// Checks the name of who asks.
+pub(super) fn who(name: &str) -> Result<(), Refusal> {
+    if name.is_empty() || name.chars().count() > WHO_CHARS_MAX {
+        return Err(bad_request(format!("who: say who asks, in at most {WHO_CHARS_MAX} characters")));
+    }
+    Ok(())
+}
+
+/// The body, or what is wrong with it.
+pub(super) fn body<T>(request: Result<Json<T>, JsonRejection>) -> Result<T, Refusal> {
+    request.map(|Json(request)| request).map_err(|rejection| bad_request(rejection.body_text()))
+}
+
 pub(super) fn list_limit(limit: Option<usize>) -> Result<usize, Refusal> {
     match limit {
         None => Ok(LIMIT_DEFAULT),
@@ -234,8 +251,7 @@ async fn report(State(shared): State<Arc<Shared>>, asked: Asked<ReportQuery>) ->
     match query.format.as_deref() {
         None | Some("json") => {
             let report = ask_report(&shared, query.job).await?;
-            let captures = |number| shared.book.get(number).map(|known| known.captures).unwrap_or_default();
-            Ok(Json(ReportJson::with_captures(&report, limit, captures)).into_response())
+            Ok(Json(ReportJson::with_known(&report, limit, |number| shared.book.get(number))).into_response())
         }
         Some("text") => Ok(render(&*ask_report(&shared, query.job).await?).into_response()),
         Some(other) => Err(bad_request(format!("format={other:?}: expected json or text"))),

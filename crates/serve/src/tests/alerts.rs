@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 
 /// Takes one POST and answers with the status line; gives the path and the body.
-fn receive(listener: &TcpListener, status: &str) -> (String, AlertJson) {
+pub(super) fn receive(listener: &TcpListener, status: &str) -> (String, AlertJson) {
     let (mut stream, _) = listener.accept().expect("the server posts");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
     let mut reader = BufReader::new(stream.try_clone().expect("a second handle"));
@@ -21,7 +21,7 @@ fn receive(listener: &TcpListener, status: &str) -> (String, AlertJson) {
     (path, serde_json::from_slice(&body).expect("an alert"))
 }
 
-fn with_hook() -> (World, TcpListener) {
+pub(super) fn with_hook() -> (World, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/hook?x=1", listener.local_addr().expect("an address"));
     (World::start(ServeConfig { webhook: Some(url), ..quick() }), listener)

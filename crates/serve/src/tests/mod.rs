@@ -6,6 +6,7 @@ mod example;
 mod heard;
 mod hostile;
 mod live_page;
+mod notes;
 mod restarts;
 mod routes;
 mod running;
