@@ -4,7 +4,7 @@ import { count, el } from "./dom.js";
 import { isHeld, jobCards, jobSeries } from "./job.js";
 import { handled, isTyping, notesBlock } from "./notes.js";
 import { spark } from "./strip.js";
-import { ago, seconds, sentence, span, suspectText, urgent } from "./words.js";
+import { ago, ms, percent, seconds, sentence, span, suspectText, urgent } from "./words.js";
 
 /** Between two rounds of questions, milliseconds. */
 const EVERY_MS = 1000;
@@ -126,10 +126,25 @@ function caseList(title, cases, now) {
   return el("section", { class: "card" }, el("header", {}, el("h2", { text: title })), table([["case"], ["what"]], rows));
 }
 
+/** `327 ms, +46 %`: how long an iteration takes, and how much longer that is than when nothing is wrong. */
+function iterationText(job) {
+  if (!job.iteration_us) return "";
+  const over = job.healthy_iteration_us ? job.iteration_us / job.healthy_iteration_us - 1 : 0;
+  return `${ms(job.iteration_us / 1e3)}${over >= 0.02 ? `, +${percent(over)}` : ""}`;
+}
+
+/** What a day has lost, in hours of all ranks together. */
+function lostText(job) {
+  const hours = (job.lost_rank_s ?? 0) / 3600;
+  return hours < 0.01 ? "nothing" : `${hours < 10 ? hours.toFixed(2) : Math.round(hours).toLocaleString("en-US")}\u00a0GPU h`;
+}
+
 function jobsCard(view, now) {
   const rows = view.jobs.map((job) => [
     [el("a", { id: `job-${job.name}`, href: `#job=${encodeURIComponent(job.name)}`, text: job.name })],
-    [spark(job.recent_iterations_us), "wide"],
+    [spark(job.recent_iterations_us, job.healthy_iteration_us), "wide"],
+    [iterationText(job), "number"],
+    [lostText(job), "number wide"],
     [job.state === "ended" ? `ended: ${job.ended_because}` : job.state],
     [job.open_cases > 0 ? el("span", { class: "pill small bad", text: count(job.open_cases, "open case") }) : "none"],
     [`${job.hosts}`, "number"],
@@ -137,7 +152,7 @@ function jobsCard(view, now) {
     [job.lost.toLocaleString("en-US"), "number wide"],
     [ago(job.last_seen_at, now), "number"],
   ]);
-  const heads = [["job"], ["iterations", "wide"], ["state"], ["cases"], ["hosts", "number"], ["processes", "number wide"], ["records lost", "number wide"], ["heard", "number"]];
+  const heads = [["job"], ["iterations", "wide"], ["one takes", "number"], ["lost in a day", "number wide"], ["state"], ["cases"], ["hosts", "number"], ["processes", "number wide"], ["records lost", "number wide"], ["heard", "number"]];
   const none = el("p", { class: "muted", text: "No job has been seen: start an agent on each host, and the job with NCCL_PROFILER_PLUGIN (mycroft doctor looks for what is missing)." });
   const more = view.moreJobs > 0 ? el("p", { class: "note muted", text: `and ${count(view.moreJobs, "more job")}` }) : null;
   return el("section", { class: "card" }, el("header", {}, el("h2", { text: "Jobs" })), rows.length > 0 ? table(heads, rows) : none, more);

@@ -160,12 +160,13 @@ export function strip(told, range, shown, width, choose, held) {
   return picture;
 }
 
-/** A small picture of the last iterations, microseconds; nothing of fewer than three. */
-export function spark(us) {
+/** A small picture of the last iterations, microseconds, and of what one takes when nothing is wrong; nothing of fewer than three. */
+export function spark(us, healthy) {
   if (!us || us.length < 3) return "";
-  const most = Math.max(...us, 1);
+  const most = Math.max(...us, healthy ?? 0, 1);
   const place = (value, at) => `${((at / (us.length - 1)) * 88 + 1).toFixed(1)} ${(19 - (value / most) * 17).toFixed(1)}`;
   const last = us[us.length - 1] / 1e3;
   return svg("svg", { class: "spark", viewBox: "0 0 90 20", role: "img", "aria-label": `the last ${us.length} iterations, the newest ${ms(last)}` },
+    healthy ? svg("path", { class: "healthy", d: `M${place(healthy, 0)}H89` }) : null,
     svg("path", { class: "curve", d: `M${us.map(place).join("L")}` }));
 }

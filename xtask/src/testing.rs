@@ -1,7 +1,7 @@
 //! `cargo xtask test`, `demo` and `dist`.
 use crate::run::{answers, run, target_dir};
 use crate::tidy;
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use std::path::Path;
 
 /// What to leave out of a test run.
@@ -104,6 +104,31 @@ fn install(root: &Path) -> Result<()> {
     if !answers("cargo", &["nextest", "--version"]) {
         run(root, "cargo", &["install", "--locked", "cargo-nextest"])?;
     }
+    if let Err(error) = unpack_prometheus(root) {
+        eprintln!("no Prometheus here, the tests of deploy/prometheus are skipped: {error:#}");
+    }
+    Ok(())
+}
+
+/// Debian's Prometheus, 19 MB, unpacked and not installed: its package would start a service.
+fn unpack_prometheus(root: &Path) -> Result<()> {
+    let (tools, place) = (root.join("target/tools"), root.join("target/tools/prometheus"));
+    if answers("promtool", &["--version"]) || place.join("usr/bin/promtool").exists() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(&tools)?;
+    let download = ["-q", "download", "prometheus"];
+    if run(&tools, "apt-get", &download).is_err() {
+        run(root, "apt-get", &["update", "-qq"])?;
+        run(&tools, "apt-get", &download)?;
+    }
+    let named = |name: &std::ffi::OsStr| name.to_string_lossy().starts_with("prometheus_");
+    let found = std::fs::read_dir(&tools)?.filter_map(|entry| Some(entry.ok()?.file_name()));
+    let package = found.into_iter().find(|name| named(name)).context("apt-get left no package")?;
+    // Beside, then renamed: half of it is never taken for it.
+    let beside = tools.join("prometheus.part");
+    run(&tools, "dpkg", &["-x", &package.to_string_lossy(), &beside.to_string_lossy()])?;
+    std::fs::rename(&beside, &place)?;
     Ok(())
 }
 

@@ -296,7 +296,8 @@ impl Loop {
         let now = (self.around.clock)();
         let book = &self.around.book;
         let json = |(name, job): (&JobName, &Job)| job.json(now, book.open_count(Some(name.as_ref())));
-        self.around.stats.publish(self.core.jobs().iter().map(json).collect());
+        let sums = self.core.jobs().values().map(|job| job.series().sums.clone()).collect();
+        self.around.stats.publish(self.core.jobs().iter().map(json).collect(), sums);
     }
 
     fn report(&mut self, name: &JobName) -> Option<Arc<Report>> {

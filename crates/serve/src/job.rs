@@ -1,7 +1,7 @@
 //! One job: its engine behind a guard, and what the server itself knows of it.
 use crate::api::{CaveatJson, JobJson, LifeJson, TimeJson};
 use crate::census::Census;
-use crate::series::JobSeries;
+use crate::series::{JobSeries, us};
 use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Caveat, Engine, Life, Measured, Report};
 use mycroft_record::{Batch, HostName, HostTime, JobName, NANOS_PER_SEC, ProcessKey, Record};
 use std::collections::{BTreeMap, BTreeSet};
@@ -301,6 +301,7 @@ impl Job {
             (None, true) => "live",
             (None, false) => "silent",
         };
+        let (level_ms, healthy_ms) = self.series.iterations.levels();
         JobJson {
             name: self.name.to_string(),
             state: state.to_owned(),
@@ -316,6 +317,9 @@ impl Job {
             lost: self.lost,
             open_cases,
             recent_iterations_us: self.series.iterations.newest(SPARK_MAX),
+            iteration_us: level_ms.map(us),
+            healthy_iteration_us: healthy_ms.map(us),
+            lost_rank_s: self.series.sums.lost_in_a_day_s(now) as u64,
             engine: if self.brain.is_some() { "running" } else { "off" }.to_owned(),
             caveats: self.caveats().into_iter().map(caveat).collect(),
         }

@@ -2,6 +2,7 @@
 use crate::api::JobJson;
 use crate::census::Totals;
 use crate::clocks::ClockBoard;
+use crate::series::Sums;
 use mycroft_record::{Category, Finding, JobName, What};
 use mycroft_wire::sync::lock;
 use std::collections::BTreeMap;
@@ -52,6 +53,8 @@ pub(crate) struct Stats {
     pub(crate) clocks: ClockBoard,
     /// Jobs as of the last tick.
     board: Mutex<Vec<JobJson>>,
+    /// Sums of their series, in the same order.
+    sums: Mutex<Vec<Sums>>,
     /// What is wrong with the server, by place.
     problems: Mutex<BTreeMap<&'static str, String>>,
 }
@@ -86,6 +89,7 @@ impl Stats {
             opened: Mutex::default(),
             clocks: ClockBoard::default(),
             board: Mutex::default(),
+            sums: Mutex::default(),
             problems: Mutex::default(),
         }
     }
@@ -116,9 +120,16 @@ impl Stats {
         lock(&self.opened).clone()
     }
 
-    /// Publishes the jobs.
-    pub(crate) fn publish(&self, jobs: Vec<JobJson>) {
+    /// Publishes the jobs, and the sums of their series.
+    pub(crate) fn publish(&self, jobs: Vec<JobJson>, sums: Vec<Sums>) {
         *lock(&self.board) = jobs;
+        *lock(&self.sums) = sums;
+    }
+
+    /// The jobs as last published, with the sums of their series.
+    pub(crate) fn measured(&self) -> Vec<(JobJson, Sums)> {
+        let board = lock(&self.board);
+        board.iter().cloned().zip(lock(&self.sums).iter().cloned()).collect()
     }
 
     /// The jobs as last published.

@@ -48,6 +48,15 @@ pub struct JobJson {
     /// Its newest iterations, at most 60, oldest first, microseconds.
     #[serde(default)]
     pub recent_iterations_us: Vec<u64>,
+    /// How long an iteration takes now, microseconds; null while that is not known.
+    #[serde(default)]
+    pub iteration_us: Option<u64>,
+    /// How long it takes when nothing is wrong: the lowest level that held for a while.
+    #[serde(default)]
+    pub healthy_iteration_us: Option<u64>,
+    /// Seconds of all ranks together by which iterations of the last 24 hours were longer than that.
+    #[serde(default)]
+    pub lost_rank_s: u64,
     /// `running`, or `off` after the engine failed too often.
     pub engine: String,
     /// What limits the diagnosis of this job on the server's side.

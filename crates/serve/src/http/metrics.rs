@@ -1,6 +1,9 @@
 //! `/metrics`: Prometheus text format 0.0.4, base units, no label per rank or channel.
 use super::Shared;
+use crate::api::JobJson;
+use crate::series::{BOUNDS_S, Sums};
 use crate::stats::get;
+use mycroft_diagnose::Part;
 use mycroft_record::NANOS_PER_SEC;
 use mycroft_record::text::printable;
 use std::fmt::Write;
@@ -44,6 +47,7 @@ pub(super) fn text(shared: &Shared) -> String {
     ingest(&mut out, shared);
     wire(&mut out, shared);
     jobs(&mut out, shared);
+    iterations(&mut out, shared);
     clocks(&mut out, shared);
     outside(&mut out, shared);
     out
@@ -115,7 +119,7 @@ fn wire(out: &mut String, shared: &Shared) {
 fn jobs(out: &mut String, shared: &Shared) {
     let jobs = shared.stats.jobs();
     family(out, "mycroft_jobs", "gauge", "Jobs being diagnosed.").sample(&[], jobs.len());
-    let mut each = |name, kind, help, value: &dyn Fn(&crate::api::JobJson) -> String| {
+    let mut each = |name, kind, help, value: &dyn Fn(&JobJson) -> String| {
         let mut family = family(out, name, kind, help);
         for job in &jobs {
             family.sample(&[("job", &job.name)], value(job));
@@ -135,6 +139,45 @@ fn jobs(out: &mut String, shared: &Shared) {
     let mut opened = family(out, "mycroft_cases_opened_total", "counter", "Cases opened, as first judged.");
     for ((job, what, category), count) in shared.stats.opened() {
         opened.sample(&[("job", &job), ("what", what.as_str()), ("category", category.as_str())], count);
+    }
+}
+
+/// Iterations and where their time goes, by job; never by rank.
+fn iterations(out: &mut String, shared: &Shared) {
+    let jobs = shared.stats.measured();
+    let name = "mycroft_iteration_seconds";
+    family(out, name, "histogram", "How long iterations of a job took.");
+    for (job, sums) in &jobs {
+        let (label, mut below) = (escaped(&job.name), 0);
+        let bounds = BOUNDS_S.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
+        for (bound, count) in bounds.zip(sums.counts) {
+            below += count;
+            let _ = writeln!(out, "{name}_bucket{{job=\"{label}\",le=\"{bound}\"}} {below}");
+        }
+        let _ = writeln!(out, "{name}_sum{{job=\"{label}\"}} {}\n{name}_count{{job=\"{label}\"}} {below}", sums.sum_s);
+    }
+    let mut each = |name, kind, help, value: &dyn Fn(&JobJson, &Sums) -> Option<f64>| {
+        let mut family = family(out, name, kind, help);
+        for (job, sums) in &jobs {
+            if let Some(value) = value(job, sums) {
+                family.sample(&[("job", &job.name)], value);
+            }
+        }
+    };
+    let seconds = |us: Option<u64>| us.map(|us| us as f64 / 1e6);
+    let help = "How long an iteration takes now, without outliers.";
+    each("mycroft_iteration_level_seconds", "gauge", help, &|job, _| seconds(job.iteration_us));
+    let help = "How long an iteration takes when nothing is wrong.";
+    each("mycroft_iteration_healthy_seconds", "gauge", help, &|job, _| seconds(job.healthy_iteration_us));
+    let help =
+        "Seconds of all ranks together by which iterations were longer than when nothing is wrong, full minutes.";
+    each("mycroft_lost_rank_seconds_total", "counter", help, &|_, sums| Some(sums.lost_s));
+    let help = "Seconds of all ranks together in iterations, by where they went.";
+    let mut spent = family(out, "mycroft_rank_seconds_total", "counter", help);
+    for (job, sums) in &jobs {
+        for (part, seconds) in Part::ALL.iter().zip(sums.spent_s) {
+            spent.sample(&[("job", &job.name), ("component", part.word())], seconds);
+        }
     }
 }
 

@@ -2,11 +2,13 @@
 //! the server they begin with what the warm start plays again.
 mod iterations;
 mod ranks;
+mod sums;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use iterations::{ChangePoint, Iterations, Summary, thin};
 pub(crate) use ranks::{HIDDEN, RankMean, RankSeries, RankWindow};
+pub(crate) use sums::{BOUNDS_S, Sums, us};
 
 use mycroft_diagnose::Measured;
 
@@ -16,6 +18,7 @@ use mycroft_diagnose::Measured;
 pub(crate) struct JobSeries {
     pub(crate) iterations: Iterations,
     pub(crate) ranks: RankSeries,
+    pub(crate) sums: Sums,
 }
 
 impl JobSeries {
@@ -30,6 +33,7 @@ impl JobSeries {
                 self.iterations.push(*end, *ms);
             }
             self.ranks.push(stretch);
+            self.sums.push(stretch, measured, self.iterations.levels().1);
         }
     }
 }

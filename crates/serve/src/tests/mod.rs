@@ -7,6 +7,7 @@ mod heard;
 mod hostile;
 mod live_page;
 mod notes;
+mod prometheus;
 mod restarts;
 mod routes;
 mod running;

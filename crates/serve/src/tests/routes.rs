@@ -235,14 +235,18 @@ fn parse_metrics(text: &str) -> Vec<(String, f64)> {
             let (name, k) = typed.split_once(' ').expect("a name and a type");
             kind = k;
             assert_eq!(name, family);
-            assert!(["gauge", "counter", "summary"].contains(&kind), "{line}");
+            assert!(["gauge", "counter", "summary", "histogram"].contains(&kind), "{line}");
             assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
         } else {
             let (name, value) = line.rsplit_once(' ').expect("a sample");
             let bare = name.split('{').next().expect("a name");
-            let of_summary =
-                kind == "summary" && [format!("{family}_sum"), format!("{family}_count")].contains(&bare.into());
-            assert!(bare == family || of_summary, "{line} after {family}");
+            let parts: &[&str] = match kind {
+                "summary" => &["_sum", "_count"],
+                "histogram" => &["_bucket", "_sum", "_count"],
+                _ => &[""],
+            };
+            let is_part = bare.strip_prefix(family).is_some_and(|part| parts.contains(&part));
+            assert!(is_part, "{line} after {family}");
             assert!(!samples.iter().any(|(n, _)| n == name), "twice: {line}");
             samples.push((name.to_owned(), value.parse().expect("a number")));
         }
