@@ -104,10 +104,25 @@ fn install(root: &Path) -> Result<()> {
     if !answers("cargo", &["nextest", "--version"]) {
         run(root, "cargo", &["install", "--locked", "cargo-nextest"])?;
     }
+    if let Err(error) = install_perfetto(root) {
+        eprintln!("no definitions of Perfetto here, the test that reads a trace with them is skipped: {error:#}");
+    }
     if let Err(error) = unpack_prometheus(root) {
         eprintln!("no Prometheus here, the tests of deploy/prometheus are skipped: {error:#}");
     }
     Ok(())
+}
+
+/// Perfetto's own definitions of its trace format, and what reads them: 2 MB of Python.
+fn install_perfetto(root: &Path) -> Result<()> {
+    let place = root.join("target/tools/perfetto");
+    if place.join("perfetto").exists() && place.join("google").exists() {
+        return Ok(());
+    }
+    let (venv, place) = (crate::torch::python(root), place.to_string_lossy().into_owned());
+    let python = if venv.exists() { venv.to_string_lossy().into_owned() } else { "python3".to_owned() };
+    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target", &place];
+    run(root, &python, &[&pip, &["perfetto==0.59.1", "protobuf==7.36.2"][..]].concat())
 }
 
 /// Debian's Prometheus, 19 MB, unpacked and not installed: its package would start a service.

@@ -48,7 +48,7 @@ mod waits;
 pub use agent::{Agent, AgentHandle};
 pub use capture::here::{LocalRank, Taken, local_ranks, take_here};
 pub use capture::spy::main as spy;
-pub use config::{AgentConfig, CaptureConfig, SpyProgram};
+pub use config::{AgentConfig, CaptureConfig, REPEAT_EVERY, SpyProgram};
 pub use error::{AgentError, Notice};
 pub use mycroft_wire::{Endpoint, TlsClient};
 pub use stats::AgentStats;

@@ -65,6 +65,11 @@ pub(crate) enum Command {
     /// The same records give the same report, byte for byte. Exit code 1 when a report has a case.
     #[command(after_help = "Example: mycroft replay /var/lib/mycroft --job train-7 --json")]
     Replay(ReplayArgs),
+    /// Writes operations and flows of a recorded job for other tools: Perfetto, CSV, JSON.
+    #[command(
+        after_help = "Example: mycroft export /var/lib/mycroft --job train-7 --from -60 --format perfetto --out train.pftrace"
+    )]
+    Export(crate::export::ExportArgs),
     /// Checks that tracing can work here, and says what to fix.
     Doctor(crate::reach::DoctorArgs),
     /// Prints completions for a shell: `mycroft completions bash > /etc/bash_completion.d/mycroft`.

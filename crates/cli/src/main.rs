@@ -14,6 +14,7 @@ mod demo;
 mod doctor;
 mod dump;
 mod exit;
+mod export;
 mod files;
 mod libraries;
 mod lines;
@@ -26,6 +27,7 @@ mod peculiar;
 mod plugin;
 mod progress;
 mod reach;
+mod recorded;
 mod regain;
 mod replay;
 mod segment_dir;
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         Command::Autopsy(args) => autopsy::autopsy(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::Replay(args) => replay::replay(&args),
+        Command::Export(args) => export::export(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Dump(args) => dump::dump(&args),
         Command::Completions { shell } => pages::completions(shell),

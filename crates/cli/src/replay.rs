@@ -3,15 +3,16 @@ use crate::args::ReplayArgs;
 use crate::exit::{EXIT_FOUND, EXIT_INTERRUPTED, EXIT_OK};
 use crate::lines::Lines;
 use crate::progress::Progress;
+use crate::recorded::{deliveries, readable};
 use crate::stop::Stop;
 use crate::whole::WholeFile;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use mycroft_diagnose::{Report, render};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
 use mycroft_serve::api::ReportJson;
 use mycroft_serve::replay::{Player, TAIL};
 use mycroft_store::runs::{Happening, history};
-use mycroft_store::{Delivery, StoreError, is_store, read_only, recording};
+use mycroft_store::{Delivery, is_store, recording};
 use mycroft_wire::codec;
 use serde_json::json;
 use std::io::Write;
@@ -22,9 +23,6 @@ use std::time::Duration;
 const FRAME_RECORDS: usize = 32 << 10;
 /// Ranks in the JSON of a report: as many as the server tells in one answer.
 const RANKS_MAX: usize = 10_000;
-
-/// What is replayed, in order; parts that cannot be read are named on standard error and left out.
-type Deliveries = Box<dyn Iterator<Item = Delivery>>;
 
 /// Prints each job's report; exit 1 when any has a case.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<u8> {
@@ -79,46 +77,6 @@ fn play(happenings: impl Iterator<Item = Happening>, args: &ReplayArgs, stop: &S
         progress.say(|| format!("{seconds} s of recorded time, {batches} batches"));
     }
     Ok(Some(player))
-}
-
-/// Those that can be read; the others are named on standard error.
-fn readable<T>(all: impl Iterator<Item = Result<T, StoreError>>) -> impl Iterator<Item = T> {
-    all.filter_map(|one| one.inspect_err(|error| eprintln!("mycroft: {error}; going on behind it")).ok())
-}
-
-/// The deliveries of a store's or a recording's folder, or of an exported file.
-fn deliveries(path: &Path) -> Result<Deliveries> {
-    if path.is_file() {
-        let mut batches = read_frames(path)?;
-        mycroft_record::batch::sort_as_collected(&mut batches);
-        return Ok(Box::new(batches.into_iter().map(|batch| Delivery { arrives_at: batch.collected_at, batch })));
-    }
-    const GIVE: &str = "give the store that `mycroft serve --store` wrote, or the folder of `mycroft sim run --out`";
-    std::fs::read_dir(path).with_context(|| format!("{}: cannot be read; {GIVE}", path.display()))?;
-    let found = if recording::is_recording(path) {
-        recording::read(path)?
-    } else if is_store(path) {
-        read_only(path)?
-    } else {
-        bail!("{}: no store; {GIVE}", path.display());
-    };
-    Ok(Box::new(readable(found)))
-}
-
-/// The frames of a file that `--export` wrote (docs/formats/wire.md, "The frame"), one behind the other.
-fn read_frames(path: &Path) -> Result<Vec<Batch>> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let mut batches = Vec::new();
-    let mut rest = bytes.as_slice();
-    while !rest.is_empty() {
-        let at = bytes.len() - rest.len();
-        let place = || format!("{}: byte {at}", path.display());
-        let frame_bytes = codec::header(rest).with_context(place)?.frame_bytes;
-        let (frame, behind) = rest.split_at(frame_bytes.min(rest.len()));
-        batches.extend(codec::decode(frame).with_context(place)?.batches);
-        rest = behind;
-    }
-    Ok(batches)
 }
 
 /// Writes the batches to one file that can be sent and replayed; it is there whole or not at all.
