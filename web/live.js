@@ -3,6 +3,7 @@
 import { count, el } from "./dom.js";
 import { isHeld, jobCards, jobSeries } from "./job.js";
 import { handled, isTyping, notesBlock } from "./notes.js";
+import { serverCards } from "./server.js";
 import { spark } from "./strip.js";
 import { ago, ms, percent, seconds, sentence, span, suspectText, urgent } from "./words.js";
 
@@ -13,7 +14,7 @@ const RANKS_MAX = 2048;
 /** Letters of what ranks do, beside colour and shape. */
 const LETTERS = { running: "", idle: "i", waiting: "w", stopped: "s", exited: "x", dead: "d", unknown: "?" };
 
-const state = { told: "", failedAt: 0, isLoggedOut: false, shownMs: 0 };
+const state = { told: "", view: null, failedAt: 0, isLoggedOut: false, shownMs: 0 };
 
 async function ask(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" }, cache: "no-store" });
@@ -23,7 +24,7 @@ async function ask(path) {
   return told;
 }
 
-/** What the address asks for: `#job=NAME`, `#case=ID`, or all. */
+/** What the address asks for: `#job=NAME`, `#case=ID`, `#server`, or all. */
 function wanted() {
   const [kind, ...rest] = location.hash.slice(1).split("=");
   return { kind, name: decodeURIComponent(rest.join("=")) };
@@ -44,7 +45,7 @@ async function round() {
     view.ranks = await ask(`/api/v1/ranks?${query}&limit=${RANKS_MAX}`).catch((error) => ({ error: error.message }));
     view.series = await jobSeries(ask, name, seconds(health.now) * 1e3).catch((error) => ({ error: error.message }));
   }
-  if (kind !== "case") {
+  if (kind !== "case" && kind !== "server") {
     const of = kind === "job" ? `job=${encodeURIComponent(name)}&` : "";
     view.closed = (await ask(`/api/v1/cases?${of}limit=20`)).cases.filter((one) => one.state !== "open");
   }
@@ -63,6 +64,7 @@ function show(view) {
   const told = JSON.stringify(view);
   if (told === state.told) return;
   state.told = told;
+  state.view = view;
   const now = seconds(view.health.now);
   const focused = document.activeElement?.id;
   band(view, now);
@@ -71,7 +73,7 @@ function show(view) {
   const selection = getSelection();
   if (isHeld() || isTyping() || (!selection.isCollapsed && main.contains(selection.anchorNode))) return;
   const began = performance.now();
-  main.replaceChildren(...page(view, now).flat());
+  main.replaceChildren(...page(view, now).flat(2));
   state.shownMs = performance.now() - began;
   if (focused) document.getElementById(focused)?.focus();
 }
@@ -93,13 +95,14 @@ function band(view, now) {
     el("span", { class: "state", text: { ok: "OK", warn: "Look", bad: "Wrong" }[kind] }),
     el("h1", { text: (isHealthy ? quiet : `${sentence(worst, now)}.${more}`) + trouble }),
     worst && location.hash !== `#case=${worst.id}` ? el("a", { class: "action", id: "worst", href: `#case=${worst.id}`, text: "What to do" }) : "",
-    el("span", { class: "vitals", text: vitals.join(" \u00b7 ") }),
+    el("a", { class: "vitals", id: "server", href: "#server", title: "the server itself", text: vitals.join(" \u00b7 ") }),
   );
   document.title = isHealthy ? "Mycroft" : `(${view.cases.length}) ${worst.job} ${worst.what} - Mycroft`;
 }
 
 function page(view, now) {
   const back = el("nav", { class: "places" }, el("a", { href: "#", id: "all", text: "All jobs" }), view.kind === "job" ? el("strong", { text: view.name }) : null);
+  if (view.kind === "server") return [back, serverCards(view.health)];
   if (view.kind === "case") return [back, view.one.error ? trouble(view.one.error) : caseCard(view.one, now)];
   if (view.kind === "job") {
     const cases = view.cases.filter((one) => one.job === view.name);
@@ -139,23 +142,47 @@ function lostText(job) {
   return hours < 0.01 ? "nothing" : `${hours < 10 ? hours.toFixed(2) : Math.round(hours).toLocaleString("en-US")}\u00a0GPU h`;
 }
 
+/** How the list of jobs is ordered and filtered: by the person who looks. */
+const fleet = { text: "", by: "trouble" };
+const SORTS = [
+  ["trouble", (a, b) => b.open_cases - a.open_cases || (b.lost_rank_s ?? 0) - (a.lost_rank_s ?? 0)],
+  ["lost", (a, b) => (b.lost_rank_s ?? 0) - (a.lost_rank_s ?? 0)],
+  ["size", (a, b) => b.processes - a.processes],
+  ["name", () => 0],
+];
+
+function sorted(jobs) {
+  const text = fleet.text.toLowerCase();
+  const [, compare] = SORTS.find(([name]) => name === fleet.by);
+  // The server lists by name, and a stable sort keeps that where others are equal.
+  return jobs.filter((job) => `${job.name} ${job.state}`.toLowerCase().includes(text)).sort(compare);
+}
+
+function fleetTools(all, shown) {
+  if (all < 2) return null;
+  const filter = el("input", { id: "filter", type: "search", "aria-label": "filter jobs", placeholder: "filter jobs", value: fleet.text, on: { input: (event) => { fleet.text = event.target.value; again(); } } });
+  const by = SORTS.map(([name]) => el("button", { id: `sort-${name}`, "aria-pressed": `${fleet.by === name}`, text: name, on: { click: () => { fleet.by = name; again(); } } }));
+  return [filter, el("span", { class: "spans", role: "group", "aria-label": "order" }, by), shown < all ? el("span", { class: "muted", text: `${shown} of ${count(all, "job")}` }) : null];
+}
+
 function jobsCard(view, now) {
-  const rows = view.jobs.map((job) => [
+  const jobs = sorted(view.jobs);
+  const rows = jobs.map((job) => [
     [el("a", { id: `job-${job.name}`, href: `#job=${encodeURIComponent(job.name)}`, text: job.name })],
     [spark(job.recent_iterations_us, job.healthy_iteration_us), "wide"],
     [iterationText(job), "number"],
     [lostText(job), "number wide"],
     [job.state === "ended" ? `ended: ${job.ended_because}` : job.state],
     [job.open_cases > 0 ? el("span", { class: "pill small bad", text: count(job.open_cases, "open case") }) : "none"],
-    [`${job.hosts}`, "number"],
+    [`${job.hosts}`, "number wide"],
     [`${job.processes}`, "number wide"],
     [job.lost.toLocaleString("en-US"), "number wide"],
     [ago(job.last_seen_at, now), "number"],
   ]);
-  const heads = [["job"], ["iterations", "wide"], ["one takes", "number"], ["lost in a day", "number wide"], ["state"], ["cases"], ["hosts", "number"], ["processes", "number wide"], ["records lost", "number wide"], ["heard", "number"]];
+  const heads = [["job"], ["iterations", "wide"], ["one takes", "number"], ["lost in a day", "number wide"], ["state"], ["cases"], ["hosts", "number wide"], ["processes", "number wide"], ["records lost", "number wide"], ["heard", "number"]];
   const none = el("p", { class: "muted", text: "No job has been seen: start an agent on each host, and the job with NCCL_PROFILER_PLUGIN (mycroft doctor looks for what is missing)." });
   const more = view.moreJobs > 0 ? el("p", { class: "note muted", text: `and ${count(view.moreJobs, "more job")}` }) : null;
-  return el("section", { class: "card" }, el("header", {}, el("h2", { text: "Jobs" })), rows.length > 0 ? table(heads, rows) : none, more);
+  return el("section", { class: "card" }, el("header", {}, el("h2", { text: "Jobs" }), fleetTools(view.jobs.length, jobs.length)), view.jobs.length > 0 ? table(heads, rows) : none, more);
 }
 
 function times(one, now) {
@@ -241,6 +268,15 @@ function login(said) {
     el("form", { class: "login", on: { submit: enter } }, field, el("button", { type: "submit", text: "Look" })),
     said ? el("p", { class: "note", text: said }) : null));
   field.focus();
+}
+
+/** Shows what is known once more, otherwise ordered or filtered; the cursor stays where it is in the filter. */
+function again() {
+  const at = document.getElementById("filter")?.selectionStart;
+  state.told = "";
+  show(state.view);
+  const field = document.getElementById("filter");
+  if (document.activeElement === field && at !== undefined) field?.setSelectionRange(at, at);
 }
 
 /** Asks and shows at once: something else is wanted. */

@@ -96,6 +96,37 @@ fn a_phone_shows_all_of_it_and_names_never_become_markup() {
 }
 
 #[test]
+fn the_fleet_is_filtered_and_ordered_and_the_server_has_a_view_of_its_own() {
+    let world = World::start(quick());
+    for job in ["alpha", "beta", "gamma"] {
+        world.send(job, if job == "beta" { &[OPEN, SETTLE] } else { &[NOTHING] });
+    }
+    let Some(mut browser) = opened(&world, 390) else { return };
+    let names = "[...document.querySelectorAll('[id^=job-]')].map((one) => one.textContent).join()";
+    browser.until(&format!("{names} == 'beta,alpha,gamma'"));
+    browser.eval("document.querySelector('#sort-name').focus()");
+    browser.key("Enter", 0);
+    browser.until(&format!("{names} == 'alpha,beta,gamma' && document.activeElement.id == 'sort-name'"));
+    browser.eval("document.querySelector('#filter').focus()");
+    browser.call("Input.insertText", json!({ "text": "MM" }));
+    browser.until(&format!("{names} == 'gamma' && document.activeElement.id == 'filter'"));
+    browser.call("Input.insertText", json!({ "text": "a" }));
+    browser.until(&format!("{names} == 'gamma' && document.querySelector('#filter').value == 'MMa'"));
+    shot(&mut browser, "live-filtered");
+    browser.eval("document.querySelector('#server').focus()");
+    browser.key("Enter", 0);
+    browser.until("document.querySelector('main h2')?.textContent == 'This server'");
+    let page = text(&mut browser, "main");
+    for part in ["Nothing is wrong with the server itself.", "records lost: queue", "Clocks of hosts"] {
+        assert!(page.contains(part), "`{part}` is not on the page:\n{page}");
+    }
+    let wide = browser.eval("document.documentElement.scrollWidth");
+    assert!(wide.as_u64() <= Some(390), "{wide} pixels wide");
+    shot(&mut browser, "live-server");
+    is_quiet(&browser);
+}
+
+#[test]
 fn a_token_is_asked_for_once_and_scripts_cannot_read_it() {
     let world = World::start(ServeConfig { token: Some("0123456789abcdef-secret".to_owned()), ..quick() });
     let Some(mut browser) = opened(&world, 1280) else { return };
