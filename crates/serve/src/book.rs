@@ -1,5 +1,7 @@
 //! The book of cases: every case this server knows, under its own number, for readers, alerts and the disk.
 use crate::case::{BookState, BookedCase, Capture, Note, Validation};
+pub(crate) use crate::feed::Change;
+use crate::feed::Feed;
 use mycroft_record::{HostTime, JobName};
 use mycroft_wire::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,40 +29,6 @@ pub(crate) enum NotTaken {
     TooMany,
 }
 
-/// What a change of a case means to somebody who is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Change {
-    /// It is new.
-    Opened,
-    /// Suspect and category are settled now.
-    Settled,
-    /// What it says changed after it had settled.
-    Revised,
-    /// It is not open any more.
-    Closed,
-    /// Somebody looks after it.
-    Acknowledged,
-    /// It is open, and alerts of it are not withheld any more.
-    Unsilenced,
-    /// Anything else.
-    Updated,
-}
-
-impl Change {
-    /// The stable word, as alerts carry it.
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Change::Opened => "opened",
-            Change::Settled => "settled",
-            Change::Revised => "revised",
-            Change::Closed => "closed",
-            Change::Acknowledged => "acknowledged",
-            Change::Unsilenced => "unsilenced",
-            Change::Updated => "updated",
-        }
-    }
-}
-
 /// Which cases a reader wants.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter {
@@ -73,6 +41,7 @@ pub(crate) struct Filter {
 /// The book.
 pub(crate) struct CaseBook {
     inner: Mutex<Inner>,
+    feed: Feed,
     changed: Condvar,
 }
 
@@ -89,7 +58,7 @@ impl CaseBook {
         let next = old.iter().map(|case| case.number).max().unwrap_or(0).max(highest).saturating_add(1);
         let cases = old.into_iter().map(|case| (case.number, case)).collect();
         let inner = Inner { cases, unwritten: BTreeSet::new(), next, closed: false };
-        CaseBook { inner: Mutex::new(inner), changed: Condvar::new() }
+        CaseBook { inner: Mutex::new(inner), feed: Feed::new(), changed: Condvar::new() }
     }
 
     /// Fresh numbers come from `next` on, or further where more were given.
@@ -101,6 +70,11 @@ impl CaseBook {
     /// The number that the next case gets.
     pub(crate) fn next_number(&self) -> u64 {
         lock(&self.inner).next
+    }
+
+    /// Changes of cases, for readers that stay connected.
+    pub(crate) fn feed(&self) -> &Feed {
+        &self.feed
     }
 
     /// Every case, oldest first.
@@ -129,6 +103,9 @@ impl CaseBook {
             Some(old) if !old.is_settled() && case.is_settled() => Change::Settled,
             Some(_) => Change::Updated,
         };
+        if change != Change::Updated {
+            self.feed.add(change, &case);
+        }
         inner.unwritten.insert(case.number);
         inner.cases.insert(case.number, case);
         inner.forget_oldest();
@@ -158,6 +135,7 @@ impl CaseBook {
         let validation = told(case);
         case.case.updated_at = validation.at;
         case.take_validation(validation);
+        self.feed.add(Change::Validated, case);
         let case = case.clone();
         inner.unwritten.insert(number);
         drop(inner);
@@ -176,7 +154,9 @@ impl CaseBook {
             return Err(NotTaken::TooMany);
         }
         case.case.updated_at = note.at;
+        let change = if note.acknowledges { Change::Acknowledged } else { Change::Noted };
         case.notes.push(note);
+        self.feed.add(change, case);
         let case = case.clone();
         inner.unwritten.insert(number);
         drop(inner);

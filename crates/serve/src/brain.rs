@@ -264,9 +264,9 @@ impl Loop {
     fn unsilence(&mut self) {
         let silent = self.around.book.silent((self.around.clock)());
         for number in std::mem::replace(&mut self.silent, silent.clone()).difference(&silent) {
-            if let Some(case) = self.around.book.get(*number).filter(BookedCase::is_open)
-                && let Some(alerts) = &self.around.alerts
-            {
+            let Some(case) = self.around.book.get(*number).filter(BookedCase::is_open) else { continue };
+            self.around.book.feed().add(Change::Unsilenced, &case);
+            if let Some(alerts) = &self.around.alerts {
                 alerts.post(Change::Unsilenced, case);
             }
         }

@@ -29,6 +29,7 @@ mod config;
 mod core;
 mod dump;
 mod error;
+mod feed;
 mod http;
 mod inbox;
 mod intake;

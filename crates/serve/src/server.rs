@@ -233,6 +233,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         token: config.token.clone(),
         alerts: alerts.as_ref().map(|(alerts, _)| Arc::clone(alerts)),
         acts: Arc::clone(&acts),
+        run: now.0,
         act_token: config.act_token.clone(),
     });
     let intake = Arc::new(Intake::new(&inbox, storage.as_ref(), &stats, &seams.clock));

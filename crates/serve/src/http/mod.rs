@@ -5,6 +5,7 @@
 mod acts;
 pub(crate) mod auth;
 mod dumps;
+mod events;
 mod guests;
 mod health;
 mod metrics;
@@ -41,7 +42,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves until `stop` changes.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, shares: Shares, mut stop: watch::Receiver<bool>) {
-    let for_readers = acts::for_readers().merge(series::routes()).merge(notes::routes());
+    let for_readers = acts::for_readers().merge(series::routes()).merge(notes::routes()).merge(events::routes());
     let router = routes::router(Arc::clone(&shared), for_readers, acts::router(&shared));
     let graceful = GracefulShutdown::new();
     let guests = Guests::new(shares.visitors, shares.readers);
@@ -61,6 +62,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, shares: Sh
         }
     }
     drop(listener);
+    shared.book.feed().close();
     // Past the limit the tasks end with their runtime.
     let _ = tokio::time::timeout(STOP_TIMEOUT, graceful.shutdown()).await;
 }

@@ -50,6 +50,8 @@ pub(crate) struct Shared {
     pub(crate) token: Option<String>,
     pub(crate) alerts: Option<Arc<Alerts>>,
     pub(crate) acts: Arc<Acts>,
+    /// A number for this run of the server: when it started.
+    pub(crate) run: u64,
     /// Who may act shows this.
     pub(crate) act_token: Option<String>,
 }

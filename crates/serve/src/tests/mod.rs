@@ -2,6 +2,7 @@
 mod acts;
 mod alerts;
 mod dumps;
+mod events;
 mod example;
 mod heard;
 mod hostile;
