@@ -204,3 +204,37 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_corpus_is_read_as_its_files_are_named() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/packet");
+    let mut read = Vec::new();
+    for file in std::fs::read_dir(folder).expect("the corpus") {
+        let file = file.expect("a file");
+        let bytes = std::fs::read(file.path()).expect("readable");
+        let name = file.file_name().into_string().expect("ASCII");
+        read.push((name, parse(&bytes).map(|packet| packet.payload_bytes())));
+        for at in 0..bytes.len() {
+            for value in [0, 1, 0x7f, 0xff] {
+                let mut changed = bytes.clone();
+                changed[at] = value;
+                let _ = parse(&changed);
+                let _ = parse(&changed[..at]);
+            }
+        }
+    }
+    read.sort();
+    let expected = [
+        ("ack", Ok(0)),
+        ("cnp", Ok(0)),
+        ("dns", Err(Skipped::OtherTraffic)),
+        ("nak", Ok(0)),
+        ("read_request", Ok(0)),
+        ("send_v6", Ok(32)),
+        ("tcp", Ok(40)),
+        ("write_first", Ok(64)),
+        ("write_last", Ok(61)),
+        ("xrc", Ok(64)),
+    ];
+    assert_eq!(read, expected.map(|(name, payload)| (name.to_owned(), payload)));
+}
