@@ -15,6 +15,7 @@ mod doctor;
 mod dump;
 mod exit;
 mod files;
+mod flow;
 mod libraries;
 mod lines;
 mod live;
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
         Command::Mitigate(args) => mitigate::mitigate(&args),
         Command::Actions(args) => actions::actions(&args),
         Command::Autopsy(args) => autopsy::autopsy(&args),
+        Command::Flow(args) => flow::flow(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Doctor(args) => doctor::doctor(&args),

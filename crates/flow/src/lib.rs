@@ -12,6 +12,7 @@
 extern crate alloc;
 
 mod bytes;
+mod curves;
 mod direct;
 mod key;
 mod keyed;
@@ -26,6 +27,7 @@ mod sequence;
 mod window;
 
 pub use bytes::Skipped;
+pub use curves::{Curve, Curves, POINTS_MAX};
 pub use key::{FlowKey, Ports};
 pub use meter::{Counters, FlowId, FlowReport, Meter};
 pub use mirror::{Exchange, MirrorMeter};

@@ -35,6 +35,23 @@ pub struct Exchange {
     pub last_ns: u64,
 }
 
+impl Exchange {
+    /// Adds what is new in `now`, which has counted on from `before`.
+    pub(crate) fn add(&mut self, now: &Exchange, before: &Exchange) {
+        self.first_ns = if self.packets == 0 { now.first_ns } else { self.first_ns.min(now.first_ns) };
+        self.last_ns = self.last_ns.max(now.last_ns);
+        self.packets += now.packets - before.packets;
+        self.payload_bytes += now.payload_bytes - before.payload_bytes;
+        self.wire_bytes += now.wire_bytes - before.wire_bytes;
+        self.again_packets += now.again_packets - before.again_packets;
+        self.again_bytes += now.again_bytes - before.again_bytes;
+        self.missing += now.missing - before.missing;
+        self.naks += now.naks - before.naks;
+        self.not_ready += now.not_ready - before.not_ready;
+        self.congestion += now.congestion - before.congestion;
+    }
+}
+
 /// A flow that was seen.
 struct Seen {
     key: FlowKey,

@@ -3,7 +3,7 @@ mod frames;
 
 use frames::{ethernet, host, ip, reth, roce, tcp, udp, write_only};
 use mycroft_flow::limits::Grain;
-use mycroft_flow::{Aeth, Exchange, Link, MirrorMeter, Opcode, Packet, Ports, Roce, Skipped, Transport};
+use mycroft_flow::{Aeth, Curves, Exchange, Link, MirrorMeter, Opcode, Packet, Ports, Roce, Skipped, Transport};
 use proptest::prelude::*;
 use std::net::IpAddr;
 
@@ -237,4 +237,31 @@ fn the_corpus_is_read_as_its_files_are_named() {
         ("xrc", Ok(64)),
     ];
     assert_eq!(read, expected.map(|(name, payload)| (name.to_owned(), payload)));
+}
+
+#[test]
+fn a_flow_that_comes_again_is_one_curve() {
+    let mut meter = MirrorMeter::new(Grain::default(), 0, 1);
+    let mut curves = Curves::with_points(4);
+    let epoch = Grain::default().epoch_ns();
+    // Epochs 0, 1, 4, then three seconds of silence, then two more; of five with bytes four are kept.
+    for (at, psn) in [(0, 0), (1, 1), (4, 2), (100_000, 3), (100_001, 3)] {
+        let time_ns = at * epoch + 5;
+        if let Some(until) = meter.due(time_ns) {
+            meter.poll(until, |key, exchange, report| curves.take(key, exchange, report));
+            meter.poll(until, |key, exchange, report| curves.take(key, exchange, report));
+        }
+        let frame = write_only(1, 2, 5, psn, 3200);
+        meter.packet(time_ns, frame.len() as u32, &parse(&frame).expect("a packet"));
+    }
+    meter.finish(|key, exchange, report| curves.take(key, exchange, report));
+    assert_eq!(curves.flows().len(), 1);
+    let curve = curves.flows().values().next().expect("one");
+    assert_eq!((curve.exchange.packets, curve.exchange.payload_bytes, curve.epoch_bytes), (5, 16_000, 16_000));
+    assert_eq!((curve.exchange.first_ns, curve.exchange.last_ns), (5, 100_001 * epoch + 5));
+    assert_eq!((curve.active_epochs, curve.gaps, curve.longest_gap_epochs), (5, 2, 99_995));
+    assert_eq!((curve.points.len(), curve.unkept_epochs, curve.peak_bytes), (4, 1, 3200));
+    assert_eq!(curve.exchange.again_packets, 1);
+    let rate = curve.actual_rate(Grain::default()).expect("bytes");
+    assert!((rate - 1e8).abs() < 1.0, "3,200 bytes in 32 us: {rate}");
 }

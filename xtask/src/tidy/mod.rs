@@ -36,6 +36,7 @@ const EDGES: &[(&str, &[&str])] = &[
             "mycroft-wire",
             "mycroft-store",
             "mycroft-diagnose",
+            "mycroft-flow",
             "mycroft-formats",
             "mycroft-serve",
             "mycroft-sim",

@@ -1,0 +1,106 @@
+//! The flows of a capture as JSON, version 1 (docs/formats/flow.md).
+use super::read::Seen;
+use mycroft_flow::limits::Grain;
+use mycroft_flow::{Curve, FlowKey, Ports};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The whole answer.
+#[derive(Serialize)]
+pub(super) struct Answer {
+    version: u32,
+    epoch_ns: u64,
+    unit_bytes: u64,
+    packets: u64,
+    first_ns: Option<u64>,
+    last_ns: Option<u64>,
+    /// Packets that are in no curve, by reason.
+    not_counted: BTreeMap<String, u64>,
+    /// Why reading ended early.
+    fault: Option<Fault>,
+    flows: Vec<Flow>,
+}
+
+#[derive(Serialize)]
+struct Fault {
+    offset: u64,
+    problem: String,
+}
+
+#[derive(Serialize)]
+struct Flow {
+    source: String,
+    destination: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_pair: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    destination_port: Option<u16>,
+    packets: u64,
+    payload_bytes: u64,
+    wire_bytes: u64,
+    first_ns: u64,
+    last_ns: u64,
+    active_epochs: u64,
+    gaps: u64,
+    longest_gap_ns: u64,
+    peak_epoch_bytes: u64,
+    /// Bytes over epochs that are not empty.
+    actual_bytes_per_sec: Option<f64>,
+    again_packets: u64,
+    again_bytes: u64,
+    missing: u64,
+    naks: u64,
+    receiver_not_ready: u64,
+    congestion_notifications: u64,
+    /// Bytes that are in no epoch: carried, late, beyond the window or the memory, or more than an epoch holds.
+    outside_bytes: u64,
+}
+
+/// The answer for these flows.
+pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&FlowKey, &Curve)]) -> Answer {
+    Answer {
+        version: 1,
+        epoch_ns: grain.epoch_ns(),
+        unit_bytes: grain.unit_bytes(),
+        packets: seen.packets,
+        first_ns: seen.span_ns.map(|span| span.0),
+        last_ns: seen.span_ns.map(|span| span.1),
+        not_counted: seen.left.iter().map(|(left, packets)| (left.word().to_owned(), *packets)).collect(),
+        fault: seen.fault.map(|fault| Fault { offset: fault.offset, problem: fault.problem.to_string() }),
+        flows: flows.iter().map(|(key, curve)| flow(grain, key, curve)).collect(),
+    }
+}
+
+fn flow(grain: Grain, key: &FlowKey, curve: &Curve) -> Flow {
+    let (queue_pair, source_port, destination_port) = match key.ports {
+        Ports::QueuePair(number) => (Some(number), None, None),
+        Ports::Tcp { source, destination } => (None, Some(source), Some(destination)),
+    };
+    let exchange = &curve.exchange;
+    Flow {
+        source: key.source.to_string(),
+        destination: key.destination.to_string(),
+        queue_pair,
+        source_port,
+        destination_port,
+        packets: exchange.packets,
+        payload_bytes: exchange.payload_bytes,
+        wire_bytes: exchange.wire_bytes,
+        first_ns: exchange.first_ns,
+        last_ns: exchange.last_ns,
+        active_epochs: curve.active_epochs,
+        gaps: curve.gaps,
+        longest_gap_ns: curve.longest_gap_epochs * grain.epoch_ns(),
+        peak_epoch_bytes: curve.peak_bytes,
+        actual_bytes_per_sec: curve.actual_rate(grain),
+        again_packets: exchange.again_packets,
+        again_bytes: exchange.again_bytes,
+        missing: exchange.missing,
+        naks: exchange.naks,
+        receiver_not_ready: exchange.not_ready,
+        congestion_notifications: exchange.congestion,
+        outside_bytes: curve.counters.outside_bytes() + curve.carried_bytes,
+    }
+}
