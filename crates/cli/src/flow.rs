@@ -1,5 +1,6 @@
 //! `mycroft flow`: what a capture of packets shows of each flow, in epochs of microseconds.
 mod json;
+mod operations;
 mod read;
 mod svg;
 mod text;
@@ -8,6 +9,7 @@ use crate::exit::EXIT_OK;
 use crate::told::{json as as_json, print};
 use crate::whole;
 use anyhow::{Result, bail};
+use mycroft_diagnose::flow::Rule;
 use mycroft_flow::limits::{EPOCH_NS_MAX, EPOCH_NS_MIN, Grain};
 use mycroft_flow::{Curve, FlowKey};
 use std::path::PathBuf;
@@ -27,6 +29,16 @@ pub(crate) struct FlowArgs {
     /// Also flows without payload: acknowledgements and congestion notifications.
     #[arg(long)]
     all: bool,
+    /// Also the operations in each curve: what lies between two silences of --gap.
+    #[arg(long)]
+    operations: bool,
+    /// Shortest silence between two operations.
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = gap, requires = "operations")]
+    gap: u64,
+    /// Bytes that an operation sends at least, or those of several in turn: a silence before that ends none. Without it,
+    /// volumes that recur say which silences were inside of one.
+    #[arg(long, value_name = "BYTES,..", value_delimiter = ',', requires = "operations")]
+    volume: Vec<u64>,
     /// Print JSON, with all flows that the table would have without --top.
     #[arg(long)]
     json: bool,
@@ -45,10 +57,15 @@ pub(crate) fn flow(args: &FlowArgs) -> Result<u8> {
     if let Some(path) = &args.svg {
         whole::write(path, &svg::draw(&seen, args.epoch, shown))?;
     }
+    let rule = args.operations.then(|| Rule { gap_ns: args.gap, volumes: args.volume.clone() });
     if args.json {
-        print(&format!("{}\n", as_json(&json::of(&seen, args.epoch, &flows))?))?;
+        print(&format!("{}\n", as_json(&json::of(&seen, args.epoch, &flows, rule.as_ref()))?))?;
     } else {
-        print(&text::table(&seen, args.epoch, shown, flows.len()))?;
+        let mut table = text::table(&seen, args.epoch, shown, flows.len());
+        if let (Some(rule), Some((begin_ns, _))) = (&rule, seen.span_ns) {
+            table.push_str(&operations::told(shown, args.epoch, rule, begin_ns));
+        }
+        print(&table)?;
     }
     match seen.fault {
         Some(fault) => bail!("{}: {fault}; what came before it is shown", args.file.display()),
@@ -68,6 +85,10 @@ fn nanos(text: &str) -> Option<u64> {
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn gap(text: &str) -> Result<u64, String> {
+    nanos(text).ok_or_else(|| "give a time, such as 1ms".to_owned())
 }
 
 fn grain(text: &str) -> Result<Grain, String> {

@@ -136,3 +136,37 @@ fn a_pipe_is_read_as_it_comes() {
     assert_eq!(said.code, Some(0), "{said:?}");
     assert!(said.stdout.starts_with("2048 packets in "), "{}", said.stdout);
 }
+
+/// Three iterations of a ring, each of a large and, 20 ms later, a small operation.
+fn training() -> Vec<Written> {
+    let mut packets = Vec::new();
+    for (iteration, slices) in (0..3u64).flat_map(|iteration| [(iteration, 12), (iteration, 4)]) {
+        let begin = iteration * 50_000_000 + if slices == 4 { 20_000_000 } else { 0 };
+        packets.extend(ring(slices).into_iter().map(|packet| Written { time_ns: packet.time_ns + begin, ..packet }));
+    }
+    packets.sort_by_key(|packet| packet.time_ns);
+    packets
+}
+
+#[test]
+fn operations_are_found_in_the_curves_with_their_gaps() {
+    let file = Order { is_big: false }.pcap(true, &training());
+    let said = piped(&["--operations", "--json"], &file);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let flows = said.json()["flows"].as_array().expect("flows").clone();
+    for flow in &flows {
+        let operations = flow["operations"].as_array().expect("operations");
+        let told = operations.iter().map(|one| (one["bytes"].as_u64(), one["kind"].as_u64()));
+        let expected = [(12 * SLICE, 0), (4 * SLICE, 1)].map(|(bytes, kind)| (Some(bytes), Some(kind)));
+        assert_eq!(told.collect::<Vec<_>>(), [expected, expected, expected].concat());
+        let gaps: u64 =
+            operations[0]["gaps"].as_array().expect("counts").iter().filter_map(|count| count.as_u64()).sum();
+        assert!(if flow["source"] == "10.0.0.3" { gaps == 0 } else { gaps >= 5 }, "{flow}");
+    }
+    let said = piped(&["--operations", "--volume", &(16 * SLICE).to_string(), "--top", "1"], &file);
+    assert!(said.stdout.contains(": 3 operations of 1 kind\n"), "both are one: {}", said.stdout);
+    assert!(said.stdout.contains("  A: 3 times 16.8 MB, each 49.984 ms"), "{}", said.stdout);
+    assert!(said.stdout.contains("in 2 pieces"), "{}", said.stdout);
+    let said = end(mycroft(&["flow", "-", "--gap", "2ms"]));
+    assert_eq!(said.code, Some(2), "it says nothing without --operations: {said:?}");
+}

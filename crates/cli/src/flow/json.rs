@@ -1,5 +1,7 @@
 //! The flows of a capture as JSON, version 1 (docs/formats/flow.md).
+use super::operations;
 use super::read::Seen;
+use mycroft_diagnose::flow::{GAP_BOUNDS_NS, Operation as Found, Rule, kinds};
 use mycroft_flow::limits::Grain;
 use mycroft_flow::{Curve, FlowKey, Ports};
 use serde::Serialize;
@@ -18,6 +20,9 @@ pub(super) struct Answer {
     not_counted: BTreeMap<String, u64>,
     /// Why reading ended early.
     fault: Option<Fault>,
+    /// Upper bounds of the counts in `gaps` of operations; one more counts what is longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gap_bounds_ns: Option<[u64; GAP_BOUNDS_NS.len()]>,
     flows: Vec<Flow>,
 }
 
@@ -56,10 +61,27 @@ struct Flow {
     congestion_notifications: u64,
     /// Bytes that are in no epoch: carried, late, beyond the window or the memory, or more than an epoch holds.
     outside_bytes: u64,
+    /// Where asked for; null where not all of the curve was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operations: Option<Option<Vec<Operation>>>,
+}
+
+#[derive(Serialize)]
+struct Operation {
+    start_ns: u64,
+    end_ns: u64,
+    bytes: u64,
+    actual_ns: u64,
+    gaps: [u32; GAP_BOUNDS_NS.len() + 1],
+    longest_gap_ns: u64,
+    pieces: u32,
+    is_complete: bool,
+    /// Number of the kind, from 0: operations of like volume have the same.
+    kind: usize,
 }
 
 /// The answer for these flows.
-pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&FlowKey, &Curve)]) -> Answer {
+pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&FlowKey, &Curve)], rule: Option<&Rule>) -> Answer {
     Answer {
         version: 1,
         epoch_ns: grain.epoch_ns(),
@@ -69,11 +91,12 @@ pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&FlowKey, &Curve)]) -> Ans
         last_ns: seen.span_ns.map(|span| span.1),
         not_counted: seen.left.iter().map(|(left, packets)| (left.word().to_owned(), *packets)).collect(),
         fault: seen.fault.map(|fault| Fault { offset: fault.offset, problem: fault.problem.to_string() }),
-        flows: flows.iter().map(|(key, curve)| flow(grain, key, curve)).collect(),
+        gap_bounds_ns: rule.map(|_| GAP_BOUNDS_NS),
+        flows: flows.iter().map(|(key, curve)| flow(grain, key, curve, rule)).collect(),
     }
 }
 
-fn flow(grain: Grain, key: &FlowKey, curve: &Curve) -> Flow {
+fn flow(grain: Grain, key: &FlowKey, curve: &Curve, rule: Option<&Rule>) -> Flow {
     let (queue_pair, source_port, destination_port) = match key.ports {
         Ports::QueuePair(number) => (Some(number), None, None),
         Ports::Tcp { source, destination } => (None, Some(source), Some(destination)),
@@ -102,5 +125,25 @@ fn flow(grain: Grain, key: &FlowKey, curve: &Curve) -> Flow {
         receiver_not_ready: exchange.not_ready,
         congestion_notifications: exchange.congestion,
         outside_bytes: curve.counters.outside_bytes() + curve.carried_bytes,
+        operations: rule.map(|rule| operations::of(curve, grain, rule).map(|found| of_curve(&found))),
     }
+}
+
+fn of_curve(found: &[Found]) -> Vec<Operation> {
+    let mut kind_of = vec![0; found.len()];
+    for (number, kind) in kinds(found).iter().enumerate() {
+        kind.members.iter().for_each(|member| kind_of[*member] = number);
+    }
+    let told = found.iter().zip(kind_of).map(|(operation, kind)| Operation {
+        start_ns: operation.start_ns,
+        end_ns: operation.end_ns,
+        bytes: operation.bytes,
+        actual_ns: operation.actual_ns,
+        gaps: operation.gaps.counts,
+        longest_gap_ns: operation.gaps.longest_ns,
+        pieces: operation.pieces,
+        is_complete: operation.is_complete,
+        kind,
+    });
+    told.collect()
 }
