@@ -11,7 +11,7 @@ use crate::whole;
 use anyhow::{Result, bail};
 use mycroft_diagnose::flow::Rule;
 use mycroft_flow::limits::{EPOCH_NS_MAX, EPOCH_NS_MIN, Grain};
-use mycroft_flow::{Curve, FlowKey};
+use mycroft_flow::{Curve, WireFlow};
 use std::path::PathBuf;
 
 /// Which capture, and what of it is shown.
@@ -39,6 +39,11 @@ pub(crate) struct FlowArgs {
     /// volumes that recur say which silences were inside of one.
     #[arg(long, value_name = "BYTES,..", value_delimiter = ',', requires = "operations")]
     volume: Vec<u64>,
+    /// An operation whose volume is to be expected, as KIND:WAYS:BYTES:RANKS[:QUEUE_PAIRS], of several in turn: kinds are NCCL's, ways ring,
+    /// tree, double-tree or direct, BYTES those of the call's count, QUEUE_PAIRS those that share the way to a peer (channels).
+    #[arg(long, value_name = "CALL,..", value_delimiter = ',', requires = "operations", conflicts_with = "volume",
+          value_parser = operations::expected)]
+    expect: Vec<u64>,
     /// Print JSON, with all flows that the table would have without --top.
     #[arg(long)]
     json: bool,
@@ -50,14 +55,14 @@ pub(crate) struct FlowArgs {
 /// Reads the capture and shows its flows; what came before damage is shown before the error.
 pub(crate) fn flow(args: &FlowArgs) -> Result<u8> {
     let seen = read::read(&args.file, args.epoch)?;
-    let mut flows: Vec<(&FlowKey, &Curve)> = seen.curves.flows().iter().collect();
+    let mut flows: Vec<(&WireFlow, &Curve)> = seen.curves.flows().iter().collect();
     flows.retain(|(_, curve)| args.all || curve.exchange.payload_bytes > 0);
     flows.sort_by_key(|(key, curve)| (std::cmp::Reverse(curve.exchange.payload_bytes), **key));
     let shown = &flows[..flows.len().min(usize::try_from(args.top).unwrap_or(usize::MAX))];
     if let Some(path) = &args.svg {
         whole::write(path, &svg::draw(&seen, args.epoch, shown))?;
     }
-    let rule = args.operations.then(|| Rule { gap_ns: args.gap, volumes: args.volume.clone() });
+    let rule = args.operations.then(|| Rule { gap_ns: args.gap, volumes: [&args.volume[..], &args.expect].concat() });
     if args.json {
         print(&format!("{}\n", as_json(&json::of(&seen, args.epoch, &flows, rule.as_ref()))?))?;
     } else {

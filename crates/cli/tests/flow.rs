@@ -87,7 +87,7 @@ fn a_table_for_people_and_a_picture() {
     assert!(said.stdout.contains("4 flows, epochs of 32 us"), "{}", said.stdout);
     assert!(said.stdout.contains("10.0.0.1 -> 10.0.0.2 qp 0x000101"), "{}", said.stdout);
     assert!(!said.stdout.contains("10.0.0.3 ->"), "two are shown: {}", said.stdout);
-    assert!(said.stdout.contains("not counted: 3 packets that whoever captured lost"), "{}", said.stdout);
+    assert!(said.stdout.contains("packets not counted: 3, lost by whoever captured"), "{}", said.stdout);
     let svg = std::fs::read_to_string(&picture).expect("a picture");
     assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
     assert_eq!(svg.matches("while it sends").count(), 2);
@@ -167,6 +167,11 @@ fn operations_are_found_in_the_curves_with_their_gaps() {
     assert!(said.stdout.contains(": 3 operations of 1 kind\n"), "both are one: {}", said.stdout);
     assert!(said.stdout.contains("  A: 3 times 16.8 MB, each 49.984 ms"), "{}", said.stdout);
     assert!(said.stdout.contains("in 2 pieces"), "{}", said.stdout);
+    // Two calls in turn, of four ranks: 12 and 4 slices to the next one each.
+    let calls = format!("AllReduce:ring:{}:4,AllGather:ring:{}:4", 8 * SLICE, 4 * SLICE / 3);
+    let said = piped(&["--operations", "--expect", &calls, "--top", "1"], &file);
+    assert!(said.stdout.contains(": 6 operations of 2 kinds\n"), "{}", said.stdout);
+    assert!(!said.stdout.contains("less than expected"), "{}", said.stdout);
     let said = end(mycroft(&["flow", "-", "--gap", "2ms"]));
     assert_eq!(said.code, Some(2), "it says nothing without --operations: {said:?}");
 }

@@ -3,9 +3,11 @@
 //! operation of NCCL, is not known here.
 mod gaps;
 mod recur;
+mod volume;
 
 pub use gaps::{GAP_BOUNDS_NS, Gaps};
 pub use recur::{Kind, kinds, rejoin};
+pub use volume::{Asked, Shape};
 
 /// Shortest silence between two operations, unless another is asked for: gaps inside of one are microseconds, but for late
 /// receivers, which the volume tells (Pulse, section 5.2: "O(ms)").

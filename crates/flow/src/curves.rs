@@ -1,6 +1,6 @@
 //! What polls told, kept: the curve of each flow, and what it says as a whole. A flow that was silent, ended and came again is
 //! one curve.
-use crate::key::FlowKey;
+use crate::key::WireFlow;
 use crate::limits::Grain;
 use crate::meter::{Counters, FlowReport};
 use crate::mirror::Exchange;
@@ -67,7 +67,7 @@ impl Curve {
 
 /// The curves of all flows.
 pub struct Curves {
-    flows: BTreeMap<FlowKey, Curve>,
+    flows: BTreeMap<WireFlow, Curve>,
     points_left: usize,
 }
 
@@ -85,7 +85,7 @@ impl Curves {
     }
 
     /// Takes what a poll told of a flow.
-    pub fn take(&mut self, key: &FlowKey, exchange: &Exchange, report: &FlowReport<'_>) {
+    pub fn take(&mut self, key: &WireFlow, exchange: &Exchange, report: &FlowReport<'_>) {
         let curve = self.flows.entry(*key).or_default();
         curve.counters.add(&report.counters);
         for (epoch, bytes) in report.epochs() {
@@ -102,7 +102,7 @@ impl Curves {
 
     /// The flows, in the order of their keys.
     #[must_use]
-    pub fn flows(&self) -> &BTreeMap<FlowKey, Curve> {
+    pub fn flows(&self) -> &BTreeMap<WireFlow, Curve> {
         &self.flows
     }
 }

@@ -17,7 +17,7 @@ pub enum Ports {
 
 /// One direction of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct FlowKey {
+pub struct WireFlow {
     /// The sender.
     pub source: IpAddr,
     /// The receiver.

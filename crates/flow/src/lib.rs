@@ -28,7 +28,7 @@ mod window;
 
 pub use bytes::Skipped;
 pub use curves::{Curve, Curves, POINTS_MAX};
-pub use key::{FlowKey, Ports};
+pub use key::{Ports, WireFlow};
 pub use meter::{Counters, FlowId, FlowReport, Meter};
 pub use mirror::{Exchange, MirrorMeter};
 pub use nic::NicMeter;

@@ -1,5 +1,5 @@
 //! Packets of a mirror port or a capture: flows are what has one sender, one receiver and one queue pair or pair of ports.
-use crate::key::FlowKey;
+use crate::key::WireFlow;
 use crate::keyed::Keyed;
 use crate::limits::Grain;
 use crate::meter::{FlowId, FlowReport, Meter};
@@ -54,7 +54,7 @@ impl Exchange {
 
 /// A flow that was seen.
 struct Seen {
-    key: FlowKey,
+    key: WireFlow,
     exchange: Exchange,
     requests: Sequence,
     responses: Sequence,
@@ -96,7 +96,7 @@ impl MirrorMeter {
         self.meter.record(flow, time_ns, packet.payload_bytes());
     }
 
-    fn open(&mut self, key: FlowKey, time_ns: u64) -> Option<FlowId> {
+    fn open(&mut self, key: WireFlow, time_ns: u64) -> Option<FlowId> {
         let flow = self.meter.open()?;
         if self.index.is_full() {
             refill(&mut self.index, &self.seen);
@@ -119,7 +119,7 @@ impl MirrorMeter {
     }
 
     /// Collects what lies before a time, each flow with its key and with what its packets said since it began.
-    pub fn poll(&mut self, until_ns: u64, mut each: impl FnMut(&FlowKey, &Exchange, &FlowReport<'_>)) {
+    pub fn poll(&mut self, until_ns: u64, mut each: impl FnMut(&WireFlow, &Exchange, &FlowReport<'_>)) {
         let (seen, mut ended) = (&mut self.seen, false);
         self.meter.poll(until_ns, |report| ended |= told(seen, report, &mut each));
         if ended {
@@ -128,7 +128,7 @@ impl MirrorMeter {
     }
 
     /// Collects everything and ends all flows.
-    pub fn finish(&mut self, mut each: impl FnMut(&FlowKey, &Exchange, &FlowReport<'_>)) {
+    pub fn finish(&mut self, mut each: impl FnMut(&WireFlow, &Exchange, &FlowReport<'_>)) {
         let seen = &mut self.seen;
         self.meter.finish(|report| {
             told(seen, report, &mut each);
@@ -160,7 +160,7 @@ fn refill(index: &mut Keyed, seen: &[Option<Seen>]) {
 fn told(
     seen: &mut [Option<Seen>],
     report: &FlowReport<'_>,
-    each: &mut impl FnMut(&FlowKey, &Exchange, &FlowReport<'_>),
+    each: &mut impl FnMut(&WireFlow, &Exchange, &FlowReport<'_>),
 ) -> bool {
     let Some(slot) = seen.get_mut(report.flow.0 as usize) else { return false };
     if let Some(seen) = slot {

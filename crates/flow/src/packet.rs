@@ -1,7 +1,7 @@
 //! Headers of a frame, from the link to RoCEv2 or TCP, in borrowed bytes. Lengths come from the headers, so a capture that
 //! keeps only the first bytes of each packet (`tcpdump -s 128`) counts as much as a whole one.
 use crate::bytes::{Skipped, be16, be32, byte, bytes_at};
-use crate::key::{FlowKey, Ports};
+use crate::key::{Ports, WireFlow};
 use crate::roce::{Roce, parse_udp};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -105,12 +105,12 @@ impl Packet {
 
     /// The flow that it belongs to.
     #[must_use]
-    pub fn key(&self) -> FlowKey {
+    pub fn key(&self) -> WireFlow {
         let ports = match &self.transport {
             Transport::Roce(roce) => Ports::QueuePair(roce.queue_pair),
             Transport::Tcp(tcp) => Ports::Tcp { source: tcp.source_port, destination: tcp.destination_port },
         };
-        FlowKey { source: self.source, destination: self.destination, ports }
+        WireFlow { source: self.source, destination: self.destination, ports }
     }
 
     /// Bytes of payload.

@@ -3,7 +3,7 @@ use super::operations;
 use super::read::Seen;
 use mycroft_diagnose::flow::{GAP_BOUNDS_NS, Operation as Found, Rule, kinds};
 use mycroft_flow::limits::Grain;
-use mycroft_flow::{Curve, FlowKey, Ports};
+use mycroft_flow::{Curve, Ports, WireFlow};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ struct Operation {
 }
 
 /// The answer for these flows.
-pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&FlowKey, &Curve)], rule: Option<&Rule>) -> Answer {
+pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&WireFlow, &Curve)], rule: Option<&Rule>) -> Answer {
     Answer {
         version: 1,
         epoch_ns: grain.epoch_ns(),
@@ -96,7 +96,7 @@ pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&FlowKey, &Curve)], rule: 
     }
 }
 
-fn flow(grain: Grain, key: &FlowKey, curve: &Curve, rule: Option<&Rule>) -> Flow {
+fn flow(grain: Grain, key: &WireFlow, curve: &Curve, rule: Option<&Rule>) -> Flow {
     let (queue_pair, source_port, destination_port) = match key.ports {
         Ports::QueuePair(number) => (Some(number), None, None),
         Ports::Tcp { source, destination } => (None, Some(source), Some(destination)),

@@ -1,12 +1,32 @@
 //! Operations in the curves of flows, as text.
 use super::text::{bytes, name, rate, time};
-use mycroft_diagnose::flow::{GAP_BOUNDS_NS, Gaps, Kind, Operation, Rule, kinds, rejoin, segment};
+use mycroft_diagnose::flow::{Asked, GAP_BOUNDS_NS, Gaps, Kind, Operation, Rule, Shape, kinds, rejoin, segment};
 use mycroft_flow::limits::Grain;
-use mycroft_flow::{Curve, FlowKey};
+use mycroft_flow::{Curve, WireFlow};
+use mycroft_record::OpKind;
 use std::fmt::Write;
 
 /// Most operations of a flow that are shown; JSON has all.
 const SHOWN: usize = 40;
+
+/// The volume of a call as it is typed: `AllReduce:ring:67108864:8:2`.
+pub(super) fn expected(text: &str) -> Result<u64, String> {
+    let volume = || {
+        let mut words = text.split(':');
+        let kind = OpKind::from_text(words.next()?);
+        let shape = match words.next()? {
+            "ring" => Shape::Ring,
+            "tree" => Shape::Tree,
+            "double-tree" => Shape::DoubleTree,
+            "direct" => Shape::Direct,
+            _ => return None,
+        };
+        let (bytes, ranks) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let queue_pairs = words.next().map_or(Some(1), |word| word.parse().ok())?;
+        Asked { kind, shape, bytes, ranks }.volume(queue_pairs).filter(|_| words.next().is_none())
+    };
+    volume().ok_or_else(|| "give a call such as AllReduce:ring:67108864:8:2, whose ways do that kind".to_owned())
+}
 
 /// The operations of a flow; none where not all of its curve was kept.
 pub(super) fn of(curve: &Curve, grain: Grain, rule: &Rule) -> Option<Vec<Operation>> {
@@ -19,7 +39,7 @@ pub(super) fn of(curve: &Curve, grain: Grain, rule: &Rule) -> Option<Vec<Operati
 }
 
 /// All operations of the flows that are shown.
-pub(super) fn told(flows: &[(&FlowKey, &Curve)], grain: Grain, rule: &Rule, begin_ns: u64) -> String {
+pub(super) fn told(flows: &[(&WireFlow, &Curve)], grain: Grain, rule: &Rule, begin_ns: u64) -> String {
     let mut text = String::new();
     for (key, curve) in flows {
         match of(curve, grain, rule) {
@@ -32,7 +52,7 @@ pub(super) fn told(flows: &[(&FlowKey, &Curve)], grain: Grain, rule: &Rule, begi
     text
 }
 
-fn flow(text: &mut String, key: &FlowKey, operations: &[Operation], begin_ns: u64) {
+fn flow(text: &mut String, key: &WireFlow, operations: &[Operation], begin_ns: u64) {
     let kinds = kinds(operations);
     let counted = |count, one: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") };
     let of_kinds = counted(kinds.len(), "kind");
@@ -89,4 +109,21 @@ fn gaps(gaps: &Gaps) -> String {
 /// A bound, all of which are whole microseconds or milliseconds.
 fn whole(ns: u64) -> String {
     if ns < 1_000_000 { format!("{} us", ns / 1_000) } else { format!("{} ms", ns / 1_000_000) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_becomes_the_volume_of_a_queue_pair() {
+        assert_eq!(expected("AllReduce:ring:800:4"), Ok(1140));
+        assert_eq!(expected("AllReduce:ring:800:4:2"), Ok(570));
+        assert_eq!(expected("Send:direct:20:2"), Ok(19));
+        for wrong in
+            ["", "AllReduce", "AllReduce:ring:800", "AllGather:tree:8:4", "Nothing:ring:8:4", "Send:direct:8:2:1:1"]
+        {
+            assert!(expected(wrong).is_err(), "{wrong}");
+        }
+    }
 }

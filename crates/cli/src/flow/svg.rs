@@ -2,7 +2,7 @@
 use super::read::Seen;
 use super::text::{name, rate, time};
 use mycroft_flow::limits::Grain;
-use mycroft_flow::{Curve, FlowKey};
+use mycroft_flow::{Curve, WireFlow};
 use std::fmt::Write;
 
 /// Pixels of a curve, and of the text above it.
@@ -12,7 +12,7 @@ const TITLE: usize = 22;
 const MARGIN: usize = 16;
 
 /// The picture. Where several epochs share a pixel, its height is the fullest one's rate.
-pub(super) fn draw(seen: &Seen, grain: Grain, flows: &[(&FlowKey, &Curve)]) -> String {
+pub(super) fn draw(seen: &Seen, grain: Grain, flows: &[(&WireFlow, &Curve)]) -> String {
     let (from, to) = seen.span_ns.map_or((0, 1), |(from, to)| (grain.epoch(from), grain.epoch(to) + 1));
     let row = HEIGHT + TITLE + MARGIN;
     let (width, height) = (WIDTH + 2 * MARGIN, flows.len() * row + TITLE + 2 * MARGIN);

@@ -1,7 +1,7 @@
 //! The flows of a capture as a table.
 use super::read::{Left, Seen};
 use mycroft_flow::limits::Grain;
-use mycroft_flow::{Curve, FlowKey, Ports, Skipped};
+use mycroft_flow::{Curve, Ports, Skipped, WireFlow};
 use mycroft_record::HostTime;
 use mycroft_record::time::rfc3339;
 use std::fmt::Write;
@@ -22,7 +22,7 @@ const HEADINGS: [(&str, bool); 10] = [
 ];
 
 /// The table, what it says, and what is not in it.
-pub(super) fn table(seen: &Seen, grain: Grain, shown: &[(&FlowKey, &Curve)], flows: usize) -> String {
+pub(super) fn table(seen: &Seen, grain: Grain, shown: &[(&WireFlow, &Curve)], flows: usize) -> String {
     let mut text = head(seen, grain, flows);
     if !shown.is_empty() {
         let mut rows = vec![HEADINGS.map(|(heading, _)| heading.to_owned())];
@@ -35,7 +35,7 @@ pub(super) fn table(seen: &Seen, grain: Grain, shown: &[(&FlowKey, &Curve)], flo
         notes(&mut text, key, curve);
     }
     for (left, packets) in &seen.left {
-        let _ = writeln!(text, "not counted: {packets} packets {}", why(*left));
+        let _ = writeln!(text, "packets not counted: {packets}, {}", why(*left));
     }
     text
 }
@@ -52,7 +52,7 @@ fn head(seen: &Seen, grain: Grain, flows: usize) -> String {
     )
 }
 
-fn row(seen: &Seen, grain: Grain, key: &FlowKey, curve: &Curve) -> [String; 10] {
+fn row(seen: &Seen, grain: Grain, key: &WireFlow, curve: &Curve) -> [String; 10] {
     let begin = seen.span_ns.map_or(0, |(from, _)| from);
     let exchange = &curve.exchange;
     [
@@ -70,40 +70,40 @@ fn row(seen: &Seen, grain: Grain, key: &FlowKey, curve: &Curve) -> [String; 10] 
 }
 
 /// What is rare enough to have no column.
-fn notes(text: &mut String, key: &FlowKey, curve: &Curve) {
+fn notes(text: &mut String, key: &WireFlow, curve: &Curve) {
     let counters = &curve.counters;
     let told = [
-        (curve.exchange.missing, "sequence numbers were passed over (lost, or not captured)"),
+        (curve.exchange.missing, "sequence numbers passed over (lost, or not captured)"),
         (curve.exchange.naks, "negative acknowledgements"),
-        (curve.exchange.not_ready, "times: receiver not ready"),
+        (curve.exchange.not_ready, "receiver not ready"),
         (curve.exchange.congestion, "congestion notifications"),
-        (counters.late_bytes, "bytes came too late for their epoch"),
-        (counters.beyond_bytes + counters.refused_bytes, "bytes found no room"),
-        (counters.overflow_bytes, "bytes are more than an epoch holds"),
-        (curve.unkept_epochs, "epochs are in the sums and in no curve"),
+        (counters.late_bytes, "bytes too late for their epoch"),
+        (counters.beyond_bytes + counters.refused_bytes, "bytes without room in memory or window"),
+        (counters.overflow_bytes, "bytes more than an epoch holds"),
+        (curve.unkept_epochs, "epochs in the sums and in no curve"),
     ];
     for (count, what) in told.into_iter().filter(|(count, _)| *count > 0) {
-        let _ = writeln!(text, "{}: {count} {what}", name(key));
+        let _ = writeln!(text, "{}: {what}: {count}", name(key));
     }
 }
 
 fn why(left: Left) -> &'static str {
     match left {
-        Left::Skipped(Skipped::Truncated) => "of which too few bytes were kept",
-        Left::Skipped(Skipped::NotIp) => "that are not IP",
-        Left::Skipped(Skipped::Fragment) => "that are later pieces of others",
-        Left::Skipped(Skipped::OtherTraffic) => "that are neither RoCEv2 nor TCP",
-        Left::Skipped(Skipped::Malformed) => "with headers that contradict each other",
-        Left::Link => "of a kind of link that is not read",
+        Left::Skipped(Skipped::Truncated) => "fewer bytes kept than their headers have",
+        Left::Skipped(Skipped::NotIp) => "not IP",
+        Left::Skipped(Skipped::Fragment) => "later pieces of others",
+        Left::Skipped(Skipped::OtherTraffic) => "neither RoCEv2 nor TCP",
+        Left::Skipped(Skipped::Malformed) => "headers that contradict each other",
+        Left::Link => "of a link that is not read",
         Left::Flows => "beyond the most flows at a time",
         Left::Untimed => "without a time",
-        Left::Dropped => "that whoever captured lost",
+        Left::Dropped => "lost by whoever captured",
     }
 }
 
 /// A flow's name: `10.0.0.1 -> 10.0.0.2 qp 0x000012`, `[fd00::1]:7 -> [fd00::2]:80 tcp`.
-pub(super) fn name(key: &FlowKey) -> String {
-    let FlowKey { source, destination, ports } = key;
+pub(super) fn name(key: &WireFlow) -> String {
+    let WireFlow { source, destination, ports } = key;
     let at = |address: IpAddr, port| SocketAddr::new(address, port);
     match *ports {
         Ports::QueuePair(queue_pair) => format!("{source} -> {destination} qp {queue_pair:#08x}"),
