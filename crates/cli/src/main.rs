@@ -16,6 +16,7 @@ mod dump;
 mod exit;
 mod export;
 mod files;
+mod flow;
 mod libraries;
 mod lines;
 mod live;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         Command::Mitigate(args) => mitigate::mitigate(&args),
         Command::Actions(args) => actions::actions(&args),
         Command::Autopsy(args) => autopsy::autopsy(&args),
+        Command::Flow(args) => flow::flow(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Export(args) => export::export(&args),

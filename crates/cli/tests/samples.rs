@@ -84,6 +84,12 @@ fn an_autopsy_tells_what_it_told() {
 }
 
 #[test]
+fn the_flows_of_a_capture_tell_what_they_told() {
+    let corpus = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/capture/pcapng_big");
+    same_fields("flow.json", &json(&["flow", &corpus.display().to_string(), "--operations", "--json"]));
+}
+
+#[test]
 fn reports_autopsies_and_scenarios_of_every_version_are_read() {
     for version in VERSIONS {
         let replay = read(&sample_path(version, "replay.json"));

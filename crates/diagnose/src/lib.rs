@@ -17,6 +17,7 @@ pub mod config;
 mod evidence;
 mod explain;
 mod fact;
+pub mod flow;
 mod life;
 mod measure;
 mod measured;

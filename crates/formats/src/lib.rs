@@ -9,6 +9,7 @@
 mod assemble;
 mod budget;
 mod builder;
+mod capture;
 mod dump;
 mod fault;
 mod field;
@@ -30,6 +31,7 @@ mod value;
 pub use assemble::assemble;
 use budget::Budget;
 use builder::Builder;
+pub use capture::{CaptureFault, CaptureProblem, CaptureReader, CapturedPacket};
 use fault::Fault;
 pub use log::LogReader;
 use mycroft_record::dump::{Dump, ProcessStacks, Unusable};

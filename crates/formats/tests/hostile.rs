@@ -1,5 +1,5 @@
 //! Every reader over the corpus and over deterministic mutations of it: it returns, in time and in memory.
-#[allow(unreachable_pub, reason = "the fuzz targets use it from another crate")]
+#[allow(unreachable_pub, dead_code, reason = "the fuzz targets and other tests use it, from other crates")]
 mod promise;
 
 #[allow(dead_code, reason = "shared with round_trip.rs")]

@@ -1,6 +1,6 @@
 //! What every reader promises for any bytes: it returns, and holds at most twice the input (and a small constant) in
 //! memory while it does.
-use mycroft_formats::{LogReader, Naming, assemble, read};
+use mycroft_formats::{CaptureReader, LogReader, Naming, assemble, read};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
@@ -100,4 +100,24 @@ pub fn in_pieces(path: &str, bytes: &[u8]) {
     let parts = reader.finish();
     let cut = [&whole, &parts].into_iter().flatten().any(|log| log.beyond > 0);
     assert!(cut || whole == parts, "{path}: other lines in pieces");
+}
+
+/// A capture tells the same packets and the same fault whole and in pieces, and none is kept.
+pub fn capture(bytes: &[u8]) {
+    let told = |size: usize| {
+        let mut reader = CaptureReader::default();
+        let (mut packets, mut sum, mut fault) = (0usize, 0u64, None);
+        for piece in bytes.chunks(size.max(1)) {
+            let outcome = reader.read(piece, |packet| {
+                packets += 1;
+                sum = sum.rotate_left(7) ^ packet.time_ns ^ packet.bytes.len() as u64;
+            });
+            fault = fault.or(outcome.err());
+        }
+        (packets, sum, fault.or(reader.end().err()))
+    };
+    let (whole, peak) = peak_bytes(|| told(bytes.len()));
+    let allowed = MEMORY_PER_BYTE * bytes.len() + MEMORY_FLOOR;
+    assert!(peak <= allowed, "a capture: {peak} bytes live for {} bytes of input", bytes.len());
+    assert_eq!(whole, told(61), "other packets in pieces");
 }

@@ -1,0 +1,149 @@
+//! The flows of a capture as JSON, version 1 (docs/formats/flow.md).
+use super::operations;
+use super::read::Seen;
+use mycroft_diagnose::flow::{GAP_BOUNDS_NS, Operation as Found, Rule, kinds};
+use mycroft_flow::limits::Grain;
+use mycroft_flow::{Curve, Ports, WireFlow};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The whole answer.
+#[derive(Serialize)]
+pub(super) struct Answer {
+    version: u32,
+    epoch_ns: u64,
+    unit_bytes: u64,
+    packets: u64,
+    first_ns: Option<u64>,
+    last_ns: Option<u64>,
+    /// Packets that are in no curve, by reason.
+    not_counted: BTreeMap<String, u64>,
+    /// Why reading ended early.
+    fault: Option<Fault>,
+    /// Upper bounds of the counts in `gaps` of operations; one more counts what is longer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gap_bounds_ns: Option<[u64; GAP_BOUNDS_NS.len()]>,
+    flows: Vec<Flow>,
+}
+
+#[derive(Serialize)]
+struct Fault {
+    offset: u64,
+    problem: String,
+}
+
+#[derive(Serialize)]
+struct Flow {
+    source: String,
+    destination: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_pair: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source_port: Option<u16>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    destination_port: Option<u16>,
+    packets: u64,
+    payload_bytes: u64,
+    wire_bytes: u64,
+    first_ns: u64,
+    last_ns: u64,
+    active_epochs: u64,
+    gaps: u64,
+    longest_gap_ns: u64,
+    peak_epoch_bytes: u64,
+    /// Bytes over epochs that are not empty.
+    actual_bytes_per_sec: Option<f64>,
+    again_packets: u64,
+    again_bytes: u64,
+    missing: u64,
+    naks: u64,
+    receiver_not_ready: u64,
+    congestion_notifications: u64,
+    /// Bytes that are in no epoch: carried, late, beyond the window or the memory, or more than an epoch holds.
+    outside_bytes: u64,
+    /// Where asked for; null where not all of the curve was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    operations: Option<Option<Vec<Operation>>>,
+}
+
+#[derive(Serialize)]
+struct Operation {
+    start_ns: u64,
+    end_ns: u64,
+    bytes: u64,
+    actual_ns: u64,
+    gaps: [u32; GAP_BOUNDS_NS.len() + 1],
+    longest_gap_ns: u64,
+    pieces: u32,
+    is_complete: bool,
+    /// Number of the kind, from 0: operations of like volume have the same.
+    kind: usize,
+}
+
+/// The answer for these flows.
+pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&WireFlow, &Curve)], rule: Option<&Rule>) -> Answer {
+    Answer {
+        version: 1,
+        epoch_ns: grain.epoch_ns(),
+        unit_bytes: grain.unit_bytes(),
+        packets: seen.packets,
+        first_ns: seen.span_ns.map(|span| span.0),
+        last_ns: seen.span_ns.map(|span| span.1),
+        not_counted: seen.left.iter().map(|(left, packets)| (left.word().to_owned(), *packets)).collect(),
+        fault: seen.fault.map(|fault| Fault { offset: fault.offset, problem: fault.problem.to_string() }),
+        gap_bounds_ns: rule.map(|_| GAP_BOUNDS_NS),
+        flows: flows.iter().map(|(key, curve)| flow(grain, key, curve, rule)).collect(),
+    }
+}
+
+fn flow(grain: Grain, key: &WireFlow, curve: &Curve, rule: Option<&Rule>) -> Flow {
+    let (queue_pair, source_port, destination_port) = match key.ports {
+        Ports::QueuePair(number) => (Some(number), None, None),
+        Ports::Tcp { source, destination } => (None, Some(source), Some(destination)),
+    };
+    let exchange = &curve.exchange;
+    Flow {
+        source: key.source.to_string(),
+        destination: key.destination.to_string(),
+        queue_pair,
+        source_port,
+        destination_port,
+        packets: exchange.packets,
+        payload_bytes: exchange.payload_bytes,
+        wire_bytes: exchange.wire_bytes,
+        first_ns: exchange.first_ns,
+        last_ns: exchange.last_ns,
+        active_epochs: curve.active_epochs,
+        gaps: curve.gaps,
+        longest_gap_ns: curve.longest_gap_epochs * grain.epoch_ns(),
+        peak_epoch_bytes: curve.peak_bytes,
+        actual_bytes_per_sec: curve.actual_rate(grain),
+        again_packets: exchange.again_packets,
+        again_bytes: exchange.again_bytes,
+        missing: exchange.missing,
+        naks: exchange.naks,
+        receiver_not_ready: exchange.not_ready,
+        congestion_notifications: exchange.congestion,
+        outside_bytes: curve.counters.outside_bytes() + curve.carried_bytes,
+        operations: rule.map(|rule| operations::of(curve, grain, rule).map(|found| of_curve(&found))),
+    }
+}
+
+fn of_curve(found: &[Found]) -> Vec<Operation> {
+    let mut kind_of = vec![0; found.len()];
+    for (number, kind) in kinds(found).iter().enumerate() {
+        kind.members.iter().for_each(|member| kind_of[*member] = number);
+    }
+    let told = found.iter().zip(kind_of).map(|(operation, kind)| Operation {
+        start_ns: operation.start_ns,
+        end_ns: operation.end_ns,
+        bytes: operation.bytes,
+        actual_ns: operation.actual_ns,
+        gaps: operation.gaps.counts,
+        longest_gap_ns: operation.gaps.longest_ns,
+        pieces: operation.pieces,
+        is_complete: operation.is_complete,
+        kind,
+    });
+    told.collect()
+}

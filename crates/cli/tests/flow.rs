@@ -1,0 +1,177 @@
+//! `mycroft flow`: captures made here, as files and pipes, whole, cut and foreign.
+#[allow(dead_code, unreachable_pub, reason = "shared with the reader's tests")]
+#[path = "../../formats/tests/captures/mod.rs"]
+mod captures;
+mod common;
+#[path = "../../flow/tests/frames/mod.rs"]
+mod frames;
+
+use captures::{Order, Written};
+use common::{Said, end, mycroft};
+use frames::write_only;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// Bytes of a slice that goes out at once, and of its packets.
+const SLICE: u64 = 1 << 20;
+const PACKET: u64 = 4096;
+/// Nanoseconds between the slices of a ring, of which the slowest way sets the pace.
+const PACE_NS: u64 = 90_000;
+
+/// Hosts 1 to 4 in a ring, so many slices each; the way from host 3 has half the rate.
+fn ring(slices: u64) -> Vec<Written> {
+    let mut packets = Vec::new();
+    for (slice, from) in (0..slices).flat_map(|slice| (1..=4u8).map(move |from| (slice, from))) {
+        let gap_ns = if from == 3 { 328 } else { 164 };
+        for number in 0..SLICE / PACKET {
+            let psn = (slice * (SLICE / PACKET) + number) as u32;
+            let frame = write_only(from, from % 4 + 1, 0x100 + u32::from(from), psn, PACKET as usize);
+            let wire_bytes = frame.len() as u32;
+            let time_ns = 1_700_000_000_000_000_000 + slice * PACE_NS + number * gap_ns;
+            packets.push(Written { time_ns, interface: 0, bytes: frame[..80].to_vec(), wire_bytes });
+        }
+    }
+    packets.sort_by_key(|packet| packet.time_ns);
+    packets
+}
+
+/// Runs the command with a capture as its standard input.
+fn piped(args: &[&str], bytes: &[u8]) -> Said {
+    let mut input = tempfile::tempfile().expect("a file");
+    input.write_all(bytes).expect("written");
+    std::io::Seek::rewind(&mut input).expect("rewound");
+    let mut command = mycroft(&[&["flow", "-"], args].concat());
+    command.stdin(Stdio::from(input));
+    end(command)
+}
+
+#[test]
+fn the_slow_way_of_a_ring_shows_at_microseconds_and_not_at_milliseconds() {
+    let file = Order { is_big: false }.pcap(true, &ring(12));
+    let rates = |epoch: &str| -> Vec<(String, f64)> {
+        let said = piped(&["--json", "--epoch", epoch], &file);
+        assert_eq!(said.code, Some(0), "{said:?}");
+        let flows = said.json()["flows"].as_array().expect("flows").clone();
+        assert_eq!(flows.len(), 4);
+        let rate = |flow: &serde_json::Value| {
+            assert_eq!(flow["payload_bytes"], 12 * SLICE);
+            assert_eq!(flow["outside_bytes"], 0);
+            (flow["source"].as_str().expect("text").to_owned(), flow["actual_bytes_per_sec"].as_f64().expect("a rate"))
+        };
+        flows.iter().map(rate).collect()
+    };
+    let slow = |rates: &[(String, f64)]| -> f64 {
+        let of = |is_slow: bool| rates.iter().filter(move |rate| (rate.0 == "10.0.0.3") == is_slow).map(|rate| rate.1);
+        of(true).fold(0.0, f64::max) / of(false).fold(f64::INFINITY, f64::min)
+    };
+    assert!(slow(&rates("8us")) < 0.6, "half the rate: {:?}", rates("8us"));
+    assert!(slow(&rates("32us")) < 0.85, "{:?}", rates("32us"));
+    assert!(slow(&rates("1024us")) > 0.99, "a millisecond hides it: {:?}", rates("1024us"));
+}
+
+#[test]
+fn a_table_for_people_and_a_picture() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (capture, picture) = (folder.path().join("ring.pcapng"), folder.path().join("rates.svg"));
+    let order = Order { is_big: true };
+    let mut file = [order.section(), order.interface(Some(9), 0)].concat();
+    for packet in ring(2) {
+        file.extend(order.packet(&packet, packet.time_ns));
+    }
+    file.extend(order.statistics(0, 3));
+    std::fs::write(&capture, file).expect("written");
+    let args = ["flow", &capture.to_string_lossy(), "--svg", &picture.to_string_lossy(), "--top", "2"];
+    let said = end(mycroft(&args));
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.stdout.starts_with("2048 packets in "), "{}", said.stdout);
+    assert!(said.stdout.contains("4 flows, epochs of 32 us"), "{}", said.stdout);
+    assert!(said.stdout.contains("10.0.0.1 -> 10.0.0.2 qp 0x000101"), "{}", said.stdout);
+    assert!(!said.stdout.contains("10.0.0.3 ->"), "two are shown: {}", said.stdout);
+    assert!(said.stdout.contains("packets not counted: 3, lost by whoever captured"), "{}", said.stdout);
+    let svg = std::fs::read_to_string(&picture).expect("a picture");
+    assert!(svg.starts_with("<svg ") && svg.trim_end().ends_with("</svg>"), "{svg}");
+    assert_eq!(svg.matches("while it sends").count(), 2);
+}
+
+#[test]
+fn a_damaged_capture_is_shown_up_to_there() {
+    let file = Order { is_big: false }.pcap(false, &ring(1));
+    let said = piped(&[], &file[..file.len() - 50]);
+    assert_eq!(said.code, Some(2));
+    assert!(said.stdout.starts_with("1023 packets in "), "{}", said.stdout);
+    let at = file.len() - 96;
+    assert_eq!(
+        said.stderr,
+        format!("mycroft: -: at byte {at}: the file ends within a record; what came before it is shown\n")
+    );
+    let said = piped(&["--json"], &file[..file.len() - 50]);
+    assert_eq!((said.code, said.json()["fault"]["offset"].as_u64()), (Some(2), Some(at as u64)));
+    let said = piped(&[], b"{\"entries\": []}");
+    assert_eq!(said.code, Some(2));
+    assert!(said.stderr.contains("at byte 0: neither pcap nor pcapng"), "{}", said.stderr);
+}
+
+#[test]
+fn what_is_typed_wrong_is_told_in_a_line() {
+    let wrong = |args: &[&str], part: &str| {
+        let said = end(mycroft(args));
+        assert_eq!(said.code, Some(2), "{said:?}");
+        assert!(said.stderr.contains(part) && said.stderr.lines().count() == 1, "{}", said.stderr);
+    };
+    wrong(&["flow", "-", "--epoch", "1s"], "give a time from 1us to 10ms");
+    wrong(&["flow", "/nowhere/at.pcap"], "/nowhere/at.pcap: cannot be opened");
+    wrong(&["flow"], "required arguments were not provided");
+}
+
+#[test]
+fn a_pipe_is_read_as_it_comes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    let file = Order { is_big: false }.pcap(true, &ring(2));
+    let said = std::thread::scope(|scope| {
+        scope.spawn(|| std::fs::write(&pipe, &file).expect("read to its end"));
+        end(mycroft(&["flow", &pipe.to_string_lossy()]))
+    });
+    assert_eq!(said.code, Some(0), "{said:?}");
+    assert!(said.stdout.starts_with("2048 packets in "), "{}", said.stdout);
+}
+
+/// Three iterations of a ring, each of a large and, 20 ms later, a small operation.
+fn training() -> Vec<Written> {
+    let mut packets = Vec::new();
+    for (iteration, slices) in (0..3u64).flat_map(|iteration| [(iteration, 12), (iteration, 4)]) {
+        let begin = iteration * 50_000_000 + if slices == 4 { 20_000_000 } else { 0 };
+        packets.extend(ring(slices).into_iter().map(|packet| Written { time_ns: packet.time_ns + begin, ..packet }));
+    }
+    packets.sort_by_key(|packet| packet.time_ns);
+    packets
+}
+
+#[test]
+fn operations_are_found_in_the_curves_with_their_gaps() {
+    let file = Order { is_big: false }.pcap(true, &training());
+    let said = piped(&["--operations", "--json"], &file);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let flows = said.json()["flows"].as_array().expect("flows").clone();
+    for flow in &flows {
+        let operations = flow["operations"].as_array().expect("operations");
+        let told = operations.iter().map(|one| (one["bytes"].as_u64(), one["kind"].as_u64()));
+        let expected = [(12 * SLICE, 0), (4 * SLICE, 1)].map(|(bytes, kind)| (Some(bytes), Some(kind)));
+        assert_eq!(told.collect::<Vec<_>>(), [expected, expected, expected].concat());
+        let gaps: u64 =
+            operations[0]["gaps"].as_array().expect("counts").iter().filter_map(|count| count.as_u64()).sum();
+        assert!(if flow["source"] == "10.0.0.3" { gaps == 0 } else { gaps >= 5 }, "{flow}");
+    }
+    let said = piped(&["--operations", "--volume", &(16 * SLICE).to_string(), "--top", "1"], &file);
+    assert!(said.stdout.contains(": 3 operations of 1 kind\n"), "both are one: {}", said.stdout);
+    assert!(said.stdout.contains("  A: 3 times 16.8 MB, each 49.984 ms"), "{}", said.stdout);
+    assert!(said.stdout.contains("in 2 pieces"), "{}", said.stdout);
+    // Two calls in turn, of four ranks: 12 and 4 slices to the next one each.
+    let calls = format!("AllReduce:ring:{}:4,AllGather:ring:{}:4", 8 * SLICE, 4 * SLICE / 3);
+    let said = piped(&["--operations", "--expect", &calls, "--top", "1"], &file);
+    assert!(said.stdout.contains(": 6 operations of 2 kinds\n"), "{}", said.stdout);
+    assert!(!said.stdout.contains("less than expected"), "{}", said.stdout);
+    let said = end(mycroft(&["flow", "-", "--gap", "2ms"]));
+    assert_eq!(said.code, Some(2), "it says nothing without --operations: {said:?}");
+}

@@ -1,0 +1,102 @@
+//! Operations in the rate curve of a flow (Pulse, section 5.2, Algorithm 1): what lies between two gaps of a millisecond or
+//! more, if as much went over the wire as an operation sends. Time and bytes come as arguments; whose flow it is, and which
+//! operation of NCCL, is not known here.
+mod gaps;
+mod recur;
+mod volume;
+
+pub use gaps::{GAP_BOUNDS_NS, Gaps};
+pub use recur::{Kind, kinds, rejoin};
+pub use volume::{Asked, Shape};
+
+/// Shortest silence between two operations, unless another is asked for: gaps inside of one are microseconds, but for late
+/// receivers, which the volume tells (Pulse, section 5.2: "O(ms)").
+pub const GAP_NS_DEFAULT: u64 = 1_000_000;
+
+/// What ends an operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    /// A silence of so many nanoseconds, and
+    pub gap_ns: u64,
+    /// so many bytes since its beginning: those of the first operation, of the second, and so on, then from the first again.
+    /// Without any, each such silence ends one.
+    pub volumes: Vec<u64>,
+}
+
+impl Default for Rule {
+    fn default() -> Rule {
+        Rule { gap_ns: GAP_NS_DEFAULT, volumes: Vec::new() }
+    }
+}
+
+/// One operation of one flow.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Operation {
+    /// Beginning of its first epoch, nanoseconds.
+    pub start_ns: u64,
+    /// End of its last epoch.
+    pub end_ns: u64,
+    /// Bytes of its epochs.
+    pub bytes: u64,
+    /// Actual communication time: its epochs that are not empty (Pulse, section 6.2).
+    pub actual_ns: u64,
+    /// Its silences.
+    pub gaps: Gaps,
+    /// Stretches between silences as long as those that end an operation: more than one where the volume, or what recurs,
+    /// says that it went on.
+    pub pieces: u32,
+    /// It sent what it was to send. Only the last one of a curve may not have.
+    pub is_complete: bool,
+}
+
+impl Operation {
+    fn begin(start_ns: u64) -> Operation {
+        let gaps = Gaps::default();
+        Operation { start_ns, end_ns: start_ns, bytes: 0, actual_ns: 0, gaps, pieces: 1, is_complete: true }
+    }
+
+    /// Nanoseconds from its beginning to its end.
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns - self.start_ns
+    }
+}
+
+/// Cuts a curve into operations: epochs that are not empty, in order of time, as number and bytes; times are numbers
+/// times `epoch_ns`.
+///
+/// Where operations follow each other within `gap_ns` they are one here, as in the paper.
+pub fn segment(curve: impl IntoIterator<Item = (u64, u64)>, epoch_ns: u64, rule: &Rule) -> Vec<Operation> {
+    let mut operations = Vec::new();
+    let mut open: Option<Operation> = None;
+    let volume_of = |number: usize| match rule.volumes.len() {
+        0 => 0,
+        count => rule.volumes[number % count],
+    };
+    for (epoch, bytes) in curve {
+        let time_ns = epoch * epoch_ns;
+        let operation = match open.take() {
+            None => open.insert(Operation::begin(time_ns)),
+            Some(before) => {
+                let silence_ns = time_ns.saturating_sub(before.end_ns);
+                let is_long = silence_ns >= rule.gap_ns;
+                if is_long && before.bytes >= volume_of(operations.len()) {
+                    operations.push(before);
+                    open.insert(Operation::begin(time_ns))
+                } else {
+                    let operation = open.insert(before);
+                    operation.gaps.add(silence_ns);
+                    operation.pieces += u32::from(is_long);
+                    operation
+                }
+            }
+        };
+        operation.end_ns = time_ns + epoch_ns;
+        operation.actual_ns += epoch_ns;
+        operation.bytes += bytes;
+    }
+    if let Some(mut last) = open {
+        last.is_complete = last.bytes >= volume_of(operations.len());
+        operations.push(last);
+    }
+    operations
+}

@@ -1,0 +1,100 @@
+//! What recurs among the operations of a flow. A training job sends the same volumes each iteration, so where nobody tells
+//! the expected volume, volumes that recur stand for it.
+use super::Operation;
+
+/// Volumes of one kind differ by at most so much: padding and synchronization of a call, not another tensor.
+const ALIKE: f64 = 0.05;
+/// A volume recurs when so many operations have it: two may be chance.
+const RECURS: usize = 3;
+/// Most pieces that are joined to one operation: a receiver that is late again and again.
+const PIECES_MAX: usize = 16;
+
+/// Operations of like volume.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Kind {
+    /// Their places in the list of operations.
+    pub members: Vec<usize>,
+    /// The middle one of their volumes.
+    pub bytes: u64,
+    /// The middle one of the times from the beginning of one to that of the next, nanoseconds; none for a single one.
+    pub period_ns: Option<u64>,
+}
+
+/// The kinds among operations, in the order in which each came first.
+pub fn kinds(operations: &[Operation]) -> Vec<Kind> {
+    let mut order: Vec<usize> = (0..operations.len()).collect();
+    order.sort_by_key(|number| (operations[*number].bytes, *number));
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for number in order {
+        let bytes = operations[number].bytes;
+        match groups.last_mut() {
+            Some(group) if are_alike(operations[group[0]].bytes, bytes) => group.push(number),
+            _ => groups.push(vec![number]),
+        }
+    }
+    groups.iter_mut().for_each(|group| group.sort_unstable());
+    groups.sort_by_key(|group| group[0]);
+    groups.into_iter().map(|members| kind(operations, members)).collect()
+}
+
+fn kind(operations: &[Operation], members: Vec<usize>) -> Kind {
+    let bytes = middle(members.iter().map(|number| operations[*number].bytes).collect());
+    let starts = members.windows(2).map(|pair| operations[pair[1]].start_ns - operations[pair[0]].start_ns);
+    let period_ns = middle(starts.collect());
+    Kind { members, bytes: bytes.unwrap_or(0), period_ns }
+}
+
+/// The middle one, the lower of two.
+fn middle(mut values: Vec<u64>) -> Option<u64> {
+    values.sort_unstable();
+    values.get(values.len().checked_sub(1)? / 2).copied()
+}
+
+/// Joins neighbours whose volumes do not recur and together are one that does: an operation that was silent for long in its
+/// midst. For operations that were cut without an expected volume.
+pub fn rejoin(operations: Vec<Operation>) -> Vec<Operation> {
+    let kinds = kinds(&operations);
+    let recurring: Vec<&Kind> = kinds.iter().filter(|kind| kind.members.len() >= RECURS).collect();
+    let mut is_lone = vec![true; operations.len()];
+    for number in recurring.iter().flat_map(|kind| &kind.members) {
+        is_lone[*number] = false;
+    }
+    let volumes: Vec<u64> = recurring.iter().map(|kind| kind.bytes).collect();
+    let mut joined: Vec<Operation> = Vec::with_capacity(operations.len());
+    let mut at = 0;
+    while at < operations.len() {
+        let pieces = pieces(&operations[at..], &is_lone[at..], &volumes);
+        let mut whole = operations[at].clone();
+        for piece in &operations[at + 1..at + pieces] {
+            whole.gaps.add(piece.start_ns - whole.end_ns);
+            whole.gaps.join(&piece.gaps);
+            whole.end_ns = piece.end_ns;
+            whole.bytes += piece.bytes;
+            whole.actual_ns += piece.actual_ns;
+            whole.pieces += piece.pieces;
+        }
+        joined.push(whole);
+        at += pieces;
+    }
+    joined
+}
+
+/// How many of the first operations, all lone, are one of the volumes together; else 1.
+fn pieces(operations: &[Operation], is_lone: &[bool], volumes: &[u64]) -> usize {
+    let mut sum = 0;
+    for (count, operation) in (1..=PIECES_MAX).zip(operations) {
+        if !is_lone[count - 1] {
+            return 1;
+        }
+        sum += operation.bytes;
+        if count > 1 && volumes.iter().any(|volume| are_alike((*volume).min(sum), sum.max(*volume))) {
+            return count;
+        }
+    }
+    1
+}
+
+/// Whether a volume is at most a twentieth more than a smaller one.
+fn are_alike(smaller: u64, larger: u64) -> bool {
+    larger as f64 <= smaller as f64 * (1.0 + ALIKE)
+}

@@ -1,0 +1,108 @@
+//! What polls told, kept: the curve of each flow, and what it says as a whole. A flow that was silent, ended and came again is
+//! one curve.
+use crate::key::WireFlow;
+use crate::limits::Grain;
+use crate::meter::{Counters, FlowReport};
+use crate::mirror::Exchange;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+/// Most epochs whose bytes are kept, of all flows together: 16 bytes each, 256 MiB, or half a second of 1,000 flows that never
+/// pause. Sums are exact beyond it.
+pub const POINTS_MAX: usize = 1 << 24;
+
+/// One flow.
+#[derive(Clone, Default, Debug)]
+pub struct Curve {
+    /// What its packets said.
+    pub exchange: Exchange,
+    /// What was put into its epochs, and what was not.
+    pub counters: Counters,
+    /// Bytes that fill no unit or amount.
+    pub carried_bytes: u64,
+    /// Bytes of all epochs.
+    pub epoch_bytes: u64,
+    /// Epochs with bytes.
+    pub active_epochs: u64,
+    /// Stretches of empty epochs between two with bytes.
+    pub gaps: u64,
+    /// Epochs of the longest such stretch.
+    pub longest_gap_epochs: u64,
+    /// Bytes of the fullest epoch.
+    pub peak_bytes: u64,
+    /// Epochs whose bytes were not kept.
+    pub unkept_epochs: u64,
+    /// Epochs and their bytes, in order of time.
+    pub points: Vec<(u64, u32)>,
+    last_epoch: Option<u64>,
+    /// What the packets said since the flow came again.
+    since: Exchange,
+}
+
+impl Curve {
+    /// Bytes per second while there were any: those of all epochs over the time of epochs that are not empty (Pulse, section
+    /// 6.2, "actual communication time"); none where no epoch has bytes.
+    #[must_use]
+    #[allow(clippy::cast_precision_loss, reason = "a rate needs no 53 bits")]
+    pub fn actual_rate(&self, grain: Grain) -> Option<f64> {
+        let actual_ns = self.active_epochs.checked_mul(grain.epoch_ns())?;
+        (actual_ns > 0).then(|| self.epoch_bytes as f64 * 1e9 / actual_ns as f64)
+    }
+
+    fn epoch(&mut self, epoch: u64, bytes: u64, keep: bool) {
+        if let Some(empty) = self.last_epoch.and_then(|last| (epoch - last).checked_sub(1)).filter(|empty| *empty > 0) {
+            self.gaps += 1;
+            self.longest_gap_epochs = self.longest_gap_epochs.max(empty);
+        }
+        self.last_epoch = Some(epoch);
+        self.active_epochs += 1;
+        self.epoch_bytes += bytes;
+        self.peak_bytes = self.peak_bytes.max(bytes);
+        match u32::try_from(bytes) {
+            Ok(bytes) if keep => self.points.push((epoch, bytes)),
+            _ => self.unkept_epochs += 1,
+        }
+    }
+}
+
+/// The curves of all flows.
+pub struct Curves {
+    flows: BTreeMap<WireFlow, Curve>,
+    points_left: usize,
+}
+
+impl Default for Curves {
+    fn default() -> Curves {
+        Curves::with_points(POINTS_MAX)
+    }
+}
+
+impl Curves {
+    /// No flows yet, and at most so many epochs kept.
+    #[must_use]
+    pub fn with_points(points_max: usize) -> Curves {
+        Curves { flows: BTreeMap::new(), points_left: points_max }
+    }
+
+    /// Takes what a poll told of a flow.
+    pub fn take(&mut self, key: &WireFlow, exchange: &Exchange, report: &FlowReport<'_>) {
+        let curve = self.flows.entry(*key).or_default();
+        curve.counters.add(&report.counters);
+        for (epoch, bytes) in report.epochs() {
+            curve.epoch(epoch, bytes, self.points_left > 0);
+            self.points_left = self.points_left.saturating_sub(1);
+        }
+        // What its packets said counts since it began: only what is new is added.
+        curve.exchange.add(exchange, &curve.since);
+        curve.since = if report.has_ended { Exchange::default() } else { *exchange };
+        if report.has_ended {
+            curve.carried_bytes += report.carried_bytes;
+        }
+    }
+
+    /// The flows, in the order of their keys.
+    #[must_use]
+    pub fn flows(&self) -> &BTreeMap<WireFlow, Curve> {
+        &self.flows
+    }
+}

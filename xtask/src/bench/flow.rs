@@ -1,0 +1,117 @@
+//! What `crates/flow` costs and shows: docs/results/flow.md.
+use super::rows::{Rows, line, load, machine, verdict, write_page};
+use crate::run::{example, output};
+use anyhow::{Context, Result};
+use std::fmt::Write;
+use std::path::Path;
+
+/// Processor seconds of each case of a round.
+const CASE_SECONDS: &str = "0.5";
+/// Events that a port of 400 Gb/s makes, one each 4 KB, millions per second (Pulse, section 4.3; SPEC.md).
+const EVENTS_MILLIONS: f64 = 12.5;
+/// What 2,000 flows that never pause may take at 32 us and a second (Pulse, section 4.3; SPEC.md).
+const MEMORY_BYTES: f64 = 184e6;
+/// Cases of the example, and which one the promise is about.
+const CASES: [&str; 4] = ["event, 1 flows", "event, 100 flows", PROMISED, "packet, 2000 flows"];
+const PROMISED: &str = "event, 2000 flows";
+/// Epochs of the example's rows, microseconds.
+const EPOCHS_US: [u32; 8] = [8, 16, 32, 64, 128, 256, 512, 1024];
+/// From which ratio of actual times a straggler is taken to show.
+const SHOWS: f64 = 1.05;
+
+/// Measures and writes the page.
+pub(crate) fn measure(root: &Path, rounds: usize) -> Result<()> {
+    let load_before = load();
+    let program = example(root, "mycroft-flow", "measure")?;
+    let mut rows = Rows::default();
+    for round in 1..=rounds {
+        eprintln!("round {round} of {rounds}");
+        rows.add_output(&output(root, &program, &["events", CASE_SECONDS])?);
+    }
+    let memory = output(root, &program, &["memory"])?;
+    let granularity = output(root, &program, &["granularity"])?;
+    let mut page = format!(
+        "# Flows in epochs of microseconds: cost, memory, granularity\n\nMade by `cargo xtask bench flow --rounds {rounds}`. Events \
+         and packets are made up; no NIC and no wire is in it.\n\n{}\n\n",
+        machine(&load_before)
+    );
+    events(&mut page, &rows, rounds)?;
+    held(&mut page, &memory)?;
+    law(&mut page, &granularity)?;
+    write_page(root, "flow.md", &page)
+}
+
+fn events(page: &mut String, rows: &Rows, rounds: usize) -> Result<()> {
+    writeln!(
+        page,
+        "## Events\n\nProcessor time of one thread for each event of 4 KB, 82 ns apart, in random order of flows, epochs of 32 us, with \
+         a poll each second that reads all epochs. \"Packet\": a frame cut to 80 bytes, its headers read, its flow found by \
+         addresses. Medians of {rounds} rounds of {CASE_SECONDS} s, smallest and largest in brackets.\n\n\
+         | case | ns | millions per second | |\n| --- | ---: | ---: | --- |"
+    )?;
+    for case in CASES {
+        let of = rows.summary(case)?;
+        let millions = of.millions_per_sec();
+        let told = if case == PROMISED {
+            format!(">= {EVENTS_MILLIONS} millions: {}", verdict(millions >= EVENTS_MILLIONS))
+        } else {
+            String::new()
+        };
+        let ns = format!("{:.1} ({:.1} to {:.1})", of.median, of.min, of.max);
+        line(page, &[case.to_owned(), ns, format!("{millions:.1}"), told]);
+    }
+    Ok(())
+}
+
+/// The number before a word of the example's output.
+fn number(text: &str, word: &str) -> Result<f64> {
+    let found = text.lines().find_map(|line| line.strip_suffix(word)?.split_whitespace().next()?.parse().ok());
+    found.with_context(|| format!("the measuring program printed no line `{word}`"))
+}
+
+fn held(page: &mut String, memory: &str) -> Result<()> {
+    let bytes = number(memory, "counted")?;
+    writeln!(
+        page,
+        "\n## Memory\n\n2,000 flows with queue pairs anywhere in 24 bits send in each of the 31,250 epochs of a second: {:.1} MB counted, {:.1} \
+         MB more resident (<= {:.0} MB: {}). The poll that reads these {:.1} million epochs takes {:.0} ms of processor time. When all \
+         flows have ended, {:.2} MB are left.",
+        bytes / 1e6,
+        number(memory, "resident")? / 1e6,
+        MEMORY_BYTES / 1e6,
+        verdict(bytes <= MEMORY_BYTES),
+        number(memory, "told")? / 1e6,
+        number(memory, "poll")? / 1e6,
+        number(memory, "afterwards")? / 1e6,
+    )?;
+    Ok(())
+}
+
+fn law(page: &mut String, granularity: &str) -> Result<()> {
+    writeln!(
+        page,
+        "\n## Which epoch shows which straggler\n\nSlices of 1 MB in 40 us on one of two channels of 400 Gb/s; one way of the ring has 1/p \
+         of the rate and sets the pace of all. In each cell: actual time (epochs that are not empty) of the slow way over that of \
+         another; bold where that is {SHOWS} or more, so that the straggler shows. By Pulse, section 6.1, gaps are 40 (p - 1) us, \
+         and epochs that are longer hide them. The trains have no jitter.\n"
+    )?;
+    let epochs = EPOCHS_US.map(|us| format!("{us} us"));
+    line(page, &[&["p".to_owned(), "40 (p - 1)".to_owned()], &epochs[..]].concat());
+    line(page, &["---:"; 2 + EPOCHS_US.len()].map(str::to_owned));
+    for row in granularity.lines() {
+        let mut words = row.split_whitespace().skip(1);
+        let p: f64 = words.next().context("a row without p")?.parse().context("p is no number")?;
+        let mut cells = vec![format!("{p}"), format!("{:.0} us", 40.0 * (p - 1.0))];
+        for word in words {
+            let ratio: f64 = word.split('/').next().unwrap_or_default().parse().context("a ratio is no number")?;
+            cells.push(if ratio >= SHOWS { format!("**{ratio:.2}**") } else { format!("{ratio:.2}") });
+        }
+        line(page, &cells);
+    }
+    writeln!(
+        page,
+        "\nAn epoch no longer than half a gap shows all of them, one longer than a gap none; between, some, as gaps and epochs happen to \
+         lie (`crates/flow/tests/granularity.rs`)."
+    )?;
+    Ok(())
+}
