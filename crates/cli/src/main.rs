@@ -84,6 +84,7 @@ fn main() -> ExitCode {
             SimCommand::Run(args) => sim::run(&args),
             SimCommand::Score(args) => sim::score(&args),
             SimCommand::Corpus(args) => sim::corpus(&args),
+            SimCommand::Act(args) => sim::act(&args),
         },
         Command::Agent(args) => daemon::agent(&args),
         Command::Serve(args) => daemon::serve(&args),

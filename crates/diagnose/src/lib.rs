@@ -33,7 +33,7 @@ mod watch;
 pub use case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Evidence, Gain, Reason, Said};
 pub use config::Config;
 pub use life::{Ending, How, Life};
-pub use measured::{Measured, Part, Seat, Spent, Stretch};
+pub use measured::{Carried, Measured, Part, Seat, Spent, Stretch};
 pub use render::render;
 pub use report::{Caveat, RankSummary, Report, Threshold};
 

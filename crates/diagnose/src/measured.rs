@@ -5,11 +5,12 @@
 //! copies, the proxy threads and the wire work side by side, so that what each took (`took`) may be more than the iteration.
 //! What of it lies in the iteration's length (`exposed`) is cut in this order, copy, proxy, wire, to what is left in
 //! operations; what is left then is waiting for other ranks.
-use crate::measure::{Cells, Component, Role, Row};
+use crate::measure::{Cells, Component, Role, Row, Way};
 use crate::timeline::{RankState, Timeline};
 use mycroft_record::{HostName, HostTime, Rank};
 
-/// Rows that wait to be taken, at most: a minute of them, 64 x 48 B x ranks, 31 MB at 10,240 ranks.
+/// Rows that wait to be taken, at most: a minute of them, 64 x (48 B x ranks + 72 B x ways), 31 MB and some
+/// 8 MB for ways at 10,240 ranks on 1,280 hosts.
 const UNTAKEN_MAX: usize = 64;
 
 /// A part of an iteration.
@@ -85,6 +86,21 @@ pub struct Stretch {
     pub iterations: Vec<(HostTime, f64)>,
     /// By place in [`Measured::ranks`]; `None`: records are missing.
     pub ranks: Vec<Option<Spent>>,
+    /// What went between hosts, by sender and receiver.
+    pub ways: Vec<Carried>,
+}
+
+/// What went from one host to another.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Carried {
+    /// The sender.
+    pub from: HostName,
+    /// The receiver.
+    pub to: HostName,
+    /// For how long data was on its way, milliseconds per iteration: the mean of the links that carry most.
+    pub sent_ms: f32,
+    /// Megabytes per iteration.
+    pub mb: f32,
 }
 
 /// A rank as it is measured.
@@ -131,7 +147,12 @@ fn stretch(row: &Row) -> Stretch {
         Some(Spent::of(row.iteration_ms, took_ms, sent.awaited_ms))
     };
     let ranks = row.ranks.iter().enumerate().map(of).collect();
-    Stretch { start: row.start, end: row.end, iterations: row.each.clone(), ranks }
+    let carried = |((from, to), way): (&(HostName, HostName), &Way)| {
+        let (from, to) = (from.clone(), to.clone());
+        Carried { from, to, sent_ms: way.sent_ms as f32, mb: way.mb as f32 }
+    };
+    let ways = row.ways.iter().map(carried).collect();
+    Stretch { start: row.start, end: row.end, iterations: row.each.clone(), ranks, ways }
 }
 
 #[cfg(test)]

@@ -1,4 +1,6 @@
 //! Plans against slowness: each mechanism against exhaustive search, or against whoever knows the future.
+#[path = "mitigate/follow.rs"]
+mod follow;
 #[path = "mitigate/known.rs"]
 mod known;
 #[path = "mitigate/place.rs"]

@@ -209,6 +209,9 @@ impl Scenario {
         if !life.micro_batches.is_empty() {
             self.check_division()?;
         }
+        if !life.places.is_empty() {
+            self.check_places()?;
+        }
         whole("life.size_classes", life.size_classes, 0, 64)?;
         number("life.size_spread", life.size_spread, 0.0, 0.9)?;
         number("life.last_stage", life.last_stage, 0.0, 10.0)?;
@@ -227,7 +230,21 @@ impl Scenario {
         if self.moe || self.dp_mode == DpMode::Fsdp || self.schedule == Schedule::Interleaved {
             return Err("life.micro_batches: only without moe, fsdp and the interleaved schedule".to_owned());
         }
+        let (sum, batch) = (counts.iter().sum::<u32>(), self.dp * self.micro_batches);
+        if sum != batch {
+            return Err(format!("life.micro_batches are {sum} together: expected dp x micro_batches = {batch}"));
+        }
         Ok(())
+    }
+
+    /// Each host once.
+    fn check_places(&self) -> Result<(), String> {
+        let mut sorted = self.life.places.clone();
+        sorted.sort_unstable();
+        if sorted.into_iter().eq(0..self.hosts) {
+            return Ok(());
+        }
+        Err(format!("life.places: expected each host from 0 to {} once", self.hosts - 1))
     }
 }
 

@@ -36,6 +36,10 @@ pub struct Life {
     /// (FALCON 5.3); empty: all have the scenario's.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub micro_batches: Vec<u32>,
+    /// The host at each place, with all of its ranks, where hosts have changed places (FALCON 5.3); empty: each is at its own.
+    /// Place 0 is where the lowest ranks usually are.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<u32>,
 }
 
 impl Life {

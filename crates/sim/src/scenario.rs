@@ -295,6 +295,20 @@ impl Scenario {
         rank / self.ranks_per_host.max(1)
     }
 
+    /// The rank that does the work of a position in the layout: the rank of that number, unless hosts have changed places.
+    pub fn rank_at(&self, position: u32) -> u32 {
+        let ranks = self.ranks_per_host.max(1);
+        let host = self.life.places.get((position / ranks) as usize).copied();
+        host.map_or(position, |host| host * ranks + position % ranks)
+    }
+
+    /// The position in the layout of a rank, see [`Scenario::rank_at`].
+    pub fn position_of(&self, rank: u32) -> u32 {
+        let ranks = self.ranks_per_host.max(1);
+        let place = self.life.places.iter().position(|host| *host == rank / ranks);
+        place.map_or(rank, |place| place as u32 * ranks + rank % ranks)
+    }
+
     /// Name of a host in records, cases and truth.
     pub fn host_name(&self, host: u32) -> String {
         format!("host{host}")
@@ -310,14 +324,14 @@ impl Scenario {
                 if layout.size(kind) < 2 {
                     continue;
                 }
-                let group = layout.group(kind, rank);
-                let (size, at) = (group.ranks.len(), layout.place(kind, rank).1 as usize);
+                let group = layout.group(kind, self.position_of(rank));
+                let (size, at) = (group.ranks.len(), layout.place(kind, self.position_of(rank)).1 as usize);
                 let peers: Vec<usize> = match kind {
                     GroupKind::Expert => (0..size).collect(),
                     GroupKind::Pipeline => (at.saturating_sub(1)..=(at + 1).min(size - 1)).collect(),
                     _ => vec![(at + 1) % size, (at + size - 1) % size],
                 };
-                hosts.extend(peers.into_iter().map(|peer| self.host_of(group.ranks[peer])));
+                hosts.extend(peers.into_iter().map(|peer| self.host_of(self.rank_at(group.ranks[peer]))));
             }
         }
         hosts.remove(&host);
@@ -329,8 +343,9 @@ impl Scenario {
         let layout = self.layout();
         let mut ranks = BTreeSet::new();
         for kind in GroupKind::ALL.into_iter().filter(|kind| layout.size(*kind) > 1) {
-            let members = layout.group(kind, rank).ranks;
-            let (size, at) = (members.len(), layout.place(kind, rank).1 as usize);
+            let position = self.position_of(rank);
+            let members: Vec<u32> = layout.group(kind, position).ranks.into_iter().map(|at| self.rank_at(at)).collect();
+            let (size, at) = (members.len(), layout.place(kind, position).1 as usize);
             match kind {
                 GroupKind::Expert => ranks.extend(members),
                 GroupKind::Pipeline => ranks.extend(&members[at.saturating_sub(1)..=(at + 1).min(size - 1)]),

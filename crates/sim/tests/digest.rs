@@ -75,7 +75,7 @@ fn line(seed: u64) -> String {
     // Fields that came later and are as before they came.
     let (cluster, life) = (
         ", kernel_events: true, protocols: false",
-        ", size_classes: 0, size_spread: 0.0, last_stage: 0.0, micro_batches: []",
+        ", size_classes: 0, size_spread: 0.0, last_stage: 0.0, micro_batches: [], places: []",
     );
     write!(drawn, "{}", format!("{:?}", swarm(seed, None)).replace(cluster, "").replace(life, "")).unwrap();
     let mut simulation = Simulation::new(&scenario(seed));

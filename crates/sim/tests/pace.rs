@@ -33,6 +33,7 @@ fn a_division_that_does_not_fit_the_job_is_refused() {
     for (text, word) in [
         ("[life]\nmicro_batches = [4]", "expected dp = 2"),
         ("[life]\nmicro_batches = [4, 0]", "expected 1 to 256"),
+        ("[life]\nmicro_batches = [4, 3]", "are 7 together: expected dp x micro_batches = 8"),
         ("dp_mode = \"fsdp\"\n[life]\nmicro_batches = [4, 4]", "only without moe, fsdp"),
     ] {
         let error = Scenario::parse("divided.toml", text).expect_err(text).to_string();

@@ -32,6 +32,32 @@ pub(crate) enum SimCommand {
     /// For detectors of any kind. The same seeds give the same bytes.
     #[command(after_help = "Example: mycroft sim corpus --out corpus --seeds 0..200")]
     Corpus(CorpusArgs),
+    /// Plays a job with faults twice, without plans and with them carried out, and says what they win back.
+    ///
+    /// Plans are made from what is measured of the simulated job, not from its faults; the job goes on as the plan has it.
+    /// Without a scenario: the traces of FALCON's figures 15, 17 and 20.
+    #[command(after_help = "Examples:
+  mycroft sim act --write docs/results/mitigation-acted.md
+  mycroft sim act two-faults.toml --split-cost 1 --move-cost 10 --restart-cost 600")]
+    Act(ActArgs),
+}
+
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct ActArgs {
+    /// Scenario file with the faults and a duration; healthy for its first ten iterations or so.
+    pub(crate) scenario: Option<PathBuf>,
+    /// Seconds of the job that another division of micro-batches costs.
+    #[arg(long, default_value_t = 5.0, requires = "scenario")]
+    pub(crate) split_cost: f64,
+    /// Seconds for which the job pauses while hosts change places.
+    #[arg(long, default_value_t = 60.0, requires = "scenario")]
+    pub(crate) move_cost: f64,
+    /// Seconds that a checkpoint and a restart cost.
+    #[arg(long, default_value_t = 1800.0, requires = "scenario")]
+    pub(crate) restart_cost: f64,
+    /// Write the page to this file, too.
+    #[arg(long, value_name = "FILE", conflicts_with = "scenario")]
+    pub(crate) write: Option<PathBuf>,
 }
 
 /// Seeds from the first up to but not including the last.

@@ -1,4 +1,5 @@
 //! `mycroft sim`: simulated jobs, their diagnosis, and the truth beside them.
+mod act;
 pub(crate) mod args;
 mod bands;
 mod columns;
@@ -13,6 +14,7 @@ mod score;
 mod seeds;
 mod worker;
 
+pub(crate) use act::act;
 pub(crate) use corpus::corpus;
 pub(crate) use run::run;
 pub(crate) use score::score;

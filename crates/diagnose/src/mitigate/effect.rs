@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// A device that takes less than so many times what its peers take for the same work is no slower than they (FALCON 4.3: a group
 /// is suspicious from 1.1 times the median on).
-const SLOW_FROM: f64 = 1.1;
+pub(super) const SLOW_FROM: f64 = 1.1;
 /// Where nobody knows how much iterations vary, they do by this share: the least change that counts (FALCON 9.1).
 const SPREAD_UNKNOWN: f64 = 0.05;
 

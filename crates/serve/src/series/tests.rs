@@ -104,7 +104,7 @@ proptest! {
                 sum.0 += spent.map_or(0.0, |spent| f64::from(spent.exposed_ms[0]));
                 sum.1 += u32::from(spent.is_some());
             }
-            series.push(&Stretch { start, end, iterations: vec![(end, f64::from(*ms))], ranks: all });
+            series.push(&Stretch { start, end, iterations: vec![(end, f64::from(*ms))], ranks: all, ..Stretch::default() });
         }
         let window = series.window(HostTime(BEGIN), HostTime(u64::MAX));
         prop_assert_eq!(window.iterations().0, rows.len() as u64);
@@ -145,7 +145,7 @@ fn ranks_are_known_for_a_day_and_bounded() {
         let start = HostTime(BEGIN + second * NANOS_PER_SEC);
         let end = start + 2 * NANOS_PER_SEC;
         let ranks = vec![Some(Spent { took_ms: [1.0; 5], exposed_ms: [1.0; 6] }); 3];
-        series.push(&Stretch { start, end, iterations: vec![(end, 6.0)], ranks });
+        series.push(&Stretch { start, end, iterations: vec![(end, 6.0)], ranks, ..Stretch::default() });
     }
     for (back_s, fine_s) in [(500, 10), (3_000, 60), (80_000, 900)] {
         let from = HostTime(end - back_s * NANOS_PER_SEC);

@@ -26,7 +26,13 @@ pub(super) fn example_measured(now: HostTime, ranks: u32) -> Measured {
             exposed_ms[Part::OWN] = ms as f32 - exposed_ms.iter().sum::<f32>();
             Some(Spent { took_ms: [computes, 5.0, 8.0, 1.0, 15.0], exposed_ms })
         };
-        Stretch { start, end: start + 900_000_000, iterations, ranks: (0..ranks).map(spent).collect() }
+        Stretch {
+            start,
+            end: start + 900_000_000,
+            iterations,
+            ranks: (0..ranks).map(spent).collect(),
+            ..Stretch::default()
+        }
     };
     Measured { ranks: (0..ranks).map(seat).collect(), stretches: (0..120).map(stretch).collect() }
 }

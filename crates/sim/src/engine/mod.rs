@@ -101,7 +101,7 @@ impl Simulation {
         };
         let ranks: Vec<RankRun> = (0..scenario.world())
             .map(|rank| {
-                let stage = world.layout.coordinates(rank).pp;
+                let stage = world.coordinates(rank).pp;
                 RankRun::new(rank, scenario.host_of(rank), stage, start(rank))
             })
             .collect();

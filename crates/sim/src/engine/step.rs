@@ -76,7 +76,7 @@ impl Simulation {
         };
         if life.sequence_imbalance > 0.0 {
             // All ranks of a replica work on the same sequences.
-            let replica = u64::from(self.world.layout.coordinates(rank).dp);
+            let replica = u64::from(self.world.coordinates(rank).dp);
             let bits = mix(mix(mix(seed, 0x5EC0 + iteration), replica), u64::from(micro_batch));
             pace *= around(bits, life.sequence_imbalance);
         }
@@ -96,7 +96,7 @@ impl Simulation {
         host = parts.host.finish(host, self.pauses(rank, number, host));
         let due = |every: u32| every > 0 && number.is_multiple_of(u64::from(every));
         let plan = u64::from(number > 0 && due(scenario.life.eval_every)) << 1 | u64::from(due(scenario.loss_every));
-        let replica = self.world.layout.coordinates(rank).dp;
+        let replica = self.world.coordinates(rank).dp;
         let micro_batches = scenario.life.micro_batches_of(replica, scenario.micro_batches);
         let key = (stage, micro_batches, program::size_class(scenario, number) << 2 | plan);
         let items = match self.programs.get(&key) {

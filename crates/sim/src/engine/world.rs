@@ -2,7 +2,7 @@
 use crate::cluster::Fabric;
 use crate::collective::{Parts, Wire, mix};
 use crate::effects::{Effects, HostEffects};
-use crate::layout::{GroupKind, Layout};
+use crate::layout::{Coordinates, GroupKind, Layout};
 use crate::profile::Profile;
 use crate::scenario::Scenario;
 use mycroft_record::{CommId, HostName, HostTime, JobName};
@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub(crate) groups: Vec<Group>,
     /// For each rank and kind of group (`kind_index`): group and position; `None` where it is alone.
     seats: Vec<[Option<(u32, u32)>; KINDS]>,
+    /// By rank, where hosts have changed places: its position in the layout.
+    positions: Vec<u32>,
     healthy: Parts,
     /// Parts of ranks that are not healthy throughout.
     parts: std::collections::BTreeMap<u32, Parts>,
@@ -77,6 +79,7 @@ impl World {
             layout,
             groups: Vec::new(),
             seats: vec![[None; KINDS]; scenario.world() as usize],
+            positions: positions(scenario),
             healthy: Parts::default(),
             parts: effects.ranks.iter().map(|(rank, effects)| (*rank, Parts::of(effects))).collect(),
             clocks: (0..scenario.hosts).map(|host| HostClock::of(scenario, host)).collect(),
@@ -94,15 +97,16 @@ impl World {
         for group in self.layout.groups() {
             let at = self.groups.len() as u32;
             let kind = kind_index(group.kind);
-            for (position, rank) in group.ranks.iter().enumerate() {
+            let members: Vec<u32> = group.ranks.iter().map(|at| self.scenario.rank_at(*at)).collect();
+            for (position, rank) in members.iter().enumerate() {
                 self.seats[*rank as usize][kind] = Some((at, position as u32));
             }
-            let mut hosts: Vec<u32> = group.ranks.iter().map(|rank| self.scenario.host_of(*rank)).collect();
+            let mut hosts: Vec<u32> = members.iter().map(|rank| self.scenario.host_of(*rank)).collect();
             hosts.sort_unstable();
             hosts.dedup();
             let id = CommId(mix(mix(self.scenario.seed, kind as u64), u64::from(group.index)));
             let name = group.name().into();
-            self.groups.push(Group { id, kind: group.kind, name, members: group.ranks, hosts: hosts.len() as u32 });
+            self.groups.push(Group { id, kind: group.kind, name, members, hosts: hosts.len() as u32 });
         }
     }
 
@@ -143,6 +147,11 @@ impl World {
 
     fn far(&self, a: u32, b: u32) -> bool {
         self.scenario.host_of(a) != self.scenario.host_of(b)
+    }
+
+    /// Which part of the model a rank has.
+    pub(crate) fn coordinates(&self, rank: u32) -> Coordinates {
+        self.layout.coordinates(self.positions.get(rank as usize).copied().unwrap_or(rank))
     }
 
     /// The rank's group of a kind and its position in it.
@@ -221,6 +230,15 @@ impl World {
         let time = (EPOCH + at) as i64 + clock.offset_ns + drifted;
         HostTime(time as u64 / TICK_NS * TICK_NS)
     }
+}
+
+/// By rank: its position in the layout; none where each host is at its own place.
+fn positions(scenario: &Scenario) -> Vec<u32> {
+    let mut positions = vec![0; if scenario.life.places.is_empty() { 0 } else { scenario.world() as usize }];
+    for position in 0..positions.len() as u32 {
+        positions[scenario.rank_at(position) as usize] = position;
+    }
+    positions
 }
 
 impl HostClock {

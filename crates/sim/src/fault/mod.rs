@@ -102,10 +102,10 @@ impl Fault {
             return vec![rank];
         }
         let layout = scenario.layout();
-        let at = layout.coordinates(rank);
+        let at = layout.coordinates(scenario.position_of(rank));
         // Its peer's peer: both call on the data-parallel group first, where the ranks between them call there last.
         let across = Coordinates { tp: (at.tp + 1) % layout.tp, dp: (at.dp + 1) % layout.dp, ..at };
-        let mut both = vec![rank, layout.rank(across)];
+        let mut both = vec![rank, scenario.rank_at(layout.rank(across))];
         both.sort_unstable();
         both.dedup();
         both
@@ -267,7 +267,7 @@ impl Fault {
         let layout = scenario.layout();
         match kind {
             FaultKind::NetworkCongestion => match self.culprit_hosts(scenario)[..] {
-                [one, other] if !scenario.neighbours(one).contains(&other) => {
+                [one, other] if scenario.life.places.is_empty() && !scenario.neighbours(one).contains(&other) => {
                     let field = self.peer_host.map_or("peer_host".to_owned(), |peer| format!("peer_host = {peer}"));
                     Err(format!("{field}: the job sends nothing between hosts {one} and {other}"))
                 }
@@ -283,7 +283,10 @@ impl Fault {
                 if layout.tp < 2
                     || layout.dp < 2
                     || scenario.dp_mode == DpMode::Fsdp
-                    || self.culprit_ranks(scenario).iter().any(|rank| layout.coordinates(*rank).pp > 0) =>
+                    || self
+                        .culprit_ranks(scenario)
+                        .iter()
+                        .any(|rank| layout.coordinates(scenario.position_of(*rank)).pp > 0) =>
             {
                 Err(format!("kind = {kind}: needs tp and dp of at least 2, no fsdp, and a rank of the first stage"))
             }
