@@ -68,17 +68,7 @@ fn main() -> ExitCode {
         }
         Command::Testbed { command } => {
             log::begin_testbed();
-            match command {
-                TestbedCommand::Run(args) => testbed::run(&args),
-                TestbedCommand::Torch(args) => {
-                    torch::asked(&args).and_then(|(job, how)| testbed::play(job, how, args.json))
-                }
-                TestbedCommand::Table(args) => table::table(&args),
-                TestbedCommand::Overhead(args) => overhead::overhead(&args),
-                TestbedCommand::Mitigate(args) => regain::regain(&args),
-                TestbedCommand::Clean => testbed::clean(),
-                TestbedCommand::Rank(args) => testbed::rank(&args),
-            }
+            real(command)
         }
         Command::Sim { command } => match command {
             SimCommand::Run(args) => sim::run(&args),
@@ -115,6 +105,19 @@ fn main() -> ExitCode {
             eprintln!("mycroft: {}", in_one_line(&error));
             ExitCode::from(EXIT_ERROR)
         }
+    }
+}
+
+/// Real jobs on this machine.
+fn real(command: TestbedCommand) -> anyhow::Result<u8> {
+    match command {
+        TestbedCommand::Run(args) => testbed::run(&args),
+        TestbedCommand::Torch(args) => torch::asked(&args).and_then(|(job, how)| testbed::play(job, how, args.json)),
+        TestbedCommand::Table(args) => table::table(&args),
+        TestbedCommand::Overhead(args) => overhead::overhead(&args),
+        TestbedCommand::Mitigate(args) => regain::regain(&args),
+        TestbedCommand::Clean => testbed::clean(),
+        TestbedCommand::Rank(args) => testbed::rank(&args),
     }
 }
 

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod check;
+mod choice;
 pub mod cluster;
 mod collective;
 pub mod due;
