@@ -48,7 +48,7 @@ pub(crate) fn first_suspect(case: &CaseJson) -> String {
 }
 
 /// How long ago something was: `12 s`, `3 min`, `2 h`, `5 d`.
-fn age(ns: u64) -> String {
+pub(crate) fn age(ns: u64) -> String {
     match ns / NANOS_PER_SEC {
         seconds @ ..MINUTE => format!("{seconds} s"),
         seconds @ ..HOUR => format!("{} min", seconds / MINUTE),

@@ -1,4 +1,6 @@
-//! `mycroft watch`: the live view in the terminal: jobs, ranks by host, cases, and one case whole.
+//! `mycroft watch`: the live view in the terminal: jobs, ranks by host, cases; and whole: one case, all ranks.
+mod ranks;
+
 use crate::api::{Api, escaped};
 use crate::args::WatchArgs;
 use crate::exit::{EXIT_FOUND, EXIT_OK};
@@ -19,10 +21,25 @@ use std::time::{Duration, Instant};
 
 /// How often the server is asked.
 const REFRESH: Duration = Duration::from_millis(500);
+/// Lines of a page up or down.
+const PAGE_LINES: i16 = 10;
+
+/// What fills the screen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Page {
+    /// The job: ranks by host, cases, why.
+    #[default]
+    Job,
+    /// The chosen case.
+    Case,
+    /// All ranks, one a line.
+    Ranks,
+}
 
 /// What the view shows.
 #[derive(Default)]
 struct View {
+    page: Page,
     jobs: Vec<String>,
     job: usize,
     /// Of the chosen job, its cases newest first.
@@ -89,12 +106,19 @@ fn live(terminal: &mut ratatui::DefaultTerminal, api: &Api, view: &mut View) -> 
             && key.kind == KeyEventKind::Press
         {
             match key.code {
-                KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                KeyCode::Char('q') => return Ok(()),
+                KeyCode::Esc | KeyCode::Backspace if view.page != Page::Job => turn(view, Page::Job),
+                KeyCode::Esc => return Ok(()),
+                KeyCode::Enter if view.page == Page::Case || view.cases().is_empty() => turn(view, Page::Ranks),
+                KeyCode::Enter => turn(view, Page::Case),
+                KeyCode::Char('r') => turn(view, Page::Ranks),
                 KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return Ok(()),
+                KeyCode::Char('j') | KeyCode::Down if view.page == Page::Ranks => scroll(view, 1),
+                KeyCode::Char('k') | KeyCode::Up if view.page == Page::Ranks => scroll(view, -1),
                 KeyCode::Char('j') | KeyCode::Down => select(view, 1),
                 KeyCode::Char('k') | KeyCode::Up => select(view, -1),
-                KeyCode::PageDown | KeyCode::Char(' ') => view.scroll = view.scroll.saturating_add(5),
-                KeyCode::PageUp => view.scroll = view.scroll.saturating_sub(5),
+                KeyCode::PageDown | KeyCode::Char(' ') => scroll(view, PAGE_LINES),
+                KeyCode::PageUp => scroll(view, -PAGE_LINES),
                 KeyCode::Tab if !view.jobs.is_empty() => {
                     view.job = (view.job + 1) % view.jobs.len();
                     refresh(api, view, None);
@@ -107,6 +131,17 @@ fn live(terminal: &mut ratatui::DefaultTerminal, api: &Api, view: &mut View) -> 
             asked = Instant::now();
         }
     }
+}
+
+fn turn(view: &mut View, page: Page) {
+    (view.page, view.scroll) = (page, 0);
+}
+
+/// By so many lines; not beyond the last rank. How long a case is, only the terminal knows.
+fn scroll(view: &mut View, by: i16) {
+    let ranks = view.report.as_ref().map_or(0, |report| report.ranks.len()).saturating_sub(1);
+    let last = if view.page == Page::Ranks { u16::try_from(ranks).unwrap_or(u16::MAX) } else { u16::MAX };
+    view.scroll = view.scroll.saturating_add_signed(by).min(last);
 }
 
 fn select(view: &mut View, by: isize) {
@@ -141,6 +176,42 @@ fn load(api: &Api, view: &mut View, wanted: Option<&str>) -> Result<()> {
 }
 
 fn draw(frame: &mut Frame<'_>, view: &View) {
+    match view.page {
+        Page::Job => draw_job(frame, view),
+        Page::Case | Page::Ranks => {
+            let areas = [Constraint::Length(1), Constraint::Min(3), Constraint::Length(1)];
+            let [head, whole, foot] = Layout::vertical(areas).areas(frame.area());
+            draw_head(frame, head, view);
+            if view.page == Page::Case {
+                draw_detail(frame, whole, view)
+            } else {
+                draw_each(frame, whole, view)
+            }
+            draw_keys(frame, foot, " q quit   esc back   enter or r ranks   up/down   space page ");
+        }
+    }
+}
+
+fn draw_keys(frame: &mut Frame<'_>, area: Rect, keys: &str) {
+    frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::DIM)), area);
+}
+
+/// All ranks, one a line.
+fn draw_each(frame: &mut Frame<'_>, area: Rect, view: &View) {
+    let Some(report) = &view.report else { return };
+    let blamed = Style::new().fg(Color::Red).add_modifier(Modifier::BOLD);
+    let line = |(text, is_blamed)| Line::styled(text, if is_blamed { blamed } else { Style::new() });
+    let lines = ranks::lines(report, |rank| is_blamed(view, rank)).into_iter().skip(view.scroll.into()).map(line);
+    let head = Line::styled(ranks::HEAD, Style::new().add_modifier(Modifier::DIM));
+    let title = match report.more_ranks {
+        0 => format!(" {} ranks, ! is blamed ", report.ranks.len()),
+        more => format!(" {} ranks and {more} that the server did not send, ! is blamed ", report.ranks.len()),
+    };
+    let body: Vec<Line<'_>> = std::iter::once(head).chain(lines).take(area.height.into()).collect();
+    frame.render_widget(Paragraph::new(body).block(Block::bordered().title(title)), area);
+}
+
+fn draw_job(frame: &mut Frame<'_>, view: &View) {
     let hosts = ranks_by_host(view);
     let rank_rows = u16::try_from(hosts.len()).unwrap_or(u16::MAX).clamp(1, 12) + 2;
     let case_rows = u16::try_from(view.cases().len()).unwrap_or(u16::MAX).clamp(1, 6) + 2;
@@ -156,8 +227,7 @@ fn draw(frame: &mut Frame<'_>, view: &View) {
     draw_ranks(frame, ranks, &hosts);
     draw_cases(frame, cases, view);
     draw_detail(frame, detail, view);
-    let keys = " q quit   tab next job   up/down case   space scroll ";
-    frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::DIM)), foot);
+    draw_keys(frame, foot, " q quit   tab next job   up/down case   enter case   r ranks   space scroll ");
 }
 
 fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View) {
@@ -182,24 +252,25 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View) {
 /// Ranks of one host that do the same: what, whether they are blamed, and which.
 type Alike = BTreeMap<(String, bool), Vec<String>>;
 
+/// Whether an open case names a rank, or its host.
+fn is_blamed(view: &View, rank: &RankJson) -> bool {
+    let open = view.cases().iter().filter(|case| is_open(case));
+    let is = |suspect: &mycroft_serve::api::SuspectJson| match suspect.kind.as_str() {
+        "rank" => suspect.rank.is_some() && suspect.rank == rank.rank,
+        "host" => suspect.host.as_deref() == Some(rank.host.as_str()),
+        _ => false,
+    };
+    open.flat_map(|case| &case.suspects).any(is)
+}
+
 /// The ranks of each host, by what they do.
 fn ranks_by_host(view: &View) -> BTreeMap<String, Alike> {
-    let open = view.cases().iter().filter(|case| is_open(case));
-    let blamed: Vec<_> = open.flat_map(|case| &case.suspects).collect();
-    let is_blamed = |rank: &RankJson| {
-        let is = |suspect: &&mycroft_serve::api::SuspectJson| match suspect.kind.as_str() {
-            "rank" => suspect.rank.is_some() && suspect.rank == rank.rank,
-            "host" => suspect.host.as_deref() == Some(rank.host.as_str()),
-            _ => false,
-        };
-        blamed.iter().any(is)
-    };
     let mut hosts: BTreeMap<String, Alike> = BTreeMap::new();
     for rank in view.report.iter().flat_map(|report| &report.ranks) {
         let number = rank.rank.map_or("?".to_owned(), |number| number.to_string());
         let state = printable(&rank.state).into_owned();
         let alike = hosts.entry(printable(&rank.host).into_owned()).or_default();
-        alike.entry((state, is_blamed(rank))).or_default().push(number);
+        alike.entry((state, is_blamed(view, rank))).or_default().push(number);
     }
     hosts
 }
@@ -275,13 +346,39 @@ mod tests {
         View { jobs: vec!["a\x1b[2J".into()], report: Some(report), ..View::default() }
     }
 
-    #[test]
-    fn the_view_tells_states_and_blame_in_words_and_times_with_ages() {
+    fn drawn(view: &View) -> String {
         let mut terminal = Terminal::new(TestBackend::new(140, 40)).expect("a terminal");
-        terminal.draw(|frame| draw(frame, &view())).expect("drawn");
+        terminal.draw(|frame| draw(frame, view)).expect("drawn");
         let cells = terminal.backend().buffer().content().chunks(140);
         let rows = cells.map(|row| row.iter().map(ratatui::buffer::Cell::symbol).collect::<String>());
-        let text = rows.collect::<Vec<String>>().join("\n");
+        rows.collect::<Vec<String>>().join("\n")
+    }
+
+    #[test]
+    fn a_case_and_the_ranks_fill_the_screen_and_lead_back() {
+        let mut view = view();
+        turn(&mut view, Page::Case);
+        let case = drawn(&view);
+        assert!(case.contains("suspect    link host1 -> host0 (25 %)") && !case.contains(" cases "), "{case}");
+        turn(&mut view, Page::Ranks);
+        let ranks = drawn(&view);
+        let order = [
+            "!1       host0             waiting",
+            "!2       host1             dead",
+            " 0       host0             running",
+        ];
+        let places: Vec<Option<usize>> = order.iter().map(|wanted| ranks.find(wanted)).collect();
+        assert!(places.iter().all(Option::is_some) && places.is_sorted(), "blamed ones first: {places:?}\n{ranks}");
+        scroll(&mut view, 100);
+        assert_eq!(view.scroll, 2, "the last rank stays");
+        assert!(drawn(&view).contains(order[2]) && !drawn(&view).contains(order[0]));
+        turn(&mut view, Page::Job);
+        assert!(drawn(&view).contains(" cases "));
+    }
+
+    #[test]
+    fn the_view_tells_states_and_blame_in_words_and_times_with_ages() {
+        let text = drawn(&view());
         for wanted in [
             "host0            running 0   BLAMED, waiting 1",
             "host1            BLAMED, dead 2",
