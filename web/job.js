@@ -1,5 +1,6 @@
 // The view of one job: its iterations as a strip, and where the time of a window of it went.
 import { el } from "./dom.js";
+import { pathsCard } from "./paths.js";
 import { bars, excessSentence, heat } from "./spent.js";
 import { levels, strip } from "./strip.js";
 import { clock, ms, percent, span } from "./words.js";
@@ -8,6 +9,8 @@ import { clock, ms, percent, span } from "./words.js";
 const SPANS = [["10 min", 600e3], ["hour", 3600e3], ["day", 86400e3], ["week", 604800e3]];
 /** Ranks with a bar: more than anybody looks at. */
 const BARS = 64;
+/** Paths that are asked for: those of the matrix and some. */
+const PATHS = 1000;
 /** Points of the strip: one each two pixels of a wide window. */
 const POINTS = 600;
 /** Nothing has ended for so many iterations, and for so many milliseconds, before a sentence says so. */
@@ -15,7 +18,7 @@ const SILENT = [5, 60e3];
 /** An iteration is longer than usual by this share before a sentence says so. */
 const LONGER = 0.02;
 
-const chosen = { job: "", span: SPANS[0][1], window: null, isOpen: false, isHeld: false };
+const chosen = { job: "", span: SPANS[0][1], window: null, isOpen: false, arePathsOpen: false, isHeld: false };
 
 /** Whether a window is being drawn: nothing may move under the pointer. */
 export function isHeld() {
@@ -27,13 +30,15 @@ export async function jobSeries(ask, name, now) {
   if (chosen.job !== name) Object.assign(chosen, { job: name, window: null });
   const path = `/api/v1/jobs/${encodeURIComponent(name)}`;
   const told = await ask(`${path}/iterations?from=${now - chosen.span}&points=${POINTS}`);
-  if (told.points.length < 2) return { told, range: null, spent: null };
+  if (told.points.length < 2) return { told, range: null, spent: null, paths: null };
   // Up to now: that nothing has ended since is seen.
   const range = [told.points[0].at_ms, Math.max(now, told.points[told.points.length - 1].at_ms)];
   if (chosen.window && chosen.window[1] <= range[0]) chosen.window = null;
   const [from, to] = shown(told, range);
-  const spent = await ask(`${path}/ranks/series?from=${from}&to=${to}&limit=${BARS}`);
-  return { told, range, spent };
+  const [spent, paths] = await Promise.all([
+    ask(`${path}/ranks/series?from=${from}&to=${to}&limit=${BARS}`), ask(`${path}/paths?from=${from}&to=${to}&limit=${PATHS}`),
+  ]);
+  return { told, range, spent, paths };
 }
 
 /** All of the strip, however long it gets. */
@@ -70,7 +75,7 @@ function spans(refresh) {
 /** The cards of a job's series; `refresh` asks and shows again. */
 export function jobCards(series, refresh) {
   if (series.error) return [el("section", { class: "card" }, el("p", { text: series.error }))];
-  const { told, range, spent } = series;
+  const { told, range, spent, paths } = series;
   const head = el("header", {}, el("h2", { text: "Iterations" }), spans(refresh));
   if (!range) return [el("section", { class: "card" }, head, el("p", { class: "muted", text: "No iteration has been measured in this time." }))];
   const width = Math.max(260, document.getElementById("main").clientWidth - (innerWidth <= 520 ? 54 : 100));
@@ -96,5 +101,6 @@ export function jobCards(series, refresh) {
       el("p", { class: "lead", text: excessSentence(spent) }),
       bars(spent, width, { isOpen: chosen.isOpen, toggled: (is) => { chosen.isOpen = is; } })),
     el("section", { class: "card job" }, el("header", {}, el("h2", { text: "Excess over peers" }), el("span", { class: "muted", text: "by host, the worst first" })), heat(spent)),
+    pathsCard(paths, { isOpen: chosen.arePathsOpen, toggled: (is) => { chosen.arePathsOpen = is; } }),
   ];
 }

@@ -1,5 +1,5 @@
 //! What others may ask of the brain's thread.
-use crate::series::{ChangePoint, JobSeries, RankWindow, Summary};
+use crate::series::{ChangePoint, JobSeries, PathWindow, RankWindow, Summary};
 use mycroft_diagnose::Report;
 use mycroft_record::{HostTime, JobName};
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub(crate) struct SeriesTold {
     pub(crate) changes: Vec<ChangePoint>,
     /// What ranks took in the window.
     pub(crate) ranks: RankWindow,
+    /// What paths between hosts carried in it.
+    pub(crate) paths: PathWindow,
 }
 
 impl SeriesTold {
@@ -53,6 +55,7 @@ impl SeriesTold {
             levels: iterations.levels(),
             changes: iterations.changes().copied().collect(),
             ranks: ranks.window(from, to),
+            paths: series.paths.window(from, to),
         }
     }
 }

@@ -26,7 +26,9 @@ pub use job::{JobJson, JobsJson, LifeJson};
 pub use note::{NoteJson, NoteRequest};
 pub use plan::{AssignmentJson, ChoiceJson, LeftOutJson, NextJson, PlanJson, PlanRequest};
 pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, ThresholdJson};
-pub use series::{BandJson, ChangeJson, HostExcessJson, IterationsJson, PointJson, RankSeriesJson, RankSpentJson};
+pub use series::{
+    BandJson, ChangeJson, HostExcessJson, IterationsJson, PathJson, PathsJson, PointJson, RankSeriesJson, RankSpentJson,
+};
 pub use time::{TimeJson, rfc3339};
 
 use mycroft_record::Rank;

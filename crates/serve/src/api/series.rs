@@ -3,7 +3,7 @@
 use super::case::finite;
 use super::{SuspectJson, TimeJson, rank_number};
 use crate::case::BookedCase;
-use crate::series::{ChangePoint, HIDDEN, RankMean, RankWindow, Summary};
+use crate::series::{ChangePoint, HIDDEN, PathMean, PathWindow, RankMean, RankWindow, Summary};
 use mycroft_diagnose::Part;
 use mycroft_record::HostTime;
 use serde::{Deserialize, Serialize};
@@ -124,6 +124,73 @@ pub struct HostExcessJson {
     pub ranks: Vec<Option<u32>>,
     /// Of each, milliseconds per iteration.
     pub excess_ms: Vec<f64>,
+}
+
+/// `GET /api/v1/jobs/JOB/paths`.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PathsJson {
+    /// The job.
+    pub job: String,
+    /// What of the window is known, milliseconds since the epoch; null: nothing.
+    pub from_ms: Option<f64>,
+    /// Its end.
+    pub to_ms: Option<f64>,
+    /// Iterations in it.
+    pub iterations: u64,
+    /// Their mean, milliseconds.
+    pub iteration_ms: f64,
+    /// Those whose data was on its way longest beside paths that carry as much, first.
+    pub paths: Vec<PathJson>,
+    /// Paths cut off by `limit`.
+    pub more: u64,
+    /// The job has more paths than the server keeps.
+    pub left_out: bool,
+}
+
+/// What went from one host to another, per iteration.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct PathJson {
+    /// The sender.
+    pub from: String,
+    /// The receiver.
+    pub to: String,
+    /// Megabytes.
+    pub mb: f64,
+    /// For how long data was on its way, milliseconds: also what waited for a late receiver.
+    pub sent_ms: f64,
+    /// How much longer than on the path in the middle of those that carry from half to twice as much.
+    pub excess_ms: f64,
+}
+
+impl PathsJson {
+    /// What is known of a window, at most `limit` paths.
+    pub(crate) fn of(job: &str, window: &PathWindow, limit: usize) -> PathsJson {
+        let means = window.means();
+        let (iterations, iteration_ms) = window.iterations();
+        let span = window.span();
+        PathsJson {
+            job: job.to_owned(),
+            from_ms: span.map(|(from, _)| ms(from)),
+            to_ms: span.map(|(_, to)| ms(to)),
+            iterations,
+            iteration_ms: short(iteration_ms),
+            paths: means.iter().take(limit).map(PathJson::of).collect(),
+            more: means.len().saturating_sub(limit) as u64,
+            left_out: window.left_out,
+        }
+    }
+}
+
+impl PathJson {
+    fn of(mean: &PathMean) -> PathJson {
+        PathJson {
+            from: mean.from.to_string(),
+            to: mean.to.to_string(),
+            mb: short(mean.mb),
+            sent_ms: short(mean.sent_ms),
+            excess_ms: short(mean.excess_ms),
+        }
+    }
 }
 
 /// Milliseconds since the epoch.

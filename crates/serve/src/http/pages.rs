@@ -15,6 +15,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("live.js", SCRIPT, include_str!("../../../../web/live.js")),
     ("job.js", SCRIPT, include_str!("../../../../web/job.js")),
     ("notes.js", SCRIPT, include_str!("../../../../web/notes.js")),
+    ("paths.js", SCRIPT, include_str!("../../../../web/paths.js")),
     ("server.js", SCRIPT, include_str!("../../../../web/server.js")),
     ("spent.js", SCRIPT, include_str!("../../../../web/spent.js")),
     ("strip.js", SCRIPT, include_str!("../../../../web/strip.js")),

@@ -1,6 +1,6 @@
-//! The routes of a job's series: its iterations, and where the time of its ranks went.
+//! The routes of a job's series: its iterations, where the time of its ranks went, and what went between its hosts.
 use super::routes::{ANSWER_TIMEOUT, Asked, Refusal, Shared, bad_request, list_limit, named, parameters};
-use crate::api::{BandJson, ChangeJson, IterationsJson, PointJson, RankSeriesJson, TimeJson};
+use crate::api::{BandJson, ChangeJson, IterationsJson, PathsJson, PointJson, RankSeriesJson, TimeJson};
 use crate::book::Filter;
 use crate::command::{Command, SeriesTold};
 use crate::series::thin;
@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 const POINTS_DEFAULT: usize = 1_000;
 /// Cases that are bands, at most.
 const BANDS_MAX: usize = 200;
-/// Ranks in full when `limit` is not given: what a person looks at.
+/// Ranks or paths in full when `limit` is not given: what a person looks at.
 const RANKS_DEFAULT: usize = 64;
 
 /// The routes.
@@ -26,6 +26,7 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
     Router::new()
         .route("/api/v1/jobs/{job}/iterations", on_get(iterations))
         .route("/api/v1/jobs/{job}/ranks/series", on_get(ranks))
+        .route("/api/v1/jobs/{job}/paths", on_get(paths))
 }
 
 /// `?from=MS&to=MS&points=N`.
@@ -104,12 +105,30 @@ async fn ranks(
     job: Result<Path<String>, PathRejection>,
     asked: Asked<RanksQuery>,
 ) -> Result<Json<RankSeriesJson>, Refusal> {
+    means(shared, job, asked, |job, told, limit| RankSeriesJson::of(job, &told.ranks, limit)).await
+}
+
+/// `GET /api/v1/jobs/JOB/paths`.
+async fn paths(
+    State(shared): State<Arc<Shared>>,
+    job: Result<Path<String>, PathRejection>,
+    asked: Asked<RanksQuery>,
+) -> Result<Json<PathsJson>, Refusal> {
+    means(shared, job, asked, |job, told, limit| PathsJson::of(job, &told.paths, limit)).await
+}
+
+/// Means of a window, worked out elsewhere than on the threads that answer others: some milliseconds at 10,240 ranks.
+async fn means<T: Send + 'static>(
+    shared: Arc<Shared>,
+    job: Result<Path<String>, PathRejection>,
+    asked: Asked<RanksQuery>,
+    of: impl FnOnce(&str, &SeriesTold, usize) -> T + Send + 'static,
+) -> Result<Json<T>, Refusal> {
     let (job, query) = (named(job)?, parameters(asked, "from, to and limit")?);
     let (from, to) = window(query.from, query.to)?;
     let limit = query.limit.map_or(Ok(RANKS_DEFAULT), |limit| list_limit(Some(limit)))?;
     let told = ask(&shared, &job, from, to).await?;
-    // Some milliseconds at 10,240 ranks: not on the threads that answer others.
-    let worked = tokio::task::spawn_blocking(move || RankSeriesJson::of(&job, &told.ranks, limit)).await;
+    let worked = tokio::task::spawn_blocking(move || of(&job, &told, limit)).await;
     let failed = |_| Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be worked out".to_owned());
     worked.map(Json).map_err(failed)
 }

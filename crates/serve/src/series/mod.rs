@@ -1,23 +1,27 @@
-//! Series of a job: its iterations over a week, and where the time of each rank went over a day. In memory; after a restart of
+//! Series of a job: its iterations over a week, where the time of each rank went and what each path between hosts
+//! carried over a day. In memory; after a restart of
 //! the server they begin with what the warm start plays again.
 mod iterations;
+mod paths;
 mod ranks;
 mod sums;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use iterations::{ChangePoint, Iterations, Summary, thin};
+pub(crate) use paths::{PathMean, PathSeries, PathWindow};
 pub(crate) use ranks::{HIDDEN, RankMean, RankSeries, RankWindow};
 pub(crate) use sums::{BOUNDS_S, Sums, us};
 
 use mycroft_diagnose::Measured;
 
-/// The series of one job: 1.2 MB at most for iterations, and 42 MB at 10,240 ranks for where their time went (the files
+/// The series of one job: 1.2 MB at most for iterations, 42 MB at 10,240 ranks for where their time went, and as much for paths (the files
 /// below have the sums).
 #[derive(Debug, Default)]
 pub(crate) struct JobSeries {
     pub(crate) iterations: Iterations,
     pub(crate) ranks: RankSeries,
+    pub(crate) paths: PathSeries,
     pub(crate) sums: Sums,
 }
 
@@ -33,6 +37,7 @@ impl JobSeries {
                 self.iterations.push(*end, *ms);
             }
             self.ranks.push(stretch);
+            self.paths.push(stretch);
             self.sums.push(stretch, measured, self.iterations.levels().1);
         }
     }

@@ -1,8 +1,8 @@
 //! What the scripted brain tells: a case, a report and measurements with every field filled.
 use super::NEW_YEAR;
 use mycroft_diagnose::{
-    BlastEntry, Case, CaseId, CaseState, Caveat, Ending, Evidence, How, Life, Measured, Part, RankSummary, Reason,
-    Report, Said, Seat, Spent, Stretch, Threshold,
+    BlastEntry, Carried, Case, CaseId, CaseState, Caveat, Ending, Evidence, How, Life, Measured, Part, RankSummary,
+    Reason, Report, Said, Seat, Spent, Stretch, Threshold,
 };
 use mycroft_record::{
     Category, ChannelId, CommId, CommRank, Direction, Finding, HostTime, JobName, NANOS_PER_SEC, OpClass, OpId, OpKind,
@@ -26,13 +26,18 @@ pub(super) fn example_measured(now: HostTime, ranks: u32) -> Measured {
             exposed_ms[Part::OWN] = ms as f32 - exposed_ms.iter().sum::<f32>();
             Some(Spent { took_ms: [computes, 5.0, 8.0, 1.0, 15.0], exposed_ms })
         };
-        Stretch {
-            start,
-            end: start + 900_000_000,
-            iterations,
-            ranks: (0..ranks).map(spent).collect(),
-            ..Stretch::default()
-        }
+        // A ring over the hosts, in both directions; the first path gets slow with the rank.
+        let hosts = ranks / per_host;
+        let host = |number: u32| format!("host{}", number % hosts).as_str().into();
+        let way = |from: u32, to: u32| Carried {
+            from: host(from),
+            to: host(to),
+            sent_ms: if (from, to) == (0, 1) && ms > 100.0 { 40.0 } else { 10.0 },
+            mb: 8.0,
+        };
+        let ways = (0..if hosts > 2 { hosts } else { 1 }).flat_map(|at| [way(at, at + 1), way(at + 1, at)]).collect();
+        let ranks = (0..ranks).map(spent).collect();
+        Stretch { start, end: start + 900_000_000, iterations, ranks, ways }
     };
     Measured { ranks: (0..ranks).map(seat).collect(), stretches: (0..120).map(stretch).collect() }
 }

@@ -166,6 +166,12 @@ fn a_job_shows_its_iterations_and_where_their_time_goes() {
     }
     assert_eq!(text(&mut browser, ".spent .who"), "1 host0", "the worst first");
     assert_eq!(text(&mut browser, ".heat .cell.slow2"), "1++", "a mark beside colour");
+    assert_eq!(
+        text(&mut browser, ".paths .cell.slow2"),
+        "36.1\u{a0}ms++",
+        "the path from host0 to host1, in the matrix"
+    );
+    assert!(page.contains("From host0 to host1 data is on its way 26.1\u{a0}ms longer"), "{page}");
     let changes = browser.eval("document.querySelectorAll('.strip .change').length");
     assert_eq!((changes, text(&mut browser, ".strip .change text")), (json!(1), "+50\u{a0}%".to_owned()));
     shot(&mut browser, "job-wide");
@@ -199,7 +205,7 @@ fn a_job_shows_its_iterations_and_where_their_time_goes() {
     browser.eval("document.querySelector('#numbers').click()");
     let turns = browser.eval("mycroft.turns").as_u64().expect("a number");
     browser.until(&format!("mycroft.turns > {} && document.querySelector('details').open", turns + 1));
-    assert_eq!(browser.eval("document.querySelectorAll('details tbody tr').length"), json!(4));
+    assert_eq!(browser.eval("document.querySelectorAll('#numbers ~ .rows tbody tr').length"), json!(4));
     shot(&mut browser, "job-window");
     is_quiet(&browser);
 }
