@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
-/// Changes kept: at 20 KB a case 10 MB; more than that in the time that a reader is away is an outage that he reads anew.
+/// Changes kept: at 20 KB a case 10 MB; more than that in the time that a reader is away is an outage after which all is read anew.
 const KEPT: usize = 500;
 
 /// What a change of a case means to somebody who is told.

@@ -36,12 +36,12 @@ struct EventsQuery {
     job: Option<String>,
 }
 
-/// A reader, and what he is to be told.
+/// A reader, and what is to be told.
 struct Reader {
     shared: Arc<Shared>,
     job: Option<JobName>,
     newest: watch::Receiver<u64>,
-    /// The last change that he was told.
+    /// The last change that was told.
     last: u64,
     waiting: VecDeque<Event>,
 }
