@@ -7,7 +7,7 @@ mod common;
 mod frames;
 
 use captures::{Order, Written};
-use common::{Said, end, mycroft};
+use common::{Said, end, mycroft, say};
 use frames::write_only;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -174,4 +174,30 @@ fn operations_are_found_in_the_curves_with_their_gaps() {
     assert!(!said.stdout.contains("less than expected"), "{}", said.stdout);
     let said = end(mycroft(&["flow", "-", "--gap", "2ms"]));
     assert_eq!(said.code, Some(2), "it says nothing without --operations: {said:?}");
+}
+
+/// Packets that the kernel made, with headers cut at 128 bytes and pieces larger than a packet: each byte is in the curve or told as
+/// passed over, and the bursts are operations.
+#[test]
+fn real_tcp_is_counted_to_the_byte() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let file = folder.path().join("lo.pcap");
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/loopback_capture.py");
+    let made = std::process::Command::new("python3").arg(script).arg(&file).output().expect("python3 runs");
+    if made.status.code() == Some(77) {
+        eprintln!("skipped: packets may not be looked at here (CAP_NET_RAW)");
+        return;
+    }
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let port: u64 = String::from_utf8_lossy(&made.stdout).trim().parse().expect("a port");
+    let said = say(&["flow", &file.display().to_string(), "--operations", "--json"]);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let told = said.json();
+    let flows = told["flows"].as_array().expect("flows");
+    let flow = flows.iter().find(|flow| flow["destination_port"] == port).expect("the flow");
+    let number = |name: &str| flow[name].as_u64().expect(name);
+    assert_eq!(number("payload_bytes") + number("missing"), 50 * 20_000, "{flow}");
+    assert_eq!(number("again_packets"), 0, "{flow}");
+    let operations = flow["operations"].as_array().expect("operations").len();
+    assert!((40..=50).contains(&operations), "{operations} of 50 bursts, some of which may have met");
 }

@@ -72,8 +72,12 @@ fn row(seen: &Seen, grain: Grain, key: &WireFlow, curve: &Curve) -> [String; 10]
 /// What is rare enough to have no column.
 fn notes(text: &mut String, key: &WireFlow, curve: &Curve) {
     let counters = &curve.counters;
+    let missing = match key.ports {
+        Ports::QueuePair(_) => "packets' numbers passed over (lost, or not captured)",
+        Ports::Tcp { .. } => "bytes passed over (lost, or not captured)",
+    };
     let told = [
-        (curve.exchange.missing, "sequence numbers passed over (lost, or not captured)"),
+        (curve.exchange.missing, missing),
         (curve.exchange.naks, "negative acknowledgements"),
         (curve.exchange.not_ready, "receiver not ready"),
         (curve.exchange.congestion, "congestion notifications"),
