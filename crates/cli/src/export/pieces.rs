@@ -1,13 +1,13 @@
 //! What is exported: operations and flows, with who they belong to.
 use mycroft_agent::REPEAT_EVERY;
 use mycroft_record::{
-    Batch, CommId, CommRank, Direction, FlowDone, HostTime, OpDone, OpId, OpMeta, OpState, ProcessKey, Record, Source,
-    StepMark,
+    Batch, CommId, CommRank, Direction, FlowDone, HostTime, OpClass, OpDone, OpId, OpMeta, OpState, ProcessKey, Record,
+    Source, StepMark,
 };
 use std::collections::BTreeMap;
 
-/// Most operations and flows together: at 250 B each, 2.5 GB of memory.
-pub(super) const PIECES_MAX: usize = 10_000_000;
+/// Most operations and flows together: a slice of the trace, with its annotations and its end, is about 1 KB, so 2 GB.
+pub(super) const PIECES_MAX: usize = 2_000_000;
 
 /// What has not changed is told again at the first sample after a second: two seconds and a sample are enough.
 const TOLD_AGAIN_NS: u64 = 2 * REPEAT_EVERY.as_nanos() as u64 + 500_000_000;
@@ -15,8 +15,9 @@ const TOLD_AGAIN_NS: u64 = 2 * REPEAT_EVERY.as_nanos() as u64 + 500_000_000;
 /// A process, by its place in [`Pieces::whose`].
 pub(super) type Whose = u32;
 
-/// What both ends of a flow agree on: communicator, number of the operation, channel, sender and receiver.
-pub(super) type Way = (CommId, u64, u32, CommRank, CommRank);
+/// What both ends of a flow agree on: communicator, whether the operation is a collective (sends and receives are counted apart), its
+/// number, channel, sender and receiver.
+pub(super) type Way = (CommId, bool, u64, u32, CommRank, CommRank);
 
 /// All of it.
 pub(super) struct Pieces {
@@ -119,7 +120,8 @@ impl Pieces {
             Direction::Send => (own, flow.peer),
             Direction::Recv => (flow.peer, own),
         };
-        Some((flow.op.comm, flow.op.seq.0, u32::from(flow.channel.0), from, to))
+        let is_collective = flow.op.class == OpClass::Collective;
+        Some((flow.op.comm, is_collective, flow.op.seq.0, u32::from(flow.channel.0), from, to))
     }
 
     fn own_rank(&self, comm: CommId, whose: Whose) -> Option<CommRank> {

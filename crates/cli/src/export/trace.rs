@@ -172,7 +172,7 @@ fn flow(pieces: &Pieces, whose: Whose, done: &FlowDone) -> Option<Slice> {
 
 /// A number that both ends of a flow come to: FNV-1a over what they agree on.
 fn arrow(way: &Way) -> u64 {
-    let parts = [way.0.0, way.1, way.2.into(), way.3.0.into(), way.4.0.into()];
+    let parts = [way.0.0, way.1.into(), way.2, way.3.into(), way.4.0.into(), way.5.0.into()];
     let bytes = parts.iter().flat_map(|part| part.to_le_bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
