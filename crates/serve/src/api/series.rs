@@ -166,8 +166,8 @@ impl PathsJson {
     /// What is known of a window, at most `limit` paths.
     pub(crate) fn of(job: &str, window: &PathWindow, limit: usize) -> PathsJson {
         let means = window.means();
-        let (iterations, iteration_ms) = window.iterations();
-        let span = window.span();
+        let (iterations, iteration_ms) = window.pieces.iterations();
+        let span = window.pieces.span();
         PathsJson {
             job: job.to_owned(),
             from_ms: span.map(|(from, _)| ms(from)),
@@ -239,8 +239,8 @@ impl RankSeriesJson {
     /// What is known of a window, with at most `limit` ranks in full.
     pub(crate) fn of(job: &str, window: &RankWindow, limit: usize) -> RankSeriesJson {
         let means = window.means();
-        let (iterations, iteration_ms) = window.iterations();
-        let span = window.span();
+        let (iterations, iteration_ms) = window.pieces.iterations();
+        let span = window.pieces.span();
         RankSeriesJson {
             job: job.to_owned(),
             from_ms: span.map(|(from, _)| ms(from)),

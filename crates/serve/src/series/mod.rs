@@ -2,6 +2,7 @@
 //! carried over a day. In memory; after a restart of
 //! the server they begin with what the warm start plays again.
 mod iterations;
+mod ladder;
 mod paths;
 mod ranks;
 mod sums;

@@ -1,66 +1,57 @@
-//! What went between hosts: means of ten seconds for ten minutes, of a minute for an hour, of a quarter of an hour for a day.
+//! What went between hosts.
 //!
 //! At most 16,384 paths of 12 B in 60 + 60 + 96 pieces, 42 MB; jobs whose hosts stand in rings have two to four a host.
+use super::ladder::{Ladder, Open, Pieces, Span};
 use mycroft_diagnose::Stretch;
-use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
-use std::collections::{BTreeMap, VecDeque};
+use mycroft_record::{HostName, HostTime};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Width, nanoseconds, and number of the pieces that are kept, the finest first.
-const TIERS: [(u64, usize); 3] = [(10 * NANOS_PER_SEC, 60), (60 * NANOS_PER_SEC, 60), (900 * NANOS_PER_SEC, 96)];
 /// Paths of a job; of more, those that came later are left out and counted.
 const PATHS_MAX: usize = 1 << 14;
 
 /// From host, to host.
 type Ends = (HostName, HostName);
 
-/// What a path carried, per iteration, and in how many iterations of its piece.
+/// What a path carried in so many iterations, together.
 #[derive(Clone, Copy, Debug, Default)]
-struct Cell {
+pub(crate) struct Cell {
     iterations: f32,
     sent_ms: f32,
     mb: f32,
 }
 
+/// What paths carried in a piece of time, by path: sums over its iterations.
 #[derive(Clone, Debug, Default)]
-struct Piece {
-    /// Number of the piece since the epoch.
-    number: u64,
-    start: HostTime,
-    end: HostTime,
-    iterations: u32,
-    ms: f64,
-    /// By path: sums while the piece is open, means afterwards.
+struct Sums {
+    span: Span,
     cells: BTreeMap<u32, Cell>,
 }
 
-impl Piece {
+impl Sums {
     fn push(&mut self, stretch: &Stretch, places: &[Option<u32>]) {
-        if self.iterations == 0 {
-            self.start = stretch.start;
-        }
-        let count = stretch.iterations.len();
-        self.end = stretch.end;
-        self.iterations += count as u32;
-        self.ms += stretch.iterations.iter().map(|(_, ms)| ms).sum::<f64>();
+        self.span.push(stretch.start, stretch.end, &stretch.iterations);
+        let count = stretch.iterations.len() as f32;
         for (way, place) in stretch.ways.iter().zip(places) {
             let Some(place) = place else { continue };
             let cell = self.cells.entry(*place).or_default();
-            cell.iterations += count as f32;
-            cell.sent_ms += way.sent_ms * count as f32;
-            cell.mb += way.mb * count as f32;
+            cell.iterations += count;
+            cell.sent_ms += way.sent_ms * count;
+            cell.mb += way.mb * count;
         }
-    }
-
-    fn close(&self) -> Option<Arc<Piece>> {
-        (self.iterations > 0).then(|| Arc::new(self.clone()))
     }
 }
 
-#[derive(Debug, Default)]
-struct Tier {
-    open: Piece,
-    over: VecDeque<Arc<Piece>>,
+impl Open for Sums {
+    type Over = BTreeMap<u32, Cell>;
+
+    fn span(&self) -> Span {
+        self.span
+    }
+
+    fn close(&self) -> BTreeMap<u32, Cell> {
+        self.cells.clone()
+    }
 }
 
 /// What went between the hosts of one job.
@@ -68,7 +59,7 @@ struct Tier {
 pub(crate) struct PathSeries {
     index: BTreeMap<Ends, u32>,
     names: Arc<Vec<Ends>>,
-    tiers: [Tier; TIERS.len()],
+    ladder: Ladder<Sums>,
     left_out: bool,
 }
 
@@ -77,17 +68,7 @@ impl PathSeries {
     pub(crate) fn push(&mut self, stretch: &Stretch) {
         let places: Vec<Option<u32>> =
             stretch.ways.iter().map(|way| self.place((way.from.clone(), way.to.clone()))).collect();
-        for (tier, (width_ns, kept)) in self.tiers.iter_mut().zip(TIERS) {
-            let number = stretch.end.0 / width_ns;
-            if number != tier.open.number {
-                tier.over.extend(tier.open.close());
-                tier.open = Piece { number, ..Piece::default() };
-                if tier.over.len() > kept {
-                    tier.over.pop_front();
-                }
-            }
-            tier.open.push(stretch, &places);
-        }
+        self.ladder.push(stretch.end, |open| open.push(stretch, &places));
     }
 
     fn place(&mut self, ends: Ends) -> Option<u32> {
@@ -104,15 +85,10 @@ impl PathSeries {
         Some(next)
     }
 
-    /// What is known of a window, as of ranks (`RankSeries::window`).
+    /// What is known of a window.
     pub(crate) fn window(&self, from: HostTime, to: HostTime) -> PathWindow {
-        let reaches = |tier: &&Tier| tier.over.front().is_some_and(|piece| piece.start <= from);
-        let lengths = |tier: &&Tier| tier.over.front().map_or(tier.open.start, |piece| piece.start);
-        let oldest = self.tiers.iter().filter(|tier| tier.open.iterations > 0).min_by_key(lengths);
-        let Some(tier) = self.tiers.iter().find(reaches).or(oldest) else { return PathWindow::default() };
-        let pieces = tier.over.iter().cloned().chain(tier.open.close());
-        let pieces = pieces.filter(|piece| piece.end > from && piece.start < to).collect();
-        PathWindow { names: Arc::clone(&self.names), pieces, left_out: self.left_out }
+        let (names, pieces) = (Arc::clone(&self.names), self.ladder.window(from, to));
+        PathWindow { names, pieces, left_out: self.left_out }
     }
 }
 
@@ -120,7 +96,7 @@ impl PathSeries {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PathWindow {
     names: Arc<Vec<Ends>>,
-    pieces: Vec<Arc<Piece>>,
+    pub(crate) pieces: Pieces<BTreeMap<u32, Cell>>,
     /// The job has more paths than are kept.
     pub(crate) left_out: bool,
 }
@@ -138,21 +114,10 @@ pub(crate) struct PathMean {
 }
 
 impl PathWindow {
-    /// Begin and end of what is known; `None`: nothing.
-    pub(crate) fn span(&self) -> Option<(HostTime, HostTime)> {
-        Some((self.pieces.first()?.start, self.pieces.last()?.end))
-    }
-
-    /// Iterations, and their mean, milliseconds.
-    pub(crate) fn iterations(&self) -> (u64, f64) {
-        let count: u64 = self.pieces.iter().map(|piece| u64::from(piece.iterations)).sum();
-        (count, self.pieces.iter().map(|piece| piece.ms).sum::<f64>() / count.max(1) as f64)
-    }
-
     /// The paths, those whose data was on its way longest beside others first.
     pub(crate) fn means(&self) -> Vec<PathMean> {
         let mut sums: BTreeMap<u32, (f64, f64, f64)> = BTreeMap::new();
-        for (place, cell) in self.pieces.iter().flat_map(|piece| &piece.cells) {
+        for (place, cell) in self.pieces.0.iter().flat_map(|(_, cells)| &**cells) {
             let sum = sums.entry(*place).or_default();
             sum.0 += f64::from(cell.iterations);
             sum.1 += f64::from(cell.sent_ms);
@@ -187,6 +152,7 @@ fn compare(means: &mut [PathMean]) {
 mod tests {
     use super::*;
     use mycroft_diagnose::Carried;
+    use mycroft_record::NANOS_PER_SEC;
 
     fn stretch(second: u64, paths: &[(&str, &str, f32, f32)]) -> Stretch {
         let at = |second: u64| HostTime(second * NANOS_PER_SEC);
@@ -223,9 +189,9 @@ mod tests {
             "one that carries little has no peers: {now:?}"
         );
         assert!(window(0, 50).means().iter().all(|mean| mean.excess_ms.abs() < 1e-3));
-        assert_eq!(window(0, 120).iterations(), (240, 500.0));
+        assert_eq!(window(0, 120).pieces.iterations(), (240, 500.0));
         assert!((window(0, 120).means()[0].excess_ms - 15.0).abs() < 0.1, "half of the time");
-        assert_eq!(window(500, 600).span(), None);
+        assert_eq!(window(500, 600).pieces.span(), None);
     }
 
     #[test]

@@ -1,15 +1,13 @@
-//! Where the time of each rank went: means of ten seconds for ten minutes, of a minute for an hour, of a quarter of an hour for
-//! a day.
+//! Where the time of each rank went.
 //!
 //! 60 + 60 + 96 pieces of 9 x 2 B a rank are 3.9 KB a rank, 40 MB at 10,240 ranks; three more that are not over, of 48 B a rank,
 //! are 1.5 MB. A share is kept in units of 1/16,384 of the job's iteration: 61 us of a second.
+use super::ladder::{Ladder, Open, Pieces, Span};
 use mycroft_diagnose::{Part, Seat, Stretch};
-use mycroft_record::{HostName, HostTime, NANOS_PER_SEC, Rank};
-use std::collections::{BTreeMap, VecDeque};
+use mycroft_record::{HostName, HostTime, Rank};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Width, nanoseconds, and number of the pieces that are kept, the finest first.
-const TIERS: [(u64, usize); 3] = [(10 * NANOS_PER_SEC, 60), (60 * NANOS_PER_SEC, 60), (900 * NANOS_PER_SEC, 96)];
 /// Ranks of a job, those of before a restart on other hosts included: 100,000 and some. Beyond, all begins anew.
 const SEATS_MAX: usize = 1 << 17;
 /// Parts of which it is kept apart what they took, since others hide it: copy, proxy, wire.
@@ -24,17 +22,6 @@ const UNKNOWN: u16 = u16::MAX;
 /// Shares of an iteration.
 type Cell = [u16; VALUES];
 
-/// What is known of all ranks in one piece of time.
-#[derive(Clone, Debug)]
-struct Piece {
-    start: HostTime,
-    end: HostTime,
-    iterations: u32,
-    iteration_ms: f32,
-    /// By seat; seats that came later are missing.
-    cells: Vec<Cell>,
-}
-
 /// Sums of a rank, milliseconds times iterations, and the iterations.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
@@ -42,59 +29,47 @@ struct Sum {
     values: [f32; VALUES],
 }
 
-/// A piece that is not over.
+/// Sums of all ranks in a piece of time, by seat.
 #[derive(Clone, Debug, Default)]
-struct Open {
-    /// Number of the piece since the epoch.
-    number: u64,
-    start: HostTime,
-    end: HostTime,
-    iterations: u32,
-    ms: f64,
-    sums: Vec<Sum>,
+struct Sums {
+    span: Span,
+    ranks: Vec<Sum>,
 }
 
-impl Open {
+impl Sums {
     fn push(&mut self, stretch: &Stretch, places: &[Option<u32>], seats: usize) {
-        if self.iterations == 0 {
-            self.start = stretch.start;
-        }
-        let count = stretch.iterations.len();
-        self.end = stretch.end;
-        self.iterations += count as u32;
-        self.ms += stretch.iterations.iter().map(|(_, ms)| ms).sum::<f64>();
-        self.sums.resize(seats, Sum::default());
+        self.span.push(stretch.start, stretch.end, &stretch.iterations);
+        let count = stretch.iterations.len() as f32;
+        self.ranks.resize(seats, Sum::default());
         for (spent, place) in stretch.ranks.iter().zip(places) {
             let (Some(spent), Some(place)) = (spent, place) else { continue };
-            let sum = &mut self.sums[*place as usize];
+            let sum = &mut self.ranks[*place as usize];
             let hidden = HIDDEN.map(|part| spent.took_ms[part as usize]);
-            sum.iterations += count as f32;
+            sum.iterations += count;
             for (sum, ms) in sum.values.iter_mut().zip(spent.exposed_ms.iter().chain(&hidden)) {
-                *sum += ms * count as f32;
+                *sum += ms * count;
             }
         }
     }
+}
 
-    fn close(&self) -> Option<Piece> {
-        if self.iterations == 0 {
-            return None;
-        }
-        let iteration_ms = (self.ms / f64::from(self.iterations)) as f32;
+impl Open for Sums {
+    /// By seat; seats that came later are missing.
+    type Over = Vec<Cell>;
+
+    fn span(&self) -> Span {
+        self.span
+    }
+
+    fn close(&self) -> Vec<Cell> {
+        let iteration_ms = (self.span.ms / f64::from(self.span.iterations)) as f32;
         let share = |ms: f32| (ms / iteration_ms.max(1e-6) * WHOLE).round().min(f32::from(UNKNOWN - 1)) as u16;
         let cell = |sum: &Sum| match sum.iterations > 0.0 {
             true => sum.values.map(|value| share(value / sum.iterations)),
             false => [UNKNOWN; VALUES],
         };
-        let cells = self.sums.iter().map(cell).collect();
-        Some(Piece { start: self.start, end: self.end, iterations: self.iterations, iteration_ms, cells })
+        self.ranks.iter().map(cell).collect()
     }
-}
-
-/// Pieces of one width.
-#[derive(Debug, Default)]
-struct Tier {
-    open: Open,
-    over: VecDeque<Arc<Piece>>,
 }
 
 /// Where the time of the ranks of one job went.
@@ -104,7 +79,7 @@ pub(crate) struct RankSeries {
     seats: Arc<Vec<Seat>>,
     /// By place in what is measured.
     places: Vec<Option<u32>>,
-    tiers: [Tier; TIERS.len()],
+    ladder: Ladder<Sums>,
 }
 
 impl RankSeries {
@@ -141,29 +116,13 @@ impl RankSeries {
 
     /// Takes in about a second.
     pub(crate) fn push(&mut self, stretch: &Stretch) {
-        for (tier, (width_ns, kept)) in self.tiers.iter_mut().zip(TIERS) {
-            let number = stretch.end.0 / width_ns;
-            if number != tier.open.number {
-                tier.over.extend(tier.open.close().map(Arc::new));
-                tier.open = Open { number, ..Open::default() };
-                if tier.over.len() > kept {
-                    tier.over.pop_front();
-                }
-            }
-            tier.open.push(stretch, &self.places, self.seats.len());
-        }
+        let (places, seats) = (&self.places, self.seats.len());
+        self.ladder.push(stretch.end, |open| open.push(stretch, places, seats));
     }
 
-    /// What is known of a window: of the finest pieces that reach back to its beginning, those that have something of it; where
-    /// none do, of the coarsest.
+    /// What is known of a window.
     pub(crate) fn window(&self, from: HostTime, to: HostTime) -> RankWindow {
-        let reaches = |tier: &&Tier| tier.over.front().is_some_and(|piece| piece.start <= from);
-        let lengths = |tier: &&Tier| tier.over.front().map_or(tier.open.start, |piece| piece.start);
-        let oldest = self.tiers.iter().filter(|tier| tier.open.iterations > 0).min_by_key(lengths);
-        let Some(tier) = self.tiers.iter().find(reaches).or(oldest) else { return RankWindow::default() };
-        let pieces = tier.over.iter().cloned().chain(tier.open.close().map(Arc::new));
-        let pieces = pieces.filter(|piece| piece.end > from && piece.start < to).collect();
-        RankWindow { seats: Arc::clone(&self.seats), pieces }
+        RankWindow { seats: Arc::clone(&self.seats), pieces: self.ladder.window(from, to) }
     }
 }
 
@@ -171,7 +130,7 @@ impl RankSeries {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankWindow {
     seats: Arc<Vec<Seat>>,
-    pieces: Vec<Arc<Piece>>,
+    pub(crate) pieces: Pieces<Vec<Cell>>,
 }
 
 /// What one rank took in a window, milliseconds per iteration.
@@ -197,18 +156,6 @@ impl RankMean {
 }
 
 impl RankWindow {
-    /// Begin and end of what is known; `None`: nothing.
-    pub(crate) fn span(&self) -> Option<(HostTime, HostTime)> {
-        Some((self.pieces.first()?.start, self.pieces.last()?.end))
-    }
-
-    /// Iterations, and their mean, milliseconds.
-    pub(crate) fn iterations(&self) -> (u64, f64) {
-        let count: u64 = self.pieces.iter().map(|piece| u64::from(piece.iterations)).sum();
-        let ms = |piece: &Arc<Piece>| f64::from(piece.iteration_ms) * f64::from(piece.iterations);
-        (count, self.pieces.iter().map(ms).sum::<f64>() / count.max(1) as f64)
-    }
-
     /// The ranks of which something is known, those that took most more than their peers first.
     pub(crate) fn means(&self) -> Vec<RankMean> {
         let mut means: Vec<RankMean> = (0..self.seats.len()).filter_map(|at| self.mean(at)).collect();
@@ -220,10 +167,10 @@ impl RankWindow {
 
     fn mean(&self, at: usize) -> Option<RankMean> {
         let (mut count, mut sums) = (0, [0.0; VALUES]);
-        for piece in &self.pieces {
-            let Some(cell) = piece.cells.get(at).filter(|cell| cell[0] != UNKNOWN) else { continue };
-            count += u64::from(piece.iterations);
-            let unit = f64::from(piece.iteration_ms) * f64::from(piece.iterations) / f64::from(WHOLE);
+        for (span, cells) in &self.pieces.0 {
+            let Some(cell) = cells.get(at).filter(|cell| cell[0] != UNKNOWN) else { continue };
+            count += u64::from(span.iterations);
+            let unit = span.ms / f64::from(WHOLE);
             sums.iter_mut().zip(cell).for_each(|(sum, share)| *sum += f64::from(*share) * unit);
         }
         let ms = |value: usize| sums[value] / count.max(1) as f64;

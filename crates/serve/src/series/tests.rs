@@ -107,14 +107,14 @@ proptest! {
             series.push(&Stretch { start, end, iterations: vec![(end, f64::from(*ms))], ranks: all, ..Stretch::default() });
         }
         let window = series.window(HostTime(BEGIN), HostTime(u64::MAX));
-        prop_assert_eq!(window.iterations().0, rows.len() as u64);
+        prop_assert_eq!(window.pieces.iterations().0, rows.len() as u64);
         for mean in window.means() {
             let whole: f64 = mean.exposed_ms.iter().sum();
             if mean.seat.rank.0 > 0 {
                 let (sum, count) = own[mean.seat.rank.0 as usize];
                 let wanted = sum / f64::from(count);
-                prop_assert!((mean.exposed_ms[0] - wanted).abs() < 0.01 * window.iterations().1, "{:?} {}", mean, wanted);
-                prop_assert!((whole / window.iterations().1 - 1.0).abs() < 0.01, "{}", whole);
+                prop_assert!((mean.exposed_ms[0] - wanted).abs() < 0.01 * window.pieces.iterations().1, "{:?} {}", mean, wanted);
+                prop_assert!((whole / window.pieces.iterations().1 - 1.0).abs() < 0.01, "{}", whole);
             }
             prop_assert!(mean.exposed_ms[Part::OWN] >= -1e-6);
         }
@@ -150,10 +150,10 @@ fn ranks_are_known_for_a_day_and_bounded() {
     for (back_s, fine_s) in [(500, 10), (3_000, 60), (80_000, 900)] {
         let from = HostTime(end - back_s * NANOS_PER_SEC);
         let window = series.window(from, HostTime(end));
-        let (known_from, known_to) = window.span().expect("known");
+        let (known_from, known_to) = window.pieces.span().expect("known");
         assert!(known_from <= from && from.since_ns(known_from) <= fine_s * NANOS_PER_SEC, "{back_s} s");
         assert!(HostTime(end).since_ns(known_to) <= 2 * NANOS_PER_SEC, "{back_s} s");
     }
-    let all = series.window(HostTime(BEGIN), HostTime(end)).span().expect("known");
+    let all = series.window(HostTime(BEGIN), HostTime(end)).pieces.span().expect("known");
     assert!(HostTime(end).since_ns(all.0) <= (86_400 + 900) * NANOS_PER_SEC, "not more than a day");
 }
