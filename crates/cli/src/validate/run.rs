@@ -83,8 +83,16 @@ fn take(pass: &Pass, members: &Members, answers: &BTreeMap<usize, Answer>, resul
                 match (done(answer(one)), done(answer(other))) {
                     (Ok(at_one), Ok(at_other)) => {
                         let between_hosts = members.host(one) != members.host(other);
-                        results.links.extend(way(other, one, between_hosts, at_one));
-                        results.links.extend(way(one, other, between_hosts, at_other));
+                        for (from, to, sender, receiver) in
+                            [(other, one, at_other, at_one), (one, other, at_one, at_other)]
+                        {
+                            results.links.extend(way(from, to, between_hosts, [sender, receiver]));
+                            if has_latency(sender, receiver) {
+                                results.missing.remove(&busy(from, to));
+                            } else {
+                                results.missing.insert(busy(from, to));
+                            }
+                        }
                     }
                     (Err(why), _) | (_, Err(why)) => {
                         results.missing.insert(format!("the way between ranks {one} and {other}: {why}"));
@@ -118,10 +126,25 @@ fn parts(rank: Rank, check: Check, answer: &Answer) -> Vec<CheckResult> {
     (0..).zip(&answer.values).filter_map(part).collect()
 }
 
-/// What the receiver measured of its direction.
-fn way(from: Rank, to: Rank, between_hosts: bool, at_receiver: &Answer) -> Vec<LinkResult> {
+/// Whether small messages between the two say how long the way takes: both have a time for them.
+fn has_latency(sender: &Answer, receiver: &Answer) -> bool {
+    [sender.values[SENT + 1], receiver.values[1]].iter().all(|value| value.fastest_ns > 0)
+}
+
+/// Said where none of a direction's passes gave a latency.
+fn busy(from: Rank, to: Rank) -> String {
+    format!("the latency from rank {from} to rank {to}: their threads waited for a processor instead")
+}
+
+/// Where an answer has what was sent, after what was received.
+const SENT: usize = 2;
+
+/// What the receiver measured of its direction; a latency only where no thread of either waited for a processor instead.
+fn way(from: Rank, to: Rank, between_hosts: bool, [sender, receiver]: [&Answer; 2]) -> Vec<LinkResult> {
+    let has_latency = has_latency(sender, receiver);
     let of = |(measure, value): (LinkMeasure, &Measured)| {
-        Some(LinkResult { from, to, between_hosts, measure, times: times(*value)? })
+        let counts = measure == LinkMeasure::Bandwidth || has_latency;
+        Some(LinkResult { from, to, between_hosts, measure, times: times(*value).filter(|_| counts)? })
     };
-    [LinkMeasure::Bandwidth, LinkMeasure::Latency].into_iter().zip(&at_receiver.values).filter_map(of).collect()
+    [LinkMeasure::Bandwidth, LinkMeasure::Latency].into_iter().zip(&receiver.values).filter_map(of).collect()
 }

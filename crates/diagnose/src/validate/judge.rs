@@ -135,6 +135,13 @@ type Ways = BTreeMap<(Rank, Rank), f64>;
 struct Value<K> {
     of: K,
     fastest_ns: f64,
+    median_ns: f64,
+}
+
+impl<K> Value<K> {
+    fn of(of: K, times: Times) -> Value<K> {
+        Value { of, fastest_ns: times.fastest_ns as f64, median_ns: times.median_ns as f64 }
+    }
 }
 
 /// What comparing gave one value.
@@ -164,14 +171,14 @@ fn compare<K: PartialEq>(values: &[Value<K>], limit: f64) -> Vec<Compared> {
     values.iter().map(one).collect()
 }
 
-/// Leaves only what is `limit` times as long as all that is not slow, and not only as their middle: how late threads wake up has no
-/// spread that tells how late the next will.
+/// Leaves only what at its fastest is `limit` times as long as each that is not slow usually takes: how late threads wake up has
+/// no spread that tells how late the next will, and where there are fewer cores than threads a way may be late each time.
 fn beyond_all<K: PartialEq>(values: &[Value<K>], compared: &mut [Compared], limit: f64) {
     let mut shortest_first: Vec<usize> = (0..values.len()).filter(|i| compared[*i].is_slow).collect();
     shortest_first.sort_by(|a, b| values[*a].fastest_ns.total_cmp(&values[*b].fastest_ns));
     for i in shortest_first {
         let others = (0..values.len()).filter(|j| !compared[*j].is_slow && values[*j].of != values[i].of);
-        let longest_ns = others.map(|j| values[j].fastest_ns).fold(0.0, f64::max);
+        let longest_ns = others.map(|j| values[j].median_ns).fold(0.0, f64::max);
         let tells_from = compared[i].ratio.unwrap_or(0.0) * limit * longest_ns / values[i].fastest_ns;
         compared[i].tells_from = compared[i].tells_from.max(tells_from);
         compared[i].is_slow = values[i].fastest_ns >= limit * longest_ns;
@@ -209,7 +216,7 @@ fn judge_checks(checks: &[CheckResult], judgement: &mut Judgement) {
     for (check, part) in kinds {
         let of: Vec<usize> =
             (0..checks.len()).filter(|i| (checks[*i].check, checks[*i].part) == (check, part)).collect();
-        let value = |i: &usize| Value { of: checks[*i].rank, fastest_ns: checks[*i].times.fastest_ns as f64 };
+        let value = |i: &usize| Value::of(checks[*i].rank, checks[*i].times);
         let values: Vec<Value<Rank>> = of.iter().map(value).collect();
         let limit = match check {
             Check::Device | Check::Copy => SLOW_RATIO,
@@ -257,7 +264,7 @@ fn judge_links(links: &[LinkResult], judgement: &mut Judgement) {
         for measure in [LinkMeasure::Bandwidth, LinkMeasure::Latency] {
             let is = |i: &usize| (links[*i].between_hosts, links[*i].measure) == (between_hosts, measure);
             let of: Vec<usize> = (0..links.len()).filter(is).collect();
-            let value = |i: &usize| Value { of: way(&links[*i]), fastest_ns: links[*i].times.fastest_ns as f64 };
+            let value = |i: &usize| Value::of(way(&links[*i]), links[*i].times);
             let values: Vec<Value<(Rank, Rank)>> = of.iter().map(value).collect();
             let (what, limit) = match measure {
                 LinkMeasure::Bandwidth => ("bandwidth", SLOW_RATIO),

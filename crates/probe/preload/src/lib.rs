@@ -23,3 +23,4 @@ mod room;
 mod table;
 mod tasks;
 mod thread;
+mod waited;
