@@ -2,6 +2,7 @@
 mod json;
 mod operations;
 mod read;
+mod suspects;
 mod svg;
 mod text;
 
@@ -16,6 +17,7 @@ use std::path::PathBuf;
 
 /// Which capture, and what of it is shown.
 #[derive(clap::Args, Debug)]
+#[command(group(clap::ArgGroup::new("cut").args(["operations", "suspects"]).multiple(true)))]
 pub(crate) struct FlowArgs {
     /// The capture, pcap or pcapng, also a pipe; `-` reads standard input.
     #[arg(value_name = "FILE.pcap")]
@@ -32,16 +34,19 @@ pub(crate) struct FlowArgs {
     /// Also the operations in each curve: what lies between two silences of --gap.
     #[arg(long)]
     operations: bool,
+    /// Who of the senders is slow while it sends, begins late or stopped first, of all flows of the capture.
+    #[arg(long)]
+    suspects: bool,
     /// Shortest silence between two operations.
-    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = gap, requires = "operations")]
+    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = gap, requires = "cut")]
     gap: u64,
     /// Bytes that an operation sends at least, or those of several in turn: a silence before that ends none. Without it,
     /// volumes that recur say which silences were inside of one.
-    #[arg(long, value_name = "BYTES,..", value_delimiter = ',', requires = "operations")]
+    #[arg(long, value_name = "BYTES,..", value_delimiter = ',', requires = "cut")]
     volume: Vec<u64>,
     /// An operation whose volume is to be expected, as KIND:WAYS:BYTES:RANKS[:QUEUE_PAIRS], of several in turn: kinds are NCCL's, ways ring,
     /// tree, double-tree or direct, BYTES those of the call's count, QUEUE_PAIRS those that share the way to a peer (channels).
-    #[arg(long, value_name = "CALL,..", value_delimiter = ',', requires = "operations", conflicts_with = "volume",
+    #[arg(long, value_name = "CALL,..", value_delimiter = ',', requires = "cut", conflicts_with = "volume",
           value_parser = operations::expected)]
     expect: Vec<u64>,
     /// Print JSON, with all flows that the table would have without --top.
@@ -62,14 +67,18 @@ pub(crate) fn flow(args: &FlowArgs) -> Result<u8> {
     if let Some(path) = &args.svg {
         whole::write(path, &svg::draw(&seen, args.epoch, shown))?;
     }
-    let rule = args.operations.then(|| Rule { gap_ns: args.gap, volumes: [&args.volume[..], &args.expect].concat() });
+    let rule = Rule { gap_ns: args.gap, volumes: [&args.volume[..], &args.expect].concat() };
+    let told = args.suspects.then(|| suspects::of(&seen, args.epoch, &flows, &rule));
     if args.json {
-        print(&format!("{}\n", as_json(&json::of(&seen, args.epoch, &flows, rule.as_ref()))?))?;
+        let rule = args.operations.then_some(&rule);
+        print(&format!("{}\n", as_json(&json::of(&seen, args.epoch, &flows, rule, told.as_ref()))?))?;
     } else {
+        let begin_ns = seen.span_ns.map_or(0, |span| span.0);
         let mut table = text::table(&seen, args.epoch, shown, flows.len());
-        if let (Some(rule), Some((begin_ns, _))) = (&rule, seen.span_ns) {
-            table.push_str(&operations::told(shown, args.epoch, rule, begin_ns));
+        if args.operations {
+            table.push_str(&operations::told(shown, args.epoch, &rule, begin_ns));
         }
+        table.extend(told.map(|told| told.text(begin_ns)));
         print(&table)?;
     }
     match seen.fault {

@@ -243,6 +243,9 @@ fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View) {
     } else {
         Span::styled("   no open case", Style::new().fg(Color::Green))
     });
+    for split in view.report.iter().flat_map(|report| &report.layout) {
+        spans.push(Span::raw(format!("   {} {}", split.of.trim_end_matches(" parallel"), split.ranks)));
+    }
     if let Some(trouble) = &view.trouble {
         spans.push(Span::styled(format!("   {trouble}"), Style::new().fg(Color::Yellow)));
     }
@@ -340,7 +343,7 @@ mod tests {
         let report = format!(
             r#"{{"job":"a\u001b[2J","as_of":{{"ns":1735689611000000000,"text":""}},"cases":[{case}],"transients":[],
             "lives":[],"caveats":[],"ranks":[{first},{others}],"more_ranks":0,"iteration_ms_median":412.0,
-            "iterations":9,"thresholds":[]}}"#
+            "iterations":9,"thresholds":[],"layout":[{{"of":"tensor parallel","ranks":8,"apart":1,"groups":2}}]}}"#
         );
         let report = serde_json::from_str(&report).expect("a report");
         View { jobs: vec!["a\x1b[2J".into()], report: Some(report), ..View::default() }
@@ -362,6 +365,7 @@ mod tests {
         assert!(case.contains("suspect    link host1 -> host0 (25 %)") && !case.contains(" cases "), "{case}");
         turn(&mut view, Page::Ranks);
         let ranks = drawn(&view);
+        assert!(ranks.contains("median 412 ms   case open   tensor 8"), "{ranks}");
         let order = [
             "!1       host0             waiting",
             "!2       host1             dead",

@@ -173,7 +173,58 @@ fn operations_are_found_in_the_curves_with_their_gaps() {
     assert!(said.stdout.contains(": 6 operations of 2 kinds\n"), "{}", said.stdout);
     assert!(!said.stdout.contains("less than expected"), "{}", said.stdout);
     let said = end(mycroft(&["flow", "-", "--gap", "2ms"]));
-    assert_eq!(said.code, Some(2), "it says nothing without --operations: {said:?}");
+    assert_eq!(said.code, Some(2), "it says nothing without --operations or --suspects: {said:?}");
+}
+
+/// What the script captured of one of its loads; none where packets may not be looked at.
+fn captured(folder: &tempfile::TempDir, load: &str) -> Option<(String, String)> {
+    let file = folder.path().join("lo.pcap");
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/loopback_capture.py");
+    let made = Command::new("python3").arg(script).arg(&file).arg(load).output().expect("python3 runs");
+    if made.status.code() == Some(77) {
+        eprintln!("skipped: packets may not be looked at here (CAP_NET_RAW)");
+        return None;
+    }
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    Some((file.display().to_string(), String::from_utf8_lossy(&made.stdout).trim().to_owned()))
+}
+
+#[test]
+fn the_slow_way_of_a_ring_is_the_one_suspect() {
+    let mut packets = Vec::new();
+    for iteration in 0..5u64 {
+        let later = |packet: Written| Written { time_ns: packet.time_ns + iteration * 50_000_000, ..packet };
+        packets.extend(ring(12).into_iter().map(later));
+    }
+    let file = Order { is_big: false }.pcap(true, &packets);
+    let said = piped(&["--suspects", "--epoch", "8us"], &file);
+    assert_eq!(said.code, Some(0), "{said:?}");
+    let told = said.stdout.split_once("\n1 suspect\n").unwrap_or_else(|| panic!("{}", said.stdout)).1;
+    assert!(told.starts_with("  10.0.0.3 sends slowly: "), "{told}");
+    assert!(told.contains(" of 3 others, in 5 operations: its NIC, PCIe or link, or the path to 10.0.0.4"), "{told}");
+    let said = piped(&["--suspects", "--epoch", "1024us"], &file);
+    assert!(said.stdout.contains("\nno sender is slower than its peers"), "hidden: {}", said.stdout);
+}
+
+/// TCP of the kernel around a ring, one rank of which sends at half the rate.
+#[test]
+fn the_slow_sender_of_a_real_ring_is_named() {
+    let folder = tempfile::tempdir().expect("a directory");
+    let Some((file, _)) = captured(&folder, "ring") else { return };
+    let said = say(&["flow", &file, "--suspects", "--epoch", "5ms", "--gap", "40ms", "--json"]);
+    assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
+    let told = said.json();
+    let suspects = told["suspects"].as_array().expect("suspects");
+    let slow: Vec<_> = suspects.iter().filter(|suspect| suspect["sign"] == "slow").collect();
+    assert_eq!(slow.len(), 1, "{suspects:?}");
+    assert_eq!(
+        (&slow[0]["source"], &slow[0]["destinations"]),
+        (&"127.0.0.13".into(), &serde_json::json!(["127.0.0.14"]))
+    );
+    let rates = slow[0]["actual_bytes_per_sec"].as_array().expect("two rates");
+    let share = rates[0].as_f64().expect("a rate") / rates[1].as_f64().expect("a rate");
+    assert!((0.4..0.8).contains(&share), "half: {suspects:?}");
+    assert!(suspects.iter().all(|suspect| suspect["source"] == "127.0.0.13"), "nobody else: {suspects:?}");
 }
 
 /// Packets that the kernel made, with headers cut at 128 bytes and pieces larger than a packet: each byte is in the curve or told as
@@ -181,16 +232,9 @@ fn operations_are_found_in_the_curves_with_their_gaps() {
 #[test]
 fn real_tcp_is_counted_to_the_byte() {
     let folder = tempfile::tempdir().expect("a directory");
-    let file = folder.path().join("lo.pcap");
-    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/loopback_capture.py");
-    let made = std::process::Command::new("python3").arg(script).arg(&file).output().expect("python3 runs");
-    if made.status.code() == Some(77) {
-        eprintln!("skipped: packets may not be looked at here (CAP_NET_RAW)");
-        return;
-    }
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let port: u64 = String::from_utf8_lossy(&made.stdout).trim().parse().expect("a port");
-    let said = say(&["flow", &file.display().to_string(), "--operations", "--json"]);
+    let Some((file, port)) = captured(&folder, "bursts") else { return };
+    let port: u64 = port.parse().expect("a port");
+    let said = say(&["flow", &file, "--operations", "--json"]);
     assert_eq!((said.code, said.stderr.as_str()), (Some(0), ""));
     let told = said.json();
     let flows = told["flows"].as_array().expect("flows");

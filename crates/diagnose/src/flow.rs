@@ -3,10 +3,14 @@
 //! operation of NCCL, is not known here.
 mod gaps;
 mod recur;
+mod rounds;
+mod suspects;
 mod volume;
 
 pub use gaps::{GAP_BOUNDS_NS, Gaps};
 pub use recur::{Kind, kinds, rejoin};
+pub use rounds::Sent;
+pub use suspects::{Sign, Suspect, suspects};
 pub use volume::{Asked, Shape};
 
 /// Shortest silence between two operations, unless another is asked for: gaps inside of one are microseconds, but for late
@@ -53,6 +57,17 @@ impl Operation {
     fn begin(start_ns: u64) -> Operation {
         let gaps = Gaps::default();
         Operation { start_ns, end_ns: start_ns, bytes: 0, actual_ns: 0, gaps, pieces: 1, is_complete: true }
+    }
+
+    /// Goes on with what came after a silence.
+    fn join(&mut self, piece: &Operation) {
+        self.gaps.add(piece.start_ns - self.end_ns);
+        self.gaps.join(&piece.gaps);
+        self.end_ns = piece.end_ns;
+        self.bytes += piece.bytes;
+        self.actual_ns += piece.actual_ns;
+        self.pieces += piece.pieces;
+        self.is_complete = piece.is_complete;
     }
 
     /// Nanoseconds from its beginning to its end.

@@ -27,6 +27,7 @@ pub mod render;
 pub mod report;
 pub mod stacks;
 mod timeline;
+mod uses;
 pub mod validate;
 mod watch;
 
@@ -35,7 +36,8 @@ pub use config::Config;
 pub use life::{Ending, How, Life};
 pub use measured::{Carried, Measured, Part, Seat, Spent, Stretch};
 pub use render::render;
-pub use report::{Caveat, RankSummary, Report, Threshold};
+pub use report::{Caveat, RankSummary, Report, Split, Threshold};
+pub use timeline::Parallelism;
 
 use case::docket::{Bench, Docket};
 use clocks::{Clocks, Limit};
@@ -59,13 +61,27 @@ pub struct Engine {
     watch: Watch,
     docket: Docket,
     lives: Vec<Life>,
+    /// Looks in which iterations were measured. What communicators are for is told anew when there are twice as many.
+    looks: u32,
 }
 
 impl Engine {
     /// An engine that has seen nothing of `job` yet.
     pub fn new(job: JobName, config: Config) -> Engine {
         let (clocks, timeline, measure, measured, evidence, watch, docket) = Default::default();
-        Engine { job, config, clocks, timeline, measure, measured, evidence, watch, docket, lives: Vec::new() }
+        Engine {
+            job,
+            config,
+            clocks,
+            timeline,
+            measure,
+            measured,
+            evidence,
+            watch,
+            docket,
+            lives: Vec::new(),
+            looks: 0,
+        }
     }
 
     /// Takes in the records of one source. Batches of one source come in order; across sources any order will do, but that
@@ -98,7 +114,7 @@ impl Engine {
         self.timeline = self.timeline.anew(first, self.config.no_data_after_ns);
         self.watch = Watch::default();
         self.docket.begin_anew();
-        (self.measure, self.evidence) = Default::default();
+        (self.measure, self.evidence, self.looks) = Default::default();
     }
 
     /// Weighs everything known at `now` (the server's clock) and says what changed about the cases.
@@ -112,6 +128,10 @@ impl Engine {
         rows.iter().for_each(|row| self.evidence.take(&hosts, &self.measure.roles, row));
         if !rows.is_empty() {
             self.measured.add(&self.timeline, &self.measure.roles, &rows);
+            self.looks += 1;
+            if self.looks.is_power_of_two() {
+                self.timeline.comms.learn(&uses::told(&self.timeline));
+            }
         }
         let open = self.docket.has_open();
         let seen = self.watch.look(&self.timeline, &self.config, open, self.docket.raised_at(), now);

@@ -4,9 +4,10 @@ use crate::case::docket::Docket;
 use crate::config::Config;
 use crate::fact::these;
 use crate::life::Life;
-use crate::timeline::{RankState, Timeline};
+use crate::timeline::{Parallelism, RankState, Timeline};
 use crate::watch::Watch;
 use mycroft_record::{Category, HostName, HostTime, JobName, Rank, What};
+use std::collections::BTreeMap;
 
 /// Processes without a rank that a report names one by one: what a person reads.
 const UNTOLD_SHOWN: usize = 16;
@@ -90,6 +91,19 @@ pub struct RankSummary {
     pub lost: u64,
 }
 
+/// Communicators that split the same thing among as many ranks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Split {
+    /// What they split.
+    pub of: Parallelism,
+    /// Ranks of each.
+    pub ranks: u32,
+    /// How far its first two ranks are apart.
+    pub apart: u32,
+    /// How many there are.
+    pub groups: u64,
+}
+
 /// What is known of a job at one time.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
@@ -107,6 +121,8 @@ pub struct Report {
     pub caveats: Vec<Caveat>,
     /// Ranks, ascending.
     pub ranks: Vec<RankSummary>,
+    /// How the job is split among its ranks, as far as that shows, by what and size; empty at first.
+    pub layout: Vec<Split>,
     /// Median iteration time of the job, milliseconds; `None` before three iterations.
     pub iteration_ms_median: Option<f64>,
     /// Standard deviation of means of about a second of it while nothing is wrong, milliseconds; `None`: of too few.
@@ -134,12 +150,24 @@ pub(crate) fn make(
         cases: docket.cases.clone(),
         transients: docket.transients.clone(),
         caveats: caveats(timeline, docket, config),
+        layout: layout(timeline),
         iteration_ms_median: watch.iteration_ms(),
         iteration_ms_spread: None,
         iterations: ranks.iter().map(|rank| rank.iterations).filter(|count| *count > 0).min().unwrap_or(0),
         ranks,
         thresholds: watch.thresholds(timeline, config),
     }
+}
+
+/// Communicators that are alike, counted.
+fn layout(timeline: &Timeline) -> Vec<Split> {
+    let mut counts: BTreeMap<(Parallelism, u32, u32), u64> = BTreeMap::new();
+    for comm in timeline.comms.values() {
+        let mut ranks = comm.members.iter().map(|(_, rank)| rank.0);
+        let (Some(of), Some(first), Some(second)) = (comm.used_for, ranks.next(), ranks.next()) else { continue };
+        *counts.entry((of, comm.n_ranks, first.abs_diff(second))).or_default() += 1;
+    }
+    counts.into_iter().map(|((of, ranks, apart), groups)| Split { of, ranks, apart, groups }).collect()
 }
 
 fn summary(timeline: &Timeline, state: &RankState, config: &Config) -> RankSummary {

@@ -204,6 +204,7 @@ impl Job {
             caveats: Vec::new(),
             ranks: Vec::new(),
             iteration_ms_median: None,
+            layout: Vec::new(),
             iteration_ms_spread: None,
             iterations: 0,
             thresholds: Vec::new(),

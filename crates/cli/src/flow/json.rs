@@ -1,6 +1,7 @@
 //! The flows of a capture as JSON, version 1 (docs/formats/flow.md).
 use super::operations;
 use super::read::Seen;
+use super::suspects::{SuspectJson, Told};
 use mycroft_diagnose::flow::{GAP_BOUNDS_NS, Operation as Found, Rule, kinds};
 use mycroft_flow::limits::Grain;
 use mycroft_flow::{Curve, Ports, WireFlow};
@@ -23,6 +24,9 @@ pub(super) struct Answer {
     /// Upper bounds of the counts in `gaps` of operations; one more counts what is longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     gap_bounds_ns: Option<[u64; GAP_BOUNDS_NS.len()]>,
+    /// Where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    suspects: Option<Vec<SuspectJson>>,
     flows: Vec<Flow>,
 }
 
@@ -81,7 +85,13 @@ struct Operation {
 }
 
 /// The answer for these flows.
-pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&WireFlow, &Curve)], rule: Option<&Rule>) -> Answer {
+pub(super) fn of(
+    seen: &Seen,
+    grain: Grain,
+    flows: &[(&WireFlow, &Curve)],
+    rule: Option<&Rule>,
+    suspects: Option<&Told>,
+) -> Answer {
     Answer {
         version: 1,
         epoch_ns: grain.epoch_ns(),
@@ -92,6 +102,7 @@ pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&WireFlow, &Curve)], rule:
         not_counted: seen.left.iter().map(|(left, packets)| (left.word().to_owned(), *packets)).collect(),
         fault: seen.fault.map(|fault| Fault { offset: fault.offset, problem: fault.problem.to_string() }),
         gap_bounds_ns: rule.map(|_| GAP_BOUNDS_NS),
+        suspects: suspects.map(Told::json),
         flows: flows.iter().map(|(key, curve)| flow(grain, key, curve, rule)).collect(),
     }
 }

@@ -7,7 +7,7 @@ const ALIKE: f64 = 0.05;
 /// A volume recurs when so many operations have it: two may be chance.
 const RECURS: usize = 3;
 /// Most pieces that are joined to one operation: a receiver that is late again and again.
-const PIECES_MAX: usize = 16;
+pub(super) const PIECES_MAX: usize = 16;
 
 /// Operations of like volume.
 #[derive(Clone, PartialEq, Debug)]
@@ -65,14 +65,7 @@ pub fn rejoin(operations: Vec<Operation>) -> Vec<Operation> {
     while at < operations.len() {
         let pieces = pieces(&operations[at..], &is_lone[at..], &volumes);
         let mut whole = operations[at].clone();
-        for piece in &operations[at + 1..at + pieces] {
-            whole.gaps.add(piece.start_ns - whole.end_ns);
-            whole.gaps.join(&piece.gaps);
-            whole.end_ns = piece.end_ns;
-            whole.bytes += piece.bytes;
-            whole.actual_ns += piece.actual_ns;
-            whole.pieces += piece.pieces;
-        }
+        operations[at + 1..at + pieces].iter().for_each(|piece| whole.join(piece));
         joined.push(whole);
         at += pieces;
     }
@@ -95,6 +88,6 @@ fn pieces(operations: &[Operation], is_lone: &[bool], volumes: &[u64]) -> usize 
 }
 
 /// Whether a volume is at most a twentieth more than a smaller one.
-fn are_alike(smaller: u64, larger: u64) -> bool {
+pub(super) fn are_alike(smaller: u64, larger: u64) -> bool {
     larger as f64 <= smaller as f64 * (1.0 + ALIKE)
 }

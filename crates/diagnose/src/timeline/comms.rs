@@ -90,6 +90,34 @@ impl<K: Ord + Copy, V> Sorted<K, V> {
     }
 }
 
+/// What the members of a communicator have split among them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Parallelism {
+    /// The batch: they hold the same weights, whole or sharded.
+    Data,
+    /// The tensors of a layer.
+    Tensor,
+    /// The layers.
+    Pipeline,
+    /// The experts of a layer.
+    Expert,
+    /// The sequence.
+    Context,
+}
+
+impl Parallelism {
+    /// In words.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Parallelism::Data => "data parallel",
+            Parallelism::Tensor => "tensor parallel",
+            Parallelism::Pipeline => "pipeline parallel",
+            Parallelism::Expert => "expert parallel",
+            Parallelism::Context => "context parallel",
+        }
+    }
+}
+
 /// A communicator.
 #[derive(Debug, Default)]
 pub(crate) struct Comm {
@@ -97,6 +125,8 @@ pub(crate) struct Comm {
     pub name: Arc<str>,
     /// Its name says that its members hold the same part of the model.
     pub data_parallel: bool,
+    /// What its members do with it, as far as that shows.
+    pub used_for: Option<Parallelism>,
     pub n_ranks: u32,
     pub members: Sorted<CommRank, Rank>,
     pub ranks: Sorted<Rank, CommRank>,
@@ -109,6 +139,15 @@ impl Comm {
         self.name = name.clone();
         let name = name.to_ascii_lowercase();
         self.data_parallel = name.starts_with("dp") || name.contains("data_parallel") || name.contains("data-parallel");
+    }
+
+    /// The name people know it by: what it does where it has none.
+    pub(crate) fn said(&self) -> String {
+        match self.used_for {
+            _ if !self.name.is_empty() => self.name.to_string(),
+            Some(used_for) => format!("comm {} ({})", self.id, used_for.as_str()),
+            None => format!("comm {}", self.id),
+        }
     }
 }
 
@@ -153,6 +192,14 @@ impl Comms {
 
     pub(super) fn at_mut(&mut self, slot: CommSlot) -> &mut Comm {
         &mut self.slots[slot as usize]
+    }
+
+    /// Notes what communicators are for. Whose name does not say whether it is data parallel is where it does that.
+    pub(crate) fn learn(&mut self, uses: &BTreeMap<CommId, Parallelism>) {
+        for comm in &mut self.slots {
+            comm.used_for = uses.get(&comm.id).copied().or(comm.used_for);
+            comm.data_parallel |= comm.name.is_empty() && comm.used_for == Some(Parallelism::Data);
+        }
     }
 
     /// In ascending order of their ids.

@@ -34,6 +34,7 @@ use ranks::{Ranks, Slot};
 use waits::LiveGraph;
 
 pub(crate) use comms::Comm;
+pub use comms::Parallelism;
 pub(crate) use iterations::{Iteration, NO_PEER};
 pub(crate) use links::{Link, Links, NicSample, Pause};
 pub(crate) use loads::{ROOM_MILLI, Usual};
@@ -396,10 +397,7 @@ impl Timeline {
 
     /// The name people know a communicator by.
     pub(crate) fn comm_name(&self, id: CommId) -> String {
-        match self.comms.get(&id) {
-            Some(comm) if !comm.name.is_empty() => comm.name.to_string(),
-            _ => format!("comm {id}"),
-        }
+        self.comms.get(&id).map_or_else(|| format!("comm {id}"), Comm::said)
     }
 
     /// The operation in one phrase, e.g. `AllReduce DP_0 #17`.

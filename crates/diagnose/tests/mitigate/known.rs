@@ -38,6 +38,7 @@ fn report(hosts: u32, now_ms: f64, cases: Vec<Case>) -> Report {
         caveats: Vec::new(),
         ranks: (0..8 * hosts).map(rank).collect(),
         iteration_ms_median: Some(1000.0),
+        layout: Vec::new(),
         iteration_ms_spread: None,
         iterations: 500,
         thresholds: Vec::new(),

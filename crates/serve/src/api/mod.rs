@@ -25,7 +25,7 @@ pub use health::{ClockJson, ClocksJson, DroppedJson, HealthJson, QueueJson};
 pub use job::{JobJson, JobsJson, LifeJson};
 pub use note::{NoteJson, NoteRequest};
 pub use plan::{AssignmentJson, ChoiceJson, LeftOutJson, NextJson, PlanJson, PlanRequest};
-pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, ThresholdJson};
+pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, SplitJson, ThresholdJson};
 pub use series::{
     BandJson, ChangeJson, HostExcessJson, IterationsJson, PathJson, PathsJson, PointJson, RankSeriesJson, RankSpentJson,
 };

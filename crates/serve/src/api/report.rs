@@ -2,7 +2,7 @@
 use super::case::finite;
 use super::{CaseJson, LifeJson, TimeJson, rank_number, rank_numbers};
 use crate::case::BookedCase;
-use mycroft_diagnose::{Case, Caveat, RankSummary, Report, Threshold};
+use mycroft_diagnose::{Case, Caveat, RankSummary, Report, Split, Threshold};
 use serde::{Deserialize, Serialize};
 
 /// `GET /api/v1/report?job=NAME`: what is known of a job at one time.
@@ -25,6 +25,9 @@ pub struct ReportJson {
     pub ranks: Vec<RankJson>,
     /// Ranks cut off by the server's limit.
     pub more_ranks: u64,
+    /// How the job is split among its ranks, as far as that shows in what it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layout: Vec<SplitJson>,
     /// Median iteration time, milliseconds.
     pub iteration_ms_median: Option<f64>,
     /// Iterations that all known ranks have finished.
@@ -44,6 +47,29 @@ pub struct RanksJson {
     pub ranks: Vec<RankJson>,
     /// Ranks cut off by `limit`.
     pub more: u64,
+    /// As in [`ReportJson`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub layout: Vec<SplitJson>,
+}
+
+/// Communicators that split the same thing among as many ranks.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SplitJson {
+    /// `data parallel`, `tensor parallel`, `pipeline parallel`, `expert parallel` or `context parallel`.
+    pub of: String,
+    /// Ranks of each.
+    pub ranks: u32,
+    /// How far its first two ranks are apart.
+    pub apart: u32,
+    /// How many there are.
+    pub groups: u64,
+}
+
+impl SplitJson {
+    fn of(split: &Split) -> SplitJson {
+        let Split { of, ranks, apart, groups } = *split;
+        SplitJson { of: of.as_str().to_owned(), ranks, apart, groups }
+    }
 }
 
 /// Something that limits what a report can say.
@@ -120,6 +146,7 @@ impl ReportJson {
             caveats: report.caveats.iter().map(CaveatJson::of).collect(),
             ranks: report.ranks.iter().take(limit).map(RankJson::of).collect(),
             more_ranks: report.ranks.len().saturating_sub(limit) as u64,
+            layout: layout(report),
             iteration_ms_median: report.iteration_ms_median.map(finite),
             iterations: report.iterations,
             thresholds: report.thresholds.iter().map(ThresholdJson::of).collect(),
@@ -135,8 +162,13 @@ impl RanksJson {
             as_of: TimeJson::exact(report.as_of),
             ranks: report.ranks.iter().take(limit).map(RankJson::of).collect(),
             more: report.ranks.len().saturating_sub(limit) as u64,
+            layout: layout(report),
         }
     }
+}
+
+fn layout(report: &Report) -> Vec<SplitJson> {
+    report.layout.iter().map(SplitJson::of).collect()
 }
 
 impl CaveatJson {

@@ -120,6 +120,7 @@ pub(crate) fn example_report(job: JobName, now: HostTime) -> Report {
         caveats: vec![Caveat::new("gap", "rank 3 lost 12 records").about(&[Rank(3)])],
         ranks: (0..4).map(|rank| example_rank(rank, now)).collect(),
         iteration_ms_median: Some(412.5),
+        layout: Vec::new(),
         iteration_ms_spread: Some(2.5),
         iterations: 91,
         thresholds: vec![Threshold { name: "stall", value: 900.0, unit: "ms", why: "floor".into() }],

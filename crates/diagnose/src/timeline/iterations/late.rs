@@ -7,6 +7,12 @@ impl Iterations {
     pub(crate) fn lines(&self) -> impl Iterator<Item = (Signature, u64)> {
         self.signatures.keys().iter().zip(&self.seen).map(|(signature, seen)| (*signature, seen.count))
     }
+
+    /// Iterations in which those came, the one that runs and those before iterations were known with it; `None`: not known.
+    pub(crate) fn so_far(&self) -> Option<f64> {
+        let marker = self.marker?;
+        Some(self.known(&marker.signature)?.count as f64 / marker.every as f64)
+    }
 }
 
 impl FlowSum {

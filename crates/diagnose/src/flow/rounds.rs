@@ -1,0 +1,335 @@
+//! Operations of several flows that were at work together: one collective, with what each of its members sent.
+use super::recur::{PIECES_MAX, are_alike};
+use super::{Kind, Operation, Rule, kinds, segment};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What one sender sent to one receiver over one queue pair or connection.
+#[derive(Clone, Debug)]
+pub struct Sent<'a> {
+    /// Number of the sender, as the caller counts them.
+    pub from: u32,
+    /// Number of the receiver.
+    pub to: u32,
+    /// Epochs that are not empty and their bytes, in order of time.
+    pub epochs: &'a [(u64, u32)],
+    /// The operations in them, in order of time.
+    pub operations: Vec<Operation>,
+}
+
+/// A volume recurs when so many operations of a flow have it.
+const RECURS: usize = 3;
+
+/// What one sender did in a round.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Share {
+    pub(super) from: u32,
+    /// Its receivers.
+    pub(super) to: BTreeSet<u32>,
+    pub(super) start_ns: u64,
+    pub(super) end_ns: u64,
+    pub(super) bytes: u64,
+    /// When it sent: of several queue pairs to one receiver the sum of all, of several receivers when it sent to any (Pulse,
+    /// section 6.2, custom collectives).
+    pub(super) active: Active,
+    /// Bytes that its flows send in whole operations like this one; 0: no two are alike.
+    pub(super) whole_bytes: u64,
+}
+
+/// Epochs that are not empty.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub(super) struct Active {
+    pub(super) epochs: u64,
+    bytes: u64,
+    /// Those before and after which there are others. The first and the last one of a stretch are filled in part only, so a
+    /// sender with many gaps would look slower than it is.
+    pub(super) inner_epochs: u64,
+    inner_bytes: u64,
+}
+
+impl Active {
+    /// Of epochs and their bytes in order of time.
+    fn of(epochs: impl IntoIterator<Item = (u64, u64)>) -> Active {
+        let mut active = Active::default();
+        let mut before: Option<(u64, u64, bool)> = None;
+        for (epoch, bytes) in epochs {
+            active.epochs += 1;
+            active.bytes += bytes;
+            let follows = before.is_some_and(|(last, ..)| last + 1 == epoch);
+            if let Some((_, inner, true)) = before.filter(|_| follows) {
+                active.inner_epochs += 1;
+                active.inner_bytes += inner;
+            }
+            before = Some((epoch, bytes, follows));
+        }
+        active
+    }
+
+    fn and(self, other: Active) -> Active {
+        Active {
+            epochs: self.epochs + other.epochs,
+            bytes: self.bytes + other.bytes,
+            inner_epochs: self.inner_epochs + other.inner_epochs,
+            inner_bytes: self.inner_bytes + other.inner_bytes,
+        }
+    }
+
+    /// Bytes an epoch, of whole ones only or of all.
+    pub(super) fn rate(self, inner_only: bool) -> f64 {
+        let (bytes, epochs) =
+            if inner_only { (self.inner_bytes, self.inner_epochs) } else { (self.bytes, self.epochs) };
+        bytes as f64 / epochs.max(1) as f64
+    }
+}
+
+/// One operation of several senders at one time.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Round {
+    /// Rounds of the same number are alike.
+    pub(super) class: usize,
+    pub(super) shares: Vec<Share>,
+}
+
+impl Round {
+    pub(super) fn start_ns(&self) -> u64 {
+        self.shares.iter().map(|share| share.start_ns).min().unwrap_or(0)
+    }
+
+    pub(super) fn end_ns(&self) -> u64 {
+        self.shares.iter().map(|share| share.end_ns).max().unwrap_or(0)
+    }
+
+    /// The rings in it: senders in the order in which each sends to the next; none where that is no way around.
+    pub(super) fn rings(&self) -> Vec<Vec<u32>> {
+        let next = |share: &Share| (share.to.len() == 1).then(|| share.to.first().copied()).flatten();
+        let next: BTreeMap<u32, u32> =
+            self.shares.iter().filter_map(|share| Some((share.from, next(share)?))).collect();
+        let mut left: BTreeSet<u32> = next.keys().copied().collect();
+        let mut rings = Vec::new();
+        while let Some(first) = left.pop_first() {
+            let mut ring = vec![first];
+            let mut at = next.get(&first);
+            while let Some(member) = at.filter(|member| left.remove(member)) {
+                ring.push(*member);
+                at = next.get(member);
+            }
+            if at == Some(&first) && ring.len() > 2 {
+                rings.push(ring);
+            }
+        }
+        rings
+    }
+}
+
+/// A piece of a round: an operation of one flow.
+struct Piece<'a> {
+    flow: usize,
+    operation: &'a Operation,
+    whole_bytes: u64,
+}
+
+/// Rounds of all flows, each class in order of time. Flows whose volumes recur are joined by volume; the others, of a collective
+/// whose parts differ from call to call, by sender, with all they sent at one time.
+pub(super) fn rounds(sent: &[Sent<'_>], epoch_ns: u64, gap_ns: u64) -> Vec<Round> {
+    let known: Vec<Vec<Kind>> = sent.iter().map(|flow| recurring(&flow.operations)).collect();
+    let is_regular = |flow: usize| {
+        let members: usize = known[flow].iter().map(|kind| kind.members.len()).sum();
+        members > 0 && 2 * members >= sent[flow].operations.len()
+    };
+    let volumes = classes(known.iter().flatten().map(|kind| kind.bytes).collect());
+    let mut pieces: BTreeMap<usize, Vec<Piece<'_>>> = BTreeMap::new();
+    for (flow, of) in sent.iter().enumerate().filter(|(flow, _)| is_regular(*flow)) {
+        for kind in &known[flow] {
+            let class = volumes.partition_point(|volume| *volume <= kind.bytes);
+            let members = kind.members.iter().map(|number| &of.operations[*number]);
+            let whole_bytes = kind.bytes;
+            pieces.entry(class).or_default().extend(members.map(|operation| Piece { flow, operation, whole_bytes }));
+        }
+        if let Some((kind, operation)) = unfinished(&of.operations, &known[flow]) {
+            let class = volumes.partition_point(|volume| *volume <= kind.bytes);
+            pieces.entry(class).or_default().push(Piece { flow, operation, whole_bytes: kind.bytes });
+        }
+    }
+    let mut rounds: Vec<Round> =
+        pieces.into_iter().flat_map(|(class, pieces)| joined(class, pieces, sent, epoch_ns)).collect();
+    let irregular: Vec<&Sent<'_>> =
+        sent.iter().enumerate().filter(|(flow, _)| !is_regular(*flow)).map(|(_, of)| of).collect();
+    rounds.extend(of_senders(&irregular, epoch_ns, gap_ns));
+    rounds
+}
+
+/// Joins what a late receiver divided: while one member of a ring has not begun, the others send what its buffers take and wait
+/// for longer than between two operations (Pulse, section 6.1). Its own operation is whole: pieces of another flow that are as
+/// much together and end with it are one operation.
+pub(super) fn join_with_peers(sent: &mut [Sent<'_>], gap_ns: u64) {
+    let mut whole: Vec<(u64, u64, u64)> =
+        sent.iter().flat_map(|flow| flow.operations.iter().map(|one| (one.end_ns, one.start_ns, one.bytes))).collect();
+    whole.sort_unstable();
+    for flow in sent {
+        let mut joined: Vec<Operation> = Vec::with_capacity(flow.operations.len());
+        let mut left = &flow.operations[..];
+        while !left.is_empty() {
+            let pieces = pieces(left, &whole, gap_ns);
+            let mut one = left[0].clone();
+            left[1..pieces].iter().for_each(|piece| one.join(piece));
+            joined.push(one);
+            left = &left[pieces..];
+        }
+        flow.operations = joined;
+    }
+}
+
+/// How many of the first operations are one of `whole` together (end, beginning, bytes, in order), else 1.
+fn pieces(operations: &[Operation], whole: &[(u64, u64, u64)], gap_ns: u64) -> usize {
+    let first = &operations[0];
+    let mut sum = first.bytes;
+    for (count, last) in (2..=PIECES_MAX).zip(&operations[1..]) {
+        sum += last.bytes;
+        let at = whole.partition_point(|(end_ns, ..)| *end_ns + gap_ns < last.end_ns);
+        let near = whole[at..].iter().take_while(|(end_ns, ..)| *end_ns < last.end_ns + gap_ns);
+        let mut same = near.filter(|(_, start_ns, bytes)| {
+            *start_ns + gap_ns > first.start_ns && are_alike((*bytes).min(sum), sum.max(*bytes))
+        });
+        if same.next().is_some() {
+            return count;
+        }
+    }
+    1
+}
+
+/// The lower bound of each class of volumes.
+fn classes(mut volumes: Vec<u64>) -> Vec<u64> {
+    volumes.sort_unstable();
+    let mut bounds: Vec<u64> = Vec::new();
+    for volume in volumes {
+        if bounds.last().is_none_or(|bound| !are_alike(*bound, volume)) {
+            bounds.push(volume);
+        }
+    }
+    bounds
+}
+
+fn recurring(operations: &[Operation]) -> Vec<Kind> {
+    kinds(operations).into_iter().filter(|kind| kind.members.len() >= RECURS).collect()
+}
+
+/// The last operation of a flow where it is less than what came after the one before it until now, and the kind of that.
+fn unfinished<'a, 'k>(operations: &'a [Operation], known: &'k [Kind]) -> Option<(&'k Kind, &'a Operation)> {
+    let last = operations.len().checked_sub(1)?;
+    let kind_of = |number: usize| known.iter().find(|kind| kind.members.binary_search(&number).is_ok());
+    if kind_of(last).is_some() {
+        return None;
+    }
+    let before = kind_of(last.checked_sub(1)?)?;
+    let followed = before.members.iter().rev().find_map(|number| kind_of(number + 1))?;
+    (operations[last].bytes < followed.bytes).then_some((followed, &operations[last]))
+}
+
+/// Pieces of one class that lie beside each other in time, one of each flow.
+fn joined(class: usize, mut pieces: Vec<Piece<'_>>, sent: &[Sent<'_>], epoch_ns: u64) -> Vec<Round> {
+    pieces.sort_by_key(|piece| (piece.operation.start_ns, piece.flow));
+    let mut groups: Vec<Vec<Piece<'_>>> = Vec::new();
+    let mut end_ns = 0;
+    for piece in pieces {
+        let joins = |group: &Vec<Piece<'_>>| {
+            piece.operation.start_ns < end_ns && group.iter().all(|other| other.flow != piece.flow)
+        };
+        let ends_ns = piece.operation.end_ns;
+        match groups.last_mut().filter(|group| joins(group)) {
+            Some(group) => {
+                end_ns = end_ns.max(ends_ns);
+                group.push(piece);
+            }
+            None => {
+                end_ns = ends_ns;
+                groups.push(vec![piece]);
+            }
+        }
+    }
+    groups.iter().map(|group| Round { class, shares: shares(group, sent, epoch_ns) }).collect()
+}
+
+fn shares(group: &[Piece<'_>], sent: &[Sent<'_>], epoch_ns: u64) -> Vec<Share> {
+    let mut of_sender: BTreeMap<u32, Vec<&Piece<'_>>> = BTreeMap::new();
+    for piece in group {
+        of_sender.entry(sent[piece.flow].from).or_default().push(piece);
+    }
+    let share = |(from, pieces): (u32, Vec<&Piece<'_>>)| {
+        let to: BTreeSet<u32> = pieces.iter().map(|piece| sent[piece.flow].to).collect();
+        let within = pieces.iter().map(|piece| within(piece.operation, sent[piece.flow].epochs, epoch_ns));
+        let active = if to.len() == 1 {
+            within.map(Active::of).fold(Active::default(), Active::and)
+        } else {
+            Active::of(together(within.flatten()))
+        };
+        Share {
+            from,
+            to,
+            start_ns: pieces.iter().map(|piece| piece.operation.start_ns).min().unwrap_or(0),
+            end_ns: pieces.iter().map(|piece| piece.operation.end_ns).max().unwrap_or(0),
+            bytes: pieces.iter().map(|piece| piece.operation.bytes).sum(),
+            active,
+            whole_bytes: pieces.iter().map(|piece| piece.whole_bytes).sum(),
+        }
+    };
+    of_sender.into_iter().map(share).collect()
+}
+
+/// The epochs of an operation.
+fn within<'a>(of: &Operation, epochs: &'a [(u64, u32)], epoch_ns: u64) -> impl Iterator<Item = (u64, u64)> + use<'a> {
+    let at = |time_ns: u64| epochs.partition_point(|(epoch, _)| *epoch < time_ns / epoch_ns);
+    epochs[at(of.start_ns)..at(of.end_ns)].iter().map(|(epoch, bytes)| (*epoch, u64::from(*bytes)))
+}
+
+/// Epochs of several flows as those of one.
+fn together(epochs: impl Iterator<Item = (u64, u64)>) -> BTreeMap<u64, u64> {
+    let mut all = BTreeMap::new();
+    epochs.for_each(|(epoch, bytes)| *all.entry(epoch).or_default() += bytes);
+    all
+}
+
+/// Rounds of flows whose volumes do not recur: what each sender sent to anybody without a silence of `gap_ns`.
+fn of_senders(sent: &[&Sent<'_>], epoch_ns: u64, gap_ns: u64) -> Vec<Round> {
+    let mut senders: BTreeMap<u32, Vec<&Sent<'_>>> = BTreeMap::new();
+    sent.iter().for_each(|flow| senders.entry(flow.from).or_default().push(flow));
+    let rule = Rule { gap_ns, volumes: Vec::new() };
+    let mut all: Vec<Share> = Vec::new();
+    for (from, flows) in senders {
+        let epochs = flows.iter().flat_map(|flow| flow.epochs).map(|(epoch, bytes)| (*epoch, u64::from(*bytes)));
+        let epochs = together(epochs);
+        let operations = segment(epochs.iter().map(|(epoch, bytes)| (*epoch, *bytes)), epoch_ns, &rule);
+        all.extend(operations.into_iter().map(|operation| {
+            Share {
+                from,
+                to: flows.iter().map(|flow| flow.to).collect(),
+                start_ns: operation.start_ns,
+                end_ns: operation.end_ns,
+                bytes: operation.bytes,
+                active: Active::of(
+                    epochs
+                        .range(operation.start_ns / epoch_ns..operation.end_ns / epoch_ns)
+                        .map(|(epoch, bytes)| (*epoch, *bytes)),
+                ),
+                whole_bytes: 0,
+            }
+        }));
+    }
+    all.sort_by_key(|share| (share.start_ns, share.from));
+    let mut rounds: Vec<Round> = Vec::new();
+    let mut end_ns = 0;
+    for share in all {
+        let joins =
+            |round: &Round| share.start_ns < end_ns && round.shares.iter().all(|other| other.from != share.from);
+        let ends_ns = share.end_ns;
+        match rounds.last_mut().filter(|round| joins(round)) {
+            Some(round) => {
+                end_ns = end_ns.max(ends_ns);
+                round.shares.push(share);
+            }
+            None => {
+                end_ns = ends_ns;
+                rounds.push(Round { class: usize::MAX, shares: vec![share] });
+            }
+        }
+    }
+    rounds
+}

@@ -1,0 +1,248 @@
+//! Who is slow, late or stopped, from rate curves of drawn jobs: rings, pipelines and all-to-all, healthy and not.
+use mycroft_diagnose::flow::{Rule, Sent, Sign, Suspect, rejoin, segment, suspects};
+use std::collections::BTreeMap;
+
+const EPOCH_NS: u64 = 8_000;
+const GAP_NS: u64 = 1_000_000;
+/// Of a slice of 1 MB at 200 Gb/s, half a port for each of two channels.
+const SLICE_NS: u64 = 40_000;
+const SLICE: u64 = 1 << 20;
+const PERIOD_NS: u64 = 20_000_000;
+
+/// Numbers that look random, the same for each seed.
+struct Draw(u64);
+
+impl Draw {
+    fn stream(seed: u64, of: u64) -> Draw {
+        Draw((seed << 8 | of).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+}
+
+/// Curves by sender, receiver and channel.
+#[derive(Default)]
+struct Wire {
+    flows: BTreeMap<(u32, u32, u32), BTreeMap<u64, u32>>,
+    until_ns: u64,
+}
+
+impl Wire {
+    /// Sends bytes at an even rate from one time to another.
+    fn send(&mut self, flow: (u32, u32, u32), from_ns: u64, to_ns: u64, bytes: u64) {
+        let epochs = self.flows.entry(flow).or_default();
+        let mut at = from_ns;
+        while at < to_ns {
+            let next = (at / EPOCH_NS + 1) * EPOCH_NS;
+            let part = bytes as f64 * (next.min(to_ns) - at) as f64 / (to_ns - from_ns) as f64;
+            *epochs.entry(at / EPOCH_NS).or_default() += part.round() as u32;
+            at = next;
+        }
+        self.until_ns = self.until_ns.max(to_ns);
+    }
+
+    fn suspects(&self) -> Vec<Suspect> {
+        let rule = Rule { gap_ns: GAP_NS, ..Rule::default() };
+        let curves: Vec<_> = self.flows.iter().map(|(key, epochs)| (*key, Vec::from_iter(epochs.clone()))).collect();
+        let sent = |((from, to, _), epochs): &'static (Key, Vec<(u64, u32)>)| {
+            let operations = segment(epochs.iter().map(|(epoch, bytes)| (*epoch, u64::from(*bytes))), EPOCH_NS, &rule);
+            Sent { from: *from, to: *to, epochs, operations: rejoin(operations) }
+        };
+        let curves: &'static [_] = curves.leak();
+        suspects(curves.iter().map(sent).collect(), EPOCH_NS, GAP_NS, self.until_ns)
+    }
+}
+
+type Key = (u32, u32, u32);
+
+/// What is wrong with rank 3.
+#[derive(Clone, Copy, PartialEq)]
+enum Fault {
+    None,
+    /// A way so many times slower.
+    Way(f64),
+    /// It begins late.
+    Late(u64),
+    /// Its host hands slices over late: all wait, nobody sends slower.
+    Held(u64),
+    /// It sends no more after so many slices of the last operation.
+    Stops(u64),
+}
+
+/// Rings of four on channels, as often as asked, whose slices go around in step.
+fn rings(draw: &mut Draw, rings: u32, rounds: u64, fault: Fault) -> Wire {
+    let mut wire = Wire::default();
+    for round in 0..rounds {
+        for ring in 0..rings {
+            let is_hit = |rank: u32| ring == 0 && rank == 3;
+            let begin = 10_000_000 + round * PERIOD_NS + draw.below(50_000);
+            let late = if let (Fault::Late(by), 0) = (fault, ring) { by } else { 0 };
+            for channel in 0..2 {
+                slices(&mut wire, draw, (ring, channel, round + 1 == rounds), begin, late, fault, &is_hit);
+            }
+        }
+    }
+    let stays = if let Fault::Stops(_) = fault { 3 * PERIOD_NS } else { 0 };
+    wire.until_ns += stays;
+    wire
+}
+
+fn slices(
+    wire: &mut Wire,
+    draw: &mut Draw,
+    (ring, channel, is_last): (u32, u32, bool),
+    begin: u64,
+    late: u64,
+    fault: Fault,
+    is_hit: &dyn Fn(u32) -> bool,
+) {
+    let mut at = begin;
+    for slice in 0..24u64 {
+        let mut slowest = 0;
+        for rank in 0..4u32 {
+            let steady = SLICE_NS as f64 * (1.0 + draw.below(60) as f64 / 1000.0);
+            let lasts = match fault {
+                Fault::Way(times) if is_hit(rank) => (steady * times) as u64,
+                _ => steady as u64,
+            };
+            let held = match fault {
+                Fault::Held(ns) if ring == 0 => ns,
+                _ => 0,
+            };
+            slowest = slowest.max(lasts + held);
+            // What the others wait for came never.
+            let sent_until = match fault {
+                Fault::Stops(after) if ring == 0 && is_last => after + u64::from((rank + 4 - 3) % 4) * 2,
+                _ => u64::MAX,
+            };
+            if slice >= sent_until {
+                continue;
+            }
+            // Rank 3 sends its first slice late, the others theirs at once, and then wait for it.
+            let waits = if slice == 0 && !is_hit(rank) { 0 } else { late };
+            let address = |rank: u32| 100 * ring + rank;
+            let flow = (address(rank), address((rank + 1) % 4), channel);
+            wire.send(flow, at + waits, at + waits + lasts, SLICE);
+        }
+        at += slowest;
+    }
+}
+
+fn names(found: &[Suspect]) -> Vec<u32> {
+    found.iter().map(|suspect| suspect.from).collect()
+}
+
+#[test]
+fn nobody_of_a_healthy_ring_is_named() {
+    for seed in 0..100 {
+        let mut draw = Draw::stream(seed, 1);
+        let number = 1 + draw.below(3) as u32;
+        let found = rings(&mut draw, number, 12, Fault::None).suspects();
+        assert_eq!(found, [], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_slow_way_is_named_by_its_rate_while_it_sends() {
+    for seed in 0..100 {
+        let mut draw = Draw::stream(seed, 2);
+        let times = 1.4 + draw.below(30) as f64 / 10.0;
+        let number = 1 + draw.below(3) as u32;
+        let found = rings(&mut draw, number, 12, Fault::Way(times)).suspects();
+        assert_eq!(names(&found), [3], "seed {seed}, {times} times slower: {found:?}");
+        let Sign::Slow { rate, usual } = found[0].sign else { panic!("{found:?}") };
+        let share = rate / usual * times;
+        assert!((0.9..1.1).contains(&share), "seed {seed}: {share} of 1/{times}");
+        assert_eq!((&found[0].to[..], found[0].rounds, found[0].peers), (&[0][..], 10, 4 * number - 1));
+    }
+}
+
+#[test]
+fn who_begins_late_is_named_and_not_as_slow() {
+    for seed in 0..100 {
+        let mut draw = Draw::stream(seed, 3);
+        let by = 1_200_000 + draw.below(6_000_000);
+        let found = rings(&mut draw, 2, 12, Fault::Late(by)).suspects();
+        assert_eq!(names(&found), [3], "seed {seed}: {found:?}");
+        let Sign::Late { by_ns } = found[0].sign else { panic!("{found:?}") };
+        assert!(by_ns.abs_diff(by) < 200_000, "seed {seed}: {by_ns} of {by}");
+    }
+}
+
+#[test]
+fn slices_that_a_host_hands_over_late_are_no_slow_way() {
+    for seed in 0..50 {
+        let mut draw = Draw::stream(seed, 4);
+        let ns = 40_000 + draw.below(100_000);
+        let found = rings(&mut draw, 2, 12, Fault::Held(ns)).suspects();
+        assert_eq!(found, [], "seed {seed}");
+    }
+}
+
+#[test]
+fn who_stopped_first_has_sent_least() {
+    for seed in 0..100 {
+        let mut draw = Draw::stream(seed, 5);
+        let after = draw.below(12);
+        let found = rings(&mut draw, 1, 8, Fault::Stops(after)).suspects();
+        assert_eq!(names(&found), [3], "seed {seed}: {found:?}");
+        let Sign::Stopped { sent, whole, .. } = found[0].sign else { panic!("{found:?}") };
+        assert!(sent.abs_diff(2 * after * SLICE) < SLICE / 4, "seed {seed}: {sent}");
+        assert!(whole.abs_diff(48 * SLICE) < SLICE, "seed {seed}: {whole}");
+    }
+}
+
+/// Each sends to all others, as many tokens as were routed there; what is slow is slow to all.
+fn all_to_all(draw: &mut Draw, rounds: u64, slow: f64) -> Wire {
+    let mut wire = Wire::default();
+    for round in 0..rounds {
+        let begin = 10_000_000 + round * PERIOD_NS;
+        let loads: Vec<u64> = (0..4).map(|_| 1 + draw.below(8)).collect();
+        for from in 0..4u32 {
+            // Its expert computed for as long as it had tokens.
+            let mut at = begin + loads[from as usize] * 30_000;
+            let times = if from == 2 { slow } else { 1.0 };
+            for (to, load) in (0..4u32).zip(&loads).filter(|(to, _)| *to != from) {
+                let bytes = load * SLICE / 2;
+                let lasts = (*load as f64 * SLICE_NS as f64 * times * (1.0 + draw.below(60) as f64 / 1000.0)) as u64;
+                wire.send((from, to, 0), at, at + lasts, bytes);
+                // The receiver's kernel comes late.
+                at += lasts + draw.below(400_000);
+            }
+        }
+    }
+    wire
+}
+
+#[test]
+fn uneven_experts_are_no_fault_and_a_slow_sender_among_them_is_named() {
+    for seed in 0..100 {
+        let mut draw = Draw::stream(seed, 6);
+        assert_eq!(all_to_all(&mut draw, 14, 1.0).suspects(), [], "seed {seed}");
+        let times = 1.5 + draw.below(20) as f64 / 10.0;
+        let found = all_to_all(&mut draw, 14, times).suspects();
+        assert_eq!(names(&found), [2], "seed {seed}, {times} times slower: {found:?}");
+        assert!(!found[0].to.contains(&2) && !found[0].to.is_empty(), "{found:?}");
+        assert!(matches!(found[0].sign, Sign::Slow { .. }), "{found:?}");
+    }
+}
+
+#[test]
+fn stages_of_a_pipeline_that_begin_one_after_the_other_are_not_late() {
+    for seed in 0..50 {
+        let mut draw = Draw::stream(seed, 7);
+        let mut wire = Wire::default();
+        for batch in 0..20u64 {
+            for stage in 0..3u32 {
+                let begin = 10_000_000 + batch * 5_000_000 + u64::from(stage) * 600_000 + draw.below(40_000);
+                wire.send((stage, stage + 1, 0), begin, begin + 20 * SLICE_NS, 20 * SLICE);
+                let back = begin + 2_000_000;
+                wire.send((3 - stage, 2 - stage, 0), back, back + 20 * SLICE_NS, 20 * SLICE);
+            }
+        }
+        assert_eq!(wire.suspects(), [], "seed {seed}");
+    }
+}
