@@ -19,7 +19,9 @@ fn repository() -> PathBuf {
 
 fn command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
-    STRAY.iter().for_each(|name| drop(command.env_remove(name)));
+    for name in STRAY {
+        command.env_remove(name);
+    }
     command
 }
 
@@ -94,7 +96,7 @@ fn archive_works_anywhere(dist: &Path, folder: &Path) {
     let names: Vec<&str> =
         list["components"].as_array().expect("some").iter().filter_map(|c| c["name"].as_str()).collect();
     assert!(names.contains(&"libsqlite3-sys") && names.contains(&"mycroft-cli"), "{names:?}");
-    assert!(!names.contains(&"tempfile-of-nobody") && !names.contains(&"xtask"), "{names:?}");
+    assert!(!names.contains(&"xtask"), "{names:?}");
 }
 
 fn dockerfile_finds_its_files(dist: &Path) {
