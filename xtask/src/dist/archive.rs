@@ -1,5 +1,6 @@
 //! The archive, for machines without a package for them, and the sums of everything.
-use super::{ARCH, Packing, VERSION, run_at};
+use super::packing::{Packing, run_at};
+use super::product::{ARCH, VERSION};
 use crate::run::output;
 use anyhow::{Context as _, Result};
 use std::path::Path;

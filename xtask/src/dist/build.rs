@@ -1,5 +1,6 @@
 //! Builds for the oldest C library that is promised, with zig as the linker: it brings the symbol versions of every glibc.
-use super::{ARCH, LIBRARIES, PROGRAM, elf::GLIBC_MAX};
+use super::elf::GLIBC_MAX;
+use super::product::{ARCH, LIBRARIES, PROGRAM};
 use crate::run::{answers, run, target_dir};
 use anyhow::{Context as _, Result};
 use std::path::{Path, PathBuf};

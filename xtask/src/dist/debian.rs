@@ -1,5 +1,7 @@
 //! The Debian package, made by `dpkg-deb`, which every Debian has.
-use super::{ARCH, Packing, VERSION, run_at, stage};
+use super::packing::{Packing, run_at};
+use super::product::{ARCH, VERSION};
+use super::stage;
 use crate::run::output;
 use anyhow::{Context as _, Result, bail};
 use std::path::Path;

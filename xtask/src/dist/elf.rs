@@ -1,5 +1,5 @@
 //! What programs and libraries need of a machine, as `objdump` shows it, and how large they may be.
-use super::{LIBRARIES, PROGRAM};
+use super::product::{LIBRARIES, PROGRAM};
 use crate::run::output;
 use anyhow::{Context as _, Result};
 use std::fmt;

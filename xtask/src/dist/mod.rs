@@ -4,23 +4,17 @@ mod archive;
 mod build;
 mod debian;
 mod elf;
+mod packing;
+mod product;
 mod sbom;
 mod stage;
 mod wheel;
 
 use crate::run::{output, run};
 use anyhow::{Context as _, Result, bail};
-use elf::Needs;
+use packing::Packing;
+use product::{LIBRARIES, PROGRAM};
 use std::path::{Path, PathBuf};
-
-/// The version of everything here.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The machine that it is built for, as Rust and Linux call it.
-const ARCH: &str = std::env::consts::ARCH;
-/// The program.
-const PROGRAM: &str = "mycroft";
-/// What the job loads, and the CPU library of `mycroft demo`.
-const LIBRARIES: &[&str] = &["libmycroft_nccl.so", "libmycroft_preload.so", "libmycroft_testbed_nccl.so"];
 
 /// What to pack, and where to.
 #[derive(clap::Args)]
@@ -40,22 +34,6 @@ pub(crate) struct DistArgs {
     /// Build and pack nothing: check sizes and C library of what lies in the folder.
     #[arg(long, conflicts_with_all = ["from", "native", "quick"])]
     check: bool,
-}
-
-/// What every packer needs to know.
-struct Packing<'a> {
-    /// The checkout.
-    root: &'a Path,
-    /// The folder that is handed out: the programs are in it.
-    out: &'a Path,
-    /// A folder for what is staged; removed at the end.
-    work: &'a Path,
-    /// What the programs need.
-    needs: &'a Needs,
-    /// Seconds since 1970 of the last commit: the time of every file.
-    time: &'a str,
-    /// Compress next to nothing.
-    quick: bool,
 }
 
 /// Builds, packs and checks.
@@ -129,10 +107,4 @@ fn tell(out: &Path, native: bool) -> Result<()> {
     let how = if native { ": built with this machine's own linker" } else { "" };
     eprintln!("{}: needs glibc {} or later{how}", out.display(), needs.glibc);
     Ok(())
-}
-
-/// Runs a command with the time of the last commit for tools that write times into what they make.
-fn run_at(packing: &Packing<'_>, folder: &Path, program: &str, args: &[&str]) -> Result<()> {
-    let time = format!("SOURCE_DATE_EPOCH={}", packing.time);
-    run(folder, "env", &[&[time.as_str(), program], args].concat())
 }

@@ -1,5 +1,5 @@
 //! The list of all crates that are in what is handed out, in the words of CycloneDX 1.5.
-use super::{ARCH, VERSION};
+use super::product::{ARCH, VERSION};
 use crate::run::output;
 use anyhow::{Context as _, Result};
 use serde_json::{Value, json};

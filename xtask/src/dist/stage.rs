@@ -1,5 +1,7 @@
 //! The tree of files as they lie on a machine after an installation: archive and packages are made of it.
-use super::{LIBRARIES, PROGRAM, Packing, sbom};
+use super::packing::Packing;
+use super::product::{LIBRARIES, PROGRAM};
+use super::sbom;
 use crate::run::output;
 use anyhow::{Context as _, Result};
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,7 @@
 //! The Python wheel that carries the program and the libraries, put together by `python/platform_wheel.py`.
-use super::{ARCH, LIBRARIES, PROGRAM, Packing, run_at, sbom};
+use super::packing::{Packing, run_at};
+use super::product::{ARCH, LIBRARIES, PROGRAM};
+use super::sbom;
 use anyhow::{Context as _, Result};
 
 /// Makes `mycroft-VERSION-py3-none-manylinux_GLIBC_ARCH.whl`.
