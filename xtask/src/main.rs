@@ -1,9 +1,10 @@
 //! House tools: `cargo xtask test` (everything a change must pass), `demo`, `tidy` (edges and house rules), `bench`,
-//! `web` (the pages in a browser), `torch` (PyTorch on the testbed).
+//! `web` (the pages in a browser), `torch` (PyTorch on the testbed), `dist` (what is handed out).
 #![forbid(unsafe_code)]
 
 mod bench;
 mod calls;
+mod dist;
 mod run;
 mod testing;
 mod tidy;
@@ -41,8 +42,8 @@ enum Command {
     Web(web::WebArgs),
     /// Install Python with torch into the target folder, for the PyTorch programs of the testbed.
     Torch(torch::TorchArgs),
-    /// Build release binaries and libraries into target/dist.
-    Dist,
+    /// Build what is handed out into target/dist: programs for an old C library, archive, Debian package, Python wheel.
+    Dist(dist::DistArgs),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -59,7 +60,7 @@ fn main() -> anyhow::Result<()> {
         Command::Calls(args) => calls::calls(&root, &args),
         Command::Web(args) => web::web(&root, &args),
         Command::Torch(args) => torch::torch(&root, &args),
-        Command::Dist => testing::dist(&root),
+        Command::Dist(args) => dist::dist(&root, &args),
     }
 }
 

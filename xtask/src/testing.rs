@@ -1,4 +1,4 @@
-//! `cargo xtask test`, `demo` and `dist`.
+//! `cargo xtask test` and `demo`.
 use crate::run::{answers, run, target_dir};
 use crate::tidy;
 use anyhow::{Context as _, Result};
@@ -154,18 +154,6 @@ pub(crate) fn demo(root: &Path, args: &[String]) -> Result<()> {
     argv.extend(args.iter().map(String::as_str));
     let mycroft = target_dir(root).join("debug/mycroft");
     run(root, &mycroft.strip_prefix(root).unwrap_or(&mycroft).to_string_lossy(), &argv)
-}
-
-/// Release binary and libraries side by side in target/dist.
-pub(crate) fn dist(root: &Path) -> Result<()> {
-    run(root, "cargo", &["build", "--release", "--workspace", "--exclude", "xtask"])?;
-    let (target, dist) = (target_dir(root), root.join("target/dist"));
-    std::fs::create_dir_all(&dist)?;
-    for file in ["mycroft", "libmycroft_nccl.so", "libmycroft_preload.so", "libmycroft_testbed_nccl.so"] {
-        std::fs::copy(target.join("release").join(file), dist.join(file))?;
-        eprintln!("{}", dist.join(file).display());
-    }
-    Ok(())
 }
 
 #[cfg(test)]

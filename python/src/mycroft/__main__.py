@@ -1,4 +1,5 @@
-"""`python -m mycroft exclude ...`: a list of hosts to leave out, in the words of a scheduler."""
+"""`python -m mycroft exclude ...`: a list of hosts to leave out, in the words of a scheduler. `python -m mycroft env`: what a
+job's environment needs."""
 import argparse
 import datetime
 import json
@@ -8,7 +9,7 @@ import subprocess
 import sys
 from typing import Optional
 
-from mycroft import exclude, rendezvous
+from mycroft import exclude, native, rendezvous
 
 # As sysexits.h has it: a failure that another attempt elsewhere may mend; and one of usage.
 EXIT_EXCLUDED, EXIT_USAGE = 75, 2
@@ -21,6 +22,8 @@ def main(arguments: Optional[list[str]] = None) -> int:
     args = _parser().parse_args(words[:end])
     args.command = words[end + 1 :]
     try:
+        if args.run is _env:
+            return _env()
         now = exclude.time(args.now) if args.now else datetime.datetime.now(datetime.timezone.utc)
         hosts = exclude.parse(exclude.limited(sys.stdin)) if args.list == "-" else exclude.read(args.list)
         code: int = args.run(args, hosts, now)
@@ -32,7 +35,10 @@ def main(arguments: Optional[list[str]] = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m mycroft", description=__doc__)
-    ways = parser.add_subparsers(required=True).add_parser("exclude", help="hosts to leave out").add_subparsers(required=True)
+    commands = parser.add_subparsers(required=True)
+    text = "prints what to export so that NCCL loads the tracer: eval \"$(python -m mycroft env)\""
+    commands.add_parser("env", help=text, description=text).set_defaults(run=_env)
+    ways = commands.add_parser("exclude", help="hosts to leave out").add_subparsers(required=True)
 
     def way(name: str, run: object, text: str) -> argparse.ArgumentParser:
         added = ways.add_parser(name, help=text, description=text)
@@ -50,6 +56,11 @@ def _parser() -> argparse.ArgumentParser:
     torchrun.add_argument("--host", action="append", help="name of this host, if it has another here")
     way("hook", _hook, "runs a program of yours (-- PROGRAM ...), which reads the hosts as JSON from its input")
     return parser
+
+
+def _env() -> int:
+    print(native.exports(), end="")
+    return 0
 
 
 def _slurm(args: argparse.Namespace, hosts: list[exclude.Exclusion], now: datetime.datetime) -> int:
