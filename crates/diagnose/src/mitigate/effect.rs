@@ -119,6 +119,7 @@ mod tests {
             transients: Vec::new(),
             caveats: Vec::new(),
             ranks: (0..).zip(computation_ms).map(rank).collect(),
+            layout: Vec::new(),
             iteration_ms_median: None,
             iteration_ms_spread: None,
             iterations: 9,
