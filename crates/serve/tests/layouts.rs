@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Of at most so many ranks.
 const RANKS_MAX: u64 = 512;
-/// Layouts of each of two tests, unless `MYCROFT_LAYOUTS` says how many; those of docs/papers/pulse.md are 100 from 1000 on each.
+/// Layouts of each of two tests, unless `MYCROFT_LAYOUTS` says how many: 100 take minutes.
 const LAYOUTS: u64 = 15;
 
 /// One of a few numbers.
