@@ -15,6 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const RECURS: u64 = 3;
 /// Iterations before anything is told: what came three times in two of them came once in each.
 const ITERATIONS_MIN: f64 = 8.0;
+/// What comes once an iteration was counted so often in each: one more or less in [`ITERATIONS_MIN`] is an eighth.
+const ONCE: std::ops::RangeInclusive<f64> = 0.8..=1.2;
+/// What comes with each layer, there and back, comes at least twice, counted so often: sizes that change share them.
+const OFTEN: f64 = 1.5;
 /// Whoever moves less than this share of what the group with most moves agrees on numbers, not on weights: 1/1000, of GB and
 /// what is left of a loss or a norm.
 const SMALL: f64 = 1e-3;
@@ -64,10 +68,20 @@ impl Traffic {
         self.has(&[OpKind::AllReduce, OpKind::ReduceScatter, OpKind::Reduce])
     }
 
-    /// It only reduces, and each size comes several times an iteration: with each layer, there and back. Of gradients one size is
-    /// left over.
+    /// It only reduces, and each size comes several times an iteration: with each layer, there and back.
     fn is_of_layers(&self) -> bool {
-        self.heavy().all(|size| size.kind == OpKind::AllReduce && size.often > 1.5)
+        self.heavy().all(|size| size.kind == OpKind::AllReduce && size.often > OFTEN)
+    }
+
+    /// It scatters and gathers, or each size is reduced once an iteration.
+    fn is_of_gradients(&self) -> bool {
+        self.heavy().all(|size| size.kind != OpKind::AllReduce || ONCE.contains(&size.often))
+    }
+
+    /// It adds up what the other scatters.
+    fn adds_up(&self, other: &Traffic) -> bool {
+        let scatters = |count: u64| other.heavy().any(|size| size.kind == OpKind::ReduceScatter && size.count == count);
+        self.heavy().any(|size| size.kind == OpKind::AllReduce && scatters(size.count))
     }
 
     /// How far members lie apart, and how many they are: groups of one kind are alike.
@@ -87,7 +101,7 @@ pub(crate) fn told(timeline: &Timeline) -> BTreeMap<CommId, Parallelism> {
     let most = all.iter().map(|(_, traffic)| traffic.bytes()).fold(0.0, f64::max);
     let works = |traffic: &Traffic| traffic.exchanges || traffic.bytes() > SMALL * most;
     let all: Vec<(CommId, Traffic)> = all.into_iter().filter(|(_, traffic)| works(traffic)).collect();
-    let data = data_shapes(&all);
+    let Some(data) = data_shapes(&all) else { return BTreeMap::new() };
     let of_data = |traffic: &Traffic| traffic.bytes() > 0.0 && data.contains(&traffic.shape());
     let gradients: Vec<BTreeSet<Rank>> = all
         .iter()
@@ -123,23 +137,23 @@ fn use_of(traffic: &Traffic, of_data: bool, gradients: &[BTreeSet<Rank>]) -> Opt
 }
 
 /// The shapes of groups that sum gradients: of those that reduce the one whose members lie farthest apart, since tensor
-/// parallelism is innermost everywhere, unless its only reduction comes with each layer. Where it sums what another
-/// has scattered, both do (hybrid sharding).
-fn data_shapes(all: &[(CommId, Traffic)]) -> BTreeSet<(u32, usize)> {
-    let reducing = all.iter().map(|(_, traffic)| traffic).filter(|traffic| !traffic.exchanges && traffic.reduces());
-    let shapes: BTreeMap<(u32, usize), &Traffic> = reducing.map(|traffic| (traffic.shape(), traffic)).collect();
-    let Some((outer, traffic)) = shapes.iter().rfind(|(_, traffic)| !traffic.is_of_layers()) else {
-        return BTreeSet::new();
-    };
-    let mut data = BTreeSet::from([*outer]);
-    for (inner, other) in &shapes {
-        let scattered =
-            |size: &Size| other.heavy().any(|of| of.kind == OpKind::ReduceScatter && of.count == size.count);
-        if inner != outer && traffic.heavy().any(|size| size.kind == OpKind::AllReduce && scattered(size)) {
-            data.insert(*inner);
-        }
+/// parallelism is innermost everywhere. Where it adds up what another has scattered, both do (hybrid sharding). None do where the
+/// only shape that reduces does so with each layer; `None` where that is not clear, for then nothing else is.
+fn data_shapes(all: &[(CommId, Traffic)]) -> Option<BTreeSet<(u32, usize)>> {
+    let mut shapes: BTreeMap<(u32, usize), Vec<&Traffic>> = BTreeMap::new();
+    for (_, traffic) in all.iter().filter(|(_, traffic)| !traffic.exchanges && traffic.reduces()) {
+        shapes.entry(traffic.shape()).or_default().push(traffic);
     }
-    data
+    let Some((outer, outermost)) = shapes.pop_last() else { return Some(BTreeSet::new()) };
+    let is_added_up = |inner: &Vec<&Traffic>| outermost.iter().all(|of| inner.iter().any(|other| of.adds_up(other)));
+    let mut data: BTreeSet<(u32, usize)> =
+        shapes.iter().filter(|(_, inner)| is_added_up(inner)).map(|(shape, _)| *shape).collect();
+    if data.is_empty() && shapes.is_empty() && outermost.iter().all(|of| of.is_of_layers()) {
+        return Some(data);
+    }
+    let is_clear = !data.is_empty() || outermost.iter().all(|of| of.is_of_gradients());
+    data.insert(outer);
+    is_clear.then_some(data)
 }
 
 /// What the members of each communicator that all are known of have done so far.

@@ -195,6 +195,35 @@ fn who_stopped_first_has_sent_least() {
     }
 }
 
+#[test]
+fn a_capture_that_ends_while_all_wait_for_one_says_of_nobody_that_it_stopped() {
+    for seed in 0..50 {
+        let mut draw = Draw::stream(seed, 8);
+        let mut wire = rings(&mut draw, 1, 8, Fault::Stops(seed % 12));
+        wire.until_ns -= 3 * PERIOD_NS;
+        wire.until_ns += GAP_NS + draw.below(PERIOD_NS / 2);
+        assert_eq!(wire.suspects(), [], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_channel_that_never_began_counts_as_nothing_sent() {
+    for seed in 0..50 {
+        let mut draw = Draw::stream(seed, 9);
+        let mut wire = rings(&mut draw, 1, 8, Fault::Stops(8));
+        // Of rank 3's second channel nothing of the last operation came, and on the first one it is ahead of rank 0.
+        let last_begins = (10_000_000 + 7 * PERIOD_NS) / EPOCH_NS;
+        wire.flows.get_mut(&(3, 0, 1)).expect("its flow").retain(|epoch, _| *epoch < last_begins);
+        for slice in 8..14 {
+            let at = 10_100_000 + 7 * PERIOD_NS + slice * SLICE_NS;
+            wire.send((3, 0, 0), at, at + SLICE_NS, SLICE);
+        }
+        wire.until_ns = 10_000_000 + 11 * PERIOD_NS;
+        let found = wire.suspects();
+        assert_eq!(names(&found), [3], "seed {seed}: {found:?}");
+    }
+}
+
 /// Each sends to all others, as many tokens as were routed there; what is slow is slow to all.
 fn all_to_all(draw: &mut Draw, rounds: u64, slow: f64) -> Wire {
     let mut wire = Wire::default();

@@ -4,12 +4,13 @@ use mycroft_diagnose::{Config, Engine, Parallelism, Split};
 use mycroft_record::{HostTime, Record};
 use mycroft_serve::TICK;
 use mycroft_sim::{DpMode, GroupKind, Random, Scenario, Schedule, Simulation};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 /// Of at most so many ranks.
 const RANKS_MAX: u64 = 512;
-/// Layouts of each of two tests, unless `MYCROFT_LAYOUTS` says how many: 100 take minutes.
-const LAYOUTS: u64 = 15;
+/// Seeds of two tests, a half each, unless `MYCROFT_LAYOUTS` says others: `1200..1300` takes minutes.
+const SEEDS: Range<u64> = 1000..1030;
 
 /// One of a few numbers.
 fn one_of<const N: usize>(draw: &mut Random, of: [u32; N]) -> u32 {
@@ -103,41 +104,63 @@ fn is(scenario: &Scenario) -> Vec<Split> {
     counts.into_iter().map(|((of, ranks, apart), groups)| Split { of, ranks, apart, groups }).collect()
 }
 
-/// No word is wrong, and all is told of nearly all.
-fn right(from: u64) {
-    let said = std::env::var("MYCROFT_LAYOUTS").ok().and_then(|said| said.parse().ok());
-    let count = said.unwrap_or(LAYOUTS);
-    let (mut wrong, mut untold) = (Vec::new(), Vec::new());
-    for scenario in (from..from + count).map(drawn) {
+/// How many words are right of layouts, and the lines of those where one is wrong or missing.
+struct Judged {
+    wrong: Vec<String>,
+    untold: Vec<String>,
+    count: u64,
+}
+
+fn judge(seeds: impl Iterator<Item = u64>) -> Judged {
+    let mut judged = Judged { wrong: Vec::new(), untold: Vec::new(), count: 0 };
+    let names = |splits: &[Split]| -> BTreeMap<(u32, u32), BTreeSet<Parallelism>> {
+        let mut names: BTreeMap<(u32, u32), BTreeSet<Parallelism>> = BTreeMap::new();
+        splits.iter().for_each(|split| _ = names.entry((split.ranks, split.apart)).or_default().insert(split.of));
+        names
+    };
+    for scenario in seeds.map(drawn) {
         let (told, is) = (told(&scenario), is(&scenario));
-        let line = format!("{} ({}): {told:?}, is {is:?}", scenario.seed, scenario.name);
-        let names = |splits: &[Split]| -> BTreeMap<(u32, u32), Vec<Parallelism>> {
-            let mut names: BTreeMap<(u32, u32), Vec<Parallelism>> = BTreeMap::new();
-            splits.iter().for_each(|split| names.entry((split.ranks, split.apart)).or_default().push(split.of));
-            names
-        };
         let truth = names(&is);
-        let is_true = |(shape, of): (&(u32, u32), &Vec<Parallelism>)| {
-            truth.get(shape).is_some_and(|truth| of.iter().all(|of| truth.contains(of)))
+        let is_true = |(shape, of): (&(u32, u32), &BTreeSet<Parallelism>)| {
+            truth.get(shape).is_some_and(|truth| of.is_subset(truth))
         };
+        judged.count += 1;
+        let line = || format!("{} ({}): {told:?}, is {is:?}", scenario.seed, scenario.name);
         if !names(&told).iter().all(is_true) {
-            wrong.push(line);
+            judged.wrong.push(line());
         } else if told != is {
-            untold.push(line);
+            judged.untold.push(line());
         }
     }
+    let Judged { wrong, untold, count } = &judged;
     println!("{} wrong, {} not whole, of {count}", wrong.len(), untold.len());
     println!("{}\n{}", wrong.join("\n"), untold.join("\n"));
-    assert!(wrong.is_empty());
-    assert!(10 * untold.len() as u64 <= count);
+    judged
+}
+
+/// No word is wrong, and all is told of nearly all.
+fn right(half: u64) {
+    let said = std::env::var("MYCROFT_LAYOUTS").ok();
+    let said = said.and_then(|said| said.split_once("..").map(|(from, to)| (from.parse(), to.parse())));
+    let seeds = if let Some((Ok(from), Ok(to))) = said { from..to } else { SEEDS };
+    let judged = judge(seeds.filter(|seed| seed % 2 == half));
+    assert!(judged.wrong.is_empty());
+    assert!(10 * judged.untold.len() as u64 <= judged.count);
 }
 
 #[test]
 fn a_job_without_names_tells_how_it_is_split() {
-    right(1000);
+    right(0);
 }
 
 #[test]
 fn another_job_without_names_tells_how_it_is_split() {
-    right(1100);
+    right(1);
+}
+
+/// Iterations were counted wrongly in two of these, and sizes change in the others: gradients seemed to come with each layer, or
+/// layers once an iteration.
+#[test]
+fn what_is_not_clear_is_not_told() {
+    assert!(judge([135, 1029, 1036, 1062, 1094].into_iter()).wrong.is_empty());
 }

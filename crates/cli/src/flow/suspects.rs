@@ -95,7 +95,7 @@ impl Told {
         match suspect.sign {
             Sign::Slow { rate: own, usual } => {
                 let path = match &suspect.to[..] {
-                    [to] => format!("the path to {}, its only receiver", self.address(*to)),
+                    [to] => format!("the path to {}", self.address(*to)),
                     to => format!("the path to one of its {} receivers", to.len()),
                 };
                 let share = 100.0 * own / usual;

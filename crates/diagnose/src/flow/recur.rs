@@ -5,7 +5,7 @@ use super::Operation;
 /// Volumes of one kind differ by at most so much: padding and synchronization of a call, not another tensor.
 const ALIKE: f64 = 0.05;
 /// A volume recurs when so many operations have it: two may be chance.
-const RECURS: usize = 3;
+pub(super) const RECURS: usize = 3;
 /// Most pieces that are joined to one operation: a receiver that is late again and again.
 pub(super) const PIECES_MAX: usize = 16;
 

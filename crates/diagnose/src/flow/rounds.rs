@@ -1,5 +1,5 @@
 //! Operations of several flows that were at work together: one collective, with what each of its members sent.
-use super::recur::{PIECES_MAX, are_alike};
+use super::recur::{PIECES_MAX, RECURS, are_alike};
 use super::{Kind, Operation, Rule, kinds, segment};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,9 +15,6 @@ pub struct Sent<'a> {
     /// The operations in them, in order of time.
     pub operations: Vec<Operation>,
 }
-
-/// A volume recurs when so many operations of a flow have it.
-const RECURS: usize = 3;
 
 /// What one sender did in a round.
 #[derive(Clone, PartialEq, Debug)]
@@ -225,27 +222,32 @@ fn unfinished<'a, 'k>(operations: &'a [Operation], known: &'k [Kind]) -> Option<
 }
 
 /// Pieces of one class that lie beside each other in time, one of each flow.
-fn joined(class: usize, mut pieces: Vec<Piece<'_>>, sent: &[Sent<'_>], epoch_ns: u64) -> Vec<Round> {
-    pieces.sort_by_key(|piece| (piece.operation.start_ns, piece.flow));
-    let mut groups: Vec<Vec<Piece<'_>>> = Vec::new();
-    let mut end_ns = 0;
-    for piece in pieces {
-        let joins = |group: &Vec<Piece<'_>>| {
-            piece.operation.start_ns < end_ns && group.iter().all(|other| other.flow != piece.flow)
-        };
-        let ends_ns = piece.operation.end_ns;
-        match groups.last_mut().filter(|group| joins(group)) {
+fn joined(class: usize, pieces: Vec<Piece<'_>>, sent: &[Sent<'_>], epoch_ns: u64) -> Vec<Round> {
+    let span = |piece: &Piece<'_>| (piece.operation.start_ns, piece.operation.end_ns);
+    let groups = beside(pieces, span, |piece| piece.flow);
+    groups.iter().map(|group| Round { class, shares: shares(group, sent, epoch_ns) }).collect()
+}
+
+/// What lies beside each other in time (beginning, end), at most one of each owner.
+fn beside<T>(mut all: Vec<T>, span: impl Fn(&T) -> (u64, u64), owner: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    all.sort_by_key(|one| (span(one).0, owner(one)));
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    let mut until_ns = 0;
+    for one in all {
+        let ((start_ns, end_ns), of) = (span(&one), owner(&one));
+        let joins = |group: &&mut Vec<T>| start_ns < until_ns && group.iter().all(|other| owner(other) != of);
+        match groups.last_mut().filter(joins) {
             Some(group) => {
-                end_ns = end_ns.max(ends_ns);
-                group.push(piece);
+                until_ns = until_ns.max(end_ns);
+                group.push(one);
             }
             None => {
-                end_ns = ends_ns;
-                groups.push(vec![piece]);
+                until_ns = end_ns;
+                groups.push(vec![one]);
             }
         }
     }
-    groups.iter().map(|group| Round { class, shares: shares(group, sent, epoch_ns) }).collect()
+    groups
 }
 
 fn shares(group: &[Piece<'_>], sent: &[Sent<'_>], epoch_ns: u64) -> Vec<Share> {
@@ -313,23 +315,6 @@ fn of_senders(sent: &[&Sent<'_>], epoch_ns: u64, gap_ns: u64) -> Vec<Round> {
             }
         }));
     }
-    all.sort_by_key(|share| (share.start_ns, share.from));
-    let mut rounds: Vec<Round> = Vec::new();
-    let mut end_ns = 0;
-    for share in all {
-        let joins =
-            |round: &Round| share.start_ns < end_ns && round.shares.iter().all(|other| other.from != share.from);
-        let ends_ns = share.end_ns;
-        match rounds.last_mut().filter(|round| joins(round)) {
-            Some(round) => {
-                end_ns = end_ns.max(ends_ns);
-                round.shares.push(share);
-            }
-            None => {
-                end_ns = ends_ns;
-                rounds.push(Round { class: usize::MAX, shares: vec![share] });
-            }
-        }
-    }
-    rounds
+    let groups = beside(all, |share| (share.start_ns, share.end_ns), |share| share.from as usize);
+    groups.into_iter().map(|shares| Round { class: usize::MAX, shares }).collect()
 }

@@ -65,7 +65,7 @@ pub struct Suspect {
 }
 
 /// Whom flows show to be slow, late or stopped: stopped ones first, then slow ones, then late ones. `until_ns` is the end of what
-/// was seen; nothing has stopped that was silent for less than an operation lasts.
+/// was seen; nothing has stopped that was silent for less than it ever took from one operation to the next.
 pub fn suspects(mut sent: Vec<Sent<'_>>, epoch_ns: u64, gap_ns: u64, until_ns: u64) -> Vec<Suspect> {
     let mut classes: BTreeMap<usize, Vec<Round>> = BTreeMap::new();
     join_with_peers(&mut sent, gap_ns);
@@ -198,35 +198,32 @@ fn first_late(mut late: Vec<Suspect>) -> Vec<Suspect> {
 fn stopped(of_class: &[Round], gap_ns: u64, last_ns: u64, until_ns: u64) -> Option<Suspect> {
     let (last, before) = of_class.split_last()?;
     let usual = before.iter().rev().find(|round| round.shares.len() >= SENDERS_MIN && is_ended(round))?;
-    let lasts_ns = usual.end_ns() - usual.start_ns();
-    let is_over = until_ns.saturating_sub(last_ns) >= gap_ns.max(lasts_ns);
-    let nobody = last.shares.iter().all(|share| !has_ended(share));
-    if !is_over || !nobody || last.end_ns() < last_ns {
+    // A capture may end while all wait for somebody who is late.
+    let between = of_class.windows(2).map(|pair| pair[1].start_ns() - pair[0].start_ns()).max()?;
+    if until_ns.saturating_sub(last_ns) < gap_ns.max(between) || last.end_ns() < last_ns {
         return None;
     }
-    // Those that took part in it before and did not begin count as well.
-    let mut progress: Vec<(f64, u32)> = usual
+    // Of a whole one; those that took part in it before and did not begin count as well.
+    let mut progress: Vec<(f64, &Share, Option<&Share>)> = usual
         .shares
         .iter()
         .map(|share| {
             let now = last.shares.iter().find(|other| other.from == share.from);
-            (now.map_or(0.0, |now| now.bytes as f64 / now.whole_bytes.max(1) as f64), share.from)
+            (now.map_or(0.0, |now| now.bytes as f64 / share.whole_bytes as f64), share, now)
         })
         .collect();
-    progress.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-    let [(least, from), (next, _), ..] = progress[..] else { return None };
-    if next - least <= SAME {
+    progress.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.from.cmp(&b.1.from)));
+    let [(least, share, now), (next, ..), .., (most, ..)] = progress[..] else { return None };
+    if most >= 1.0 - SAME || next - least <= SAME {
         return None;
     }
-    let share = usual.shares.iter().find(|share| share.from == from)?;
-    let now = last.shares.iter().find(|share| share.from == from);
-    let to = share.to.iter().copied().collect();
     let sign = Sign::Stopped {
         sent: now.map_or(0, |now| now.bytes),
         whole: share.whole_bytes,
         since_ns: now.map_or(last.start_ns(), |now| now.end_ns),
     };
-    Some(Suspect { from, to, sign, rounds: 1, peers: usual.shares.len() as u32 - 1 })
+    let to = share.to.iter().copied().collect();
+    Some(Suspect { from: share.from, to, sign, rounds: 1, peers: usual.shares.len() as u32 - 1 })
 }
 
 fn has_ended(share: &Share) -> bool {

@@ -194,11 +194,10 @@ impl Comms {
         &mut self.slots[slot as usize]
     }
 
-    /// Notes what communicators are for. Whose name does not say whether it is data parallel is where it does that.
+    /// Notes what communicators are for.
     pub(crate) fn learn(&mut self, uses: &BTreeMap<CommId, Parallelism>) {
         for comm in &mut self.slots {
-            comm.used_for = uses.get(&comm.id).copied().or(comm.used_for);
-            comm.data_parallel |= comm.name.is_empty() && comm.used_for == Some(Parallelism::Data);
+            comm.used_for = uses.get(&comm.id).copied();
         }
     }
 
