@@ -232,7 +232,7 @@ function ranksCard(view, cases) {
   const more = view.ranks.more > 0 ? ` ${count(view.ranks.more, "more rank")} not shown.` : "";
   const legend = `Number: the rank. Letter: w waits, s stopped, i idle, x exited, d dead, ? unknown. Bar below: its iterations take 5, 20 or 50 % longer than the middle. Frame: a suspect.${more}`;
   const split = (view.ranks.layout ?? []).map((one) => `${one.of} among ${one.ranks}`);
-  const splits = split.length > 0 ? `Split, as what the job does shows: ${[...new Set(split)].join(", ")}.` : null;
+  const splits = split.length > 0 ? `How the job is split, from what its communicators do: ${[...new Set(split)].join(", ")}.` : null;
   const median = middle > 0 ? `iteration ${middle.toFixed(1)} ms in the middle` : "no iteration yet";
   return el("section", { class: "card" }, el("header", {}, el("h2", { text: "Ranks" }), el("span", { class: "muted", text: `${count(view.ranks.ranks.length, "rank")} on ${count(hosts.size, "host")}, ${median}` })), el("div", { class: "heat" }, cells), el("p", { class: "legend", text: legend }), splits ? el("p", { class: "legend", text: splits }) : null);
 }
