@@ -42,21 +42,27 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
     let mut found: Vec<Found<'_>> =
         evidence.tracks.iter().filter_map(|((component, subject), track)| found(*component, subject, track)).collect();
     found.sort_by(|a, b| b.is_own().cmp(&a.is_own()).then(b.times.total_cmp(&a.times)));
+    let network = Network::of(timeline, config, evidence, needed)
+        .filter(|network| costs(evidence, network.worst().1, network.worst().1.more_ms));
+    // The ways account for what iterations grew, and what one computes or issues later does not: that may wait for them.
+    let is_outweighed = |found: &Found<'_>| network.is_some() && !accounts_for_most(evidence, found);
     let is_told = |found: &&Found<'_>| {
         found.times >= 1.0
             && found.component != Component::Wire
             && found.is_due()
             && found.track.log_odds >= needed
-            && costs(evidence, found.track)
+            && costs(evidence, found.track, more_ms(timeline, evidence, found))
             && accounts(evidence, found)
             && (found.component != Component::Waiting || is_felt(timeline, evidence, found))
+            && !is_outweighed(found)
     };
     // Copies wait for whoever is about to be known to come late.
-    let is_likely = |found: &&Found<'_>| found.is_own() && found.times >= 1.0 && found.track.log_odds >= needed / 2.0;
+    let is_likely = |found: &&Found<'_>| {
+        found.is_own() && found.times >= 1.0 && found.track.log_odds >= needed / 2.0 && !is_outweighed(found)
+    };
     let awaits = found.iter().any(|found| is_likely(&found));
     let mut causes: Vec<Cause> = Vec::new();
     // Of the transport the ways, or what of a rank stands out more.
-    let network = Network::of(timeline, config, evidence, needed).filter(|network| costs(evidence, network.worst().1));
     let is_way = |found: &&Found<'_>| found.component == Component::Wire && found.track.log_odds >= needed / 2.0;
     let ways_times = found.iter().filter(is_way).map(|found| found.times).fold(0.0, f64::max);
     for of in found.iter().filter(is_told) {
@@ -134,11 +140,27 @@ fn found<'a>(component: Component, subject: &'a Subject, track: &'a Track) -> Op
     is_one.then(|| Found { component, subject, track, times: track.mean() / counts(component) })
 }
 
+/// Whether what a rank or host computes or issues later is enough of what iterations grew.
+fn accounts_for_most(evidence: &Evidence, found: &Found<'_>) -> bool {
+    let is_work = matches!(found.component, Component::Computation | Component::Issue);
+    let grown_ms = evidence.grown_ms(found.track.since).1;
+    !is_work || grown_ms.is_none_or(|grown_ms| found.track.more_ms >= WORK * grown_ms)
+}
+
+/// Milliseconds an iteration that it takes more: of threads that wait for a processor, what most is late with of what their host does.
+fn more_ms(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> f64 {
+    let late = |((_, subject), _): &(&Key, &Track)| same_host(timeline, subject, found.subject);
+    match found.component {
+        Component::Waiting => evidence.tracks.iter().filter(late).map(|(_, track)| track.more_ms).fold(0.0, f64::max),
+        _ => found.track.more_ms,
+    }
+}
+
 /// Whether iterations take longer since, or nobody knows how long they took before.
-fn costs(evidence: &Evidence, track: &Track) -> bool {
+fn costs(evidence: &Evidence, track: &Track, more_ms: f64) -> bool {
     match evidence.grown_ms(track.since) {
         (now_ms, Some(more_ms)) => more_ms >= COST * (now_ms - more_ms),
-        (now_ms, None) => track.more_ms >= COST * now_ms,
+        (now_ms, None) => more_ms >= COST * now_ms,
     }
 }
 

@@ -100,7 +100,10 @@ impl Expected {
             let is_usual = self.beyond[at].is_none_or(|share| share.abs() < counts / 2.0);
             let is_open = self.first == First::Peers || !self.has_peers[at] || is_usual;
             let off_ms = self.beyond[at].map_or(ms - pasts[at].level, |share| share * self.unit_ms);
-            pasts[at].vary(off_ms.abs());
+            // What a fault moves says nothing of how much it varies.
+            if !is_raised {
+                pasts[at].vary(off_ms.abs());
+            }
             if (is_usual && !is_raised) || (is_open && pasts[at].n < PAST_MIN) {
                 let most = LEARNED_MAX * self.unit_ms;
                 pasts[at].learn(*ms, self.offsets[at].clamp(-most, most));

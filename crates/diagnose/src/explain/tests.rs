@@ -253,3 +253,44 @@ fn copies_of_a_whole_host_must_account_for_what_iterations_grew() {
     assert_eq!(told(60.0), [Category::GpuCopy]);
     assert_eq!(told(250.0), []);
 }
+
+/// A job of 16 ranks on four hosts, a row a second; from the first slow row on it takes what is told besides: what rank 4 computes
+/// more, and how long data is under way between hosts 0 and 1, milliseconds.
+fn beside_a_slow_way(computes_more_ms: f64, sent_ms: f64) -> Option<(Category, Vec<Place>)> {
+    let mut evidence = Evidence::default();
+    let hosts: Vec<HostName> = (0..16).map(|rank| name(rank / 4)).collect();
+    for nth in 0..40 {
+        let is_slow = nth >= 20;
+        let cells = |rank: usize| {
+            let more_ms = if is_slow && rank == 4 { computes_more_ms } else { 0.0 };
+            Some(Cells::of(move |component| if component == Component::Computation { 200.0 + more_ms } else { 0.0 }))
+        };
+        let way = |host: usize| {
+            let sent_ms = if is_slow && host == 0 { sent_ms } else { 20.0 };
+            ((name(host), name(host + 1)), Way { sent_ms, mb: 100.0 })
+        };
+        let (start, iteration_ms) = (at(nth), if is_slow { 600.0 } else { 300.0 });
+        let (ranks, ways) = ((0..16).map(cells).collect(), (0..4).map(way).collect());
+        let end = start + NANOS_PER_SEC;
+        let row = Row { start, end, iterations: 3, iteration_ms, ranks, ways, ..Row::default() };
+        evidence.take(&hosts, &[Role::default(); 16], &row);
+    }
+    let network = Network::of(&Timeline::default(), &Config::default(), &evidence, evidence.needed(16));
+    let told = evidence.tracks.iter().filter_map(|((component, subject), track)| found(*component, subject, track));
+    let is_computation =
+        |of: &Found<'_>| of.component == Component::Computation && matches!(of.subject, Subject::Rank(_));
+    let own = told.filter(is_computation).max_by(|a, b| a.times.total_cmp(&b.times))?;
+    let way = network.as_ref()?;
+    match accounts_for_most(&evidence, &own) {
+        true => Some((Category::Gpu, Vec::new())),
+        false => Some((way.cause(SURE, words::cost(&evidence, way.worst().1)).category, Vec::new())),
+    }
+}
+
+/// Iterations grew by 300 ms. What a rank computes 30 ms longer is not why, where a way is slower by as much as they grew; what
+/// it computes 250 ms longer is.
+#[test]
+fn who_accounts_for_little_is_not_told_beside_a_way_that_accounts_for_all() {
+    assert_eq!(beside_a_slow_way(30.0, 320.0), Some((Category::NetworkSend, Vec::new())));
+    assert_eq!(beside_a_slow_way(250.0, 320.0), Some((Category::Gpu, Vec::new())));
+}

@@ -3,6 +3,7 @@
 //! The marker is the collective that recurs least often but regularly; the time between its ends is the iteration time.
 //! The self times are free of waiting for others, so that they compare a rank with its own past and with its peers.
 mod late;
+mod outermost;
 mod period;
 mod raw;
 mod recurrence;
@@ -15,7 +16,7 @@ use mycroft_record::{
     OpClass, OpDone, OpKind,
 };
 use raw::{NO_MARK, RING, Raw, SMALL, STARTED, Span};
-use recurrence::{Recurrence, Weight, is_even, may_recur, mean_period, recurs};
+use recurrence::{Recurrence, Weight, is_even, is_regular, may_recur, mean_period, recurs};
 pub(super) use room::Room;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -392,8 +393,12 @@ impl Iterations {
         let is_sure = self.marker.is_some_and(|marker| marker.sure);
         let crawls = |seen: &Recurrence| !recurs(seen, newest) && self.is_within_iteration(seen.ends.back());
         let not_rarer = |seen: &Recurrence| seen.count <= count * 2 + 1 || (is_sure && crawls(seen));
-        let keep = current.is_some_and(|seen| (recurs(seen, newest) || crawls(seen)) && not_rarer(seen));
         let young = current.is_none_or(|seen| seen.ends.len() < YOUNG_ENDS);
+        // One of several sizes of a line seemed to be the rarest as long as nothing was regular.
+        let is_regular_instead =
+            |seen: &Recurrence| (young || !is_sure) && !is_regular(seen) && self.known(&best).is_some_and(is_regular);
+        let keep = current
+            .is_some_and(|seen| (recurs(seen, newest) || crawls(seen)) && not_rarer(seen) && !is_regular_instead(seen));
         let signature = match (self.marker, keep) {
             (Some(marker), true) => marker.signature,
             _ => best,
@@ -420,7 +425,8 @@ impl Iterations {
         let number = self.signatures.find(&signature)?;
         let seen = &self.seen[usize::from(number)];
         let known = self.every.is_some_and(|(known, _)| known == signature);
-        if seen.weight == Weight::Small || (seen.weight == Weight::Large && !known && is_even(seen)) {
+        let is_large = seen.weight == Weight::Large && !known;
+        if seen.weight == Weight::Small || (is_large && (is_even(seen) || self.is_once(number))) {
             return Some(Marker { signature, every: 1, sure: seen.weight == Weight::Large });
         }
         if !known {
@@ -432,15 +438,6 @@ impl Iterations {
             Some((_, every)) => Some(Marker { signature, every, sure: true }),
             None => alone.then_some(Marker { signature, every: 1, sure: false }),
         }
-    }
-
-    /// The rarest signature of a weight that recurs.
-    fn rarest(&self, weight: Weight) -> Option<(Signature, u64)> {
-        let numbered = self.seen.iter().enumerate().map(|(number, seen)| (self.signatures.key(number as u16), seen));
-        numbered
-            .filter(|(_, seen)| seen.weight == weight && seen.count >= MARKER_MIN && recurs(seen, self.newest))
-            .min_by_key(|(signature, seen)| (seen.count, **signature))
-            .map(|(signature, seen)| (*signature, seen.count))
     }
 
     pub(super) fn measure(&self, past: &Past, start: HostTime, end: HostTime) -> Iteration {

@@ -49,9 +49,11 @@ fn times(symbols: &[Symbol], number: u16) -> Option<u64> {
     times(SAME_PERCENT).filter(|times| *times == 1).or_else(|| times(most - AS_GOOD))
 }
 
-/// The last operations that the device is known to have begun.
+/// The last operations that the device is known to have begun; without kernel events all, as they ended.
 fn latest(raw: &VecDeque<Raw>, past: &Past) -> Vec<Symbol> {
-    in_order(raw.iter().rev().filter(|op| !op.is(SMALL) && op.is(STARTED)).take(SEQUENCE_KEPT).collect(), past)
+    let knows_starts = raw.iter().rev().take(SEQUENCE_KEPT).any(|op| op.is(STARTED));
+    let counts = |op: &&Raw| !op.is(SMALL) && (op.is(STARTED) || !knows_starts);
+    in_order(raw.iter().rev().filter(counts).take(SEQUENCE_KEPT).collect(), past)
 }
 
 /// The last collectives, without the most common ones where there are too many; none where the signature is of messages.

@@ -6,6 +6,9 @@ use std::collections::VecDeque;
 /// Ends kept of each signature: 256 x 8 B = 2 KiB.
 const ENDS_KEPT: usize = 256;
 
+/// Of the time of a regular line one part in so many at least is in its even intervals: the rest are checkpoints and evaluations.
+const REST_MOST: u64 = 4;
+
 /// How well a signature marks iterations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Weight {
@@ -65,15 +68,38 @@ pub(super) fn may_recur(seen: &Recurrence, oldest: HostTime, newest: HostTime) -
     period <= ITERATION_MAX_NS && seen.count < MARKER_MIN && newest.since_ns(last) <= 2 * period + NANOS_PER_SEC
 }
 
-/// Recurs at even intervals: three quarters of them within 0.67 and 1.5 of the median. Layers do not: those of a
-/// backward pass take twice as long, and between two iterations there is more than a layer.
+/// Recurs at even intervals, and not so often as layers do.
 pub(super) fn is_even(seen: &Recurrence) -> bool {
-    let ends = seen.ends.iter();
-    let mut ns: Vec<u64> = ends.clone().zip(ends.skip(1)).map(|(a, b)| b.since_ns(*a)).collect();
-    ns.sort_unstable();
-    let Some(&median) = ns.get(ns.len() / 2) else { return false };
-    let even = ns.iter().filter(|&&ns| 3 * ns >= 2 * median && 2 * ns <= 3 * median).count();
-    median >= LAYER_NS_MAX && 4 * even >= 3 * ns.len()
+    Rhythm::of(seen).is_some_and(|rhythm| rhythm.is_even && rhythm.median >= LAYER_NS_MAX)
+}
+
+/// Recurs at even intervals, and these are a good part of the time. Of a size that only some iterations have, the layers of
+/// one follow each other evenly, and then none comes until the next iteration with that size.
+pub(super) fn is_regular(seen: &Recurrence) -> bool {
+    Rhythm::of(seen).is_some_and(|rhythm| rhythm.is_even && rhythm.in_rhythm * REST_MOST >= rhythm.all)
+}
+
+/// The intervals of a line, nanoseconds.
+struct Rhythm {
+    median: u64,
+    /// Three quarters of them are within 0.67 and 1.5 of it. Layers are not so even: those of a backward pass take twice as
+    /// long, and between two iterations there is more than a layer.
+    is_even: bool,
+    /// The sum of those, and of all.
+    in_rhythm: u64,
+    all: u64,
+}
+
+impl Rhythm {
+    fn of(seen: &Recurrence) -> Option<Rhythm> {
+        let ends = seen.ends.iter();
+        let mut ns: Vec<u64> = ends.clone().zip(ends.skip(1)).map(|(a, b)| b.since_ns(*a)).collect();
+        ns.sort_unstable();
+        let median = *ns.get(ns.len() / 2)?;
+        let even: Vec<u64> = ns.iter().copied().filter(|&ns| 3 * ns >= 2 * median && 2 * ns <= 3 * median).collect();
+        let is_even = 4 * even.len() >= 3 * ns.len();
+        Some(Rhythm { median, is_even, in_rhythm: even.iter().sum(), all: ns.iter().sum() })
+    }
 }
 
 pub(super) fn mean_period(seen: &Recurrence) -> u64 {
