@@ -4,6 +4,7 @@ use crate::capture::Capturer;
 use crate::clock::AgentClock;
 use crate::config::AgentConfig;
 use crate::error::{AgentError, Notice};
+use crate::hold::Holder;
 use crate::lock::DirLock;
 use crate::outbox::Outbox;
 use crate::sampler::{Event, Sampler};
@@ -58,6 +59,7 @@ impl Agent {
         let mut shipper =
             Shipper::new(endpoint, client_config, backlog, outbox.clone(), shared.clone(), events.clone());
         shipper.capturer = Some(capturer);
+        shipper.holder = Some(Holder::new(config.may_hold, config.segment_dir.clone(), shared.clone()));
         let shipping = spawn("mycroft-ship", move || shipper.run())?;
         let sampler = Sampler::new(&config, clock, (dir, lock), outbox.clone(), shared.clone());
         let sampling = spawn("mycroft-agent", move || sampler.run(&inbox)).inspect_err(|_| {

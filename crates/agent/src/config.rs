@@ -107,6 +107,8 @@ pub struct AgentConfig {
     pub stop_timeout: Duration,
     /// Stacks and dumps on the server's order.
     pub capture: CaptureConfig,
+    /// Hold ranks at their gates, and test them, when who may act asks the server to.
+    pub may_hold: bool,
     /// How far ahead of the host's clock the agent's is, nanoseconds: 0, but in tests of hosts whose clock is off.
     pub clock_shift_ns: i64,
 }
@@ -128,6 +130,7 @@ impl fmt::Debug for AgentConfig {
             .field("nics", &self.nics)
             .field("stop_timeout", &self.stop_timeout)
             .field("capture", &self.capture)
+            .field("may_hold", &self.may_hold)
             .field("clock_shift_ns", &self.clock_shift_ns)
             .finish()
     }
@@ -150,6 +153,7 @@ impl AgentConfig {
             nics: Vec::new(),
             stop_timeout: STOP_TIMEOUT_DEFAULT,
             capture: CaptureConfig::default(),
+            may_hold: false,
             clock_shift_ns: 0,
         }
     }

@@ -27,6 +27,7 @@ pub mod config;
 mod convert;
 mod discover;
 mod error;
+mod hold;
 mod kept;
 mod lock;
 pub mod nic;

@@ -1,7 +1,10 @@
 //! The shipping thread: batches to the server, or to the spool while it is away, in order for each source.
+mod orders;
+
 use crate::backlog::{Backlog, Lost, count_lost, frames, record_count};
 use crate::capture::Capturer;
 use crate::error::Notice;
+use crate::hold::Holder;
 use crate::outbox::Outbox;
 use crate::process::thread_cpu;
 use crate::stats::{Shared, add};
@@ -41,6 +44,8 @@ pub(crate) struct Shipper {
     pub(crate) server_back: Sender<crate::sampler::Event>,
     /// Does what the server orders.
     pub(crate) capturer: Option<Capturer>,
+    /// Holds ranks where a coordinator says so.
+    pub(crate) holder: Option<Holder>,
     endpoint: Endpoint,
     client_config: ClientConfig,
     link: Link,
@@ -91,6 +96,7 @@ impl Shipper {
             shared,
             server_back,
             capturer: None,
+            holder: None,
             endpoint,
             client_config,
             link: Link::Down { client: None, retry_at: now, backoff: BACKOFF_MIN },
@@ -132,6 +138,7 @@ impl Shipper {
     fn wait(&self) -> Duration {
         let now = Instant::now();
         match &self.link {
+            Link::Up(_) if self.holds() => self.poll_every(),
             Link::Up(_) if self.capturer.as_ref().is_some_and(Capturer::is_active) => CAPTURE_POLL,
             Link::Up(_) if self.backlog.len() > 0 => {
                 self.replay_at.max(self.send_at).min(self.polled_at + POLL_EVERY).saturating_duration_since(now)
@@ -208,9 +215,7 @@ impl Shipper {
     }
 
     fn went_down(&mut self, error: &WireError) {
-        if let Some(capturer) = &mut self.capturer {
-            capturer.abandon();
-        }
+        self.abandon_orders();
         // A server that takes the agent in and throws it out at once is not asked twenty times a second.
         let lived = self.up_since.elapsed() >= BACKOFF_MAX;
         self.flapping = if lived { BACKOFF_MIN } else { (self.flapping * 2).min(BACKOFF_MAX) };
@@ -249,7 +254,7 @@ impl Shipper {
                 Err(error) => self.went_down(&error),
             }
         }
-        if let Err(error) = self.poll().and_then(|()| self.capture()) {
+        if let Err(error) = self.poll().and_then(|()| self.do_orders()) {
             self.went_down(&error);
         }
         let held: usize = self.fresh.iter().map(|b| b.records.len()).sum();
@@ -387,20 +392,14 @@ impl Shipper {
     }
 
     fn poll(&mut self) -> Result<(), WireError> {
+        let every = self.poll_every();
         let Link::Up(client) = &mut self.link else { return Ok(()) };
-        if self.polled_at.elapsed() >= POLL_EVERY {
+        if self.polled_at.elapsed() >= every {
             self.polled_at = Instant::now();
             client.poll()?;
         }
         self.count_rejected();
         Ok(())
-    }
-
-    /// Does what the server ordered, and hands over what that has brought so far.
-    fn capture(&mut self) -> Result<(), WireError> {
-        let (Link::Up(client), Some(capturer)) = (&mut self.link, &mut self.capturer) else { return Ok(()) };
-        client.take_orders().into_iter().for_each(|order| capturer.begin(order));
-        capturer.hand_over(|captured| client.send_captured(captured))
     }
 
     fn spool_fresh(&mut self) {

@@ -162,6 +162,10 @@ pub(crate) struct AgentArgs {
     /// Never take stacks or Flight Recorder dumps on this host, whatever the server asks.
     #[arg(long, env = "MYCROFT_NO_DUMP")]
     pub(crate) no_dump: bool,
+    /// Hold this host's ranks at their gates, and test them, when `mycroft hold` or `mycroft validate` asks with the token that acts.
+    /// The ranks go on by themselves when this agent, the server or the command is gone.
+    #[arg(long, env = "MYCROFT_MAY_HOLD")]
+    pub(crate) may_hold: bool,
     #[command(flatten)]
     pub(crate) log: LogArgs,
 }

@@ -38,6 +38,7 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
     config.nic_root = args.nic_root.clone();
     config.nics = args.nic.clone();
     config.capture = CaptureConfig { enabled: !args.no_dump, spy: Some(own_spy()) };
+    config.may_hold = args.may_hold;
     if let Some(path) = &args.tls_ca {
         // Without it the server would seem to be away, for ever.
         trusted::read(path, Holds::Public).with_context(|| format!("--tls-ca {}: cannot be used", path.display()))?;

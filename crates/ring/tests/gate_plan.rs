@@ -1,7 +1,7 @@
 //! Random programs of collectives, pairs and groups, ranks that run at random paces and block inside operations as hosts do:
 //! whenever they are asked, they come to one point of the program that divides no operation, and nobody goes further than
 //! that demands.
-use mycroft_ring::gate::plan::{Lane, Plan, View, latest, may_agree, plan};
+use mycroft_ring::gate::plan::{Lane, Plan, View, latest, may_agree, owed, owes, plan};
 use mycroft_ring::gate::{LaneKey, LaneKind};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -141,7 +141,8 @@ impl Run {
             lanes.extend(
                 pairs.map(|(&(comm, kind, other), &count)| Lane { key: LaneKey { comm, kind, own, other }, count }),
             );
-            View { has_gate: true, waiting: self.waiting[rank], lanes, ..View::default() }
+            let waiting = self.waiting[rank] && (!self.asked || self.arrived[rank] > self.granted[rank]);
+            View { has_gate: true, waiting, lanes, ..View::default() }
         };
         (0..self.program.ranks).map(view).collect()
     }
@@ -158,6 +159,42 @@ impl Run {
             self.go(draw(self.program.ranks));
         }
         panic!("they never agree: at {:?}", self.at);
+    }
+
+    /// As `agree`, with a requester for each host, which sees its ranks only, and a coordinator that hears of hosts one after
+    /// another while ranks go on.
+    fn agree_apart(&mut self, hosts: usize, mut draw: impl FnMut(usize) -> usize) {
+        self.asked = true;
+        let mut told: BTreeMap<usize, Vec<Lane>> = BTreeMap::new();
+        let mut shown = vec![View::default(); self.program.ranks];
+        for turn in 0..40_000 {
+            let host = turn % hosts;
+            let of_host: Vec<usize> = (0..self.program.ranks).filter(|rank| rank % hosts == host).collect();
+            self.requester(&of_host, &told);
+            let views = self.views();
+            of_host.iter().for_each(|rank| shown[*rank] = views[*rank].clone());
+            (0..turn % 5).for_each(|_| self.go(draw(self.program.ranks)));
+            if host + 1 == hosts {
+                if plan(&shown) == Plan::Agreed {
+                    return;
+                }
+                told = owed(&shown);
+            }
+        }
+        panic!("they never agree: at {:?}", self.at);
+    }
+
+    /// What a requester does between two words of the coordinator.
+    fn requester(&mut self, of_host: &[usize], told: &BTreeMap<usize, Vec<Lane>>) {
+        let all = self.views();
+        let views: Vec<View> = of_host.iter().map(|rank| all[*rank].clone()).collect();
+        let behind = match plan(&views) {
+            Plan::GoOn(places) => places.into_iter().map(|place| of_host[place]).collect(),
+            _ => Vec::new(),
+        };
+        let owing = |rank: &&usize| told.get(rank).is_some_and(|told| all[**rank].waiting && owes(&all[**rank], told));
+        let owing = of_host.iter().filter(owing).copied();
+        behind.into_iter().chain(owing).for_each(|rank| self.granted[rank] = self.arrived[rank]);
     }
 }
 
@@ -193,6 +230,7 @@ proptest! {
         program in programs(),
         paces in proptest::collection::vec(any::<u16>(), 1..200),
         before in 0usize..200,
+        hosts in 1usize..4,
     ) {
         let mut run = Run::new(program);
         let mut state = 0usize;
@@ -205,7 +243,11 @@ proptest! {
             run.go(draw(run.program.ranks));
         }
         let issued_most = run.at.iter().copied().max().unwrap_or(0);
-        run.agree(&mut draw);
+        if hosts == 1 {
+            run.agree(&mut draw);
+        } else {
+            run.agree_apart(hosts.min(run.program.ranks), &mut draw);
+        }
         // Who is past a step has no peer in it who is not.
         for (rank, at) in run.at.iter().enumerate() {
             for number in (0..*at).filter(|number| run.program.entry(rank, *number).is_some()) {

@@ -30,6 +30,7 @@ mod core;
 mod dump;
 mod error;
 mod feed;
+mod gates;
 mod http;
 mod inbox;
 mod intake;

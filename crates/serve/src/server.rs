@@ -11,6 +11,7 @@ use crate::command::Command;
 use crate::config::ServeConfig;
 use crate::dump::{Around, Dumps};
 use crate::error::ServeError;
+use crate::gates::Gates;
 use crate::http::{self, Shared};
 use crate::inbox::{Inbox, PUSH_WAIT, QUEUE_RECORDS};
 use crate::intake::Intake;
@@ -223,6 +224,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let storage = keepers.as_ref().map(|keepers| keepers.storage.clone());
     let listeners = Arc::default();
     let dumps = open_dumps(&config, (&listeners, &inbox, storage.as_ref()), (&book, &seams.clock))?;
+    let gates = Arc::new(Gates::new(&listeners));
     let shared = Arc::new(Shared {
         inbox: Arc::clone(&inbox),
         book: Arc::clone(&book),
@@ -230,6 +232,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         clock: Arc::clone(&seams.clock),
         listeners: Arc::clone(&listeners),
         dumps: Arc::clone(&dumps),
+        gates: Arc::clone(&gates),
         token: config.token.clone(),
         alerts: alerts.as_ref().map(|(alerts, _)| Arc::clone(alerts)),
         acts: Arc::clone(&acts),
@@ -253,7 +256,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     // Agents that knock meanwhile keep their records: better in their spools than dropped from a full inbox. The other
     // end is dropped without a word only when the thread ended.
     let _ = is_warm.recv();
-    lock(&listeners).extend(serve_agents(std::mem::take(&mut bound.0), &intake, &dumps));
+    lock(&listeners).extend(serve_agents(std::mem::take(&mut bound.0), &intake, (&dumps, &gates)));
     info!(%http, "listening: http {http}, agents {}", shown(&endpoints));
     let actor = run::start(Arc::clone(&acts), Arc::clone(&inbox))?;
     let (http_task, actor) = (Some((runtime, task)), (Arc::clone(&acts), actor));
@@ -279,12 +282,18 @@ fn start_brain(
     Ok((brain, is_warm))
 }
 
-/// Takes in batches and captures on every listener.
-fn serve_agents(bound: Vec<Listener>, intake: &Arc<Intake>, dumps: &Arc<Dumps>) -> Vec<ListenerHandle> {
+/// Takes in batches, captures and answers of gates on every listener.
+fn serve_agents(
+    bound: Vec<Listener>,
+    intake: &Arc<Intake>,
+    (dumps, gates): (&Arc<Dumps>, &Arc<Gates>),
+) -> Vec<ListenerHandle> {
     let serve = |(index, listener): (usize, Listener)| {
-        let dumps = Arc::clone(dumps);
+        let (dumps, gates) = (Arc::clone(dumps), Arc::clone(gates));
         let captured = move |connection, captured| dumps.captured(index, connection, captured);
-        listener.serve_sink(Arc::clone(intake) as Arc<dyn Sink>, Arc::new(captured))
+        let handle = listener.serve_sink(Arc::clone(intake) as Arc<dyn Sink>, Arc::new(captured));
+        handle.hear_gates(move |connection, said| gates.heard(index, connection, said));
+        handle
     };
     bound.into_iter().enumerate().map(serve).collect()
 }

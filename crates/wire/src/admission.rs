@@ -1,5 +1,6 @@
 //! The first bytes of a connection: whether it speaks TLS where it should, this protocol, and the token.
-use crate::proto::{self, Hello, Refusal};
+use crate::proto::{self, Hello};
+use crate::refusal::Refusal;
 use crate::refused::{End, refuse};
 use crate::stream::Stream;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Messages on their way into memory: each takes it from a budget before it takes it.
 use crate::budget::{Budget, Charge, SMALL_BYTES, decoded_bytes, overclaims};
 use crate::codec;
-use crate::proto::Refusal;
+use crate::refusal::Refusal;
 use crate::refused::{End, refuse};
 use crate::stream::Stream;
 use std::time::{Duration, Instant};

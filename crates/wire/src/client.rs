@@ -1,9 +1,13 @@
 //! The agent's end: keeps what was not acknowledged, resends it after a reconnect, respects the server's credit.
-use crate::capture::{CaptureOrder, Captured};
+mod answers;
+
+use crate::capture::CaptureOrder;
 use crate::clock::{Stamps, VERSION_TIMES};
 use crate::codec;
 use crate::dial::{Tls, dial, random_id, this_machine};
-use crate::proto::{self, Answer, Hello, Message, MessageHead, Refusal};
+use crate::gate::GateSaid;
+use crate::proto::{self, Answer, Hello, Message, MessageHead};
+use crate::refusal::Refusal;
 use crate::stream::Stream;
 use crate::{ClientConfig, Endpoint, WireError, io_error, tls};
 use mycroft_record::text::printable;
@@ -105,6 +109,8 @@ pub struct Client {
     rejected: VecDeque<Vec<u8>>,
     /// Orders of the server, oldest first.
     orders: VecDeque<CaptureOrder>,
+    /// What coordinators said, oldest first.
+    gate_requests: VecDeque<GateSaid>,
     /// No call waits beyond.
     until: Option<Instant>,
     stats: ClientStats,
@@ -148,6 +154,7 @@ impl Client {
             last_reject: None,
             rejected: VecDeque::new(),
             orders: VecDeque::new(),
+            gate_requests: VecDeque::new(),
             until: None,
             stats: ClientStats::default(),
         };
@@ -268,27 +275,6 @@ impl Client {
     /// them is lost, and its sources should be told.
     pub fn take_rejected(&mut self) -> Vec<Vec<u8>> {
         self.rejected.drain(..).collect()
-    }
-
-    /// Takes the server's orders since the last call, oldest first; of too many the latest.
-    pub fn take_orders(&mut self) -> Vec<CaptureOrder> {
-        self.orders.drain(..).collect()
-    }
-
-    /// Sends a part of what an order brought. It needs no credit and is not kept: what is lost with the connection stays
-    /// lost, and the server says so.
-    ///
-    /// # Errors
-    /// `Disconnected` when the connection has ended or the server does not read.
-    pub fn send_captured(&mut self, captured: Captured) -> Result<(), WireError> {
-        let deadline = self.end_of(self.config.write_timeout);
-        let message = Message::Captured(captured).encode();
-        let connection = self.live()?;
-        connection.writes(Instant::now());
-        match connection.stream.write_all_by(&message, deadline) {
-            Ok(()) => Ok(()),
-            Err(e) => Err(self.end(e)),
-        }
     }
 
     /// From now on no call waits beyond `by`, whatever its own limit: for a last flush that must end in time.
@@ -509,7 +495,7 @@ impl Client {
         let mut rest = &received[..];
         while let Some((head, behind)) = rest.split_first_chunk::<{ proto::MESSAGE_HEAD_BYTES }>() {
             let head = MessageHead::read(head);
-            if head.body_bytes > proto::MAX_CONTROL_BYTES {
+            if head.body_bytes > head.max_bytes_of_server() {
                 return Err(self.end(format!("the server sent a message of {} bytes", head.body_bytes)));
             }
             let Some((body, next)) = behind.split_at_checked(head.body_bytes) else { break };
@@ -559,6 +545,12 @@ impl Client {
                     self.orders.pop_front();
                 }
             }
+            Message::GateRequest(said) => {
+                self.gate_requests.push_back(said);
+                if self.gate_requests.len() > ORDERS_KEPT {
+                    self.gate_requests.pop_front();
+                }
+            }
             Message::Times(times) => {
                 let now = self.config.clock.now();
                 if let Some(stamps) = self.connection.as_mut().and_then(|connection| connection.stamps.as_mut()) {
@@ -569,6 +561,7 @@ impl Client {
             | Message::Heartbeat(_)
             | Message::Batches { .. }
             | Message::Captured(_)
+            | Message::GateAnswer(_)
             | Message::Unknown(_) => {}
         }
         Ok(())

@@ -1,5 +1,4 @@
 //! The places of agents on a server, and the names that they go by.
-use crate::capture::VERSION_CAPTURE;
 use crate::descriptors::Shares;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,9 +27,9 @@ pub enum NotOrdered {
     /// The connection has ended.
     #[error("the agent is not connected any more")]
     Gone,
-    /// It speaks a version without orders.
-    #[error("the agent is too old: it speaks protocol version {0}, orders came with {VERSION_CAPTURE}; upgrade it")]
-    TooOld(u16),
+    /// It speaks a version without such orders, which came with a later one.
+    #[error("the agent is too old: it speaks protocol version {0}, such orders came with {1}; upgrade it")]
+    TooOld(u16, u16),
     /// It has not taken earlier orders.
     #[error("the agent has not taken {ORDERS_MAX} earlier orders; is its host overloaded?")]
     Busy,

@@ -2,15 +2,16 @@
 use crate::bytes::Reader;
 use crate::capture::{self, CaptureOrder, Captured};
 use crate::clock::Times;
+use crate::gate::{self, GateSaid};
 use crate::narrow::{low_u16, low_u32};
-use std::fmt;
+use crate::refusal::Refusal;
 
 /// First bytes of both directions.
 pub(super) const MAGIC: [u8; 4] = *b"MYCW";
 /// The oldest protocol version this program speaks.
 pub const VERSION_LOWEST: u16 = 1;
 /// The newest protocol version this program speaks.
-pub const VERSION_HIGHEST: u16 = 3;
+pub const VERSION_HIGHEST: u16 = 4;
 /// Magic 4, lowest 2, highest 2, body length 4; the same in every version.
 pub(super) const HELLO_HEAD_BYTES: usize = 12;
 /// Magic 4, version 2, body length 4; the same in every version.
@@ -23,91 +24,6 @@ pub(super) const MAX_HELLO_TEXT_BYTES: usize = 1024;
 pub(super) const MAX_CONTROL_BYTES: usize = 8 * 1024;
 /// Type 1, body length 4, checksum 4.
 pub(super) const MESSAGE_HEAD_BYTES: usize = 9;
-
-/// Why a server refuses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// The agent is too old for the server.
-    TooOld,
-    /// The agent is too new for the server.
-    TooNew,
-    /// The token is missing or wrong.
-    BadToken,
-    /// The peer speaks something else.
-    OtherProtocol,
-    /// The server wants TLS.
-    TlsRequired,
-    /// The server speaks no TLS on this address.
-    NoTls,
-    /// Too many connections.
-    Full,
-    /// A message broke the rules.
-    Malformed,
-    /// The server ends.
-    Stopping,
-    /// The server's own defect or want; send it again.
-    Failed,
-    /// The server has no memory for the frame now; send it again.
-    Busy,
-    /// A reason of a newer server.
-    Other(u16),
-}
-
-impl Refusal {
-    pub(super) fn code(self) -> u16 {
-        match self {
-            Refusal::TooOld => 1,
-            Refusal::TooNew => 2,
-            Refusal::BadToken => 3,
-            Refusal::OtherProtocol => 4,
-            Refusal::TlsRequired => 5,
-            Refusal::NoTls => 6,
-            Refusal::Full => 7,
-            Refusal::Malformed => 8,
-            Refusal::Stopping => 9,
-            Refusal::Failed => 10,
-            Refusal::Busy => 11,
-            Refusal::Other(code) => code,
-        }
-    }
-
-    fn from_code(code: u16) -> Refusal {
-        match code {
-            1 => Refusal::TooOld,
-            2 => Refusal::TooNew,
-            3 => Refusal::BadToken,
-            4 => Refusal::OtherProtocol,
-            5 => Refusal::TlsRequired,
-            6 => Refusal::NoTls,
-            7 => Refusal::Full,
-            8 => Refusal::Malformed,
-            9 => Refusal::Stopping,
-            10 => Refusal::Failed,
-            11 => Refusal::Busy,
-            other => Refusal::Other(other),
-        }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = match self {
-            Refusal::TooOld => "this agent is too old",
-            Refusal::TooNew => "this agent is too new",
-            Refusal::BadToken => "wrong token",
-            Refusal::OtherProtocol => "other protocol",
-            Refusal::TlsRequired => "TLS required",
-            Refusal::NoTls => "no TLS here",
-            Refusal::Full => "too many connections",
-            Refusal::Malformed => "malformed message",
-            Refusal::Stopping => "the server is stopping",
-            Refusal::Failed => "the server failed to handle a frame",
-            Refusal::Busy => "the server has no memory for a frame now",
-            Refusal::Other(code) => return write!(f, "reason {code}"),
-        };
-        f.write_str(text)
-    }
-}
 
 /// What an agent says first.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -243,6 +159,8 @@ const GOODBYE: u8 = 6;
 const ORDER: u8 = 7;
 const CAPTURED: u8 = 8;
 const TIMES: u8 = 9;
+const GATE_REQUEST: u8 = 10;
+const GATE_ANSWER: u8 = 11;
 
 /// Everything after hello and answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -265,6 +183,10 @@ pub(super) enum Message {
     Captured(Captured),
     /// Both, from version 3, before each frame, heartbeat and answer: when it is sent, and when the other's came.
     Times(Times),
+    /// Server, from version 4: what a coordinator of held ranks says.
+    GateRequest(GateSaid),
+    /// Agent, from version 4: the answer.
+    GateAnswer(GateSaid),
     /// Of a type that only a newer peer knows.
     Unknown(u8),
 }
@@ -292,8 +214,14 @@ impl MessageHead {
         match self.kind {
             BATCHES => crate::codec::MAX_FRAME_BYTES + 8,
             CAPTURED => capture::MAX_CAPTURED_BYTES,
+            GATE_ANSWER => gate::MAX_GATE_BYTES,
             _ => MAX_CONTROL_BYTES,
         }
+    }
+
+    /// Largest body that a server may send of this type.
+    pub(super) fn max_bytes_of_server(&self) -> usize {
+        if self.kind == GATE_REQUEST { gate::MAX_GATE_BYTES } else { MAX_CONTROL_BYTES }
     }
 }
 
@@ -361,6 +289,14 @@ impl Message {
                 body.extend(times.bytes());
                 TIMES
             }
+            Message::GateRequest(said) => {
+                gate::put(&mut body, said);
+                GATE_REQUEST
+            }
+            Message::GateAnswer(said) => {
+                gate::put(&mut body, said);
+                GATE_ANSWER
+            }
             Message::Unknown(kind) => *kind,
         };
         frame_message(kind, &body, &[])
@@ -392,6 +328,8 @@ impl Message {
             TIMES => Message::Times(Times::read(|| r.u64())?),
             ORDER => Message::Order(capture::order(r)?),
             CAPTURED => capture::captured(r)?.map_or(Message::Unknown(kind), Message::Captured),
+            GATE_REQUEST => Message::GateRequest(gate::read(r)?),
+            GATE_ANSWER => Message::GateAnswer(gate::read(r)?),
             other => Message::Unknown(other),
         })
     }

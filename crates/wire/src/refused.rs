@@ -1,5 +1,5 @@
 //! Why connections end, and lines about agents that were refused: each of some minutes' first ones, and how many were not told.
-use crate::proto::Refusal;
+use crate::refusal::Refusal;
 use crate::sync::lock;
 use mycroft_record::text::printable_within;
 use std::sync::Mutex;

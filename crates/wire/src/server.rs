@@ -1,15 +1,19 @@
 //! The server's end: admits agents, hands their batches over once, acknowledges, and is safe against slow or hostile
 //! peers: every wait has an end, every size a limit.
+mod orders;
+
 use crate::admission::{begin_tls, read_hello};
 use crate::arrival::{ServerLimits, charge, read_body};
 use crate::budget::{Budgets, Charge};
-use crate::capture::{CaptureOrder, Captured, VERSION_CAPTURE};
+use crate::capture::Captured;
 use crate::clock::{PeerClock, VERSION_TIMES, WireClock};
 use crate::codec;
 use crate::descriptors::{self, Shares};
+use crate::gate::{GATE_LATENCY, GateHandler};
 use crate::intake::{CREDIT_FRAMES, HANDLER_TRIES, Plain, Progress, Sink, Taken};
-use crate::places::{Named, NotOrdered, ORDERS_MAX, Peer, Place, Places, shared_names};
-use crate::proto::{self, Answer, Hello, Message, MessageHead, Refusal, Welcome};
+use crate::places::{Named, Peer, Place, Places, shared_names};
+use crate::proto::{self, Answer, Hello, Message, MessageHead, Welcome};
+use crate::refusal::Refusal;
 use crate::refused::{End, LeftOut, Told, refuse, shown};
 use crate::socket::{self, Socket};
 use crate::strangers::Strangers;
@@ -22,7 +26,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tracing::{debug, error, warn};
@@ -61,6 +65,8 @@ struct Line {
     heard: Instant,
     /// Orders to write, encoded.
     orders: VecDeque<Vec<u8>>,
+    /// Until when orders have to be on their way soon.
+    quick_until: Option<Instant>,
     _place: Place,
 }
 
@@ -112,6 +118,7 @@ struct Shared {
     limits: ServerLimits,
     sink: Arc<dyn Sink>,
     captured: Arc<CapturedHandler>,
+    gates: OnceLock<Box<GateHandler>>,
     clock: WireClock,
     stopping: AtomicBool,
     places: Arc<Places>,
@@ -262,6 +269,7 @@ impl Listener {
             limits: self.limits,
             sink,
             captured,
+            gates: OnceLock::new(),
             clock: self.clock,
             stopping: AtomicBool::new(false),
             places: self.places,
@@ -345,24 +353,6 @@ impl ListenerHandle {
     /// How many connections it takes of each kind.
     pub fn shares(&self) -> Shares {
         self.shared.places.shares
-    }
-
-    /// Gives an order to an agent; it is on its way within [`ORDER_LATENCY`].
-    ///
-    /// # Errors
-    /// The agent is gone, too old, or does not take orders.
-    pub fn order(&self, connection: u64, order: &CaptureOrder) -> Result<(), NotOrdered> {
-        let mut connections = lock(&self.shared.connections);
-        let line = connections.get_mut(&connection).ok_or(NotOrdered::Gone)?;
-        let version = line.peer.version;
-        if version < VERSION_CAPTURE {
-            return Err(NotOrdered::TooOld(version));
-        }
-        if line.orders.len() >= ORDERS_MAX {
-            return Err(NotOrdered::Busy);
-        }
-        line.orders.push_back(Message::Order(order.clone()).encode());
-        Ok(())
     }
 
     /// Ends all connections and waits for the accepting thread.
@@ -518,7 +508,7 @@ fn admit(shared: &Shared, number: u64, version: u16, hello: Hello) -> Result<(),
     let host = shown(&peer.host);
     let now = Instant::now();
     let (agent, machine, orders) = (hello.agent, hello.machine, VecDeque::new());
-    let line = Line { closer, peer, agent, machine, since: now, heard: now, orders, _place: place };
+    let line = Line { closer, peer, agent, machine, since: now, heard: now, orders, quick_until: None, _place: place };
     connections.insert(number, line);
     drop(connections);
     debug!(host, connection = number, "agent of host {host} connected");
@@ -567,8 +557,11 @@ impl Talk<'_> {
             if shared.stopping.load(Ordering::Relaxed) {
                 return Err(End::Silent);
             }
-            let orders = lock(&shared.connections).get_mut(&self.number).map(|line| std::mem::take(&mut line.orders));
-            for order in orders.unwrap_or_default() {
+            let given = lock(&shared.connections).get_mut(&self.number).map(|line| {
+                (std::mem::take(&mut line.orders), line.quick_until.is_some_and(|until| Instant::now() < until))
+            });
+            let (orders, is_quick) = given.unwrap_or_default();
+            for order in orders {
                 self.stream.write_all_by(&order, Instant::now() + WRITE_LIMIT)?;
             }
             self.answer()?;
@@ -579,14 +572,15 @@ impl Talk<'_> {
             if is_unkept && waits_for.is_none() && shared.sink.keeps() {
                 return refuse(Refusal::Failed, "earlier frames could not be kept; they can be now, send them again");
             }
+            let soon = |usual: Duration| if is_quick { GATE_LATENCY } else { usual };
             match waits_for {
                 // What has come already is read before a disk is waited for.
                 Some(_) if !is_full && self.stream.read_now(first)? => return Ok(()),
                 Some(receipt) => {
-                    receipt.wait(RECEIPT_LOOK);
+                    receipt.wait(soon(RECEIPT_LOOK));
                 }
                 // One byte is read whole or not at all, so a wait that ends early loses nothing.
-                None => match self.stream.read_exact_by(first, idle.min(Instant::now() + ORDER_LATENCY)) {
+                None => match self.stream.read_exact_by(first, idle.min(Instant::now() + soon(ORDER_LATENCY))) {
                     Err(e) if e.kind() == ErrorKind::TimedOut && Instant::now() < idle => {}
                     other => return Ok(other?),
                 },
@@ -621,6 +615,11 @@ fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen) -> R
             }
             Ok(Message::Heartbeat(nonce)) => talk.write(&Message::HeartbeatAck(nonce).encode())?,
             Ok(Message::Captured(captured)) => (shared.captured)(number, captured),
+            Ok(Message::GateAnswer(said)) => {
+                if let Some(hear) = shared.gates.get() {
+                    hear(number, said);
+                }
+            }
             Ok(Message::Times(times)) => talk.clock.take(times, came_at),
             // A newer agent's message that this version need not understand.
             Ok(_) => {}

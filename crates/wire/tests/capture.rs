@@ -48,7 +48,7 @@ fn an_order_reaches_a_silent_agent_and_everything_it_answers_arrives_in_order() 
     let (handle, answers) = serve();
     let mut client = connect(&handle, "host3");
     let peer = until("the agent is known", || handle.peers().pop());
-    assert_eq!((peer.host.as_str(), peer.version), ("host3", 3));
+    assert_eq!((peer.host.as_str(), peer.version), ("host3", 4));
     let begun = Instant::now();
     handle.order(peer.connection, &order()).unwrap();
     let got = until("the order", || {

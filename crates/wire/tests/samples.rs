@@ -7,8 +7,8 @@ use common::step_batch;
 use mycroft_record::{Batch, HostTime, Rank};
 use mycroft_wire::spool::Spool;
 use mycroft_wire::{
-    CaptureKind, CaptureOrder, Captured, Client, ClientConfig, Endpoint, Listener, ListenerHandle, ServerConfig,
-    VERSION_CAPTURE, VERSION_HIGHEST, VERSION_LOWEST, codec,
+    CaptureKind, CaptureOrder, Captured, Client, ClientConfig, Endpoint, GateSaid, Listener, ListenerHandle,
+    ServerConfig, VERSION_CAPTURE, VERSION_GATE, VERSION_HIGHEST, VERSION_LOWEST, codec,
 };
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -39,6 +39,10 @@ fn of_version(version: u16) -> PathBuf {
 fn order() -> CaptureOrder {
     let at = HostTime(1_700_000_000_000_000_000);
     CaptureOrder { id: 7, job: "train".to_owned(), at, in_ms: 500, limit_ms: 8000, stacks: true, flight_recorder: true }
+}
+
+fn gate_said() -> GateSaid {
+    GateSaid { session: 7, number: 8, bytes: b"request".to_vec() }
 }
 
 fn captured() -> Vec<Captured> {
@@ -123,6 +127,16 @@ fn write(version: u16) {
             client.poll().unwrap();
         }
         captured().into_iter().for_each(|captured| client.send_captured(captured).unwrap());
+        if version >= VERSION_GATE {
+            handle.ask_gate(peer.connection, gate_said()).unwrap();
+            let mut asked = Vec::new();
+            while asked.is_empty() {
+                client.wait_until_at_most(std::time::Instant::now() + Duration::from_millis(50));
+                client.poll().unwrap();
+                asked = client.take_gate_requests();
+            }
+            client.send_gate_answer(gate_said()).unwrap();
+        }
     }
     client.send(&step_batch("train", 3, 2)).unwrap();
     client.flush(PATIENCE).unwrap();
@@ -155,6 +169,8 @@ fn what_an_older_agent_says_is_understood() {
     write_missing();
     for version in VERSION_LOWEST..=VERSION_HIGHEST {
         let (handle, batches, pieces) = serve();
+        let (answer, answers) = channel();
+        handle.hear_gates(move |_, said| answer.send(said).unwrap());
         let mut agent = TcpStream::connect(address(&handle.local_endpoint())).unwrap();
         agent.set_read_timeout(Some(PATIENCE)).unwrap();
         agent.write_all(&sample(version, "agent.bin")).unwrap();
@@ -168,6 +184,9 @@ fn what_an_older_agent_says_is_understood() {
             for said in captured() {
                 assert_eq!(pieces.recv_timeout(PATIENCE).unwrap(), said, "version {version}");
             }
+        }
+        if version >= VERSION_GATE {
+            assert_eq!(answers.recv_timeout(PATIENCE).unwrap(), gate_said(), "version {version}");
         }
         handle.stop();
     }
@@ -216,6 +235,8 @@ fn what_an_older_server_says_is_understood() {
         assert_eq!(client.stats().acknowledged, 2, "version {version}");
         let orders = if version >= VERSION_CAPTURE { vec![order()] } else { Vec::new() };
         assert_eq!(client.take_orders(), orders, "version {version}");
+        let requests = if version >= VERSION_GATE { vec![gate_said()] } else { Vec::new() };
+        assert_eq!(client.take_gate_requests(), requests, "version {version}");
         drop(client);
         server.join().unwrap();
     }

@@ -154,7 +154,7 @@ fn a_newer_agent_that_speaks_our_version_is_welcome() {
         [&b"MYCW"[..], &1u16.to_le_bytes(), &5u16.to_le_bytes(), &(body.len() as u32).to_le_bytes(), &body].concat();
     let unknown_message = message(77, b"something new");
     let answer = say(&handle, &[hello, unknown_message, message(4, &9u64.to_le_bytes())].concat());
-    assert_eq!(&answer[..6], b"MYCW\x03\0", "the highest version that both speak");
+    assert_eq!(&answer[..6], b"MYCW\x04\0", "the highest version that both speak");
     let (times, heartbeat) = answer[10 + 28..].split_at(9 + 24);
     assert_eq!(times[..5], [9, 24, 0, 0, 0], "the server's times");
     assert_eq!(heartbeat, message(5, &9u64.to_le_bytes()), "the heartbeat after it is answered");

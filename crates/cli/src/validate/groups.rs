@@ -1,12 +1,10 @@
 //! Who is in the job, and in which of its communicators, by what their segments show.
+use super::gates::Job;
 use anyhow::{Result, bail};
 use mycroft_diagnose::validate::{Group, Shape};
 use mycroft_record::Rank;
-use mycroft_record::text::printable;
 use mycroft_ring::gate::LaneKind;
-use mycroft_ring::gate::hold::Gates;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 
 /// Ranks of the job, in the order of its gates.
 pub(super) struct Members {
@@ -14,33 +12,28 @@ pub(super) struct Members {
     hosts: Vec<String>,
     /// Members by their rank in each communicator, with how many it has.
     comms: BTreeMap<u64, (u32, BTreeMap<u32, Rank>)>,
+    /// Those of different hosts share no memory.
+    is_far: bool,
 }
 
 impl Members {
     /// Reads them.
-    pub(super) fn of(gates: &Gates, directories: &[PathBuf]) -> Result<Members> {
-        let ranks: Vec<Rank> = gates.ranks().map(|who| Rank(who.rank)).collect();
+    pub(super) fn of(job: &Job) -> Result<Members> {
+        let ranks: Vec<Rank> = job.ranks().into_iter().map(Rank).collect();
         let distinct: BTreeSet<Rank> = ranks.iter().copied().collect();
         if distinct.len() != ranks.len() || distinct.contains(&Rank(u32::MAX)) {
             bail!("the processes of the job did not tell their ranks, each its own: set RANK in their environment");
         }
-        let host = |(name, directory): (&str, usize)| {
-            let folder = directories.get(directory).and_then(|path| path.file_name());
-            match folder {
-                Some(folder) if directories.len() > 1 => printable(&folder.to_string_lossy()).into_owned(),
-                _ => printable(name).into_owned(),
-            }
-        };
-        let hosts = gates.hosts().map(host).collect();
+        let hosts = job.hosts();
         let mut comms: BTreeMap<u64, (u32, BTreeMap<u32, Rank>)> = BTreeMap::new();
-        for (view, rank) in gates.shown()?.iter().zip(&ranks) {
+        for (view, rank) in job.shown()?.iter().zip(&ranks) {
             for lane in view.lanes.iter().filter(|lane| lane.key.kind == LaneKind::Collective) {
                 let (_, members) = comms.entry(lane.key.comm).or_insert((lane.key.other, BTreeMap::new()));
                 members.insert(lane.key.own, *rank);
             }
         }
         comms.retain(|_, (count, members)| members.len() == *count as usize && *count > 1);
-        Ok(Members { ranks, hosts, comms })
+        Ok(Members { ranks, hosts, comms, is_far: matches!(job, Job::There(_)) })
     }
 
     /// The communicators that were named.
@@ -97,6 +90,11 @@ impl Members {
     /// The place of a rank among the gates.
     pub(super) fn place(&self, rank: Rank) -> Option<usize> {
         self.ranks.iter().position(|of| *of == rank)
+    }
+
+    /// Whether two are on machines that share no memory.
+    pub(super) fn are_apart(&self, one: Rank, other: Rank) -> bool {
+        self.is_far && self.host(one) != self.host(other)
     }
 
     /// The host of a rank.

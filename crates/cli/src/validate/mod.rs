@@ -1,7 +1,9 @@
 //! `mycroft validate` and `mycroft hold`: ranks of a running job wait at their gates, are tested, and go on.
 mod ask;
 mod case;
+mod gates;
 mod groups;
+mod line;
 mod run;
 mod show;
 
@@ -17,9 +19,10 @@ use anyhow::{Context, Result, bail};
 use ask::Wanted;
 use case::Tested;
 use clap::{ValueEnum, value_parser};
+use gates::Job;
 use groups::Members;
 use mycroft_diagnose::validate::{Check, Costs, Plan, Shape, again, judge, lint, plan};
-use mycroft_ring::gate::hold::{Gates, Terms};
+use mycroft_ring::gate::hold::Terms;
 use mycroft_serve::api::CaseJson;
 use run::Results;
 use std::path::PathBuf;
@@ -38,10 +41,12 @@ Examples:
   mycroft validate --job llama-70b --case 12        the same, and what that does to case 12 of the server
   mycroft validate --job llama-70b --watch --tell   test unsure, costly cases by itself (--below, --above, --every)
   mycroft validate --job llama-70b --groups 8a3f0c1d2e4b5a69 --shape tree --checks device
+  mycroft validate --job llama-70b --agents --url http://server:7701 --act-token-file act-token
 
-The job must run with LD_PRELOAD=libmycroft_preload.so, all of it on this machine. Ranks go on by themselves when this
-command is interrupted (after half a second), when a rank ends, and at the end of --at-most. Today tests of devices and
-ways run over the CPU library only; on a GPU they say that they are unable to.
+The job must run with LD_PRELOAD=libmycroft_preload.so: all of it on this machine, or with --agents on the hosts of agents that run
+with --may-hold. Ranks go on by themselves when this command is interrupted (after half a second, with --agents after two and a
+half), when a rank, an agent or the server ends, and at the end of --at-most. Today tests of devices and ways run over the CPU
+library only; on a GPU they say that they are unable to.
 
 Exit codes: 0 nobody is slower than its peers, 1 somebody is, 2 it could not be tested.";
 
@@ -55,6 +60,10 @@ pub(crate) struct JobArgs {
     /// /dev/shm/mycroft-UID.
     #[arg(long, env = "MYCROFT_DIR")]
     dir: Vec<PathBuf>,
+    /// The job is on the hosts of the agents that are connected to the server at --url; they must run with --may-hold. Needs
+    /// --act-token-file.
+    #[arg(long)]
+    agents: bool,
     /// Longest time in which all ranks have to come to one point.
     #[arg(long, default_value = "5s", value_parser = duration, value_name = "TIME")]
     agree_within: Duration,
@@ -115,6 +124,10 @@ pub(crate) struct ValidateArgs {
 pub(crate) struct HoldArgs {
     #[command(flatten)]
     job: JobArgs,
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    act_token: ActTokenArgs,
     /// For how long; at most 55 s.
     #[arg(long = "for", default_value = "1s", value_parser = duration, value_name = "TIME")]
     time: Duration,
@@ -170,6 +183,11 @@ fn directories(args: &JobArgs) -> Vec<PathBuf> {
     if args.dir.is_empty() { vec![default_segment_dir()] } else { args.dir.clone() }
 }
 
+/// The job's gates, here or on the hosts of agents.
+fn find(args: &JobArgs, server: &ServerArgs, token: Option<&str>) -> Result<Job> {
+    if args.agents { Job::there(&args.job, server, token) } else { Job::here(&args.job, directories(args)) }
+}
+
 fn terms(args: &JobArgs, at_most: Duration) -> Terms {
     Terms { agree_within: args.agree_within, at_most }
 }
@@ -202,10 +220,9 @@ pub(crate) fn validate(args: &ValidateArgs) -> Result<u8> {
 
 /// Tests once; of a case, with what that does to it.
 fn test(args: &ValidateArgs, case: Option<u64>, token: Option<&str>) -> Result<u8> {
-    let directories = directories(&args.job);
     let case = case.map(|id| the_case(args, id)).transpose()?;
-    let mut gates = Gates::open_all(&directories, &args.job.job)?;
-    let members = Members::of(&gates, &directories)?;
+    let mut job = find(&args.job, &args.server, token)?;
+    let members = Members::of(&job)?;
     let shape = match args.shape {
         ShapeArg::Ring => Shape::Ring,
         ShapeArg::Tree => Shape::Tree,
@@ -218,6 +235,8 @@ fn test(args: &ValidateArgs, case: Option<u64>, token: Option<&str>) -> Result<u
     if let Some(problem) = lint(&plan, &members.known(), most_ns).first() {
         bail!("this is not tested: {problem}");
     }
+    let mut results = Results::default();
+    let plan = run::within_hosts(plan, &members, &mut results);
     if args.dry_run {
         let told = show::planned(&args.job.job, &members, &groups, &plan);
         print(&if args.json { format!("{}\n", json(&told)?) } else { told.text() })?;
@@ -225,8 +244,7 @@ fn test(args: &ValidateArgs, case: Option<u64>, token: Option<&str>) -> Result<u
     }
     eprintln!("{}", show::announced(members.count(), &plan, args.at_most));
     let begun = Instant::now();
-    let mut held = gates.hold(terms(&args.job, args.at_most))?;
-    let mut results = Results::default();
+    let mut held = job.hold(terms(&args.job, args.at_most))?;
     let until = Instant::now() + args.at_most;
     let mut run = |plan: &Plan, results: &mut Results| run::run(&mut held, plan, &members, args.bytes, until, results);
     run(&plan, &mut results).context("the job goes on, not all was tested")?;
@@ -254,10 +272,12 @@ fn test(args: &ValidateArgs, case: Option<u64>, token: Option<&str>) -> Result<u
 
 /// Holds a job for a while, and says how many ranks and for how long.
 pub(crate) fn hold(args: &HoldArgs) -> Result<u8> {
-    let mut gates = Gates::open_all(&directories(&args.job), &args.job.job)?;
+    let token = args.act_token.read()?;
+    let mut job = find(&args.job, &args.server, token.as_deref())?;
     let begun = Instant::now();
-    let mut held = gates.hold(terms(&args.job, args.time + Duration::from_secs(1)))?;
-    let (ranks, came) = (held.places().len(), begun.elapsed());
+    let mut held = job.hold(terms(&args.job, args.time + Duration::from_secs(1)))?;
+    let (ranks, came) = (held.count(), begun.elapsed());
+    eprintln!("{ranks} ranks are held");
     held.keep(args.time)?;
     drop(held);
     let (came, paused) = (came.as_secs_f64() * 1e3, begun.elapsed().as_secs_f64());

@@ -1,8 +1,9 @@
 //! Runs a plan at the gates, pass by pass.
+use super::gates::HeldJob;
 use super::groups::Members;
 use mycroft_diagnose::validate::{Check, CheckResult, LinkMeasure, LinkResult, Pair, Pass, Plan, Times, Work};
 use mycroft_record::Rank;
-use mycroft_ring::gate::hold::{Held, HoldError, Order};
+use mycroft_ring::gate::hold::{HoldError, Order};
 use mycroft_ring::gate::task::{Answer, Ending, Kind, Times as Measured};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -18,9 +19,26 @@ pub(super) struct Results {
     pub(super) missing: BTreeSet<String>,
 }
 
+/// The plan without ways between machines, which share no memory to meet at; these are noted.
+pub(super) fn within_hosts(mut plan: Plan, members: &Members, results: &mut Results) -> Plan {
+    for pass in &mut plan.passes {
+        let Work::Pairs(pairs) = &mut pass.work else { continue };
+        pairs.retain(|Pair { one, other, .. }| {
+            let (one, other) = (one.rank, other.rank);
+            let are_apart = members.are_apart(one, other);
+            if are_apart {
+                results.missing.insert(format!("the way between ranks {one} and {other}: on different hosts"));
+            }
+            !are_apart
+        });
+    }
+    plan.passes.retain(|pass| !matches!(&pass.work, Work::Pairs(pairs) if pairs.is_empty()));
+    plan
+}
+
 /// Runs the passes of a plan until the time is over.
 pub(super) fn run(
-    held: &mut Held<'_>,
+    held: &mut HeldJob<'_>,
     plan: &Plan,
     members: &Members,
     bytes: u64,

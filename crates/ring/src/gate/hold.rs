@@ -1,24 +1,33 @@
 //! A requester: asks all ranks of a job on this host to wait, finds the operation before which all can, and lets them go.
 //!
 //! It works from outside through the segments' files. Whatever ends it, the ranks go on: [`Held`] releases when dropped, and
-//! of one that was killed the signs of life stop (`gate`).
+//! of one that was killed the signs of life stop (`gate`). Of a job on several hosts each has a requester that does as a
+//! coordinator says ([`Requester`], [`Hosts`]).
+mod error;
+mod hosts;
+mod requester;
 mod tasks;
+mod who;
 
+pub use error::HoldError;
+pub use hosts::{Exchange, HeldHosts, Hosts};
+pub use requester::{Requester, SILENCE};
 pub use tasks::Order;
+pub use who::Who;
 
+use super::HELD_NS_MAX;
 use super::ask::{Asker, GateFile, Until, asked_bytes, of_file};
-use super::plan::{Lane, Plan, Refusal, View, latest, may_agree, plan};
-use super::{HELD_NS_MAX, Left};
+use super::plan::{Lane, Plan, Refusal, View, latest, may_agree, owes, plan};
 use crate::clock::monotonic_ns;
-use crate::error::{OpenError, ReadError};
+use crate::error::OpenError;
 use crate::process::Liveness;
 use crate::segment::{SegmentReader, list, owner_of};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use thiserror::Error;
 
 /// Silence after which ranks go on: a requester says that it lives every 20 ms and may be kept from a busy processor for
 /// 25 of these.
@@ -35,87 +44,6 @@ pub struct Terms {
     pub agree_within: Duration,
     /// Longest time that they then wait there.
     pub at_most: Duration,
-}
-
-/// One rank of the job.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Who {
-    /// Its process.
-    pub pid: u32,
-    /// Its global rank, `u32::MAX` if not told.
-    pub rank: u32,
-}
-
-impl std::fmt::Display for Who {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.rank {
-            u32::MAX => write!(f, "process {}", self.pid),
-            rank => write!(f, "rank {rank} (process {})", self.pid),
-        }
-    }
-}
-
-/// Why ranks are not, or no longer, held. By then all have been let go.
-#[derive(Debug, Error)]
-pub enum HoldError {
-    /// The directory of segments cannot be read.
-    #[error("cannot list segments in {path}: {source}")]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The system's reason.
-        source: std::io::Error,
-    },
-    /// No process of the job lives here.
-    #[error("no process of job {job:?} has a segment in {path}; is MYCROFT_DIR the job's?")]
-    Nobody {
-        /// The job.
-        job: String,
-        /// The directory.
-        path: PathBuf,
-    },
-    /// A segment cannot be opened.
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    /// A segment cannot be read or written.
-    #[error("cannot reach the gate of {who}: {source}")]
-    Reach {
-        /// Whose.
-        who: Who,
-        /// The reason.
-        source: ReadError,
-    },
-    /// Nobody counts the calls of a process.
-    #[error("{0} has no gate: start the job with LD_PRELOAD=libmycroft_preload.so")]
-    NoGate(Who),
-    /// Another requester is at work.
-    #[error("{0} is being held by another requester")]
-    Busy(Who),
-    /// The calls of a rank are not all counted.
-    #[error("{0} makes calls that its gate does not count (a communicator of an unknown kind, or too many peers)")]
-    Untracked(Who),
-    /// A communicator has members on other hosts, or in processes without a gate.
-    #[error("communicator {comm:016x} has {members} ranks, {here} of them in gates of this host")]
-    Elsewhere {
-        /// The communicator.
-        comm: u64,
-        /// Ranks in it.
-        members: u32,
-        /// Of them here.
-        here: usize,
-    },
-    /// A rank did not come to the point in time.
-    #[error("{0} did not come to where all can wait in time")]
-    Missing(Who),
-    /// A process ended.
-    #[error("{0} ended")]
-    Ended(Who),
-    /// A process runs no tasks.
-    #[error("{0} runs no tests: its libmycroft_preload.so is older, or a test there did not end")]
-    Unable(Who),
-    /// A rank went on by itself.
-    #[error("{0} went on by itself: {1:?}")]
-    Left(Who, Left),
 }
 
 struct Rank {
@@ -231,34 +159,51 @@ impl Gates {
     }
 
     fn ask_and_agree(&mut self, terms: Terms) -> Result<(Until, Vec<Place>), HoldError> {
-        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let asked_ns = monotonic_ns();
-        let length_ns = ns(terms.agree_within).saturating_add(ns(terms.at_most)).min(HELD_NS_MAX);
-        let until = Until { deadline_ns: asked_ns.saturating_add(length_ns), lease_ns: ns(LEASE) };
-        for rank in &mut self.ranks {
-            rank.asker.ask(until, monotonic_ns()).map_err(|source| HoldError::Reach { who: rank.who, source })?;
-        }
-        let mut pulsed_ns = asked_ns;
+        let mut pulsed_ns = monotonic_ns();
+        let agree_by_ns = pulsed_ns.saturating_add(ns(terms.agree_within));
+        let until = self.ask(terms.agree_within.saturating_add(terms.at_most))?;
         loop {
-            let now_ns = monotonic_ns();
-            self.look_after(&mut pulsed_ns, now_ns)?;
-            let views = self.views()?;
-            self.still_here(&views)?;
-            match plan(&views) {
-                Plan::Agreed => return Ok((until, self.places(views))),
-                Plan::GoOn(ranks) => {
-                    for i in ranks {
-                        let rank = &mut self.ranks[i];
-                        rank.asker.grant().map_err(|source| HoldError::Reach { who: rank.who, source })?;
-                    }
-                }
-                Plan::Wait => {}
+            let views = self.step(&BTreeMap::new(), &mut pulsed_ns)?;
+            if plan(&views) == Plan::Agreed {
+                return Ok((until, self.places(views)));
             }
-            if now_ns.saturating_sub(asked_ns) >= ns(terms.agree_within) {
+            if monotonic_ns() >= agree_by_ns {
                 return Err(self.missing(&views));
             }
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+
+    /// From now on every entry of each rank waits, for so long at most.
+    fn ask(&mut self, length: Duration) -> Result<Until, HoldError> {
+        let deadline_ns = monotonic_ns().saturating_add(ns(length).min(HELD_NS_MAX));
+        let until = Until { deadline_ns, lease_ns: ns(LEASE) };
+        for rank in &mut self.ranks {
+            rank.asker.ask(until, monotonic_ns()).map_err(|source| HoldError::Reach { who: rank.who, source })?;
+        }
+        Ok(until)
+    }
+
+    /// One look: says that the requester lives, and lets those through by one entry that are behind each other, or behind what
+    /// is `owed` to ranks elsewhere. What they showed before.
+    fn step(&mut self, owed: &BTreeMap<usize, Vec<Lane>>, pulsed_ns: &mut u64) -> Result<Vec<View>, HoldError> {
+        self.look_after(pulsed_ns, monotonic_ns())?;
+        let views = self.views()?;
+        self.still_here(&views)?;
+        let mut go_on = match plan(&views) {
+            Plan::GoOn(ranks) => ranks,
+            Plan::Agreed | Plan::Wait => BTreeSet::new(),
+        };
+        let is_late = |(i, owed): (&usize, &Vec<Lane>)| {
+            let view = views.get(*i).filter(|view| view.waiting && owes(view, owed));
+            view.map(|_| *i)
+        };
+        go_on.extend(owed.iter().filter_map(is_late));
+        for i in go_on {
+            let rank = &mut self.ranks[i];
+            rank.asker.grant().map_err(|source| HoldError::Reach { who: rank.who, source })?;
+        }
+        Ok(views)
     }
 
     /// Says that the requester lives, and looks whether the ranks do.
@@ -326,8 +271,7 @@ impl Held<'_> {
     /// # Errors
     /// A rank ended or went on: all are let go.
     pub fn keep(&mut self, time: Duration) -> Result<(), HoldError> {
-        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        let end_ns = monotonic_ns().saturating_add(ns).min(self.until.deadline_ns.saturating_sub(2 * PULSE_NS));
+        let end_ns = monotonic_ns().saturating_add(ns(time)).min(self.until.deadline_ns.saturating_sub(2 * PULSE_NS));
         while monotonic_ns() < end_ns {
             self.gates.look_after(&mut self.pulsed_ns, monotonic_ns())?;
             let views = self.gates.views()?;
@@ -352,6 +296,10 @@ impl Rank {
     fn view(&self) -> Result<View, HoldError> {
         self.asker.view().map_err(|source| HoldError::Reach { who: self.who, source })
     }
+}
+
+fn ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Opens a segment for asking: never through a link, never waiting for a pipe, checked as a reader's.

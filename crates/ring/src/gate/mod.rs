@@ -15,6 +15,7 @@ pub mod hold;
 pub mod meeting;
 pub mod page;
 pub mod plan;
+pub mod said;
 pub mod task;
 pub mod words;
 

@@ -115,6 +115,11 @@ pub fn latest(views: &[View]) -> Option<usize> {
 
 /// Ranks that have issued less than a peer of theirs.
 fn behind(views: &[View]) -> BTreeSet<usize> {
+    owed(views).into_keys().collect()
+}
+
+/// What each rank that has issued less than a peer still has to issue: lanes of its own, with the count of the peer.
+pub fn owed(views: &[View]) -> BTreeMap<usize, Vec<Lane>> {
     let members = members(views);
     let mut newest: BTreeMap<u64, u64> = BTreeMap::new();
     // Sends and receives of each communicator, from a rank to a rank.
@@ -130,16 +135,37 @@ fn behind(views: &[View]) -> BTreeSet<usize> {
             LaneKind::Recv => pairs.entry((key.comm, key.other, key.own)).or_default()[1] = *count,
         }
     }
-    let is_behind = |lane: &Lane| newest.get(&lane.key.comm).is_some_and(|newest| lane.count < *newest);
-    let mut behind: BTreeSet<usize> =
-        lanes().filter(|(_, lane)| lane.key.kind == LaneKind::Collective && is_behind(lane)).map(|(i, _)| i).collect();
+    let mut owed: BTreeMap<usize, Vec<Lane>> = BTreeMap::new();
+    for (i, lane) in lanes().filter(|(_, lane)| lane.key.kind == LaneKind::Collective) {
+        if let Some(&count) = newest.get(&lane.key.comm).filter(|newest| lane.count < **newest) {
+            owed.entry(i).or_default().push(Lane { key: lane.key, count });
+        }
+    }
     for ((comm, from, to), [sent, received]) in pairs {
-        let late = match sent.cmp(&received) {
-            std::cmp::Ordering::Less => from,
-            std::cmp::Ordering::Greater => to,
+        let (kind, own, other) = match sent.cmp(&received) {
+            std::cmp::Ordering::Less => (LaneKind::Send, from, to),
+            std::cmp::Ordering::Greater => (LaneKind::Recv, to, from),
             std::cmp::Ordering::Equal => continue,
         };
-        behind.extend(members.get(&comm).and_then(|of| of.get(&late)));
+        if let Some(&late) = members.get(&comm).and_then(|of| of.get(&own)) {
+            let key = LaneKey { comm, kind, own, other };
+            owed.entry(late).or_default().push(Lane { key, count: sent.max(received) });
+        }
     }
-    behind
+    owed
+}
+
+/// Whether a rank that shows this has not issued all that was found to be owed; nothing is owed of a communicator that it
+/// does not have any more.
+pub fn owes(view: &View, owed: &[Lane]) -> bool {
+    let count = |key: &LaneKey| view.lanes.iter().find(|lane| lane.key == *key).map(|lane| lane.count);
+    let has = |comm: u64| {
+        let is_it = |lane: &Lane| lane.key.comm == comm && lane.key.kind == LaneKind::Collective;
+        view.lanes.iter().any(is_it)
+    };
+    owed.iter().any(|lane| match count(&lane.key) {
+        Some(count) => count < lane.count,
+        // A way that was not used yet has no lane.
+        None => lane.key.kind != LaneKind::Collective && has(lane.key.comm),
+    })
 }

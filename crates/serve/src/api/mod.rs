@@ -7,6 +7,7 @@ pub mod act;
 mod booked;
 pub mod case;
 pub mod dump;
+mod gate;
 pub mod health;
 pub mod job;
 pub mod note;
@@ -21,6 +22,7 @@ pub use case::{
     ValidationJson,
 };
 pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson, untold};
+pub use gate::{GateAnswers, GateRequest, GateSaidJson, hex, unhex};
 pub use health::{ClockJson, ClocksJson, DroppedJson, HealthJson, QueueJson};
 pub use job::{JobJson, JobsJson, LifeJson};
 pub use note::{NoteJson, NoteRequest};

@@ -161,9 +161,10 @@ impl Dumps {
                 continue;
             }
             let (state, text) = match old.get(host.as_str()) {
-                Some(version) => {
-                    ("too-old", format!("agent of host {host} is too old: {}", NotOrdered::TooOld(*version)))
-                }
+                Some(version) => (
+                    "too-old",
+                    format!("agent of host {host} is too old: {}", NotOrdered::TooOld(*version, VERSION_CAPTURE)),
+                ),
                 None if able.is_empty() && old.is_empty() => ("absent", "no agent is connected".to_owned()),
                 None => ("absent", format!("no agent that calls itself {host} is connected; does it run there?")),
             };

@@ -1,7 +1,7 @@
 //! Routes that act, for who shows the token that acts; and the audit log, for readers.
-use super::auth;
 use super::guests::Guest;
 use super::routes::{Asked, Refusal, Shared, ask_report, bad_request, body, deny, list_limit, named, parameters, who};
+use super::{auth, gates};
 use crate::api::{ActRequest, ActionJson, ActionsJson, AutoRequest, CaseJson, PolicyJson, ValidationJson};
 use crate::case::Validation;
 use axum::extract::rejection::{JsonRejection, PathRejection};
@@ -30,6 +30,7 @@ pub(super) fn router(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
         .route("/api/v1/jobs/{job}/auto", on_post(allow))
         .route("/api/v1/cases/{id}/validation", on_post(validated))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .merge(gates::routes())
         .layer(middleware::from_fn_with_state(Arc::clone(shared), admit))
 }
 

@@ -6,6 +6,7 @@ mod acts;
 pub(crate) mod auth;
 mod dumps;
 mod events;
+mod gates;
 mod guests;
 mod health;
 mod metrics;

@@ -10,6 +10,7 @@ use crate::case::BookState;
 use crate::clock::Clock;
 use crate::command::Command;
 use crate::dump::Dumps;
+use crate::gates::Gates;
 use crate::inbox::Inbox;
 use crate::stats::Stats;
 use axum::extract::{
@@ -47,6 +48,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) listeners: Arc<Mutex<Vec<ListenerHandle>>>,
     pub(crate) dumps: Arc<Dumps>,
+    pub(crate) gates: Arc<Gates>,
     pub(crate) token: Option<String>,
     pub(crate) alerts: Option<Arc<Alerts>>,
     pub(crate) acts: Arc<Acts>,

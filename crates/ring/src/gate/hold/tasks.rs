@@ -1,8 +1,8 @@
 //! Tasks of ranks that are held: ordered together, and waited for together.
-use super::{Held, HoldError, LOOK_EVERY, Rank};
+use super::{Gates, Held, HoldError, LOOK_EVERY, Rank, ns};
 use crate::clock::monotonic_ns;
 use crate::gate::task::{Answer, Kind, Progress, Way};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -38,25 +38,13 @@ impl Held<'_> {
     /// # Errors
     /// A rank ended, went on, or runs no tasks: all are let go.
     pub fn run(&mut self, orders: &[Order], within: Duration) -> Result<BTreeMap<usize, Answer>, HoldError> {
-        let progress = self.gates.ranks.iter().map(Rank::progress).collect::<Result<Vec<Progress>, HoldError>>()?;
-        let newest = progress.iter().map(|progress| progress.newest).max().unwrap_or(0);
-        // Whoever wrote the largest number there is keeps tasks from this job, and nothing else.
-        let number = newest.saturating_add(1);
-        let kinds: BTreeMap<usize, Kind> = orders.iter().flat_map(|order| self.kinds(order)).collect();
-        for (&rank, &kind) in &kinds {
-            let Some(of) = self.gates.ranks.get(rank) else { continue };
-            if !progress.get(rank).is_some_and(|progress| progress.is_able) || number == newest {
-                return Err(HoldError::Unable(of.who));
-            }
-            of.asker.order(number, kind).map_err(|source| HoldError::Reach { who: of.who, source })?;
-        }
+        let (number, ordered) = self.gates.order(orders)?;
         let mut answers = BTreeMap::new();
-        let within_ns = u64::try_from(within.as_nanos()).unwrap_or(u64::MAX);
-        let end_ns = monotonic_ns().saturating_add(within_ns);
-        while answers.len() < kinds.len() && monotonic_ns() < end_ns {
+        let end_ns = monotonic_ns().saturating_add(ns(within));
+        while answers.len() < ordered.len() && monotonic_ns() < end_ns {
             self.gates.look_after(&mut self.pulsed_ns, monotonic_ns())?;
             self.gates.still_here(&self.gates.views()?)?;
-            for rank in kinds.keys().filter(|rank| !answers.contains_key(*rank)).copied().collect::<Vec<_>>() {
+            for rank in ordered.iter().filter(|rank| !answers.contains_key(*rank)).copied().collect::<Vec<_>>() {
                 let Some(of) = self.gates.ranks.get(rank) else { continue };
                 let (ended, answer) = of.progress()?.ended;
                 if ended == number {
@@ -67,15 +55,33 @@ impl Held<'_> {
         }
         Ok(answers)
     }
+}
+
+impl Gates {
+    /// Orders these tasks: their number, and whose they are.
+    pub(super) fn order(&self, orders: &[Order]) -> Result<(u32, BTreeSet<usize>), HoldError> {
+        let progress = self.ranks.iter().map(Rank::progress).collect::<Result<Vec<Progress>, HoldError>>()?;
+        let newest = progress.iter().map(|progress| progress.newest).max().unwrap_or(0);
+        // Whoever wrote the largest number there is keeps tasks from this job, and nothing else.
+        let number = newest.saturating_add(1);
+        let kinds: BTreeMap<usize, Kind> = orders.iter().flat_map(|order| self.kinds(order)).collect();
+        for (&rank, &kind) in &kinds {
+            let Some(of) = self.ranks.get(rank) else { continue };
+            if !progress.get(rank).is_some_and(|progress| progress.is_able) || number == newest {
+                return Err(HoldError::Unable(of.who));
+            }
+            of.asker.order(number, kind).map_err(|source| HoldError::Reach { who: of.who, source })?;
+        }
+        Ok((number, kinds.into_keys().collect()))
+    }
 
     /// What an order says to each of its ranks.
     fn kinds(&self, order: &Order) -> Vec<(usize, Kind)> {
         match *order {
             Order::Alone { rank, kind } => vec![(rank, kind)],
             Order::Pair { keeper, guest, comm, bytes, patience } => {
-                let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
-                let way = |peer: u32, place| Kind::Pair(Way { comm, peer, place, bytes, patience_ns });
-                let descriptor = self.gates.ranks.get(keeper.0).map_or(-1, |rank| rank.file.as_raw_fd());
+                let way = |peer: u32, place| Kind::Pair(Way { comm, peer, place, bytes, patience_ns: ns(patience) });
+                let descriptor = self.ranks.get(keeper.0).map_or(-1, |rank| rank.file.as_raw_fd());
                 let place = (std::process::id(), u32::try_from(descriptor).unwrap_or(u32::MAX));
                 vec![(keeper.0, way(guest.1, None)), (guest.0, way(keeper.1, Some(place)))]
             }
@@ -84,7 +90,7 @@ impl Held<'_> {
 }
 
 impl Rank {
-    fn progress(&self) -> Result<Progress, HoldError> {
+    pub(super) fn progress(&self) -> Result<Progress, HoldError> {
         self.asker.progress().map_err(|source| HoldError::Reach { who: self.who, source })
     }
 }

@@ -1,0 +1,119 @@
+//! A job on several hosts, each with an agent of its own, is held and tested through a server, and goes on whatever becomes of
+//! agents, server and command. Hosts are emulated. Skips where the command is not built.
+mod common;
+
+use common::agents::{Agents, Daemon};
+use common::{Job, Shape};
+use std::process::Output;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+/// Four ranks on two hosts.
+fn shape(job: &'static str) -> Shape {
+    Shape { ranks: 4, job, controlled: true, ..Shape::default() }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn start(shape: &Shape) -> Option<(Job, Agents)> {
+    let mut job = Job::start(shape);
+    let agents = Agents::start(&job, 2)?;
+    job.progress(1);
+    Some((job, agents))
+}
+
+/// It goes on, and gives what it would have given.
+fn goes_on(mut job: Job, shape: &Shape) {
+    job.progress(11);
+    let with = job.stop();
+    let bare = Job::start(&Shape { bare: true, rounds: Some(with[0].0), ..shape.clone() }).results();
+    assert_eq!(with, bare, "not a bit differs");
+}
+
+fn slow(said: &Output) -> Vec<String> {
+    text(&said.stdout).lines().filter(|line| line.starts_with("slow:")).map(str::to_owned).collect()
+}
+
+#[test]
+fn ranks_of_two_hosts_are_held_at_one_point_and_their_results_are_equal() {
+    for job in ["all-reduce", "groups"] {
+        let shape = shape(job);
+        let Some((mut job, agents)) = start(&shape) else { return };
+        for _ in 0..3 {
+            let held = agents.run(&["hold", "--for", "200ms"]);
+            assert_eq!(held.status.code(), Some(0), "{held:?}");
+            assert!(text(&held.stdout).starts_with("4 ranks came to one point in "), "{held:?}");
+            job.progress(1);
+        }
+        goes_on(job, &shape);
+    }
+}
+
+#[test]
+fn a_slow_device_of_another_host_is_named_and_nobody_else() {
+    let shape = shape("all-reduce");
+    let Some((job, agents)) = start(&shape) else { return };
+    let args = ["validate", "--checks", "device"];
+    let healthy = agents.run(&args);
+    assert_eq!((healthy.status.code(), slow(&healthy)), (Some(0), vec![]), "{healthy:?}");
+    job.control().rank(3).compute_scale_milli.store(1_300, Relaxed);
+    let said = agents.run(&args);
+    assert_eq!(said.status.code(), Some(1), "{said:?}");
+    let slow = slow(&said);
+    assert!(slow.len() == 1 && slow[0].starts_with("slow: rank 3 on host1: device, 1."), "{}", text(&said.stdout));
+    goes_on(job, &shape);
+}
+
+/// A command that holds the job for as long as nothing happens.
+fn holding(agents: &Agents) -> Daemon {
+    // Agents and ranks are known by now.
+    let first = agents.run(&["hold", "--for", "10ms"]);
+    assert_eq!(first.status.code(), Some(0), "{first:?}");
+    let held = Daemon::start(agents.command(&["hold", "--for", "40s"]));
+    held.line_with("4 ranks are held");
+    held
+}
+
+/// What ends while all are held.
+#[derive(Clone, Copy, Debug)]
+enum Victim {
+    Agent,
+    Server,
+    Command,
+}
+
+#[test]
+fn whoever_is_killed_while_ranks_are_held_all_go_on() {
+    for victim in [Victim::Agent, Victim::Server, Victim::Command] {
+        let shape = shape("groups");
+        let Some((mut job, mut agents)) = start(&shape) else { return };
+        let mut held = holding(&agents);
+        match victim {
+            Victim::Agent => agents.agents[1].kill(),
+            Victim::Server => agents.server.kill(),
+            Victim::Command => held.kill(),
+        }
+        let killed = Instant::now();
+        job.progress(11);
+        // Two and a half seconds at most, and what a busy machine adds; the hold would last for 40.
+        assert!(killed.elapsed() < Duration::from_secs(20), "{victim:?}: {:?}", killed.elapsed());
+        let ended = held.child.wait().expect("a child");
+        assert!(!ended.success(), "{victim:?}: {ended}");
+        goes_on(job, &shape);
+    }
+}
+
+#[test]
+fn an_agent_that_may_not_hold_is_told_and_nobody_waits() {
+    let shape = shape("all-reduce");
+    let Some((mut job, mut agents)) = start(&shape) else { return };
+    agents.agents[0].kill();
+    agents.agents[0] = agents.agent(&job.segments(), 0, false);
+    let refused = agents.run(&["hold", "--for", "10ms"]);
+    let said = text(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && said.contains("host0") && said.contains("--may-hold"), "{said}");
+    job.progress(1);
+    goes_on(job, &shape);
+}
