@@ -86,19 +86,21 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
         }
     }
     if let Some(network) = network.filter(|_| causes.is_empty() && !awaits) {
-        let is_other =
-            |other: &&Found<'_>| other.component != Component::Wire && !network.is_about(timeline, other.subject);
-        let next = found.iter().find(is_other);
-        let confidence = confidence(network.times(), next);
-        if confidence >= SURE_ENOUGH {
-            let track = network.worst().1;
-            causes.push(network.cause(confidence, words::cost(evidence, track)));
-        }
+        causes.extend(of_network(timeline, evidence, &network, &found));
     }
     if causes.is_empty() {
         causes.extend(job::cause(evidence, needed));
     }
     causes
+}
+
+/// The ways as the cause, where nothing else stands out nearly as much.
+fn of_network(timeline: &Timeline, evidence: &Evidence, network: &Network<'_>, found: &[Found<'_>]) -> Option<Cause> {
+    let is_other =
+        |other: &&Found<'_>| other.component != Component::Wire && !network.is_about(timeline, other.subject);
+    let confidence = confidence(network.times(), found.iter().find(is_other));
+    let cost = || words::cost(evidence, network.worst().1);
+    (confidence >= SURE_ENOUGH).then(|| network.cause(confidence, cost()))
 }
 
 /// Whether what threads of a host are late with shows: at a rank of it, or on a way from or to it; or they wait longer than they
