@@ -16,7 +16,7 @@ use mycroft_record::{
     OpClass, OpDone, OpKind,
 };
 use raw::{NO_MARK, RING, Raw, SMALL, STARTED, Span};
-use recurrence::{Recurrence, Weight, is_even, is_regular, may_recur, mean_period, recurs};
+use recurrence::{Recurrence, Weight, is_even, is_steady, may_recur, mean_period, recurs};
 pub(super) use room::Room;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -178,6 +178,8 @@ struct Marker {
     /// Its rhythm was even when all was well, or the program's period is known: what comes more seldom marks something longer
     /// than an iteration (evaluation, a loss now and then).
     sure: bool,
+    /// It came regularly when all was well: what makes it irregular now is a fault.
+    steady: bool,
 }
 
 /// Iterations of one rank.
@@ -373,7 +375,8 @@ impl Iterations {
         // What was chosen in an uneven warm-up and is even now marks iterations, whatever makes it uneven later.
         let chosen = self.marker.and_then(|marker| self.known(&marker.signature)).filter(large);
         let even = chosen.is_some_and(|seen| (YOUNG_ENDS / 8..YOUNG_ENDS).contains(&seen.ends.len()) && is_even(seen));
-        self.marker.iter_mut().for_each(|marker| marker.sure |= even);
+        let steady = even || chosen.is_some_and(is_steady);
+        self.marker.iter_mut().for_each(|marker| marker.is_seen(even, steady));
         let best = self.rarest(Weight::Large);
         let small = self.rarest(Weight::Small);
         // Small ones mark iterations where the others are only layers, or where there are no others.
@@ -394,11 +397,9 @@ impl Iterations {
         let crawls = |seen: &Recurrence| !recurs(seen, newest) && self.is_within_iteration(seen.ends.back());
         let not_rarer = |seen: &Recurrence| seen.count <= count * 2 + 1 || (is_sure && crawls(seen));
         let young = current.is_none_or(|seen| seen.ends.len() < YOUNG_ENDS);
-        // One of several sizes of a line seemed to be the rarest as long as nothing was regular.
-        let is_regular_instead =
-            |seen: &Recurrence| (young || !is_sure) && !is_regular(seen) && self.known(&best).is_some_and(is_regular);
-        let keep = current
-            .is_some_and(|seen| (recurs(seen, newest) || crawls(seen)) && not_rarer(seen) && !is_regular_instead(seen));
+        let keep = current.is_some_and(|seen| {
+            (recurs(seen, newest) || crawls(seen)) && not_rarer(seen) && !self.gives_way(seen, &best, young)
+        });
         let signature = match (self.marker, keep) {
             (Some(marker), true) => marker.signature,
             _ => best,
@@ -427,7 +428,7 @@ impl Iterations {
         let known = self.every.is_some_and(|(known, _)| known == signature);
         let is_large = seen.weight == Weight::Large && !known;
         if seen.weight == Weight::Small || (is_large && (is_even(seen) || self.is_once(number))) {
-            return Some(Marker { signature, every: 1, sure: seen.weight == Weight::Large });
+            return Some(Marker { signature, every: 1, sure: seen.weight == Weight::Large, steady: false });
         }
         if !known {
             self.every = period::of(&self.raw, past, number).map(|every| (signature, every));
@@ -435,8 +436,8 @@ impl Iterations {
         let seen = &self.seen[usize::from(number)];
         let alone = seen.weight == Weight::Large && mean_period(seen) >= LAYER_NS_MAX;
         match self.every {
-            Some((_, every)) => Some(Marker { signature, every, sure: true }),
-            None => alone.then_some(Marker { signature, every: 1, sure: false }),
+            Some((_, every)) => Some(Marker { signature, every, sure: true, steady: false }),
+            None => alone.then_some(Marker { signature, every: 1, sure: false, steady: false }),
         }
     }
 

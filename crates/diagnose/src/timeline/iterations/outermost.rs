@@ -1,6 +1,6 @@
 //! Which line of the program comes once in each iteration: what tells it from the lines of layers.
 use super::recurrence::{Recurrence, Weight, is_regular, recurs};
-use super::{Iterations, MARKER_MIN, NO_MARK, SMALL, Signature};
+use super::{Iterations, MARKER_MIN, Marker, NO_MARK, SMALL, Signature};
 
 /// A layer has as many collectives at least: attention and feed-forward, forward and backward (Megatron-LM, tensor parallel).
 const OF_A_LAYER: u64 = 4;
@@ -12,7 +12,21 @@ const AS_MANY: f64 = 0.15;
 /// third at least: the forward passes of all of them.
 const ALIKE_PERCENT: usize = 85;
 
+impl Marker {
+    /// Keeps what its first ends were like.
+    pub(super) fn is_seen(&mut self, even: bool, steady: bool) {
+        (self.sure, self.steady) = (self.sure | even, self.steady | steady);
+    }
+}
+
 impl Iterations {
+    /// Whether what ends iterations, and was never steady, gives way to a line that comes regularly: one of several sizes of a line
+    /// seemed to be the rarest as long as nothing was regular.
+    pub(super) fn gives_way(&self, seen: &Recurrence, best: &Signature, young: bool) -> bool {
+        let is_open = self.marker.is_some_and(|marker| !marker.steady && (young || !marker.sure));
+        is_open && !is_regular(seen) && self.known(best).is_some_and(is_regular)
+    }
+
     /// The rarest line of a weight that recurs. One that comes regularly goes before a rarer one that does not, unless it is
     /// a layer's beside it: where sizes vary, each size comes now and then.
     pub(super) fn rarest(&self, weight: Weight) -> Option<(Signature, u64)> {

@@ -1,5 +1,5 @@
 //! How a line of the program comes again: when it ended each time, and in what rhythm.
-use super::{ITERATION_MAX_NS, LAYER_NS_MAX, MARKER_MIN, make_room};
+use super::{ITERATION_MAX_NS, LAYER_NS_MAX, MARKER_MIN, YOUNG_ENDS, make_room};
 use mycroft_record::{HostTime, NANOS_PER_SEC, OpSeq};
 use std::collections::VecDeque;
 
@@ -8,6 +8,9 @@ const ENDS_KEPT: usize = 256;
 
 /// Of the time of a regular line one part in so many at least is in its even intervals: the rest are checkpoints and evaluations.
 const REST_MOST: u64 = 4;
+
+/// Regular for so many ends: layers of one iteration follow each other as evenly, and an iteration has gaps by then.
+const STEADY_ENDS: usize = 16;
 
 /// How well a signature marks iterations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -77,6 +80,11 @@ pub(super) fn is_even(seen: &Recurrence) -> bool {
 /// one follow each other evenly, and then none comes until the next iteration with that size.
 pub(super) fn is_regular(seen: &Recurrence) -> bool {
     Rhythm::of(seen).is_some_and(|rhythm| rhythm.is_even && rhythm.in_rhythm * REST_MOST >= rhythm.all)
+}
+
+/// Whether it has come regularly since the start: what makes it irregular later is a fault.
+pub(super) fn is_steady(seen: &Recurrence) -> bool {
+    (STEADY_ENDS..YOUNG_ENDS).contains(&seen.ends.len()) && is_regular(seen)
 }
 
 /// The intervals of a line, nanoseconds.
