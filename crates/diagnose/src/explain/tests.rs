@@ -294,3 +294,28 @@ fn who_accounts_for_little_is_not_told_beside_a_way_that_accounts_for_all() {
     assert_eq!(beside_a_slow_way(30.0, 320.0), Some((Category::NetworkSend, Vec::new())));
     assert_eq!(beside_a_slow_way(250.0, 320.0), Some((Category::Gpu, Vec::new())));
 }
+
+/// From the first second on nothing says how long iterations were before: threads that wait for a processor cost what the ranks of
+/// their host hand over late.
+#[test]
+fn who_waits_for_a_processor_from_the_first_second_on_is_told() {
+    let told = |held_ms: f64| {
+        let mut evidence = Evidence::default();
+        let hosts: Vec<HostName> = (0..16).map(|rank| name(rank / 4)).collect();
+        for nth in 0..20 {
+            let cells = |rank: usize| {
+                let held_ms = if rank / 4 == 1 { held_ms } else { 0.0 };
+                Some(Cells::of(move |component| if component == Component::Handover { held_ms } else { 0.0 }))
+            };
+            let waits = (0..4).map(|host| (name(host), if host == 1 { 0.5 } else { 0.01 })).collect();
+            let (start, ranks) = (at(nth), (0..16).map(cells).collect());
+            let end = start + NANOS_PER_SEC;
+            let row = Row { start, end, iterations: 3, iteration_ms: 300.0, ranks, waits, ..Row::default() };
+            evidence.take(&hosts, &[Role::default(); 16], &row);
+        }
+        let causes = causes(&Timeline::default(), &Config::default(), &evidence);
+        causes.into_iter().map(|cause| (cause.category, cause.key.1)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(60.0), [(Category::HostThread, Subject::Host(name(1)))]);
+    assert_eq!(told(3.0), [], "a hundredth of an iteration is no cost");
+}
