@@ -58,6 +58,8 @@ fn a_slow_device_of_another_host_is_named_and_nobody_else() {
     let args = ["validate", "--checks", "device"];
     let healthy = agents.run(&args);
     assert_eq!((healthy.status.code(), slow(&healthy)), (Some(0), vec![]), "{healthy:?}");
+    let planned = text(&agents.run(&["validate", "--dry-run"]).stdout);
+    assert!(planned.contains("not tested: the way between ranks 1 and 2: on different hosts\n"), "{planned}");
     job.control().rank(3).compute_scale_milli.store(1_300, Relaxed);
     let said = agents.run(&args);
     assert_eq!(said.status.code(), Some(1), "{said:?}");

@@ -295,6 +295,7 @@ impl Reader<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn lane(count: u64) -> Lane {
         Lane { key: LaneKey { comm: u64::MAX, kind: LaneKind::Recv, own: 3, other: 4 }, count }
@@ -351,5 +352,21 @@ mod tests {
         assert_eq!((shown_of(&bytes), request_of(&bytes)), (None, None));
         let long = "\u{e9}".repeat(TEXT_BYTES_MAX);
         assert_eq!(shown_of(&shown_bytes(&Err(long))), Some(Err("\u{e9}".repeat(TEXT_BYTES_MAX / 2))));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+
+        /// Foreign bytes, and what is said with a byte of it changed: read or not, never a panic.
+        #[test]
+        fn foreign_bytes_are_read_or_not(foreign in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..4_096, byte: u8) {
+            let _ = (request_of(&foreign), shown_of(&foreign));
+            let requests = requests().into_iter().map(|request| request_bytes("job", &request));
+            for mut bytes in requests.chain(shown().iter().map(shown_bytes)) {
+                let at = at % bytes.len();
+                bytes[at] = byte;
+                let _ = (request_of(&bytes), shown_of(&bytes));
+            }
+        }
     }
 }

@@ -34,14 +34,13 @@ impl Iterations {
         let does_recur = |(_, seen): &(Signature, &Recurrence)| {
             seen.weight == weight && seen.count >= MARKER_MIN && recurs(seen, self.newest)
         };
-        let recurring: Vec<(Signature, &Recurrence)> = numbered.filter(does_recur).collect();
-        let count = |line: &&(Signature, &Recurrence)| (line.1.count, line.0);
-        let rarest = recurring.iter().min_by_key(count)?;
-        let is_outer = |line: &&(Signature, &Recurrence)| {
-            weight == Weight::Large && is_regular(line.1) && line.1.count < OF_A_LAYER * rarest.1.count
-        };
-        let best = recurring.iter().filter(is_outer).min_by_key(count).unwrap_or(rarest);
-        Some((best.0, best.1.count))
+        let mut recurring: Vec<(Signature, &Recurrence)> = numbered.filter(does_recur).collect();
+        recurring.sort_unstable_by_key(|(signature, seen)| (seen.count, *signature));
+        let (rarest, least) = recurring.first().map(|(signature, seen)| (*signature, seen.count))?;
+        // Rhythms are looked at only as far as needed: they are asked for at every look.
+        let mut outer = recurring.iter().take_while(|(_, seen)| seen.count < OF_A_LAYER * least);
+        let regular = if weight == Weight::Large { outer.find(|(_, seen)| is_regular(seen)) } else { None };
+        Some(regular.map_or((rarest, least), |(signature, seen)| (*signature, seen.count)))
     }
 
     /// Whether a line comes once in whatever recurs: nearly all operations lie between two of its ends with as many between
