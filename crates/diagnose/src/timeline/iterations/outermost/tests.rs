@@ -163,3 +163,26 @@ fn what_was_steady_is_kept_through_a_fault() {
     }
     assert_eq!(job.iterations().generation(), 1);
 }
+
+/// Iterations of very different lengths end irregularly, and their layers follow each other evenly: layers they are all the same.
+#[test]
+fn regular_layers_do_not_replace_what_ends_irregular_iterations() {
+    let mut job = Job::new();
+    for lap in 0..LAPS {
+        (0..16).for_each(|_| job.collective(OpKind::AllReduce, 1 << 18, 10 * MS));
+        job.collective(OpKind::AllReduce, 1 << 22, if lap % 2 == 0 { 5 * MS } else { 600 * MS });
+    }
+    let (count, _) = job.found();
+    assert!((LAPS - 12..=LAPS).contains(&count), "{count} of {LAPS}");
+}
+
+/// Of a rank that does one thing only nothing tells whether it is an iteration or a layer of one.
+#[test]
+fn what_comes_often_and_alone_is_no_iteration() {
+    let mut job = Job::new();
+    for _ in 0..LAPS {
+        (0..8).for_each(|_| job.collective(OpKind::AllReduce, 1 << 20, MS));
+        job.now += 12 * MS;
+    }
+    assert_eq!(job.found().0, 0);
+}
