@@ -6,8 +6,9 @@ use std::collections::VecDeque;
 /// Ends kept of each signature: 256 x 8 B = 2 KiB.
 const ENDS_KEPT: usize = 256;
 
-/// Of the time of a regular line one part in so many at least is in its even intervals: the rest are checkpoints and evaluations.
-const REST_MOST: u64 = 4;
+/// Of the time of a regular line one part in so many at least is in its even intervals, the rest are checkpoints and evaluations. Of a
+/// size that not more than every second iteration has, layers that follow each other in it fill less than that.
+const REST_MOST: u64 = 2;
 
 /// Regular for so many ends: layers of one iteration follow each other as evenly, and an iteration has gaps by then.
 const STEADY_ENDS: usize = 16;
@@ -76,7 +77,7 @@ pub(super) fn is_even(seen: &Recurrence) -> bool {
     Rhythm::of(seen).is_some_and(|rhythm| rhythm.is_even && rhythm.median >= LAYER_NS_MAX)
 }
 
-/// Recurs at even intervals, and these are a good part of the time. Of a size that only some iterations have, the layers of
+/// Recurs at even intervals, and these are most of the time. Of a size that only some iterations have, the layers of
 /// one follow each other evenly, and then none comes until the next iteration with that size.
 pub(super) fn is_regular(seen: &Recurrence) -> bool {
     Rhythm::of(seen).is_some_and(|rhythm| rhythm.is_even && rhythm.in_rhythm * REST_MOST >= rhythm.all)
