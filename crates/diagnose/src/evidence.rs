@@ -11,6 +11,7 @@
 mod expected;
 mod iterations;
 mod past;
+mod rank_sum;
 mod track;
 
 use crate::measure::{CELLS, Component, Role, Row, Way};
@@ -107,6 +108,17 @@ impl Evidence {
         self.take_light(row, is_odd);
         self.take_waits(row, is_odd);
         self.take_iteration(row, hosts.len());
+    }
+
+    /// What began then is told of by cases that are open.
+    pub(crate) fn tell(&mut self, since: HostTime) {
+        self.iterations.tell(since);
+    }
+
+    /// By how many standard deviations iterations since then are rather longer than those before than by chance; `None`: too few were
+    /// seen before.
+    pub(crate) fn longer(&self, since: HostTime) -> Option<f64> {
+        self.iterations.longer(since)
     }
 
     /// Log-likelihood ratio from which on something is told: all tests of the job together go wrong by chance once a year.

@@ -16,7 +16,7 @@ use crate::evidence::{COST, Evidence, SLOWER, Subject, Track};
 use crate::fact::STARVED_MILLI;
 use crate::measure::Component;
 use crate::timeline::Timeline;
-use found::{Found, WORK, counts, hosts_of};
+use found::{Found, SURE, WORK, counts, hosts_of};
 use mycroft_record::{Category, HostName, Place, Suspect};
 use network::Network;
 use std::collections::BTreeSet;
@@ -24,8 +24,6 @@ use ways::Ends;
 
 pub(crate) use found::{Cause, Key, Told};
 
-/// Surest: one case in thirty that nothing speaks against is another's.
-const SURE: f64 = 0.97;
 /// Nobody is told of whom it is less sure: something else stands out nearly as much.
 const SURE_ENOUGH: f64 = 0.6;
 /// More that stand out as much are nobody.

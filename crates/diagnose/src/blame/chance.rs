@@ -12,7 +12,7 @@ const LONG: f64 = 0.5;
 const LAST: usize = 16;
 /// A job is looked at after each iteration, day and night: what chance alone brings about more often than once in so many
 /// looks is no sign.
-const LOOKS: f64 = 1e6;
+pub(crate) const LOOKS: f64 = 1e6;
 /// What is assumed before anything is seen.
 const BEFORE: Luck = Luck { long: 1, of: 100 };
 
@@ -82,7 +82,7 @@ fn computes_longer(fact: &Fact, least_ms: f64) -> Option<(Rank, f64)> {
 }
 
 /// Probability that at least `long` of `of` are, each with probability `share`.
-fn at_least(long: u32, of: u32, share: f64) -> f64 {
+pub(crate) fn at_least(long: u32, of: u32, share: f64) -> f64 {
     let term = |k: u32| {
         let choose = (0..k).fold(1.0, |product, i| product * f64::from(of - i) / f64::from(i + 1));
         choose * share.powi(k as i32) * (1.0 - share).powi((of - k) as i32)

@@ -242,7 +242,7 @@ impl Docket {
     }
 
     /// Until when the job was as usual; `None`: it is.
-    fn usual_until(&self) -> Option<HostTime> {
+    pub(crate) fn usual_until(&self) -> Option<HostTime> {
         let told = self.told.iter().map(|told| self.case(told.id).finding.since);
         self.open.iter().map(|open| open.onset).chain(told).min()
     }

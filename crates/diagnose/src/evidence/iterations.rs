@@ -1,5 +1,6 @@
 //! How long the iterations of a job are while nothing is wrong.
 use super::past::{PAST_MIN, sigma, young};
+use super::rank_sum;
 use crate::measure::Row;
 use crate::median::median;
 use mycroft_record::HostTime;
@@ -16,13 +17,22 @@ const ODD: f64 = 3.0;
 /// Rows follow each other without more between them, nanoseconds.
 const SLACK_NS: u64 = 5_000_000;
 
+/// A row.
+#[derive(Debug)]
+struct Seen {
+    end: HostTime,
+    ms: f64,
+    /// A case is about it.
+    is_told: bool,
+}
+
 /// The iterations of a job, by rows.
 #[derive(Debug, Default)]
 pub(super) struct Iterations {
     /// Ends of rows of which nothing says that they are not as usual, and the mean of their iterations, milliseconds.
     usual: VecDeque<(HostTime, f64)>,
-    /// The means of the last rows, as usual or not.
-    lately: VecDeque<f64>,
+    /// All rows, as usual or not.
+    all: VecDeque<Seen>,
     rows: usize,
     count: usize,
     /// The end of the row that made it known how long iterations are.
@@ -44,10 +54,25 @@ impl Iterations {
         if self.usual.len() > ROWS_KEPT {
             self.usual.pop_front();
         }
-        self.lately.push_back(row.iteration_ms);
-        if self.lately.len() > LATELY {
-            self.lately.pop_front();
+        self.all.push_back(Seen { end: row.end, ms: row.iteration_ms, is_told: false });
+        if self.all.len() > ROWS_KEPT {
+            self.all.pop_front();
         }
+    }
+
+    /// What began then is told of by cases that are open: it is not what was before another fault.
+    pub(super) fn tell(&mut self, since: HostTime) {
+        let after = self.all.iter_mut().rev().take_while(|row| row.end > since + SLACK_NS);
+        after.for_each(|row| row.is_told = true);
+    }
+
+    /// By how many standard deviations rows since then are rather longer than those before than by chance; `None`: of too few before.
+    pub(super) fn longer(&self, since: HostTime) -> Option<f64> {
+        let is_before = |row: &&Seen| row.end <= since + SLACK_NS;
+        let ms = |row: &Seen| row.ms;
+        let before: Vec<f64> = self.all.iter().take_while(is_before).filter(|row| !row.is_told).map(ms).collect();
+        let after: Vec<f64> = self.all.iter().skip_while(is_before).map(ms).collect();
+        (before.len() >= KNOWN_MIN).then(|| rank_sum::larger(&before, &after))
     }
 
     /// Iterations so far.
@@ -57,7 +82,7 @@ impl Iterations {
 
     /// How long they are now, milliseconds.
     pub(super) fn now_ms(&self) -> f64 {
-        median(self.lately.iter().copied().collect()).unwrap_or(0.0)
+        median(self.all.iter().rev().take(LATELY).map(|row| row.ms).collect()).unwrap_or(0.0)
     }
 
     /// Whether it was known at a moment how long they usually are.

@@ -4,6 +4,9 @@ use crate::measure::Component;
 use crate::timeline::Timeline;
 use mycroft_record::{Category, HostName, HostTime, Suspect};
 
+/// Surest: one case in thirty that nothing speaks against is another's.
+pub(super) const SURE: f64 = 0.97;
+
 /// Who stands out by this share of what another does stands out as much.
 const AS_MUCH: f64 = 0.8;
 

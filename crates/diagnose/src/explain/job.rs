@@ -10,6 +10,9 @@ const DUE: f64 = 0.08;
 /// Where nothing shows why, only what the paper calls a straggler is told: the interval doubles.
 const DOUBLED: f64 = 1.0;
 
+/// By how many standard deviations iterations must be longer than before: by chance they are at one of 300,000 looks.
+const SURELY_LONGER: f64 = 4.5;
+
 /// Devices that are slower take longer for every piece of computation, more micro-batches only for the longest: both must have
 /// grown. That issuing takes longer for all says nothing: more micro-batches look the same.
 pub(super) fn cause(evidence: &Evidence, needed: f64) -> Option<Cause> {
@@ -24,6 +27,9 @@ pub(super) fn cause(evidence: &Evidence, needed: f64) -> Option<Cause> {
         return None; // a few iterations did, not most of the last ones: checkpoints
     }
     let grew = format!("iterations take {now_ms:.0} ms, {:.0} ms more than before", more_ms.unwrap_or(0.0));
+    if evidence.longer(track.since).is_none_or(|sigmas| sigmas < SURELY_LONGER) {
+        return None; // some iterations have more work than others
+    }
     let [computation, rest] =
         [Component::Computation, Component::Rest].map(|component| common(component).unwrap_or(1.0));
     if track.rows < PAST_MIN {

@@ -155,3 +155,39 @@ fn what_is_said_to_have_begun_later_is_compared_with_what_it_was_compared_with()
     assert_eq!(begun(1_400), (at(1_000), at(1_400)), "the iteration between may be slow already");
     assert_eq!(begun(600), (at(600), at(600)), "it is not compared with itself");
 }
+
+/// Where every fifth iteration is as long, because some device of many straggles, three of the last four are chance; a steady job has
+/// no such iterations.
+#[test]
+fn a_few_long_iterations_are_chance_where_single_ones_were_as_long() {
+    let config = Config::default();
+    let after = |usual: &[f64], ms: &[f64]| {
+        let mut track = Track::default();
+        let onset = play(&mut track, &config, HostTime(NANOS_PER_SEC), usual);
+        play(&mut track, &config, onset, ms);
+        track.slow(&config).map(|slow| slow.slow)
+    };
+    let steady: Vec<f64> = (0..25).map(|nth| [700.0, 705.0, 695.0][nth % 3]).collect();
+    let straggling: Vec<f64> = (0..25).map(|nth| if nth % 5 == 3 { 1_200.0 } else { steady[nth] }).collect();
+    let few = [1_200.0, 1_200.0, 700.0, 1_200.0];
+    assert_eq!(after(&steady, &few), Some(3));
+    assert_eq!(after(&straggling, &few), None, "they come by chance");
+    assert_eq!(after(&straggling, &[1_200.0; 6]), None, "once in 15,000 iterations six follow each other");
+    assert_eq!(after(&straggling, &[1_200.0; 12]), Some(4), "so many in a row are no chance");
+    assert_eq!(after(&straggling, &[2_000.0, 2_000.0, 700.0, 2_000.0]), Some(3), "none was as long");
+}
+
+/// What a case was about is not what happens by chance.
+#[test]
+fn iterations_of_a_case_that_is_over_are_no_chance() {
+    let (config, mut track) = (Config::default(), Track::default());
+    let usual: Vec<f64> = (0..14).map(|nth| [700.0, 705.0, 695.0][nth % 3]).collect();
+    let onset = play(&mut track, &config, HostTime(NANOS_PER_SEC), &usual);
+    let relief = play(&mut track, &config, onset, &[1_200.0; 4]);
+    track.raise(&config, Some(onset));
+    let again = play(&mut track, &config, relief, &[1_200.0; 2]);
+    track.raise(&config, None);
+    let again = play(&mut track, &config, again, &usual[..8]);
+    play(&mut track, &config, again, &[1_200.0; 3]);
+    assert_eq!(track.slow(&config).map(|slow| slow.slow), Some(3));
+}

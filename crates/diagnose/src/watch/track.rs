@@ -1,5 +1,6 @@
 //! What the trigger remembers of one sampled rank: how long its iterations take while nothing changes, and which took longer.
-use super::Slow;
+use super::{AS_LONG, Slow};
+use crate::blame::chance::{LOOKS, at_least};
 use crate::blame::moments::Long;
 use crate::config::Config;
 use crate::median::median;
@@ -7,10 +8,9 @@ use crate::timeline::{Iteration, RankState};
 use mycroft_record::{HostTime, NANOS_PER_MS};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Iterations that a level is made of: the healthy ones, and those of a slowdown that has its case.
+/// Iterations that a level is made of, the healthy ones, and those of a slowdown that has its case; and the last ones that are
+/// remembered.
 pub(super) const LEVEL_KEPT: usize = 32;
-/// Flags of the last iterations kept per sampled rank.
-const RECENT_KEPT: usize = 32;
 /// So long must the iterations of a level have lasted together.
 const LEVEL_LEAST_MS: f64 = 1_000.0;
 /// With fewer healthy iterations than this their spread is not known yet.
@@ -43,6 +43,8 @@ pub(super) struct Lap {
     pub(super) slow: bool,
     /// Longer than the level that the open cases account for.
     pub(super) above: bool,
+    /// A case is about it.
+    pub(super) is_told: bool,
 }
 
 /// How long iterations take while nothing changes, milliseconds.
@@ -172,8 +174,9 @@ impl Track {
         if !self.is_raised(iteration.start) && (!slow || !self.kinds.0.contains_key(&iteration.ops)) {
             self.kinds.take(iteration.ops, whole_ms);
         }
-        self.recent.push_back(Lap { start: iteration.start, end: iteration.end, ms, slow, above: false });
-        if self.recent.len() > RECENT_KEPT {
+        let is_told = self.is_raised(iteration.start);
+        self.recent.push_back(Lap { start: iteration.start, end: iteration.end, ms, slow, above: false, is_told });
+        if self.recent.len() > LEVEL_KEPT {
             self.recent.pop_front();
         }
         self.compare(config, self.recent.len() - 1);
@@ -190,6 +193,9 @@ impl Track {
             let is_first = !self.raised_at.is_some();
             self.raised_at = at;
             self.raise_from(config, at);
+            let raised_at = self.raised_at;
+            let told = self.recent.iter_mut().filter(|lap| raised_at.is_some() && lap.start + SLACK_NS >= raised_at);
+            told.for_each(|lap| lap.is_told = true);
             if is_first {
                 self.forget(self.recent.iter().filter(|lap| !lap.slow && self.is_raised(lap.start)).count());
             }
@@ -235,7 +241,22 @@ impl Track {
     }
 
     pub(super) fn slow(&self, config: &Config) -> Option<Slow> {
-        self.since(config, &self.healthy, self.healthy.factor(config), HostTime::NONE, |lap| lap.slow)
+        let slow = self.since(config, &self.healthy, self.healthy.factor(config), HostTime::NONE, |lap| lap.slow)?;
+        (!self.is_chance(&slow)).then_some(slow)
+    }
+
+    //= falcon 3.2
+    /// Stragglers come and go, and sequences are long and short: where iterations were as long before without a case, so many of
+    /// the last ones are no sign until chance hardly makes as many.
+    fn is_chance(&self, slow: &Slow) -> bool {
+        let least_ms = slow.base_ms + AS_LONG * (slow.now_ms - slow.base_ms);
+        let (since, before): (Vec<&Lap>, Vec<&Lap>) = self.recent.iter().partition(|lap| lap.start >= slow.onset);
+        let as_long = |laps: Vec<&Lap>| laps.iter().filter(|lap| lap.ms >= least_ms).count() as u32;
+        let before: Vec<&Lap> = before.into_iter().filter(|lap| !lap.is_told).collect();
+        let (of_before, of) = (before.len() as u32, since.len() as u32);
+        let (alike, count) = (as_long(before), as_long(since));
+        let share = f64::from(alike + 1) / f64::from(of_before + 2);
+        alike > 0 && at_least(count, of, share) * LOOKS >= 1.0
     }
 
     pub(super) fn step(&self, config: &Config) -> Option<Slow> {

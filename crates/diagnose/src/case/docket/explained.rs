@@ -4,7 +4,7 @@ use crate::case::docket::same::meets;
 use crate::case::weigh::{SURER, Verdict};
 use crate::case::{Case, CaseEvent, CaseId, CaseState, Evidence as Seen, Reason, Said, advice};
 use crate::evidence::{Evidence, Subject};
-use crate::explain::{self, Cause};
+use crate::explain::{self, Cause, Key};
 use crate::measure::Component;
 use mycroft_record::{Finding, HostTime, Place, Suspect, What};
 
@@ -23,6 +23,10 @@ impl Docket {
             }
         }
         for cause in causes {
+            if let Some(id) = self.surer_now(cause) {
+                events.push(self.revise(id, cause, now));
+                continue;
+            }
             if self.told.iter().any(|told| told.key == cause.key) || self.names_one_of(&cause.suspects) {
                 continue;
             }
@@ -79,15 +83,34 @@ impl Docket {
         named.any(|named| places.iter().any(|place| meets(place, named)))
     }
 
+    /// The case of this cause, if the cause is surer by now: others may be cleared, or another one is named. What is slow of the ways is one cause, whichever of them is
+    /// slowest.
+    fn surer_now(&self, cause: &Cause) -> Option<CaseId> {
+        let is_it = |key: &Key| *key == cause.key || (key.0 == Component::Wire && cause.key.0 == Component::Wire);
+        let id = self.told.iter().find(|told| is_it(&told.key))?.id;
+        let (finding, now) = (&self.case(id).finding, cause.suspects.first()?);
+        let before = finding.suspects.first().map_or(0.0, |suspect| suspect.confidence);
+        (now.confidence > before + SURER).then_some(id)
+    }
+
+    fn revise(&mut self, id: CaseId, cause: &Cause, now: HostTime) -> CaseEvent {
+        self.told.iter_mut().filter(|told| told.id == id).for_each(|told| told.key = cause.key.clone());
+        let at = self.place_of(id);
+        let case = &mut self.cases[at];
+        let said = Said::of(&case.finding, now);
+        case.finding = Finding { diagnosed_at: now, ..finding_of(cause, case.finding.detected_at) };
+        let is_other = !said.is_said_by(&case.finding);
+        if is_other {
+            case.revised_from(said);
+        }
+        case.do_next = advice::steps(case.finding.what, case.finding.category, &case.finding.suspects);
+        case.because = cause.because.iter().map(reason).collect();
+        case.updated_at = now;
+        if is_other { CaseEvent::Revised(id) } else { CaseEvent::Strengthened(id) }
+    }
+
     fn tell(&mut self, cause: &Cause, now: HostTime) -> CaseEvent {
-        let finding = Finding {
-            what: What::Slowdown,
-            category: cause.category,
-            suspects: cause.suspects.clone(),
-            since: cause.since,
-            detected_at: now,
-            diagnosed_at: now,
-        };
+        let finding = finding_of(cause, now);
         let do_next = advice::steps(finding.what, finding.category, &finding.suspects);
         let because = cause.because.iter().map(reason).collect();
         let id = self.file(Case { do_next, because, ..Case::of(finding) });
@@ -118,7 +141,78 @@ impl Docket {
     }
 }
 
+fn finding_of(cause: &Cause, detected_at: HostTime) -> Finding {
+    Finding {
+        what: What::Slowdown,
+        category: cause.category,
+        suspects: cause.suspects.clone(),
+        since: cause.since,
+        detected_at,
+        diagnosed_at: detected_at,
+    }
+}
+
 fn reason(told: &explain::Told) -> Reason {
     let seen = Seen { rank: None, op: None, flow: None, at: told.at };
     Reason { rule: told.rule.into(), text: told.text.clone(), evidence: vec![seen] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::{Row, Way};
+    use mycroft_record::{Category, HostName, NANOS_PER_SEC};
+
+    fn host(host: u32) -> HostName {
+        format!("host{host}").as_str().into()
+    }
+
+    /// The evidence of a job of which the way from host 0 to host 1 is slow.
+    fn slow_way() -> Evidence {
+        let mut evidence = Evidence::default();
+        for second in 0..30 {
+            let start = HostTime((1_000 + second) * NANOS_PER_SEC);
+            let sent_ms = |from: u32| if from == 0 && second >= 20 { 320.0 } else { 20.0 };
+            let way = |from: u32| ((host(from), host(from + 1)), Way { sent_ms: sent_ms(from), mb: 100.0 });
+            let ways = (0..3).map(way).collect();
+            let end = start + NANOS_PER_SEC;
+            evidence.take(&[], &[], &Row { start, end, iterations: 3, iteration_ms: 300.0, ways, ..Row::default() });
+        }
+        evidence
+    }
+
+    fn cause(way: (u32, u32), named: &[(u32, f64)]) -> Cause {
+        let suspect =
+            |(of, confidence): &(u32, f64)| Suspect { place: Place::Host { host: host(*of) }, confidence: *confidence };
+        Cause {
+            key: (Component::Wire, Subject::Way(host(way.0), host(way.1))),
+            category: Category::NetworkSend,
+            suspects: named.iter().map(suspect).collect(),
+            since: HostTime(1_020 * NANOS_PER_SEC),
+            because: Vec::new(),
+        }
+    }
+
+    /// Two ends that nothing told apart are told apart once more ways are slow, and whichever of them is slowest, it is one case.
+    #[test]
+    fn a_case_says_what_its_cause_is_surer_of_later() {
+        let (mut docket, evidence) = (Docket::default(), slow_way());
+        let mut look = |second: u64, cause: Cause| {
+            let events = docket.explained(&[cause], &evidence, HostTime(second * NANOS_PER_SEC));
+            let case = &docket.cases[0];
+            let named: Vec<Place> = case.finding.suspects.iter().map(|suspect| suspect.place.clone()).collect();
+            (events, docket.cases.len(), named, case.revisions)
+        };
+        let place = |of: u32| Place::Host { host: host(of) };
+        let both = cause((0, 1), &[(0, 0.48), (1, 0.48)]);
+        let of_both = vec![place(0), place(1)];
+        assert_eq!(look(1_030, both.clone()), (vec![CaseEvent::Opened(CaseId(1))], 1, of_both.clone(), 0));
+        let unsure = cause((0, 1), &[(2, 0.5)]);
+        assert_eq!(look(1_031, unsure), (vec![], 1, of_both, 0), "hardly surer of another");
+        let one = cause((0, 1), &[(0, 0.9)]);
+        assert_eq!(look(1_032, one), (vec![CaseEvent::Strengthened(CaseId(1))], 1, vec![place(0)], 0));
+        let other = cause((0, 1), &[(1, 0.97)]);
+        assert_eq!(look(1_033, other), (vec![CaseEvent::Revised(CaseId(1))], 1, vec![place(1)], 1));
+        assert_eq!(look(1_034, both).2, [place(1)], "what is less sure says nothing");
+    }
 }
