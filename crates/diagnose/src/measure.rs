@@ -23,7 +23,7 @@ const ROW_ITERATIONS: usize = 32;
 /// iteration's first operations.
 const GRACE_NS: u64 = NANOS_PER_SEC / 2;
 /// The first iterations compile, allocate and connect.
-const WARM_UP: u64 = 3;
+pub(crate) const WARM_UP: u64 = 3;
 /// An iteration that is so many times as long as the reference's in the row, or as short, is no iteration: its end was lost, or
 /// the rank's were cut elsewhere.
 const ALIKE: f64 = 1.5;

@@ -174,6 +174,8 @@ fn a_few_long_iterations_are_chance_where_single_ones_were_as_long() {
     assert_eq!(after(&straggling, &few), None, "they come by chance");
     assert_eq!(after(&straggling, &[1_200.0; 6]), None, "once in 15,000 iterations six follow each other");
     assert_eq!(after(&straggling, &[1_200.0; 12]), Some(4), "so many in a row are no chance");
+    let slow_start = [&[1_200.0; 3][..], &steady[3..]].concat();
+    assert_eq!(after(&slow_start, &few), Some(3), "the first iterations connect");
     assert_eq!(after(&straggling, &[2_000.0, 2_000.0, 700.0, 2_000.0]), Some(3), "none was as long");
 }
 

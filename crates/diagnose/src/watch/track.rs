@@ -3,6 +3,7 @@ use super::{AS_LONG, Slow};
 use crate::blame::chance::{LOOKS, at_least};
 use crate::blame::moments::Long;
 use crate::config::Config;
+use crate::measure::WARM_UP;
 use crate::median::median;
 use crate::timeline::{Iteration, RankState};
 use mycroft_record::{HostTime, NANOS_PER_MS};
@@ -43,8 +44,8 @@ pub(super) struct Lap {
     pub(super) slow: bool,
     /// Longer than the level that the open cases account for.
     pub(super) above: bool,
-    /// A case is about it.
-    pub(super) is_told: bool,
+    /// A case is about it, or it is one of the first.
+    pub(super) is_apart: bool,
 }
 
 /// How long iterations take while nothing changes, milliseconds.
@@ -174,8 +175,8 @@ impl Track {
         if !self.is_raised(iteration.start) && (!slow || !self.kinds.0.contains_key(&iteration.ops)) {
             self.kinds.take(iteration.ops, whole_ms);
         }
-        let is_told = self.is_raised(iteration.start);
-        self.recent.push_back(Lap { start: iteration.start, end: iteration.end, ms, slow, above: false, is_told });
+        let is_apart = self.is_raised(iteration.start) || (self.recent.len() as u64) + 1 < WARM_UP;
+        self.recent.push_back(Lap { start: iteration.start, end: iteration.end, ms, slow, above: false, is_apart });
         if self.recent.len() > LEVEL_KEPT {
             self.recent.pop_front();
         }
@@ -195,7 +196,7 @@ impl Track {
             self.raise_from(config, at);
             let raised_at = self.raised_at;
             let told = self.recent.iter_mut().filter(|lap| raised_at.is_some() && lap.start + SLACK_NS >= raised_at);
-            told.for_each(|lap| lap.is_told = true);
+            told.for_each(|lap| lap.is_apart = true);
             if is_first {
                 self.forget(self.recent.iter().filter(|lap| !lap.slow && self.is_raised(lap.start)).count());
             }
@@ -252,7 +253,7 @@ impl Track {
         let least_ms = slow.base_ms + AS_LONG * (slow.now_ms - slow.base_ms);
         let (since, before): (Vec<&Lap>, Vec<&Lap>) = self.recent.iter().partition(|lap| lap.start >= slow.onset);
         let as_long = |laps: Vec<&Lap>| laps.iter().filter(|lap| lap.ms >= least_ms).count() as u32;
-        let before: Vec<&Lap> = before.into_iter().filter(|lap| !lap.is_told).collect();
+        let before: Vec<&Lap> = before.into_iter().filter(|lap| !lap.is_apart).collect();
         let (of_before, of) = (before.len() as u32, since.len() as u32);
         let (alike, count) = (as_long(before), as_long(since));
         let share = f64::from(alike + 1) / f64::from(of_before + 2);
