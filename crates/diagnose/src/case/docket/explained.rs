@@ -98,9 +98,11 @@ impl Docket {
         let at = self.place_of(id);
         let case = &mut self.cases[at];
         let said = Said::of(&case.finding, now);
-        case.finding = Finding { diagnosed_at: now, ..finding_of(cause, case.finding.detected_at) };
+        let Finding { detected_at, diagnosed_at, .. } = case.finding;
+        case.finding = Finding { diagnosed_at, ..finding_of(cause, detected_at) };
         let is_other = !said.is_said_by(&case.finding);
         if is_other {
+            case.finding.diagnosed_at = now;
             case.revised_from(said);
         }
         case.do_next = advice::steps(case.finding.what, case.finding.category, &case.finding.suspects);
