@@ -236,9 +236,8 @@ fn test(args: &ValidateArgs, case: Option<u64>, token: Option<&str>) -> Result<u
         bail!("this is not tested: {problem}");
     }
     let mut results = Results::default();
-    let plan = run::within_hosts(plan, &members, &mut results);
     if args.dry_run {
-        let told = show::planned(&args.job.job, &members, &groups, &plan, &results);
+        let told = show::planned(&args.job.job, &members, &groups, &plan);
         print(&if args.json { format!("{}\n", json(&told)?) } else { told.text() })?;
         return Ok(EXIT_OK);
     }
