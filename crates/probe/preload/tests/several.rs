@@ -3,7 +3,8 @@
 mod common;
 
 use common::agents::{Agents, Daemon};
-use common::{Job, Shape};
+use common::cases::case_server;
+use common::{Job, PATIENCE, Shape};
 use std::net::Ipv4Addr;
 use std::process::Output;
 use std::sync::atomic::Ordering::Relaxed;
@@ -60,11 +61,36 @@ fn a_slow_device_of_another_host_is_named_and_nobody_else() {
     let args = ["validate", "--checks", "device"];
     let healthy = agents.run(&args);
     assert_eq!((healthy.status.code(), slow(&healthy)), (Some(0), vec![]), "{healthy:?}");
-    job.control().rank(3).compute_scale_milli.store(1_300, Relaxed);
+    job.control().rank(3).compute_scale_milli.store(1_200, Relaxed);
     let said = agents.run(&args);
     assert_eq!(said.status.code(), Some(1), "{said:?}");
     let slow = slow(&said);
     assert!(slow.len() == 1 && slow[0].starts_with("slow: rank 3 on host1: device, 1."), "{}", text(&said.stdout));
+    goes_on(job, &shape);
+}
+
+/// A case of a server that knows the job, by name and by itself; and the server is told.
+#[test]
+fn a_case_about_another_host_is_weighed_anew_and_told() {
+    let shape = shape("all-reduce");
+    let Some((job, agents)) = start(&shape) else { return };
+    job.control().rank(3).compute_scale_milli.store(1_300, Relaxed);
+    let first = agents.run(&["hold", "--for", "10ms"]);
+    assert_eq!(first.status.code(), Some(0), "{first:?}");
+    let behind = agents.url.strip_prefix("http://").map(str::to_owned);
+    let (server, posted) = case_server("host1", behind);
+    let args = ["validate", "--checks", "device", "--tell"];
+    let said = agents.command_at(&server, &[&args[..], &["--case", "12"]].concat()).output().expect("it runs");
+    assert!(text(&said.stdout).contains("case 12: confirmed, gpu: rank 3 on host1 (9"), "{said:?}");
+    let mut watching = Daemon::start(agents.command_at(&server, &[&args[..], &["--watch", "--above", "0"]].concat()));
+    watching.line_with("case 12 asks for a test");
+    for posted in [posted.recv_timeout(PATIENCE), posted.recv_timeout(PATIENCE)] {
+        let posted = posted.expect("the server is told");
+        for part in ["POST /api/v1/cases/12/validation", r#""outcome":"confirmed""#, "rank 3 on host1: device, 1."] {
+            assert!(posted.contains(part), "no {part:?} in {posted}");
+        }
+    }
+    watching.kill();
     goes_on(job, &shape);
 }
 
