@@ -2,8 +2,9 @@
 //! Off unless the agent is told that it may. A thread of its own does it: ranks go on when the server or this process is gone.
 use crate::stats::Shared;
 use mycroft_ring::gate::hold::{Requester, SILENCE};
-use mycroft_ring::gate::said::{Request, Shown, request_of, shown_bytes};
+use mycroft_ring::gate::said::{Here, Request, Shown, request_of, shown_bytes};
 use mycroft_wire::GateSaid;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -36,16 +37,16 @@ impl Holder {
         Holder { may_hold, directory, shared, session: None, ready: Vec::new() }
     }
 
-    /// Takes what a coordinator said.
-    pub(crate) fn take(&mut self, said: GateSaid) {
+    /// Takes what a coordinator said, over a connection to the server that begins at `address`: there other hosts reach this one.
+    pub(crate) fn take(&mut self, said: GateSaid, address: Option<IpAddr>) {
         self.forget_ended();
         let (session, number) = (said.session, said.number);
-        if let Err(shown) = self.try_take(said) {
+        if let Err(shown) = self.try_take(said, address.map(mapped)) {
             self.ready.push(GateSaid { session, number, bytes: shown_bytes(&shown) });
         }
     }
 
-    fn try_take(&mut self, said: GateSaid) -> Result<(), Shown> {
+    fn try_take(&mut self, said: GateSaid, address: Option<Ipv6Addr>) -> Result<(), Shown> {
         let no = |why: &str| Err(Err(why.to_owned()));
         let Some((job, request)) = request_of(&said.bytes) else {
             return no("the agent does not understand it: it is of another version than the command");
@@ -58,12 +59,12 @@ impl Holder {
                 return if is_here {
                     no("the agent may not hold ranks: start it with --may-hold")
                 } else {
-                    Err(Ok(vec![]))
+                    Err(Ok(Here::default()))
                 };
             }
             // Nothing is held.
-            None if request == Request::End => return Err(Ok(vec![])),
-            None => self.session = Some(self.begin(said.session, job).map_err(Err)?),
+            None if request == Request::End => return Err(Ok(Here::default())),
+            None => self.session = Some(self.begin(said.session, job, address).map_err(Err)?),
         }
         match self.session.as_ref().map(|session| session.requests.send(said)) {
             Some(Ok(())) => Ok(()),
@@ -71,11 +72,11 @@ impl Holder {
         }
     }
 
-    fn begin(&self, number: u64, job: String) -> Result<Session, String> {
+    fn begin(&self, number: u64, job: String, address: Option<Ipv6Addr>) -> Result<Session, String> {
         let (requests, asked) = channel();
         let (answer, answers) = channel();
         let directories = [self.directory.clone()];
-        let body = move || run(&directories, &job, &asked, &answer);
+        let body = move || run(&directories, &job, address, &asked, &answer);
         let thread = Builder::new().name("mycroft-hold".to_owned()).spawn(body);
         let thread = thread.map_err(|error| format!("starting a thread: {error}; raise the limit of processes"))?;
         Ok(Session { number, requests, answers, thread })
@@ -108,8 +109,21 @@ impl Holder {
     }
 }
 
+fn mapped(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped(),
+        IpAddr::V6(address) => address,
+    }
+}
+
 /// The thread of a session: until it is ended, the coordinator says nothing more, or nobody asks it any more.
-fn run(directories: &[PathBuf], job: &str, requests: &Receiver<GateSaid>, answers: &Sender<GateSaid>) {
+fn run(
+    directories: &[PathBuf],
+    job: &str,
+    address: Option<Ipv6Addr>,
+    requests: &Receiver<GateSaid>,
+    answers: &Sender<GateSaid>,
+) {
     let mut requester: Option<Requester> = None;
     loop {
         let holds = requester.as_ref().is_some_and(Requester::holds);
@@ -125,9 +139,9 @@ fn run(directories: &[PathBuf], job: &str, requests: &Receiver<GateSaid>, answer
         let is_last = request == Request::End;
         let shown = match &mut requester {
             Some(requester) => requester.answer(request),
-            None => match Requester::open(directories, job) {
+            None => match Requester::open(directories, job, address) {
                 Ok(Some(opened)) => requester.insert(opened).answer(request),
-                Ok(None) => Ok(vec![]),
+                Ok(None) => Ok(Here::default()),
                 Err(error) => Err(error.to_string()),
             },
         };

@@ -2,12 +2,13 @@
 //! both are driven each round takes place for both or for neither.
 use mycroft_ring::gate::ask::{Asker, Until};
 use mycroft_ring::gate::meeting::{Meeting, Met, Side};
-use mycroft_ring::gate::task::{Answer, Ending, Kind, Task, Times, Way};
+use mycroft_ring::gate::task::{Answer, Ending, Kind, Place, Remote, Task, Times, Way};
 use mycroft_ring::gate::words::{GATE_WORDS, gate, task};
 use mycroft_ring::gate::{Gate, page};
 use mycroft_ring::source::WordSource;
 use mycroft_ring::sync::AtomicU64;
 use mycroft_ring::{SegmentConfig, SegmentWriter};
+use std::net::Ipv6Addr;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -21,7 +22,7 @@ fn asker(words: &[AtomicU64]) -> Asker<WordSource<'_, AtomicU64>> {
     Asker::new(WordSource(words), 0, GATE_WORDS)
 }
 
-const WAY: Way = Way { comm: 9, peer: 3, place: Some((77, 5)), bytes: 4096, patience_ns: 1_000 };
+const WAY: Way = Way { comm: 9, peer: 3, place: Place::Other(77, 5), bytes: 4096, patience_ns: 1_000 };
 
 #[test]
 fn a_task_is_taken_once_and_its_end_is_read() {
@@ -30,9 +31,16 @@ fn a_task_is_taken_once_and_its_end_is_read() {
     let rank = Gate::over(&words).expect("enough");
     asker.ask(UNTIL, 1).expect("inside");
     let epoch = rank.arrive().expect("asked").epoch();
-    for (number, kind) in
-        [(1, Kind::Device), (2, Kind::Processor), (3, Kind::Host), (4, Kind::Copy), (7, Kind::Pair(WAY))]
-    {
+    let far = |place| Kind::Pair(Way { place, ..WAY });
+    let remote = Remote { address: Ipv6Addr::new(1, 2, 3, 4, 5, 6, 7, 8), nonce: u64::MAX };
+    let pairs = [
+        (7, Kind::Pair(WAY)),
+        (8, far(Place::Own)),
+        (9, far(Place::Accept(remote))),
+        (10, far(Place::Connect(remote, u16::MAX))),
+    ];
+    let alone = [(1, Kind::Device), (2, Kind::Processor), (3, Kind::Host), (4, Kind::Copy)];
+    for (number, kind) in alone.into_iter().chain(pairs) {
         rank.set_able(false);
         asker.order(number, kind).expect("inside");
         assert_eq!(rank.task(epoch), None, "a library that runs none");
@@ -47,14 +55,16 @@ fn a_task_is_taken_once_and_its_end_is_read() {
         let progress = asker.progress().expect("inside");
         assert_eq!((progress.ended, progress.newest, progress.is_able), ((number, answer), number, true));
     }
+    rank.set_port(10, u16::MAX);
+    assert_eq!(asker.port().expect("inside"), (10, u16::MAX));
     // One that nobody took is not for the next request.
-    asker.order(8, Kind::Device).expect("inside");
+    asker.order(18, Kind::Device).expect("inside");
     asker.release().expect("inside");
     asker.ask(UNTIL, 2).expect("inside");
     let epoch = rank.arrive().expect("asked").epoch();
     assert_eq!(rank.task(epoch), None);
-    assert_eq!(asker.progress().expect("inside").newest, 8, "and its number is not used again");
-    asker.order(8, Kind::Device).expect("inside");
+    assert_eq!(asker.progress().expect("inside").newest, 18, "and its number is not used again");
+    asker.order(18, Kind::Device).expect("inside");
     assert!(rank.task(epoch).is_some());
 }
 
@@ -69,6 +79,10 @@ fn hostile_words_of_a_task_have_limits() {
     }
     assert_eq!(rank.task(u32::MAX), None, "no such kind");
     word(task::WHAT).store(u64::from(u32::MAX) << 32 | 5, Relaxed);
+    assert_eq!(rank.task(u32::MAX), None, "no such place");
+    word(task::PEER).store(3 << 32, Relaxed);
+    assert_eq!(rank.task(u32::MAX), None, "no such port");
+    word(task::PEER).store(2 << 32, Relaxed);
     let Some(Task { kind: Kind::Pair(way), .. }) = rank.task(u32::MAX) else { panic!("a pair") };
     assert!(way.bytes <= 4 << 20 && way.patience_ns <= 6_000_000_000, "{way:?}");
 }

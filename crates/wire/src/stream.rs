@@ -1,6 +1,6 @@
 //! One socket, plain or TLS, with a deadline on every read and write.
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -114,6 +114,14 @@ impl Stream {
             Stream::Tcp(socket) => Closer::Tcp(Arc::clone(socket)),
             Stream::Unix(socket) => Closer::Unix(Arc::clone(socket)),
             Stream::Tls(tls) => Closer::Tcp(Arc::clone(&tls.socket)),
+        }
+    }
+
+    /// This machine's address on it; `None` of a Unix socket, and where it is gone.
+    pub(super) fn local_address(&self) -> Option<IpAddr> {
+        match self.socket() {
+            Socket::Tcp(socket) => socket.local_addr().ok().map(|address| address.ip()),
+            Socket::Unix(_) => None,
         }
     }
 

@@ -15,7 +15,9 @@ impl Shipper {
             capturer.hand_over(|captured| client.send_captured(captured))?;
         }
         if let Some(holder) = &mut self.holder {
-            client.take_gate_requests().into_iter().for_each(|said| holder.take(said));
+            let requests = client.take_gate_requests();
+            let address = if requests.is_empty() { None } else { client.local_address() };
+            requests.into_iter().for_each(|said| holder.take(said, address));
             holder.hand_over(|said| client.send_gate_answer(said))?;
         }
         Ok(())

@@ -12,8 +12,6 @@ pub(super) struct Members {
     hosts: Vec<String>,
     /// Members by their rank in each communicator, with how many it has.
     comms: BTreeMap<u64, (u32, BTreeMap<u32, Rank>)>,
-    /// Those of different hosts share no memory.
-    is_far: bool,
 }
 
 impl Members {
@@ -33,7 +31,7 @@ impl Members {
             }
         }
         comms.retain(|_, (count, members)| members.len() == *count as usize && *count > 1);
-        Ok(Members { ranks, hosts, comms, is_far: matches!(job, Job::There(_)) })
+        Ok(Members { ranks, hosts, comms })
     }
 
     /// The communicators that were named.
@@ -90,11 +88,6 @@ impl Members {
     /// The place of a rank among the gates.
     pub(super) fn place(&self, rank: Rank) -> Option<usize> {
         self.ranks.iter().position(|of| *of == rank)
-    }
-
-    /// Whether two are on machines that share no memory.
-    pub(super) fn are_apart(&self, one: Rank, other: Rank) -> bool {
-        self.is_far && self.host(one) != self.host(other)
     }
 
     /// The host of a rank.

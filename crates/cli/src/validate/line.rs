@@ -43,7 +43,7 @@ pub(super) fn open(job: &str, server: &ServerArgs, token: Option<String>) -> Res
         let host = printable(&said.host).into_owned();
         match shown(&said) {
             // Not a host of this job.
-            Ok(ranks) if ranks.is_empty() => {}
+            Ok(here) if here.ranks.is_empty() => {}
             Err(why) if !said.error.is_empty() => silent.push(format!("host {host}: {why}")),
             _ => {
                 names.push(host);

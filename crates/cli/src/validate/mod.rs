@@ -41,7 +41,7 @@ Examples:
   mycroft validate --job llama-70b --case 12        the same, and what that does to case 12 of the server
   mycroft validate --job llama-70b --watch --tell   test unsure, costly cases by itself (--below, --above, --every)
   mycroft validate --job llama-70b --groups 8a3f0c1d2e4b5a69 --shape tree --checks device
-  mycroft validate --job llama-70b --agents --url http://server:7701 --act-token-file act-token
+  mycroft validate --job llama-70b --agents --url http://server:7701 --act-token-file act-token   all of it, on several hosts
 
 The job must run with LD_PRELOAD=libmycroft_preload.so: all of it on this machine, or with --agents on the hosts of agents that run
 with --may-hold. Ranks go on by themselves when this command is interrupted (after half a second, with --agents after two and a
@@ -236,9 +236,8 @@ fn test(args: &ValidateArgs, case: Option<u64>, token: Option<&str>) -> Result<u
         bail!("this is not tested: {problem}");
     }
     let mut results = Results::default();
-    let plan = run::within_hosts(plan, &members, &mut results);
     if args.dry_run {
-        let told = show::planned(&args.job.job, &members, &groups, &plan, &results);
+        let told = show::planned(&args.job.job, &members, &groups, &plan);
         print(&if args.json { format!("{}\n", json(&told)?) } else { told.text() })?;
         return Ok(EXIT_OK);
     }

@@ -19,23 +19,6 @@ pub(super) struct Results {
     pub(super) missing: BTreeSet<String>,
 }
 
-/// The plan without ways between machines, which share no memory to meet at; these are noted.
-pub(super) fn within_hosts(mut plan: Plan, members: &Members, results: &mut Results) -> Plan {
-    for pass in &mut plan.passes {
-        let Work::Pairs(pairs) = &mut pass.work else { continue };
-        pairs.retain(|Pair { one, other, .. }| {
-            let (one, other) = (one.rank, other.rank);
-            let are_apart = members.are_apart(one, other);
-            if are_apart {
-                results.missing.insert(format!("the way between ranks {one} and {other}: on different hosts"));
-            }
-            !are_apart
-        });
-    }
-    plan.passes.retain(|pass| !matches!(&pass.work, Work::Pairs(pairs) if pairs.is_empty()));
-    plan
-}
-
 /// Runs the passes of a plan until the time is over.
 pub(super) fn run(
     held: &mut HeldJob<'_>,
@@ -112,7 +95,7 @@ fn take(pass: &Pass, members: &Members, answers: &BTreeMap<usize, Answer>, resul
                             }
                         }
                     }
-                    (Err(why), _) | (_, Err(why)) => {
+                    (Err(why), Err(NO_ANSWER)) | (Err(_), Err(why)) | (Err(why), Ok(_)) | (Ok(_), Err(why)) => {
                         results.missing.insert(format!("the way between ranks {one} and {other}: {why}"));
                     }
                 }
@@ -121,15 +104,20 @@ fn take(pass: &Pass, members: &Members, answers: &BTreeMap<usize, Answer>, resul
     }
 }
 
+/// Also where the other of a pair gave a reason, and this one was not asked.
+const NO_ANSWER: &str = "no answer in time";
+
 fn done(answer: Option<&Answer>) -> Result<&Answer, &'static str> {
     match answer.map(|answer| (answer.ending, answer)) {
-        None => Err("no answer in time"),
+        None => Err(NO_ANSWER),
         Some((Ending::Done, answer)) => Ok(answer),
         Some((Ending::Unable, _)) => {
             Err("the process has nothing to test it with (no device of the CPU library; GPUs are not there yet)")
         }
         Some((Ending::Unknown, _)) => Err("the communicator is gone"),
-        Some((Ending::Apart, _)) => Err("the two did not meet (another PID namespace, or one was too late)"),
+        Some((Ending::Apart, _)) => {
+            Err("the two did not meet (another PID namespace, no connection between their hosts, or one was too late)")
+        }
         Some((Ending::Failed, _)) => Err("a call of the collective library failed"),
         Some((Ending::Endless, _)) => Err("it did not end; the process runs no more tests"),
     }

@@ -31,7 +31,6 @@ pub(super) struct Planned {
     hosts: usize,
     groups: Vec<PlannedGroup>,
     passes: Vec<PlannedPass>,
-    missing: Vec<String>,
     expected_pause_s: f64,
 }
 
@@ -50,7 +49,7 @@ struct PlannedPass {
 }
 
 /// A plan, to be shown.
-pub(super) fn planned(job: &str, members: &Members, groups: &[Group], plan: &Plan, results: &Results) -> Planned {
+pub(super) fn planned(job: &str, members: &Members, groups: &[Group], plan: &Plan) -> Planned {
     let numbers = |ranks: &[Rank]| ranks.iter().map(|rank| rank.0).collect();
     let group =
         |group: &Group| PlannedGroup { communicator: format!("{:016x}", group.comm), members: numbers(&group.members) };
@@ -69,7 +68,6 @@ pub(super) fn planned(job: &str, members: &Members, groups: &[Group], plan: &Pla
         hosts: members.host_count(),
         groups: groups.iter().map(group).collect(),
         passes: passes.collect(),
-        missing: results.missing.iter().cloned().collect(),
         expected_pause_s: seconds(plan.usual_ns()),
     }
 }
@@ -86,9 +84,6 @@ impl Planned {
             let who = if pairs.is_empty() { format!("ranks {}", list(&pass.ranks)) } else { pairs.join(" ") };
             let _ = writeln!(text, "pass {number}: {:<9} {who}  ({:.2} s)", pass.test, pass.expected_s);
         }
-        self.missing.iter().for_each(|missing| {
-            let _ = writeln!(text, "not tested: {missing}");
-        });
         let _ = writeln!(
             text,
             "expected pause {:.1} s, longer where somebody stands out and is tested again",

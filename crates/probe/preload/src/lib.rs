@@ -17,6 +17,8 @@ mod device;
 mod gate;
 mod group;
 mod lanes;
+mod link;
+mod meet;
 mod pair;
 mod real;
 mod room;

@@ -1,10 +1,12 @@
 //! The test of the way between two ranks (FALCON 4.3, communication validation): messages there and back over the job's own
 //! communicator, by NCCL's own functions. The counts of the gate do not see them: both ranks issue the same, or neither.
 //!
-//! Before each round the two meet (`mycroft_ring::gate::meeting`), which is also where both clocks start; so a requester or a
-//! peer that is gone costs the round that is under way and nothing else.
+//! Before each round the two meet (`mycroft_ring::gate::meeting`, on different hosts `mycroft_ring::gate::talk`), which is also
+//! where both clocks start; so a requester or a peer that is gone costs the round that is under way and nothing else.
 use crate::answer::{REPETITIONS, Repeated, done, ended};
 use crate::device;
+use crate::link::Link;
+use crate::meet::{Meet, Waits};
 use crate::real::{Comm, Stream, real};
 use crate::room::Room;
 use crate::table;
@@ -12,9 +14,9 @@ use crate::thread::pause;
 use crate::waited::waited_ns;
 use mycroft_ring::clock::monotonic_ns;
 use mycroft_ring::gate::Gate;
-use mycroft_ring::gate::meeting::{Meeting, Met, Side};
+use mycroft_ring::gate::meeting::{Met, Side};
 use mycroft_ring::gate::page::Visit;
-use mycroft_ring::gate::task::{Answer, Ending, Way};
+use mycroft_ring::gate::task::{Answer, Ending, PATIENCE_NS_MAX, Place, Way};
 use mycroft_ring::sync::AtomicU64;
 use std::ffi::{c_int, c_void};
 
@@ -29,6 +31,9 @@ const BUSY_NS: u64 = 2_000_000;
 const INT8: c_int = 0;
 /// `ncclInProgress`.
 const IN_PROGRESS: c_int = 7;
+
+/// Longest wait for the other where it has to decide about the round: for as long as it may wait itself, and as a round may take.
+const DECIDED_NS_MAX: u64 = PATIENCE_NS_MAX + ROUND_NS_MAX;
 
 /// One end of the way.
 struct End {
@@ -45,17 +50,17 @@ pub(crate) fn run(gate: Gate<'static, AtomicU64>, number: u32, way: &Way, stands
     let Ok(peer) = c_int::try_from(way.peer) else { return ended(Ending::Unknown) };
     let bytes = usize::try_from(way.bytes).unwrap_or(usize::MAX);
     let (Some(stream), Some(room)) = (device::stream(), Room::new(bytes)) else { return ended(Ending::Unable) };
-    let side = if way.place.is_some() { Side::Guest } else { Side::Keeper };
-    let end = End { comm: std::ptr::with_exposed_provenance_mut(handle), peer, side, stream, room };
-    let visit = way.place.and_then(|(process, descriptor)| Visit::open(process, descriptor));
-    let there = match (&visit, way.place) {
-        (Some(visit), _) => Gate::over(visit.words()),
-        (None, None) => Some(gate),
-        (None, Some(_)) => None,
+    let side = match way.place {
+        Place::Own | Place::Accept(_) => Side::Keeper,
+        Place::Other(..) | Place::Connect(..) => Side::Guest,
     };
-    let Some(meeting) = there.and_then(|there| there.meeting(number, side)) else { return ended(Ending::Apart) };
+    let end = End { comm: std::ptr::with_exposed_provenance_mut(handle), peer, side, stream, room };
     let mut all = [[0; REPETITIONS]; 4];
-    match rounds(&end, &meeting, [bytes, SMALL_BYTES.min(bytes)], &patient(way.patience_ns, stands), &mut all) {
+    let waits = patient(way.patience_ns, stands);
+    let sizes = [bytes, SMALL_BYTES.min(bytes)];
+    let result =
+        at_place(gate, number, way.place, side, &waits, |meeting| rounds(&end, meeting, sizes, &waits, &mut all));
+    match result {
         Ok(()) => done(&all),
         Err(ending) => {
             // NCCL may still use it.
@@ -67,6 +72,30 @@ pub(crate) fn run(gate: Gate<'static, AtomicU64>, number: u32, way: &Way, stands
     }
 }
 
+/// Does something at the place of a meeting, if it is there.
+fn at_place(
+    gate: Gate<'static, AtomicU64>,
+    number: u32,
+    place: Place,
+    side: Side,
+    waits: Waits<'_>,
+    then: impl FnOnce(&mut dyn Meet) -> Result<(), Ending>,
+) -> Result<(), Ending> {
+    match place {
+        Place::Own => then(&mut gate.meeting(number, side).ok_or(Ending::Apart)?),
+        Place::Other(process, descriptor) => {
+            let visit = Visit::open(process, descriptor).ok_or(Ending::Apart)?;
+            let there = Gate::over(visit.words()).ok_or(Ending::Apart)?;
+            then(&mut there.meeting(number, side).ok_or(Ending::Apart)?)
+        }
+        Place::Accept(remote) => {
+            let tell = |port| gate.set_port(number, port);
+            then(&mut Link::accept(remote, tell, waits).ok_or(Ending::Apart)?)
+        }
+        Place::Connect(remote, port) => then(&mut Link::connect(remote, port, waits).ok_or(Ending::Apart)?),
+    }
+}
+
 /// Whether one that waits since then goes on waiting.
 fn patient<'a>(patience_ns: u64, stands: &'a dyn Fn() -> bool) -> impl Fn(u64) -> bool + 'a {
     move |since_ns| monotonic_ns().saturating_sub(since_ns) < patience_ns && stands()
@@ -75,9 +104,9 @@ fn patient<'a>(patience_ns: u64, stands: &'a dyn Fn() -> bool) -> impl Fn(u64) -
 /// Large messages first, then small ones; what is received is measured first, in `all`, then what is sent.
 fn rounds(
     end: &End,
-    meeting: &Meeting<'_, AtomicU64>,
+    meeting: &mut dyn Meet,
     sizes: [usize; 2],
-    waits: &dyn Fn(u64) -> bool,
+    waits: Waits<'_>,
     all: &mut [Repeated; 4],
 ) -> Result<(), Ending> {
     let mut round = 0;
@@ -87,7 +116,7 @@ fn rounds(
             let mut times = [0; REPETITIONS + 1];
             let waited_before_ns = waited_ns();
             for time in &mut times {
-                meet(meeting, round, waits)?;
+                meet(meeting, round, !sends, waits)?;
                 round += 1;
                 let begun_ns = monotonic_ns();
                 if let Err(ending) = transfer(end, sends, bytes) {
@@ -111,19 +140,28 @@ fn is_the_way(waited_ns: u64, times: &[u64]) -> bool {
     2 * waited_ns < times.iter().sum()
 }
 
-/// Waits for the other, for as long as `waits` says, and longer where the other came at the last moment.
-fn meet(meeting: &Meeting<'_, AtomicU64>, round: u32, waits: &dyn Fn(u64) -> bool) -> Result<(), Ending> {
+/// Waits for the other, for as long as `waits` says, and longer where the other came at the last moment or decides.
+fn meet(meeting: &mut dyn Meet, round: u32, receives: bool, waits: Waits<'_>) -> Result<(), Ending> {
     let since_ns = monotonic_ns();
-    let mut met = meeting.come(round);
+    let mut met = meeting.come(round, receives);
     while met == Met::Alone {
         met = if waits(since_ns) { meeting.look(round) } else { meeting.leave(round) };
-        if monotonic_ns().saturating_sub(since_ns) < BUSY_NS {
+        let waited_ns = monotonic_ns().saturating_sub(since_ns);
+        if waited_ns < BUSY_NS {
             std::thread::yield_now();
         } else if met == Met::Alone {
             pause();
         }
+        if met == Met::Alone && waited_ns > DECIDED_NS_MAX {
+            met = Met::Lost;
+        }
     }
-    if met == Met::Both { Ok(()) } else { Err(Ending::Apart) }
+    match met {
+        Met::Both => Ok(()),
+        // Whether the other is in this round is not known: no later test of these two can be trusted.
+        Met::Lost => Err(Ending::Endless),
+        Met::Alone | Met::Closed => Err(Ending::Apart),
+    }
 }
 
 /// One message, until it has left or arrived. What NCCL asks of arguments holds: a communicator that is there and that no other

@@ -2,14 +2,13 @@
 //! the command is not built (`cargo build -p mycroft-cli`; a build of the workspace has it).
 mod common;
 
+use common::cases::case_server;
 use common::{Job, Shape};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, channel};
 
 /// Bytes a second of a healthy NIC: so slow that what it moves takes as long on a busy machine.
 const NIC: u64 = 24_000_000;
@@ -73,7 +72,7 @@ fn a_device_at_1_2_is_named_and_nobody_else() {
     assert_eq!(slow.len(), 1, "{}", text(&said.stdout));
     assert!(slow[0].starts_with("slow: rank 3 on host3: device, 1."), "{slow:?}");
     assert!(text(&said.stdout).contains("the job paused for "), "{said:?}");
-    let (server, posted) = one_case();
+    let (server, posted) = case_server("host3", None);
     let folder = tempfile::tempdir().expect("a directory");
     let token = folder.path().join("act-token");
     std::fs::write(&token, "act-0123456789abcdef").expect("written");
@@ -94,53 +93,6 @@ fn a_device_at_1_2_is_named_and_nobody_else() {
         assert!(posted.contains(part), "no {part:?} in {posted}");
     }
     goes_on(job);
-}
-
-/// The address of a server that answers two requests with a case on rank 3, and the second of them.
-fn one_case() -> (String, Receiver<String>) {
-    const CASE: &str = r#"{"id": 12, "job": "gate-test", "state": "open", "what": "slowdown", "category": "gpu",
-        "settled": true, "since": null, "detected_at": null, "diagnosed_at": null, "opened_at": null, "updated_at": null,
-        "closed_at": null, "closed_because": "", "revisions": 0, "revised_at": null, "said_before": [],
-        "suspects": [{"kind": "rank", "rank": 3, "host": "host3", "link": null, "confidence": 0.5}], "group": null,
-        "op": null, "because": [], "blast_radius": [], "do_next": [], "dumps": []}"#;
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = format!("http://{}", listener.local_addr().expect("bound"));
-    let (told, posted) = channel();
-    std::thread::spawn(move || {
-        for _ in 0..2 {
-            let (mut stream, _) = listener.accept().expect("a client");
-            let request = request(&stream);
-            let head = format!(
-                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: {}\r\n\r\n",
-                CASE.len()
-            );
-            stream.write_all((head + CASE).as_bytes()).expect("it listens");
-            if request.starts_with("POST") {
-                told.send(request).expect("the test waits");
-            }
-        }
-    });
-    (address, posted)
-}
-
-/// A request with its body.
-fn request(stream: &TcpStream) -> String {
-    let mut reader = BufReader::new(stream);
-    let (mut text, mut bytes) = (String::new(), 0);
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).expect("a line");
-        if let Some(length) = line.to_lowercase().strip_prefix("content-length:") {
-            bytes = length.trim().parse().expect("a number");
-        }
-        text.push_str(&line);
-        if line.trim().is_empty() {
-            break;
-        }
-    }
-    let mut body = vec![0; bytes];
-    reader.read_exact(&mut body).expect("a body");
-    text + &String::from_utf8_lossy(&body)
 }
 
 #[test]

@@ -185,6 +185,16 @@ impl<S: Sink> Asker<S> {
         })
     }
 
+    /// Number of the task that accepts a connection, or last did, and at which port.
+    ///
+    /// # Errors
+    /// The segment cannot be read.
+    pub fn port(&self) -> Result<(u32, u16), ReadError> {
+        let mut word = [0];
+        self.sink.read(self.place(task::PORT), &mut word)?;
+        Ok((high(word[0]), u16::try_from(low(word[0])).unwrap_or(0)))
+    }
+
     /// What the rank shows. Where an entry of it waits, its counts are those at which it waits.
     ///
     /// # Errors

@@ -33,6 +33,8 @@ pub enum Met {
     Alone,
     /// It does not take place, nor does any later one.
     Closed,
+    /// Nobody can tell here whether it takes place at the other (`talk`); no later one does.
+    Lost,
 }
 
 /// A meeting, as one side has it.

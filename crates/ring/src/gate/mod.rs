@@ -16,6 +16,7 @@ pub mod meeting;
 pub mod page;
 pub mod plan;
 pub mod said;
+pub mod talk;
 pub mod task;
 pub mod words;
 

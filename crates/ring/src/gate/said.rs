@@ -1,16 +1,19 @@
 //! What a coordinator and the requesters of several hosts say to each other, and as which bytes: `docs/formats/hold.md`.
 //! Whoever carries it between them does not read it.
+mod reader;
+#[cfg(test)]
+mod tests;
+
+use super::Left;
 use super::hold::{Order, Who};
 use super::plan::{Lane, View};
-use super::task::{Answer, Ending, Kind, Times};
-use super::words::TASK_VALUES;
-use super::{LaneKey, LaneKind, Left};
+use super::task::{Answer, Kind, Place, Remote, Times, Way};
+use reader::{Reader, TEXT_BYTES_MAX};
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 /// Version of these bytes: the first of each message.
-const VERSION: u8 = 1;
-/// Longest reason that is carried.
-const TEXT_BYTES_MAX: usize = 1024;
+const VERSION: u8 = 2;
 
 /// Coordinator to requester. Each is answered with [`Shown`], and each is a sign of life.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,11 +44,21 @@ pub struct Seen {
     pub view: View,
     /// What it answered to the latest order.
     pub answer: Option<Answer>,
+    /// Where it accepts a connection for the latest order.
+    pub port: Option<u16>,
 }
 
-/// Requester to coordinator: what all ranks of the host show, in one order as long as the requester lives; none where no
-/// process of the job lives there. Or why nobody is held there any more.
-pub type Shown = Result<Vec<Seen>, String>;
+/// What one host shows a coordinator.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Here {
+    /// The host's address on its way to the server.
+    pub address: Option<Ipv6Addr>,
+    /// All ranks of the host, in one order as long as the requester lives; none where no process of the job lives there.
+    pub ranks: Vec<Seen>,
+}
+
+/// Requester to coordinator; or why nobody is held there any more.
+pub type Shown = Result<Here, String>;
 
 /// The bytes of a request for the processes of a job.
 pub fn request_bytes(job: &str, request: &Request) -> Vec<u8> {
@@ -99,8 +112,9 @@ pub fn request_of(bytes: &[u8]) -> Option<(String, Request)> {
 pub fn shown_bytes(shown: &Shown) -> Vec<u8> {
     let mut out = vec![VERSION];
     match shown {
-        Ok(ranks) => {
+        Ok(Here { address, ranks }) => {
             out.push(1);
+            out.extend(address.unwrap_or(Ipv6Addr::UNSPECIFIED).octets());
             put_count(&mut out, ranks.len());
             ranks.iter().for_each(|seen| put_seen(&mut out, seen));
         }
@@ -119,7 +133,7 @@ pub fn shown_of(bytes: &[u8]) -> Option<Shown> {
         return None;
     }
     match r.u8()? {
-        1 => Some(Ok(r.list(Reader::seen)?)),
+        1 => Some(Ok(Here { address: r.address()?, ranks: r.list(seen)? })),
         2 => Some(Err(r.text()?)),
         _ => None,
     }
@@ -158,10 +172,15 @@ fn put_order(out: &mut Vec<u8>, order: &Order) {
                 Kind::Copy => 2,
                 Kind::Processor => 3,
                 Kind::Host => 4,
-                // Ways are ordered as pairs; unknown to whoever reads it.
+                Kind::Pair(Way { place: Place::Accept(_), .. }) => 6,
+                Kind::Pair(Way { place: Place::Connect(..), .. }) => 7,
+                // Ways in a host are ordered as pairs; unknown to whoever reads it.
                 Kind::Pair(_) => 0,
             });
             place(out, rank);
+            if let Kind::Pair(way) = kind {
+                put_way(out, &way);
+            }
         }
         Order::Pair { keeper, guest, comm, bytes, patience } => {
             out.push(5);
@@ -176,14 +195,28 @@ fn put_order(out: &mut Vec<u8>, order: &Order) {
     }
 }
 
+fn put_way(out: &mut Vec<u8>, way: &Way) {
+    out.extend(way.peer.to_le_bytes());
+    out.extend(way.comm.to_le_bytes());
+    out.extend(way.bytes.to_le_bytes());
+    out.extend(way.patience_ns.to_le_bytes());
+    if let Place::Accept(Remote { address, nonce }) | Place::Connect(Remote { address, nonce }, _) = way.place {
+        out.extend(address.octets());
+        out.extend(nonce.to_le_bytes());
+    }
+    if let Place::Connect(_, port) = way.place {
+        out.extend(port.to_le_bytes());
+    }
+}
+
 fn put_duration(out: &mut Vec<u8>, time: Duration) {
     out.extend(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).to_le_bytes());
 }
 
-fn put_seen(out: &mut Vec<u8>, Seen { who, view, answer }: &Seen) {
+fn put_seen(out: &mut Vec<u8>, Seen { who, view, answer, port }: &Seen) {
     out.extend(who.pid.to_le_bytes());
     out.extend(who.rank.to_le_bytes());
-    let flags = [view.has_gate, view.waiting, view.left.is_some(), answer.is_some()];
+    let flags = [view.has_gate, view.waiting, view.left.is_some(), answer.is_some(), port.is_some()];
     out.push((0..).zip(flags).map(|(bit, is_set)| u8::from(is_set) << bit).sum());
     out.extend(view.entries.to_le_bytes());
     out.extend(view.left.map_or(0, |left| left as u32).to_le_bytes());
@@ -196,177 +229,25 @@ fn put_seen(out: &mut Vec<u8>, Seen { who, view, answer }: &Seen) {
             out.extend(median_ns.to_le_bytes());
         }
     }
-}
-
-/// What is left to read.
-struct Reader<'a>(&'a [u8]);
-
-impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(*taken)
-    }
-
-    fn u8(&mut self) -> Option<u8> {
-        self.take::<1>().map(|[byte]| byte)
-    }
-
-    fn u32(&mut self) -> Option<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Option<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    fn place(&mut self) -> Option<usize> {
-        self.u32()?.try_into().ok()
-    }
-
-    fn text(&mut self) -> Option<String> {
-        let length = self.place().filter(|length| *length <= TEXT_BYTES_MAX)?;
-        let (text, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        String::from_utf8(text.to_vec()).ok()
-    }
-
-    /// As many as are told: a count that is too large ends with the bytes, and takes no memory before.
-    fn list<T>(&mut self, mut one: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let mut list = Vec::new();
-        for _ in 0..self.u32()? {
-            list.push(one(self)?);
-        }
-        Some(list)
-    }
-
-    fn lanes(&mut self) -> Option<Vec<Lane>> {
-        self.list(|r| {
-            let (comm, kind) = (r.u64()?, LaneKind::from_code(r.u64()?)?);
-            Some(Lane { key: LaneKey { comm, kind, own: r.u32()?, other: r.u32()? }, count: r.u64()? })
-        })
-    }
-
-    fn order(&mut self) -> Option<Order> {
-        let kind = match self.u8()? {
-            1 => Kind::Device,
-            2 => Kind::Copy,
-            3 => Kind::Processor,
-            4 => Kind::Host,
-            5 => return self.pair(),
-            _ => return None,
-        };
-        Some(Order::Alone { rank: self.place()?, kind })
-    }
-
-    fn pair(&mut self) -> Option<Order> {
-        let (keeper, guest) = ((self.place()?, self.u32()?), (self.place()?, self.u32()?));
-        let (comm, bytes, patience) = (self.u64()?, self.u64()?, Duration::from_nanos(self.u64()?));
-        Some(Order::Pair { keeper, guest, comm, bytes, patience })
-    }
-
-    fn seen(&mut self) -> Option<Seen> {
-        let who = Who { pid: self.u32()?, rank: self.u32()? };
-        let flags = self.u8()?;
-        let is_set = |bit: u8| flags & 1 << bit != 0;
-        let (entries, left, untracked) = (self.u32()?, self.u32()?, self.u64()?);
-        let view = View {
-            has_gate: is_set(0),
-            waiting: is_set(1),
-            entries,
-            left: is_set(2).then(|| Left::from_code(left)),
-            untracked,
-            lanes: self.lanes()?,
-        };
-        let answer = if is_set(3) { Some(self.answer()?) } else { None };
-        Some(Seen { who, view, answer })
-    }
-
-    fn answer(&mut self) -> Option<Answer> {
-        let ending = Ending::from_code(self.u32()?);
-        let mut values = [Times::default(); TASK_VALUES];
-        for value in &mut values {
-            *value = Times { fastest_ns: self.u32()?, median_ns: self.u32()? };
-        }
-        Some(Answer { ending, values })
+    if let Some(port) = port {
+        out.extend(port.to_le_bytes());
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn lane(count: u64) -> Lane {
-        Lane { key: LaneKey { comm: u64::MAX, kind: LaneKind::Recv, own: 3, other: 4 }, count }
-    }
-
-    fn requests() -> Vec<Request> {
-        let pair = Order::Pair { keeper: (1, 2), guest: (3, 4), comm: 5, bytes: 6, patience: Duration::from_nanos(7) };
-        vec![
-            Request::Show,
-            Request::Hold { for_ns: 1 << 40 },
-            Request::RunTo(vec![(0, vec![lane(1), lane(2)]), (7, vec![])]),
-            Request::Test(vec![Order::Alone { rank: 2, kind: Kind::Host }, pair]),
-            Request::Release,
-            Request::End,
-        ]
-    }
-
-    fn shown() -> Vec<Shown> {
-        let values = [Times { fastest_ns: 1, median_ns: 2 }; TASK_VALUES];
-        let view = View {
-            has_gate: true,
-            waiting: true,
-            entries: 9,
-            left: Some(Left::Silence),
-            untracked: 1,
-            lanes: vec![lane(8)],
-        };
-        let answer = Some(Answer { ending: Ending::Apart, values });
-        let seen = Seen { who: Who { pid: 1, rank: 2 }, view, answer };
-        let other = Seen { answer: None, view: View::default(), ..seen.clone() };
-        vec![Ok(vec![]), Ok(vec![seen, other]), Err("why \u{e9}".to_owned())]
-    }
-
-    #[test]
-    fn what_is_said_is_read_as_it_was_and_nothing_shorter_is() {
-        for request in requests() {
-            let bytes = request_bytes("llama \u{e9}", &request);
-            assert_eq!(request_of(&bytes), Some(("llama \u{e9}".to_owned(), request)));
-            assert!((0..bytes.len()).all(|end| request_of(&bytes[..end]).is_none()));
-        }
-        for shown in shown() {
-            let bytes = shown_bytes(&shown);
-            assert_eq!(shown_of(&bytes), Some(shown));
-            assert!((0..bytes.len()).all(|end| shown_of(&bytes[..end]).is_none()));
-        }
-    }
-
-    #[test]
-    fn another_version_and_counts_that_are_too_large_are_not_read() {
-        let mut bytes = shown_bytes(&Ok(vec![]));
-        bytes[2..].fill(0xff);
-        assert_eq!(shown_of(&bytes), None);
-        bytes[0] = VERSION + 1;
-        assert_eq!((shown_of(&bytes), request_of(&bytes)), (None, None));
-        let long = "\u{e9}".repeat(TEXT_BYTES_MAX);
-        assert_eq!(shown_of(&shown_bytes(&Err(long))), Some(Err("\u{e9}".repeat(TEXT_BYTES_MAX / 2))));
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
-
-        /// Foreign bytes, and what is said with a byte of it changed: read or not, never a panic.
-        #[test]
-        fn foreign_bytes_are_read_or_not(foreign in proptest::collection::vec(any::<u8>(), 0..300), at in 0usize..4_096, byte: u8) {
-            let _ = (request_of(&foreign), shown_of(&foreign));
-            let requests = requests().into_iter().map(|request| request_bytes("job", &request));
-            for mut bytes in requests.chain(shown().iter().map(shown_bytes)) {
-                let at = at % bytes.len();
-                bytes[at] = byte;
-                let _ = (request_of(&bytes), shown_of(&bytes));
-            }
-        }
-    }
+fn seen(r: &mut Reader<'_>) -> Option<Seen> {
+    let who = Who { pid: r.u32()?, rank: r.u32()? };
+    let flags = r.u8()?;
+    let is_set = |bit: u8| flags & 1 << bit != 0;
+    let (entries, left, untracked) = (r.u32()?, r.u32()?, r.u64()?);
+    let view = View {
+        has_gate: is_set(0),
+        waiting: is_set(1),
+        entries,
+        left: is_set(2).then(|| Left::from_code(left)),
+        untracked,
+        lanes: r.lanes()?,
+    };
+    let answer = if is_set(3) { Some(r.answer()?) } else { None };
+    let port = if is_set(4) { Some(r.u16()?) } else { None };
+    Some(Seen { who, view, answer, port })
 }

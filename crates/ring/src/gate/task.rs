@@ -5,6 +5,7 @@ use super::{Gate, meeting};
 use crate::narrow::low;
 use crate::raw::{halves, high};
 use crate::sync::{Ordering, Word};
+use std::net::Ipv6Addr;
 
 /// What to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,12 +29,74 @@ pub struct Way {
     pub comm: u64,
     /// The other's rank in it.
     pub peer: u32,
-    /// Where they meet: `None` in this rank's own segment, else the requester's process and its descriptor of the other's.
-    pub place: Option<(u32, u32)>,
+    /// Where they meet.
+    pub place: Place,
     /// Bytes of a large message.
     pub bytes: u64,
     /// How long one waits for the other, nanoseconds.
     pub patience_ns: u64,
+}
+
+/// Where a pair meets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// In this rank's own segment.
+    Own,
+    /// In the other's segment: the requester's process, and its descriptor of it.
+    Other(u32, u32),
+    /// Over a connection that this rank accepts.
+    Accept(Remote),
+    /// Over one that it opens, to this port.
+    Connect(Remote, u16),
+}
+
+/// A connection between two hosts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Remote {
+    /// Where it is accepted; of IPv4 as IPv6 has it.
+    pub address: Ipv6Addr,
+    /// What whoever connects says first.
+    pub nonce: u64,
+}
+
+impl Place {
+    fn code(self) -> u32 {
+        match self {
+            Place::Own => 0,
+            Place::Other(..) => 1,
+            Place::Accept(_) => 2,
+            Place::Connect(..) => 3,
+        }
+    }
+
+    fn remote(self) -> Option<Remote> {
+        match self {
+            Place::Own | Place::Other(..) => None,
+            Place::Accept(remote) | Place::Connect(remote, _) => Some(remote),
+        }
+    }
+
+    /// The word [`task::PLACE`].
+    fn word(self) -> u64 {
+        match self {
+            Place::Own | Place::Accept(_) => 0,
+            Place::Other(process, descriptor) => halves(process, descriptor),
+            Place::Connect(_, port) => u64::from(port),
+        }
+    }
+
+    /// From the words: what there is in addition to the code and the place.
+    fn of(code: u32, place: u64, [upper, lower, nonce]: [u64; 3]) -> Option<Place> {
+        let address = Ipv6Addr::from_bits(u128::from(upper) << 64 | u128::from(lower));
+        let remote = Remote { address, nonce };
+        match code {
+            0 => Some(Place::Own),
+            1 => Some(Place::Other(low(place), high(place))),
+            2 => Some(Place::Accept(remote)),
+            3 => Some(Place::Connect(remote, u16::try_from(place).ok()?)),
+            _ => None,
+        }
+    }
 }
 
 /// Bytes of a large message at most: what a rank keeps room for.
@@ -101,7 +164,7 @@ pub struct Answer {
 }
 
 /// The words of a task as the requester writes them, without the number, and the epoch for which it stands.
-pub(crate) fn written(kind: Kind, epoch: u32) -> [(usize, u64); 6] {
+pub(crate) fn written(kind: Kind, epoch: u32) -> [(usize, u64); 9] {
     let (code, way) = match kind {
         Kind::Device => (1, None),
         Kind::Copy => (2, None),
@@ -110,31 +173,40 @@ pub(crate) fn written(kind: Kind, epoch: u32) -> [(usize, u64); 6] {
         Kind::Pair(way) => (5, Some(way)),
     };
     let of = |value: fn(&Way) -> u64| way.as_ref().map_or(0, value);
+    let remote = way.and_then(|way| way.place.remote());
+    let address = remote.map_or([0; 16], |remote| remote.address.octets());
+    let part = |i: usize| address.as_chunks().0.get(i).map_or(0, |part| u64::from_be_bytes(*part));
     [
         (task::WHAT, halves(code, epoch)),
         (task::COMM, of(|way| way.comm)),
-        (task::PEER, of(|way| halves(way.peer, u32::from(way.place.is_some())))),
-        (task::PLACE, of(|way| way.place.map_or(0, |(process, descriptor)| halves(process, descriptor)))),
+        (task::PEER, of(|way| halves(way.peer, way.place.code()))),
+        (task::PLACE, of(|way| way.place.word())),
+        (task::ADDRESS, part(0)),
+        (task::ADDRESS + 1, part(1)),
+        (task::NONCE, remote.map_or(0, |remote| remote.nonce)),
         (task::BYTES, of(|way| way.bytes)),
         (task::PATIENCE, of(|way| way.patience_ns)),
     ]
 }
 
 fn kind_of(word: impl Fn(usize) -> u64) -> Option<Kind> {
-    let (peer, place) = (word(task::PEER), word(task::PLACE));
-    let way = || Way {
-        comm: word(task::COMM),
-        peer: low(peer),
-        place: (high(peer) != 0).then(|| (low(place), high(place))),
-        bytes: word(task::BYTES).clamp(1, MESSAGE_BYTES_MAX),
-        patience_ns: word(task::PATIENCE).min(PATIENCE_NS_MAX),
+    let peer = word(task::PEER);
+    let remote = || [task::ADDRESS, task::ADDRESS + 1, task::NONCE].map(&word);
+    let way = || {
+        Some(Way {
+            comm: word(task::COMM),
+            peer: low(peer),
+            place: Place::of(high(peer), word(task::PLACE), remote())?,
+            bytes: word(task::BYTES).clamp(1, MESSAGE_BYTES_MAX),
+            patience_ns: word(task::PATIENCE).min(PATIENCE_NS_MAX),
+        })
     };
     match low(word(task::WHAT)) {
         1 => Some(Kind::Device),
         2 => Some(Kind::Copy),
         3 => Some(Kind::Processor),
         4 => Some(Kind::Host),
-        5 => Some(Kind::Pair(way())),
+        5 => way().map(Kind::Pair),
         _ => None,
     }
 }
@@ -202,6 +274,13 @@ impl<'a, W: Word> Gate<'a, W> {
         }
         if let Some(word) = self.task_word(task::ENDED) {
             word.store(halves(answer.ending as u32, task.number), Ordering::Release);
+        }
+    }
+
+    /// Says at which port a task of this rank accepts a connection.
+    pub fn set_port(&self, number: u32, port: u16) {
+        if let Some(word) = self.task_word(task::PORT) {
+            word.store(halves(u32::from(port), number), Ordering::Release);
         }
     }
 

@@ -13,6 +13,7 @@ pub mod gate {
     pub const LEASE: usize = 163;
     /// The latest epoch ever asked for; never taken back, so that no two requests have the same.
     pub const EPOCH: usize = 164;
+    // 165 and 166 are a task's, as is 172.
     /// 1 where a library with a gate counts this process's calls.
     pub const READY: usize = 168;
     /// Epoch (high half) and entries that came to the gate in it (low half).
@@ -45,11 +46,18 @@ pub mod task {
     pub const WHAT: usize = 497;
     /// Communicator of a pair.
     pub const COMM: usize = 498;
-    /// Low half: rank of the other in it; high half: 0 where the pair meets in this segment, 1 where in the other's.
+    /// Low half: rank of the other in it; high half: 0 where the pair meets in this segment, 1 where in the other's, 2 over a
+    /// connection that this rank accepts, 3 over one that it opens.
     pub const PEER: usize = 499;
     /// Where the pair meets, for the one that does not keep the place: requester's process (low half) and its descriptor of
-    /// the keeper's segment (high half).
+    /// the keeper's segment (high half), or the port to connect to.
     pub const PLACE: usize = 500;
+    /// First of two words of the address at which a connection is accepted: IPv6, the first eight bytes in the first one.
+    pub const ADDRESS: usize = 165;
+    /// Number that whoever connects says first.
+    pub const NONCE: usize = 503;
+    /// Number of the task that accepts a connection (high half), and at which port (low half); the rank's.
+    pub const PORT: usize = 172;
     /// Bytes of a pair's large message.
     pub const BYTES: usize = 501;
     /// Nanoseconds that one waits for the other at the meeting place.
@@ -81,5 +89,7 @@ const _: () = {
     // What the requester writes and what the rank writes lie in different cache lines.
     assert!(gate::GRANT.is_multiple_of(8) && gate::READY.is_multiple_of(8) && gate::EPOCH < gate::READY);
     assert!(task::NUMBER.is_multiple_of(8) && task::ENDED.is_multiple_of(8) && task::PATIENCE < task::ENDED);
+    assert!(gate::EPOCH < task::ADDRESS && task::ADDRESS + 1 < gate::READY && task::NONCE < task::ENDED);
+    assert!(gate::UNTRACKED < task::PORT && task::PORT < gate::LANES);
     assert!(gate::LANES + LANE_COUNT * LANE_WORDS <= task::NUMBER && task::VALUES + TASK_VALUES <= task::TAKEN);
 };

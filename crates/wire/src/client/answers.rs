@@ -4,6 +4,7 @@ use crate::WireError;
 use crate::capture::{CaptureOrder, Captured};
 use crate::gate::GateSaid;
 use crate::proto::Message;
+use std::net::IpAddr;
 use std::time::Instant;
 
 impl Client {
@@ -32,6 +33,11 @@ impl Client {
     /// As [`Client::send_captured`].
     pub fn send_gate_answer(&mut self, said: GateSaid) -> Result<(), WireError> {
         self.answer(&Message::GateAnswer(said))
+    }
+
+    /// This machine's address on the way to the server; `None` without a connection, or of a Unix socket.
+    pub fn local_address(&self) -> Option<IpAddr> {
+        self.connection.as_ref()?.stream.local_address()
     }
 
     fn answer(&mut self, message: &Message) -> Result<(), WireError> {

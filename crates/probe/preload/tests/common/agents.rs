@@ -66,7 +66,7 @@ impl Drop for Daemon {
 pub struct Agents {
     pub server: Daemon,
     pub agents: Vec<Daemon>,
-    url: String,
+    pub url: String,
     wire: String,
     folder: tempfile::TempDir,
 }
@@ -107,8 +107,13 @@ impl Agents {
 
     /// A command about the job, through the agents.
     pub fn command(&self, args: &[&str]) -> Command {
+        self.command_at(&self.url, args)
+    }
+
+    /// The same, with another server before theirs.
+    pub fn command_at(&self, url: &str, args: &[&str]) -> Command {
         let mut command = Command::new(mycroft().expect("it was there"));
-        command.args(args).args(["--agents", "--job", "gate-test", "--agree-within", "20s", "--url", &self.url]);
+        command.args(args).args(["--agents", "--job", "gate-test", "--agree-within", "20s", "--url", url]);
         command.arg("--act-token-file").arg(self.folder.path().join("act-token"));
         command
     }

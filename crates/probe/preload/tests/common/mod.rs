@@ -1,6 +1,7 @@
 //! Jobs of real processes that are linked to the CPU stand-in for NCCL, with and without the library before it.
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test file uses its part")]
 pub mod agents;
+pub mod cases;
 pub mod tests_of_ranks;
 
 use mycroft_ring::gate::hold::{Gates, HoldError};

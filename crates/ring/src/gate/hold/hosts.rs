@@ -1,11 +1,13 @@
 //! The coordinator of the requesters of several hosts: finds the operation before which all ranks of all hosts can wait, and
 //! keeps them there. Nobody but it compares ranks of different hosts.
-use super::{HoldError, Order, Place, Terms, Who, ns};
+mod run;
+
+use super::{HoldError, Place, Terms, Who, ns};
 use crate::clock::monotonic_ns;
 use crate::gate::plan::{Plan, Refusal, View, latest, may_agree, owed, plan};
-use crate::gate::said::{Request, Seen, Shown};
-use crate::gate::task::Answer;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::gate::said::{Here, Request, Seen, Shown};
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 /// Between two looks: an answer of another host takes longer.
@@ -29,6 +31,8 @@ pub struct Hosts<E: Exchange> {
     names: Vec<String>,
     /// Requesters that have ranks of the job, and what these show.
     seen: BTreeMap<usize, Vec<Seen>>,
+    /// Where ranks of other hosts reach each.
+    addresses: BTreeMap<usize, Ipv6Addr>,
     /// Each rank's host and place there, by rank.
     ranks: Vec<(usize, usize)>,
 }
@@ -47,7 +51,7 @@ impl<E: Exchange> Hosts<E> {
     /// Nobody is there, a host refuses, or not all members of a communicator were found.
     pub fn open(line: E, names: Vec<String>, job: &str) -> Result<Hosts<E>, HoldError> {
         let seen = (0..names.len()).map(|host| (host, Vec::new())).collect();
-        let mut hosts = Hosts { line, names, seen, ranks: Vec::new() };
+        let mut hosts = Hosts { line, names, seen, addresses: BTreeMap::new(), ranks: Vec::new() };
         hosts.all(&Request::Show)?;
         hosts.seen.retain(|_, ranks| !ranks.is_empty());
         if hosts.seen.is_empty() {
@@ -133,13 +137,14 @@ impl<E: Exchange> Hosts<E> {
         for (host, shown) in asked.into_iter().zip(shown) {
             let whose = |seen: &[Seen]| seen.iter().map(|seen| seen.who).collect::<Vec<_>>();
             let before = self.seen.get(&host).map(|seen| whose(seen)).unwrap_or_default();
-            let shown = shown.and_then(|seen| match before.is_empty() || before == whose(&seen) {
-                true => Ok(seen),
+            let shown = shown.and_then(|here| match before.is_empty() || before == whose(&here.ranks) {
+                true => Ok(here),
                 false => Err("has other processes of the job than before".to_owned()),
             });
             match shown {
-                Ok(seen) => {
-                    self.seen.insert(host, seen);
+                Ok(Here { address, ranks }) => {
+                    self.seen.insert(host, ranks);
+                    self.addresses.extend(address.map(|address| (host, address)));
                 }
                 Err(text) => failed = failed.or(Some(HoldError::Host { host: self.names[host].clone(), text })),
             }
@@ -203,51 +208,6 @@ impl<E: Exchange> HeldHosts<'_, E> {
                 return Ok(());
             }
             std::thread::sleep(KEEP_EVERY.min(Duration::from_nanos(left_ns)));
-        }
-    }
-
-    /// As [`super::Held::run`]; a pair is of one host.
-    ///
-    /// # Errors
-    /// A rank or a host is gone, went on, or runs no tests: all are let go.
-    pub fn run(&mut self, orders: &[Order], within: Duration) -> Result<BTreeMap<usize, Answer>, HoldError> {
-        let mut ordered = BTreeSet::new();
-        let mut requests: BTreeMap<usize, Vec<Order>> = BTreeMap::new();
-        for (host, order, ranks) in orders.iter().filter_map(|order| self.at_host(order)) {
-            requests.entry(host).or_default().push(order);
-            ordered.extend(ranks);
-        }
-        let asked: Vec<usize> = requests.keys().copied().collect();
-        self.hosts.exchange(requests.into_iter().map(|(host, orders)| (host, Request::Test(orders))).collect())?;
-        let end_ns = monotonic_ns().saturating_add(ns(within));
-        loop {
-            // What others answered was to earlier orders.
-            let answer = |rank: &usize| {
-                let seen = self.hosts.each().nth(*rank).filter(|_| asked.contains(&self.hosts.ranks[*rank].0));
-                Some((*rank, seen?.answer?))
-            };
-            let answers: BTreeMap<usize, Answer> = ordered.iter().filter_map(answer).collect();
-            if answers.len() == ordered.len() || monotonic_ns() >= end_ns {
-                return Ok(answers);
-            }
-            std::thread::sleep(LOOK_EVERY);
-            self.look()?;
-        }
-    }
-
-    /// An order as the host of its ranks understands it, and these; `None` where they are on different ones.
-    fn at_host(&self, order: &Order) -> Option<(usize, Order, Vec<usize>)> {
-        let place = |rank: usize| self.hosts.ranks.get(rank).copied();
-        match *order {
-            Order::Alone { rank, kind } => {
-                let (host, at) = place(rank)?;
-                Some((host, Order::Alone { rank: at, kind }, vec![rank]))
-            }
-            Order::Pair { keeper, guest, comm, bytes, patience } => {
-                let ((host, one), (of_guest, other)) = (place(keeper.0)?, place(guest.0)?);
-                let (ranks, keeper, guest) = (vec![keeper.0, guest.0], (one, keeper.1), (other, guest.1));
-                (host == of_guest).then_some((host, Order::Pair { keeper, guest, comm, bytes, patience }, ranks))
-            }
         }
     }
 

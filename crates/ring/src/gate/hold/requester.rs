@@ -1,8 +1,9 @@
 //! The requester of one host of several: does what the coordinator of all of them says, and lets its ranks go when that is
 //! silent.
 use super::{Gates, HoldError, Lane, Rank, View, monotonic_ns, ns};
-use crate::gate::said::{Request, Seen, Shown};
+use crate::gate::said::{Here, Request, Seen, Shown};
 use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,31 +13,35 @@ pub const SILENCE: Duration = Duration::from_secs(2);
 /// Holds the ranks of one host on behalf of a coordinator.
 pub struct Requester {
     gates: Gates,
+    /// Of this host.
+    address: Option<Ipv6Addr>,
     /// Ranks are asked to wait.
     holds: bool,
     pulsed_ns: u64,
     heard_ns: u64,
     /// What ranks elsewhere have issued.
     owed: BTreeMap<usize, Vec<Lane>>,
-    /// Number of the latest tests.
-    ordered: Option<u32>,
+    /// Number of each rank's latest test.
+    ordered: BTreeMap<usize, u32>,
     /// Why they are not held any more.
     ended: Option<String>,
 }
 
 impl Requester {
-    /// Finds the living processes of a job, as [`Gates::open_all`]; `None` where there are none.
+    /// Finds the living processes of a job, as [`Gates::open_all`]; `None` where there are none. At `address` ranks of other
+    /// hosts reach this one.
     ///
     /// # Errors
     /// As [`Gates::open_all`], but for nobody.
-    pub fn open(directories: &[PathBuf], job: &str) -> Result<Option<Requester>, HoldError> {
+    pub fn open(directories: &[PathBuf], job: &str, address: Option<Ipv6Addr>) -> Result<Option<Requester>, HoldError> {
         let gates = match Gates::open_all(directories, job) {
             Ok(gates) => gates,
             Err(HoldError::Nobody { .. }) => return Ok(None),
             Err(other) => return Err(other),
         };
-        let (owed, heard_ns) = (BTreeMap::new(), monotonic_ns());
-        Ok(Some(Requester { gates, holds: false, pulsed_ns: heard_ns, heard_ns, owed, ordered: None, ended: None }))
+        let (owed, ordered, heard_ns) = (BTreeMap::new(), BTreeMap::new(), monotonic_ns());
+        let (holds, ended) = (false, None);
+        Ok(Some(Requester { gates, address, holds, pulsed_ns: heard_ns, heard_ns, owed, ordered, ended }))
     }
 
     /// Whether ranks are held: [`Requester::turn`] is then due every millisecond.
@@ -69,7 +74,10 @@ impl Requester {
         self.turn();
         match &self.ended {
             Some(why) => Err(why.clone()),
-            None => self.seen().map_err(|error| error.to_string()),
+            None => match self.seen() {
+                Ok(ranks) => Ok(Here { address: self.address, ranks }),
+                Err(error) => Err(error.to_string()),
+            },
         }
     }
 
@@ -77,7 +85,7 @@ impl Requester {
         match request {
             Request::Show => {}
             Request::Hold { for_ns } => {
-                (self.owed, self.ordered, self.ended) = (BTreeMap::new(), None, None);
+                (self.owed, self.ordered, self.ended) = (BTreeMap::new(), BTreeMap::new(), None);
                 // Before the first rank is asked: an error lets those go that were.
                 (self.holds, self.pulsed_ns) = (true, self.heard_ns);
                 self.gates.ask(Duration::from_nanos(for_ns))?;
@@ -86,7 +94,10 @@ impl Requester {
                 let place = |rank: u32| usize::try_from(rank).unwrap_or(usize::MAX);
                 self.owed = ranks.into_iter().map(|(rank, owed)| (place(rank), owed)).collect();
             }
-            Request::Test(orders) if self.holds => self.ordered = Some(self.gates.order(&orders)?.0),
+            Request::Test(orders) if self.holds => {
+                let (number, ranks) = self.gates.order(&orders)?;
+                self.ordered.extend(ranks.into_iter().map(|rank| (rank, number)));
+            }
             // Whoever went on by itself is tested no more.
             Request::Test(_) => {}
             Request::Release | Request::End => {
@@ -98,11 +109,13 @@ impl Requester {
     }
 
     fn seen(&self) -> Result<Vec<Seen>, HoldError> {
-        let seen = |(rank, view): (&Rank, View)| {
+        let seen = |(place, (rank, view)): (usize, (&Rank, View))| {
+            let ordered = self.ordered.get(&place).copied();
             let (number, answer) = rank.progress()?.ended;
-            Ok(Seen { who: rank.who, view, answer: (self.ordered == Some(number)).then_some(answer) })
+            let port = ordered.map_or(Ok(None), |number| rank.port(number))?;
+            Ok(Seen { who: rank.who, view, answer: (ordered == Some(number)).then_some(answer), port })
         };
-        self.gates.ranks.iter().zip(self.gates.views()?).map(seen).collect()
+        self.gates.ranks.iter().zip(self.gates.views()?).enumerate().map(seen).collect()
     }
 
     fn end(&mut self, why: String) {

@@ -1,7 +1,7 @@
 //! Tasks of ranks that are held: ordered together, and waited for together.
 use super::{Gates, Held, HoldError, LOOK_EVERY, Rank, ns};
 use crate::clock::monotonic_ns;
-use crate::gate::task::{Answer, Kind, Progress, Way};
+use crate::gate::task::{Answer, Kind, Place, Progress, Way};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use std::time::Duration;
 /// What is ordered; ranks are their places among those that are held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
-    /// A task that a rank does by itself.
+    /// A task of one rank; of a way between hosts each of its ranks has one.
     Alone {
         /// Who.
         rank: usize,
         /// What.
         kind: Kind,
     },
-    /// The way between two ranks.
+    /// The way between two ranks that have one requester.
     Pair {
         /// The one in whose segment they meet, and its rank in the communicator.
         keeper: (usize, u32),
@@ -82,14 +82,20 @@ impl Gates {
             Order::Pair { keeper, guest, comm, bytes, patience } => {
                 let way = |peer: u32, place| Kind::Pair(Way { comm, peer, place, bytes, patience_ns: ns(patience) });
                 let descriptor = self.ranks.get(keeper.0).map_or(-1, |rank| rank.file.as_raw_fd());
-                let place = (std::process::id(), u32::try_from(descriptor).unwrap_or(u32::MAX));
-                vec![(keeper.0, way(guest.1, None)), (guest.0, way(keeper.1, Some(place)))]
+                let place = Place::Other(std::process::id(), u32::try_from(descriptor).unwrap_or(u32::MAX));
+                vec![(keeper.0, way(guest.1, Place::Own)), (guest.0, way(keeper.1, place))]
             }
         }
     }
 }
 
 impl Rank {
+    /// Port at which the task of this number accepts a connection.
+    pub(super) fn port(&self, number: u32) -> Result<Option<u16>, HoldError> {
+        let (of, port) = self.asker.port().map_err(|source| HoldError::Reach { who: self.who, source })?;
+        Ok((of == number && port != 0).then_some(port))
+    }
+
     pub(super) fn progress(&self) -> Result<Progress, HoldError> {
         self.asker.progress().map_err(|source| HoldError::Reach { who: self.who, source })
     }
