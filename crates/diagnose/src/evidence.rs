@@ -17,7 +17,7 @@ mod track;
 use crate::measure::{CELLS, Component, Role, Row, Way};
 use crate::median::median;
 use expected::{Expected, First, Scale, by_host, exposed};
-use iterations::Iterations;
+use iterations::{Iterations, Longer};
 use mycroft_record::{HostName, HostTime};
 pub(crate) use past::PAST_MIN;
 use past::{Past, SPREAD_LEAST, Spread};
@@ -115,9 +115,8 @@ impl Evidence {
         self.iterations.tell(since);
     }
 
-    /// By how many standard deviations iterations since then are rather longer than those before than by chance; `None`: too few were
-    /// seen before.
-    pub(crate) fn longer(&self, since: HostTime) -> Option<f64> {
+    /// How much longer iterations since then are than those before; `None`: too few were seen before.
+    pub(crate) fn longer(&self, since: HostTime) -> Option<Longer> {
         self.iterations.longer(since)
     }
 

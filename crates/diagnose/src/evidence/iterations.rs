@@ -26,6 +26,15 @@ struct Seen {
     is_told: bool,
 }
 
+/// By how much iterations are longer than before.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Longer {
+    /// By so many standard deviations they are rather longer than by chance, however they vary.
+    pub(crate) sigmas: f64,
+    /// All but one in ten are by this share of the usual one.
+    pub(crate) low: f64,
+}
+
 /// The iterations of a job, by rows.
 #[derive(Debug, Default)]
 pub(super) struct Iterations {
@@ -66,13 +75,17 @@ impl Iterations {
         after.for_each(|row| row.is_told = true);
     }
 
-    /// By how many standard deviations rows since then are rather longer than those before than by chance; `None`: of too few before.
-    pub(super) fn longer(&self, since: HostTime) -> Option<f64> {
+    /// How much longer rows since then are than those before; `None`: too few were seen before.
+    pub(super) fn longer(&self, since: HostTime) -> Option<Longer> {
         let is_before = |row: &&Seen| row.end <= since + SLACK_NS;
         let ms = |row: &Seen| row.ms;
         let before: Vec<f64> = self.all.iter().take_while(is_before).filter(|row| !row.is_told).map(ms).collect();
-        let after: Vec<f64> = self.all.iter().skip_while(is_before).map(ms).collect();
-        (before.len() >= KNOWN_MIN).then(|| rank_sum::larger(&before, &after))
+        let mut after: Vec<f64> = self.all.iter().skip_while(is_before).map(ms).collect();
+        let sigmas = rank_sum::larger(&before, &after);
+        after.sort_by(f64::total_cmp);
+        let low_ms = after.get(after.len() / 10).copied().unwrap_or(0.0);
+        let usual_ms = median(before.clone()).filter(|_| before.len() >= KNOWN_MIN)?;
+        Some(Longer { sigmas, low: low_ms / usual_ms - 1.0 })
     }
 
     /// Iterations so far.

@@ -1,5 +1,5 @@
 //! What slows the whole job: all devices, or nothing that shows. Nobody is named.
-use super::found::{Cause, Told, WORK};
+use super::found::{Cause, LONGER, Told, WORK};
 use crate::evidence::{COST, Evidence, PAST_MIN, Subject};
 use crate::measure::Component;
 use mycroft_record::Category;
@@ -9,9 +9,6 @@ const DUE: f64 = 0.08;
 //= mycroft 4.3
 /// Where nothing shows why, only what the paper calls a straggler is told: the interval doubles.
 const DOUBLED: f64 = 1.0;
-
-/// By how many standard deviations iterations must be longer than before: by chance they are at one of 300,000 looks.
-const SURELY_LONGER: f64 = 4.5;
 
 /// Devices that are slower take longer for every piece of computation, more micro-batches only for the longest: both must have
 /// grown. That issuing takes longer for all says nothing: more micro-batches look the same.
@@ -27,7 +24,8 @@ pub(super) fn cause(evidence: &Evidence, needed: f64) -> Option<Cause> {
         return None; // a few iterations did, not most of the last ones: checkpoints
     }
     let grew = format!("iterations take {now_ms:.0} ms, {:.0} ms more than before", more_ms.unwrap_or(0.0));
-    if evidence.longer(track.since).is_none_or(|sigmas| sigmas < SURELY_LONGER) {
+    let is_longer = evidence.longer(track.since).is_some_and(|longer| longer.sigmas >= LONGER && longer.low >= DUE);
+    if !is_longer {
         return None; // some iterations have more work than others
     }
     let [computation, rest] =

@@ -1,5 +1,5 @@
 //! The network as a cause: of the ways that are slow, the NICs or the path that account for them.
-use super::found::{Cause, SURE, Told, WORK, hosts_of};
+use super::found::{Cause, LONGER, SURE, Told, WORK, hosts_of};
 use super::ways::{self, Ends};
 use crate::blame::nic;
 use crate::config::Config;
@@ -8,10 +8,6 @@ use crate::measure::Component;
 use crate::timeline::Timeline;
 use mycroft_record::{Category, HostName, HostTime, Place, Suspect};
 use std::slice;
-
-/// By how many standard deviations iterations must be longer than before, beside ways that are slow for sure: by chance they are at one
-/// of 700 looks.
-const LONGER: f64 = 3.0;
 
 /// Ways that are slow, and what accounts for them.
 pub(super) struct Network<'a> {
@@ -39,7 +35,7 @@ impl<'a> Network<'a> {
         let shared = || ways::shared(&ways, &nic::busy_since(timeline, config, since));
         let ends = shared().or_else(|| ways::ends_of(&ways, &times, &evidence.light_times()))?;
         let network = Network { slow, ends, since };
-        let is_longer = evidence.longer(since).is_none_or(|sigmas| sigmas >= LONGER);
+        let is_longer = evidence.longer(since).is_none_or(|longer| longer.sigmas >= LONGER);
         let accounts = is_longer
             && match evidence.grown_ms(since) {
                 (_, Some(more_ms)) => evidence.way_more_ms() >= WORK * more_ms,

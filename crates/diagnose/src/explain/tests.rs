@@ -209,7 +209,7 @@ fn what_accounts_for_slow_ways_is_told_by_those_that_are_fast() {
     ] {
         let mut ring = Ring::default();
         ring.seconds(20, 300.0, [20.0; 4]);
-        ring.seconds(12, 600.0, slow.map(|slow| 20.0 + 300.0 * f64::from(slow)));
+        ring.seconds(10, 600.0, slow.map(|slow| 20.0 + 300.0 * f64::from(slow)));
         assert_eq!(ring.told(), told, "{slow:?}");
     }
 }

@@ -54,10 +54,14 @@ fn ranks_of_two_hosts_are_held_at_one_point_and_their_results_are_equal() {
     }
 }
 
+/// Bytes a second of a healthy NIC: so slow that what it moves takes as long on a busy machine.
+const NIC: u64 = 24_000_000;
+
 #[test]
 fn a_slow_device_of_another_host_is_named_and_nobody_else() {
     let shape = shape("all-reduce");
     let Some((job, agents)) = start(&shape) else { return };
+    (0..2).for_each(|host| job.control().host(host).link_bytes_per_sec.store(NIC, Relaxed));
     let args = ["validate", "--checks", "device"];
     let healthy = agents.run(&args);
     assert_eq!((healthy.status.code(), slow(&healthy)), (Some(0), vec![]), "{healthy:?}");
@@ -93,9 +97,6 @@ fn a_case_about_another_host_is_weighed_anew_and_told() {
     watching.kill();
     goes_on(job, &shape);
 }
-
-/// Bytes a second of a healthy NIC: so slow that what it moves takes as long on a busy machine.
-const NIC: u64 = 24_000_000;
 
 /// From one host to another so many bytes a second.
 fn path(job: &Job, from: usize, to: u8, bytes_per_sec: u64) {
