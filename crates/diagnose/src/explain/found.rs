@@ -9,7 +9,7 @@ pub(super) const SURE: f64 = 0.97;
 
 /// By how many standard deviations iterations must be longer than before where the whole job or the network is named: by chance they
 /// are at one of 700 looks, beside what else has to be so.
-pub(super) const LONGER: f64 = 3.0;
+pub(super) const SURELY_LONGER: f64 = 3.0;
 
 /// Who stands out by this share of what another does stands out as much.
 const AS_MUCH: f64 = 0.8;

@@ -1,5 +1,5 @@
 //! What slows the whole job: all devices, or nothing that shows. Nobody is named.
-use super::found::{Cause, LONGER, Told, WORK};
+use super::found::{Cause, SURELY_LONGER, Told, WORK};
 use crate::evidence::{COST, Evidence, PAST_MIN, Subject};
 use crate::measure::Component;
 use mycroft_record::Category;
@@ -24,7 +24,9 @@ pub(super) fn cause(evidence: &Evidence, needed: f64) -> Option<Cause> {
         return None; // a few iterations did, not most of the last ones: checkpoints
     }
     let grew = format!("iterations take {now_ms:.0} ms, {:.0} ms more than before", more_ms.unwrap_or(0.0));
-    let is_longer = evidence.longer(track.since).is_some_and(|longer| longer.sigmas >= LONGER && longer.low >= DUE);
+    // The track may be older: what was odd before by less began it.
+    let is_longer =
+        evidence.longer(track.onset()).is_some_and(|longer| longer.sigmas >= SURELY_LONGER && longer.low >= DUE);
     if !is_longer {
         return None; // some iterations have more work than others
     }

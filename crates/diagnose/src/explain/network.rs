@@ -1,5 +1,5 @@
 //! The network as a cause: of the ways that are slow, the NICs or the path that account for them.
-use super::found::{Cause, LONGER, SURE, Told, WORK, hosts_of};
+use super::found::{Cause, SURE, SURELY_LONGER, Told, WORK, hosts_of};
 use super::ways::{self, Ends};
 use crate::blame::nic;
 use crate::config::Config;
@@ -35,7 +35,7 @@ impl<'a> Network<'a> {
         let shared = || ways::shared(&ways, &nic::busy_since(timeline, config, since));
         let ends = shared().or_else(|| ways::ends_of(&ways, &times, &evidence.light_times()))?;
         let network = Network { slow, ends, since };
-        let is_longer = evidence.longer(since).is_none_or(|longer| longer.sigmas >= LONGER);
+        let is_longer = evidence.longer(since).is_none_or(|longer| longer.sigmas >= SURELY_LONGER);
         let accounts = is_longer
             && match evidence.grown_ms(since) {
                 (_, Some(more_ms)) => evidence.way_more_ms() >= WORK * more_ms,

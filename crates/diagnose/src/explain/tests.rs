@@ -351,6 +351,16 @@ fn all_devices_are_told_once_no_iteration_is_as_short_as_before() {
     assert_eq!(ring.causes(), [(Category::Gpu, Subject::Job)]);
 }
 
+/// A few iterations that were a little longer just before do not make what follows as short as before.
+#[test]
+fn all_devices_are_told_although_the_last_iterations_before_were_odd() {
+    let mut ring = Ring::default();
+    of_loads(&mut ring, &[1.0; 9]);
+    of_loads(&mut ring, &[1.045, 1.045]);
+    of_loads(&mut ring, &[2.5; 12]);
+    assert_eq!(ring.causes(), [(Category::Gpu, Subject::Job)]);
+}
+
 /// What a case was told of is not what iterations were like before the next fault.
 #[test]
 fn all_devices_are_told_again_after_a_case_that_is_over() {

@@ -83,8 +83,8 @@ impl Docket {
         named.any(|named| places.iter().any(|place| meets(place, named)))
     }
 
-    /// The case of this cause, if the cause is surer by now: others may be cleared, or another one is named. What is slow of the ways is one cause, whichever of them is
-    /// slowest.
+    /// The case of this cause, if the cause is surer by now: others may be cleared, or another one is named. What is slow of the
+    /// ways is one cause, whichever of them is slowest.
     fn surer_now(&self, cause: &Cause) -> Option<CaseId> {
         let is_it = |key: &Key| *key == cause.key || (key.0 == Component::Wire && cause.key.0 == Component::Wire);
         let id = self.told.iter().find(|told| is_it(&told.key))?.id;
