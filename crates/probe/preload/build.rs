@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the examples call.
-const CALLED: [&str; 13] = [
+const CALLED: [&str; 11] = [
     "ncclGetUniqueId",
     "ncclCommInitRank",
     "ncclCommSplit",
@@ -15,8 +15,6 @@ const CALLED: [&str; 13] = [
     "ncclRecv",
     "ncclGroupStart",
     "ncclGroupEnd",
-    "mtbStreamCreate",
-    "mtbStreamQuery",
     "ncclCommGetAsyncError",
 ];
 

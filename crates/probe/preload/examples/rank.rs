@@ -3,7 +3,7 @@
 //! `RANK`, `WORLD_SIZE` and `MTB_ID` (the unique id in hexadecimal) say who it is. Rounds go on until a line comes on
 //! standard input of rank 0, or `ROUNDS` are done; then it prints their number and a digest of all results.
 #![allow(missing_docs, reason = "a program")]
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::io::{BufRead, Write};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,8 +32,6 @@ unsafe extern "C" {
     fn ncclRecv(to: *mut f32, count: usize, datatype: c_int, peer: c_int, comm: Handle, stream: Handle) -> c_int;
     fn ncclGroupStart() -> c_int;
     fn ncclGroupEnd() -> c_int;
-    fn mtbStreamCreate(stream: *mut Handle) -> c_int;
-    fn mtbStreamQuery(stream: Handle) -> c_int;
     fn ncclCommGetAsyncError(comm: Handle, error: *mut c_int) -> c_int;
 }
 
@@ -43,6 +41,30 @@ const SUM: c_int = 0;
 const COUNT: usize = 3_000;
 /// Rounds between two lines.
 const TELL_EVERY: u64 = 10;
+
+/// The first of these functions that some library of the process has: of a GPU's driver, or of the stand-in for NCCL.
+fn function(names: [&CStr; 2]) -> *mut c_void {
+    // SAFETY: C strings.
+    let find = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    let found = names.into_iter().map(find).find(|found| !found.is_null());
+    found.expect("a device")
+}
+
+fn stream_create(stream: &mut Handle) -> c_int {
+    let create = function([c"cuStreamCreate", c"mtbStreamCreate"]);
+    // SAFETY: functions of this signature; the stand-in's takes no flags, and does not look at them.
+    let create: unsafe extern "C" fn(*mut Handle, c_uint) -> c_int = unsafe { std::mem::transmute(create) };
+    // SAFETY: a place.
+    unsafe { create(stream, 0) }
+}
+
+fn is_idle(stream: Handle) -> bool {
+    let query = function([c"cuStreamQuery", c"mtbStreamQuery"]);
+    // SAFETY: functions of this signature.
+    let query: unsafe extern "C" fn(Handle) -> c_int = unsafe { std::mem::transmute(query) };
+    // SAFETY: a live stream.
+    unsafe { query(stream) == 0 }
+}
 
 static STOP: AtomicBool = AtomicBool::new(false);
 
@@ -76,7 +98,7 @@ fn main() {
     let (mut world, mut stream) = (null_mut(), null_mut());
     // SAFETY: NCCL's calls with valid places.
     unsafe {
-        check(mtbStreamCreate(&mut stream), "stream");
+        check(stream_create(&mut stream), "stream");
         check(ncclCommInitRank(&mut world, ranks as c_int, UniqueId(std::array::from_fn(byte)), rank as c_int), "init");
     }
     if rank == 0 {
@@ -133,9 +155,8 @@ impl Rank {
     /// As a framework with a watchdog: an operation whose peer is gone never ends.
     fn sync(&self) {
         let mut error = 0;
-        // SAFETY: a live stream, and a live communicator with a place.
-        while unsafe { mtbStreamQuery(self.stream) } != 0 {
-            // SAFETY: as above.
+        while !is_idle(self.stream) {
+            // SAFETY: a live communicator with a place.
             check(unsafe { ncclCommGetAsyncError(self.world, &mut error) }, "asynchronous error");
             check(error, "synchronize");
             std::thread::yield_now();

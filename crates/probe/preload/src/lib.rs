@@ -17,6 +17,7 @@ mod device;
 mod gate;
 mod group;
 mod lanes;
+mod library;
 mod link;
 mod meet;
 mod pair;

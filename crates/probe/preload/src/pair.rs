@@ -4,14 +4,14 @@
 //! Before each round the two meet (`mycroft_ring::gate::meeting`, on different hosts `mycroft_ring::gate::talk`), which is also
 //! where both clocks start; so a requester or a peer that is gone costs the round that is under way and nothing else.
 use crate::answer::{REPETITIONS, Repeated, done, ended};
-use crate::device;
+use crate::device::{Device, Memory};
 use crate::link::Link;
 use crate::meet::{Meet, Waits};
 use crate::real::{Comm, Stream, real};
-use crate::room::Room;
 use crate::table;
 use crate::thread::pause;
 use crate::waited::waited_ns;
+use mycroft_probe_core::config::Config;
 use mycroft_ring::clock::monotonic_ns;
 use mycroft_ring::gate::Gate;
 use mycroft_ring::gate::meeting::{Met, Side};
@@ -36,12 +36,12 @@ const IN_PROGRESS: c_int = 7;
 const DECIDED_NS_MAX: u64 = PATIENCE_NS_MAX + ROUND_NS_MAX;
 
 /// One end of the way.
-struct End {
+struct End<'a> {
     comm: Comm,
     peer: c_int,
     side: Side,
-    stream: Stream,
-    room: Room,
+    device: &'a Device,
+    memory: Memory<'a>,
 }
 
 /// Runs the rounds of this rank while the request stands.
@@ -49,12 +49,14 @@ pub(crate) fn run(gate: Gate<'static, AtomicU64>, number: u32, way: &Way, stands
     let Some((handle, _)) = table::of_id(way.comm) else { return ended(Ending::Unknown) };
     let Ok(peer) = c_int::try_from(way.peer) else { return ended(Ending::Unknown) };
     let bytes = usize::try_from(way.bytes).unwrap_or(usize::MAX);
-    let (Some(stream), Some(room)) = (device::stream(), Room::new(bytes)) else { return ended(Ending::Unable) };
+    let comm: Comm = std::ptr::with_exposed_provenance_mut(handle);
+    let Some(device) = Device::open(Some(comm)) else { return ended(Ending::Unable) };
+    let Some(memory) = device.memory(bytes) else { return ended(Ending::Unable) };
     let side = match way.place {
         Place::Own | Place::Accept(_) => Side::Keeper,
-        Place::Other(..) | Place::Connect(..) => Side::Guest,
+        Place::Other(..) | Place::Beside(..) | Place::Connect(..) => Side::Guest,
     };
-    let end = End { comm: std::ptr::with_exposed_provenance_mut(handle), peer, side, stream, room };
+    let end = End { comm, peer, side, device: &device, memory };
     let mut all = [[0; REPETITIONS]; 4];
     let waits = patient(way.patience_ns, stands);
     let sizes = [bytes, SMALL_BYTES.min(bytes)];
@@ -65,7 +67,7 @@ pub(crate) fn run(gate: Gate<'static, AtomicU64>, number: u32, way: &Way, stands
         Err(ending) => {
             // NCCL may still use it.
             if ending != Ending::Apart {
-                end.room.leave();
+                end.memory.leave();
             }
             ended(ending)
         }
@@ -83,10 +85,9 @@ fn at_place(
 ) -> Result<(), Ending> {
     match place {
         Place::Own => then(&mut gate.meeting(number, side).ok_or(Ending::Apart)?),
-        Place::Other(process, descriptor) => {
-            let visit = Visit::open(process, descriptor).ok_or(Ending::Apart)?;
-            let there = Gate::over(visit.words()).ok_or(Ending::Apart)?;
-            then(&mut there.meeting(number, side).ok_or(Ending::Apart)?)
+        Place::Other(process, descriptor) => visit(Visit::open(process, descriptor), number, side, then),
+        Place::Beside(process, inode) => {
+            visit(Visit::beside(&Config::from_env().dir, process, inode), number, side, then)
         }
         Place::Accept(remote) => {
             let tell = |port| gate.set_port(number, port);
@@ -96,6 +97,18 @@ fn at_place(
     }
 }
 
+/// Does something at the meeting in another process's segment, if that was found.
+fn visit(
+    visit: Option<Visit>,
+    number: u32,
+    side: Side,
+    then: impl FnOnce(&mut dyn Meet) -> Result<(), Ending>,
+) -> Result<(), Ending> {
+    let visit = visit.ok_or(Ending::Apart)?;
+    let there = Gate::over(visit.words()).ok_or(Ending::Apart)?;
+    then(&mut there.meeting(number, side).ok_or(Ending::Apart)?)
+}
+
 /// Whether one that waits since then goes on waiting.
 fn patient<'a>(patience_ns: u64, stands: &'a dyn Fn() -> bool) -> impl Fn(u64) -> bool + 'a {
     move |since_ns| monotonic_ns().saturating_sub(since_ns) < patience_ns && stands()
@@ -103,7 +116,7 @@ fn patient<'a>(patience_ns: u64, stands: &'a dyn Fn() -> bool) -> impl Fn(u64) -
 
 /// Large messages first, then small ones; what is received is measured first, in `all`, then what is sent.
 fn rounds(
-    end: &End,
+    end: &End<'_>,
     meeting: &mut dyn Meet,
     sizes: [usize; 2],
     waits: Waits<'_>,
@@ -166,15 +179,15 @@ fn meet(meeting: &mut dyn Meet, round: u32, receives: bool, waits: Waits<'_>) ->
 
 /// One message, until it has left or arrived. What NCCL asks of arguments holds: a communicator that is there and that no other
 /// thread uses, a stream that is never destroyed, and memory that stays until the stream has done with it.
-fn transfer(end: &End, sends: bool, bytes: usize) -> Result<(), Ending> {
-    let buffer = end.room.start();
+fn transfer(end: &End<'_>, sends: bool, bytes: usize) -> Result<(), Ending> {
+    let (buffer, stream) = (end.memory.start(), end.device.stream());
     let begun = real!("ncclGroupStart"()());
     let called = if sends {
         real!("ncclSend" (*const c_void, usize, c_int, c_int, Comm, Stream)
-            (buffer.cast_const(), bytes, INT8, end.peer, end.comm, end.stream))
+            (buffer.cast_const(), bytes, INT8, end.peer, end.comm, stream))
     } else {
         real!("ncclRecv" (*mut c_void, usize, c_int, c_int, Comm, Stream)
-            (buffer, bytes, INT8, end.peer, end.comm, end.stream))
+            (buffer, bytes, INT8, end.peer, end.comm, stream))
     };
     let issued = real!("ncclGroupEnd"()());
     let is_ok = |code: c_int| code == 0 || code == IN_PROGRESS;
@@ -182,7 +195,7 @@ fn transfer(end: &End, sends: bool, bytes: usize) -> Result<(), Ending> {
         return Err(Ending::Failed);
     }
     let begun_ns = monotonic_ns();
-    while !device::is_idle(end.stream) {
+    while !end.device.is_idle().ok_or(Ending::Endless)? {
         let mut error: c_int = 0;
         let asked = real!("ncclCommGetAsyncError" (Comm, *mut c_int) (end.comm, &raw mut error));
         // The peer is gone, or the message never comes: the buffer may still be in use.

@@ -1,5 +1,6 @@
 //! NCCL's own functions: found once, kept for the rest of the process's life.
-use std::ffi::{CStr, c_char, c_int, c_void};
+use crate::library::Library;
+use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// `ncclComm_t`.
@@ -65,49 +66,13 @@ impl Real {
 
     /// In a NCCL that came in with a library opened later, whose names only that library and its own see (so does torch's).
     fn find_in_loaded(&self) -> *mut c_void {
-        let library = match SONAMES.iter().map(|name| loaded(name)).find(|library| !library.is_null()) {
-            Some(library) => library,
-            None => search(),
-        };
-        if library.is_null() {
-            return library;
-        }
-        // SAFETY: a library that stays loaded (the count that `loaded` took is never given back), and a C string.
-        unsafe { libc::dlsym(library, self.name.as_ptr()) }
+        Library::loaded(&SONAMES, is_nccl).map_or(std::ptr::null_mut(), |library| library.function(self.name))
     }
 }
 
-/// A library that is loaded already.
-fn loaded(name: &CStr) -> *mut c_void {
-    // SAFETY: a C string; nothing is loaded that is not loaded.
-    unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) }
-}
-
-/// A loaded library whose file's name begins as NCCL's does.
-fn search() -> *mut c_void {
-    let mut found: *mut c_void = std::ptr::null_mut();
-    // SAFETY: the function takes what it is called with, and `found` lives as long as the call.
-    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
-    found
-}
-
-unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> c_int {
-    // SAFETY: the loader gives a valid structure.
-    let name: *const c_char = unsafe { (*info).dlpi_name };
-    if name.is_null() {
-        return 0;
-    }
-    // SAFETY: not NULL, so a C string.
-    let name = unsafe { CStr::from_ptr(name) };
-    let file = name.to_bytes().rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-    // Of NCCL itself, not of its plugins (libnccl-net.so, libnccl-profiler.so).
-    let is_nccl = file.starts_with(FILE_NAME)
-        && !matches!(file.get(FILE_NAME.len()..), Some([b'-', after, ..]) if after.is_ascii_lowercase() && !after.is_ascii_hexdigit());
-    if !is_nccl {
-        return 0;
-    }
-    let library = loaded(name);
-    // SAFETY: what `search` passed.
-    unsafe { found.cast::<*mut c_void>().write(library) };
-    c_int::from(!library.is_null())
+/// Whether a file is NCCL itself, and none of its plugins (libnccl-net.so, libnccl-profiler.so).
+fn is_nccl(file: &[u8]) -> bool {
+    let is_plugin =
+        |rest: &[u8]| matches!(rest, [b'-', after, ..] if after.is_ascii_lowercase() && !after.is_ascii_hexdigit());
+    file.strip_prefix(FILE_NAME).is_some_and(|rest| !is_plugin(rest))
 }

@@ -27,16 +27,11 @@ impl Room {
         // SAFETY: mapped, aligned to a page, of so many bytes, borrowed for as long as this room is; any bits are numbers.
         unsafe { std::slice::from_raw_parts_mut(self.start.cast(), self.bytes / size_of::<f32>()) }
     }
-
-    /// Leaves the memory to somebody who did not give it back: it stays for the rest of the process's life.
-    pub(crate) fn leave(self) {
-        std::mem::forget(self);
-    }
 }
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and nobody has it: who did not give it back made its owner `leave` it.
+        // SAFETY: mapped by `new`; who did not get it back never drops it.
         unsafe { libc::munmap(self.start.cast(), self.bytes) };
     }
 }

@@ -110,6 +110,11 @@ pub(crate) fn of_id(id: u64) -> Option<(usize, &'static Entry)> {
     TABLE.iter().map(with_handle).find(|(handle, entry)| *handle > FREED && entry.id() == id)
 }
 
+/// The handles of all communicators.
+pub(crate) fn handles() -> impl Iterator<Item = usize> {
+    TABLE.iter().map(|entry| entry.handle.load(Ordering::Acquire)).filter(|handle| *handle > FREED)
+}
+
 /// Keeps a new communicator; false where there is no place.
 pub(crate) fn keep(handle: usize, made: Made, lane: Option<usize>) -> bool {
     let take = |place: &usize| {
@@ -156,6 +161,10 @@ mod tests {
             assert!(forget(*handle).is_some() && forget(*handle).is_none() && find(*handle).is_none());
         }
         assert!(handles[100..].iter().all(|handle| find(*handle).is_some()), "past what was given back");
+        let (mut all, mut left) = (super::handles().collect::<Vec<_>>(), handles[100..].to_vec());
+        all.sort_unstable();
+        left.sort_unstable();
+        assert_eq!(all, left);
         assert!([0, 1, 2].iter().all(|none| find(*none).is_none() && forget(*none).is_none()));
     }
 }

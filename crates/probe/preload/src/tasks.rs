@@ -1,5 +1,4 @@
 //! What a thread that waits at the gate does on order: one test at a time, each of bounded length, and back to waiting.
-use crate::answer::ended;
 use crate::thread::{pause, this_thread};
 use crate::{alone, pair, table};
 use mycroft_ring::clock::monotonic_ns;
@@ -32,8 +31,7 @@ fn is_for_this_thread(task: &Task) -> bool {
 fn run(gate: Gate<'static, AtomicU64>, task: &Task, stands: &dyn Fn() -> bool) -> Answer {
     match task.kind {
         Kind::Device => alone::device(),
-        // Takes the CUDA runtime; the stand-in's device has the host's memory.
-        Kind::Copy => ended(Ending::Unable),
+        Kind::Copy => alone::copy(),
         Kind::Processor => alone::processor(),
         Kind::Host => alone::host(),
         Kind::Pair(way) => pair::run(gate, task.number, &way, stands),
@@ -52,7 +50,8 @@ mod tests {
             let is_measured = |times: &Times| times.fastest_ns > 0 && times.median_ns >= times.fastest_ns;
             assert!(answer.values[..parts].iter().all(is_measured), "{answer:?}");
         }
-        // No stand-in is loaded here.
+        // Neither a stand-in nor a GPU's driver is loaded here.
         assert_eq!(alone::device().ending, Ending::Unable);
+        assert_eq!(alone::copy().ending, Ending::Unable);
     }
 }

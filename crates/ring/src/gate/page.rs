@@ -5,6 +5,7 @@ use crate::collect::each_name;
 use crate::fixed::{FixedPath, FixedText};
 use crate::layout::{HEADER_BYTES, HEADER_WORDS, MAGIC, VERSION, header};
 use crate::names::{FileName, Named};
+use crate::narrow::low;
 use crate::process::{Identity, effective_user};
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::open_at;
@@ -21,20 +22,30 @@ pub fn of_words(words: &[AtomicU64]) -> Option<&[AtomicU64]> {
 /// is none. Takes no heap.
 pub fn of_this_process(directory: &FixedPath) -> Option<&'static [AtomicU64]> {
     let identity = Identity::current().ok()?;
+    let is_ours =
+        |named: &Named| named.pid == identity.pid && named.start_time == identity.start_time && !named.unfinished;
+    map(&segment_in(directory, is_ours, |_| true)?)
+}
+
+/// The segment in `directory` whose name and file are wanted. Takes no heap.
+fn segment_in(
+    directory: &FixedPath,
+    is_named: impl Fn(&Named) -> bool,
+    is_wanted: impl Fn(&File) -> bool,
+) -> Option<File> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY;
     let directory = open_at(libc::AT_FDCWD, directory.as_c_str(), flags, 0).ok()?;
     let mut found = None;
     each_name(&directory, |name| {
-        let is_ours =
-            |named: &Named| named.pid == identity.pid && named.start_time == identity.start_time && !named.unfinished;
-        if Named::of(name).is_some_and(|named| is_ours(&named)) {
-            found = FileName::new(name);
+        if Named::of(name).is_some_and(|named| is_named(&named)) {
+            let flags = libc::O_RDWR | libc::O_NONBLOCK;
+            let file =
+                FileName::new(name).and_then(|name| open_at(directory.as_raw_fd(), name.as_c_str(), flags, 0).ok());
+            found = file.filter(|file| is_wanted(file));
         }
         found.is_none()
     });
-    let flags = libc::O_RDWR | libc::O_NONBLOCK;
-    let file = open_at(directory.as_raw_fd(), found?.as_c_str(), flags, 0).ok()?;
-    map(&file)
+    found
 }
 
 /// Another process's gate words, mapped until this is dropped.
@@ -56,6 +67,14 @@ impl Visit {
         }
         // SAFETY: the kernel has just made this descriptor for us, and nobody else knows it.
         let file = unsafe { File::from_raw_fd(fd) };
+        map(&file).map(|words| Visit { words })
+    }
+
+    /// The segment of process `holder` beside this process's own, whose inode number ends with these bits. Takes no heap. `None` where
+    /// there is none.
+    pub fn beside(directory: &FixedPath, holder: u32, inode: u32) -> Option<Visit> {
+        let is_it = |file: &File| file.metadata().is_ok_and(|metadata| low(metadata.ino()) == inode);
+        let file = segment_in(directory, |named| named.pid == holder && !named.unfinished, is_it)?;
         map(&file).map(|words| Visit { words })
     }
 

@@ -44,6 +44,9 @@ pub enum Place {
     Own,
     /// In the other's segment: the requester's process, and its descriptor of it.
     Other(u32, u32),
+    /// In the other's segment, which lies in the same directory as this rank's: the process in its name, and the lower half of its
+    /// inode number. For a requester of another user, whose descriptors a rank may not open.
+    Beside(u32, u32),
     /// Over a connection that this rank accepts.
     Accept(Remote),
     /// Over one that it opens, to this port.
@@ -66,12 +69,13 @@ impl Place {
             Place::Other(..) => 1,
             Place::Accept(_) => 2,
             Place::Connect(..) => 3,
+            Place::Beside(..) => 4,
         }
     }
 
     fn remote(self) -> Option<Remote> {
         match self {
-            Place::Own | Place::Other(..) => None,
+            Place::Own | Place::Other(..) | Place::Beside(..) => None,
             Place::Accept(remote) | Place::Connect(remote, _) => Some(remote),
         }
     }
@@ -81,6 +85,7 @@ impl Place {
         match self {
             Place::Own | Place::Accept(_) => 0,
             Place::Other(process, descriptor) => halves(process, descriptor),
+            Place::Beside(process, inode) => halves(process, inode),
             Place::Connect(_, port) => u64::from(port),
         }
     }
@@ -94,6 +99,7 @@ impl Place {
             1 => Some(Place::Other(low(place), high(place))),
             2 => Some(Place::Accept(remote)),
             3 => Some(Place::Connect(remote, u16::try_from(place).ok()?)),
+            4 => Some(Place::Beside(low(place), high(place))),
             _ => None,
         }
     }

@@ -9,6 +9,8 @@ use mycroft_testbed_nccl::abi::UniqueId;
 use mycroft_testbed_nccl::api::ncclGetUniqueId;
 use mycroft_testbed_nccl::control::ControlFile;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -43,6 +45,10 @@ pub struct Shape {
     pub apart: bool,
     /// With its faults under control, and the segments of each host in a directory of its own.
     pub controlled: bool,
+    /// With the driver of a GPU and cuBLAS in place of the stand-in's own names (`examples/fake_gpu.rs`).
+    pub gpu: bool,
+    /// As processes of this user.
+    pub user: Option<u32>,
     pub env: Vec<(&'static str, String)>,
 }
 
@@ -64,8 +70,14 @@ impl Job {
     pub fn start(shape: &Shape) -> Job {
         let dir = tempfile::tempdir().expect("a folder");
         std::fs::create_dir_all(dir.path().join("lib")).expect("a folder");
-        let library = dir.path().join("lib/libnccl.so.2");
-        std::os::unix::fs::symlink(built("libmycroft_testbed_nccl.so"), library).expect("a link");
+        let (stand_in, gpu) = (built("libmycroft_testbed_nccl.so"), built_example("libfake_gpu.so"));
+        let nccl = if shape.gpu { &gpu } else { &stand_in };
+        for (name, library) in [("libnccl.so.2", nccl), ("libcuda.so.1", &gpu), ("libcublas.so.13", &gpu)] {
+            std::os::unix::fs::symlink(library, dir.path().join("lib").join(name)).expect("a link");
+        }
+        if let Some(user) = shape.user {
+            give_to(dir.path(), user);
+        }
         let mut id = UniqueId { internal: [0; 128] };
         // SAFETY: a valid place.
         assert_eq!(unsafe { ncclGetUniqueId(&mut id) }, 0);
@@ -143,7 +155,15 @@ impl Rank {
     fn start(shape: &Shape, dir: &Path, id: &UniqueId, rank: usize) -> Rank {
         let text: String = id.internal.iter().map(|c| format!("{:02x}", c.cast_unsigned())).collect();
         let host = if shape.apart { rank } else { rank % 2 };
-        let mut command = Command::new(built_example("rank"));
+        let mut command = match shape.user {
+            // What was built may lie where only this user may look.
+            Some(user) => {
+                let mut command = Command::new(dir.join("rank"));
+                command.uid(user).gid(user);
+                command
+            }
+            None => Command::new(built_example("rank")),
+        };
         command
             .env("MTB_ID", text)
             .env("RANK", rank.to_string())
@@ -153,6 +173,7 @@ impl Rank {
             .env("MYCROFT_DIR", dir.join("segments"))
             .env("MYCROFT_JOB", "gate-test")
             .env("MYCROFT_TESTBED_NCCL_SETUP_MS", "0")
+            .env("FAKE_GPU_NCCL", built("libmycroft_testbed_nccl.so"))
             .env("NCCL_HOSTID", format!("host{host}"))
             .env("MYCROFT_TESTBED_ADDR", format!("127.0.0.{}", 2 + host))
             .envs(shape.rounds.map(|rounds| ("ROUNDS", rounds.to_string())))
@@ -166,7 +187,8 @@ impl Rank {
                 .env("MYCROFT_DIR", dir.join("segments").join(format!("host{host}")));
         }
         if !shape.bare {
-            command.env("LD_PRELOAD", built("libmycroft_preload.so"));
+            let library = built("libmycroft_preload.so");
+            command.env("LD_PRELOAD", if shape.user.is_some() { dir.join("lib/preload.so") } else { library });
         }
         if shape.traced {
             command.env("NCCL_PROFILER_PLUGIN", built("libmycroft_nccl.so")).env("MYCROFT_SEGMENT_BYTES", "1048576");
@@ -207,6 +229,25 @@ impl Rank {
             }
             self.take(&line);
         }
+    }
+}
+
+/// Makes a job's folder another user's, with copies of what its processes load.
+fn give_to(dir: &Path, user: u32) {
+    let readable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(dir, readable).expect("ours");
+    std::fs::create_dir(dir.join("segments")).expect("a folder");
+    let stand_in = built("libmycroft_testbed_nccl.so");
+    std::fs::remove_file(dir.join("lib/libnccl.so.2")).expect("a link");
+    for (from, to) in [
+        (built_example("rank"), "rank"),
+        (built("libmycroft_preload.so"), "lib/preload.so"),
+        (stand_in, "lib/libnccl.so.2"),
+    ] {
+        std::fs::copy(from, dir.join(to)).expect("copied");
+    }
+    for of in ["", "lib", "segments"] {
+        chown(dir.join(of), Some(user), Some(user)).expect("root may");
     }
 }
 

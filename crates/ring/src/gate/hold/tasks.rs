@@ -2,8 +2,11 @@
 use super::{Gates, Held, HoldError, LOOK_EVERY, Rank, ns};
 use crate::clock::monotonic_ns;
 use crate::gate::task::{Answer, Kind, Place, Progress, Way};
+use crate::narrow::low;
+use crate::process::effective_user;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 
 /// What is ordered; ranks are their places among those that are held.
@@ -81,8 +84,8 @@ impl Gates {
             Order::Alone { rank, kind } => vec![(rank, kind)],
             Order::Pair { keeper, guest, comm, bytes, patience } => {
                 let way = |peer: u32, place| Kind::Pair(Way { comm, peer, place, bytes, patience_ns: ns(patience) });
-                let descriptor = self.ranks.get(keeper.0).map_or(-1, |rank| rank.file.as_raw_fd());
-                let place = Place::Other(std::process::id(), u32::try_from(descriptor).unwrap_or(u32::MAX));
+                let place = self.ranks.get(keeper.0).map(Rank::place_for_guests);
+                let place = place.unwrap_or(Place::Other(std::process::id(), u32::MAX));
                 vec![(keeper.0, way(guest.1, Place::Own)), (guest.0, way(keeper.1, place))]
             }
         }
@@ -90,6 +93,15 @@ impl Gates {
 }
 
 impl Rank {
+    /// Where others find its segment: by this process's descriptor, or, where they are another user's processes and may not open that,
+    /// beside their own.
+    fn place_for_guests(&self) -> Place {
+        match self.file.metadata() {
+            Ok(metadata) if metadata.uid() != effective_user() => Place::Beside(self.who.pid, low(metadata.ino())),
+            _ => Place::Other(std::process::id(), u32::try_from(self.file.as_raw_fd()).unwrap_or(u32::MAX)),
+        }
+    }
+
     /// Port at which the task of this number accepts a connection.
     pub(super) fn port(&self, number: u32) -> Result<Option<u16>, HoldError> {
         let (of, port) = self.asker.port().map_err(|source| HoldError::Reach { who: self.who, source })?;

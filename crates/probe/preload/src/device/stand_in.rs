@@ -1,18 +1,16 @@
-//! The device of this process, as far as tests can use it. Today that is the device of the CPU stand-in for NCCL, whose
-//! memory is the host's. For a GPU it takes cuBLAS and the CUDA runtime, opened by name; until then a test there says that
-//! it is not able to.
+//! The device of the CPU stand-in for NCCL: streams, and kernels that have a nominal duration.
 use crate::real::{Real, Stream};
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// `ncclInProgress`: the stream works.
 const IN_PROGRESS: c_int = 7;
 
 /// The stream of tests, made with the first one.
-static STREAM: AtomicPtr<std::ffi::c_void> = AtomicPtr::new(std::ptr::null_mut());
+static STREAM: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// The stream of tests; `None` where the library has no device that we know.
-pub(crate) fn stream() -> Option<Stream> {
+/// The stream of tests; `None` where the library is not the stand-in.
+pub(super) fn stream() -> Option<Stream> {
     static CREATE: Real = Real::new("mtbStreamCreate\0");
     let stream = STREAM.load(Ordering::Acquire);
     if !stream.is_null() {
@@ -36,7 +34,7 @@ pub(crate) fn stream() -> Option<Stream> {
 }
 
 /// Whether all that was put on it is done.
-pub(crate) fn is_idle(stream: Stream) -> bool {
+pub(super) fn is_idle(stream: Stream) -> bool {
     static QUERY: Real = Real::new("mtbStreamQuery\0");
     let query = QUERY.get();
     if query.is_null() {
@@ -49,7 +47,7 @@ pub(crate) fn is_idle(stream: Stream) -> bool {
 }
 
 /// Puts a kernel on it that computes for so many nanoseconds on a healthy device; whether it could.
-pub(crate) fn compute(stream: Stream, nominal_ns: u64) -> bool {
+pub(super) fn compute(stream: Stream, nominal_ns: u64) -> bool {
     static LAUNCH: Real = Real::new("mtbLaunchCompute\0");
     let launch = LAUNCH.get();
     if launch.is_null() {
