@@ -92,6 +92,8 @@ fn asked(micro_batches: u32) -> Asked {
         waits: Waits::EachIteration,
         costs: Costs { split_ns: NANOS_PER_SEC, ..Costs::PAPER },
         done: Strategy::Ignore,
+        divided: Vec::new(),
+        answered: None,
         spares: None,
         history: Vec::new(),
     }

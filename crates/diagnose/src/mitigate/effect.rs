@@ -1,8 +1,9 @@
 //! What came of a plan that was carried out: whether it helped, and whether the reason for it is gone.
+use super::seen::middle;
 use crate::median::median;
-use crate::report::Report;
+use crate::report::{RankSummary, Report};
 use mycroft_record::HostName;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A device that takes less than so many times what its peers take for the same work is no slower than they (FALCON 4.3: a group
 /// is suspicious from 1.1 times the median on).
@@ -58,19 +59,12 @@ pub fn is_healthy_again(
     micro_batches: &[u32],
     hosts: &BTreeSet<HostName>,
 ) -> Option<bool> {
-    let (tensor, replicas) = (tensor.max(1) as usize, micro_batches.len());
-    let stage_ranks = tensor * replicas;
-    if stage_ranks == 0 || report.ranks.len() != stage_ranks * pipeline.max(1) as usize {
-        return None;
-    }
     let mut seen = false;
-    for stage in report.ranks.chunks(stage_ranks) {
-        let each = stage.iter().zip(0..).map(|(rank, number)| {
-            let ms = rank.computation_ms? / f64::from(micro_batches[number / tensor].max(1));
-            Some((hosts.contains(&rank.host), ms))
-        });
-        let each: Vec<(bool, f64)> = each.flatten().collect();
-        let of = |wanted: bool| each.iter().filter(move |(is_theirs, _)| *is_theirs == wanted).map(|(_, ms)| *ms);
+    for stage in each_ms(report, (tensor, pipeline), micro_batches)? {
+        let of = |wanted: bool| {
+            let theirs = stage.iter().filter(move |(host, _)| hosts.contains(*host) == wanted);
+            theirs.filter_map(|(_, ms)| *ms)
+        };
         let Some(usual_ms) = median(of(false).collect()) else { continue };
         if of(true).any(|ms| ms >= SLOW_FROM * usual_ms) {
             return Some(false);
@@ -80,10 +74,44 @@ pub fn is_healthy_again(
     seen.then_some(true)
 }
 
+/// How many times longer than the middle of its pipeline stage each host computes for a micro-batch: its slowest rank (FALCON 4.3).
+/// `None`: the division is of another job, or somebody's computation is not seen.
+pub(super) fn paces(report: &Report, layout: (u32, u32), micro_batches: &[u32]) -> Option<BTreeMap<HostName, f64>> {
+    let mut paces: BTreeMap<HostName, f64> = BTreeMap::new();
+    for stage in each_ms(report, layout, micro_batches)? {
+        let all: Vec<(&HostName, f64)> =
+            stage.into_iter().map(|(host, ms)| Some((host, ms?))).collect::<Option<_>>()?;
+        let usual_ms = middle(all.iter().map(|(_, ms)| *ms)).filter(|ms| *ms > 0.0)?;
+        for (host, ms) in all {
+            let pace = paces.entry(host.clone()).or_default();
+            *pace = pace.max(ms / usual_ms);
+        }
+    }
+    Some(paces)
+}
+
+/// Milliseconds that each rank computes for a micro-batch, by pipeline stage. Ranks are in Megatron's order. `None`: the division is
+/// of another job.
+fn each_ms<'a>(
+    report: &'a Report,
+    (tensor, pipeline): (u32, u32),
+    micro_batches: &[u32],
+) -> Option<Vec<Vec<(&'a HostName, Option<f64>)>>> {
+    let (tensor, replicas) = (tensor.max(1) as usize, micro_batches.len());
+    let stage_ranks = tensor * replicas;
+    if stage_ranks == 0 || report.ranks.len() != stage_ranks * pipeline.max(1) as usize {
+        return None;
+    }
+    let of = |(rank, number): (&'a RankSummary, usize)| {
+        let ms = rank.computation_ms.map(|ms| ms / f64::from(micro_batches[number / tensor].max(1)));
+        (&rank.host, ms)
+    };
+    Some(report.ranks.chunks(stage_ranks).map(|stage| stage.iter().zip(0..).map(of).collect()).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::RankSummary;
     use mycroft_record::{HostTime, Rank};
 
     #[test]

@@ -15,7 +15,7 @@ use super::place::{HEALTHY, Job, Pace, PlaceError, SLOWEST, SlowPath, Waits};
 use super::plan::{Assignment, Costs, Plan, Situation, plan};
 use super::rent::Strategy;
 use super::seen::{Seen, Shape, Way, middle};
-use super::split::Replica;
+use super::split::{Replica, evenly};
 use crate::measured::Measured;
 use crate::median::median;
 use mycroft_record::{Category, HostName, HostTime, JobName, NANOS_PER_MS};
@@ -320,7 +320,6 @@ impl Follower {
     fn taken_back(&self, usual: &Usual, now: HostTime) -> Plan {
         let (count, total) =
             (self.arranged.micro_batches.len() as u32, self.arranged.micro_batches.iter().sum::<u32>());
-        let even = (0..count).map(|index| total / count + u32::from(index < total % count)).collect();
         let (job, from) = (self.terms.job.clone(), self.arranged.clone());
         let healthy_ns = ns(usual.iteration_ms);
         Plan {
@@ -328,7 +327,7 @@ impl Follower {
             as_of: now,
             done: self.done,
             strategy: Strategy::Split,
-            to: Assignment { micro_batches: even, ..from.clone() },
+            to: Assignment { micro_batches: evenly(total, count), ..from.clone() },
             from,
             healthy_ns,
             before_ns: self.rows.last().map_or(healthy_ns, |seen| ns(seen.iteration_ms)),
@@ -356,7 +355,8 @@ impl Slow {
     }
 }
 
-fn thousandths(pace: f64) -> u32 {
+/// A pace as the model has it.
+pub(super) fn thousandths(pace: f64) -> u32 {
     ((pace * f64::from(HEALTHY)).round() as u32).clamp(HEALTHY, SLOWEST)
 }
 

@@ -1,12 +1,15 @@
 //! What the brain knows of a job, as a situation to plan for. What it cannot know is asked ([`Asked`]); what is assumed is
 //! said.
+use super::effect::{SLOW_FROM, paces};
+use super::follow::thousandths;
 use super::leave::Strike;
-use super::place::{HEALTHY, Job, Pace, SLOWEST, SlowPath, Waits};
-use super::plan::{Assignment, Costs, Situation};
+use super::place::{HEALTHY, Job, Pace, SlowPath, Waits};
+use super::plan::{Assignment, Costs, Situation, time_ns};
 use super::rent::Strategy;
+use super::split::evenly;
 use crate::case::{Case, CaseState};
 use crate::report::{RankSummary, Report};
-use mycroft_record::{Category, HostName, NANOS_PER_MS, Place, What};
+use mycroft_record::{Category, HostName, HostTime, NANOS_PER_MS, Place, What};
 use std::collections::BTreeMap;
 
 /// What nobody but the job's owner knows. Ranks are taken in Megatron's order: tensor, data, pipeline.
@@ -32,6 +35,10 @@ pub struct Asked {
     pub costs: Costs,
     /// What has been done already.
     pub done: Strategy,
+    /// How micro-batches are divided now, of each replica; empty: evenly.
+    pub divided: Vec<u32>,
+    /// When the last action began: what was lost before has been answered.
+    pub answered: Option<HostTime>,
     /// Hosts that are free; `None`: not known.
     pub spares: Option<Vec<HostName>>,
     /// Faults of hosts before these, in this job and in others.
@@ -75,15 +82,15 @@ pub fn known(report: &Report, asked: &Asked) -> Result<Known, String> {
     let now_ms = report.ranks.iter().filter_map(|rank| rank.iteration_ms).fold(healthy_ms, f64::max);
     let mut model = model(asked, &shape, healthy_ms, hosts.len(), &mut assumed)?;
     let cases: Vec<&Case> = report.cases.iter().filter(|case| is_slow(case)).collect();
-    let suspects = faults(&cases, &hosts, now_ms - healthy_ms, &mut model, &mut assumed);
+    let (micro_batches, paces) = divided(report, asked, shape.replicas)?;
+    let suspects = faults(&cases, &hosts, now_ms - healthy_ms, paces.as_ref(), &mut model, &mut assumed);
     let since = cases.iter().map(|case| case.finding.since).min().unwrap_or(report.as_of);
+    let since = asked.answered.map_or(since, |answered| since.max(answered));
     let lost_ns = report.as_of.since_ns(since) as f64 * (now_ms - healthy_ms) / now_ms;
-    let count = shape.replicas;
-    let share = |index: u32| asked.micro_batches / count + u32::from(index < asked.micro_batches % count);
     let situation = Situation {
         job: report.job.clone(),
         now: report.as_of,
-        present: Assignment { hosts, micro_batches: (0..count).map(share).collect(), left_out: Vec::new() },
+        present: Assignment { hosts, micro_batches, left_out: Vec::new() },
         model,
         replicas_per_column: shape.per_column,
         micro_batches_max: asked.micro_batches_max,
@@ -94,7 +101,7 @@ pub fn known(report: &Report, asked: &Asked) -> Result<Known, String> {
         spares: asked.spares.clone(),
         history: asked.history.clone(),
     };
-    if asked.done >= Strategy::Split {
+    if asked.done >= Strategy::Split && asked.divided.is_empty() {
         assumed.push("micro-batches are taken for evenly divided now, whatever was done before".to_owned());
     }
     if !cases.is_empty() {
@@ -109,11 +116,38 @@ pub fn known(report: &Report, asked: &Asked) -> Result<Known, String> {
 /// One sentence where the model, with the faults in it, is far from what an iteration takes: its plan is about something else.
 fn unexplained(situation: &Situation, healthy_ms: f64, now_ms: f64) -> Option<String> {
     let present: Vec<usize> = (0..situation.model.hosts.len()).collect();
-    let model_ms = situation.model.iteration_ns(&present).ok()? as f64 / NANOS_PER_MS as f64;
+    let model_ns = time_ns(situation, &present, &situation.present.micro_batches).ok()?;
+    let model_ms = model_ns as f64 / NANOS_PER_MS as f64;
     let (told, seen) = ((model_ms - healthy_ms).max(0.0), now_ms - healthy_ms);
     ((told - seen).abs() > UNEXPLAINED_SHARE * seen).then(|| {
         format!("the model makes an iteration {told:.0} ms longer than a healthy one, and it is {seen:.0} ms longer: what it says of gains is as far off")
     })
+}
+
+/// How the batch is divided now, and, where that is not evenly, how much longer than its peers each host computes: an iteration does not
+/// show it, since whoever has most micro-batches sets its pace.
+fn divided(
+    report: &Report,
+    asked: &Asked,
+    replicas: u32,
+) -> Result<(Vec<u32>, Option<BTreeMap<HostName, f64>>), String> {
+    let even = evenly(asked.micro_batches, replicas);
+    if asked.divided.is_empty() || asked.divided == even {
+        return Ok((even, None));
+    }
+    let now = &asked.divided;
+    if now.len() != even.len()
+        || now.iter().map(|count| u64::from(*count)).sum::<u64>() != u64::from(asked.micro_batches)
+    {
+        let (total, count) = (asked.micro_batches, now.len());
+        return Err(format!(
+            "micro-batches are divided among {count} replicas as {now:?}: that is not {total} among {replicas}"
+        ));
+    }
+    let paces = paces(report, (asked.tensor, asked.pipeline), now).ok_or(
+        "micro-batches are divided unevenly, and what each rank computes is not seen: take that back before another division",
+    )?;
+    Ok((now.clone(), Some(paces)))
 }
 
 fn is_slow(case: &Case) -> bool {
@@ -199,11 +233,13 @@ fn ns(ms: f64) -> u64 {
     (ms * NANOS_PER_MS as f64) as u64
 }
 
-/// Makes the hosts and paths that cases name as slow as the job's loss says, and gives who is suspected of what.
+/// Makes the hosts and paths that cases name as slow as the job's loss says, and gives who is suspected of what. Where paces of hosts are
+/// measured, each is as slow as that, named or not.
 fn faults(
     cases: &[&Case],
     hosts: &[HostName],
     excess_ms: f64,
+    paces: Option<&BTreeMap<HostName, f64>>,
     model: &mut Job,
     assumed: &mut Vec<String>,
 ) -> Vec<(HostName, Category)> {
@@ -221,6 +257,10 @@ fn faults(
     let work_ns = model.stages_ns.iter().copied().max().unwrap_or(1) * u64::from(model.micro_batches);
     let compute = pace(share_ms, work_ns);
     let way = pace(share_ms, model.gradients_ns.iter().copied().max().unwrap_or(0));
+    let measured = |host: &HostName| paces.and_then(|paces| paces.get(host)).filter(|pace| **pace >= SLOW_FROM);
+    for (host, at) in hosts.iter().zip(0..) {
+        model.hosts[at].compute = measured(host).map_or(HEALTHY, |pace| thousandths(*pace));
+    }
     let mut suspects = Vec::new();
     for case in cases {
         let Some(first) = case.finding.suspects.first() else {
@@ -235,10 +275,12 @@ fn faults(
         let places: Vec<usize> = named.iter().filter_map(|host| at(host)).collect();
         match (places.as_slice(), is_of(case, &OWN), is_of(case, &NETWORK)) {
             (&[one, other], _, true) => model.paths.push(SlowPath { ends: (one, other), network: way }),
-            (&[host], true, _) => model.hosts[host].compute = compute,
+            (&[host], true, _) if paces.is_none() => model.hosts[host].compute = compute,
+            (&[host], true, _) if model.hosts[host].compute > HEALTHY => {}
             (&[host], _, true) => model.hosts[host].network = way,
             _ => {
-                assumed.push(format!("case {} ({}) is of no kind that a plan helps", case.id, case.finding.category));
+                assumed
+                    .push(format!("case {} ({}) is of no kind that a plan helps now", case.id, case.finding.category));
                 continue;
             }
         }
@@ -252,6 +294,5 @@ fn pace(excess_ms: f64, usual_ns: u64) -> u32 {
     if usual_ns == 0 {
         return HEALTHY;
     }
-    let thousandths = f64::from(HEALTHY) * (1.0 + excess_ms.max(0.0) * NANOS_PER_MS as f64 / usual_ns as f64);
-    (thousandths as u32).clamp(HEALTHY, SLOWEST)
+    thousandths(1.0 + excess_ms.max(0.0) * NANOS_PER_MS as f64 / usual_ns as f64)
 }

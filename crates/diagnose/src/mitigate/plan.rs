@@ -3,7 +3,7 @@
 use super::leave::{LeftOut, Strike, leave_out};
 use super::place::{Pace, PlaceError, Waits};
 use super::rent::{Ladder, Renting, Rung, Strategy};
-use super::split::{Replica, Split, split};
+use super::split::{Replica, Split, evenly, split};
 use mycroft_record::{Category, HostName, HostTime, JobName};
 
 /// A strategy must take away so much of what is lost, in hundredths, or it is not considered.
@@ -315,7 +315,6 @@ fn restarted(situation: &Situation, left_out: &[LeftOut]) -> Assignment {
     let mut all: Vec<HostName> = situation.present.left_out.clone();
     all.extend(left_out.iter().map(|left| left.host.clone()).filter(|host| !situation.present.left_out.contains(host)));
     let total: u32 = situation.present.micro_batches.iter().sum();
-    let count = u32::try_from(situation.present.micro_batches.len()).unwrap_or(u32::MAX).max(1);
-    let micro_batches = (0..count).map(|index| total / count + u32::from(index < total % count)).collect();
-    Assignment { hosts, micro_batches, left_out: all }
+    let count = u32::try_from(situation.present.micro_batches.len()).unwrap_or(u32::MAX);
+    Assignment { hosts, micro_batches: evenly(total, count), left_out: all }
 }

@@ -55,6 +55,12 @@ impl Replica {
     }
 }
 
+/// The even division of so many micro-batches over so many replicas; the first ones have those that are left over.
+pub fn evenly(micro_batches: u32, replicas: u32) -> Vec<u32> {
+    let count = replicas.max(1);
+    (0..count).map(|index| micro_batches / count + u32::from(index < micro_batches % count)).collect()
+}
+
 /// A division of a batch.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Split {

@@ -79,6 +79,8 @@ fn asked(tensor: u32, pipeline: u32, micro_batches: u32) -> Asked {
         waits: Waits::EachIteration,
         costs: Costs::PAPER,
         done: Strategy::Ignore,
+        divided: Vec::new(),
+        answered: None,
         spares: None,
         history: Vec::new(),
     }
@@ -102,6 +104,39 @@ fn a_slow_device_is_as_slow_as_the_jobs_loss_says() {
     assert_eq!(lint(&plan, situation), Vec::<String>::new());
     assert_eq!((plan.strategy, plan.before_ns / 1_000_000), (Strategy::Split, 1399));
     assert_eq!(plan.to.micro_batches, [10, 6, 10, 10]);
+}
+
+/// Host 1 has been given less already, so its case is closed; host 3 is slow since. What each computes for a micro-batch tells both.
+#[test]
+fn a_batch_that_is_divided_unevenly_is_planned_for_from_there() {
+    let division = vec![10, 6, 10, 10];
+    let slow = Place::Host { host: host(3) };
+    let mut report = report(4, 1600.0, vec![case(9, Category::Gpu, Some(slow))]);
+    let asked = Asked { divided: division.clone(), ..asked(8, 1, 36) };
+    let refused = known(&report, &asked).expect_err("nobody's computation is seen");
+    assert!(refused.contains("what each rank computes is not seen"), "{refused}");
+    for rank in &mut report.ranks {
+        let host = (rank.rank.0 / 8) as usize;
+        let each_ms = [100.0, 140.0, 100.0, 150.0][host];
+        rank.computation_ms = Some(each_ms * f64::from(division[host]));
+    }
+    let whole = known(&report, &asked).expect("all is known");
+    let situation = &whole.situation;
+    let paces: Vec<u32> = situation.model.hosts.iter().map(|host| host.compute).collect();
+    assert_eq!(paces, [HEALTHY, HEALTHY + 400, HEALTHY, HEALTHY + 500]);
+    assert_eq!(situation.present.micro_batches, division);
+    let explained = whole.assumed.join("; ");
+    assert!(!explained.contains("is as far off"), "ten micro-batches of 150 ms and 100: {explained}");
+    let plan = plan(situation).expect("fits");
+    assert_eq!(lint(&plan, situation), Vec::<String>::new());
+    assert_eq!((plan.strategy, plan.before_ns / 1_000_000), (Strategy::Split, 1600));
+    assert_eq!(plan.to.micro_batches, [11, 7, 11, 7]);
+    // What was lost before the first division was answered by it.
+    let since = HostTime(NOW.0 - 40 * NANOS_PER_SEC);
+    let answered = known(&report, &Asked { answered: Some(since), ..asked.clone() }).expect("all is known");
+    assert_eq!((situation.lost_ns / NANOS_PER_SEC, answered.situation.lost_ns / NANOS_PER_SEC), (37, 15));
+    let other = known(&report, &Asked { divided: vec![9, 9, 9], ..asked }).expect_err("another job");
+    assert!(other.contains("that is not 36 among 4"), "{other}");
 }
 
 #[test]

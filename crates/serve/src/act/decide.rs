@@ -1,5 +1,6 @@
 //! Whether a plan may be carried out without asking. Pure: what was allowed, what was done before, and what the plan is about.
-use super::words::{BY_POLICY, RESTART, SPLIT, WRITTEN};
+use super::make::hosts_of;
+use super::words::{BY_POLICY, KEPT, RESTART, SPLIT, WRITTEN};
 use crate::api::{ActionJson, LeftOutJson, PlanJson, PolicyJson};
 use mycroft_diagnose::{Case, Report};
 use mycroft_record::{HostTime, NANOS_PER_SEC};
@@ -12,6 +13,14 @@ pub(super) fn forbids(policy: &PolicyJson, done: &[ActionJson], plan: &PlanJson,
     let asked = &policy.asked;
     if !asked.allow.contains(&plan.strategy) {
         return Some(format!("{} is due, and only {} is allowed", plan.strategy, asked.allow.join(", ")));
+    }
+    let hosts = hosts_of(report, plan);
+    let answers_all = |action: &&ActionJson| {
+        action.job == plan.job && action.state == KEPT && hosts.iter().all(|host| action.hosts.contains(host))
+    };
+    if let Some(action) = done.iter().rev().find(answers_all).filter(|_| plan.strategy == SPLIT) {
+        let number = action.number;
+        return Some(format!("action {number} is about these hosts already: another division wants to be asked for"));
     }
     let cases: Vec<&Case> = report.cases.iter().filter(|case| plan.cases.contains(&case.id.0)).collect();
     for case in &cases {

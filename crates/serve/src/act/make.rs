@@ -29,9 +29,6 @@ pub(super) fn action(
     let cases: Vec<String> = plan.cases.iter().map(u64::to_string).collect();
     let because =
         format!("cases {}: {:.0} ms an iteration, {:.0} by the model", cases.join(", "), plan.before_ms, plan.after_ms);
-    let named = report.cases.iter().filter(|case| plan.cases.contains(&case.id.0));
-    let hosts: BTreeSet<String> =
-        named.filter_map(|case| Some(case.finding.suspects.first()?.place.host()?.to_string())).collect();
     Ok(ActionJson {
         number: 0,
         job: plan.job.clone(),
@@ -45,11 +42,12 @@ pub(super) fn action(
         file: String::new(),
         micro_batches: if is_split { plan.to.micro_batches.clone() } else { Vec::new() },
         micro_batches_before: if is_split { plan.from.micro_batches.clone() } else { Vec::new() },
-        hosts: hosts.into_iter().collect(),
+        hosts: hosts_of(report, plan).into_iter().collect(),
         left_out: plan.left_out.clone(),
         tensor: request.tensor.unwrap_or(1),
         pipeline: request.pipeline.unwrap_or(1),
         life: report.lives.last().map_or(0, |life| life.number),
+        healthy_ms: Some(plan.healthy_ms),
         before_ms: now_ms(report).unwrap_or(plan.before_ms),
         spread_ms: report.iteration_ms_spread,
         promised_ms: plan.after_ms,
@@ -59,6 +57,12 @@ pub(super) fn action(
         ended_at: None,
         ended_because: String::new(),
     })
+}
+
+/// Hosts that a plan's cases suspect first.
+pub(super) fn hosts_of(report: &Report, plan: &PlanJson) -> BTreeSet<String> {
+    let named = report.cases.iter().filter(|case| plan.cases.contains(&case.id.0));
+    named.filter_map(|case| Some(case.finding.suspects.first()?.place.host()?.to_string())).collect()
 }
 
 /// Faults of hosts that were surely theirs, in any job: all but those that are open in this one.

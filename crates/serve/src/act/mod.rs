@@ -7,6 +7,7 @@
 //!
 //! An action is a file: a division of micro-batches that ranks read, or a list of hosts that whoever starts the job reads
 //! (`docs/formats/plan.md`). The server never touches the job itself.
+mod back;
 mod decide;
 pub mod files;
 mod make;
@@ -30,13 +31,13 @@ use mycroft_store::{Store, StoreError};
 use mycroft_wire::sync::lock;
 use plan::{planned, told};
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex};
 use step::Seen;
 use tracing::{info, warn};
 pub(crate) use words::Declined;
-use words::{APPLIED, FAILED, KEPT, RESTART, SPLIT, TAKEN_BACK, conflict};
+use words::{APPLIED, FAILED, KEPT, REPLACED, RESTART, SPLIT, conflict};
 
 /// Actions kept in memory, the newest; all are in the store.
 const ACTIONS_KEPT: usize = 1_000;
@@ -107,11 +108,8 @@ impl Acts {
         let mut asked = told(query)?;
         let mut sentences = Vec::new();
         let state = lock(&self.state);
-        if query.done.is_none()
-            && let Some(action) = in_force(&state.actions, &report.job)
-        {
-            asked.done = Strategy::Split;
-            sentences.push(format!("action {} is in force: micro-batches are divided already", action.number));
+        if let Some(action) = in_force(&state.actions, &report.job) {
+            sentences.extend(goes_on_from(action, query, &mut asked));
         }
         if query.split_cost_s.is_none()
             && let Some((cost_ns, count)) = decide::learned_split_ns(&state.actions)
@@ -212,6 +210,12 @@ impl Acts {
         may_be_done(&state.actions, report, plan, &action, again)?;
         let file = if plan.strategy == SPLIT { folder.join("plan.json") } else { self.dir()?.join("exclusions.json") };
         let mut action = ActionJson { number: state.next, file: file.display().to_string(), ..action };
+        let before = in_force(&state.actions, &report.job).filter(|_| plan.strategy == SPLIT).cloned();
+        if let Some(before) = &before {
+            // It ends when all of them are healthy again.
+            let all: BTreeSet<&String> = action.hosts.iter().chain(&before.hosts).collect();
+            action.hosts = all.into_iter().cloned().collect();
+        }
         self.keep(&action)?;
         state.next += 1;
         let (reason, number) = (format!("action {}: {}", action.number, action.because), action.number);
@@ -243,31 +247,12 @@ impl Acts {
                 action.because
             );
             state.seen.insert(number, Seen::from(report));
+            if let Some(before) = before {
+                self.end(&mut state, before, REPLACED, &format!("action {number} divides anew"));
+            }
         }
         state.enter(action.clone());
         outcome.map(|()| action).map_err(conflict)
-    }
-
-    /// Writes the division of before.
-    fn take_back(&self, number: u64, because: &str, after_ms: Option<f64>) -> Result<ActionJson, Declined> {
-        let mut state = lock(&self.state);
-        let known = state.actions.iter().find(|action| action.number == number).cloned();
-        let mut action = known.ok_or_else(|| conflict(format!("no action {number}")))?;
-        let reason = format!("action {number} is taken back: {because}");
-        let file = PathBuf::from(&action.file);
-        files::division(&file, &action.micro_batches_before, &reason).map_err(|error| conflict(error.to_string()))?;
-        TAKEN_BACK.clone_into(&mut action.state);
-        action.ended_at = Some(TimeJson::exact((self.clock)()));
-        because.clone_into(&mut action.ended_because);
-        if let Some(after_ms) = after_ms {
-            action.after_ms = Some(after_ms);
-            "worse".clone_into(&mut action.effect);
-        }
-        info!(action = number, job = action.job, "{reason}");
-        let kept = self.keep(&action);
-        state.seen.remove(&number);
-        state.enter(action.clone());
-        kept.map(|()| action)
     }
 
     /// Writes an action into the audit log.
@@ -326,9 +311,12 @@ fn may_be_done(
         return Err(conflict(format!("action {number} lists these hosts already: restart the job without them")));
     }
     if plan.strategy == SPLIT
-        && let Some(other) = in_force(done, &report.job)
+        && let Some(other) = in_force(done, &report.job).filter(|other| other.state == APPLIED)
     {
-        return Err(conflict(format!("action {} is in force: take it back first", other.number)));
+        return Err(conflict(format!(
+            "action {} is in force, and its effect is not known yet: wait, or take it back first",
+            other.number
+        )));
     }
     Ok(())
 }
@@ -346,6 +334,21 @@ impl State {
             self.actions.remove(oldest);
         }
     }
+}
+
+/// What a plan goes on from where a division is in force, in a sentence. Its effect has to be known first.
+fn goes_on_from(action: &ActionJson, query: &PlanRequest, asked: &mut Asked) -> Option<String> {
+    if action.state == APPLIED {
+        asked.done = if query.done.is_none() { Strategy::Split } else { asked.done };
+        return Some(format!("action {} is in force, and its effect is not known yet", action.number));
+    }
+    asked.divided.clone_from(&action.micro_batches);
+    asked.answered = Some(HostTime(action.at.ns));
+    asked.healthy_ms = asked.healthy_ms.or(action.healthy_ms);
+    Some(format!(
+        "action {} divides micro-batches as {:?}: plans go on from there",
+        action.number, action.micro_batches
+    ))
 }
 
 fn is_in_force(action: &ActionJson) -> bool {

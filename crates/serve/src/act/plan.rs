@@ -61,6 +61,8 @@ pub(crate) fn told(query: &PlanRequest) -> Result<Asked, String> {
             restart_ns: ns(restart_s, Costs::PAPER.restart_ns),
         },
         done,
+        divided: Vec::new(),
+        answered: None,
         spares: query.spares.as_deref().map(names),
         history: Vec::new(),
     })

@@ -76,7 +76,8 @@ impl Acts {
                 }
             }
             Some((_, Step::Wait)) => {}
-            None => self.by_policy(report),
+            // Another fault may ask for more.
+            Some((_, Step::Stands)) | None => self.by_policy(report),
         }
     }
 

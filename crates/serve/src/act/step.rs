@@ -35,6 +35,8 @@ impl Seen {
 pub(super) enum Step {
     /// Nothing yet.
     Wait,
+    /// Nothing: its effect is known, and its reason is there.
+    Stands,
     /// Its effect is known.
     Measured { after_ms: f64, cost_ms: f64, effect: Effect },
     /// It is to be taken back; for its effect, where that is the reason.
@@ -72,11 +74,11 @@ fn relief(action: &ActionJson, seen: &mut Seen, report: &Report) -> Step {
     let layout = (action.tensor, action.pipeline);
     if is_healthy_again(report, layout, &action.micro_batches, &hosts) != Some(true) {
         seen.healthy_since = None;
-        return Step::Wait;
+        return Step::Stands;
     }
     let since = *seen.healthy_since.get_or_insert(report.as_of);
     if report.as_of.since_ns(since) < HEALTHY_NS {
-        return Step::Wait;
+        return Step::Stands;
     }
     let because = format!("{} computes a micro-batch as fast as its peers again", action.hosts.join(", "));
     Step::TakeBack { because, after_ms: None }

@@ -6,6 +6,7 @@ pub(super) const RESTART: &str = "restart";
 pub(super) const APPLIED: &str = "applied";
 pub(super) const KEPT: &str = "kept";
 pub(super) const TAKEN_BACK: &str = "taken-back";
+pub(super) const REPLACED: &str = "replaced";
 pub(super) const FAILED: &str = "failed";
 pub(super) const WRITTEN: &str = "written";
 pub(super) const BY_POLICY: &str = "policy";

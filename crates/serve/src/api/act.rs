@@ -57,8 +57,8 @@ pub struct ActionJson {
     pub job: String,
     /// `split` or `restart`.
     pub strategy: String,
-    /// `applied` (its effect is not known yet), `kept`, `taken-back`, `failed` (nothing was changed), `written` (hosts are in the
-    /// list; whoever starts the job reads it).
+    /// `applied` (its effect is not known yet), `kept`, `replaced` (another division took its place), `taken-back`, `failed` (nothing was
+    /// changed), `written` (hosts are in the list; whoever starts the job reads it).
     pub state: String,
     /// `request` or `policy`.
     pub by: String,
@@ -86,6 +86,9 @@ pub struct ActionJson {
     pub pipeline: u32,
     /// The life of the job, from 1.
     pub life: u32,
+    /// An iteration of the healthy job, milliseconds; null in rows of older servers.
+    #[serde(default)]
+    pub healthy_ms: Option<f64>,
     /// An iteration before it, milliseconds.
     pub before_ms: f64,
     /// By how much iterations varied, milliseconds; null: not known.
@@ -98,7 +101,7 @@ pub struct ActionJson {
     pub cost_ms: Option<f64>,
     /// `better`, `same` or `worse`; empty: not known yet.
     pub effect: String,
-    /// When it was taken back, or failed.
+    /// When it was taken back or replaced, or failed.
     pub ended_at: Option<TimeJson>,
     /// Why, and who asked.
     pub ended_because: String,
