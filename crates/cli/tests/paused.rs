@@ -42,11 +42,14 @@ fn validated(job: Job) -> (Said, Vec<Host>) {
     (said, fleet.stop())
 }
 
-/// What is told before anybody is held: `holding 8 ranks for 6 passes: about 1.0 s, longer where ...`.
-fn told_s(said: &Said) -> f64 {
+/// What is told before anybody is held, usually and where somebody stands out: `holding 8 ranks for 6 passes: about 1.0 s, up to
+/// 3.9 s where ...`.
+fn told_s(said: &Said) -> [f64; 2] {
     let line = line_with(&mut said.stderr.as_bytes(), "holding ");
-    let (_, told) = line.split_once("passes: about ").unwrap();
-    told.split_once(" s").unwrap().0.parse().unwrap()
+    ["passes: about ", "up to "].map(|before| {
+        let (_, told) = line.split_once(before).unwrap();
+        told.split_once(" s").unwrap().0.parse().unwrap()
+    })
 }
 
 fn numbers(value: &Value) -> Vec<u64> {
@@ -55,9 +58,8 @@ fn numbers(value: &Value) -> Vec<u64> {
 
 /// What is slow: `rank`, `ways of rank` or `way`, who, and how much by the middle of others.
 fn slow(told: &Value) -> Vec<(&str, Vec<u64>, f64)> {
-    let of = |slow: &'_ Value| (numbers(&slow["ranks"]), slow["ratio"].as_f64().unwrap());
     let all = told["slow"].as_array().unwrap().iter();
-    all.map(|slow| (slow["what"].as_str().unwrap(), of(slow).0, of(slow).1)).collect()
+    all.map(|slow| (slow["what"].as_str().unwrap(), numbers(&slow["ranks"]), slow["ratio"].as_f64().unwrap())).collect()
 }
 
 /// Plays a job, and checks what is said of it.
@@ -84,12 +86,12 @@ fn plays(job: Job) {
     let of_pass = |pass: usize| hosts.iter().flat_map(Host::tests_ns).filter_map(|of| of.get(pass)).max().copied();
     let passes_ns: Vec<u64> = (0..).map_while(of_pass).collect();
     assert_eq!(passes_ns.len(), if job.has_slow { PASSES + 2 * AGAIN } else { PASSES });
-    let before_s = told_s(&said);
-    assert!(before_s <= PAUSE_S, "{before_s} s are told in advance");
+    let [usual_s, again_s] = told_s(&said);
+    assert!(usual_s <= again_s && again_s <= PAUSE_S, "{usual_s} s and {again_s} s are told in advance");
     let name = format!("{} ranks, {}", job.ranks, if job.has_slow { "two slow" } else { "nobody slow" });
     let (paused_s, tests_ns) = (told["paused_s"].as_f64().unwrap(), passes_ns.iter().sum::<u64>());
     // A line of its own, whatever the test runner has said on this one.
-    println!("\n{:.0} ns  told, {name}", before_s * 1e9);
+    println!("\n{:.0} ns  told, {name}", if job.has_slow { again_s } else { usual_s } * 1e9);
     println!("{:.0} ns  measured, {name}", paused_s * 1e9);
     println!("{:.0} ns  beside tests, {name}", paused_s * 1e9 - tests_ns as f64);
 }
@@ -99,7 +101,7 @@ fn ranks() -> u32 {
 }
 
 #[test]
-fn a_slow_device_and_a_slow_way_of_1024_ranks_are_named_within_the_pause_that_is_told() {
+fn a_slow_device_and_a_slow_way_of_1024_ranks_are_named_and_five_seconds_told_at_most() {
     plays(Job { ranks: ranks(), has_slow: true });
 }
 

@@ -237,11 +237,11 @@ fn test(args: &ValidateArgs, case: Option<u64>, token: Option<&str>) -> Result<u
     }
     let mut results = Results::default();
     if args.dry_run {
-        let told = show::planned(&args.job.job, &members, &groups, &plan);
+        let told = show::planned(&args.job.job, &members, &groups, &plan, AGAIN_MAX);
         print(&if args.json { format!("{}\n", json(&told)?) } else { told.text() })?;
         return Ok(EXIT_OK);
     }
-    eprintln!("{}", show::announced(members.count(), &plan, args.at_most));
+    eprintln!("{}", show::announced(members.count(), &plan, AGAIN_MAX, args.at_most));
     let begun = Instant::now();
     let mut held = job.hold(terms(&args.job, args.at_most))?;
     let until = Instant::now() + args.at_most;
