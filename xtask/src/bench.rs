@@ -4,6 +4,7 @@ mod callback;
 mod drift;
 mod flow;
 mod lttng;
+mod pause;
 mod plan;
 mod preload;
 mod ring;
@@ -24,7 +25,7 @@ pub(crate) struct BenchArgs {
     /// Which measurement.
     #[arg(value_enum, default_value_t = What::All)]
     what: What,
-    /// Rounds of the ring, callback, preload, flow and autopsy measurements; medians over them are reported. At least 3.
+    /// Rounds of the ring, callback, preload, pause, flow and autopsy measurements; medians over them are reported. At least 3.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
     /// Leave larger jobs out of the scale measurement, and print its page only.
@@ -43,6 +44,8 @@ enum What {
     Callback,
     /// What the preloaded library adds to NCCL's host calls.
     Preload,
+    /// How long a validation pauses jobs of 64 to 1,024 simulated ranks.
+    Pause,
     /// Bytes of flows in epochs of microseconds: events per second, memory, and which epoch shows which straggler.
     Flow,
     /// Dumps of 1,024 ranks to one verdict: time, memory, linearity, beside PyTorch's analyser where it is installed.
@@ -73,6 +76,9 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
     }
     if wanted(What::Preload) {
         preload::measure(root, rounds)?;
+    }
+    if wanted(What::Pause) {
+        pause::measure(root, rounds)?;
     }
     if wanted(What::Flow) {
         flow::measure(root, rounds)?;

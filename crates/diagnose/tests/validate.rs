@@ -2,6 +2,8 @@
 //! as its peers is named, and nobody else, whatever the noise.
 #[path = "validate/found.rs"]
 mod found;
+#[path = "validate/plain.rs"]
+mod plain;
 #[path = "validate/plans.rs"]
 mod plans;
 #[path = "validate/weighed.rs"]

@@ -9,6 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Ranks of the job, in the order of its gates.
 pub(super) struct Members {
     ranks: Vec<Rank>,
+    /// Where each is in that order.
+    places: BTreeMap<Rank, usize>,
     hosts: Vec<String>,
     /// Members by their rank in each communicator, with how many it has.
     comms: BTreeMap<u64, (u32, BTreeMap<u32, Rank>)>,
@@ -18,8 +20,8 @@ impl Members {
     /// Reads them.
     pub(super) fn of(job: &Job) -> Result<Members> {
         let ranks: Vec<Rank> = job.ranks().into_iter().map(Rank).collect();
-        let distinct: BTreeSet<Rank> = ranks.iter().copied().collect();
-        if distinct.len() != ranks.len() || distinct.contains(&Rank(u32::MAX)) {
+        let places: BTreeMap<Rank, usize> = ranks.iter().copied().zip(0..).collect();
+        if places.len() != ranks.len() || places.contains_key(&Rank(u32::MAX)) {
             bail!("the processes of the job did not tell their ranks, each its own: set RANK in their environment");
         }
         let hosts = job.hosts();
@@ -31,7 +33,7 @@ impl Members {
             }
         }
         comms.retain(|_, (count, members)| members.len() == *count as usize && *count > 1);
-        Ok(Members { ranks, hosts, comms })
+        Ok(Members { ranks, places, hosts, comms })
     }
 
     /// The communicators that were named.
@@ -87,7 +89,7 @@ impl Members {
 
     /// The place of a rank among the gates.
     pub(super) fn place(&self, rank: Rank) -> Option<usize> {
-        self.ranks.iter().position(|of| *of == rank)
+        self.places.get(&rank).copied()
     }
 
     /// The host of a rank.

@@ -237,11 +237,11 @@ fn test(args: &ValidateArgs, case: Option<u64>, token: Option<&str>) -> Result<u
     }
     let mut results = Results::default();
     if args.dry_run {
-        let told = show::planned(&args.job.job, &members, &groups, &plan);
+        let told = show::planned(&args.job.job, &members, &groups, &plan, AGAIN_MAX);
         print(&if args.json { format!("{}\n", json(&told)?) } else { told.text() })?;
         return Ok(EXIT_OK);
     }
-    eprintln!("{}", show::announced(members.count(), &plan, args.at_most));
+    eprintln!("{}", show::announced(members.count(), &plan, AGAIN_MAX, args.at_most));
     let begun = Instant::now();
     let mut held = job.hold(terms(&args.job, args.at_most))?;
     let until = Instant::now() + args.at_most;
@@ -249,6 +249,9 @@ fn test(args: &ValidateArgs, case: Option<u64>, token: Option<&str>) -> Result<u
     run(&plan, &mut results).context("the job goes on, not all was tested")?;
     for _ in 0..AGAIN_MAX {
         let stands_out = again(&plan, &judge(&results.checks, &results.links));
+        if stands_out.passes.is_empty() {
+            break;
+        }
         run(&stands_out, &mut results).context("the job goes on, not all was tested")?;
     }
     drop(held);

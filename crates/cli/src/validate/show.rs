@@ -13,12 +13,18 @@ fn seconds(ns: u64) -> f64 {
     Duration::from_nanos(ns).as_secs_f64()
 }
 
+/// How long a plan usually takes where somebody stands out in each pass, until the last time.
+fn again_ns(plan: &Plan, again_max: usize) -> u64 {
+    plan.usual_ns().saturating_mul(again_max as u64 + 1)
+}
+
 /// What is said before anybody is held.
-pub(super) fn announced(ranks: usize, plan: &Plan, at_most: Duration) -> String {
+pub(super) fn announced(ranks: usize, plan: &Plan, again_max: usize, at_most: Duration) -> String {
     format!(
-        "holding {ranks} ranks for {} passes: about {:.1} s, longer where somebody stands out and is tested again, {:.1} s at most",
+        "holding {ranks} ranks for {} passes: about {:.1} s, up to {:.1} s where somebody stands out and is tested again, {:.1} s at most",
         plan.passes.len(),
         seconds(plan.usual_ns()),
+        seconds(again_ns(plan, again_max)),
         at_most.as_secs_f64()
     )
 }
@@ -32,6 +38,7 @@ pub(super) struct Planned {
     groups: Vec<PlannedGroup>,
     passes: Vec<PlannedPass>,
     expected_pause_s: f64,
+    expected_pause_again_s: f64,
 }
 
 #[derive(Serialize)]
@@ -49,7 +56,7 @@ struct PlannedPass {
 }
 
 /// A plan, to be shown.
-pub(super) fn planned(job: &str, members: &Members, groups: &[Group], plan: &Plan) -> Planned {
+pub(super) fn planned(job: &str, members: &Members, groups: &[Group], plan: &Plan, again_max: usize) -> Planned {
     let numbers = |ranks: &[Rank]| ranks.iter().map(|rank| rank.0).collect();
     let group =
         |group: &Group| PlannedGroup { communicator: format!("{:016x}", group.comm), members: numbers(&group.members) };
@@ -69,6 +76,7 @@ pub(super) fn planned(job: &str, members: &Members, groups: &[Group], plan: &Pla
         groups: groups.iter().map(group).collect(),
         passes: passes.collect(),
         expected_pause_s: seconds(plan.usual_ns()),
+        expected_pause_again_s: seconds(again_ns(plan, again_max)),
     }
 }
 
@@ -86,8 +94,8 @@ impl Planned {
         }
         let _ = writeln!(
             text,
-            "expected pause {:.1} s, longer where somebody stands out and is tested again",
-            self.expected_pause_s
+            "expected pause {:.1} s, up to {:.1} s where somebody stands out and is tested again",
+            self.expected_pause_s, self.expected_pause_again_s
         );
         text
     }

@@ -4,8 +4,8 @@
 //! sizes are identical"). What is compared is the fastest of several repetitions: what else a host does makes some of them
 //! longer, a slow device or link makes all of them longer; and what stands out is measured [`again`] before it is named. Where the others differ much among each other, only what stands
 //! out from that is named, and the judgement says from which ratio on it could tell.
+use super::middle::Sorted;
 use super::{Check, Pass, Plan, Work};
-use crate::median::median;
 use mycroft_record::Rank;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -154,21 +154,32 @@ struct Compared {
 }
 
 /// Compares each value with those of others.
-fn compare<K: PartialEq>(values: &[Value<K>], limit: f64) -> Vec<Compared> {
-    let one = |value: &Value<K>| {
-        let peers: Vec<f64> =
-            values.iter().filter(|other| other.of != value.of).map(|other| other.fastest_ns).collect();
-        let few = peers.len() < PEERS_MIN;
-        let middle = median(peers.clone()).filter(|middle| !few && *middle > 0.0);
-        let Some(middle) = middle else { return Compared { ratio: None, is_slow: false, tells_from: f64::INFINITY } };
-        let away = median(peers.iter().map(|peer| (peer - middle).abs()).collect()).unwrap_or(0.0);
-        let deviations = DEVIATIONS * (1.0 + FEW / peers.len() as f64);
+fn compare<K: Ord + Copy>(values: &[Value<K>], limit: f64) -> Vec<Compared> {
+    let sorted = Sorted::of(values.iter().map(|value| value.fastest_ns));
+    let mut compared = vec![Compared { ratio: None, is_slow: false, tells_from: f64::INFINITY }; values.len()];
+    for own in by_place(values.iter().map(|value| value.of)).into_values() {
+        let peers = sorted.without(&own);
+        let few = peers.count() < PEERS_MIN;
+        let Some(middle) = peers.middle().filter(|middle| !few && *middle > 0.0) else { continue };
+        let away = peers.distance(middle).unwrap_or(0.0);
+        let deviations = DEVIATIONS * (1.0 + FEW / peers.count() as f64);
         // 1.4826 makes the middle of distances a standard deviation of normal values.
         let tells_from = limit.max(1.0 + deviations * 1.4826 * away / middle);
-        let ratio = value.fastest_ns / middle;
-        Compared { ratio: Some(ratio), is_slow: ratio >= tells_from, tells_from }
-    };
-    values.iter().map(one).collect()
+        for i in own {
+            let ratio = values[i].fastest_ns / middle;
+            compared[i] = Compared { ratio: Some(ratio), is_slow: ratio >= tells_from, tells_from };
+        }
+    }
+    compared
+}
+
+/// Which values are of each place.
+fn by_place<K: Ord>(places: impl Iterator<Item = K>) -> BTreeMap<K, Vec<usize>> {
+    let mut by_place: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+    for (i, place) in places.enumerate() {
+        by_place.entry(place).or_default().push(i);
+    }
+    by_place
 }
 
 /// Leaves only what at its fastest is `limit` times as long as each that is not slow usually takes: how late threads wake up has
@@ -293,54 +304,70 @@ fn judge_links(links: &[LinkResult], judgement: &mut Judgement) {
 /// Marks all ways of a rank whose fastest direction is slow beside those that it has no part in, and slower than nearly all of
 /// them: four directions say more together than each by itself.
 fn mark_ends(links: &mut [LinkRow], slow: &mut Ways) {
-    let ranks: BTreeSet<Rank> = links.iter().map(|row| row.result.from).collect();
-    for (rank, between_hosts) in ranks.into_iter().flat_map(|rank| [(rank, false), (rank, true)]) {
+    let senders: BTreeSet<Rank> = links.iter().map(|row| row.result.from).collect();
+    for between_hosts in [false, true] {
         let is =
             |row: &LinkRow| row.result.measure == LinkMeasure::Bandwidth && row.result.between_hosts == between_hosts;
-        let is_own = |row: &LinkRow| row.result.from == rank || row.result.to == rank;
-        let ways = |own: bool| {
-            let of = links.iter().filter(|row| is(row) && is_own(row) == own);
-            of.map(|row| (way(&row.result), row.result.times.fastest_ns as f64)).collect::<Vec<_>>()
-        };
-        let (own, others) = (ways(true), ways(false));
-        let count = |of: &[((Rank, Rank), f64)]| of.iter().map(|of| of.0).collect::<BTreeSet<_>>().len();
-        if count(&own) < 2 || count(&others) < PEERS_MIN {
-            continue;
+        let of: Vec<LinkResult> = links.iter().filter(|row| is(row)).map(|row| row.result).collect();
+        let fastest_ns = |i: usize| of[i].times.fastest_ns as f64;
+        let sorted = Sorted::of((0..of.len()).map(fastest_ns));
+        let ways: BTreeSet<(Rank, Rank)> = of.iter().map(way).collect();
+        let mut ends: BTreeMap<Rank, f64> = BTreeMap::new();
+        for (rank, own) in by_end(of.iter().map(way)).into_iter().filter(|(rank, _)| senders.contains(rank)) {
+            let others = sorted.without(&own);
+            let count = own.iter().map(|i| way(&of[*i])).collect::<BTreeSet<_>>().len();
+            if count < 2 || ways.len() - count < PEERS_MIN {
+                continue;
+            }
+            let fastest = own.iter().map(|i| fastest_ns(*i)).fold(f64::INFINITY, f64::min);
+            let Some(middle) = others.middle() else { continue };
+            let slower = sorted.count_from(fastest) - own.len();
+            if fastest >= SLOW_RATIO * middle && slower * 10 <= others.count() {
+                ends.insert(rank, middle);
+            }
         }
-        let fastest = own.iter().map(|of| of.1).fold(f64::INFINITY, f64::min);
-        let Some(middle) = median(others.iter().map(|of| of.1).collect()) else { continue };
-        let slower = others.iter().filter(|of| of.1 >= fastest).count();
-        if fastest < SLOW_RATIO * middle || slower * 10 > others.len() {
-            continue;
-        }
-        for row in links.iter_mut().filter(|row| is(row) && is_own(row)) {
-            row.is_slow = true;
-            raise(slow, way(&row.result), row.result.times.fastest_ns as f64 / middle);
+        for row in links.iter_mut().filter(|row| is(row)) {
+            for middle in [row.result.from, row.result.to].iter().filter_map(|rank| ends.get(rank)) {
+                row.is_slow = true;
+                raise(slow, way(&row.result), row.result.times.fastest_ns as f64 / middle);
+            }
         }
     }
 }
 
+/// Which ways each rank is an end of.
+fn by_end(ways: impl Iterator<Item = (Rank, Rank)>) -> BTreeMap<Rank, Vec<usize>> {
+    let mut by_end: BTreeMap<Rank, Vec<usize>> = BTreeMap::new();
+    for (i, (one, other)) in ways.enumerate() {
+        by_end.entry(one).or_default().push(i);
+        if other != one {
+            by_end.entry(other).or_default().push(i);
+        }
+    }
+    by_end
+}
+
 /// Ranks all of whose ways are slow in one measure, and the slow ways that this leaves.
 fn places(tested: &BTreeSet<(Rank, Rank)>, slow: BTreeMap<LinkMeasure, Ways>) -> Vec<Slow> {
-    let ranks: BTreeSet<Rank> = tested.iter().flat_map(|way| [way.0, way.1]).collect();
-    let has = |way: &(Rank, Rank), rank: Rank| way.0 == rank || way.1 == rank;
+    let tested: Vec<(Rank, Rank)> = tested.iter().copied().collect();
+    let by_end = by_end(tested.iter().copied());
+    let ways = |rank: &Rank| by_end.get(rank).into_iter().flatten().map(|i| tested[*i]);
     let (mut ends, mut links): (BTreeMap<Rank, f64>, Ways) = Default::default();
     for mut slow in slow.into_values() {
-        let is_whole = |rank: &Rank| {
-            let of: Vec<_> = tested.iter().filter(|way| has(way, *rank)).collect();
-            of.len() >= 2 && of.iter().all(|way| slow.contains_key(way))
-        };
-        let whole: Vec<Rank> = ranks.iter().copied().filter(is_whole).collect();
+        let is_whole = |rank: &Rank| ways(rank).count() >= 2 && ways(rank).all(|way| slow.contains_key(&way));
+        let whole: Vec<Rank> = by_end.keys().copied().filter(is_whole).collect();
         for rank in whole {
-            let of: Vec<f64> = slow.iter().filter(|(way, _)| has(way, rank)).map(|(_, ratio)| *ratio).collect();
+            let of: Vec<f64> = ways(&rank).filter_map(|way| slow.get(&way).copied()).collect();
             if of.len() >= 2 {
-                slow.retain(|way, _| !has(way, rank));
+                ways(&rank).for_each(|way| {
+                    slow.remove(&way);
+                });
                 raise(&mut ends, rank, of.into_iter().fold(0.0, f64::max));
             }
         }
         slow.into_iter().for_each(|(way, ratio)| raise(&mut links, way, ratio));
     }
-    links.retain(|way, _| !ends.keys().any(|rank| has(way, *rank)));
+    links.retain(|way, _| !ends.contains_key(&way.0) && !ends.contains_key(&way.1));
     let ends = ends.into_iter().map(|(rank, ratio)| Slow { place: SlowPlace::Ends(rank), ratio });
     ends.chain(links.into_iter().map(|(way, ratio)| Slow { place: SlowPlace::Link(way.0, way.1), ratio })).collect()
 }

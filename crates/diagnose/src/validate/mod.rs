@@ -5,6 +5,7 @@
 //! [`weigh`] says what that does to a finding. Nothing here runs a test: `mycroft validate` does, at the gate.
 mod judge;
 mod lint;
+mod middle;
 mod passes;
 mod tree;
 mod weigh;

@@ -153,7 +153,13 @@ impl<E: Exchange> Hosts<E> {
     }
 
     fn each(&self) -> impl Iterator<Item = &Seen> {
-        self.ranks.iter().filter_map(|(host, at)| self.seen.get(host)?.get(*at))
+        (0..self.ranks.len()).filter_map(|rank| self.shown_by(rank))
+    }
+
+    /// What one showed last.
+    fn shown_by(&self, rank: usize) -> Option<&Seen> {
+        let (host, at) = self.ranks.get(rank)?;
+        self.seen.get(host)?.get(*at)
     }
 
     fn still_here(&self) -> Result<(), HoldError> {

@@ -68,14 +68,14 @@ impl<E: Exchange> HeldHosts<'_, E> {
 
     /// What a rank answered to its order.
     fn answer(&self, rank: usize) -> Option<(usize, Answer)> {
-        Some((rank, self.hosts.each().nth(rank)?.answer?))
+        Some((rank, self.hosts.shown_by(rank)?.answer?))
     }
 
     /// Orders of those whose other end accepts a connection by now.
     fn guests(&self, halves: &mut Vec<Half>, ordered: &mut BTreeSet<usize>) -> BTreeMap<usize, Vec<Order>> {
         let mut orders: BTreeMap<usize, Vec<Order>> = BTreeMap::new();
         halves.retain(|half| {
-            let port = self.hosts.each().nth(half.keeper).and_then(|seen| seen.port);
+            let port = self.hosts.shown_by(half.keeper).and_then(|seen| seen.port);
             let (Some(port), Some((host, rank))) = (port, self.hosts.ranks.get(half.guest).copied()) else {
                 return true;
             };
