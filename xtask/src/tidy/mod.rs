@@ -16,7 +16,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("mycroft-ring", &["mycroft-record"]),
     ("mycroft-probe-core", &["mycroft-record", "mycroft-ring"]),
     ("mycroft-nccl", &["mycroft-probe-core", "mycroft-record"]),
-    ("mycroft-preload", &["mycroft-probe-core", "mycroft-ring"]),
+    ("mycroft-preload", &["mycroft-probe-core", "mycroft-record", "mycroft-ring"]),
     ("mycroft-wire", &["mycroft-record"]),
     ("mycroft-store", &["mycroft-record", "mycroft-wire"]),
     ("mycroft-flow", &[]),

@@ -74,10 +74,13 @@ pub fn is_healthy_again(
     seen.then_some(true)
 }
 
+/// How many times longer than its peers each host computes.
+pub(super) type Paces = BTreeMap<HostName, f64>;
+
 /// How many times longer than the middle of its pipeline stage each host computes for a micro-batch: its slowest rank (FALCON 4.3).
 /// `None`: the division is of another job, or somebody's computation is not seen.
-pub(super) fn paces(report: &Report, layout: (u32, u32), micro_batches: &[u32]) -> Option<BTreeMap<HostName, f64>> {
-    let mut paces: BTreeMap<HostName, f64> = BTreeMap::new();
+pub(super) fn paces(report: &Report, layout: (u32, u32), micro_batches: &[u32]) -> Option<Paces> {
+    let mut paces = Paces::new();
     for stage in each_ms(report, layout, micro_batches)? {
         let all: Vec<(&HostName, f64)> =
             stage.into_iter().map(|(host, ms)| Some((host, ms?))).collect::<Option<_>>()?;
@@ -90,13 +93,12 @@ pub(super) fn paces(report: &Report, layout: (u32, u32), micro_batches: &[u32]) 
     Some(paces)
 }
 
+/// Milliseconds that each rank of a pipeline stage computes for a micro-batch, where that is seen.
+type Stage<'a> = Vec<(&'a HostName, Option<f64>)>;
+
 /// Milliseconds that each rank computes for a micro-batch, by pipeline stage. Ranks are in Megatron's order. `None`: the division is
 /// of another job.
-fn each_ms<'a>(
-    report: &'a Report,
-    (tensor, pipeline): (u32, u32),
-    micro_batches: &[u32],
-) -> Option<Vec<Vec<(&'a HostName, Option<f64>)>>> {
+fn each_ms<'a>(report: &'a Report, (tensor, pipeline): (u32, u32), micro_batches: &[u32]) -> Option<Vec<Stage<'a>>> {
     let (tensor, replicas) = (tensor.max(1) as usize, micro_batches.len());
     let stage_ranks = tensor * replicas;
     if stage_ranks == 0 || report.ranks.len() != stage_ranks * pipeline.max(1) as usize {

@@ -1,6 +1,6 @@
 //! What the brain knows of a job, as a situation to plan for. What it cannot know is asked ([`Asked`]); what is assumed is
 //! said.
-use super::effect::{SLOW_FROM, paces};
+use super::effect::{Paces, SLOW_FROM, paces};
 use super::follow::thousandths;
 use super::leave::Strike;
 use super::place::{HEALTHY, Job, Pace, SlowPath, Waits};
@@ -126,11 +126,7 @@ fn unexplained(situation: &Situation, healthy_ms: f64, now_ms: f64) -> Option<St
 
 /// How the batch is divided now, and, where that is not evenly, how much longer than its peers each host computes: an iteration does not
 /// show it, since whoever has most micro-batches sets its pace.
-fn divided(
-    report: &Report,
-    asked: &Asked,
-    replicas: u32,
-) -> Result<(Vec<u32>, Option<BTreeMap<HostName, f64>>), String> {
+fn divided(report: &Report, asked: &Asked, replicas: u32) -> Result<(Vec<u32>, Option<Paces>), String> {
     let even = evenly(asked.micro_batches, replicas);
     if asked.divided.is_empty() || asked.divided == even {
         return Ok((even, None));
@@ -239,7 +235,7 @@ fn faults(
     cases: &[&Case],
     hosts: &[HostName],
     excess_ms: f64,
-    paces: Option<&BTreeMap<HostName, f64>>,
+    paces: Option<&Paces>,
     model: &mut Job,
     assumed: &mut Vec<String>,
 ) -> Vec<(HostName, Category)> {

@@ -82,6 +82,15 @@ fn kernel_events_of(text: Option<&str>) -> KernelEvents {
     }
 }
 
+/// `MYCROFT_CALLS` = on, off: whether the preloaded library records calls; `None` where it decides by NCCL's version.
+pub fn call_records() -> Option<bool> {
+    match text(&variable, &[c"MYCROFT_CALLS"]) {
+        Some("on" | "1") => Some(true),
+        Some("off" | "0") => Some(false),
+        _ => None,
+    }
+}
+
 /// Where segments live.
 pub fn segment_dir() -> FixedPath {
     dir_of(path_variable(c"MYCROFT_DIR"))

@@ -41,6 +41,13 @@ impl Runtime {
         }
     }
 
+    /// An operation was issued, and nothing more of it will be seen.
+    pub fn end_unseen(&self, raw: u64) {
+        if let Some(op) = self.ops.get(raw) {
+            self.end_op(raw, op, None);
+        }
+    }
+
     /// An operation was enqueued: given up at once where its communicator shows no flows.
     pub(crate) fn expire_silent(&self, raw: u64, op: &Op) {
         if op.kernel_events() || !op.shows_nothing() {

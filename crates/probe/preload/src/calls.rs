@@ -1,12 +1,14 @@
 //! Collectives, sends, receives and groups: count, wait if asked, call NCCL's own.
 use crate::gate::{self, Op};
 use crate::real::{Comm, NO_NCCL, Real, Stream};
+use crate::records::{self, Called};
 use crate::{comms, group};
+use mycroft_record::OpKind;
 use std::ffi::{c_int, c_void};
 
 /// A function that stands before NCCL's of the same name: what it does first, and NCCL's own with the same arguments.
 macro_rules! interpose {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*): $comm:ident, $op:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*): $comm:ident, $op:expr, $kind:ident($count:expr, $datatype:expr, $other:expr);)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
@@ -21,6 +23,7 @@ macro_rules! interpose {
             }
             // SAFETY: NCCL's function of this name, whose signature in `nccl.h` this is.
             let real: unsafe extern "C" fn($($type),*) -> c_int = unsafe { std::mem::transmute(real) };
+            records::called($comm.addr(), Called { kind: OpKind::$kind, count: $count, datatype: $datatype, other: $other });
             // SAFETY: the caller's own promise.
             unsafe { real($($arg),*) }
         }
@@ -29,25 +32,25 @@ macro_rules! interpose {
 
 interpose! {
     /// `ncclAllReduce`.
-    ncclAllReduce(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, op: c_int, comm: Comm, stream: Stream): comm, Op::Collective;
+    ncclAllReduce(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, op: c_int, comm: Comm, stream: Stream): comm, Op::Collective, AllReduce(count, datatype, -1);
     /// `ncclReduceScatter`.
-    ncclReduceScatter(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, op: c_int, comm: Comm, stream: Stream): comm, Op::Collective;
+    ncclReduceScatter(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, op: c_int, comm: Comm, stream: Stream): comm, Op::Collective, ReduceScatter(count, datatype, -1);
     /// `ncclAllGather`.
-    ncclAllGather(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, comm: Comm, stream: Stream): comm, Op::Collective;
+    ncclAllGather(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, comm: Comm, stream: Stream): comm, Op::Collective, AllGather(count, datatype, -1);
     /// `ncclReduce`.
-    ncclReduce(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, op: c_int, root: c_int, comm: Comm, stream: Stream): comm, Op::Collective;
+    ncclReduce(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, op: c_int, root: c_int, comm: Comm, stream: Stream): comm, Op::Collective, Reduce(count, datatype, root);
     /// `ncclBroadcast`.
-    ncclBroadcast(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, root: c_int, comm: Comm, stream: Stream): comm, Op::Collective;
+    ncclBroadcast(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, root: c_int, comm: Comm, stream: Stream): comm, Op::Collective, Broadcast(count, datatype, root);
     /// `ncclAlltoAll`, in NCCL 2.28 and newer.
-    ncclAlltoAll(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, comm: Comm, stream: Stream): comm, Op::Collective;
+    ncclAlltoAll(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, comm: Comm, stream: Stream): comm, Op::Collective, AllToAll(count, datatype, -1);
     /// `ncclGather`, in NCCL 2.28 and newer.
-    ncclGather(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, root: c_int, comm: Comm, stream: Stream): comm, Op::Collective;
+    ncclGather(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, root: c_int, comm: Comm, stream: Stream): comm, Op::Collective, Gather(count, datatype, root);
     /// `ncclScatter`, in NCCL 2.28 and newer.
-    ncclScatter(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, root: c_int, comm: Comm, stream: Stream): comm, Op::Collective;
+    ncclScatter(send: *const c_void, recv: *mut c_void, count: usize, datatype: c_int, root: c_int, comm: Comm, stream: Stream): comm, Op::Collective, Scatter(count, datatype, root);
     /// `ncclSend`.
-    ncclSend(send: *const c_void, count: usize, datatype: c_int, peer: c_int, comm: Comm, stream: Stream): comm, Op::Send(peer);
+    ncclSend(send: *const c_void, count: usize, datatype: c_int, peer: c_int, comm: Comm, stream: Stream): comm, Op::Send(peer), Send(count, datatype, peer);
     /// `ncclRecv`.
-    ncclRecv(recv: *mut c_void, count: usize, datatype: c_int, peer: c_int, comm: Comm, stream: Stream): comm, Op::Recv(peer);
+    ncclRecv(recv: *mut c_void, count: usize, datatype: c_int, peer: c_int, comm: Comm, stream: Stream): comm, Op::Recv(peer), Recv(count, datatype, peer);
 }
 
 /// `ncclBcast`: the broadcast in place that NCCL makes of it. (NCCL's own calls `ncclBroadcast` by name, which comes here

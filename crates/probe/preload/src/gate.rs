@@ -1,6 +1,7 @@
 //! This process's side of the gate: its words in the segment, what each call counts, and the wait.
 use crate::group;
 use crate::lanes::{self, Way};
+use crate::records;
 use crate::table::{self, Entry, Made};
 use crate::tasks;
 use crate::thread::this_thread;
@@ -129,6 +130,9 @@ pub(crate) fn made(handle: usize, made: Made, nccl_version: u32) {
         forget(handle);
         let lane = lanes::take().filter(|_| made.id != 0);
         if table::keep(handle, made, lane) {
+            if let Some((_, entry)) = table::find(handle) {
+                entry.record_with(records::comm_begin(&made));
+            }
             if let Some(lane) = lane {
                 let (own, other) = (made.rank, made.ranks);
                 gate.lane_open(lane, &LaneKey { comm: made.id, kind: LaneKind::Collective, own, other });
@@ -146,6 +150,7 @@ pub(crate) fn gone(handle: usize) {
 
 fn forget(handle: usize) {
     let Some(gate) = gate() else { return };
+    records::comm_end(table::find(handle).map_or(0, |(_, entry)| entry.context()));
     let Some((place, lane)) = table::forget(handle) else { return };
     let close = |lane| {
         gate.lane_close(lane);
@@ -166,9 +171,15 @@ fn attach(made: Made, nccl_version: u32) {
         return;
     }
     let comm = CommInfo { id: None, name: "", n_nodes: 0, n_ranks: made.ranks, rank: Some(made.rank) };
-    let attach = Attach { abi: 0, nccl_version, kernel_events: false, hidden: &[], segment_bytes: SEGMENT_BYTES, comm };
     let words = page::of_this_process(&config.dir).or_else(|| {
+        let are_recorded = records::are_wanted(nccl_version);
+        // With records this rank's share of the host's.
+        let segment_bytes = if are_recorded { 0 } else { SEGMENT_BYTES };
+        let attach = Attach { abi: 0, nccl_version, kernel_events: false, hidden: &[], segment_bytes, comm };
         let runtime = Runtime::attach(&attach).ok()?;
+        if are_recorded {
+            records::begin();
+        }
         page::of_words(runtime.writer().words())
     });
     let Some(words) = words.filter(|words| words.len() >= GATE_WORDS) else { return };

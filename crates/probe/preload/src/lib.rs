@@ -22,6 +22,7 @@ mod link;
 mod meet;
 mod pair;
 mod real;
+mod records;
 mod room;
 mod table;
 mod tasks;

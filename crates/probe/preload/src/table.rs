@@ -32,6 +32,8 @@ pub(crate) struct Entry {
     splits: AtomicU32,
     /// The thread that issued its latest operation, 0 before the first.
     user: AtomicUsize,
+    /// What its operations are recorded with, 0 where they are not.
+    context: AtomicU64,
 }
 
 static TABLE: [Entry; ENTRIES] = [const { Entry::new() }; ENTRIES];
@@ -45,6 +47,7 @@ impl Entry {
             lane: AtomicU32::new(NO_LANE),
             splits: AtomicU32::new(0),
             user: AtomicUsize::new(0),
+            context: AtomicU64::new(0),
         }
     }
 
@@ -74,6 +77,17 @@ impl Entry {
     /// The thread that issued its latest operation, 0 before the first.
     pub(crate) fn user(&self) -> usize {
         self.user.load(Ordering::Relaxed)
+    }
+
+    /// What its operations are recorded with, 0 where they are not.
+    #[inline]
+    pub(crate) fn context(&self) -> u64 {
+        self.context.load(Ordering::Relaxed)
+    }
+
+    /// Its operations are recorded with this.
+    pub(crate) fn record_with(&self, context: u64) {
+        self.context.store(context, Ordering::Relaxed);
     }
 
     /// How many communicators were split from it before: every member counts alike.
@@ -129,6 +143,7 @@ pub(crate) fn keep(handle: usize, made: Made, lane: Option<usize>) -> bool {
     entry.lane.store(lane.and_then(|lane| u32::try_from(lane).ok()).unwrap_or(NO_LANE), Ordering::Relaxed);
     entry.splits.store(0, Ordering::Relaxed);
     entry.user.store(0, Ordering::Relaxed);
+    entry.context.store(0, Ordering::Relaxed);
     entry.handle.store(handle, Ordering::Release);
     true
 }

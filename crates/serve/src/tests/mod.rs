@@ -1,6 +1,7 @@
 //! Tests of the whole server with a scripted brain in the engine's place: everything else is the real thing.
 mod acts;
 mod alerts;
+mod divisions;
 mod dumps;
 mod events;
 mod example;
