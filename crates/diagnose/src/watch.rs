@@ -209,6 +209,9 @@ impl Watch {
             let later = timeline.graph().left_behind(timeline);
             still = timeline.graph().stillness_but(timeline, config.no_data_after_ns, &later);
         }
+        if still.is_empty() {
+            still = timeline.unseen_stillness(config.no_data_after_ns);
+        }
         seen.stall = self.stall(timeline, config, &still, case_open, now);
         let is_news = if case_open { raised_at.is_some() } else { seen.slow.is_none() };
         if is_news && seen.stall.is_none() && timeline.newest_sample >= self.crawl_at {

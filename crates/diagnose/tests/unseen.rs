@@ -181,3 +181,54 @@ fn two_that_exchange_what_does_not_arrive_are_no_deadlock() {
     let finding = &hand.engine.cases()[0].finding;
     assert_eq!((finding.what, finding.category), (What::Hang, Category::NetworkSend), "{}", hand.text(13_000));
 }
+
+/// A job of which only calls are known, on a NCCL that tells no profiler anything: each calls an all-reduce every 200 ms.
+fn calls_only() -> Hand {
+    let mut hand = Hand::of(4, &[(1, "ALL", &[0, 1, 2, 3])]);
+    for seq in 0..20 {
+        let at = 1_000 + 200 * seq;
+        for rank in 0..4 {
+            call(&mut hand, rank, seq, at);
+        }
+        hand.tick(at + 50);
+    }
+    hand
+}
+
+fn call(hand: &mut Hand, rank: u32, seq: u64, at_ms: u64) {
+    let op = OpMeta { enqueued_at: HostTime(T0 + at_ms * MS), ..meta(1, seq, rank, false) };
+    hand.look(rank, at_ms + 10, &[], vec![Record::OpDone(done(op, at_ms, false))]);
+}
+
+fn nobody_calls(hand: &mut Hand, until_ms: u64) {
+    for at in (5_200..until_ms).step_by(100) {
+        (0..4).for_each(|rank| hand.look(rank, at, &[], vec![]));
+        hand.tick(at);
+    }
+}
+
+#[test]
+fn who_calls_nothing_more_is_named_by_calls_alone() {
+    let mut hand = calls_only();
+    [0, 1, 3].into_iter().for_each(|rank| call(&mut hand, rank, 20, 5_000));
+    nobody_calls(&mut hand, 20_000);
+    let text = hand.text(20_000);
+    assert_eq!((hand.suspects(), category(&hand)), (vec!["rank 2".to_owned()], Category::NotStarted), "{text}");
+    assert_eq!(hand.engine.cases()[0].finding.what, What::Hang, "{text}");
+    // It goes on.
+    for rank in [2, 0, 1, 3] {
+        call(&mut hand, rank, if rank == 2 { 20 } else { 21 }, 20_000);
+    }
+    call(&mut hand, 2, 21, 20_100);
+    hand.tick(20_200);
+    hand.tick(21_000);
+    assert!(hand.engine.cases().is_empty(), "it is over: {}", hand.text(21_000));
+}
+
+/// A checkpoint: all have called the same, and nothing tells whether that is over.
+#[test]
+fn a_job_of_which_all_called_the_same_does_not_hang() {
+    let mut hand = calls_only();
+    nobody_calls(&mut hand, 200_000);
+    assert!(hand.engine.cases().is_empty(), "{}", hand.text(200_000));
+}

@@ -1,9 +1,11 @@
 //! Collectives that are known to be issued and no more: NCCL tells of some by their calls only, and without kernel events
 //! what stays inside a host is not seen.
 use super::rank::is_entered;
-use super::{OpNode, RankState, Timeline};
+use super::{OpNode, RankState, Stand, Timeline};
+use crate::blame::graph::Stillness;
 use crate::fact::OpRef;
 use mycroft_record::{HostTime, OpClass, OpDone, OpKind, OpMeta, Rank};
+use std::collections::BTreeMap;
 
 impl RankState {
     /// Takes in the end of an operation, seen or not.
@@ -27,6 +29,38 @@ impl RankState {
 }
 
 impl Timeline {
+    /// Where nobody of the whole job is in anything that is seen: since when nothing has moved that ranks wait for in operations that
+    /// are known from their calls alone, and that a member has not called. Who called it waits, however much later its device comes to
+    /// it. An operation that all have called may be over, so nobody is known to wait in it.
+    pub(crate) fn unseen_stillness(&self, no_data_after_ns: u64) -> Vec<(Rank, Stillness)> {
+        let states = self.ranks.by_slot();
+        if states.iter().any(|state| !state.live.is_empty()) {
+            return Vec::new();
+        }
+        let mut waiting: BTreeMap<OpNode, Vec<&RankState>> = BTreeMap::new();
+        for state in states {
+            if let Some(op) = state.unseen() {
+                waiting.entry(OpNode::of(op)).or_default().push(state);
+            }
+        }
+        let mut all = Vec::new();
+        for (node, waiting) in waiting {
+            let is_missing = |member: &Rank| matches!(self.stand(*member, &node), Some(Stand::NotIssued));
+            let missing = self.members(&node).into_iter().filter(is_missing);
+            let missing: Vec<&RankState> = missing.filter_map(|rank| self.ranks.get(&rank)).collect();
+            let Some(moved) = missing.iter().map(|state| state.progress_at).max() else { continue };
+            // Of one that is gone nothing more will be known.
+            let is_heard = |state: &&&RankState| !state.dead_since.is_some() && !self.no_data(state, no_data_after_ns);
+            let looked = missing.iter().filter(is_heard).map(|state| state.sampled_at).min();
+            all.extend(waiting.into_iter().map(|state| {
+                let until =
+                    looked.map_or(state.sampled_at, |looked| looked.min(state.sampled_at)).min(self.newest_sample);
+                (state.rank, Stillness { since: moved.max(state.progress_at), until })
+            }));
+        }
+        all
+    }
+
     /// The operation as `rank`, which is in it, knows it.
     pub(crate) fn op_ref(&self, rank: Rank, node: &OpNode) -> Option<OpRef> {
         let unseen = || self.ranks.get(&rank)?.unseen().filter(|meta| OpNode::of(meta) == *node);
