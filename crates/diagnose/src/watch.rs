@@ -197,7 +197,7 @@ impl Watch {
         seen.step = self.slow(timeline, config, Track::step);
         seen.healthy_streak = self.healthy_streak();
         self.suspicious = seen.slow.is_some() || self.recently_slow();
-        let mut still = timeline.graph().stillness(timeline, config.no_data_after_ns);
+        let mut still = timeline.stillness(config.no_data_after_ns, &BTreeMap::new());
         self.waits.begin(config, self.has_baseline(config), timeline.newest_sample);
         let tracks = &self.tracks;
         self.waits.confirm(|from, until| {
@@ -207,10 +207,7 @@ impl Watch {
         let (threshold_ns, _) = self.stall_threshold(timeline, config);
         if still.iter().any(|(_, stillness)| stillness.ns() >= threshold_ns) {
             let later = timeline.graph().left_behind(timeline);
-            still = timeline.graph().stillness_but(timeline, config.no_data_after_ns, &later);
-        }
-        if still.is_empty() {
-            still = timeline.unseen_stillness(config.no_data_after_ns);
+            still = timeline.stillness(config.no_data_after_ns, &later);
         }
         seen.stall = self.stall(timeline, config, &still, case_open, now);
         let is_news = if case_open { raised_at.is_some() } else { seen.slow.is_none() };

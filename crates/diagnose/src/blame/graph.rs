@@ -211,15 +211,11 @@ impl Graph<OpNode> {
         out
     }
 
-    /// For each rank with something in flight, ascending: since when nothing it waits for, directly or not, has moved.
+    /// For each rank with something in flight, ascending: since when nothing it waits for, directly or not, has moved, where some
+    /// ranks have moved later than they show.
     ///
     /// Progress flows backwards along the edges, newest first, so every rank and operation is visited once.
-    pub(crate) fn stillness(&self, timeline: &Timeline, no_data_after_ns: u64) -> Vec<(Rank, Stillness)> {
-        self.stillness_but(timeline, no_data_after_ns, &BTreeMap::new())
-    }
-
-    /// The same where some ranks have moved later than they show.
-    pub(crate) fn stillness_but(
+    pub(crate) fn stillness(
         &self,
         timeline: &Timeline,
         no_data_after_ns: u64,

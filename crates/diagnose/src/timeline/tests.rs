@@ -198,7 +198,7 @@ fn settle_all(timeline: &mut Timeline) {
 
 fn same(one: &Timeline, other: &Timeline) -> Result<(), TestCaseError> {
     prop_assert_eq!(one.graph(), other.graph());
-    prop_assert_eq!(one.graph().stillness(one, NANOS_PER_SEC), other.graph().stillness(other, NANOS_PER_SEC));
+    prop_assert_eq!(one.stillness(NANOS_PER_SEC, &BTreeMap::new()), other.stillness(NANOS_PER_SEC, &BTreeMap::new()));
     for (a, b) in one.ranks.values().zip(other.ranks.values()) {
         prop_assert_eq!(a.iterations.list(), b.iterations.list());
         prop_assert_eq!(a.iterations.total(), b.iterations.total());
@@ -337,7 +337,7 @@ fn what_others_have_left_since_the_last_look_has_not_stood_still() {
         timeline.settle();
     };
     let still_ms = |timeline: &Timeline, later: &BTreeMap<Rank, HostTime>| {
-        let still = timeline.graph().stillness_but(timeline, NANOS_PER_SEC, later);
+        let still = timeline.graph().stillness(timeline, NANOS_PER_SEC, later);
         still.iter().find(|(rank, _)| *rank == Rank(0)).map(|(_, still)| still.ns() / MS)
     };
     let none = BTreeMap::new();

@@ -29,16 +29,19 @@ impl RankState {
 }
 
 impl Timeline {
+    /// For each rank that waits, ascending: since when nothing it waits for, directly or not, has moved, where some ranks have moved
+    /// later than they show.
+    pub(crate) fn stillness(&self, no_data_after_ns: u64, later: &BTreeMap<Rank, HostTime>) -> Vec<(Rank, Stillness)> {
+        let seen = self.graph().stillness(self, no_data_after_ns, later);
+        if seen.is_empty() { self.unseen_stillness(no_data_after_ns) } else { seen }
+    }
+
     /// Where nobody of the whole job is in anything that is seen: since when nothing has moved that ranks wait for in operations that
     /// are known from their calls alone, and that a member has not called. Who called it waits, however much later its device comes to
     /// it. An operation that all have called may be over, so nobody is known to wait in it.
-    pub(crate) fn unseen_stillness(&self, no_data_after_ns: u64) -> Vec<(Rank, Stillness)> {
-        let states = self.ranks.by_slot();
-        if states.iter().any(|state| !state.live.is_empty()) {
-            return Vec::new();
-        }
+    fn unseen_stillness(&self, no_data_after_ns: u64) -> Vec<(Rank, Stillness)> {
         let mut waiting: BTreeMap<OpNode, Vec<&RankState>> = BTreeMap::new();
-        for state in states {
+        for state in self.ranks.by_slot() {
             if let Some(op) = state.unseen() {
                 waiting.entry(OpNode::of(op)).or_default().push(state);
             }
@@ -58,6 +61,7 @@ impl Timeline {
                 (state.rank, Stillness { since: moved.max(state.progress_at), until })
             }));
         }
+        all.sort_unstable_by_key(|(rank, _): &(Rank, Stillness)| *rank);
         all
     }
 

@@ -1,7 +1,7 @@
 //! One rank of a job that is linked to NCCL as a framework is: for tests and measurements of what stands before NCCL.
 //!
 //! `RANK`, `WORLD_SIZE` and `MTB_ID` (the unique id in hexadecimal) say who it is. Rounds go on until a line comes on
-//! standard input of rank 0, or `ROUNDS` are done (rank 1 calls nothing more once there is a file `RANK_STOPS_BY`); then it prints their number and a digest of all results.
+//! standard input of rank 0, or `ROUNDS` are done; then it prints their number and a digest of all results.
 #![allow(missing_docs, reason = "a program")]
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::io::{BufRead, Write};
@@ -122,13 +122,7 @@ impl Rank {
         let some = if job == "groups" { self.split(if self.rank < 3 { 0 } else { -1 }) } else { null_mut() };
         println!("ready");
         let rounds = variable("ROUNDS").map_or(u64::MAX, |rounds| rounds as u64);
-        let stops_by = std::env::var_os("RANK_STOPS_BY").filter(|_| self.rank == 1);
         for round in 0..rounds {
-            if stops_by.as_ref().is_some_and(|file| std::path::Path::new(file).exists()) {
-                loop {
-                    std::thread::park();
-                }
-            }
             self.all_reduce(self.world, round);
             if job == "groups" {
                 self.groups(pair, some, round);

@@ -1,16 +1,12 @@
-//! Records of NCCL's host calls, where NCCL tells no profiler anything: what real ranks called, and whom a server names when one calls
-//! nothing more.
+//! Records of NCCL's host calls, where NCCL tells no profiler anything: what real ranks called.
 mod common;
 
-use common::agents::{Agents, mycroft};
-use common::{Job, PATIENCE, Shape};
+use common::{Job, Shape};
 use mycroft_record::{Datatype, OpClass, OpId, OpKind};
 use mycroft_ring::RawRecord;
 use mycroft_ring::raw::RawOpMeta;
 use mycroft_ring::segment::{SegmentReader, list};
 use std::collections::BTreeMap;
-use std::process::Command;
-use std::time::{Duration, Instant};
 
 const RANKS: usize = 4;
 
@@ -95,31 +91,4 @@ fn no_calls_are_recorded_where_nobody_asks_or_the_tracer_is() {
             assert_eq!(own, usize::from(traced), "one communicator, told once: {path:?}");
         }
     }
-}
-
-/// What the command says of the server's cases.
-fn cases(agents: &Agents) -> String {
-    let mut command = Command::new(mycroft().expect("it was there"));
-    let output = command.args(["cases", "--url", &agents.url]).output().expect("it runs");
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// A job that has no baseline of iterations, which are shorter than any that count, may hang for a minute before a case is opened.
-#[test]
-fn a_rank_that_calls_nothing_more_is_named_by_its_peers_calls() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let stop = folder.path().join("stop");
-    let env = vec![("MYCROFT_CALLS", "on".to_owned()), ("RANK_STOPS_BY", stop.to_string_lossy().into_owned())];
-    let mut job =
-        Job::start(&Shape { ranks: RANKS, job: "all-reduce", apart: true, controlled: true, env, ..Shape::default() });
-    let Some(agents) = Agents::start(&job, RANKS) else { return };
-    job.progress(200);
-    assert!(cases(&agents).contains("no open case"), "{}", cases(&agents));
-    std::fs::write(&stop, "").expect("written");
-    let begun = Instant::now();
-    let mut said = cases(&agents);
-    while said.contains("no open case") && begun.elapsed() < PATIENCE + Duration::from_secs(60) {
-        said = cases(&agents);
-    }
-    assert!(said.contains("rank 1 on host1") && said.contains("not-started"), "{said}");
 }
