@@ -50,7 +50,12 @@ class Nccl:
     """The library's functions; ctypes gives the interpreter's lock up during each call."""
 
     def __init__(self, path):
-        self.lib = ctypes.CDLL(path)
+        if "libmycroft_preload" in os.environ.get("LD_PRELOAD", ""):
+            # For all to see, and looked up from the program on: what stands before it is called, and finds it.
+            self.library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+            self.lib = ctypes.CDLL(None)
+        else:
+            self.lib = ctypes.CDLL(path)
         pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
         self.lib.ncclGetLastError.restype = ctypes.c_char_p
         for name, arguments in {
