@@ -62,6 +62,8 @@ const CONFIG_MAGIC: u32 = 0xcafe_beef;
 const CONFIG_VERSION: u32 = 22_700;
 /// `NCCL_CONFIG_UNDEF_INT`.
 const UNDEFINED: c_int = c_int::MIN;
+/// What stands before NCCL in `LD_PRELOAD`, if it does.
+const PRELOADED: &str = "libmycroft_preload";
 /// `ncclFloat32`.
 const FLOAT32: c_int = 7;
 /// `ncclSum`.
@@ -109,11 +111,15 @@ impl Nccl {
         let error = |message: String| TestbedError::Library { path: path.to_owned(), message };
         let c_path =
             CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| error("the path holds a zero".to_owned()))?;
+        // For all to see, and looked up from the program on, where something stands before NCCL: it is called, and finds the library.
+        let is_behind = std::env::var("LD_PRELOAD").is_ok_and(|names| names.contains(PRELOADED));
+        let scope = if is_behind { libc::RTLD_GLOBAL } else { libc::RTLD_LOCAL };
         // SAFETY: c_path is a C string; loading runs the library's constructors, which is what we are asked to do.
-        let library = unsafe { libc::dlopen(c_path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
+        let library = unsafe { libc::dlopen(c_path.as_ptr(), libc::RTLD_NOW | scope) };
         if library.is_null() {
             return Err(error(loader_error()));
         }
+        let library = if is_behind { libc::RTLD_DEFAULT } else { library };
         // SAFETY: library is a live handle, and it promises for each name the signature that NCCL's header (or the device
         // emulation's) gives, which is the field's type.
         Ok(unsafe {
