@@ -75,6 +75,41 @@ fn a_data_parallel_job_is_seen_and_its_stalled_loader_is_named() {
     assert!(because(&told["capture"]).contains("read_shard"), "the interpreter's stack was read: {told}");
 }
 
+/// The library stands before what the backend calls. A healthy job whose cores are busy may still get a case, so the verdict is not asked.
+#[test]
+fn a_data_parallel_job_is_held_and_tested_and_goes_on() {
+    let library = built().join("libmycroft_preload.so");
+    if python().is_none() || !library.exists() {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().join("out");
+    let job = ["testbed", "torch", "ddp", "--ranks", "2", "--transport", "loopback", "--duration", "20", "--json"];
+    let mut command = mycroft(&job);
+    command.env("LD_PRELOAD", library).stdout(std::fs::File::create(&out).expect("a file"));
+    let mut job = command.spawn().expect("it starts");
+    // Segments of each host lie under the launcher's process number.
+    let hosts = [0, 1].map(|host| format!("/dev/shm/mtb-{}-0/host{host}", job.id()));
+    let run_on = |words: &[&str]| {
+        let places = ["--job", "torch-ddp", "--agree-within", "20s", "--dir", &hosts[0], "--dir", &hosts[1]];
+        run(mycroft(&[words, &places].concat()), PATIENCE)
+    };
+    let held = loop {
+        let said = run_on(&["hold", "--for", "300ms"]);
+        if said.stdout.starts_with("2 ranks came to one point in ") {
+            break said;
+        }
+        assert!(job.try_wait().expect("a child").is_none(), "it ended before it was held: {said:?}");
+        std::thread::sleep(common::LOOK);
+    };
+    assert_eq!(held.code, Some(0), "{held:?}");
+    let tested = run_on(&["validate", "--checks", "device", "--bytes", "65536"]);
+    assert!(matches!(tested.code, Some(0 | 1)) && tested.stdout.contains("the job paused for "), "{tested:?}");
+    job.wait().expect("a child");
+    let told: Value = serde_json::from_str(&std::fs::read_to_string(&out).expect("text")).expect("JSON");
+    assert!(told["iterations"].as_u64().expect("a number") > 10, "{told}");
+}
+
 #[test]
 fn without_torch_it_says_how_to_get_it() {
     let said = run(mycroft(&["testbed", "torch", "ddp", "--python", "/bin/false"]), PATIENCE);
