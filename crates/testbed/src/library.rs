@@ -1,6 +1,9 @@
 //! Finding the libraries that ranks load, and calling the collective library through its C ABI, as any application
 //! that links or opens `libnccl.so.2` does.
+mod open;
+
 use crate::error::TestbedError;
+use open::{loader_error, open};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::{Path, PathBuf};
 
@@ -62,8 +65,6 @@ const CONFIG_MAGIC: u32 = 0xcafe_beef;
 const CONFIG_VERSION: u32 = 22_700;
 /// `NCCL_CONFIG_UNDEF_INT`.
 const UNDEFINED: c_int = c_int::MIN;
-/// What stands before NCCL in `LD_PRELOAD`, if it does.
-const PRELOADED: &str = "libmycroft_preload";
 /// `ncclFloat32`.
 const FLOAT32: c_int = 7;
 /// `ncclSum`.
@@ -108,18 +109,7 @@ impl Nccl {
     /// # Errors
     /// The library or one of its functions is not there.
     pub fn load(path: &Path) -> Result<Nccl, TestbedError> {
-        let error = |message: String| TestbedError::Library { path: path.to_owned(), message };
-        let c_path =
-            CString::new(path.as_os_str().as_encoded_bytes()).map_err(|_| error("the path holds a zero".to_owned()))?;
-        // For all to see, and looked up from the program on, where something stands before NCCL: it is called, and finds the library.
-        let is_behind = std::env::var("LD_PRELOAD").is_ok_and(|names| names.contains(PRELOADED));
-        let scope = if is_behind { libc::RTLD_GLOBAL } else { libc::RTLD_LOCAL };
-        // SAFETY: c_path is a C string; loading runs the library's constructors, which is what we are asked to do.
-        let library = unsafe { libc::dlopen(c_path.as_ptr(), libc::RTLD_NOW | scope) };
-        if library.is_null() {
-            return Err(error(loader_error()));
-        }
-        let library = if is_behind { libc::RTLD_DEFAULT } else { library };
+        let library = open(path)?;
         // SAFETY: library is a live handle, and it promises for each name the signature that NCCL's header (or the device
         // emulation's) gives, which is the field's type.
         Ok(unsafe {
@@ -388,16 +378,6 @@ unsafe fn symbol<F: Copy>(library: *mut c_void, path: &Path, name: &CStr) -> Res
     }
     // SAFETY: not null, of a function pointer's size as asserted, and of the type that the caller promises.
     Ok(unsafe { std::mem::transmute_copy::<*mut c_void, F>(&address) })
-}
-
-fn loader_error() -> String {
-    // SAFETY: dlerror returns null or a C string valid until the next loader call of this thread.
-    let text = unsafe { libc::dlerror() };
-    if text.is_null() {
-        return "the dynamic loader gave no reason".to_owned();
-    }
-    // SAFETY: not null, see above.
-    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
