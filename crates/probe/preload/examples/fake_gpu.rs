@@ -78,7 +78,7 @@ fn of_device() -> std::sync::MutexGuard<'static, BTreeMap<u64, usize>> {
     MEMORY.lock().expect("nobody panicked with it")
 }
 
-/// How many messages of the job itself, which has no memory of the device, are let through: all. Those of tests have one byte a value.
+/// Whether a message is a test's: those have one byte a value. The program's own lie in its memory, and are let through.
 fn is_of_test(datatype: c_int) -> bool {
     datatype == 0
 }
