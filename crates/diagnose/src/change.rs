@@ -65,6 +65,11 @@ impl Changes {
         Changes { recent, runs, past, usual: Spread::UNKNOWN, healthy: None, settled: false }
     }
 
+    /// Goes on with a series whose healthy level is known from before, although its values are not.
+    pub fn go_on(&mut self, healthy: Level) {
+        (self.healthy, self.settled) = (Some(healthy), true);
+    }
+
     /// Takes in the next value, in order of time, and says what changed where that is sure now. Costs some 64 steps, and a few
     /// sorts of 128 values while a change is likely.
     pub fn push(&mut self, at: HostTime, value: f64) -> Option<Change> {

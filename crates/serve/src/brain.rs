@@ -9,7 +9,7 @@ use crate::book::{CaseBook, Change};
 use crate::case::BookedCase;
 use crate::clock::Clock;
 use crate::command::{Command, SeriesTold};
-use crate::core::{Core, JOBS_MAX, Parts, Told};
+use crate::core::{Core, JOBS_MAX, Parts, SeriesMaker, Told};
 use crate::dump::Dumps;
 use crate::inbox::{Event, Inbox};
 use crate::job::{BrainMaker, Job, SILENT_NS};
@@ -71,13 +71,19 @@ pub(crate) struct Beginning {
 
 impl Loop {
     /// A loop that knows what the newest records of the past tell.
-    pub(crate) fn warmed(around: Surroundings, make: BrainMaker, tick: Duration, beginning: &Beginning) -> Loop {
+    pub(crate) fn warmed(
+        around: Surroundings,
+        (make, series): (BrainMaker, SeriesMaker),
+        tick: Duration,
+        beginning: &Beginning,
+    ) -> Loop {
         let begun = Instant::now();
         let parts = Parts {
             make,
             tick_ns: nanos(tick),
             book: Arc::clone(&around.book),
             named: Arc::clone(&around.stats.named),
+            series,
             stopwatch: Some(Box::new(move || begun.elapsed())),
             is_live: true,
         };
@@ -127,6 +133,7 @@ impl Loop {
         let at = (self.around.clock)().max(self.core.now());
         self.core.stop(at);
         self.tell_all();
+        self.save_series();
         if let Some(storage) = &self.around.storage {
             storage.stopped(at);
         }
@@ -228,6 +235,7 @@ impl Loop {
 
     /// After a regular tick.
     fn look_around(&mut self) {
+        self.save_series();
         if self.core.jobs().len() < JOBS_MAX {
             self.problem("jobs", None);
         }
@@ -269,6 +277,14 @@ impl Loop {
             if let Some(alerts) = &self.around.alerts {
                 alerts.post(Change::Unsilenced, case);
             }
+        }
+    }
+
+    /// Hands what of series is over to the thread that writes.
+    fn save_series(&mut self) {
+        let unsaved = self.core.unsaved();
+        if let Some(storage) = self.around.storage.as_ref().filter(|_| !unsaved.is_empty()) {
+            storage.bell.save(unsaved);
         }
     }
 

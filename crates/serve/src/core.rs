@@ -6,10 +6,12 @@ use crate::case::{BookState, BookedCase};
 use crate::census::{Census, Totals};
 use crate::job::{BrainMaker, Changes, Failed, Job, id_of};
 use crate::schedule::{Due, Schedule};
+use crate::series::JobSeries;
 use crate::warm::{Orphans, keep_beginning};
 use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Report};
 use mycroft_record::{Batch, HostTime, JobName, NANOS_PER_SEC};
 use mycroft_store::Delivery;
+use mycroft_store::series::SeriesRows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +25,9 @@ pub(crate) const JOB_IDLE_NS: u64 = 15 * 60 * NANOS_PER_SEC;
 /// A live server that was not asked for so long was held up, or its clock was set: it does not take the looks that it
 /// missed one by one, as a replay of a silence does.
 const HELD_UP_NS: u64 = 10 * NANOS_PER_SEC;
+
+/// Gives what is known of a job's series from before.
+pub(crate) type SeriesMaker = Box<dyn Fn(&JobName) -> JobSeries + Send>;
 
 /// Reads a monotonic clock: time since any fixed moment.
 pub type Stopwatch = Box<dyn FnMut() -> Duration + Send>;
@@ -56,6 +61,8 @@ pub(crate) struct Parts {
     pub(crate) book: Arc<CaseBook>,
     /// What all jobs have named together.
     pub(crate) named: Arc<Totals>,
+    /// What is known of a job's series from before; nothing where nobody kept them.
+    pub(crate) series: SeriesMaker,
     /// Times each look: the core itself reads no clock.
     pub(crate) stopwatch: Option<Stopwatch>,
     /// Leaves at least half of the time for taking records in, however long a look takes, and does not make up for looks
@@ -200,6 +207,11 @@ impl Core {
         &self.jobs
     }
 
+    /// What of the series of all jobs is over and was not asked for yet.
+    pub(crate) fn unsaved(&mut self) -> Vec<SeriesRows> {
+        self.jobs.values_mut().filter_map(Job::unsaved).collect()
+    }
+
     /// What came of everything so far and was not taken yet.
     pub(crate) fn take_told(&mut self) -> Vec<Told> {
         std::mem::take(&mut self.told)
@@ -223,7 +235,8 @@ impl Core {
             return false;
         }
         let census = Census::new(Arc::clone(&self.parts.named));
-        self.jobs.insert(name.clone(), Job::new(name.clone(), (self.parts.make)(name), census, self.now));
+        let series = (self.parts.series)(name);
+        self.jobs.insert(name.clone(), Job::new(name.clone(), (self.parts.make)(name), census, series, self.now));
         self.told.push(Told::Began(name.clone()));
         true
     }

@@ -2,6 +2,7 @@
 //! agent sends it again.
 use mycroft_record::{Batch, HostTime};
 use mycroft_store::Arrival;
+use mycroft_store::series::SeriesRows;
 use mycroft_wire::Promise;
 use mycroft_wire::codec;
 use mycroft_wire::sync::lock;
@@ -14,6 +15,8 @@ use std::time::{Duration, Instant};
 const QUEUE_BYTES: usize = 64 << 20;
 /// A frame's share besides its bytes, so that small ones are not free.
 const ENTRY_BYTES: usize = 128;
+/// Series that wait to be written: two minutes of all jobs that a server diagnoses.
+const SERIES_MAX: usize = 512;
 /// A write that takes longer than this shows a disk that hangs.
 const WRITE_PATIENCE: Duration = Duration::from_secs(1);
 
@@ -157,6 +160,8 @@ pub(crate) struct Bell {
 struct Rung {
     cases_changed: bool,
     is_closed: bool,
+    /// Series that are to be written.
+    series: Vec<SeriesRows>,
 }
 
 impl Bell {
@@ -164,6 +169,19 @@ impl Bell {
     pub(crate) fn ring(&self) {
         lock(&self.state).cases_changed = true;
         self.rings.notify_one();
+    }
+
+    /// Series are to be written at the next round; of more than are kept the oldest are forgotten.
+    pub(crate) fn save(&self, rows: Vec<SeriesRows>) {
+        let series = &mut lock(&self.state).series;
+        series.extend(rows);
+        let over = series.len().saturating_sub(SERIES_MAX);
+        series.drain(..over);
+    }
+
+    /// Series that were not written yet.
+    pub(crate) fn take_series(&self) -> Vec<SeriesRows> {
+        std::mem::take(&mut lock(&self.state).series)
     }
 
     /// No more will change.

@@ -44,6 +44,7 @@ mod schedule;
 mod series;
 mod server;
 mod stats;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod thread;

@@ -3,6 +3,7 @@
 use crate::book::{CaseBook, Change as Said, Filter};
 use crate::case::BookedCase;
 use crate::core::{Core, Parts, Told};
+use crate::series::JobSeries;
 use crate::warm::recent;
 use mycroft_diagnose::{Case, CaseEvent, CaseId, Config, Engine, Report};
 use mycroft_record::{Batch, HostTime, JobName};
@@ -111,6 +112,7 @@ impl Player {
             tick_ns: u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX),
             book: Arc::clone(&book),
             named: Arc::default(),
+            series: Box::new(|_| JobSeries::default()),
             stopwatch: None,
             is_live: false,
         };

@@ -9,6 +9,7 @@ use crate::case::BookedCase;
 use crate::clock::{Clock, wall_now};
 use crate::command::Command;
 use crate::config::ServeConfig;
+use crate::core::SeriesMaker;
 use crate::dump::{Around, Dumps};
 use crate::error::ServeError;
 use crate::gates::Gates;
@@ -19,6 +20,7 @@ use crate::job::BrainMaker;
 use crate::keep_queue::Storage;
 use crate::keepers::Keepers;
 use crate::stats::Stats;
+use crate::stored::Stored;
 use crate::thread::spawn;
 use crate::upkeep::old_cases;
 use crate::warm::{WARM_NS, recent};
@@ -220,6 +222,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let (runtime, listener, http) = bind_http(config.http)?;
 
     let alerts = start_alerts(&config, &stats)?;
+    let stored = Stored(store.clone());
     let keepers = store.map(|store| Keepers::start(store, &book, &stats, &seams.clock)).transpose()?;
     let storage = keepers.as_ref().map(|keepers| keepers.storage.clone());
     let listeners = Arc::default();
@@ -237,6 +240,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         alerts: alerts.as_ref().map(|(alerts, _)| Arc::clone(alerts)),
         acts: Arc::clone(&acts),
         run: now.0,
+        stored: stored.clone(),
         act_token: config.act_token.clone(),
     });
     let intake = Arc::new(Intake::new(&inbox, storage.as_ref(), &stats, &seams.clock));
@@ -249,7 +253,8 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         dumps: Arc::clone(&dumps),
         clock: seams.clock,
     };
-    let (brain, is_warm) = start_brain(around, seams.make, config.tick, (now, past))?;
+    let makers: (BrainMaker, SeriesMaker) = (seams.make, Box::new(move |job| stored.series(job).unwrap_or_default()));
+    let (brain, is_warm) = start_brain(around, makers, config.tick, (now, past))?;
     let (stop_http, stop) = watch::channel(false);
     let task = runtime.spawn(http::serve(listener, shared, shares, stop));
     let endpoints: Vec<Endpoint> = bound.0.iter().map(Listener::local_endpoint).collect();
@@ -267,14 +272,14 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
 /// Starts the brain's thread; the other end hears of it when what is stored has been lived through.
 fn start_brain(
     around: Surroundings,
-    make: BrainMaker,
+    makers: (BrainMaker, SeriesMaker),
     tick: Duration,
     (at, past): (HostTime, Option<Deliveries>),
 ) -> Result<(JoinHandle<()>, Receiver<()>), ServeError> {
     let (is_done, is_warm) = std::sync::mpsc::channel();
     let brain = spawn("mycroft-brain", move || {
         let (past, unreadable) = past.map(|past| recent(past, at)).unwrap_or_default();
-        let warm = Loop::warmed(around, make, tick, &Beginning { at, past, unreadable });
+        let warm = Loop::warmed(around, makers, tick, &Beginning { at, past, unreadable });
         // Refused only when the start failed meanwhile; then the inbox is closed, too.
         let _ = is_done.send(());
         warm.run();

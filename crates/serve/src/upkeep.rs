@@ -38,6 +38,7 @@ impl Upkeep {
             }
         }
         self.write_cases();
+        self.write_series();
         if let Some(at) = self.storage.stopped_at().some() {
             self.note("store.runs", self.store.note_stopped(at));
         }
@@ -45,6 +46,7 @@ impl Upkeep {
     }
 
     fn round(&self) {
+        self.write_series();
         match self.store.maintain((self.clock)()) {
             Ok(done) => {
                 if done.is_meta_back {
@@ -70,6 +72,13 @@ impl Upkeep {
             self.storage.queue.note(tried.is_err());
             self.note("store.append", tried);
         }
+    }
+
+    /// Series that cannot be written are lost: the records, of which they are made, are what counts.
+    fn write_series(&self) {
+        let now = (self.clock)();
+        let written = self.storage.bell.take_series().iter().try_for_each(|rows| self.store.put_series(rows, now));
+        self.note("store.series", written);
     }
 
     fn write_cases(&self) {

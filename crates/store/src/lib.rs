@@ -15,6 +15,7 @@ mod names;
 pub mod recording;
 pub mod runs;
 pub mod segment;
+pub mod series;
 mod source;
 
 pub use delivery::{Deliveries, Delivery};

@@ -1,4 +1,4 @@
-//! Cases, and what was done about them, in SQLite: the small data that changes in place.
+//! Cases, what was done about them, and series, in SQLite: the small data that changes in place.
 use mycroft_record::HostTime;
 use mycroft_wire::sync::lock;
 use rusqlite::{Connection, OpenFlags, Row, params};
@@ -135,7 +135,7 @@ impl Meta {
             return Err(MetaError::Newer { path: path.to_owned(), found });
         }
         connection
-            .execute_batch(
+            .execute_batch(&format!(
                 "PRAGMA journal_mode = WAL;
                  PRAGMA synchronous = NORMAL;
                  BEGIN;
@@ -148,18 +148,20 @@ impl Meta {
                      id INTEGER NOT NULL PRIMARY KEY, job TEXT NOT NULL, state TEXT NOT NULL, at INTEGER NOT NULL,
                      json TEXT NOT NULL);
                  CREATE TABLE IF NOT EXISTS policies (job TEXT NOT NULL PRIMARY KEY, json TEXT NOT NULL);
+                 {series}
                  PRAGMA user_version = 1;
                  COMMIT;",
-            )
+                series = crate::series::TABLES
+            ))
             .map_err(failed)?;
         Ok(Meta { path: path.to_owned(), connection: Mutex::new(connection) })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Connection> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Connection> {
         lock(&self.connection)
     }
 
-    fn failed(&self, operation: &'static str) -> impl FnOnce(rusqlite::Error) -> MetaError {
+    pub(crate) fn failed(&self, operation: &'static str) -> impl FnOnce(rusqlite::Error) -> MetaError {
         let path = self.path.clone();
         move |source| MetaError::Sqlite { operation, path, source }
     }

@@ -6,6 +6,7 @@
 pub mod act;
 mod booked;
 pub mod case;
+pub mod compare;
 pub mod dump;
 mod gate;
 pub mod health;
@@ -21,6 +22,7 @@ pub use case::{
     BlastJson, CaseJson, CasesJson, EvidenceJson, FlowJson, LinkJson, OpJson, ReasonJson, SaidJson, SuspectJson,
     ValidationJson,
 };
+pub use compare::{CompareJson, DifferenceJson, RankDifferenceJson, WindowJson};
 pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson, untold};
 pub use gate::{GateAnswers, GateRequest, GateSaidJson, hex, unhex};
 pub use health::{ClockJson, ClocksJson, DroppedJson, HealthJson, QueueJson};

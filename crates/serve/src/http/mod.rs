@@ -4,6 +4,7 @@
 //! a connection limit.
 mod acts;
 pub(crate) mod auth;
+mod compare;
 mod dumps;
 mod events;
 mod gates;
@@ -43,7 +44,11 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves until `stop` changes.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, shares: Shares, mut stop: watch::Receiver<bool>) {
-    let for_readers = acts::for_readers().merge(series::routes()).merge(notes::routes()).merge(events::routes());
+    let for_readers = acts::for_readers()
+        .merge(series::routes())
+        .merge(compare::routes())
+        .merge(notes::routes())
+        .merge(events::routes());
     let router = routes::router(Arc::clone(&shared), for_readers, acts::router(&shared));
     let graceful = GracefulShutdown::new();
     let guests = Guests::new(shares.visitors, shares.readers);

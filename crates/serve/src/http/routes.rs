@@ -13,6 +13,7 @@ use crate::dump::Dumps;
 use crate::gates::Gates;
 use crate::inbox::Inbox;
 use crate::stats::Stats;
+use crate::stored::Stored;
 use axum::extract::{
     Path, Query, Request, State,
     rejection::{JsonRejection, PathRejection, QueryRejection},
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) acts: Arc<Acts>,
     /// A number for this run of the server: when it started.
     pub(crate) run: u64,
+    /// Series of jobs that are not diagnosed.
+    pub(crate) stored: Stored,
     /// Who may act shows this.
     pub(crate) act_token: Option<String>,
 }

@@ -19,7 +19,7 @@ const POINTS_DEFAULT: usize = 1_000;
 /// Cases that are bands, at most.
 const BANDS_MAX: usize = 200;
 /// Ranks or paths in full when `limit` is not given: what a person looks at.
-const RANKS_DEFAULT: usize = 64;
+pub(super) const RANKS_DEFAULT: usize = 64;
 
 /// The routes.
 pub(super) fn routes() -> Router<Arc<Shared>> {
@@ -48,7 +48,7 @@ struct RanksQuery {
 }
 
 /// A window of milliseconds since the epoch; without a bound, all there is on that side.
-fn window(from: Option<f64>, to: Option<f64>) -> Result<(HostTime, HostTime), Refusal> {
+pub(super) fn window(from: Option<f64>, to: Option<f64>) -> Result<(HostTime, HostTime), Refusal> {
     let is_time = |ms: &f64| (0.0..1e15).contains(ms);
     if !from.iter().chain(&to).all(is_time) || from.zip(to).is_some_and(|(from, to)| from > to) {
         return Err(bad_request("from and to: expected milliseconds since the Unix epoch, from before to"));
@@ -58,7 +58,7 @@ fn window(from: Option<f64>, to: Option<f64>) -> Result<(HostTime, HostTime), Re
 }
 
 /// What the loop knows of a job.
-async fn ask(shared: &Shared, job: &str, from: HostTime, to: HostTime) -> Result<SeriesTold, Refusal> {
+pub(super) async fn ask(shared: &Shared, job: &str, from: HostTime, to: HostTime) -> Result<SeriesTold, Refusal> {
     let busy = || Refusal(StatusCode::SERVICE_UNAVAILABLE, "diagnosis is busy: try again in a few seconds".to_owned());
     let (reply, answer) = oneshot::channel();
     if !shared.inbox.ask(Command::Series { job: job.into(), from, to, reply }) {
@@ -67,8 +67,12 @@ async fn ask(shared: &Shared, job: &str, from: HostTime, to: HostTime) -> Result
     match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
         Ok(Ok(Some(told))) => Ok(*told),
         Ok(Ok(None)) => {
-            let text = format!("no job {job:?} is being diagnosed: GET /api/v1/jobs lists those there are");
-            Err(Refusal(StatusCode::NOT_FOUND, text))
+            let (stored, name) = (shared.stored.clone(), JobName::from(job));
+            let read = tokio::task::spawn_blocking(move || stored.series(&name)).await.ok().flatten();
+            read.map(|series| SeriesTold::of(&series, from, to)).ok_or_else(|| {
+                let text = format!("no job {job:?} is being diagnosed or kept: GET /api/v1/jobs lists those there are");
+                Refusal(StatusCode::NOT_FOUND, text)
+            })
         }
         Ok(Err(_)) | Err(_) => Err(busy()),
     }

@@ -3,7 +3,7 @@
 //!
 //! At most 65,536 x 16 B = 1.0 MB of single ones, (1,440 + 1,008) x 40 B = 98 KB of summaries, 256 x 48 B of changes and 2 KiB
 //! for the level: 1.2 MB a job, however many ranks it has. Whoever asks gets a copy of 65,536 x 40 B = 2.6 MB at most.
-use mycroft_diagnose::change::Changes;
+use mycroft_diagnose::change::{Changes, Level};
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 use std::collections::VecDeque;
 
@@ -15,6 +15,8 @@ const SINGLE_MAX: usize = 65_536;
 const MINUTE: Tier = Tier::of(60, 24 * 60);
 /// Ten minutes, for a week.
 const TEN_MINUTES: Tier = Tier::of(600, 7 * 24 * 6);
+/// Summaries that are over and wait to be written: an hour of minutes.
+const UNSAVED_MAX: usize = 64;
 /// Change points kept.
 const CHANGES_MAX: usize = 256;
 
@@ -77,6 +79,17 @@ pub(crate) struct ChangePoint {
     pub(crate) after_ms: f64,
 }
 
+/// What is known of iterations besides summaries.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(super) struct Known {
+    /// Iterations ever, and when the last of them ended.
+    pub(super) iterations: u64,
+    pub(super) until: HostTime,
+    pub(super) changes: Vec<ChangePoint>,
+    /// The healthy level, milliseconds.
+    pub(super) healthy: Option<Level>,
+}
+
 /// How wide summaries are, and how many are kept.
 #[derive(Clone, Copy, Debug)]
 struct Tier {
@@ -101,28 +114,55 @@ struct Pieces {
     tier: Tier,
     /// Where the piece that is not over ends.
     open_until: HostTime,
+    /// That one was read: it is over.
+    is_read: bool,
     over: VecDeque<Summary>,
+    unsaved: VecDeque<Summary>,
 }
 
 impl Pieces {
     fn new(tier: Tier) -> Pieces {
-        Pieces { tier, open_until: HostTime::NONE, over: VecDeque::new() }
+        let (over, unsaved) = Default::default();
+        Pieces { tier, open_until: HostTime::NONE, is_read: false, over, unsaved }
     }
 
-    /// An iteration ended at `end`: the piece before is summarized from `single`, which has all of its iterations.
-    fn reach(&mut self, end: HostTime, single: &VecDeque<(HostTime, f32)>) {
+    /// An iteration ended at `end`: the piece before is summarized from `single`, which has all of its iterations, or, where the
+    /// server started again in it, from narrower pieces that were read.
+    fn reach(&mut self, end: HostTime, single: &VecDeque<(HostTime, f32)>, narrower: &VecDeque<Summary>) {
         if end < self.open_until {
             return;
         }
-        let from = HostTime(self.open_until.0.saturating_sub(self.tier.width_ns));
-        let inside: Vec<Summary> =
-            single.iter().rev().take_while(|(at, _)| *at >= from).map(|one| Summary::one(*one)).collect();
-        let inside: Vec<Summary> = inside.into_iter().rev().collect();
-        self.over.extend(Summary::of(&inside));
+        if !std::mem::take(&mut self.is_read) {
+            let from = HostTime(self.open_until.0.saturating_sub(self.tier.width_ns));
+            let single_from = single.front().map_or(HostTime(u64::MAX), |(first, _)| *first);
+            let before = |piece: &&Summary| piece.first >= from && piece.first < single_from;
+            let mut inside: Vec<Summary> = narrower.iter().filter(before).copied().collect();
+            let from = inside.last().map_or(from, |piece| piece.last + 1);
+            let alone: Vec<Summary> =
+                single.iter().rev().take_while(|(at, _)| *at >= from).map(|one| Summary::one(*one)).collect();
+            inside.extend(alone.into_iter().rev());
+            if let Some(summary) = Summary::of(&inside) {
+                self.keep(summary);
+                self.unsaved.push_back(summary);
+                if self.unsaved.len() > UNSAVED_MAX {
+                    self.unsaved.pop_front();
+                }
+            }
+        }
+        self.open_until = self.tier.end_of(end);
+    }
+
+    fn keep(&mut self, summary: Summary) {
+        self.over.push_back(summary);
         if self.over.len() > self.tier.kept {
             self.over.pop_front();
         }
-        self.open_until = self.tier.end_of(end);
+    }
+
+    /// Goes on behind a piece that was written.
+    fn go_on(&mut self, summary: Summary) {
+        (self.open_until, self.is_read) = (self.tier.end_of(summary.last), true);
+        self.keep(summary);
     }
 
     /// The first of those that end after `until`, and where what is finer begins: at the end of the last one that has something
@@ -141,6 +181,8 @@ pub(crate) struct Iterations {
     changes: Changes,
     points: VecDeque<ChangePoint>,
     count: u64,
+    /// Those that ended until then were counted before the server started.
+    counted_until: HostTime,
 }
 
 impl Default for Iterations {
@@ -152,6 +194,7 @@ impl Default for Iterations {
             changes: Changes::new(),
             points: VecDeque::new(),
             count: 0,
+            counted_until: HostTime::NONE,
         }
     }
 }
@@ -163,21 +206,70 @@ impl Iterations {
         if self.single.back().is_some_and(|(last, _)| *last >= end) || !ms.is_finite() || ms < 0.0 {
             return;
         }
-        self.minutes.reach(end, &self.single);
-        self.tens.reach(end, &self.single);
+        self.minutes.reach(end, &self.single, &VecDeque::new());
+        self.tens.reach(end, &self.single, &self.minutes.over);
         self.single.push_back((end, ms as f32));
         while self.single.len() > SINGLE_MAX
             || self.single.front().is_some_and(|(first, _)| end.since_ns(*first) > SINGLE_NS)
         {
             self.single.pop_front();
         }
-        self.count += 1;
+        self.count += u64::from(end > self.counted_until);
         if let Some(change) = self.changes.push(end, ms) {
             let (before_ms, after_ms) = (change.before.centre, change.after.centre);
+            // What a server that starts lives through again it has told before.
+            if change.seen_at <= self.counted_until {
+                return;
+            }
             self.points.push_back(ChangePoint { at: change.onset, before_ms, after_ms });
             if self.points.len() > CHANGES_MAX {
                 self.points.pop_front();
             }
+        }
+    }
+
+    /// When the newest ended.
+    pub(crate) fn last(&self) -> HostTime {
+        self.single.back().map_or(HostTime::NONE, |(last, _)| *last)
+    }
+
+    /// Summaries that are over and were not asked for yet: width and for how long they are kept, nanoseconds, and what they say.
+    pub(super) fn take_unsaved(&mut self) -> Vec<(u64, u64, Summary)> {
+        let taken = [&mut self.minutes, &mut self.tens].map(|pieces| {
+            let (width_ns, kept) = (pieces.tier.width_ns, pieces.tier.kept as u64);
+            std::mem::take(&mut pieces.unsaved).into_iter().map(move |one| (width_ns, width_ns * kept, one))
+        });
+        taken.into_iter().flatten().collect()
+    }
+
+    /// Goes on with summaries that were written, by their width, oldest first, and with what was known besides.
+    pub(super) fn go_on(&mut self, pieces: impl Iterator<Item = (u64, Summary)>, known: &Known) {
+        for (width_ns, summary) in pieces {
+            let of_width = [&mut self.minutes, &mut self.tens].into_iter().find(|one| one.tier.width_ns == width_ns);
+            if let Some(pieces) = of_width {
+                pieces.go_on(summary);
+            }
+        }
+        // Of ten minutes that were not over, the minutes know the rest.
+        if let Some(last) =
+            self.minutes.over.back().map(|piece| piece.last).filter(|last| *last >= self.tens.open_until)
+        {
+            (self.tens.open_until, self.tens.is_read) = (self.tens.tier.end_of(last), false);
+        }
+        (self.count, self.counted_until) = (known.iterations, known.until);
+        self.points = known.changes.iter().copied().collect();
+        if let Some(healthy) = known.healthy {
+            self.changes.go_on(healthy);
+        }
+    }
+
+    /// What is known besides the pieces.
+    pub(super) fn known(&self) -> Known {
+        Known {
+            iterations: self.count,
+            until: self.last(),
+            changes: self.points.iter().copied().collect(),
+            healthy: self.changes.healthy(),
         }
     }
 

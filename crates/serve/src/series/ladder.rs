@@ -3,7 +3,10 @@ use mycroft_record::{HostTime, NANOS_PER_SEC};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Width, nanoseconds, and number of the pieces that are kept, the finest first.
+/// Pieces that are over and wait to be written, of each width: an hour of minutes.
+const UNSAVED_MAX: usize = 64;
+/// Width, nanoseconds, and number of the pieces that are kept, the finest first. The finest are not written: a server that starts
+/// again lives through the last ten minutes anyway.
 const TIERS: [(u64, usize); 3] = [(10 * NANOS_PER_SEC, 60), (60 * NANOS_PER_SEC, 60), (900 * NANOS_PER_SEC, 96)];
 
 /// When a piece began and ended, and its iterations.
@@ -17,6 +20,16 @@ pub(super) struct Span {
 }
 
 impl Span {
+    /// Adds a piece that is over.
+    pub(super) fn join(&mut self, other: &Span) {
+        if self.iterations == 0 {
+            self.start = other.start;
+        }
+        self.end = other.end;
+        self.iterations += other.iterations;
+        self.ms += other.ms;
+    }
+
     /// Adds what follows.
     pub(super) fn push(&mut self, start: HostTime, end: HostTime, iterations: &[(HostTime, f64)]) {
         if self.iterations == 0 {
@@ -36,6 +49,17 @@ pub(super) trait Open: Default + std::fmt::Debug {
     fn span(&self) -> Span;
     /// What is kept of it.
     fn close(&self) -> Self::Over;
+    /// Adds a piece that is over.
+    fn absorb(&mut self, span: &Span, over: &Self::Over);
+}
+
+/// A piece that is to be written, or was: its width and for how long it is kept, nanoseconds, and what it has.
+#[derive(Debug)]
+pub(super) struct Wide<P> {
+    pub(super) width_ns: u64,
+    pub(super) kept_ns: u64,
+    pub(super) span: Span,
+    pub(super) piece: Arc<P>,
 }
 
 /// A piece that is over, with its span.
@@ -60,21 +84,32 @@ impl<O: Open> Tier<O> {
 #[derive(Debug)]
 pub(super) struct Ladder<O: Open> {
     tiers: [Tier<O>; TIERS.len()],
+    unsaved: VecDeque<Wide<O::Over>>,
+    /// What ended before is in pieces that were read: it is not added again to those that are written.
+    read_until: HostTime,
 }
 
 impl<O: Open> Default for Ladder<O> {
     fn default() -> Ladder<O> {
-        Ladder { tiers: TIERS.map(|_| Tier { number: 0, open: O::default(), over: VecDeque::new() }) }
+        let tiers = TIERS.map(|_| Tier { number: 0, open: O::default(), over: VecDeque::new() });
+        Ladder { tiers, unsaved: VecDeque::new(), read_until: HostTime::NONE }
     }
 }
 
 impl<O: Open> Ladder<O> {
     /// Adds what ended at `end` to the piece of each width that it is in.
     pub(super) fn push(&mut self, end: HostTime, add: impl Fn(&mut O)) {
-        for (tier, (width_ns, kept)) in self.tiers.iter_mut().zip(TIERS) {
+        for (at, (tier, (width_ns, kept))) in self.tiers.iter_mut().zip(TIERS).enumerate() {
+            if at > 0 && end < self.read_until {
+                continue;
+            }
             let number = end.0 / width_ns;
             if number != tier.number {
                 let closed = tier.closed();
+                if let Some((span, piece)) = closed.clone().filter(|_| at > 0) {
+                    let kept_ns = width_ns * kept as u64;
+                    self.unsaved.push_back(Wide { width_ns, kept_ns, span, piece });
+                }
                 tier.over.extend(closed);
                 (tier.number, tier.open) = (number, O::default());
                 if tier.over.len() > kept {
@@ -83,6 +118,40 @@ impl<O: Open> Ladder<O> {
             }
             add(&mut tier.open);
         }
+        while self.unsaved.len() > UNSAVED_MAX {
+            self.unsaved.pop_front();
+        }
+    }
+
+    /// Pieces that are over and were not asked for yet, the oldest first.
+    pub(super) fn take_unsaved(&mut self) -> VecDeque<Wide<O::Over>> {
+        std::mem::take(&mut self.unsaved)
+    }
+
+    /// Goes on with pieces that were written: width, span and what they have, oldest first. What of a wide piece was not over
+    /// is put together from the narrow ones.
+    pub(super) fn go_on(&mut self, pieces: impl Iterator<Item = (u64, Span, Arc<O::Over>)>) {
+        for (width_ns, span, piece) in pieces {
+            let Some(at) = TIERS.iter().position(|(width, _)| *width == width_ns) else { continue };
+            let tier = &mut self.tiers[at];
+            tier.number = span.end.0 / width_ns;
+            tier.over.push_back((span, piece));
+            if tier.over.len() > TIERS[at].1 {
+                tier.over.pop_front();
+            }
+            self.read_until = self.read_until.max(HostTime((tier.number + 1) * width_ns));
+        }
+        let (narrow, wide) = (TIERS.len() - 2, TIERS.len() - 1);
+        let Some(last) = self.tiers[narrow].over.back().map(|(span, _)| span.end.0 / TIERS[wide].0) else { return };
+        self.read_until = HostTime((self.tiers[narrow].number + 1) * TIERS[narrow].0);
+        if self.tiers[wide].number == last && !self.tiers[wide].over.is_empty() {
+            return;
+        }
+        let inside: Vec<Over<O>> =
+            self.tiers[narrow].over.iter().filter(|(span, _)| span.end.0 / TIERS[wide].0 == last).cloned().collect();
+        let mut open = O::default();
+        inside.iter().for_each(|(span, piece)| open.absorb(span, piece));
+        (self.tiers[wide].number, self.tiers[wide].open) = (last, open);
     }
 
     /// What is known of a window: of the finest pieces that reach back to its beginning, those that have something of it; where
@@ -90,7 +159,11 @@ impl<O: Open> Ladder<O> {
     pub(super) fn window(&self, from: HostTime, to: HostTime) -> Pieces<O::Over> {
         let reaches = |tier: &&Tier<O>| tier.over.front().is_some_and(|(span, _)| span.start <= from);
         let begins = |tier: &&Tier<O>| tier.over.front().map_or(tier.open.span().start, |(span, _)| span.start);
-        let oldest = self.tiers.iter().filter(|tier| tier.open.span().iterations > 0).min_by_key(begins);
+        let oldest = self
+            .tiers
+            .iter()
+            .filter(|tier| tier.open.span().iterations > 0 || !tier.over.is_empty())
+            .min_by_key(begins);
         let Some(tier) = self.tiers.iter().find(reaches).or(oldest) else { return Pieces::default() };
         let all = tier.over.iter().cloned().chain(tier.closed());
         Pieces(all.filter(|(span, _)| span.end > from && span.start < to).collect())
@@ -111,6 +184,11 @@ impl<P> Pieces<P> {
     /// Begin and end of what is known; `None`: nothing.
     pub(crate) fn span(&self) -> Option<(HostTime, HostTime)> {
         Some((self.0.first()?.0.start, self.0.last()?.0.end))
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
     }
 
     /// Iterations, and their mean, milliseconds.

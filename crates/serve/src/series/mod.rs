@@ -1,14 +1,19 @@
 //! Series of a job: its iterations over a week, where the time of each rank went and what each path between hosts
-//! carried over a day. In memory; after a restart of
-//! the server they begin with what the warm start plays again.
+//! carried over a day. In memory, and in the store:
+//! a server that starts again goes on with what was over, and lives through the rest again.
+mod compare;
 mod iterations;
 mod ladder;
 mod paths;
 mod ranks;
+#[cfg(test)]
+mod restarts;
+mod saved;
 mod sums;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use compare::{Compared, Difference, RankDifference, compare};
 pub(crate) use iterations::{ChangePoint, Iterations, Summary, thin};
 pub(crate) use paths::{PathMean, PathSeries, PathWindow};
 pub(crate) use ranks::{HIDDEN, RankMean, RankSeries, RankWindow};

@@ -1,24 +1,24 @@
 //! What went between hosts.
 //!
 //! At most 16,384 paths of 12 B in 60 + 60 + 96 pieces, 42 MB; jobs whose hosts stand in rings have two to four a host.
-use super::ladder::{Ladder, Open, Pieces, Span};
+use super::ladder::{Ladder, Open, Pieces, Span, Wide};
 use mycroft_diagnose::Stretch;
 use mycroft_record::{HostName, HostTime};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Paths of a job; of more, those that came later are left out and counted.
 const PATHS_MAX: usize = 1 << 14;
 
 /// From host, to host.
-type Ends = (HostName, HostName);
+pub(super) type Ends = (HostName, HostName);
 
 /// What a path carried in so many iterations, together.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cell {
-    iterations: f32,
-    sent_ms: f32,
-    mb: f32,
+    pub(super) iterations: f32,
+    pub(super) sent_ms: f32,
+    pub(super) mb: f32,
 }
 
 /// What paths carried in a piece of time, by path: sums over its iterations.
@@ -52,6 +52,16 @@ impl Open for Sums {
     fn close(&self) -> BTreeMap<u32, Cell> {
         self.cells.clone()
     }
+
+    fn absorb(&mut self, span: &Span, cells: &BTreeMap<u32, Cell>) {
+        self.span.join(span);
+        for (place, more) in cells {
+            let cell = self.cells.entry(*place).or_default();
+            cell.iterations += more.iterations;
+            cell.sent_ms += more.sent_ms;
+            cell.mb += more.mb;
+        }
+    }
 }
 
 /// What went between the hosts of one job.
@@ -61,6 +71,8 @@ pub(crate) struct PathSeries {
     names: Arc<Vec<Ends>>,
     ladder: Ladder<Sums>,
     left_out: bool,
+    /// There are more names than were written.
+    is_changed: bool,
 }
 
 impl PathSeries {
@@ -79,10 +91,32 @@ impl PathSeries {
             self.left_out = true;
             return None;
         }
+        self.is_changed = true;
         let next = self.names.len() as u32;
         Arc::make_mut(&mut self.names).push(ends.clone());
         self.index.insert(ends, next);
         Some(next)
+    }
+
+    /// Pieces that are over and were not asked for yet.
+    pub(super) fn take_unsaved(&mut self) -> VecDeque<Wide<BTreeMap<u32, Cell>>> {
+        self.ladder.take_unsaved()
+    }
+
+    /// The paths, where there are more since this was asked last.
+    pub(super) fn take_changed(&mut self) -> Option<Arc<Vec<Ends>>> {
+        std::mem::take(&mut self.is_changed).then(|| Arc::clone(&self.names))
+    }
+
+    /// Goes on with what was written.
+    pub(super) fn go_on(
+        names: Vec<Ends>,
+        pieces: impl Iterator<Item = (u64, Span, Arc<BTreeMap<u32, Cell>>)>,
+    ) -> PathSeries {
+        let index = names.iter().enumerate().map(|(at, ends)| (ends.clone(), at as u32)).collect();
+        let mut series = PathSeries { index, names: Arc::new(names), ..PathSeries::default() };
+        series.ladder.go_on(pieces);
+        series
     }
 
     /// What is known of a window.
@@ -127,7 +161,8 @@ impl PathWindow {
             let (from, to) = self.names[place as usize].clone();
             PathMean { from, to, mb: mb / count, sent_ms: sent_ms / count, excess_ms: 0.0 }
         };
-        let mut means: Vec<PathMean> = sums.into_iter().filter(|(_, sum)| sum.0 > 0.0).map(mean).collect();
+        let is_known = |(place, sum): &(u32, (f64, f64, f64))| sum.0 > 0.0 && (*place as usize) < self.names.len();
+        let mut means: Vec<PathMean> = sums.into_iter().filter(is_known).map(mean).collect();
         compare(&mut means);
         means.sort_by(|a, b| b.excess_ms.total_cmp(&a.excess_ms).then_with(|| (&a.from, &a.to).cmp(&(&b.from, &b.to))));
         means

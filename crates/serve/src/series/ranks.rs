@@ -2,10 +2,10 @@
 //!
 //! 60 + 60 + 96 pieces of 9 x 2 B a rank are 3.9 KB a rank, 40 MB at 10,240 ranks; three more that are not over, of 48 B a rank,
 //! are 1.5 MB. A share is kept in units of 1/16,384 of the job's iteration: 61 us of a second.
-use super::ladder::{Ladder, Open, Pieces, Span};
+use super::ladder::{Ladder, Open, Pieces, Span, Wide};
 use mycroft_diagnose::{Part, Seat, Stretch};
 use mycroft_record::{HostName, HostTime, Rank};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Ranks of a job, those of before a restart on other hosts included: 100,000 and some. Beyond, all begins anew.
@@ -13,14 +13,14 @@ const SEATS_MAX: usize = 1 << 17;
 /// Parts of which it is kept apart what they took, since others hide it: copy, proxy, wire.
 pub(crate) const HIDDEN: [Part; 3] = [Part::Copy, Part::Proxy, Part::Wire];
 /// Values of a rank: six parts that are the iteration, and what the hidden ones took.
-const VALUES: usize = Part::ALL.len() + HIDDEN.len();
+pub(super) const VALUES: usize = Part::ALL.len() + HIDDEN.len();
 /// A share of 1.
-const WHOLE: f32 = 16_384.0;
+pub(super) const WHOLE: f32 = 16_384.0;
 /// Nothing is known of the rank.
-const UNKNOWN: u16 = u16::MAX;
+pub(super) const UNKNOWN: u16 = u16::MAX;
 
 /// Shares of an iteration.
-type Cell = [u16; VALUES];
+pub(super) type Cell = [u16; VALUES];
 
 /// Sums of a rank, milliseconds times iterations, and the iterations.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,7 +40,7 @@ impl Sums {
     fn push(&mut self, stretch: &Stretch, places: &[Option<u32>], seats: usize) {
         self.span.push(stretch.start, stretch.end, &stretch.iterations);
         let count = stretch.iterations.len() as f32;
-        self.ranks.resize(seats, Sum::default());
+        self.ranks.resize(seats.max(self.ranks.len()), Sum::default());
         for (spent, place) in stretch.ranks.iter().zip(places) {
             let (Some(spent), Some(place)) = (spent, place) else { continue };
             let sum = &mut self.ranks[*place as usize];
@@ -70,6 +70,18 @@ impl Open for Sums {
         };
         self.ranks.iter().map(cell).collect()
     }
+
+    fn absorb(&mut self, span: &Span, cells: &Vec<Cell>) {
+        self.span.join(span);
+        let seats = self.ranks.len().max(cells.len());
+        self.ranks.resize(seats, Sum::default());
+        for (sum, cell) in self.ranks.iter_mut().zip(cells).filter(|(_, cell)| cell[0] != UNKNOWN) {
+            sum.iterations += span.iterations as f32;
+            for (sum, share) in sum.values.iter_mut().zip(cell) {
+                *sum += f32::from(*share) / WHOLE * span.ms as f32;
+            }
+        }
+    }
 }
 
 /// Where the time of the ranks of one job went.
@@ -80,17 +92,22 @@ pub(crate) struct RankSeries {
     /// By place in what is measured.
     places: Vec<Option<u32>>,
     ladder: Ladder<Sums>,
+    /// How often all began anew: what was written before is about other seats.
+    pub(super) generation: u32,
+    /// Seats are new or do other work since they were written.
+    is_changed: bool,
 }
 
 impl RankSeries {
     /// The ranks of the next stretches. Those without a number are left out: of several on a host nobody knows which is which.
     pub(crate) fn seat(&mut self, ranks: &[Seat]) {
         if self.seats.len() + ranks.len() > SEATS_MAX {
-            *self = RankSeries::default();
+            *self = RankSeries { generation: self.generation + 1, ..RankSeries::default() };
         }
         if ranks.len() == self.places.len() && self.is_seated(ranks) {
             return;
         }
+        self.is_changed = true;
         let seats = Arc::make_mut(&mut self.seats);
         let known = ranks.iter().take(SEATS_MAX).filter(|seat| seat.rank != Rank::UNKNOWN);
         for seat in known {
@@ -114,6 +131,34 @@ impl RankSeries {
         ranks.iter().zip(&self.places).all(is_it)
     }
 
+    /// How many ranks were measured last.
+    pub(crate) fn count(&self) -> u64 {
+        self.places.len() as u64
+    }
+
+    /// Pieces that are over and were not asked for yet.
+    pub(super) fn take_unsaved(&mut self) -> VecDeque<Wide<Vec<Cell>>> {
+        self.ladder.take_unsaved()
+    }
+
+    /// The seats, where they changed since this was asked last.
+    pub(super) fn take_changed(&mut self) -> Option<Arc<Vec<Seat>>> {
+        std::mem::take(&mut self.is_changed).then(|| Arc::clone(&self.seats))
+    }
+
+    /// Goes on with what was written.
+    pub(super) fn go_on(
+        generation: u32,
+        seats: Vec<Seat>,
+        pieces: impl Iterator<Item = (u64, Span, Arc<Vec<Cell>>)>,
+    ) -> RankSeries {
+        let place = |(at, seat): (usize, &Seat)| ((seat.rank, seat.host.clone()), at as u32);
+        let index = seats.iter().enumerate().map(place).collect();
+        let mut series = RankSeries { index, seats: Arc::new(seats), generation, ..RankSeries::default() };
+        series.ladder.go_on(pieces);
+        series
+    }
+
     /// Takes in about a second.
     pub(crate) fn push(&mut self, stretch: &Stretch) {
         let (places, seats) = (&self.places, self.seats.len());
@@ -129,7 +174,7 @@ impl RankSeries {
 /// Pieces of a window; what they say together is worked out by whoever asks.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RankWindow {
-    seats: Arc<Vec<Seat>>,
+    pub(super) seats: Arc<Vec<Seat>>,
     pub(crate) pieces: Pieces<Vec<Cell>>,
 }
 

@@ -1,6 +1,7 @@
 //! Sums over the life of a job on this server: for counters, and for what a day has lost.
 use mycroft_diagnose::{Measured, Part, Stretch};
 use mycroft_record::{HostTime, NANOS_PER_MS, NANOS_PER_SEC};
+use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Upper bounds of iteration times, seconds: from the shortest that is told apart to ten minutes, three a decade.
@@ -29,6 +30,17 @@ pub(crate) struct Sums {
     by_hour: VecDeque<(u64, f64)>,
     /// The minute that is not over, and by how much its iterations were longer in it, seconds of all ranks.
     minute: (u64, f64),
+    /// What ended before is in the hours that were read.
+    read_until: HostTime,
+}
+
+/// What was lost, as it is written.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Lost {
+    /// Nanoseconds since the epoch.
+    pub(super) until_ns: u64,
+    /// Hour since the epoch, seconds of all ranks.
+    pub(super) by_hour: Vec<(u64, f64)>,
 }
 
 impl Sums {
@@ -52,6 +64,9 @@ impl Sums {
     }
 
     fn longer(&mut self, end: HostTime, seconds: f64) {
+        if end < self.read_until {
+            return;
+        }
         let minute = end.0 / MINUTE_NS;
         if minute != self.minute.0 {
             let (over, lost) = self.minute;
@@ -72,6 +87,27 @@ impl Sums {
         while self.by_hour.len() > HOURS {
             self.by_hour.pop_front();
         }
+    }
+
+    /// The job stood still, with so many ranks.
+    pub(crate) fn stood(&mut self, since: HostTime, until: HostTime, ranks: u64) {
+        let mut at = since.max(HostTime(until.0.saturating_sub(HOURS as u64 * HOUR_NS)));
+        while at < until {
+            let next = HostTime((at.0 / HOUR_NS + 1) * HOUR_NS).min(until);
+            self.lose(at.0 / HOUR_NS, next.since_ns(at) as f64 / NANOS_PER_SEC as f64 * ranks as f64);
+            at = next;
+        }
+    }
+
+    /// What was lost by hour since the epoch, and until when.
+    pub(super) fn lost(&self) -> Lost {
+        Lost { until_ns: self.minute.0 * MINUTE_NS, by_hour: self.by_hour.iter().copied().collect() }
+    }
+
+    /// Goes on with what was written. Counters begin at zero: whoever reads them expects that of a server that starts.
+    pub(super) fn go_on(&mut self, lost: Lost) {
+        self.read_until = HostTime(lost.until_ns);
+        self.by_hour = lost.by_hour.into();
     }
 
     /// Seconds of all ranks that were lost in the last day, in whole hours and the minute that is not over.

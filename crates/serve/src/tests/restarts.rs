@@ -158,6 +158,7 @@ impl Live<'_> {
             tick_ns: TICK.as_nanos() as u64,
             book: Arc::clone(&book),
             named: Arc::default(),
+            series: Box::new(|_| crate::series::JobSeries::default()),
             stopwatch: None,
             is_live: true,
         });
