@@ -97,6 +97,25 @@ export class OperationGrid {
     event.preventDefault();
   }
 
+  /** Shows another model, of the same job later: what is folded stays so, and the cursor on its rank and operation while they are there. */
+  update(model) {
+    const { cursor } = this.view;
+    const before = cursor && this.layout.items[cursor.item];
+    const place = before && { label: before.group.label, rank: before.group.rows[before.rows[cursor.position]]?.rank, column: before.group.columns[cursor.column] };
+    const open = new Map(this.layout.groups.map((group, at) => [group.label, this.layout.open[at]]));
+    model.groups.forEach((group) => survey(model, group));
+    this.model = model;
+    this.layout.show(this.inOrder(), open);
+    this.painter = new Painter(this.canvas, model, this.layout);
+    this.view.cursor = this.view.selection = this.anchor = undefined;
+    this.relayout();
+    const item = this.layout.items.find((one) => one.group.label === place?.label);
+    const position = item ? item.rows.findIndex((at) => item.group.rows[at].rank === place.rank) : -1;
+    const column = item ? item.group.columns.indexOf(place.column) : -1;
+    if (position >= 0 && column >= 0) this.moveTo(item.index, position, column, false, false);
+    else this.schedule();
+  }
+
   /** First drawing, when the element is in the document: fits, and goes to the first wrong point. */
   start() {
     this.layout.arrange();

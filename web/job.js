@@ -1,5 +1,6 @@
 // The view of one job: its iterations as a strip, and where the time of a window of it went.
 import { el } from "./dom.js";
+import { compareHref, keep, keptWindow, windowText } from "./compare.js";
 import { pathsCard } from "./paths.js";
 import { bars, excessSentence, heat } from "./spent.js";
 import { levels, strip } from "./strip.js";
@@ -72,8 +73,23 @@ function spans(refresh) {
   return el("span", { class: "spans", role: "group", "aria-label": "time shown" }, SPANS.map(button));
 }
 
+/** What the window can be compared with: what was before the last change, or a window that is kept. */
+function comparing(name, told, range, [from, to], refresh) {
+  const here = { job: name, from, to };
+  const pieces = levels(told, range);
+  const before = pieces.length > 1 && from >= pieces.at(-1).from - 1 ? { job: name, from: pieces.at(-2).from, to: pieces.at(-2).to } : null;
+  const held = keptWindow();
+  const isOther = held && (held.job !== name || held.from !== from || held.to !== to);
+  const link = (id, text, other, title) => el("a", { id, class: "button", href: compareHref(here, other), text, title });
+  return [
+    before ? link("compare-before", "Compare with before", before, windowText(before)) : null,
+    isOther ? link("compare-kept", "Compare with what is kept", held, windowText(held)) : null,
+    el("button", { id: "keep", text: "Keep to compare", title: "then choose another window, or another job", on: { click: () => { keep(here); refresh(); } } }),
+  ];
+}
+
 /** The cards of a job's series; `refresh` asks and shows again. */
-export function jobCards(series, refresh) {
+export function jobCards(name, series, refresh) {
   if (series.error) return [el("section", { class: "card" }, el("p", { text: series.error }))];
   const { told, range, spent, paths } = series;
   const head = el("header", {}, el("h2", { text: "Iterations" }), spans(refresh));
@@ -97,7 +113,7 @@ export function jobCards(series, refresh) {
       strip(told, range, window, width, choose, held),
       el("p", { class: "legend", text: "Line: an iteration, or the one in the middle of several; area: the shortest and longest of them. Dashes: the level, a triangle where it changed. Shaded red: a case. Drag to choose a window, or move its ends with arrow keys; Esc: since the last change." })),
     el("section", { class: "card job" },
-      el("header", {}, el("h2", { text: "Where time goes" }), el("span", { class: "muted", text: `${clock(from, long)} to ${clock(to, long)}, iterations of ${ms(spent.iteration_ms)}` }), el("span", { class: "spans" }, windows)),
+      el("header", {}, el("h2", { text: "Where time goes" }), el("span", { class: "muted", text: `${clock(from, long)} to ${clock(to, long)}, iterations of ${ms(spent.iteration_ms)}` }), el("span", { class: "spans" }, windows, comparing(name, told, range, window(), refresh))),
       el("p", { class: "lead", text: excessSentence(spent) }),
       bars(spent, width, { isOpen: chosen.isOpen, toggled: (is) => { chosen.isOpen = is; } })),
     el("section", { class: "card job" }, el("header", {}, el("h2", { text: "Excess over peers" }), el("span", { class: "muted", text: "by host, the worst first" })), heat(spent)),

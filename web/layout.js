@@ -22,6 +22,14 @@ export class Layout {
     this.arrange();
   }
 
+  /** Shows other groups; `open` says by label which were open. */
+  show(groups, open) {
+    this.groups = groups;
+    this.columns = groups.reduce((most, group) => Math.max(most, group.columns.length), 1);
+    this.open = groups.map((group) => open.get(group.label) ?? true);
+    this.arrange();
+  }
+
   get cell() {
     return { w: ZOOMS[this.zoom][0], h: ZOOMS[this.zoom][1] };
   }

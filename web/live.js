@@ -1,18 +1,17 @@
 // The live page: what is wrong now, the jobs, a case, a job's ranks. It asks the server again and again; what it is told only
 // ever becomes text.
 import { count, el } from "./dom.js";
+import { compareCards, comparison } from "./compare.js";
 import { isHeld, jobCards, jobSeries } from "./job.js";
 import { handled, isTyping, notesBlock } from "./notes.js";
+import { isGridUsed, operationsCards, operationsHref, operationsOf } from "./operations.js";
+import { ranksCard, ranksOf } from "./ranks.js";
 import { serverCards } from "./server.js";
 import { spark } from "./strip.js";
 import { ago, ms, percent, seconds, sentence, span, suspectText, urgent } from "./words.js";
 
 /** Between two rounds of questions, milliseconds. */
 const EVERY_MS = 1000;
-/** Ranks that are shown at most. */
-const RANKS_MAX = 2048;
-/** Letters of what ranks do, beside colour and shape. */
-const LETTERS = { running: "", idle: "i", waiting: "w", stopped: "s", exited: "x", dead: "d", unknown: "?" };
 
 const state = { told: "", view: null, failedAt: 0, isLoggedOut: false, shownMs: 0 };
 
@@ -24,10 +23,11 @@ async function ask(path) {
   return told;
 }
 
-/** What the address asks for: `#job=NAME`, `#case=ID`, `#server`, or all. */
+/** What the address asks for: `#job=NAME`, `#operations=NAME`, `#case=ID`, `#compare=WINDOWS`, `#server`, or all. */
 function wanted() {
   const [kind, ...rest] = location.hash.slice(1).split("=");
-  return { kind, name: decodeURIComponent(rest.join("=")) };
+  const text = rest.join("=");
+  return { kind, name: kind === "compare" ? text : decodeURIComponent(text) };
 }
 
 async function round() {
@@ -41,11 +41,12 @@ async function round() {
     view.one = await ask(`/api/v1/cases/${encodeURIComponent(name)}`).then(newest).catch((error) => ({ error: error.message }));
   }
   if (kind === "job") {
-    const query = `job=${encodeURIComponent(name)}`;
-    view.ranks = await ask(`/api/v1/ranks?${query}&limit=${RANKS_MAX}`).catch((error) => ({ error: error.message }));
+    view.ranks = await ranksOf(ask, name);
     view.series = await jobSeries(ask, name, seconds(health.now) * 1e3).catch((error) => ({ error: error.message }));
   }
-  if (kind !== "case" && kind !== "server") {
+  if (kind === "operations") view.operations = await operationsOf(ask, name).catch((error) => ({ error: error.message }));
+  if (kind === "compare") view.compared = await comparison(ask, name).catch((error) => ({ error: error.message }));
+  if (kind === "job" || kind === "") {
     const of = kind === "job" ? `job=${encodeURIComponent(name)}&` : "";
     view.closed = (await ask(`/api/v1/cases?${of}limit=20`)).cases.filter((one) => one.state !== "open");
   }
@@ -71,7 +72,7 @@ function show(view) {
   // Whoever has marked something is about to copy it.
   const main = document.getElementById("main");
   const selection = getSelection();
-  if (isHeld() || isTyping() || (!selection.isCollapsed && main.contains(selection.anchorNode))) return;
+  if (isHeld() || isTyping() || isGridUsed() || (!selection.isCollapsed && main.contains(selection.anchorNode))) return;
   const began = performance.now();
   main.replaceChildren(...page(view, now).flat(2));
   state.shownMs = performance.now() - began;
@@ -101,12 +102,16 @@ function band(view, now) {
 }
 
 function page(view, now) {
-  const back = el("nav", { class: "places" }, el("a", { href: "#", id: "all", text: "All jobs" }), view.kind === "job" ? el("strong", { text: view.name }) : null);
+  const job = { job: view.name, operations: view.name, compare: new URLSearchParams(view.name).get("job") }[view.kind];
+  const here = view.kind === "job" || !job ? el("strong", { text: job ?? "" }) : el("a", { id: "the-job", href: `#job=${encodeURIComponent(job)}`, text: job });
+  const back = el("nav", { class: "places", "aria-label": "where you are" }, el("a", { href: "#", id: "all", text: "All jobs" }), job ? here : null);
   if (view.kind === "server") return [back, serverCards(view.health)];
+  if (view.kind === "compare") return [back, compareCards(view.compared)];
+  if (view.kind === "operations") return [back, caseList("Open cases", view.cases.filter((one) => one.job === view.name), now), operationsCards(view.operations)];
   if (view.kind === "case") return [back, view.one.error ? trouble(view.one.error) : caseCard(view.one, now)];
   if (view.kind === "job") {
     const cases = view.cases.filter((one) => one.job === view.name);
-    return [back, caseList("Open cases", cases, now), jobCards(view.series, refresh), ranksCard(view, cases), caseList("Lately", view.closed, now)];
+    return [back, caseList("Open cases", cases, now), jobCards(view.name, view.series, refresh), ranksCard(view.ranks, cases, operationsHref(view.name)), caseList("Lately", view.closed, now)];
   }
   return [caseList("Open cases", view.cases, now), jobsCard(view, now), caseList("Lately", view.closed, now)];
 }
@@ -216,41 +221,6 @@ function caseCard(one, now) {
     ),
     el("p", { class: "note" }, el("a", { href: `#${query}`, text: `ranks of ${one.job}` }), " \u00b7 ", el("a", { href: `/api/v1/report?${query}&format=text`, text: "report as text, for a ticket" })),
   );
-}
-
-function ranksCard(view, cases) {
-  if (view.ranks.error) return trouble(view.ranks.error);
-  const suspects = new Set(cases.flatMap((one) => one.suspects).filter((one) => one.kind === "rank").map((one) => one.rank));
-  const suspectHosts = new Set(cases.flatMap((one) => one.suspects).filter((one) => one.kind === "host").map((one) => one.host));
-  const known = view.ranks.ranks.map((rank) => rank.iteration_ms).filter((ms) => ms > 0).sort((a, b) => a - b);
-  const middle = known[Math.floor(known.length / 2)] ?? 0;
-  const hosts = Map.groupBy ? Map.groupBy(view.ranks.ranks, (rank) => rank.host) : grouped(view.ranks.ranks);
-  const cells = [...hosts].flatMap(([host, ranks]) => [
-    el("span", { class: "host", text: host }),
-    el("span", { class: "cells" }, ranks.map((rank) => cell(rank, middle, suspects.has(rank.rank) || suspectHosts.has(host)))),
-  ]);
-  const more = view.ranks.more > 0 ? ` ${count(view.ranks.more, "more rank")} not shown.` : "";
-  const legend = `Number: the rank. Letter: w waits, s stopped, i idle, x exited, d dead, ? unknown. Bar below: its iterations take 5, 20 or 50 % longer than the middle. Frame: a suspect.${more}`;
-  const split = (view.ranks.layout ?? []).map((one) => `${one.of} among ${one.ranks}`);
-  const splits = split.length > 0 ? `How the job is split, from what its communicators do: ${[...new Set(split)].join(", ")}.` : null;
-  const median = middle > 0 ? `iteration ${middle.toFixed(1)} ms in the middle` : "no iteration yet";
-  return el("section", { class: "card" }, el("header", {}, el("h2", { text: "Ranks" }), el("span", { class: "muted", text: `${count(view.ranks.ranks.length, "rank")} on ${count(hosts.size, "host")}, ${median}` })), el("div", { class: "heat" }, cells), el("p", { class: "legend", text: legend }), splits ? el("p", { class: "legend", text: splits }) : null);
-}
-
-function grouped(ranks) {
-  const hosts = new Map();
-  for (const rank of ranks) hosts.set(rank.host, [...(hosts.get(rank.host) ?? []), rank]);
-  return hosts;
-}
-
-function cell(rank, middle, isSuspect) {
-  const over = middle > 0 && rank.iteration_ms > 0 ? rank.iteration_ms / middle - 1 : 0;
-  const slow = over > 0.5 ? "slow3" : over > 0.2 ? "slow2" : over > 0.05 ? "slow1" : "";
-  const letter = LETTERS[rank.state] ?? "?";
-  const odd = ["stopped", "exited", "dead", "unknown"].includes(rank.state) ? "odd" : "";
-  const name = rank.rank ?? "?";
-  const says = `rank ${name} on ${rank.host}: ${rank.state}${rank.doing ? `, ${rank.doing}` : ""}${rank.iteration_ms ? `; iteration ${rank.iteration_ms.toFixed(1)} ms (${over >= 0 ? "+" : ""}${Math.round(over * 100)} %)` : ""}${isSuspect ? "; suspect" : ""}`;
-  return el("span", { class: `cell ${slow} ${odd} ${isSuspect ? "suspect" : ""}`, title: says, role: "img", "aria-label": says, text: `${name}${letter}` });
 }
 
 /** A server with a token: whoever gives it gets a cookie that only this server reads. */

@@ -23,6 +23,7 @@ mod measure;
 mod measured;
 mod median;
 pub mod mitigate;
+pub mod operations;
 pub mod render;
 pub mod report;
 pub mod stacks;
@@ -179,6 +180,11 @@ impl Engine {
             Caveat::new(rule, text).about(&ranks)
         }));
         report
+    }
+
+    /// What ranks have done lately, and what they are in.
+    pub fn operations(&self, wanted: &operations::Wanted) -> operations::Operations {
+        operations::look(&self.timeline, wanted)
     }
 
     /// Every case of the job, oldest first, open and closed; pauses that proved transient are not cases.

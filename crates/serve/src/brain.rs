@@ -125,6 +125,10 @@ impl Loop {
                     let told = self.core.jobs().get(&job).map(|job| SeriesTold::of(job.series(), from, to));
                     let _ = reply.send(told.map(Box::new));
                 }
+                Event::Command(Command::Operations { job, wanted, reply }) => {
+                    let now = (self.around.clock)().max(self.core.now());
+                    let _ = reply.send(self.core.operations(&job, &wanted, now).map(Box::new));
+                }
                 Event::Due(now) => self.core.advance(now),
                 Event::Closed => break,
             }

@@ -1,6 +1,7 @@
 //! What others may ask of the brain's thread.
 use crate::series::{ChangePoint, JobSeries, PathWindow, RankWindow, Summary};
 use mycroft_diagnose::Report;
+use mycroft_diagnose::operations::{Operations, Wanted};
 use mycroft_record::{HostTime, JobName};
 use std::sync::Arc;
 use tokio::sync::oneshot;
@@ -14,6 +15,15 @@ pub(crate) enum Command {
         job: JobName,
         /// Where the answer goes; nobody may be left to take it.
         reply: oneshot::Sender<Option<Arc<Report>>>,
+    },
+    /// What the ranks of a job have done lately; `None` for a job that is not known.
+    Operations {
+        /// The job.
+        job: JobName,
+        /// What is wanted of it.
+        wanted: Wanted,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Option<Box<Operations>>>,
     },
     /// The series of a job in a window; `None` for a job that is not known.
     Series {

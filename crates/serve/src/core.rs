@@ -8,6 +8,7 @@ use crate::job::{BrainMaker, Changes, Failed, Job, id_of};
 use crate::schedule::{Due, Schedule};
 use crate::series::JobSeries;
 use crate::warm::{Orphans, keep_beginning};
+use mycroft_diagnose::operations::{Operations, Wanted};
 use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Report};
 use mycroft_record::{Batch, HostTime, JobName, NANOS_PER_SEC};
 use mycroft_store::Delivery;
@@ -225,6 +226,17 @@ impl Core {
                 self.failed(name, failed, now);
                 // The new engine knows nothing yet, but says so in its caveats.
                 self.jobs.get_mut(name)?.report(now).ok()
+            }
+        }
+    }
+
+    /// What the ranks of a job have done lately; `None`: it is not diagnosed.
+    pub(crate) fn operations(&mut self, name: &JobName, wanted: &Wanted, now: HostTime) -> Option<Operations> {
+        match self.jobs.get_mut(name)?.operations(wanted) {
+            Ok(told) => Some(told),
+            Err(failed) => {
+                self.failed(name, failed, now);
+                None
             }
         }
     }

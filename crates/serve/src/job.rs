@@ -2,6 +2,7 @@
 use crate::api::{CaveatJson, JobJson, LifeJson, TimeJson};
 use crate::census::Census;
 use crate::series::{JobSeries, us};
+use mycroft_diagnose::operations::{Operations, Wanted};
 use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Caveat, Engine, Life, Measured, Report};
 use mycroft_record::{Batch, HostName, HostTime, JobName, NANOS_PER_SEC, ProcessKey, Record, What};
 use mycroft_store::series::SeriesRows;
@@ -37,6 +38,8 @@ pub(crate) trait Brain: Send {
     fn lives(&self) -> &[Life];
     /// See [`Engine::take_measured`].
     fn take_measured(&mut self) -> Measured;
+    /// See [`Engine::operations`].
+    fn operations(&self, wanted: &Wanted) -> Operations;
 }
 
 impl Brain for Engine {
@@ -60,6 +63,9 @@ impl Brain for Engine {
     }
     fn take_measured(&mut self) -> Measured {
         Engine::take_measured(self)
+    }
+    fn operations(&self, wanted: &Wanted) -> Operations {
+        Engine::operations(self, wanted)
     }
 }
 
@@ -218,6 +224,11 @@ impl Job {
         let stands = self.stands_since.filter(|since| self.series.iterations.last() <= *since);
         let stands_ns = stands.map_or(0, |since| now.since_ns(since).min(DAY_NS));
         self.series.sums.lost_in_a_day_s(now) + stands_ns as f64 / NANOS_PER_SEC as f64 * self.ranks() as f64
+    }
+
+    /// What its ranks have done lately; nothing without an engine.
+    pub(crate) fn operations(&mut self, wanted: &Wanted) -> Result<Operations, Failed> {
+        Ok(self.guarded(|brain| brain.operations(wanted))?.unwrap_or_default())
     }
 
     /// What of its series is over and was not asked for yet.

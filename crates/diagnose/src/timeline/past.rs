@@ -145,6 +145,14 @@ impl Past {
             .filter(|comm| self.unseen.binary_search(comm).is_err())
     }
 
+    /// The communicators on which it has issued collectives, with the order number after the newest.
+    pub(crate) fn collectives_begun(&self) -> impl Iterator<Item = (CommId, u64)> {
+        let counters = self.counters.keys.iter().zip(&self.frontier);
+        counters
+            .filter(|((_, class, _), next)| *class == OpClass::Collective && **next > 0)
+            .map(|((comm, _, _), next)| (*comm, *next))
+    }
+
     /// A collective of a communicator is over whose end cannot be seen.
     pub(crate) fn was_unseen(&mut self, comm: CommId) {
         if let Err(at) = self.unseen.binary_search(&comm) {

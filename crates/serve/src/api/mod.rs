@@ -12,6 +12,7 @@ mod gate;
 pub mod health;
 pub mod job;
 pub mod note;
+pub mod operations;
 pub mod plan;
 pub mod report;
 pub mod series;
@@ -28,6 +29,7 @@ pub use gate::{GateAnswers, GateRequest, GateSaidJson, hex, unhex};
 pub use health::{ClockJson, ClocksJson, DroppedJson, HealthJson, QueueJson};
 pub use job::{JobJson, JobsJson, LifeJson};
 pub use note::{NoteJson, NoteRequest};
+pub use operations::{GroupOpsJson, InFlightJson, OperationsJson, RankOpsJson};
 pub use plan::{AssignmentJson, ChoiceJson, LeftOutJson, NextJson, PlanJson, PlanRequest};
 pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, SplitJson, ThresholdJson};
 pub use series::{

@@ -2,8 +2,11 @@
 use super::case::finite;
 use super::{CaseJson, LifeJson, TimeJson, rank_number, rank_numbers};
 use crate::case::BookedCase;
-use mycroft_diagnose::{Case, Caveat, RankSummary, Report, Split, Threshold};
+use mycroft_diagnose::{Case, CaseState, Caveat, RankSummary, Report, Split, Threshold};
+use mycroft_record::{HostName, Place};
 use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `GET /api/v1/report?job=NAME`: what is known of a job at one time.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -43,10 +46,19 @@ pub struct RanksJson {
     pub job: String,
     /// The time it is about, server clock.
     pub as_of: TimeJson,
-    /// Ranks, ascending.
+    /// Ranks, ascending; or by host, those of hosts where something is wrong first.
     pub ranks: Vec<RankJson>,
     /// Ranks cut off by `limit`.
     pub more: u64,
+    /// How many of all ranks are in which state.
+    #[serde(default)]
+    pub states: BTreeMap<String, u64>,
+    /// Hosts of all ranks.
+    #[serde(default)]
+    pub hosts: u64,
+    /// Iteration time of the rank in the middle, milliseconds; null: none has one.
+    #[serde(default)]
+    pub middle_ms: Option<f64>,
     /// As in [`ReportJson`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub layout: Vec<SplitJson>,
@@ -155,16 +167,63 @@ impl ReportJson {
 }
 
 impl RanksJson {
-    /// The ranks of a report, at most `limit`.
-    pub fn of(report: &Report, limit: usize) -> RanksJson {
+    /// The ranks of a report, at most `limit`; with `is_trouble_first` hosts as a whole, in the order of [`by_trouble`].
+    pub fn of(report: &Report, limit: usize, is_trouble_first: bool) -> RanksJson {
+        let mut states: BTreeMap<String, u64> = BTreeMap::new();
+        for rank in &report.ranks {
+            *states.entry(rank.state.to_owned()).or_default() += 1;
+        }
+        let mut known: Vec<f64> = report.ranks.iter().filter_map(|rank| rank.iteration_ms).collect();
+        known.sort_by(f64::total_cmp);
+        let ranks: Vec<RankJson> = match is_trouble_first {
+            true => by_trouble(report, &states, limit).into_iter().map(RankJson::of).collect(),
+            false => report.ranks.iter().take(limit).map(RankJson::of).collect(),
+        };
         RanksJson {
             job: report.job.to_string(),
             as_of: TimeJson::exact(report.as_of),
-            ranks: report.ranks.iter().take(limit).map(RankJson::of).collect(),
-            more: report.ranks.len().saturating_sub(limit) as u64,
+            more: (report.ranks.len() - ranks.len()) as u64,
+            ranks,
+            states,
+            hosts: report.ranks.iter().map(|rank| &rank.host).collect::<BTreeSet<_>>().len() as u64,
+            middle_ms: known.get(known.len() / 2).copied().map(finite),
             layout: layout(report),
         }
     }
+}
+
+/// Ranks host by host: hosts with a suspect of an open case first, then those with the rank whose state is rarest, of these the
+/// one with the longest iterations. As many whole hosts as `limit` has room for, and one at least.
+fn by_trouble<'a>(report: &'a Report, states: &BTreeMap<String, u64>, limit: usize) -> Vec<&'a RankSummary> {
+    let open = report.cases.iter().filter(|case| case.state == CaseState::Open);
+    let suspects: Vec<&Place> = open.flat_map(|case| &case.finding.suspects).map(|suspect| &suspect.place).collect();
+    let is_suspect = |rank: &RankSummary| {
+        suspects.iter().any(|place| match place {
+            Place::Rank { rank: suspect, .. } => *suspect == rank.rank,
+            Place::Host { host } => *host == rank.host,
+            Place::Link { .. } => false,
+        })
+    };
+    let mut hosts: BTreeMap<&HostName, Vec<&RankSummary>> = BTreeMap::new();
+    for rank in &report.ranks {
+        hosts.entry(&rank.host).or_default().push(rank);
+    }
+    let mut hosts: Vec<Vec<&RankSummary>> = hosts.into_values().collect();
+    let rarity = |ranks: &[&RankSummary]| ranks.iter().filter_map(|rank| states.get(rank.state)).min().copied();
+    let slowest_us =
+        |ranks: &[&RankSummary]| ranks.iter().filter_map(|rank| rank.iteration_ms).fold(0.0, f64::max) * 1e3;
+    hosts.sort_by_cached_key(|ranks| {
+        let suspect = ranks.iter().any(|rank| is_suspect(rank));
+        (Reverse(suspect), rarity(ranks), Reverse(slowest_us(ranks) as u64), ranks.first().map(|rank| rank.rank))
+    });
+    let mut shown: Vec<&RankSummary> = Vec::new();
+    for ranks in hosts {
+        if !shown.is_empty() && shown.len() + ranks.len() > limit {
+            break;
+        }
+        shown.extend(ranks.into_iter().take(limit));
+    }
+    shown
 }
 
 fn layout(report: &Report) -> Vec<SplitJson> {

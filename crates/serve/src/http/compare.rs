@@ -39,10 +39,10 @@ async fn compare(State(shared): State<Arc<Shared>>, asked: Asked<CompareQuery>) 
             "with_from and with_to: say with which time of the job it is compared, or with which other job",
         ));
     }
-    let after = ask(&shared, &query.job, from, to).await?;
-    let before = ask(&shared, &with, with_from, with_to).await?;
+    let after = ask(&shared, &query.job, from, to).await?.ranks.inside(from, to);
+    let before = ask(&shared, &with, with_from, with_to).await?.ranks.inside(with_from, with_to);
     // Some ten milliseconds at 10,240 ranks.
-    let work = move || CompareJson::of((&with, &before.ranks), (&query.job, &after.ranks), limit);
+    let work = move || CompareJson::of((&with, &before), (&query.job, &after), limit);
     let failed = |_| Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be worked out".to_owned());
     tokio::task::spawn_blocking(work).await.map(Json).map_err(failed)
 }

@@ -12,6 +12,7 @@ mod guests;
 mod health;
 mod metrics;
 mod notes;
+mod operations;
 mod pages;
 mod routes;
 mod series;
@@ -47,6 +48,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, shares: Sh
     let for_readers = acts::for_readers()
         .merge(series::routes())
         .merge(compare::routes())
+        .merge(operations::routes())
         .merge(notes::routes())
         .merge(events::routes());
     let router = routes::router(Arc::clone(&shared), for_readers, acts::router(&shared));

@@ -13,6 +13,14 @@ const STYLE: &str = "text/css; charset=utf-8";
 /// What the page is made of, below `/page/`: name, type, content.
 const FILES: &[(&str, &str, &str)] = &[
     ("live.js", SCRIPT, include_str!("../../../../web/live.js")),
+    ("colour.js", SCRIPT, include_str!("../../../../web/colour.js")),
+    ("compare.js", SCRIPT, include_str!("../../../../web/compare.js")),
+    ("data.js", SCRIPT, include_str!("../../../../web/data.js")),
+    ("grid.js", SCRIPT, include_str!("../../../../web/grid.js")),
+    ("layout.js", SCRIPT, include_str!("../../../../web/layout.js")),
+    ("operations.js", SCRIPT, include_str!("../../../../web/operations.js")),
+    ("painter.js", SCRIPT, include_str!("../../../../web/painter.js")),
+    ("ranks.js", SCRIPT, include_str!("../../../../web/ranks.js")),
     ("job.js", SCRIPT, include_str!("../../../../web/job.js")),
     ("notes.js", SCRIPT, include_str!("../../../../web/notes.js")),
     ("paths.js", SCRIPT, include_str!("../../../../web/paths.js")),

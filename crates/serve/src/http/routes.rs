@@ -182,6 +182,15 @@ struct ReportQuery {
     limit: Option<usize>,
 }
 
+/// `?job=NAME&order=rank|trouble&limit=N`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RanksQuery {
+    job: Option<String>,
+    order: Option<String>,
+    limit: Option<usize>,
+}
+
 pub(super) type Asked<T> = Result<Query<T>, QueryRejection>;
 
 /// The parameters, or what is wrong with them.
@@ -265,13 +274,15 @@ async fn report(State(shared): State<Arc<Shared>>, asked: Asked<ReportQuery>) ->
     }
 }
 
-async fn ranks(State(shared): State<Arc<Shared>>, asked: Asked<ReportQuery>) -> Result<Json<RanksJson>, Refusal> {
-    let query = parameters(asked, "job and limit")?;
+async fn ranks(State(shared): State<Arc<Shared>>, asked: Asked<RanksQuery>) -> Result<Json<RanksJson>, Refusal> {
+    let query = parameters(asked, "job, order and limit")?;
     let limit = query.limit.map_or(Ok(LIMIT_MAX), |limit| list_limit(Some(limit)))?;
-    if query.format.is_some() {
-        return Err(bad_request("format: this path knows job and limit"));
-    }
-    Ok(Json(RanksJson::of(&*ask_report(&shared, query.job).await?, limit)))
+    let is_trouble_first = match query.order.as_deref() {
+        None | Some("rank") => false,
+        Some("trouble") => true,
+        Some(other) => return Err(bad_request(format!("order={other:?}: expected rank or trouble"))),
+    };
+    Ok(Json(RanksJson::of(&*ask_report(&shared, query.job).await?, limit, is_trouble_first)))
 }
 
 async fn plan(State(shared): State<Arc<Shared>>, asked: Asked<PlanRequest>) -> Result<Json<PlanJson>, Refusal> {

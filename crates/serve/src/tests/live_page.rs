@@ -3,7 +3,7 @@
 //! Screenshots go to the folder that `MYCROFT_SHOTS` names, for people to look at.
 #[path = "../../tests/page/browser.rs"]
 #[expect(dead_code, reason = "the page of an autopsy is printed, and driven by the mouse")]
-mod browser;
+pub(super) mod browser;
 
 use super::{CLOSE, MEASURE, MEASURE_MANY, NOTHING, OPEN, SETTLE, World, quick};
 use crate::config::ServeConfig;
@@ -12,23 +12,23 @@ use serde_json::json;
 use std::path::PathBuf;
 
 /// The page of a server in a window of this width; `None` where there is no browser.
-fn opened(world: &World, width: u32) -> Option<Browser> {
+pub(super) fn opened(world: &World, width: u32) -> Option<Browser> {
     let url = format!("http://{}/", world.server.http_addr());
     Some(Browser::open_url(&browser::find()?, &url, width, 900))
 }
 
-fn text(browser: &mut Browser, selector: &str) -> String {
+pub(super) fn text(browser: &mut Browser, selector: &str) -> String {
     let text = browser.eval(&format!("document.querySelector({}).textContent", json!(selector)));
     text.as_str().expect(selector).to_owned()
 }
 
-fn shot(browser: &mut Browser, name: &str) {
+pub(super) fn shot(browser: &mut Browser, name: &str) {
     if let Some(folder) = std::env::var_os("MYCROFT_SHOTS") {
         browser.screenshot(&PathBuf::from(folder).join(format!("{name}.png")));
     }
 }
 
-fn is_quiet(browser: &Browser) {
+pub(super) fn is_quiet(browser: &Browser) {
     assert!(browser.complaints.is_empty(), "{:#?}", browser.complaints);
 }
 
@@ -143,7 +143,7 @@ fn a_token_is_asked_for_once_and_scripts_cannot_read_it() {
 }
 
 /// A page that shows the series of a job which has been measured.
-fn job_view(width: u32) -> Option<(World, Browser)> {
+pub(super) fn job_view(width: u32) -> Option<(World, Browser)> {
     let world = World::start(quick());
     world.send("train", &[MEASURE, OPEN, SETTLE]);
     let mut browser = opened(&world, width)?;

@@ -8,7 +8,9 @@ mod example;
 mod heard;
 mod hostile;
 mod live_page;
+mod live_views;
 mod notes;
+mod operations;
 mod prometheus;
 mod restarts;
 mod routes;
@@ -21,8 +23,10 @@ use crate::config::ServeConfig;
 use crate::job::Brain;
 use crate::server::{Seams, ServerHandle, start};
 use example::{example_measured, unsettled};
+use mycroft_diagnose::operations::{Operations, Wanted};
 use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Ending, How, Life, Measured, Report, Said};
 use mycroft_record::{Batch, Category, Gap, HostTime, JobName, NANOS_PER_SEC, Rank, Record, Source, StepMark, What};
+use operations::example_operations;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -170,6 +174,10 @@ impl Brain for Scripted {
 
     fn take_measured(&mut self) -> Measured {
         std::mem::take(&mut self.measured)
+    }
+
+    fn operations(&self, wanted: &Wanted) -> Operations {
+        example_operations(wanted)
     }
 }
 

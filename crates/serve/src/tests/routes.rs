@@ -149,7 +149,7 @@ fn every_refusal_is_json_and_says_what_to_do() {
         ("/api/v1/jobs?job=train", 400, "knows limit"),
         ("/api/v1/report?job=absent", 404, "/api/v1/jobs"),
         ("/api/v1/report?job=train&format=xml", 400, "json or text"),
-        ("/api/v1/ranks?job=train&format=text", 400, "job and limit"),
+        ("/api/v1/ranks?job=train&format=text", 400, "job, order and limit"),
         ("/api/v1/plan?job=train", 400, "this path knows job, micro_batches"),
         ("/api/v1/plan?job=train&micro_batches=8&tensor=0", 400, "at least 1"),
         ("/api/v1/plan?job=train&micro_batches=8&gradients_ms=-1", 400, "negative"),
