@@ -1,7 +1,6 @@
-// The page of an autopsy: puts the components together.
+// The page of an autopsy: puts the components together, below the verdict that stands in the document.
 import { count, el, ranksPhrase, stackList } from "./dom.js";
 import { decode } from "./data.js";
-import { summary } from "./summary.js";
 import { waitGraph } from "./waitgraph.js";
 import { linesTable, printedLane, tellingLines } from "./printed.js";
 import { StackGrid, framesOf } from "./stackgrid.js";
@@ -79,21 +78,14 @@ class AutopsyPage {
   constructor(model) {
     this.model = model;
     this.repaints = [];
-    this.element = el("div", {}, this.header(), summary(model), this.waits(), this.printed(), this.stacks(), this.operations(), this.paper());
+    this.element = el("div", {}, this.waits(), this.printed(), this.stacks(), this.operations(), this.paper());
   }
 
-  header() {
+  /** Buttons of the heading. */
+  tools() {
     const repaint = () => this.repaints.forEach((act) => act());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-    return el(
-      "header",
-      { class: "top" },
-      el("span", { class: "brand", text: "Mycroft autopsy" }),
-      el("span", { class: "title", text: this.model.title }),
-      el("span", { class: "spacer" }),
-      themeButton(repaint),
-      el("button", { type: "button", on: { click: () => window.print() } }, "Print"),
-    );
+    return [themeButton(repaint), el("button", { type: "button", on: { click: () => window.print() } }, "Print")];
   }
 
   waits() {
@@ -184,6 +176,7 @@ class AutopsyPage {
 
 const model = await decode(document.getElementById("data").textContent);
 const page = new AutopsyPage(model);
-document.getElementById("page").replaceChildren(page.element);
+document.querySelector("header.top").append(...page.tools());
+document.getElementById("rest").replaceWith(page.element);
 page.start();
 globalThis.mycroft = { model, page, grid: page.grid, icicle: page.icicle, readyMs: performance.now() };
