@@ -64,6 +64,7 @@ function legend() {
     item("done", "done"),
     item("started", "started"),
     item("scheduled", "scheduled"),
+    item("apart", "dots, stripes or bars: scheduled, started or done where most ranks of its column are not"),
     item("odd", "differs"),
     item("missing", "not issued"),
     el("span", { text: "Colour: operation and call stack. Groups end at the right edge together." }),
@@ -110,13 +111,14 @@ class AutopsyPage {
     const { model } = this;
     if (model.groups.length === 0) return null;
     const panel = el("aside", { class: "panel", "aria-label": "Selected cell" });
-    this.icicle = new Icicle(model);
+    // Where no dump has a call stack there is nothing to draw of them.
+    this.icicle = model.stacks.some((stack) => stack.length > 0) ? new Icicle(model) : undefined;
     const table = el("details", { class: "as-table" }, el("summary", { text: "The rows around the cursor as a table" }));
     const redraw = (selection) => {
       this.selection = selection;
       const { item, rows, from, to, column } = selection;
       panel.replaceChildren(...cellPanel(model, this.grid.painter, selection).filter(Boolean));
-      this.icicle.show(tally(rows, from, to));
+      this.icicle?.show(tally(rows, from, to));
       if (table.open) this.fillTable(table, item.group, rows, column);
     };
     table.addEventListener("toggle", () => table.open && this.selection && redraw(this.selection));
@@ -135,7 +137,7 @@ class AutopsyPage {
         el("div", { class: "split" }, el("div", { class: "main" }, this.grid.element, legend(), keys, table), panel),
         el("p", { class: "visually-hidden", id: "grid-keys-hint", text: "Arrow keys move, f goes to the first wrong point, r to a rank, slash finds an operation." }),
       ),
-      section("calls", "Call stacks of the selection", "Outermost call on top; width: how many of the selected operations came through it. Click to zoom.", this.icicle.element),
+      this.icicle && section("calls", "Call stacks of the selection", "Outermost call on top; width: how many of the selected operations came through it. Click to zoom.", this.icicle.element),
     ];
   }
 

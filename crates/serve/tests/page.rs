@@ -3,6 +3,7 @@
 //! Screenshots go to the folder that `MYCROFT_SHOTS` names, for people to look at, otherwise to a folder that is removed.
 mod page {
     pub(crate) mod browser;
+    mod drawn;
     mod pairs;
     mod plain;
     pub(crate) mod printed;
