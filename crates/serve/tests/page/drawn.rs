@@ -9,6 +9,59 @@ fn width(opened: &mut Opened, width: u32) {
     opened.eval("new Promise((done) => setTimeout(() => requestAnimationFrame(done), 200))");
 }
 
+/// Elements that reach beyond the window, unless they lie in something that scrolls or hides.
+const BEYOND: &str = "(() => {
+  const held = (node) => node.closest('.scroller, .stage, .picture, .as-table, .tiles, .stack-legend, .icicle, .visually-hidden');
+  return [...document.querySelectorAll('body *')]
+    .filter((node) => node.getClientRects().length > 0 && node.getBoundingClientRect().right > innerWidth + 0.5 && !held(node))
+    .map((node) => `${node.tagName} ${node.className} ${node.getBoundingClientRect().right}`);
+})()";
+
+/// Sizes of the graph's letters as they are shown, the smallest; null where the graph is not.
+const LETTERS: &str = "(() => {
+  const picture = document.querySelector('.waitgraph .picture svg');
+  if (picture.getClientRects().length === 0) return null;
+  const scale = picture.getBoundingClientRect().width / picture.viewBox.baseVal.width;
+  return Math.min(...[...picture.querySelectorAll('text')].map((text) => scale * parseFloat(getComputedStyle(text).fontSize)));
+})()";
+
+#[test]
+fn nothing_overflows_a_phone_and_the_graph_can_be_read_at_any_width() {
+    for (name, answer) in [("pairs", pairs::stuck()), ("small", sample::small()), ("deadlock", sample::deadlock())] {
+        let Some(mut opened) = Opened::new(&answer, "narrow") else { return };
+        for (wide, is_drawn) in [(390, false), (700, true), (1_000, true), (1_400, true)] {
+            width(&mut opened, wide);
+            assert_eq!(opened.eval(BEYOND), json!([]), "{name} at {wide}");
+            let letters = opened.eval(LETTERS).as_f64();
+            assert_eq!(letters.is_some(), is_drawn, "{name} at {wide}");
+            assert!(letters.unwrap_or(99.0) >= 10.0, "{name} at {wide}: letters of {letters:?} pixels");
+            assert!(is_drawn || opened.eval("document.querySelector('.in-words').open") == true, "{name}: no words");
+            opened.shot(&format!("{name}-{wide}"));
+        }
+        opened.quiet();
+    }
+}
+
+#[test]
+fn the_graph_accounts_for_all_ranks() {
+    let Some(mut opened) = Opened::new(&pairs::stuck(), "ranks") else { return };
+    assert_eq!(
+        opened.text(".account"),
+        "16 of 16 ranks: 8 wait for others or are waited for; 7 more ranks (0, 2, 4\u{2013}8) are in operations that do \
+         not tell whom they wait for; 1 more rank (10) waits for nobody."
+    );
+    opened.quiet();
+}
+
+#[test]
+fn who_is_waited_for_does_not_wait() {
+    let Some(mut opened) = Opened::new(&pairs::slow(), "slow") else { return };
+    let nodes = "[...document.querySelectorAll('.node')].map((node) => node.querySelector('.name').textContent + ': ' + \
+                 node.querySelector('.detail').textContent).sort()";
+    assert_eq!(opened.eval(nodes), json!(["rank 2: waited for", "ranks 0, 1, 3: 3 ranks wait"]));
+    opened.quiet();
+}
+
 #[test]
 fn groups_of_suspects_come_first_and_are_told_by_their_ranks() {
     let Some(mut opened) = Opened::new(&pairs::stuck(), "groups") else { return };
@@ -84,4 +137,22 @@ fn no_section_for_call_stacks_where_there_are_none() {
     opened.quiet();
     let Some(mut opened) = Opened::new(&sample::small(), "stacks") else { return };
     assert_eq!(opened.eval("document.querySelectorAll('#calls .call').length > 0"), true);
+}
+
+#[test]
+fn paper_has_the_first_waits_and_says_how_many_more() {
+    let mut answer = pairs::stuck();
+    let first = answer.blast_radius[0].clone();
+    answer.blast_radius = (0..61).map(|_| first.clone()).collect();
+    let Some(mut opened) = Opened::new(&answer, "paper") else { return };
+    opened.eval("(document.querySelectorAll('details').forEach((fold) => (fold.open = true)), 1)");
+    let shown = "[[...document.querySelectorAll('.waits li')].filter((line) => line.getClientRects().length > 0).length, \
+                 document.querySelector('.waits-cut').getClientRects().length]";
+    assert_eq!(opened.eval(shown), json!([61, 0]), "on a screen all can be unfolded");
+    opened.browser.call("Emulation.setEmulatedMedia", json!({ "media": "print" }));
+    assert_eq!(opened.eval(shown), json!([12, 1]));
+    assert_eq!(opened.text(".waits-cut"), "and 49 more");
+    let file = opened.kept("pairs.pdf");
+    opened.browser.print(&file);
+    opened.quiet();
 }

@@ -68,3 +68,11 @@ fn group(first: u32) -> GroupGrid {
         first_wrong: (first == 12).then_some(0),
     }
 }
+
+/// All wait for rank 2 of a job that is only slow.
+pub(crate) fn slow() -> Autopsy {
+    let mut answer = empty(Outcome::Fault(What::Slowdown));
+    answer.ranks = ranks(&[0, 1, 2, 3]);
+    answer.blast_radius = vec![wait(&[0, 1, 3], &[2], "all_reduce default_pg #10")];
+    answer
+}
