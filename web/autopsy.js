@@ -1,7 +1,6 @@
-// The page of an autopsy: puts the components together.
+// The page of an autopsy: puts the components together, below the verdict that stands in the document.
 import { count, el, ranksPhrase, stackList } from "./dom.js";
 import { decode } from "./data.js";
-import { summary } from "./summary.js";
 import { waitGraph } from "./waitgraph.js";
 import { linesTable, printedLane, tellingLines } from "./printed.js";
 import { StackGrid, framesOf } from "./stackgrid.js";
@@ -65,6 +64,7 @@ function legend() {
     item("done", "done"),
     item("started", "started"),
     item("scheduled", "scheduled"),
+    item("apart", "dots, stripes or bars: scheduled, started or done where most ranks of its column are not"),
     item("odd", "differs"),
     item("missing", "not issued"),
     el("span", { text: "Colour: operation and call stack. Groups end at the right edge together." }),
@@ -79,21 +79,14 @@ class AutopsyPage {
   constructor(model) {
     this.model = model;
     this.repaints = [];
-    this.element = el("div", {}, this.header(), summary(model), this.waits(), this.printed(), this.stacks(), this.operations(), this.paper());
+    this.element = el("div", {}, this.waits(), this.printed(), this.stacks(), this.operations(), this.paper());
   }
 
-  header() {
+  /** Buttons of the heading. */
+  tools() {
     const repaint = () => this.repaints.forEach((act) => act());
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
-    return el(
-      "header",
-      { class: "top" },
-      el("span", { class: "brand", text: "Mycroft autopsy" }),
-      el("span", { class: "title", text: this.model.title }),
-      el("span", { class: "spacer" }),
-      themeButton(repaint),
-      el("button", { type: "button", on: { click: () => window.print() } }, "Print"),
-    );
+    return [themeButton(repaint), el("button", { type: "button", on: { click: () => window.print() } }, "Print")];
   }
 
   waits() {
@@ -118,13 +111,14 @@ class AutopsyPage {
     const { model } = this;
     if (model.groups.length === 0) return null;
     const panel = el("aside", { class: "panel", "aria-label": "Selected cell" });
-    this.icicle = new Icicle(model);
+    // Where no dump has a call stack there is nothing to draw of them.
+    this.icicle = model.stacks.some((stack) => stack.length > 0) ? new Icicle(model) : undefined;
     const table = el("details", { class: "as-table" }, el("summary", { text: "The rows around the cursor as a table" }));
     const redraw = (selection) => {
       this.selection = selection;
       const { item, rows, from, to, column } = selection;
       panel.replaceChildren(...cellPanel(model, this.grid.painter, selection).filter(Boolean));
-      this.icicle.show(tally(rows, from, to));
+      this.icicle?.show(tally(rows, from, to));
       if (table.open) this.fillTable(table, item.group, rows, column);
     };
     table.addEventListener("toggle", () => table.open && this.selection && redraw(this.selection));
@@ -143,7 +137,7 @@ class AutopsyPage {
         el("div", { class: "split" }, el("div", { class: "main" }, this.grid.element, legend(), keys, table), panel),
         el("p", { class: "visually-hidden", id: "grid-keys-hint", text: "Arrow keys move, f goes to the first wrong point, r to a rank, slash finds an operation." }),
       ),
-      section("calls", "Call stacks of the selection", "Outermost call on top; width: how many of the selected operations came through it. Click to zoom.", this.icicle.element),
+      this.icicle && section("calls", "Call stacks of the selection", "Outermost call on top; width: how many of the selected operations came through it. Click to zoom.", this.icicle.element),
     ];
   }
 
@@ -184,6 +178,7 @@ class AutopsyPage {
 
 const model = await decode(document.getElementById("data").textContent);
 const page = new AutopsyPage(model);
-document.getElementById("page").replaceChildren(page.element);
+document.querySelector("header.top").append(...page.tools());
+document.getElementById("rest").replaceWith(page.element);
 page.start();
 globalThis.mycroft = { model, page, grid: page.grid, icicle: page.icicle, readyMs: performance.now() };

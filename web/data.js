@@ -109,6 +109,21 @@ export function markText(cell) {
   return ["", "differs from its peers", "waited for", "first wrong point"][markOf(cell)];
 }
 
+/** The state of most cells of each column; of equals the one that is more usual in the whole group. */
+function usualStates(group, columns) {
+  const counts = new Uint32Array(3 * columns), whole = [0, 0, 0];
+  for (const row of group.rows) {
+    for (let i = 0; i < row.cells.length; i++) {
+      if (markOf(row.cells[i]) === MISSING) continue;
+      counts[3 * row.columns[i] + stateOf(row.cells[i])]++;
+      whole[stateOf(row.cells[i])]++;
+    }
+  }
+  const order = [DONE, STARTED, SCHEDULED].sort((a, b) => whole[b] - whole[a]);
+  const most = (column) => order.reduce((best, state) => (counts[3 * column + state] > counts[3 * column + best] ? state : best));
+  return Uint8Array.from({ length: columns }, (_, column) => most(column));
+}
+
 /** Facts of a group that several components show: the usual operation per column, the worst state, marks, odd rows. */
 export function survey(model, group) {
   const columns = group.columns.length;
@@ -140,5 +155,5 @@ export function survey(model, group) {
       row.unusual = comboOf(row.cells[i]) !== usual[row.columns[i]];
     }
   }
-  group.survey = { usual, issued, state, mark };
+  group.survey = { usual, issued, state, mark, usualState: usualStates(group, columns) };
 }

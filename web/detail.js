@@ -1,5 +1,5 @@
 // What the grid's cursor is on, in words and as a table: the cell, what the other ranks did there, and the rows around.
-import { count, el, place, ranksPhrase, ranksText, stackList, userFrame } from "./dom.js";
+import { count, el, place, ranksPhrase, stackList, userFrame } from "./dom.js";
 import { FIRST, MISSING, ODD, absenceText, cellAt, comboOf, markOf, markText, opOf, stackOf, stateOf, stateText } from "./data.js";
 
 /** Columns to each side in the table. */
@@ -72,7 +72,7 @@ export function regionTable(model, group, rows, middle) {
   return el(
     "table",
     { class: "region" },
-    el("caption", { text: `${group.label}: ${ranksText(shown.map((row) => row.rank))}${rows.length > shown.length ? ` of ${count(rows.length, "rank")}` : ""}` }),
+    el("caption", { text: `${ranksPhrase(shown.map((row) => row.rank)).replace(/^r/, "R")} \u00b7 ${group.label}${rows.length > shown.length ? `, of ${count(rows.length, "rank")}` : ""}` }),
     el("thead", {}, el("tr", {}, el("th", { scope: "col", text: "rank" }), columns.map((column) => el("th", { scope: "col", class: column === group.first_wrong ? "wrong" : "", text: group.columns[column] })))),
     el("tbody", {}, shown.map((row) => el("tr", {}, el("th", { scope: "row", text: row.rank }), columns.map((column) => el("td", { class: kind(row, column) }, word(row, column)))))),
   );

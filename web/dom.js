@@ -50,6 +50,15 @@ export function ranksPhrase(ranks, piecesMax) {
   return `${ranks.length === 1 ? "rank" : "ranks"} ${ranksText(ranks, piecesMax)}`;
 }
 
+/** As `ranksPhrase` in so few characters: `ranks 0, 8, 16 ... (64)` where there are more than fit. */
+export function ranksWithin(ranks, most) {
+  for (let pieces = most; pieces > 0; pieces = Math.min(pieces, 12) - 1) {
+    const text = ranksPhrase(ranks, pieces).replace(/ and more \((\d+) in all\)$/, " \u2026 ($1)");
+    if (text.length <= most) return text;
+  }
+  return count(ranks.length, "rank");
+}
+
 /** A long text without its middle: names differ at both ends. */
 export function middleCut(text, most) {
   return text.length > most ? `${text.slice(0, Math.ceil(most * 0.6) - 1)}\u2026${text.slice(-Math.floor(most * 0.4))}` : text;

@@ -2,7 +2,7 @@
 // browser's own; only what is seen is drawn.
 import { count, el, place, userFrame } from "./dom.js";
 import { MISSING, absenceText, cellAt, comboOf, markOf, markText, opOf, stackOf, stateText, survey } from "./data.js";
-import { GUTTER, HEAD, Layout, ZOOMS } from "./layout.js";
+import { HEAD, Layout, ZOOMS } from "./layout.js";
 import { Painter } from "./painter.js";
 
 /** Frames whose drawing time is kept. */
@@ -31,9 +31,13 @@ export class OperationGrid {
     this.listen();
   }
 
-  /** The verdict's group first, then others with a wrong point, then the rest as they came. */
+  /** The suspects' groups of the verdict first, then others with a wrong point, then the rest as they came. */
   inOrder() {
-    const weight = (group) => (group.first_wrong === null ? 2 : group.label === this.model.group ? 0 : 1);
+    const suspects = new Set(this.model.suspects.map((suspect) => suspect.rank));
+    const weight = (group) => {
+      if (group.label === this.model.group && group.ranks.some((rank) => suspects.has(rank))) return group.first_wrong === null ? 1 : 0;
+      return group.first_wrong === null ? 3 : 2;
+    };
     return this.model.groups.map((group, i) => [weight(group), i, group]).sort((a, b) => a[0] - b[0] || a[1] - b[1]).map(([, , group]) => group);
   }
 
@@ -118,8 +122,9 @@ export class OperationGrid {
 
   /** First drawing, when the element is in the document: fits, and goes to the first wrong point. */
   start() {
-    this.layout.arrange();
+    this.layout.room = this.stage.clientWidth;
     this.layout.zoom = this.readableZoom();
+    this.layout.stretched = true;
     this.relayout();
     if (!this.firstWrong()) {
       const item = this.layout.items.find((one) => one.rows.length > 0);
@@ -131,7 +136,7 @@ export class OperationGrid {
   readableZoom() {
     const width = this.stage.clientWidth - 20;
     const fit = this.layout.fit(width, window.innerHeight * STAGE_SHARE);
-    const least = GUTTER + this.layout.columns * POINTED_WIDTH <= width ? POINTED_WIDTH : POINTED_WIDTH / 2;
+    const least = this.layout.gutter + this.layout.columns * POINTED_WIDTH <= width ? POINTED_WIDTH : POINTED_WIDTH / 2;
     return Math.max(fit, ZOOMS.findIndex(([w]) => w >= least));
   }
 
@@ -145,8 +150,22 @@ export class OperationGrid {
   }
 
   resized() {
+    if (this.layout.room !== this.stage.clientWidth) {
+      this.fitRoom();
+      return;
+    }
     this.painter.resize(this.scroller.clientWidth, this.scroller.clientHeight, window.devicePixelRatio || 1);
     this.draw();
+  }
+
+  /** After a change of the width: cells that used all of it do so again, and the cursor stays in sight. */
+  fitRoom() {
+    const { layout } = this;
+    layout.room = this.stage.clientWidth;
+    if (layout.stretched) layout.zoom = this.readableZoom();
+    this.relayout();
+    const { cursor } = this.view;
+    if (cursor) this.reveal(layout.items[cursor.item], cursor);
   }
 
   schedule() {
@@ -226,7 +245,7 @@ export class OperationGrid {
     const { w, h } = layout.cell;
     const x = layout.x(item, cursor.column), y = layout.y(item, cursor.position);
     const margin = Math.min(4 * w, 120);
-    if (x - GUTTER - margin < scroller.scrollLeft) scroller.scrollLeft = x - GUTTER - margin;
+    if (x - layout.gutter - margin < scroller.scrollLeft) scroller.scrollLeft = x - layout.gutter - margin;
     if (x + w + margin > scroller.scrollLeft + scroller.clientWidth) scroller.scrollLeft = x + w + margin - scroller.clientWidth;
     if (y - HEAD - h < scroller.scrollTop) scroller.scrollTop = y - HEAD - h;
     if (y + 2 * h > scroller.scrollTop + scroller.clientHeight) scroller.scrollTop = y + 2 * h - scroller.clientHeight;
@@ -234,7 +253,7 @@ export class OperationGrid {
 
   centre(item, cursor) {
     const { scroller, layout } = this;
-    scroller.scrollLeft = layout.x(item, cursor.column) - GUTTER - (scroller.clientWidth - GUTTER) * 0.6;
+    scroller.scrollLeft = layout.x(item, cursor.column) - layout.gutter - (scroller.clientWidth - layout.gutter) * 0.6;
     scroller.scrollTop = layout.y(item, cursor.position) - scroller.clientHeight / 2;
   }
 
@@ -362,20 +381,25 @@ export class OperationGrid {
   }
 
   fit() {
-    this.setZoom(this.layout.fit(this.stage.clientWidth - 20, Infinity));
+    this.setZoom(this.layout.fit(this.stage.clientWidth - 20, Infinity), this.middle(), true);
   }
 
-  /** Changes the size of cells and keeps what is under a point (the middle by default) where it is. */
-  setZoom(zoom, at = { x: this.scroller.clientWidth / 2, y: this.scroller.clientHeight / 2 }) {
+  middle() {
+    return { x: this.scroller.clientWidth / 2, y: this.scroller.clientHeight / 2 };
+  }
+
+  /** Changes the size of cells and keeps what is under a point where it is; `stretched`: all columns use the width. */
+  setZoom(zoom, at = this.middle(), stretched = false) {
     const next = Math.min(Math.max(zoom, 0), ZOOMS.length - 1);
-    if (next === this.layout.zoom) return;
+    if (next === this.layout.zoom && stretched === this.layout.stretched) return;
     const { scroller } = this;
+    const { gutter } = this.layout;
     const before = this.layout.cell;
     const hit = this.layout.hit(scroller.scrollLeft + at.x, scroller.scrollTop + at.y);
-    const column = (scroller.scrollLeft + at.x - GUTTER) / before.w;
-    this.layout.zoom = next;
+    const column = (scroller.scrollLeft + at.x - gutter) / before.w;
+    Object.assign(this.layout, { zoom: next, stretched });
     this.relayout();
-    scroller.scrollLeft = column * this.layout.cell.w + GUTTER - at.x;
+    scroller.scrollLeft = column * this.layout.cell.w + gutter - at.x;
     if (hit?.item) {
       const item = this.layout.items[hit.item.index];
       scroller.scrollTop = (hit.head ? item.y : this.layout.y(item, hit.position)) - at.y;
@@ -486,7 +510,7 @@ export class OperationGrid {
     if (pan) {
       event.preventDefault();
       this.drag = { pan: true, x: event.clientX, y: event.clientY, left: this.scroller.scrollLeft, top: this.scroller.scrollTop };
-    } else if (hit?.head && x < GUTTER) {
+    } else if (hit?.head && x < this.layout.gutter) {
       this.fold(hit.item.index);
       return;
     } else if (hit && !hit.head) {
@@ -522,7 +546,7 @@ export class OperationGrid {
 
   showTip(event, hit) {
     const { x, y } = this.point(event);
-    const lines = hit && x >= GUTTER ? this.tipLines(hit) : undefined;
+    const lines = hit && x >= this.layout.gutter ? this.tipLines(hit) : undefined;
     this.tip.hidden = !lines;
     if (!lines) return;
     this.tip.replaceChildren(...lines.map(([text, kind]) => el("div", { class: kind, text })));

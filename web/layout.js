@@ -2,14 +2,16 @@
 
 /** Cell sizes in pixels, smallest first; the last ones leave room for the operation's name. */
 export const ZOOMS = [[2, 2], [3, 3], [4, 4], [6, 6], [8, 8], [12, 12], [16, 15], [24, 18], [36, 20], [56, 22], [76, 23], [112, 24]];
-/** Smallest cell that is wide enough for a name. */
-export const NAME_WIDTH_MIN = 56;
-/** Width of the rank labels. */
-export const GUTTER = 208;
+/** Smallest cell that has room for a name. */
+export const NAME_WIDTH_MIN = 56, NAME_HEIGHT_MIN = 15;
+/** Width of the rank labels, and on a screen narrower than so much. */
+const GUTTER = 208, GUTTER_NARROW = 124, NARROW = 560;
 /** Height of a group's header: column labels and a strip that stands for all its rows. */
 export const HEAD = 44;
-/** Space below a group. */
-const BELOW = 10;
+/** Space below a group, and at the right of all. */
+const BELOW = 10, BESIDE = 12;
+/** Width that a scroll bar takes from the stage. */
+const SCROLL_BAR = 16;
 
 /** Rows and places of all groups. */
 export class Layout {
@@ -17,6 +19,9 @@ export class Layout {
     this.groups = groups;
     this.columns = groups.reduce((most, group) => Math.max(most, group.columns.length), 1);
     this.zoom = 0;
+    /** Width of the stage, and whether cells are as wide as it takes to use all of it. */
+    this.room = 0;
+    this.stretched = false;
     this.onlyUnusual = false;
     this.open = groups.map(() => true);
     this.arrange();
@@ -31,7 +36,14 @@ export class Layout {
   }
 
   get cell() {
-    return { w: ZOOMS[this.zoom][0], h: ZOOMS[this.zoom][1] };
+    const [w, h] = ZOOMS[this.zoom];
+    const all = Math.floor((this.room - this.gutter - BESIDE - SCROLL_BAR) / this.columns);
+    return { w: this.stretched ? Math.max(w, all) : w, h };
+  }
+
+  /** Width of the rank labels. */
+  get gutter() {
+    return this.room > 0 && this.room < NARROW ? GUTTER_NARROW : GUTTER;
   }
 
   /** Recomputes places after a change of zoom, filter or folding. */
@@ -45,7 +57,7 @@ export class Layout {
       return item;
     });
     this.height = y;
-    this.width = GUTTER + this.columns * this.cell.w + 12;
+    this.width = this.gutter + this.columns * this.cell.w + BESIDE;
   }
 
   /** All rows, or the unusual ones and the first usual one beside them. */
@@ -63,7 +75,7 @@ export class Layout {
     let best = 0;
     for (let zoom = 0; zoom < ZOOMS.length; zoom++) {
       const [w, h] = ZOOMS[zoom];
-      if (GUTTER + this.columns * w <= width && heads + rows * h <= height * 1.6) best = zoom;
+      if (this.gutter + this.columns * w <= width && heads + rows * h <= height * 1.6) best = zoom;
     }
     return best;
   }
@@ -81,7 +93,7 @@ export class Layout {
 
   /** Left edge of a group's column, in content pixels. */
   x(item, column) {
-    return GUTTER + (item.offset + column) * this.cell.w;
+    return this.gutter + (item.offset + column) * this.cell.w;
   }
 
   /** Top edge of a shown row, in content pixels. */
@@ -94,7 +106,7 @@ export class Layout {
     if (y < 0 || y >= this.height || this.items.length === 0) return undefined;
     const item = this.itemAt(y);
     const inside = y - item.y;
-    const column = Math.floor((x - GUTTER) / this.cell.w) - item.offset;
+    const column = Math.floor((x - this.gutter) / this.cell.w) - item.offset;
     if (inside < HEAD) return { item, head: true, column };
     const position = Math.floor((inside - HEAD) / this.cell.h);
     return position < item.rows.length ? { item, position, column } : undefined;

@@ -1,7 +1,7 @@
 // Draws the visible part of the grid on a canvas. Cells become pixels of a small bitmap that is blown up without
 // smoothing, so that 100,000 visible cells cost what their bytes cost; what needs strokes is drawn for few cells.
-import { count, middleCut, ranksPhrase } from "./dom.js";
-import { GUTTER, HEAD, NAME_WIDTH_MIN } from "./layout.js";
+import { middleCut, ranksWithin } from "./dom.js";
+import { HEAD, NAME_HEIGHT_MIN, NAME_WIDTH_MIN } from "./layout.js";
 import { DONE, FIRST, MISSING, PLAIN, SCHEDULED, STARTED, comboOf, lowerBound, markOf, opOf, stateOf } from "./data.js";
 import { css, shade, slots, theme } from "./colour.js";
 
@@ -12,10 +12,15 @@ const PATTERN_WIDTH_MIN = 6;
 /** From this row height on, every row has its rank. */
 const RANK_HEIGHT_MIN = 11;
 
-/** Characters of a group's name that fit beside its rows. */
-const GROUP_CHARS_MAX = 23;
+/** Pixels of a character of a group's ranks and of its name, at most: what fits beside its rows. */
+const RANK_CHAR = 7.4, NAME_CHAR = 7.6;
 /** Characters of the first wrong column's label. */
 const WRONG_CHARS_MAX = 36;
+
+/** Whether a cell is in another state than is usual in its column. */
+function isApart(usualState, row, i) {
+  return markOf(row.cells[i]) !== MISSING && stateOf(row.cells[i]) !== usualState[row.columns[i]];
+}
 
 /** The painter of one grid. */
 export class Painter {
@@ -49,10 +54,10 @@ export class Painter {
         this.table[combo * 4 + state] = (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
       }
     });
-    this.patterns = [this.pattern(SCHEDULED), this.pattern(STARTED)];
+    this.patterns = [SCHEDULED, STARTED, DONE].map((state) => this.pattern(state));
   }
 
-  /** Scheduled: dots. Started: stripes. So that states differ without colour. */
+  /** Scheduled: dots. Started: stripes. Done: bars. So that states differ without colour. */
   pattern(state) {
     const tile = document.createElement("canvas");
     tile.width = tile.height = 6;
@@ -60,6 +65,8 @@ export class Painter {
     ctx.strokeStyle = ctx.fillStyle = this.theme === "dark" ? "rgba(0, 0, 0, 0.55)" : "rgba(255, 255, 255, 0.75)";
     if (state === SCHEDULED) {
       ctx.fillRect(2, 2, 2, 2);
+    } else if (state === DONE) {
+      ctx.fillRect(0, 3, 6, 1);
     } else {
       ctx.lineWidth = 1.4;
       ctx.beginPath();
@@ -107,7 +114,7 @@ export class Painter {
   visibleColumns(item, left) {
     const { w } = this.layout.cell;
     const from = Math.max(0, Math.floor(left / w) - item.offset);
-    const to = Math.min(item.group.columns.length, Math.ceil((left + this.width - GUTTER) / w) - item.offset);
+    const to = Math.min(item.group.columns.length, Math.ceil((left + this.width - this.layout.gutter) / w) - item.offset);
     return [from, Math.max(from, to)];
   }
 
@@ -120,7 +127,7 @@ export class Painter {
     const [from, to] = this.visibleColumns(item, left);
     ctx.save();
     ctx.beginPath();
-    ctx.rect(GUTTER, 0, this.width - GUTTER, this.height);
+    ctx.rect(this.layout.gutter, 0, this.width - this.layout.gutter, this.height);
     ctx.clip();
     if (to > from) this.drawCells(item, first, last, from, to, left, top);
     this.drawFirstWrong(item, left, top, layout.y(item, first) - top, (last - first) * h);
@@ -159,21 +166,22 @@ export class Painter {
       for (let c = 0; c <= columns; c++) ctx.fillRect(x + c * w - 1, y, 1, rows * h);
       for (let r = 0; r <= rows; r++) ctx.fillRect(x, y + r * h - 1, columns * w, 1);
     }
-    if (w >= NAME_WIDTH_MIN) this.drawNames(item, first, last, from, to, x, y);
+    if (w >= NAME_WIDTH_MIN && h >= NAME_HEIGHT_MIN) this.drawNames(item, first, last, from, to, x, y);
     this.drawMarks(item, first, last, from, to, x, y);
   }
 
-  /** Patterns over what is not done, one rectangle per run of equal state. */
+  /** Patterns over cells in another state than is usual in their column, one rectangle per run: the rule needs no ink. */
   drawStates(item, first, last, from, to, x, y) {
     const { ctx } = this;
     const { w, h } = this.layout.cell;
+    const { usualState } = item.group.survey;
     for (let r = first; r < last; r++) {
       const row = item.group.rows[item.rows[r]];
       for (let i = lowerBound(row, from); i < row.cells.length && row.columns[i] < to; ) {
-        const state = stateOf(row.cells[i]);
+        const state = stateOf(row.cells[i]), apart = isApart(usualState, row, i);
         let end = i + 1;
-        while (end < row.cells.length && row.columns[end] === row.columns[end - 1] + 1 && row.columns[end] < to && stateOf(row.cells[end]) === state) end++;
-        if (state < DONE && markOf(row.cells[i]) !== MISSING) {
+        while (end < row.cells.length && row.columns[end] === row.columns[end - 1] + 1 && row.columns[end] < to && stateOf(row.cells[end]) === state && isApart(usualState, row, end) === apart) end++;
+        if (apart) {
           ctx.fillStyle = this.patterns[state];
           ctx.fillRect(x + (row.columns[i] - from) * w, y + (r - first) * h, (end - i) * w - 1, h - 1);
         }
@@ -197,9 +205,11 @@ export class Painter {
         const text = name.length > most ? `${name.slice(0, most - 1)}\u2026` : name;
         const cx = x + (row.columns[i] - from) * w, cy = y + (r - first) * h;
         const dark = this.theme === "dark";
-        if (stateOf(cell) < DONE) {
+        if (isApart(item.group.survey.usualState, row, i)) {
           ctx.fillStyle = this.colour(comboOf(cell), stateOf(cell));
           ctx.fillRect(cx + 2, cy + 3, ctx.measureText(text).width + 5, h - 7);
+        }
+        if (stateOf(cell) < DONE) {
           const bright = dark || stateOf(cell) === STARTED;
           ctx.fillStyle = bright ? "#0d0f12" : "#ffffff";
         } else {
@@ -291,7 +301,7 @@ export class Painter {
     const { ctx, layout } = this;
     const { h } = layout.cell;
     ctx.fillStyle = this.colours.surface;
-    ctx.fillRect(0, layout.y(item, first) - top, GUTTER - 6, (last - first) * h);
+    ctx.fillRect(0, layout.y(item, first) - top, this.layout.gutter - 6, (last - first) * h);
     ctx.textAlign = "right";
     const every = h >= RANK_HEIGHT_MIN ? 1 : Math.ceil(RANK_HEIGHT_MIN / h / 4) * 4;
     for (let r = first; r < last; r++) {
@@ -301,12 +311,12 @@ export class Painter {
       const y = layout.y(item, r) - top;
       if (suspect) {
         ctx.fillStyle = this.colours.bad;
-        ctx.fillRect(GUTTER - 12, y, 5, Math.max(h - 1, 2));
+        ctx.fillRect(this.layout.gutter - 12, y, 5, Math.max(h - 1, 2));
       }
       if (!suspect && !current && r % every !== 0) continue;
       ctx.fillStyle = suspect ? this.colours.bad : current ? this.colours.ink : this.colours.muted;
       ctx.font = `${suspect || current ? "600 " : ""}${h < 15 ? 10.5 : 11.5}px ${this.sans}`;
-      ctx.fillText(suspect && h >= RANK_HEIGHT_MIN ? `suspect  rank ${rank}` : `rank ${rank}`, GUTTER - 18, y + h / 2);
+      ctx.fillText(suspect && h >= RANK_HEIGHT_MIN ? `suspect  rank ${rank}` : `rank ${rank}`, this.layout.gutter - 18, y + h / 2);
     }
   }
 
@@ -320,30 +330,41 @@ export class Painter {
     const [from, to] = this.visibleColumns(item, left);
     ctx.save();
     ctx.beginPath();
-    ctx.rect(GUTTER, y, this.width - GUTTER, HEAD);
+    ctx.rect(this.layout.gutter, y, this.width - this.layout.gutter, HEAD);
     ctx.clip();
-    const wrong = item.group.first_wrong;
     const every = Math.max(1, Math.ceil(LABEL_STEP / w));
+    const taken = this.drawWrongLabel(item, left, y);
     ctx.font = `11px ${this.sans}`;
     ctx.textAlign = "left";
-    for (let column = from - (from % every); column < to; column += every) {
-      if (wrong !== null && wrong !== undefined && Math.abs(column - wrong) < every) continue;
+    for (let column = from - (from % every); column < Math.min(to, item.group.columns.length); column += every) {
       const x = layout.x(item, column) - left;
+      const text = this.fitText(item.group.columns[column], every * w - 6);
+      if (taken && x < taken.right && x + 3 + ctx.measureText(text).width > taken.left) continue;
       ctx.fillStyle = colours.line;
       ctx.fillRect(x - 1, y + 6, 1, 16);
       ctx.fillStyle = colours.muted;
-      ctx.fillText(this.fitText(item.group.columns[column], every * w - 6), x + 3, y + 13);
-    }
-    if (wrong !== null && wrong !== undefined) {
-      const x = layout.x(item, wrong) - left;
-      ctx.fillStyle = colours.bad;
-      ctx.font = `600 11px ${this.sans}`;
-      const label = `\u25bc ${middleCut(item.group.columns[wrong], WRONG_CHARS_MAX)}`;
-      ctx.fillText(label, Math.min(x - 4, this.width - ctx.measureText(label).width - 4), y + 13);
+      ctx.fillText(text, x + 3, y + 13);
     }
     this.drawStrip(item, from, to, layout.x(item, from) - left, y + 24);
     ctx.restore();
     this.drawHeadLabel(item, y);
+  }
+
+  /** Label of the first wrong column, whole and always in sight; where the column is not, it points there. */
+  drawWrongLabel(item, left, y) {
+    const column = item.group.first_wrong;
+    if (column === null || column === undefined) return undefined;
+    const { ctx, layout } = this;
+    const x = layout.x(item, column) - left;
+    const sign = x + layout.cell.w <= layout.gutter ? "\u25c0" : x >= this.width ? "\u25b6" : "\u25bc";
+    const label = `${sign} ${middleCut(item.group.columns[column], WRONG_CHARS_MAX)}`;
+    ctx.font = `600 11px ${this.sans}`;
+    ctx.textAlign = "left";
+    const width = ctx.measureText(label).width;
+    const at = Math.max(Math.min(x - 4, this.width - width - 4), layout.gutter + 2);
+    ctx.fillStyle = this.colours.bad;
+    ctx.fillText(label, at, y + 13);
+    return { left: at - 4, right: at + width + 6 };
   }
 
   fitText(text, width) {
@@ -354,18 +375,25 @@ export class Painter {
   drawHeadLabel(item, y) {
     const { ctx, colours } = this;
     ctx.fillStyle = colours.surface;
-    ctx.fillRect(0, y, GUTTER - 6, HEAD);
+    ctx.fillRect(0, y, this.layout.gutter - 6, HEAD);
     ctx.textAlign = "left";
     ctx.fillStyle = colours.muted;
     ctx.font = `10px ${this.sans}`;
     ctx.fillText(this.layout.open[item.index] ? "\u25bc" : "\u25b6", 6, y + 14);
+    const room = this.layout.gutter - 30;
     ctx.fillStyle = colours.ink;
     ctx.font = `600 12.5px ${this.sans}`;
-    ctx.fillText(middleCut(item.group.label, GROUP_CHARS_MAX), 20, y + 14, GUTTER - 30);
+    const [who, name] = this.headTexts(item.group);
+    ctx.fillText(who, 20, y + 14, room);
     ctx.fillStyle = colours.muted;
     ctx.font = `11px ${this.sans}`;
-    const phrase = ranksPhrase(item.group.ranks, 4);
-    ctx.fillText(phrase.length <= GROUP_CHARS_MAX + 4 ? phrase : count(item.group.rows.length, "rank"), 20, y + 31, GUTTER - 30);
+    ctx.fillText(name, 20, y + 31, room);
+  }
+
+  /** A group's ranks, which tell it from others, and its name, which many share. */
+  headTexts(group) {
+    const room = this.layout.gutter - 30;
+    return [ranksWithin(group.ranks, Math.floor(room / RANK_CHAR)), middleCut(group.label, Math.floor(room / NAME_CHAR))];
   }
 
   /** One line for all rows: the usual operation, the worst state; red where something is marked. */

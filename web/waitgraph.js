@@ -8,6 +8,12 @@ const CLASSES_MAX = 400;
 const NODE = { width: 168, height: 46 };
 const GAP = { x: 252, y: 26 };
 const LABEL_CHARS_MAX = 34;
+/** Lines of the list that are open, and that are printed; up to so few it needs no unfolding. */
+const WAITS_OPEN = 12, WAITS_FEW = 8;
+/** Least size of the picture, of its own: its smallest letters are 11 pixels. Below it, it scrolls; a phone has the list alone. */
+const SCALE_MIN = 0.92;
+/** Width of a phone, as in `page.css`. */
+const PHONE = "(max-width: 640px)";
 /** Height of a circle of nodes, of its width: boxes are wide, and so are screens. */
 const SQUEEZE = 0.55;
 
@@ -214,9 +220,18 @@ function drawEdge(edge, nodes, circle, both) {
   );
 }
 
+/** What a node does, in a word: who is waited for and waits for nobody is no suspect where a job is merely slow. */
+function nodeText(node, suspect) {
+  if (suspect) return suspect.doing || "suspect";
+  const many = node.ranks.length > 1 ? `${count(node.ranks.length, "rank")} ` : "";
+  if (!node.waits) return `${many}waited for`;
+  if (node.circle) return `${many}in the circle`;
+  return many ? `${many}wait` : "waits";
+}
+
 function drawNode(node, model) {
   const suspect = model.suspects.find((one) => one.rank === node.ranks[0]);
-  const detail = suspect ? suspect.doing || "suspect" : node.ranks.length > 1 ? count(node.ranks.length, "rank") : node.circle ? "in the circle" : "waits";
+  const detail = nodeText(node, suspect);
   const cut = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}\u2026` : text);
   return svg(
     "g",
@@ -236,29 +251,66 @@ function arrowHead(id) {
   );
 }
 
+/** How many ranks have an arrow, of how many, and what becomes of the others: none is left out without a word. */
+export function accountText(model, nodes) {
+  const drawn = new Set(nodes.flatMap((node) => node.ranks));
+  const busy = new Set(model.arrows.flatMap((arrow) => [...arrow.waiting, ...arrow.waits_for]));
+  const vague = model.ranks.filter((rank) => busy.has(rank) && !drawn.has(rank));
+  const idle = model.ranks.filter((rank) => !busy.has(rank));
+  const told = (ranks, one, many) => `${ranks.length.toLocaleString("en-US")}${drawn.size > 0 ? " more" : ""} ${ranks.length === 1 ? "rank" : "ranks"} (${ranksText(ranks)}) ${ranks.length === 1 ? one : many}`;
+  const parts = [
+    drawn.size > 0 && `${drawn.size.toLocaleString("en-US")} wait for others or are waited for`,
+    vague.length > 0 && told(vague, "is in an operation that does not tell whom it waits for", "are in operations that do not tell whom they wait for"),
+    idle.length > 0 && told(idle, "waits for nobody", "wait for nobody"),
+  ];
+  const total = model.ranks.length;
+  return `${total.toLocaleString("en-US")} of ${count(total, "rank")}: ${parts.filter(Boolean).join("; ")}.`;
+}
+
+function arrowLine(arrow) {
+  const whom = arrow.waits_for.length > 0 && ["for ", el("b", { text: ranksText(arrow.waits_for) }), " "];
+  return el("li", {}, el("b", { text: ranksText(arrow.waiting) }), arrow.waiting.length === 1 ? " waits " : " wait ", whom, "in ", el("code", { text: waitedIn(arrow.text) }));
+}
+
+/** All arrows as sentences; beyond the first ones folded, and left off paper. */
+function inWords(model) {
+  const lines = model.arrows.map(arrowLine), rest = lines.splice(WAITS_OPEN);
+  const words = el("details", { class: "in-words" }, el("summary", { text: "In words" }), el("ul", { class: "waits" }, lines));
+  if (rest.length > 0) {
+    words.append(
+      el("details", { class: "waits-rest" }, el("summary", { text: `and ${rest.length} more` }), el("ul", { class: "waits" }, rest)),
+      el("p", { class: "waits-cut", text: `and ${rest.length} more` }),
+    );
+  }
+  const phone = matchMedia(PHONE);
+  const unfold = () => (words.open = phone.matches || model.arrows.length <= WAITS_FEW);
+  phone.addEventListener("change", unfold);
+  unfold();
+  return words;
+}
+
 /** The picture and the same in words. */
 export function waitGraph(model) {
   const all = waitClasses(model);
-  const nodes = all.nodes.length <= NODES_MAX ? all.nodes : undefined;
-  const words = el(
-    "ul",
-    { class: "waits" },
-    model.arrows.map((arrow) =>
-      el("li", {}, el("b", { text: ranksText(arrow.waiting) }), arrow.waiting.length === 1 ? " waits " : " wait ", arrow.waits_for.length > 0 && ["for ", el("b", { text: ranksText(arrow.waits_for) }), " "], "in ", el("code", { text: waitedIn(arrow.text) })),
-    ),
-  );
-  if (!nodes) return el("div", { class: "waitgraph" }, el("p", { class: "muted", text: `${count(all.nodes.length, "node")}: too many to draw.` }), words);
-  if (nodes.length === 0) return el("div", { class: "waitgraph" }, words);
+  const nodes = all.nodes.length <= NODES_MAX ? all.nodes : [];
+  const words = inWords(model);
+  const account = el("p", { class: "muted note account", text: accountText(model, all.nodes) });
+  if (nodes.length === 0) {
+    const many = all.nodes.length > 0 && el("p", { class: "muted", text: `${count(all.nodes.length, "node")}: too many to draw.` });
+    words.open = true;
+    return el("div", { class: "waitgraph" }, many, account, words);
+  }
+  nodes.forEach((node, i) => (node.waits = all.edges.some((edge) => edge.from === i)));
   const { width, height, part } = arrange(nodes, all.edges);
   const paired = new Set(all.edges.map((edge) => `${edge.from} ${edge.to}`));
   const pad = all.edges.some((edge) => edge.from === edge.to) ? 40 : 0;
   const side = nodes.some((node) => node.circle) ? 90 : 0;
   const picture = svg(
     "svg",
-    { viewBox: `${-side} ${-pad} ${width + 2 * side} ${height + pad}`, width: width + 2 * side, height: height + pad, role: "img", "aria-label": "Wait-for graph; the list below says the same" },
+    { viewBox: `${-side} ${-pad} ${width + 2 * side} ${height + pad}`, width: width + 2 * side, height: height + pad, style: { "min-width": `${Math.ceil(SCALE_MIN * (width + 2 * side))}px` }, role: "img", "aria-label": "Wait-for graph; the list below says the same" },
     svg("defs", {}, arrowHead("arrow"), arrowHead("arrow-circle")),
     all.edges.map((edge) => drawEdge(edge, nodes, part[edge.from] === part[edge.to], paired.has(`${edge.to} ${edge.from}`))),
     nodes.map((node) => drawNode(node, model)),
   );
-  return el("div", { class: "waitgraph" }, el("div", { class: "picture" }, picture), el("details", { open: model.arrows.length <= 8 }, el("summary", { text: "In words" }), words));
+  return el("div", { class: "waitgraph" }, el("div", { class: "picture", tabindex: 0, role: "group", "aria-label": "Wait-for graph" }, picture), account, words);
 }

@@ -6,11 +6,11 @@ use crate::case::{BlastEntry, Case};
 use crate::fact::{these, these_do};
 use crate::report::{RankSummary, Report};
 use mycroft_record::{HostTime, NANOS_PER_MS, OpKind, Rank};
-use page::{Page, moment, place_text, suspect_text};
+use page::{Page, place_text, suspect_text};
 use std::collections::BTreeMap;
 
 pub use autopsy::render as render_autopsy;
-pub use page::Style;
+pub use page::{Style, moment};
 
 /// Lines of ranks shown; a job of 10,000 ranks has 1,250 hosts.
 const RANK_LINES_MAX: usize = 64;

@@ -142,7 +142,7 @@ fn wrapped(text: &str, room: usize) -> Vec<String> {
 }
 
 /// Date and time to the millisecond, UTC, as the host's clock has it.
-pub(super) fn moment(time: HostTime) -> String {
+pub fn moment(time: HostTime) -> String {
     if !time.is_some() {
         return "an unknown time".to_owned();
     }

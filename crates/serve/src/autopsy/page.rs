@@ -1,11 +1,15 @@
 //! The page of an autopsy: one HTML file that opens from disk in any current browser and asks the network for nothing.
 //!
 //! The sources are the components in `web/` (ES modules and CSS, no build step: docs/decisions/004-web.md), put one after
-//! another into one inline module; the answer is packed, deflated and written as base64. Text of dumps is hostile: it is
-//! in the file only inside that base64, the page makes text nodes of it, and its policy (`Content-Security-Policy` in
-//! `web/page.html`) lets the browser refuse markup made from text, every request, and every script and style but the
-//! page's own, which it names by their hashes.
+//! another into one inline module; the answer is packed, deflated and written as base64. The verdict is HTML beside it
+//! (`summary`), so that it is read without any script as well. Text of dumps is hostile: the page makes text nodes of what
+//! is in the base64, all other passes `markup`, and its policy (`Content-Security-Policy` in `web/page.html`) lets the
+//! browser refuse markup made from text, every request, and every script and style but the page's own, which it names by
+//! their hashes.
+mod markup;
 mod payload;
+mod summary;
+mod words;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -21,10 +25,11 @@ const COLUMNS_MAX: usize = 65_536;
 /// zlib's own default: level 9 is a tenth smaller and takes twice as long.
 const DEFLATE_LEVEL: u8 = 6;
 
-/// The document, with the places for hashes of script and style, title, style, data and script, in that order.
+/// The document, with the places for hashes of script and style, title, style, verdict, data and script, in that order.
 const DOCUMENT: &str = include_str!("../../../../web/page.html");
 
-const PLACES: [&str; 6] = ["{{script-hash}}", "{{style-hash}}", "{{title}}", "{{style}}", "{{data}}", "{{script}}"];
+const PLACES: [&str; 7] =
+    ["{{script-hash}}", "{{style-hash}}", "{{title}}", "{{style}}", "{{summary}}", "{{data}}", "{{script}}"];
 
 /// Style sheets, in order.
 const STYLES: &[&str] = &[
@@ -38,7 +43,6 @@ const MODULES: &[(&str, &str)] = &[
     ("dom.js", include_str!("../../../../web/dom.js")),
     ("data.js", include_str!("../../../../web/data.js")),
     ("colour.js", include_str!("../../../../web/colour.js")),
-    ("summary.js", include_str!("../../../../web/summary.js")),
     ("waitgraph.js", include_str!("../../../../web/waitgraph.js")),
     ("printed.js", include_str!("../../../../web/printed.js")),
     ("stackgrid.js", include_str!("../../../../web/stackgrid.js")),
@@ -60,10 +64,12 @@ pub fn render(autopsy: &Autopsy, title: &str) -> String {
 
 fn render_within(autopsy: &Autopsy, title: &str, bytes_max: usize) -> String {
     let mut columns_max = COLUMNS_MAX;
+    let verdict = summary::html(autopsy, title);
+    let title = format!("{} - {title}", words::title(autopsy));
     loop {
-        let packed = payload::pack(autopsy, title, columns_max);
-        let page =
-            assemble(title, &STANDARD.encode(miniz_oxide::deflate::compress_to_vec_zlib(&packed, DEFLATE_LEVEL)));
+        let packed = payload::pack(autopsy, columns_max);
+        let data = STANDARD.encode(miniz_oxide::deflate::compress_to_vec_zlib(&packed, DEFLATE_LEVEL));
+        let page = assemble(&title, &verdict, &data);
         if page.len() <= bytes_max || columns_max == 0 {
             return page;
         }
@@ -72,10 +78,12 @@ fn render_within(autopsy: &Autopsy, title: &str, bytes_max: usize) -> String {
     }
 }
 
-fn assemble(title: &str, data: &str) -> String {
+fn assemble(title: &str, verdict: &str, data: &str) -> String {
     // The hash is of all that stands between the tags.
     let (style, script) = (format!("\n{}\n", STYLES.concat()), format!("\n{}\n", script()));
-    let parts = [hash(&script), hash(&style), escape(&payload::clean(title)), style, data.to_owned(), script];
+    let (hashes, title) = ([hash(&script), hash(&style)], markup::escape(&payload::clean(title)));
+    let [script_hash, style_hash] = hashes;
+    let parts = [script_hash, style_hash, title, style, verdict.to_owned(), data.to_owned(), script];
     let mut page = String::with_capacity(DOCUMENT.len() + parts.iter().map(String::len).sum::<usize>());
     let mut rest = DOCUMENT;
     for (place, part) in PLACES.into_iter().zip(&parts) {
@@ -104,22 +112,6 @@ fn script() -> String {
 /// How a policy names the one inline script or style that may be used.
 fn hash(source: &str) -> String {
     format!("'sha256-{}'", STANDARD.encode(ring::digest::digest(&ring::digest::SHA256, source.as_bytes())))
-}
-
-/// Text as HTML.
-fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            _ => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -159,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_title_is_text_even_where_it_names_a_place() {
-        let page = assemble("</title><script>{{data}}\u{202e}", "AAAA");
+        let page = assemble("</title><script>{{data}}\u{202e}", "", "AAAA");
         assert!(page.contains("&lt;/title&gt;&lt;script&gt;{{data}}\\u{202e}"), "{}", &page[..400]);
         assert_eq!(page.matches("AAAA").count(), 1);
     }

@@ -11,15 +11,15 @@ fn frame(name: &str, file: &str, line: u32) -> Frame {
     Frame { name: name.into(), file: file.into(), line }
 }
 
-fn ranks(numbers: &[u32]) -> Vec<Rank> {
+pub(crate) fn ranks(numbers: &[u32]) -> Vec<Rank> {
     numbers.iter().copied().map(Rank).collect()
 }
 
-fn wait(waiting: &[u32], waits_for: &[u32], text: &str) -> BlastEntry {
+pub(crate) fn wait(waiting: &[u32], waits_for: &[u32], text: &str) -> BlastEntry {
     BlastEntry { waiting: ranks(waiting), waits_for: ranks(waits_for), op: None, kind: None, text: text.into() }
 }
 
-fn blame(answer: &mut Autopsy, rank: u32, host: &str, confidence: f64, conduct: Conduct) {
+pub(crate) fn blame(answer: &mut Autopsy, rank: u32, host: &str, confidence: f64, conduct: Conduct) {
     let place = Place::Rank { rank: Rank(rank), host: host.into() };
     answer.suspects.push(Suspect { place, confidence });
     answer.conduct.insert(Rank(rank), conduct);

@@ -1,4 +1,4 @@
-//! What the page shows, packed: JSON for what is small, varints and runs for the grid's cells (`web/data.js` reads it).
+//! What the page draws below its verdict, packed: JSON for what is small, varints and runs for the grid's cells (`web/data.js` reads it).
 //!
 //! 1,024 ranks x 2,000 operations are 2 M cells of 20 bytes. Rows of one group are nearly alike and a row is some KB, so
 //! the one before lies in deflate's window: a row costs tens of bytes.
@@ -13,28 +13,13 @@ use std::ops::Range;
 const TEXT_CHARS_MAX: usize = 600;
 
 /// Version of the packed form; the page and its data travel together, so this only names it.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[derive(Serialize)]
 struct Meta {
     version: u32,
-    title: String,
-    what: &'static str,
-    category: Option<&'static str>,
-    family: Option<&'static str>,
-    cause: Option<&'static str>,
     group: String,
-    seq: Option<u64>,
-    collective: String,
     suspects: Vec<SuspectJson>,
-    because: Vec<ReasonJson>,
-    do_next: Vec<String>,
-    caveats: Vec<(String, String)>,
-    missing: Vec<(u32, String)>,
-    /// How many ranks tell something.
-    told: usize,
-    /// Files that could not be read: rank, file, why.
-    unread: Vec<(Option<u32>, String, String)>,
     ranks: Vec<u32>,
     arrows: Vec<ArrowJson>,
     ops: Vec<String>,
@@ -52,17 +37,7 @@ type FrameJson = (String, String, u32);
 #[derive(Serialize)]
 struct SuspectJson {
     rank: u32,
-    host: String,
-    confidence: f64,
-    role: &'static str,
     doing: String,
-    at: Option<FrameJson>,
-}
-
-#[derive(Serialize)]
-struct ReasonJson {
-    rule: String,
-    text: String,
 }
 
 #[derive(Serialize)]
@@ -104,7 +79,7 @@ struct Printed {
 type LineJson = (usize, u64, Option<u32>, String, Option<u64>, &'static str, String);
 
 /// Packs an answer, with at most `columns_max` columns of each group: those around its first wrong point, or its last.
-pub(super) fn pack(autopsy: &Autopsy, title: &str, columns_max: usize) -> Vec<u8> {
+pub(super) fn pack(autopsy: &Autopsy, columns_max: usize) -> Vec<u8> {
     let mut combos = Combos::new(autopsy);
     let mut cells = Vec::new();
     let mut groups = Vec::new();
@@ -115,7 +90,7 @@ pub(super) fn pack(autopsy: &Autopsy, title: &str, columns_max: usize) -> Vec<u8
         }
         groups.push(group_json(grid, &shown));
     }
-    let json = serde_json::to_vec(&meta(autopsy, title, combos.pairs, groups)).unwrap_or_default();
+    let json = serde_json::to_vec(&meta(autopsy, combos.pairs, groups)).unwrap_or_default();
     let length = u32::try_from(json.len()).unwrap_or(u32::MAX);
     let mut bytes = Vec::with_capacity(4 + json.len() + cells.len());
     bytes.extend(length.to_le_bytes());
@@ -124,32 +99,11 @@ pub(super) fn pack(autopsy: &Autopsy, title: &str, columns_max: usize) -> Vec<u8
     bytes
 }
 
-fn meta(autopsy: &Autopsy, title: &str, combos: Vec<i64>, groups: Vec<GroupJson>) -> Meta {
+fn meta(autopsy: &Autopsy, combos: Vec<i64>, groups: Vec<GroupJson>) -> Meta {
     Meta {
         version: VERSION,
-        title: clean(title),
-        what: autopsy.outcome.as_str(),
-        category: autopsy.category.map(|category| category.as_str()),
-        family: autopsy.cause.map(|cause| cause.family().as_str()),
-        cause: autopsy.cause.map(|cause| cause.as_str()),
         group: clean(&autopsy.group),
-        seq: autopsy.seq,
-        collective: clean(&autopsy.collective),
         suspects: suspects(autopsy),
-        because: autopsy
-            .because
-            .iter()
-            .map(|reason| ReasonJson { rule: clean(&reason.rule), text: clean(&reason.text) })
-            .collect(),
-        do_next: autopsy.do_next.iter().map(|text| clean(text)).collect(),
-        caveats: autopsy.caveats.iter().map(|caveat| (clean(&caveat.text), clean(&caveat.switch))).collect(),
-        missing: autopsy.lost().map(|(rank, why)| (rank.0, clean(why))).collect(),
-        told: autopsy.told(),
-        unread: autopsy
-            .unread
-            .iter()
-            .map(|file| (file.rank.map(|rank| rank.0), clean(&file.source), clean(&file.why)))
-            .collect(),
         ranks: autopsy.ranks.iter().map(|rank| rank.0).collect(),
         arrows: autopsy
             .blast_radius
@@ -194,17 +148,7 @@ fn printed(autopsy: &Autopsy) -> Printed {
 }
 
 fn suspects(autopsy: &Autopsy) -> Vec<SuspectJson> {
-    autopsy
-        .blamed()
-        .map(|(rank, suspect, conduct)| SuspectJson {
-            rank: rank.0,
-            host: suspect.place.host().map_or_else(String::new, |host| clean(host)),
-            confidence: suspect.confidence,
-            role: conduct.role.as_str(),
-            doing: clean(&conduct.doing),
-            at: conduct.at.as_ref().map(frame_json),
-        })
-        .collect()
+    autopsy.blamed().map(|(rank, _, conduct)| SuspectJson { rank: rank.0, doing: clean(&conduct.doing) }).collect()
 }
 
 fn frame_json(frame: &Frame) -> FrameJson {
