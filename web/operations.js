@@ -1,7 +1,7 @@
 // Operations of a job that runs: collectives by communicator, rank and order number in the grid of the autopsy's page, and what is in
 // flight. It follows the job until somebody uses the grid.
 import { count, el } from "./dom.js";
-import { MISSING, PLAIN, SCHEDULED, STARTED, DONE, cellAt, comboOf, opOf, stateText } from "./data.js";
+import { DONE, MISSING, PLAIN, SCHEDULED, STARTED } from "./data.js";
 import { OperationGrid } from "./grid.js";
 import { seconds, span } from "./words.js";
 
@@ -10,7 +10,7 @@ const STAGES = [SCHEDULED, STARTED, DONE];
 /** Operations in flight that are listed. */
 const FLYING = 40;
 
-const shown = { job: "", told: null, grid: null, panel: null, node: null, isHeld: false };
+const shown = { job: "", told: null, grid: null, node: null, isHeld: false };
 
 /** A group of the answer as the grid takes it; who has not issued what others have is marked. */
 function groupOf(group, columns) {
@@ -58,15 +58,9 @@ function flying(told) {
     cut > 0 ? el("p", { class: "note muted", text: `and ${count(cut, "more operation")}` }) : null);
 }
 
-function selected({ item, row, column }) {
-  const cell = cellAt(row, column);
-  const what = cell === undefined ? "nothing is known" : `${((cell >> 2) & 3) === MISSING ? "" : `${opOf(shown.grid.model, comboOf(cell))}, `}${stateText(cell)}`;
-  shown.panel.textContent = `${item.group.label} ${item.group.columns[column] ?? ""}, rank ${row.rank}: ${what}.`;
-}
-
 function build(model) {
-  shown.panel = el("p", { class: "note", role: "status" });
-  shown.grid = new OperationGrid(model, selected);
+  // The grid itself says what is under its cursor.
+  shown.grid = new OperationGrid(model, () => {});
   const hold = (is) => {
     shown.isHeld = is;
     shown.node.querySelector("#follow").setAttribute("aria-pressed", `${!is}`);
@@ -76,7 +70,7 @@ function build(model) {
   shown.grid.scroller.addEventListener("focus", () => hold(true));
   shown.lead = el("p", { class: "lead" });
   shown.cut = el("p", { class: "legend" });
-  shown.node = el("section", { class: "card operations" }, el("header", {}, el("h2", { text: "Operations" }), follow), shown.lead, shown.grid.element, shown.panel, shown.cut);
+  shown.node = el("section", { class: "card operations" }, el("header", {}, el("h2", { text: "Operations" }), follow), shown.lead, shown.grid.element, shown.cut);
 }
 
 /** Asks for the operations of a job. */

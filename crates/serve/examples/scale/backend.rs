@@ -9,7 +9,7 @@ use crate::used;
 use mycroft_record::{Batch, HostName, HostTime, NANOS_PER_SEC};
 use mycroft_serve::TICK;
 use mycroft_serve::replay::Player;
-use mycroft_sim::{Delivery, Simulation};
+use mycroft_sim::{Delivery, Scenario, Simulation};
 use mycroft_store::{Arrival, Store, StoreConfig};
 use mycroft_wire::codec;
 use mycroft_wire::{Client, ClientConfig, Endpoint, Listener, Promise, Receipt, Received, ServerConfig, Sink};
@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// The word that makes this program the server.
 pub(crate) const SERVE: &str = "serve";
 /// Connections that stand for those of all agents.
-const CONNECTIONS: usize = 4;
+pub(crate) const CONNECTIONS: usize = 4;
 /// How often memory is looked at, seconds of the job.
 const LOOK_S: u64 = 10;
 /// Longest that the server may take for what it was sent.
@@ -128,21 +128,20 @@ type Second = Vec<Vec<u8>>;
 pub(crate) fn measure(ranks: u32, seconds: u32, times: f64, folder: &Path) {
     std::fs::create_dir_all(folder).expect("the folder can be made");
     let file = folder.join("frames");
-    let records = simulate(ranks, seconds, &file);
+    let records = simulate(&job::scenario(ranks, Fault::None, seconds), 0, &file);
     let mut server = start(folder);
     let sent = play(&mut server, folder, &file, times);
     finish(server, records, ranks, seconds, &sent);
 }
 
-/// Simulates the job into a file: of each second the number of frames, and of each frame its
+/// Simulates a job into a file, with its times so many nanoseconds later: of each second the number of frames, and of each frame its
 /// length and bytes. Gives the number of records.
-fn simulate(ranks: u32, seconds: u32, file: &Path) -> u64 {
+pub(crate) fn simulate(scenario: &Scenario, later_ns: u64, file: &Path) -> u64 {
     let (give, take) = sync_channel::<Vec<Delivery>>(1);
     let writer = File::create(file).expect("the file can be made");
     std::thread::scope(|scope| {
         scope.spawn(move || {
-            let scenario = job::scenario(ranks, Fault::None, seconds);
-            let mut simulation = Simulation::new(&scenario);
+            let mut simulation = Simulation::new(scenario);
             while let Some(stretch) = simulation.next_stretch() {
                 if give.send(stretch).is_err() {
                     return;
@@ -153,7 +152,7 @@ fn simulate(ranks: u32, seconds: u32, file: &Path) -> u64 {
         let mut put = |bytes: &[u8]| writer.write_all(bytes).expect("there is room on the disk");
         let mut records = 0;
         for stretch in take {
-            let (frames, count) = encode(stretch);
+            let (frames, count) = encode(stretch, later_ns);
             records += count;
             put(&(frames.len() as u32).to_le_bytes());
             for frame in frames {
@@ -166,15 +165,26 @@ fn simulate(ranks: u32, seconds: u32, file: &Path) -> u64 {
 }
 
 /// What an agent holds for a second goes into one frame.
-fn encode(stretch: Vec<Delivery>) -> (Second, u64) {
+fn encode(stretch: Vec<Delivery>, later_ns: u64) -> (Second, u64) {
     let mut by_host: BTreeMap<HostName, Vec<Batch>> = BTreeMap::new();
     let mut records = 0;
-    for Delivery { batch, .. } in stretch {
+    for Delivery { mut batch, .. } in stretch {
+        put_off(&mut batch, later_ns);
         records += batch.records.len() as u64;
         by_host.entry(batch.source.host.clone()).or_default().push(batch);
     }
     let encoded = by_host.values().map(|batches| codec::encode(batches).expect("within the format's limits"));
     (encoded.collect(), records)
+}
+
+fn put_off(batch: &mut Batch, later_ns: u64) {
+    let put_off = |time: &mut HostTime| {
+        if time.is_some() {
+            *time = *time + later_ns;
+        }
+    };
+    put_off(&mut batch.collected_at);
+    batch.records.iter_mut().for_each(|record| record.each_time(put_off));
 }
 
 /// The process that is measured.
@@ -247,7 +257,7 @@ fn play(server: &mut Backend, folder: &Path, file: &Path, times: f64) -> Sent {
     Sent { took: begun.elapsed(), processor: used::of_process(&pid), looks }
 }
 
-fn read_number(reader: &mut impl Read) -> Option<u32> {
+pub(crate) fn read_number(reader: &mut impl Read) -> Option<u32> {
     let mut bytes = [0; 4];
     reader.read_exact(&mut bytes).ok()?;
     Some(u32::from_le_bytes(bytes))

@@ -1,10 +1,12 @@
 //! What the product costs at scale, measured on simulated jobs; prints one `NAME VALUE` a line. `cargo xtask bench scale`
 //! runs all of it; one measurement alone:
 //! `cargo run --release -p mycroft-serve --example scale -- simulate RANKS SECONDS`,
-//! `... diagnose RANKS none|stall|slow SECONDS` or `... backend RANKS SECONDS TIMES FOLDER`.
+//! `... diagnose RANKS none|stall|slow SECONDS` `... backend RANKS SECONDS TIMES FOLDER`
+//! or `... page RANKS FOLDER`.
 mod backend;
 mod diagnose;
 mod job;
+mod page;
 mod used;
 
 use mycroft_sim::Simulation;
@@ -23,11 +25,14 @@ fn main() {
         ["backend", ranks, seconds, times, folder] => {
             backend::measure(number(ranks), number(seconds), number(times), folder.as_ref());
         }
+        ["page", ranks, folder] => page::measure(number(ranks), folder.as_ref()),
+        [page::SERVE, folder] => page::serve(folder.as_ref()),
         [backend::SERVE, folder] => backend::serve(folder.as_ref()),
         _ => {
             eprintln!("usage: scale simulate RANKS SECONDS");
             eprintln!("       scale diagnose RANKS none|stall|slow SECONDS");
             eprintln!("       scale backend RANKS SECONDS TIMES FOLDER");
+            eprintln!("       scale page RANKS FOLDER");
             std::process::exit(2);
         }
     }
