@@ -1,14 +1,16 @@
 // The live page: what is wrong now, the jobs, a case, a job's ranks. It asks the server again and again; what it is told only
 // ever becomes text.
 import { count, el } from "./dom.js";
+import { capturesCard, capturesOf } from "./captures.js";
+import { caseCards, caseMore } from "./case.js";
 import { compareCards, comparison } from "./compare.js";
 import { isHeld, jobCards, jobSeries } from "./job.js";
-import { handled, isTyping, notesBlock } from "./notes.js";
+import { handled, isTyping } from "./notes.js";
 import { isGridUsed, operationsCards, operationsHref, operationsOf } from "./operations.js";
 import { ranksCard, ranksOf } from "./ranks.js";
 import { serverCards } from "./server.js";
 import { spark } from "./strip.js";
-import { ago, ms, percent, seconds, sentence, span, suspectText, urgent } from "./words.js";
+import { ago, ms, percent, seconds, sentence, span, urgent } from "./words.js";
 
 /** Between two rounds of questions, milliseconds. */
 const EVERY_MS = 1000;
@@ -39,12 +41,16 @@ async function round() {
   if (view.cases.length > 0) view.cases[0] = await newest(view.cases[0]);
   if (kind === "case") {
     view.one = await ask(`/api/v1/cases/${encodeURIComponent(name)}`).then(newest).catch((error) => ({ error: error.message }));
+    view.done = view.one.error ? [] : await caseMore(ask, view.one);
   }
   if (kind === "job") {
     view.ranks = await ranksOf(ask, name);
     view.series = await jobSeries(ask, name, seconds(health.now) * 1e3).catch((error) => ({ error: error.message }));
   }
-  if (kind === "operations") view.operations = await operationsOf(ask, name).catch((error) => ({ error: error.message }));
+  if (kind === "operations") {
+    view.operations = await operationsOf(ask, name).catch((error) => ({ error: error.message }));
+    view.captures = await capturesOf(ask, name).catch(() => []);
+  }
   if (kind === "compare") view.compared = await comparison(ask, name).catch((error) => ({ error: error.message }));
   if (kind === "job" || kind === "") {
     const of = kind === "job" ? `job=${encodeURIComponent(name)}&` : "";
@@ -74,7 +80,9 @@ function show(view) {
   const selection = getSelection();
   if (isHeld() || isTyping() || isGridUsed() || (!selection.isCollapsed && main.contains(selection.anchorNode))) return;
   const began = performance.now();
-  main.replaceChildren(...page(view, now).flat(2));
+  const open = [...main.querySelectorAll("details[open] > summary[id]")].map((summary) => summary.id);
+  main.replaceChildren(...page(view, now).flat(3).filter(Boolean));
+  for (const id of open) document.getElementById(id)?.parentElement.setAttribute("open", "");
   state.shownMs = performance.now() - began;
   if (focused) document.getElementById(focused)?.focus();
 }
@@ -107,8 +115,8 @@ function page(view, now) {
   const back = el("nav", { class: "places", "aria-label": "where you are" }, el("a", { href: "#", id: "all", text: "All jobs" }), job ? here : null);
   if (view.kind === "server") return [back, serverCards(view.health)];
   if (view.kind === "compare") return [back, compareCards(view.compared)];
-  if (view.kind === "operations") return [back, caseList("Open cases", view.cases.filter((one) => one.job === view.name), now), operationsCards(view.operations)];
-  if (view.kind === "case") return [back, view.one.error ? trouble(view.one.error) : caseCard(view.one, now)];
+  if (view.kind === "operations") return [back, caseList("Open cases", view.cases.filter((one) => one.job === view.name), now), operationsCards(view.operations), capturesCard(view.captures, now)];
+  if (view.kind === "case") return [back, view.one.error ? trouble(view.one.error) : caseCards(view.one, view.done, now, refresh)];
   if (view.kind === "job") {
     const cases = view.cases.filter((one) => one.job === view.name);
     return [back, caseList("Open cases", cases, now), jobCards(view.name, view.series, refresh), ranksCard(view.ranks, cases, operationsHref(view.name)), caseList("Lately", view.closed, now)];
@@ -188,39 +196,6 @@ function jobsCard(view, now) {
   const none = el("p", { class: "muted", text: "No job has been seen: start an agent on each host, and the job with NCCL_PROFILER_PLUGIN (mycroft doctor looks for what is missing)." });
   const more = view.moreJobs > 0 ? el("p", { class: "note muted", text: `and ${count(view.moreJobs, "more job")}` }) : null;
   return el("section", { class: "card" }, el("header", {}, el("h2", { text: "Jobs" }), fleetTools(view.jobs.length, jobs.length)), view.jobs.length > 0 ? table(heads, rows) : none, more);
-}
-
-function times(one, now) {
-  const known = [
-    ["began", one.since], ["detected", one.detected_at], ["settled", one.diagnosed_at], ["revised", one.revised_at], ["closed", one.closed_at],
-  ].filter(([, time]) => time);
-  return el("dl", { class: "times" }, known.map(([name, time]) => el("div", {}, el("dt", { text: name }), el("dd", { text: ago(time, now), title: time.text }))));
-}
-
-function caseCard(one, now) {
-  const suspects = one.suspects.map((suspect) => el("tr", {},
-    el("td", { class: "rank", text: suspectText(suspect) }),
-    el("td", {}, el("span", { class: "confidence" }, el("span", { class: "bar" }, el("span", { style: { width: `${suspect.confidence * 100}%` } })), `${Math.round(suspect.confidence * 100)} %`)),
-  ));
-  const block = (title, items, kind = "ul") => items.length === 0 ? null : el("div", { class: "block" }, el("h3", { text: title }), el(kind, { class: kind === "ol" ? "next" : null }, items));
-  const query = `job=${encodeURIComponent(one.job)}`;
-  return el("section", { class: "card summary" },
-    el("span", { class: `pill ${one.state === "open" ? "bad" : "ok"}`, text: `case ${one.id}: ${one.what}, ${one.state}` }),
-    el("h1", { text: `${sentence(one, now)}.` }),
-    times(one, now),
-    handled(one, now) ? el("p", { class: "handled", text: `${handled(one, now)}.` }) : null,
-    one.closed_because ? el("p", { text: `Closed: ${one.closed_because}.` }) : null,
-    suspects.length > 0 ? el("table", { class: "suspects" }, el("tbody", {}, suspects)) : null,
-    el("div", { class: "blocks" },
-      block("What to do", one.do_next.map((text) => el("li", { text })), "ol"),
-      block("Why", one.because.map((reason) => el("li", {}, reason.text, " ", el("span", { class: "rule", text: reason.rule })))),
-      block("Who waits for whom", one.blast_radius.map((arrow) => el("li", { text: arrow.text }))),
-      one.validation ? block("Tested in the held job", [el("li", { text: `${one.validation.outcome}: ${one.validation.text} (${one.validation.who}, ${ago(one.validation.at, now)})` })]) : null,
-      block("What it said before", one.said_before.map((said) => el("li", { text: `until ${ago(said.until, now)}: ${said.what}, ${said.category}, ${said.suspects.map(suspectText).join(", ") || "nobody"}` }))),
-      notesBlock(one, now, refresh),
-    ),
-    el("p", { class: "note" }, el("a", { href: `#${query}`, text: `ranks of ${one.job}` }), " \u00b7 ", el("a", { href: `/api/v1/report?${query}&format=text`, text: "report as text, for a ticket" })),
-  );
 }
 
 /** A server with a token: whoever gives it gets a cookie that only this server reads. */

@@ -4,6 +4,7 @@ mod callback;
 mod drift;
 mod flow;
 mod lttng;
+mod page;
 mod pause;
 mod plan;
 mod preload;
@@ -56,6 +57,8 @@ enum What {
     Plan,
     /// Brain, backend and simulator on jobs of 1,024 to 102,400 ranks: some ten minutes, two cores, 16 GB.
     Scale,
+    /// What the live page of a job of 10,240 ranks costs server and browser: some four minutes, Chromium.
+    Page,
     /// A day of a job of 64 ranks with restarts of everything: nothing lost, no case, memory flat.
     Soak,
     /// What divisions of micro-batches win back in jobs of real processes: some three minutes.
@@ -94,6 +97,9 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
     }
     if wanted(What::Scale) {
         scale::measure(root, args.ranks_max)?;
+    }
+    if wanted(What::Page) {
+        page::measure(root)?;
     }
     if wanted(What::Soak) {
         soak::measure(root)?;
