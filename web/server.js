@@ -16,6 +16,12 @@ function row(name, value, more = "") {
 
 const number = (n) => n.toLocaleString("en-US");
 
+/** `12.3 GB`. */
+function bytes(n) {
+  const power = Math.min(4, Math.max(0, Math.floor(Math.log10(Math.max(n, 1)) / 3)));
+  return `${(n / 1000 ** power).toPrecision(3)}\u00a0${["B", "kB", "MB", "GB", "TB"][power]}`;
+}
+
 /** `0.35 s ahead`, `2 h behind`. */
 function offset(s) {
   const size = Math.abs(s);
@@ -41,6 +47,7 @@ export function serverCards(health) {
       el("div", { class: "rows" }, el("table", { class: "list facts" }, el("tbody", {},
         row("version", health.version), row("up for", span(health.uptime_s)), row("its clock, UTC", health.now.text.slice(0, 19).replace("T", " ")),
         row("agents connected", number(health.agents_connected), `${count(health.hosts_heard, "host")} sent something within ten seconds`),
+        health.disk ? [row("disk of the store", `${bytes(health.disk.free_bytes)} free`, `of ${bytes(health.disk.bytes)}`), row("records are kept for", span(health.disk.retain_s), `at most ${bytes(health.disk.retain_bytes)} of them`)] : row("disk of the store", "none", "nothing outlives this server: mycroft serve --store DIR"),
         row("records received", number(health.records), `in ${count(health.batches, "batch", "batches")}`),
         row("records that wait to be diagnosed", number(health.queue.records)),
         row("behind", `${number(health.lag_ms)} ms`, "from the agent to the diagnosis, the most of the last second"),

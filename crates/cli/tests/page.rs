@@ -33,7 +33,12 @@ fn text(browser: &mut Browser, selector: &str) -> String {
 /// How long after a case was opened the band said so, milliseconds: all clocks are this machine's.
 fn red_after_ms(browser: &mut Browser, url: &str) -> f64 {
     let red_at = browser.eval("redAt").as_f64().unwrap();
-    let opened_at = ask(url, "/api/v1/cases").unwrap()["cases"].as_array().unwrap().iter().map(|case| case["opened_at"]["ns"].as_u64().unwrap()).min();
+    let opened_at = ask(url, "/api/v1/cases").unwrap()["cases"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|case| case["opened_at"]["ns"].as_u64().unwrap())
+        .min();
     red_at - opened_at.unwrap() as f64 / 1e6
 }
 
@@ -42,8 +47,16 @@ fn views(browser: &mut Browser, job: &str) {
     let address = |kind: &str| format!("#{kind}={job}");
     let views = [
         ("fleet", "#".to_owned(), "document.querySelector('.spark')"),
-        ("job", address("job"), "document.querySelectorAll('.spent .parts').length == 16 && document.querySelector('.paths')"),
-        ("operations", address("operations"), "document.querySelector('.operations canvas')?.width > 0 && document.querySelector('.operations .status').textContent"),
+        (
+            "job",
+            address("job"),
+            "document.querySelectorAll('.spent .parts').length == 16 && document.querySelector('.paths')",
+        ),
+        (
+            "operations",
+            address("operations"),
+            "document.querySelector('.operations canvas')?.width > 0 && document.querySelector('.operations .status').textContent",
+        ),
         ("case", "#case=1".to_owned(), "document.querySelector('.summary h1')"),
         ("server", "#server".to_owned(), "document.querySelector('.facts')"),
     ];

@@ -1,5 +1,5 @@
 //! The server's own counters: plain atomics, read by `/metrics` and `/api/v1/health` without touching the brain.
-use crate::api::JobJson;
+use crate::api::{DiskJson, JobJson};
 use crate::census::Totals;
 use crate::clocks::ClockBoard;
 use crate::series::Sums;
@@ -51,6 +51,8 @@ pub(crate) struct Stats {
     opened: Mutex<BTreeMap<Kind, u64>>,
     /// The clocks of hosts.
     pub(crate) clocks: ClockBoard,
+    /// The disk of the store, as of the last second.
+    pub(crate) disk: Mutex<Option<DiskJson>>,
     /// Jobs as of the last tick.
     board: Mutex<Vec<JobJson>>,
     /// Sums of their series, in the same order.
@@ -88,6 +90,7 @@ impl Stats {
             alerts_dropped: AtomicU64::new(0),
             opened: Mutex::default(),
             clocks: ClockBoard::default(),
+            disk: Mutex::default(),
             board: Mutex::default(),
             sums: Mutex::default(),
             problems: Mutex::default(),

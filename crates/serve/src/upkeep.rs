@@ -1,6 +1,6 @@
 //! The thread that looks after the store: cases into their database, segments, retention, and whether a disk that failed
 //! works again. It may wait for the disk as long as it likes.
-use crate::api::CaseJson;
+use crate::api::{CaseJson, DiskJson};
 use crate::book::CaseBook;
 use crate::case::BookedCase;
 use crate::clock::Clock;
@@ -8,6 +8,7 @@ use crate::keep_queue::Storage;
 use crate::keeper::{disk_failed, disk_full, note};
 use crate::stats::Stats;
 use mycroft_store::{Store, StoreError, meta::CaseRow};
+use mycroft_wire::sync::lock;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -47,6 +48,7 @@ impl Upkeep {
 
     fn round(&self) {
         self.write_series();
+        self.look_at_disk();
         match self.store.maintain((self.clock)()) {
             Ok(done) => {
                 if done.is_meta_back {
@@ -72,6 +74,14 @@ impl Upkeep {
             self.storage.queue.note(tried.is_err());
             self.note("store.append", tried);
         }
+    }
+
+    fn look_at_disk(&self) {
+        let told = self.store.disk_bytes().ok().map(|(free_bytes, bytes)| {
+            let config = self.store.config();
+            DiskJson { free_bytes, bytes, retain_s: config.retain_age.as_secs(), retain_bytes: config.retain_bytes }
+        });
+        *lock(&self.stats.disk) = told;
     }
 
     /// Series that cannot be written are lost: the records, of which they are made, are what counts.

@@ -1,11 +1,12 @@
 //! The one door to everything the store keeps.
+mod series;
+
 use crate::delivery::Deliveries;
 use crate::disk::{self, Arrival, Disk};
 use crate::error::StoreError;
 use crate::meta::{ActionRow, CaseRow, Meta, PolicyRow};
 use crate::names::{io_error, wal_dir};
 use crate::runs::Runs;
-use crate::series::{SeriesRows, StoredSeries};
 use crate::source::{Replay, sources};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
 use mycroft_wire::codec;
@@ -325,27 +326,6 @@ impl Store {
     /// When the database says no.
     pub fn list_cases(&self, job: Option<&str>, limit: usize) -> Result<Vec<CaseRow>, StoreError> {
         Ok(lock(&self.meta).list_cases(job, limit)?)
-    }
-
-    /// Keeps what of a job's series is over, and forgets what is older than records are kept. While the database is in memory only
-    /// nothing is kept: a restart would not have it.
-    ///
-    /// # Errors
-    /// When the database says no.
-    pub fn put_series(&self, rows: &SeriesRows, now: HostTime) -> Result<(), StoreError> {
-        if self.meta_trouble().is_some() {
-            return Ok(());
-        }
-        let forget_before = HostTime(now.0.saturating_sub(nanos(self.config.retain_age)));
-        Ok(lock(&self.meta).put_series(rows, forget_before)?)
-    }
-
-    /// The series of a job as they were kept.
-    ///
-    /// # Errors
-    /// When the database says no.
-    pub fn series(&self, job: &str) -> Result<StoredSeries, StoreError> {
-        Ok(lock(&self.meta).series(job)?)
     }
 
     /// Writes an action into the audit log, in place of what it said of the same action before. Refused while the database is in

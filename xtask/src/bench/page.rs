@@ -50,13 +50,25 @@ fn page(many: &str, real: &str, load_before: &str) -> Result<String> {
     let mut row = |what: &str, value: String, promise: String| writeln!(page, "| {what} | {value} | {promise} |");
     let met = |is: bool, promise: &str| format!("{promise}: {}", verdict(is));
     let frames = of("frames_per_second")?;
-    row("frames a second while it is scrolled and shown anew each second", format!("{frames:.1}"), met(frames >= FRAMES, ">= 30"))?;
-    row("time between frames, 95th percentile, longest", format!("{:.0} ms, {:.0} ms", of("frame_ms_p95")?, of("frame_ms_max")?), String::new())?;
+    row(
+        "frames a second while it is scrolled and shown anew each second",
+        format!("{frames:.1}"),
+        met(frames >= FRAMES, ">= 30"),
+    )?;
+    row(
+        "time between frames, 95th percentile, longest",
+        format!("{:.0} ms, {:.0} ms", of("frame_ms_p95")?, of("frame_ms_max")?),
+        String::new(),
+    )?;
     row("of it to show the view anew, at most", format!("{:.0} ms", of("shown_ms_max")?), String::new())?;
     let paint = of("first_paint_ms")?;
     row("first paint", format!("{paint:.0} ms"), met(paint <= PAINT_MS, "<= 1 s"))?;
     let heap = of("heap_bytes")?;
-    row("memory of the page after garbage was collected", format!("{:.1} MB", heap / 1e6), met(heap <= HEAP, "<= 60 MB"))?;
+    row(
+        "memory of the page after garbage was collected",
+        format!("{:.1} MB", heap / 1e6),
+        met(heap <= HEAP, "<= 60 MB"),
+    )?;
     row("more of it a second later", format!("{:.1} KB", of("heap_bytes_per_turn")? / 1e3), String::new())?;
     row("elements", format!("{:.0}", of("elements")?), String::new())?;
     row("server, nobody looks: share of a processor", format!("{:.1} %", 100.0 * unseen), String::new())?;

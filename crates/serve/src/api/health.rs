@@ -39,6 +39,22 @@ pub struct HealthJson {
     /// The clocks of hosts against the server's.
     #[serde(default)]
     pub clocks: ClocksJson,
+    /// The disk of the store; null: nothing is stored, or it is not known yet.
+    #[serde(default)]
+    pub disk: Option<DiskJson>,
+}
+
+/// The disk that the store lies on, and what is kept on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DiskJson {
+    /// Bytes that are free for the server.
+    pub free_bytes: u64,
+    /// All bytes.
+    pub bytes: u64,
+    /// Records that arrived longer ago are deleted, seconds.
+    pub retain_s: u64,
+    /// The oldest records are deleted while all take more.
+    pub retain_bytes: u64,
 }
 
 /// The clocks of the hosts that are heard, against the server's.

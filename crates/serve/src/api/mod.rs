@@ -26,7 +26,7 @@ pub use case::{
 pub use compare::{CompareJson, DifferenceJson, RankDifferenceJson, WindowJson};
 pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson, untold};
 pub use gate::{GateAnswers, GateRequest, GateSaidJson, hex, unhex};
-pub use health::{ClockJson, ClocksJson, DroppedJson, HealthJson, QueueJson};
+pub use health::{ClockJson, ClocksJson, DiskJson, DroppedJson, HealthJson, QueueJson};
 pub use job::{JobJson, JobsJson, LifeJson};
 pub use note::{NoteJson, NoteRequest};
 pub use operations::{GroupOpsJson, InFlightJson, OperationsJson, RankOpsJson};

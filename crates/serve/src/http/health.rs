@@ -91,6 +91,7 @@ impl Shared {
             dropped,
             engine_panics: get(&self.stats.engine_panics),
             clocks: self.stats.clocks.json(),
+            disk: *lock(&self.stats.disk),
         }
     }
 }

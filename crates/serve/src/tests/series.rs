@@ -76,6 +76,8 @@ fn series_outlive_the_server_and_the_job() {
     let world = World::start(config());
     world.send("train", &[MEASURE]);
     world.until("/api/v1/jobs", |told| told["jobs"][0]["iteration_us"].is_number());
+    let disk = world.until("/api/v1/health", |told| told["disk"].is_object())["disk"].clone();
+    assert!(disk["free_bytes"].as_u64() <= disk["bytes"].as_u64() && disk["retain_s"] == 7 * 86_400, "{disk}");
     drop(world);
     let world = World::begun(config(), 1000, NEW_YEAR + 3 * 3_600 * NANOS_PER_SEC);
     assert_eq!(world.json("/api/v1/jobs")["jobs"], json!([]));

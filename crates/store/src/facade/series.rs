@@ -1,0 +1,45 @@
+//! Series of jobs, and the disk that all lies on.
+use super::{Store, nanos};
+use crate::error::StoreError;
+use crate::facade::StoreConfig;
+use crate::series::{SeriesRows, StoredSeries};
+use mycroft_record::HostTime;
+use mycroft_wire::sync::lock;
+
+impl Store {
+    /// Bytes of the disk that the store lies on: those that are free for it, and all. Waits for the disk.
+    ///
+    /// # Errors
+    /// When the folder cannot be asked.
+    pub fn disk_bytes(&self) -> std::io::Result<(u64, u64)> {
+        let dir = lock(&self.disk).dir().to_owned();
+        let told = rustix::fs::statvfs(&dir)?;
+        Ok((told.f_bavail * told.f_frsize, told.f_blocks * told.f_frsize))
+    }
+
+    /// What it keeps and for how long.
+    pub fn config(&self) -> &StoreConfig {
+        &self.config
+    }
+
+    /// Keeps what of a job's series is over, and forgets what is older than records are kept. While the database is in memory only
+    /// nothing is kept: a restart would not have it.
+    ///
+    /// # Errors
+    /// When the database says no.
+    pub fn put_series(&self, rows: &SeriesRows, now: HostTime) -> Result<(), StoreError> {
+        if self.meta_trouble().is_some() {
+            return Ok(());
+        }
+        let forget_before = HostTime(now.0.saturating_sub(nanos(self.config.retain_age)));
+        Ok(lock(&self.meta).put_series(rows, forget_before)?)
+    }
+
+    /// The series of a job as they were kept.
+    ///
+    /// # Errors
+    /// When the database says no.
+    pub fn series(&self, job: &str) -> Result<StoredSeries, StoreError> {
+        Ok(lock(&self.meta).series(job)?)
+    }
+}
