@@ -104,7 +104,7 @@ function band(view, now) {
     el("span", { class: "state", text: { ok: "OK", warn: "Look", bad: "Wrong" }[kind] }),
     el("h1", { text: (isHealthy ? quiet : `${sentence(worst, now)}.${more}`) + trouble }),
     worst && location.hash !== `#case=${worst.id}` ? el("a", { class: "action", id: "worst", href: `#case=${worst.id}`, text: "What to do" }) : "",
-    el("a", { class: "vitals", id: "server", href: "#server", title: "the server itself", text: vitals.join(" \u00b7 ") }),
+    el("a", { class: "vitals", id: "to-server", href: "#server", title: "the server itself", text: vitals.join(" \u00b7 ") }),
   );
   document.title = isHealthy ? "Mycroft" : `(${view.cases.length}) ${worst.job} ${worst.what} - Mycroft`;
 }

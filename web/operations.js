@@ -3,12 +3,12 @@
 import { count, el } from "./dom.js";
 import { DONE, MISSING, PLAIN, SCHEDULED, STARTED } from "./data.js";
 import { OperationGrid } from "./grid.js";
-import { seconds, span } from "./words.js";
+import { ms, seconds, span } from "./words.js";
 
 /** How far an operation is, as the answer says it and as cells do. */
 const STAGES = [SCHEDULED, STARTED, DONE];
-/** Operations in flight that are listed. */
-const FLYING = 40;
+/** Ranks that are listed. */
+const FLYING = 16;
 
 const shown = { job: "", told: null, grid: null, node: null, isHeld: false };
 
@@ -48,14 +48,20 @@ function sentence(told) {
   return `Rank ${row.rank ?? "?"} on ${row.host} has not issued ${missing === 1 ? `#${row.next}` : `#${row.next} to #${worst.next - 1}`} of ${worst.name}, which others have.${more}`;
 }
 
+/** How long: milliseconds below a second. */
+function age(s) {
+  return s < 1 ? ms(Math.max(0, s) * 1e3) : span(s);
+}
+
 function flying(told) {
   const now = seconds(told.as_of);
-  const row = (op) => el("tr", {}, el("td", { class: "number", text: op.since ? span(now - seconds(op.since)) : "?" }), el("td", { text: `rank ${op.rank ?? "?"} on ${op.host}` }), el("td", { text: op.what }), el("td", { text: op.stage === "over" ? "on the wire" : op.stage }));
-  const cut = told.in_flight.length - FLYING + told.more_in_flight;
-  return el("section", { class: "card" }, el("header", {}, el("h2", { text: "In flight" }), el("span", { class: "muted", text: "the oldest first" })),
+  const row = (op) => el("tr", {}, el("td", { class: "number", text: op.since ? age(now - seconds(op.since)) : "?" }), el("td", { text: `rank ${op.rank ?? "?"} on ${op.host}` }), el("td", { text: op.what }), el("td", { class: "word", text: op.stage === "over" ? "on the wire" : op.stage }), el("td", { class: "number wide", text: op.more > 0 ? `and ${op.more} more` : "" }));
+  const cut = Math.max(0, told.in_flight.length - FLYING) + told.more_in_flight;
+  const heads = [["for", "number"], ["who"], ["in"], ["how far"], ["", "wide"]];
+  return el("section", { class: "card" }, el("header", {}, el("h2", { text: "What ranks are in" }), el("span", { class: "muted", text: "those that have been in it longest first" })),
     told.in_flight.length === 0 ? el("p", { class: "muted", text: "Nothing is in flight." })
-      : el("div", { class: "rows" }, el("table", { class: "list" }, el("thead", {}, el("tr", {}, ["for", "who", "in", "how far"].map((head, at) => el("th", { scope: "col", class: at === 0 ? "number" : null, text: head })))), el("tbody", {}, told.in_flight.slice(0, FLYING).map(row)))),
-    cut > 0 ? el("p", { class: "note muted", text: `and ${count(cut, "more operation")}` }) : null);
+      : el("div", { class: "rows" }, el("table", { class: "list" }, el("thead", {}, el("tr", {}, heads.map(([text, kind]) => el("th", { scope: "col", class: kind ?? null, text })))), el("tbody", {}, told.in_flight.slice(0, FLYING).map(row)))),
+    cut > 0 ? el("p", { class: "note muted", text: `and ${count(cut, "more rank")}` }) : null);
 }
 
 function build(model) {

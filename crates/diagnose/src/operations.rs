@@ -1,5 +1,5 @@
-//! What ranks have done lately, and what they are in, for whoever looks: collectives by communicator and order number, and all
-//! operations in flight, oldest first. The same that Flight Recorder's analysis lays out of dumps, of a job that runs.
+//! What ranks have done lately, and what they are in, for whoever looks: collectives by communicator and order number, and what
+//! each rank is in. The same that Flight Recorder's analysis lays out of dumps, of a job that runs.
 use crate::timeline::{LiveOp, OpNode, RankState, Stand, Timeline};
 use mycroft_record::{CommId, HostName, HostTime, OpClass, OpKind, Rank};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ pub struct Wanted {
     pub first: Option<Rank>,
     /// Order numbers at most, the newest.
     pub columns: u64,
-    /// Operations in flight at most, the oldest.
+    /// Ranks at most of which it is told what they are in, those that have been in it longest.
     pub in_flight: usize,
 }
 
@@ -28,9 +28,9 @@ pub struct Operations {
     pub groups: Vec<GroupOperations>,
     /// Communicators that are left out.
     pub more_groups: u64,
-    /// All that is in flight, oldest first.
+    /// What ranks are in, those that have been in it longest first.
     pub in_flight: Vec<InFlight>,
-    /// Operations in flight that are left out.
+    /// Ranks that are left out.
     pub more_in_flight: u64,
 }
 
@@ -97,7 +97,7 @@ pub struct OperationSeen {
     pub stage: Stage,
 }
 
-/// An operation in flight.
+/// What a rank is in.
 #[derive(Clone, PartialEq, Debug)]
 pub struct InFlight {
     /// The rank.
@@ -110,6 +110,8 @@ pub struct InFlight {
     pub since: HostTime,
     /// How far it is.
     pub stage: Stage,
+    /// Operations of it that are in flight besides.
+    pub more: u64,
 }
 
 /// Looks at a job.
@@ -190,23 +192,32 @@ fn stage(stand: Stand) -> Stage {
     }
 }
 
-/// The oldest operations in flight, and how many more there are.
+/// What each rank is in: those that have been in it longest first, and how many more ranks are in something.
 fn in_flight(timeline: &Timeline, wanted: &Wanted) -> (Vec<InFlight>, u64) {
     let all = timeline.ranks.values().filter(|state| wanted.first.is_none_or(|first| state.rank >= first));
-    let mut ops: Vec<(HostTime, &RankState, &LiveOp)> = all
-        .flat_map(|state| state.live.values().map(move |op| (since(op), state, op)))
-        .filter(|(_, _, op)| wanted.group.is_none_or(|group| op.meta.id.comm == group))
-        .collect();
-    ops.sort_by_key(|(since, state, op)| (*since, state.rank, op.meta.id));
-    let more = ops.len().saturating_sub(wanted.in_flight) as u64;
-    let told = |(since, state, op): &(HostTime, &RankState, &LiveOp)| InFlight {
+    let mut ranks: Vec<InFlight> = all.filter_map(|state| current(timeline, state, wanted.group)).collect();
+    ranks.sort_by_key(|one| (one.since, one.rank));
+    let more = ranks.len().saturating_sub(wanted.in_flight) as u64;
+    ranks.truncate(wanted.in_flight);
+    (ranks, more)
+}
+
+/// What a rank is in: the operation its device is in, else the oldest that it has issued.
+fn current(timeline: &Timeline, state: &RankState, group: Option<CommId>) -> Option<InFlight> {
+    let is_wanted = |op: &&LiveOp| group.is_none_or(|group| op.meta.id.comm == group);
+    let ops: Vec<&LiveOp> = state.live.values().filter(is_wanted).collect();
+    let op = ops.iter().min_by_key(|op| {
+        let stage = stage(state.stand(&op.meta.id));
+        (stage != Stage::Running, since(op), op.meta.id)
+    })?;
+    Some(InFlight {
         rank: state.rank,
         host: state.host.clone(),
         what: timeline.label(&op.meta),
-        since: *since,
+        since: since(op),
         stage: stage(state.stand(&op.meta.id)),
-    };
-    (ops.iter().take(wanted.in_flight).map(told).collect(), more)
+        more: ops.len() as u64 - 1,
+    })
 }
 
 fn since(op: &LiveOp) -> HostTime {

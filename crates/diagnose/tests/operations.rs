@@ -45,7 +45,7 @@ fn the_group_in_which_somebody_is_behind_comes_first() {
     assert_eq!(stages(1)[3], (10, Stage::Issued));
     assert_eq!((stages(3).last(), rows[3].next, &*rows[3].host), (Some(&(9, Stage::Over)), 10, "host1"));
     assert!(rows.iter().flat_map(|row| &row.ops).all(|op| op.kind == OpKind::AllReduce));
-    // The oldest first: rank 2 issued it before rank 1; rank 0's device began later.
+    // Longest first: rank 2 issued it before rank 1; rank 0's device began later.
     let flying: Vec<(Rank, Stage)> = told.in_flight.iter().map(|op| (op.rank, op.stage)).collect();
     assert_eq!(flying, [(Rank(2), Stage::Issued), (Rank(1), Stage::Issued), (Rank(0), Stage::Running)]);
     assert_eq!(told.in_flight[0].what, "AllReduce A #10");

@@ -23,7 +23,7 @@ pub(crate) const SERVE: &str = "serve-page";
 /// Seconds of the job: until something is known, looked at by nobody, by ten pages, by nobody again, and some.
 const JOB_S: u32 = 130;
 /// When the simulation is to be ready, seconds from now.
-const READY_S: u64 = 60;
+const READY_S: u64 = 200;
 /// How long the server's processor time is measured each time.
 const LOOK: Duration = Duration::from_secs(20);
 /// Pages that are open at once.

@@ -17,9 +17,9 @@ pub struct OperationsJson {
     pub groups: Vec<GroupOpsJson>,
     /// Communicators cut off.
     pub more_groups: u64,
-    /// All that is in flight, oldest first.
+    /// What ranks are in, those that have been in it longest first.
     pub in_flight: Vec<InFlightJson>,
-    /// Operations in flight that are cut off.
+    /// Ranks that are cut off.
     pub more_in_flight: u64,
 }
 
@@ -53,7 +53,7 @@ pub struct RankOpsJson {
     pub ops: Vec<(u64, usize, u8)>,
 }
 
-/// An operation in flight.
+/// What a rank is in.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct InFlightJson {
     /// The rank.
@@ -66,6 +66,8 @@ pub struct InFlightJson {
     pub since: Option<TimeJson>,
     /// `issued`, `running` or `over`: the device has left it, and data is on its way.
     pub stage: String,
+    /// Operations of it that are in flight besides.
+    pub more: u64,
 }
 
 impl OperationsJson {
@@ -123,6 +125,7 @@ impl InFlightJson {
             what: op.what.clone(),
             since: TimeJson::of(op.since),
             stage: op.stage.as_str().to_owned(),
+            more: op.more,
         }
     }
 }

@@ -113,7 +113,7 @@ fn the_fleet_is_filtered_and_ordered_and_the_server_has_a_view_of_its_own() {
     browser.call("Input.insertText", json!({ "text": "a" }));
     browser.until(&format!("{names} == 'gamma' && document.querySelector('#filter').value == 'MMa'"));
     shot(&mut browser, "live-filtered");
-    browser.eval("document.querySelector('#server').focus()");
+    browser.eval("document.querySelector('#to-server').focus()");
     browser.key("Enter", 0);
     browser.until("document.querySelector('main h2')?.textContent == 'This server'");
     let page = text(&mut browser, "main");

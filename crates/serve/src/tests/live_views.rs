@@ -95,7 +95,7 @@ fn every_view_is_reached_by_keys() {
     keys_to(&mut browser, "compare-before", "document.querySelectorAll('.compared tbody tr').length == 4");
     keys_to(&mut browser, "the-job", "document.querySelectorAll('.spent .parts').length == 4");
     keys_to(&mut browser, "operations", "document.querySelector('.operations canvas')?.width > 0");
-    keys_to(&mut browser, "server", "document.querySelector('.facts')");
+    keys_to(&mut browser, "to-server", "document.querySelector('.facts')");
     is_quiet(&browser);
 }
 

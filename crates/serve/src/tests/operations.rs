@@ -21,6 +21,7 @@ pub(super) fn example_operations(wanted: &Wanted) -> Operations {
         what: "AllGather TP_0 #89".into(),
         since: HostTime(NEW_YEAR),
         stage: Stage::Running,
+        more: 0,
     };
     let group = GroupOperations {
         comm: CommId(0xfeed_0000_0000_0001),
