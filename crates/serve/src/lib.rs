@@ -39,6 +39,7 @@ mod keep_queue;
 mod keeper;
 mod keepers;
 mod lately;
+mod post;
 pub mod replay;
 mod schedule;
 mod series;
