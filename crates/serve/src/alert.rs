@@ -11,6 +11,7 @@ use crate::post::{Outcome, agent, post, tries};
 use crate::stats::{Stats, add};
 use body::body;
 pub use body::{AlertJson, WebhookFormat};
+pub(crate) use body::{line, place, summary};
 use mycroft_wire::sync::lock;
 use ring::hmac;
 use std::collections::VecDeque;
