@@ -209,6 +209,13 @@ pub(crate) struct ServeArgs {
     /// sha256= and the HMAC-SHA-256 of the body.
     #[arg(long, value_name = "FILE", requires = "webhook")]
     pub(crate) webhook_key_file: Option<PathBuf>,
+    /// Collector of OpenTelemetry, such as http://127.0.0.1:4318: cases go to it as log records and spans, iterations as metrics (OTLP
+    /// over HTTP).
+    #[arg(long, env = "MYCROFT_OTLP", value_name = "URL")]
+    pub(crate) otlp: Option<String>,
+    /// File with header lines for the collector, such as `Authorization: Bearer KEY`.
+    #[arg(long, env = "MYCROFT_OTLP_HEADER_FILE", value_name = "FILE", requires = "otlp")]
+    pub(crate) otlp_header_file: Option<PathBuf>,
     /// Do not take stacks and Flight Recorder dumps when a case opens (`mycroft dump` still does).
     #[arg(long, env = "MYCROFT_NO_DUMP_ON_CASE")]
     pub(crate) no_dump_on_case: bool,

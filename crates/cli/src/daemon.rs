@@ -5,7 +5,7 @@ use crate::segment_dir::{default_segment_dir, uid};
 use crate::stop::Stop;
 use anyhow::{Context, Result, bail};
 use mycroft_agent::{Agent, AgentConfig, CaptureConfig, Notice, SpyProgram};
-use mycroft_serve::{ServeConfig, Server};
+use mycroft_serve::{OtlpHeaders, ServeConfig, Server};
 use mycroft_wire::trusted::{self, Holds};
 use mycroft_wire::{Endpoint, TlsClient, TlsIdentity, TlsServer};
 use std::ffi::OsString;
@@ -136,6 +136,14 @@ fn webhook_key(path: &Path) -> Result<String> {
     crate::token::read(path).with_context(|| format!("--webhook-key-file {}", path.display()))
 }
 
+/// Headers for a collector.
+fn otlp_headers(path: &Path) -> Result<OtlpHeaders> {
+    let told = || format!("--otlp-header-file {}", path.display());
+    let bytes = trusted::read(path, Holds::Secret).with_context(told)?;
+    let text = std::str::from_utf8(&bytes).context("is not text").with_context(told)?;
+    text.parse().map_err(anyhow::Error::msg).with_context(told)
+}
+
 /// Runs the server until a signal comes.
 pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     args.log.begin("mycroft serve");
@@ -163,6 +171,8 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
         webhook: args.webhook.clone(),
         webhook_format: args.webhook_format,
         webhook_key: args.webhook_key_file.as_deref().map(webhook_key).transpose()?,
+        otlp: args.otlp.clone(),
+        otlp_headers: args.otlp_header_file.as_deref().map(otlp_headers).transpose()?.unwrap_or_default(),
         dump_on_case: !args.no_dump_on_case,
         act_dir: args.act_dir.clone(),
         act_token: if args.act_dir.is_some() { args.act_token.read_or_make()? } else { None },
@@ -189,6 +199,7 @@ mod tests {
     use super::*;
     use crate::args::{Args, Command};
     use clap::Parser;
+    use std::os::unix::fs::PermissionsExt;
 
     fn serve_args(typed: &[&str]) -> ServeArgs {
         match Args::try_parse_from([&["mycroft", "serve"], typed].concat()).expect("typed right").command {
@@ -211,6 +222,21 @@ mod tests {
         assert!(how_to_open(&serve_args(&[]), false).is_some_and(|how| how.contains("--token-file")));
         assert_eq!(how_to_open(&serve_args(&[]), true), None);
         assert!(wire(&serve_args(&["--wire", "nonsense"]), true).is_err());
+    }
+
+    #[test]
+    fn headers_of_a_collector_come_from_a_file_that_nobody_else_may_change() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("headers");
+        std::fs::write(&path, "# key\nAuthorization: Bearer s3cret\n").expect("written");
+        assert_eq!(format!("{:?}", otlp_headers(&path).expect("headers")), r#"["Authorization"]"#);
+        std::fs::write(&path, "Bearer s3cret\n").expect("written");
+        let refused = format!("{:#}", otlp_headers(&path).expect_err("no header"));
+        assert!(refused.contains("--otlp-header-file") && refused.contains("line 1 is not"), "{refused}");
+        assert!(!refused.contains("s3cret"), "{refused}");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("ours");
+        let refused = format!("{:#}", otlp_headers(&path).expect_err("others may change it"));
+        assert!(refused.contains("chmod go-w"), "{refused}");
     }
 
     #[test]

@@ -2,7 +2,10 @@
 mod common;
 
 use common::{refusal, say};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -48,6 +51,54 @@ fn rows_are_the_operations_that_were_recorded_and_those_in_flight() {
     // A second before the last record: less of it, and nothing of before.
     let (_, less) = exported(&store, "csv", &["--from", "-1"]);
     assert!(less.len() < csv.len() / 2, "{} of {} bytes", less.len(), csv.len());
+}
+
+/// A cell of Parquet as CSV writes it.
+fn cell(field: &Field) -> String {
+    match field {
+        Field::Null => String::new(),
+        Field::Str(text) => text.clone(),
+        Field::Bool(flag) => flag.to_string(),
+        Field::UByte(number) => number.to_string(),
+        Field::UShort(number) => number.to_string(),
+        Field::UInt(number) => number.to_string(),
+        Field::ULong(number) => number.to_string(),
+        // The reader knows no nanoseconds: as they are stored.
+        Field::Long(nanos) => nanos.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn parquet_has_the_rows_of_csv_with_times_as_times() {
+    let store = recorded("gpu-hang.frames");
+    let (_, csv) = exported(&store, "csv", &[]);
+    let mut csv = csv::Reader::from_reader(csv.as_slice());
+    let head: Vec<String> = csv.headers().expect("a head").iter().map(|name| name.replace("_ns", "_at")).collect();
+    let wanted: Vec<Vec<String>> =
+        csv.records().map(|row| row.expect("a row").iter().map(str::to_owned).collect()).collect();
+    let (said, bytes) = exported(&store, "parquet", &[]);
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(&bytes).expect("written");
+    let reader = SerializedFileReader::new(file).expect("Parquet");
+    let schema = reader.metadata().file_metadata().schema_descr();
+    let names: Vec<&str> = schema.columns().iter().map(|column| column.name()).collect();
+    assert_eq!(names, head);
+    for column in schema.columns().iter().filter(|column| column.name().ends_with("_at")) {
+        let told = format!("{:?}", column.logical_type_ref());
+        assert!(told.to_lowercase().contains("nano") && told.contains("is_adjusted_to_u_t_c: true"), "{told}");
+    }
+    let rows = reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row"));
+    let read: Vec<Vec<String>> =
+        rows.map(|row| row.get_column_iter().map(|(_, field)| cell(field)).collect()).collect();
+    assert!(read.len() > 1_000 && said.contains(&format!("{} operations", read.len())), "{said}");
+    assert_eq!(read.len(), wanted.len());
+    for (read, wanted) in read.iter().zip(&wanted) {
+        assert_eq!(read, wanted);
+    }
+    // Some time is not known, of an end: it is in flight.
+    let ended = head.iter().position(|name| name == "ended_at").expect("a column");
+    assert!(read.iter().any(|row| row[ended].is_empty()) && read.iter().any(|row| !row[ended].is_empty()));
 }
 
 #[test]

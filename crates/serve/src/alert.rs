@@ -7,23 +7,19 @@ mod body;
 use crate::api::CaseJson;
 use crate::book::Change;
 use crate::case::BookedCase;
+use crate::post::{Outcome, agent, post, tries};
 use crate::stats::{Stats, add};
 use body::body;
 pub use body::{AlertJson, WebhookFormat};
+pub(crate) use body::{line, place, summary};
 use mycroft_wire::sync::lock;
 use ring::hmac;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::Duration;
 use tracing::warn;
 
 /// Alerts that may wait: 1,000 at 20 KB are 20 MB; more open cases than that are one outage, not a thousand pages.
 const WAITING_MAX: usize = 1_000;
-/// Limit of one try: connect, send, and the whole answer.
-const TRY_TIMEOUT: Duration = Duration::from_secs(5);
-/// Pauses after failed tries; with `TRY_TIMEOUT` an alert is given up after 4 x 5 + 7 = 27 s.
-const PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(2), Duration::from_secs(4)];
-
 /// The header that shows that an alert comes from who knows the key, and is whole.
 const SIGNATURE: &str = "X-Mycroft-Signature";
 
@@ -52,13 +48,6 @@ pub(crate) struct Alerts {
 struct Waiting {
     alerts: VecDeque<Alert>,
     open: bool,
-}
-
-/// Whether another try may help.
-enum Outcome {
-    Delivered,
-    Refused(String),
-    TryAgain(String),
 }
 
 impl Alerts {
@@ -117,47 +106,28 @@ impl Alerts {
     fn deliver(&self, agent: &ureq::Agent, to: &Recipient, alert: &Alert) -> Result<(), String> {
         let alert = AlertJson { event: alert.change.word().to_owned(), case: CaseJson::of(&alert.case) };
         let bytes = body(to.format, &alert, to.key.as_deref());
-        let mut pauses = PAUSES.iter();
-        loop {
-            let why = match post(agent, to, &bytes) {
-                Outcome::Delivered => return Ok(()),
-                Outcome::Refused(why) => return Err(why),
-                Outcome::TryAgain(why) => why,
-            };
-            let Some(pause) = pauses.next() else { return Err(why) };
+        let pause = |pause| {
             let guard = lock(&self.state);
-            let (state, _) =
-                self.changed.wait_timeout_while(guard, *pause, |s| s.open).unwrap_or_else(PoisonError::into_inner);
-            if !state.open {
-                return Err(why);
-            }
-        }
+            let waited = self.changed.wait_timeout_while(guard, pause, |state| state.open);
+            waited.unwrap_or_else(PoisonError::into_inner).0.open
+        };
+        tries(|| once(agent, to, &bytes), pause).map(drop)
     }
 }
 
-/// No redirects: a POST with a case goes where the operator said and nowhere else.
-fn agent() -> ureq::Agent {
-    let config = ureq::Agent::config_builder()
-        .timeout_global(Some(TRY_TIMEOUT))
-        .max_redirects(0)
-        .http_status_as_error(false)
-        .user_agent(concat!("mycroft/", env!("CARGO_PKG_VERSION")))
-        .build();
-    ureq::Agent::new_with_config(config)
-}
-
-fn post(agent: &ureq::Agent, to: &Recipient, body: &[u8]) -> Outcome {
+/// One try.
+fn once(agent: &ureq::Agent, to: &Recipient, body: &[u8]) -> Outcome {
     let mut request = agent.post(&to.url).header("Content-Type", "application/json");
     if let Some(key) = to.key.as_ref().filter(|_| to.format != WebhookFormat::PagerDuty) {
         request = request.header(SIGNATURE, signature(key, body));
     }
-    match request.send(body) {
+    match post(request, body) {
         Ok(answer) => match answer.status().as_u16() {
-            200..=299 => Outcome::Delivered,
-            status @ (408 | 429 | 500..=599) => Outcome::TryAgain(format!("the receiver answered {status}")),
+            200..=299 => Outcome::Delivered(answer),
+            status @ (408 | 429 | 500..=599) => Outcome::TryAgain(format!("the receiver answered {status}"), None),
             status => Outcome::Refused(format!("the receiver answered {status}; check the webhook URL")),
         },
-        Err(error) => Outcome::TryAgain(error.to_string()),
+        Err(why) => Outcome::TryAgain(why, None),
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a server is told, and the rules that a configuration must keep before anything is bound.
 use crate::alert::WebhookFormat;
 use crate::http::auth::TOKEN_BYTES_MIN;
+use crate::otlp::OtlpHeaders;
 use mycroft_store::StoreConfig;
 use mycroft_wire::{Endpoint, TlsServer};
 use std::fmt;
@@ -41,6 +42,10 @@ pub struct ServeConfig {
     pub webhook_format: WebhookFormat,
     /// PagerDuty's routing key; for other formats, what POSTs are signed with.
     pub webhook_key: Option<String>,
+    /// URL of an OpenTelemetry collector: cases go to it as log records and spans, iterations as metrics.
+    pub otlp: Option<String>,
+    /// Headers of these POSTs.
+    pub otlp_headers: OtlpHeaders,
     /// Take stacks and Flight Recorder dumps of a job when a case of it opens.
     pub dump_on_case: bool,
     /// Where files are written that carry plans out; `None`: the server only plans. Needs a store, for the audit log, and a token.
@@ -63,6 +68,8 @@ impl Default for ServeConfig {
             webhook: None,
             webhook_format: WebhookFormat::Generic,
             webhook_key: None,
+            otlp: None,
+            otlp_headers: OtlpHeaders::default(),
             dump_on_case: true,
             act_dir: None,
             act_token: None,
@@ -70,7 +77,7 @@ impl Default for ServeConfig {
     }
 }
 
-/// Secrets (the token, credentials inside the webhook's URL) do not show.
+/// Secrets (the token, credentials inside URLs and headers) do not show.
 impl fmt::Debug for ServeConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServeConfig")
@@ -87,6 +94,8 @@ impl fmt::Debug for ServeConfig {
             .field("act_token", &self.act_token.as_ref().map(|_| "set"))
             .field("webhook", &self.webhook.as_ref().map(|_| "set"))
             .field("webhook_format", &self.webhook_format)
+            .field("otlp", &self.otlp.as_ref().map(|_| "set"))
+            .field("otlp_headers", &self.otlp_headers)
             .finish_non_exhaustive()
     }
 }
@@ -137,6 +146,12 @@ pub enum ConfigError {
     /// The webhook is no URL this program can post to.
     #[error("the webhook URL must begin with http:// or https:// and name a host")]
     BadWebhook,
+    /// Paths cannot be added to it, or this program cannot post to it.
+    #[error(
+        "the address for OpenTelemetry must begin with http:// or https://, name a host, and have neither query nor fragment: \
+         /v1/logs, /v1/traces and /v1/metrics are added to it"
+    )]
+    BadOtlp,
 }
 
 impl ServeConfig {
@@ -153,6 +168,9 @@ impl ServeConfig {
         }
         if self.webhook.as_deref().is_some_and(|url| !is_http_url(url)) {
             return Err(ConfigError::BadWebhook);
+        }
+        if self.otlp.as_deref().is_some_and(|url| !is_http_url(url) || url.contains(['?', '#'])) {
+            return Err(ConfigError::BadOtlp);
         }
         if self.webhook.is_some() && self.webhook_format == WebhookFormat::PagerDuty && self.webhook_key.is_none() {
             return Err(ConfigError::NoRoutingKey);
@@ -258,6 +276,10 @@ mod tests {
             let bad = ServeConfig { webhook: Some(url.to_owned()), ..ServeConfig::default() };
             assert_eq!(bad.check(), Err(ConfigError::BadWebhook), "{url:?}");
         }
+        for url in ["", "grpc://x:4317", "http://", "http://x:4318/?a=b", "http://x#y", "127.0.0.1:4318"] {
+            let bad = ServeConfig { otlp: Some(url.to_owned()), ..ServeConfig::default() };
+            assert_eq!(bad.check(), Err(ConfigError::BadOtlp), "{url:?}");
+        }
         for (act_dir, act_token, store_dir, token, missing) in [
             (Some("a"), None, Some("s"), None, "token"),
             (Some("a"), Some("short"), Some("s"), None, "token"),
@@ -275,9 +297,14 @@ mod tests {
             let refused = bad.check().expect_err("must be refused").to_string();
             assert!(refused.contains(&format!("the {missing}")), "{refused}");
         }
-        let good =
-            ServeConfig { webhook: Some("https://u:p@hooks.example.org/x?y=1".into()), ..ServeConfig::default() };
+        let good = ServeConfig {
+            webhook: Some("https://u:p@hooks.example.org/x?y=1".into()),
+            otlp: Some("https://u:p@otel.example.org:4318/under/".into()),
+            otlp_headers: "Authorization: Bearer s3cret".parse().expect("a header"),
+            ..ServeConfig::default()
+        };
         assert_eq!(good.check(), Ok(()));
-        assert!(!format!("{good:?}").contains("u:p"), "debug output must not show secrets");
+        let shown = format!("{good:?}");
+        assert!(!shown.contains("u:p") && !shown.contains("s3cret"), "debug output must not show secrets: {shown}");
     }
 }

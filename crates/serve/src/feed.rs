@@ -94,6 +94,13 @@ impl Feed {
         is_kept.then(|| inner.iter().filter(|told| told.number > number).cloned().collect())
     }
 
+    /// What came after a number and is kept, oldest first and at most so many, behind the count of those that are not kept any more.
+    pub(crate) fn kept_after(&self, number: u64, max: usize) -> (u64, Vec<Told>) {
+        let inner = lock(&self.inner);
+        let lost = inner.front().map_or(0, |first| first.number.saturating_sub(number + 1));
+        (lost, inner.iter().filter(|told| told.number > number).take(max).cloned().collect())
+    }
+
     /// The number of the newest change, 0 before the first.
     pub(crate) fn newest(&self) -> u64 {
         lock(&self.inner).back().map_or(0, |last| last.number)
@@ -132,6 +139,13 @@ mod tests {
         assert_eq!(numbers(newest - 2), Some(vec![newest - 1, newest]));
         assert_eq!(numbers(10).map(|told| told.len()), Some(KEPT));
         assert_eq!((numbers(9), numbers(newest + 1)), (None, None));
+        let kept = |after, max| {
+            let (lost, told) = feed.kept_after(after, max);
+            (lost, told.iter().map(|told| told.number).collect::<Vec<u64>>())
+        };
+        assert_eq!(kept(4, 2), (6, vec![11, 12]), "5 to 10 are gone");
+        assert_eq!(kept(10, 1), (0, vec![11]));
+        assert_eq!(kept(newest, 1), (0, vec![]));
         let listener = feed.listen();
         feed.close();
         feed.add(Change::Updated, &case);

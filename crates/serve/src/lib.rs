@@ -1,7 +1,7 @@
 //! The always-on side: takes batches from agents, runs the diagnosis of every job, keeps cases, and answers readers.
 //!
 //! ```text
-//! wire -> intake -> inbox -> brain (one thread: engine per job) -> book of cases -> HTTP, webhook
+//! wire -> intake -> inbox -> brain (one thread: engine per job) -> book of cases -> HTTP, webhook, OTLP
 //!            `-> keep_queue -> keeper (one thread: log)      upkeep <--'  (one thread: cases, segments)
 //! ```
 //!
@@ -39,6 +39,8 @@ mod keep_queue;
 mod keeper;
 mod keepers;
 mod lately;
+mod otlp;
+mod post;
 pub mod replay;
 mod schedule;
 mod series;
@@ -55,4 +57,5 @@ pub use alert::{AlertJson, WebhookFormat};
 pub use case::{BookState, BookedCase, Capture, Validation};
 pub use config::{ConfigError, HTTP_PORT, ServeConfig, TICK};
 pub use error::ServeError;
+pub use otlp::OtlpHeaders;
 pub use server::{Server, ServerHandle};

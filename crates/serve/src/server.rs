@@ -19,6 +19,7 @@ use crate::intake::Intake;
 use crate::job::BrainMaker;
 use crate::keep_queue::Storage;
 use crate::keepers::Keepers;
+use crate::otlp::{METRICS_EVERY, Otlp};
 use crate::stats::Stats;
 use crate::stored::Stored;
 use crate::thread::spawn;
@@ -45,6 +46,7 @@ pub(crate) struct Seams {
     pub(crate) make: BrainMaker,
     pub(crate) clock: Clock,
     pub(crate) queue_records: usize,
+    pub(crate) metrics_every: Duration,
 }
 
 impl Default for Seams {
@@ -53,6 +55,7 @@ impl Default for Seams {
             make: Box::new(|job| Box::new(Engine::new(job.clone(), Config::default()))),
             clock: Arc::new(wall_now),
             queue_records: QUEUE_RECORDS,
+            metrics_every: METRICS_EVERY,
         }
     }
 }
@@ -97,6 +100,7 @@ struct Running {
     brain: JoinHandle<()>,
     keepers: Option<Keepers>,
     alerts: Option<(Arc<Alerts>, JoinHandle<()>)>,
+    otlp: Option<Otlp>,
     acts: Threaded<Acts>,
 }
 
@@ -193,10 +197,13 @@ impl Running {
         if let Some(keepers) = self.keepers {
             keepers.stop();
         }
+        // Both are told before one is waited for: what they talk to may be away.
+        self.otlp.iter().for_each(Otlp::close);
         if let Some((alerts, thread)) = self.alerts {
             alerts.close();
             join(thread);
         }
+        self.otlp.into_iter().for_each(Otlp::join);
         book.close();
     }
 }
@@ -243,6 +250,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         stored: stored.clone(),
         act_token: config.act_token.clone(),
     });
+    let otlp = Otlp::start(&config, &shared, seams.metrics_every)?;
     let intake = Arc::new(Intake::new(&inbox, storage.as_ref(), &stats, &seams.clock));
     let around = Surroundings {
         inbox: Arc::clone(&inbox),
@@ -265,7 +273,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     info!(%http, "listening: http {http}, agents {}", shown(&endpoints));
     let actor = run::start(Arc::clone(&acts), Arc::clone(&inbox))?;
     let (http_task, actor) = (Some((runtime, task)), (Arc::clone(&acts), actor));
-    let running = Running { listeners, dumps, stop_http, http: http_task, brain, keepers, alerts, acts: actor };
+    let running = Running { listeners, dumps, stop_http, http: http_task, brain, keepers, alerts, otlp, acts: actor };
     Ok(ServerHandle { http, endpoints, inbox, intake, book, acts, running: Some(running) })
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct Stats {
     pub(crate) alerts_failed: AtomicU64,
     /// Alerts dropped because too many waited.
     pub(crate) alerts_dropped: AtomicU64,
+    /// Log records, spans and points of metrics for a collector: sent, given up, dropped because too many waited, rejected by it.
+    pub(crate) otlp: [[AtomicU64; 4]; 3],
     /// Cases opened, by (job, what, category).
     opened: Mutex<BTreeMap<Kind, u64>>,
     /// The clocks of hosts.
@@ -88,6 +90,7 @@ impl Stats {
             alerts_sent: AtomicU64::new(0),
             alerts_failed: AtomicU64::new(0),
             alerts_dropped: AtomicU64::new(0),
+            otlp: Default::default(),
             opened: Mutex::default(),
             clocks: ClockBoard::default(),
             disk: Mutex::default(),

@@ -1,4 +1,5 @@
 //! `mycroft export`: operations and flows of a recorded job in formats that other tools open.
+mod columns;
 mod pieces;
 mod proto;
 mod rows;
@@ -30,6 +31,8 @@ pub(crate) enum Format {
     Csv,
     /// The same as JSON, one object a line.
     Json,
+    /// The same as one Parquet file, with times as timestamps.
+    Parquet,
 }
 
 /// What to export.
@@ -93,6 +96,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<u8> {
         }
         Format::Csv => rows::csv(&pieces, &job, |bytes| file.write(bytes))?,
         Format::Json => rows::json(&pieces, &job, |bytes| file.write(bytes))?,
+        Format::Parquet => columns::parquet(&pieces, &job, |bytes| file.write(bytes))?,
     };
     file.keep()?;
     eprintln!("mycroft: {written}: {}", args.out.display());

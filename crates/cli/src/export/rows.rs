@@ -7,27 +7,27 @@ use serde::Serialize;
 /// An operation of one rank. Times are nanoseconds since the epoch of its host's clock; empty or null: not known, of an end: it is in
 /// flight.
 #[derive(Serialize)]
-struct Row<'a> {
-    job: &'a str,
-    host: &'a str,
-    rank: Option<u32>,
-    pid: Option<u32>,
-    communicator: String,
-    communicator_name: &'a str,
-    class: &'static str,
-    peer: Option<u32>,
-    seq: u64,
-    kind: &'static str,
-    bytes: u64,
-    datatype: &'static str,
-    algorithm: &'static str,
-    protocol: &'static str,
-    channels: u8,
-    flows: u16,
-    enqueued_ns: Option<u64>,
-    started_ns: Option<u64>,
-    ended_ns: Option<u64>,
-    observed: bool,
+pub(super) struct Row<'a> {
+    pub(super) job: &'a str,
+    pub(super) host: &'a str,
+    pub(super) rank: Option<u32>,
+    pub(super) pid: Option<u32>,
+    pub(super) communicator: String,
+    pub(super) communicator_name: &'a str,
+    pub(super) class: &'static str,
+    pub(super) peer: Option<u32>,
+    pub(super) seq: u64,
+    pub(super) kind: &'static str,
+    pub(super) bytes: u64,
+    pub(super) datatype: &'static str,
+    pub(super) algorithm: &'static str,
+    pub(super) protocol: &'static str,
+    pub(super) channels: u8,
+    pub(super) flows: u16,
+    pub(super) enqueued_ns: Option<u64>,
+    pub(super) started_ns: Option<u64>,
+    pub(super) ended_ns: Option<u64>,
+    pub(super) observed: bool,
 }
 
 impl<'a> Row<'a> {
@@ -65,7 +65,8 @@ impl<'a> Row<'a> {
     }
 }
 
-fn rows<'a>(pieces: &'a Pieces, job: &'a str) -> impl Iterator<Item = Row<'a>> {
+/// All of them: ended operations first.
+pub(super) fn rows<'a>(pieces: &'a Pieces, job: &'a str) -> impl Iterator<Item = Row<'a>> {
     let source = |whose: Whose| &pieces.whose[whose as usize];
     let ended = pieces.ops.iter().map(move |(whose, done)| {
         Row::of(pieces, job, (source(*whose), &done.op), Some((done.ended_at, done.flows, done.observed)))
@@ -98,7 +99,7 @@ pub(super) fn json(pieces: &Pieces, job: &str, mut write: impl FnMut(&[u8]) -> R
 }
 
 /// A function as a writer.
-struct Through<F>(F);
+pub(super) struct Through<F>(pub(super) F);
 
 impl<F: FnMut(&[u8]) -> Result<()>> std::io::Write for Through<F> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

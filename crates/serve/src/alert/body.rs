@@ -71,12 +71,12 @@ pub(super) fn body(format: WebhookFormat, alert: &AlertJson, key: Option<&str>) 
 }
 
 /// One line: what is wrong, who, how sure, what to do first.
-fn line(alert: &AlertJson) -> String {
+pub(crate) fn line(alert: &AlertJson) -> String {
     let case = &alert.case;
     let first = case.do_next.first().map(|text| format!(" First: {}.", printable(text))).unwrap_or_default();
     let why = match alert.event.as_str() {
         "closed" => format!(" {}.", printable(&case.closed_because)),
-        "acknowledged" => case.notes.last().map(said).unwrap_or_default(),
+        "acknowledged" | "noted" => case.notes.last().map(said).unwrap_or_default(),
         _ => first,
     };
     format!("case {} {}: {}.{why}", case.id, alert.event, summary(case))
@@ -89,7 +89,7 @@ fn said(note: &NoteJson) -> String {
 }
 
 /// `llama-70b hang: rank 6 on host1 (gpu, 95 %)`.
-fn summary(case: &CaseJson) -> String {
+pub(crate) fn summary(case: &CaseJson) -> String {
     let who = match case.suspects.as_slice() {
         [] => format!("nobody is named ({})", case.category),
         [first, more @ ..] => {
@@ -100,7 +100,8 @@ fn summary(case: &CaseJson) -> String {
     format!("{} {}: {who}", printable(&case.job), case.what)
 }
 
-fn place(suspect: &SuspectJson) -> String {
+/// A suspect in a few words.
+pub(crate) fn place(suspect: &SuspectJson) -> String {
     let host = suspect.host.as_deref().map(printable);
     match (&suspect.link, suspect.rank, host) {
         (Some(link), _, _) => format!("link {} -> {}", printable(&link.from), printable(&link.to)),

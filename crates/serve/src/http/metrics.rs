@@ -218,4 +218,11 @@ fn outside(out: &mut String, shared: &Shared) {
         .sample(&[("outcome", "sent")], get(&stats.alerts_sent))
         .sample(&[("outcome", "failed")], get(&stats.alerts_failed))
         .sample(&[("outcome", "dropped")], get(&stats.alerts_dropped));
+    let help = "Log records, spans and points of metrics for the OpenTelemetry collector, by outcome.";
+    let mut otlp = family(out, "mycroft_otlp_total", "counter", help);
+    for (signal, counts) in ["logs", "spans", "metrics"].iter().zip(&stats.otlp) {
+        for (outcome, count) in ["sent", "failed", "dropped", "rejected"].iter().zip(counts) {
+            otlp.sample(&[("signal", signal), ("outcome", outcome)], get(count));
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Who hears what a server tells: the subscriber of the thread that started it, from all of the server's threads, and
 //! nobody else.
 #[path = "../../../wire/tests/common/heard.rs"]
-mod hearing;
+pub(super) mod hearing;
 
 use super::*;
 use hearing::Heard;

@@ -1,6 +1,7 @@
 //! Tests of the whole server with a scripted brain in the engine's place: everything else is the real thing.
 mod acts;
 mod alerts;
+mod collector;
 mod divisions;
 mod dumps;
 mod events;
@@ -11,6 +12,7 @@ mod live_page;
 mod live_views;
 mod notes;
 mod operations;
+mod otlp;
 mod prometheus;
 mod restarts;
 mod routes;
@@ -221,6 +223,7 @@ impl World {
             }),
             clock: Arc::new(move || HostTime(brain_clock.load(Ordering::SeqCst) + begun.elapsed().as_nanos() as u64)),
             queue_records,
+            metrics_every: Duration::from_millis(50),
         };
         let server = start(config, seams).expect("the server starts");
         World { server, met, gate, clock, begun }
