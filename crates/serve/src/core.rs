@@ -6,7 +6,7 @@ use crate::case::{BookState, BookedCase};
 use crate::census::{Census, Totals};
 use crate::job::{BrainMaker, Changes, Failed, Job, id_of};
 use crate::schedule::{Due, Schedule};
-use crate::series::JobSeries;
+use crate::stored::SeriesMaker;
 use crate::warm::{Orphans, keep_beginning};
 use mycroft_diagnose::operations::{Operations, Wanted};
 use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Report};
@@ -26,9 +26,6 @@ pub(crate) const JOB_IDLE_NS: u64 = 15 * 60 * NANOS_PER_SEC;
 /// A live server that was not asked for so long was held up, or its clock was set: it does not take the looks that it
 /// missed one by one, as a replay of a silence does.
 const HELD_UP_NS: u64 = 10 * NANOS_PER_SEC;
-
-/// Gives what is known of a job's series from before.
-pub(crate) type SeriesMaker = Box<dyn Fn(&JobName) -> JobSeries + Send>;
 
 /// Reads a monotonic clock: time since any fixed moment.
 pub type Stopwatch = Box<dyn FnMut() -> Duration + Send>;

@@ -1,10 +1,10 @@
 //! One job: its engine behind a guard, and what the server itself knows of it.
 use crate::api::{CaveatJson, JobJson, LifeJson, TimeJson};
 use crate::census::Census;
-use crate::series::{JobSeries, us};
+use crate::series::{JobSeries, stands_since, us};
 use mycroft_diagnose::operations::{Operations, Wanted};
 use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Caveat, Engine, Life, Measured, Report};
-use mycroft_record::{Batch, HostName, HostTime, JobName, NANOS_PER_SEC, ProcessKey, Record, What};
+use mycroft_record::{Batch, HostName, HostTime, JobName, NANOS_PER_SEC, ProcessKey, Record};
 use mycroft_store::series::SeriesRows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,9 +18,6 @@ const MEMBERS_MAX: usize = 300_000;
 const SPARK_MAX: usize = 60;
 /// A job or agent that sent nothing for so long counts as silent: a hundred shipping periods of 100 ms.
 pub(crate) const SILENT_NS: u64 = 10 * NANOS_PER_SEC;
-
-/// What a job has lost is told of a day.
-const DAY_NS: u64 = 24 * 3_600 * NANOS_PER_SEC;
 
 /// What the loop needs of an engine; tests put a failing one behind it.
 pub(crate) trait Brain: Send {
@@ -86,12 +83,6 @@ pub(crate) struct Changes {
 /// What tells whether a case is different.
 type Stamp = (CaseState, HostTime, HostTime);
 
-/// Since when an open case stops the job.
-fn stands_since(case: &Case) -> Option<HostTime> {
-    let stops = case.state == CaseState::Open && case.finding.what != What::Slowdown;
-    stops.then(|| case.finding.since.some().unwrap_or(case.opened_at))
-}
-
 fn stamp(case: &Case) -> Stamp {
     (case.state, case.updated_at, case.finding.diagnosed_at)
 }
@@ -121,8 +112,6 @@ pub(crate) struct Job {
     /// Its lives as of the last look.
     lives: Vec<Life>,
     series: JobSeries,
-    /// Since when a case that is open stops it.
-    stands_since: Option<HostTime>,
     /// When the engine wants to be asked before the regular tick, as of its last tick.
     pub(crate) check_at: Option<HostTime>,
 }
@@ -145,7 +134,6 @@ impl Job {
             stamps: BTreeMap::new(),
             lives: Vec::new(),
             series,
-            stands_since: None,
             check_at: None,
         }
     }
@@ -198,32 +186,14 @@ impl Job {
         self.stamps = stamps;
         let (changes, check_at, lives, (measured, stands_since)) = outcome?.unwrap_or_default();
         self.series.take(&measured);
-        self.stand(stands_since, now);
+        self.series.stand(stands_since, self.ranks(), now);
         (self.check_at, self.lives) = (check_at, lives);
         Ok(changes)
-    }
-
-    /// Since when it stands still, or not any more: then what that cost is lost, unless an iteration has ended that is as much longer.
-    fn stand(&mut self, since: Option<HostTime>, now: HostTime) {
-        if let (Some(stood), None) = (self.stands_since, since)
-            && self.series.iterations.last() <= stood
-        {
-            let ranks = self.ranks();
-            self.series.sums.stood(stood, now, ranks);
-        }
-        self.stands_since = since;
     }
 
     /// Its ranks: those that were measured last, or all that were seen.
     fn ranks(&self) -> u64 {
         Some(self.series.ranks.count()).filter(|count| *count > 0).unwrap_or(self.processes.len() as u64)
-    }
-
-    /// Seconds of all ranks together that were lost in the last day.
-    fn lost_rank_s(&self, now: HostTime) -> f64 {
-        let stands = self.stands_since.filter(|since| self.series.iterations.last() <= *since);
-        let stands_ns = stands.map_or(0, |since| now.since_ns(since).min(DAY_NS));
-        self.series.sums.lost_in_a_day_s(now) + stands_ns as f64 / NANOS_PER_SEC as f64 * self.ranks() as f64
     }
 
     /// What its ranks have done lately; nothing without an engine.
@@ -374,7 +344,7 @@ impl Job {
             recent_iterations_us: self.series.iterations.newest(SPARK_MAX),
             iteration_us: level_ms.map(us),
             healthy_iteration_us: healthy_ms.map(us),
-            lost_rank_s: self.lost_rank_s(now) as u64,
+            lost_rank_s: self.series.lost_rank_s(self.ranks(), now) as u64,
             engine: if self.brain.is_some() { "running" } else { "off" }.to_owned(),
             caveats: self.caveats().into_iter().map(caveat).collect(),
         }

@@ -9,7 +9,6 @@ use crate::case::BookedCase;
 use crate::clock::{Clock, wall_now};
 use crate::command::Command;
 use crate::config::ServeConfig;
-use crate::core::SeriesMaker;
 use crate::dump::{Around, Dumps};
 use crate::error::ServeError;
 use crate::gates::Gates;
@@ -21,7 +20,7 @@ use crate::keep_queue::Storage;
 use crate::keepers::Keepers;
 use crate::otlp::{METRICS_EVERY, Otlp};
 use crate::stats::Stats;
-use crate::stored::Stored;
+use crate::stored::{SeriesMaker, Stored};
 use crate::thread::spawn;
 use crate::upkeep::old_cases;
 use crate::warm::{WARM_NS, recent};
@@ -229,10 +228,9 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let (runtime, listener, http) = bind_http(config.http)?;
 
     let alerts = start_alerts(&config, &stats)?;
-    let stored = Stored(store.clone());
+    let (stored, listeners) = (Stored(store.clone()), Arc::default());
     let keepers = store.map(|store| Keepers::start(store, &book, &stats, &seams.clock)).transpose()?;
     let storage = keepers.as_ref().map(|keepers| keepers.storage.clone());
-    let listeners = Arc::default();
     let dumps = open_dumps(&config, (&listeners, &inbox, storage.as_ref()), (&book, &seams.clock))?;
     let gates = Arc::new(Gates::new(&listeners));
     let shared = Arc::new(Shared {
@@ -261,8 +259,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         dumps: Arc::clone(&dumps),
         clock: seams.clock,
     };
-    let makers: (BrainMaker, SeriesMaker) = (seams.make, Box::new(move |job| stored.series(job).unwrap_or_default()));
-    let (brain, is_warm) = start_brain(around, makers, config.tick, (now, past))?;
+    let (brain, is_warm) = start_brain(around, (seams.make, stored.maker()), config.tick, (now, past))?;
     let (stop_http, stop) = watch::channel(false);
     let task = runtime.spawn(http::serve(listener, shared, shares, stop));
     let endpoints: Vec<Endpoint> = bound.0.iter().map(Listener::local_endpoint).collect();

@@ -17,11 +17,12 @@ const RED_MS: f64 = 2_000.0;
 /// Measures and writes the page.
 pub(crate) fn measure(root: &Path) -> Result<()> {
     run(root, "cargo", &["build", "--release", "-p", "mycroft-serve", "--example", "scale"])?;
-    let folder = tempfile::tempdir().context("no folder for the job's frames")?;
+    let folder = target_dir(root).join("bench-page");
     let program = target_dir(root).join("release/examples/scale");
     let load_before = load();
-    let arguments = ["page", RANKS, &folder.path().to_string_lossy()];
+    let arguments = ["page", RANKS, &folder.to_string_lossy()];
     let many = output_with(root, &program.to_string_lossy(), &arguments, &[])?;
+    std::fs::remove_dir_all(&folder).with_context(|| format!("{}: cannot be removed", folder.display()))?;
     let test = ["test", "--package", "mycroft-cli", "--test", "page", "--", "--nocapture"];
     let real = output_with(root, "cargo", &test, &[])?;
     write_page(root, "page.md", &page(&many, &real, &load_before)?)

@@ -9,6 +9,7 @@ mod ranks;
 #[cfg(test)]
 mod restarts;
 mod saved;
+mod standing;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -17,9 +18,11 @@ pub(crate) use compare::{Compared, Difference, RankDifference, compare};
 pub(crate) use iterations::{ChangePoint, Iterations, Summary, thin};
 pub(crate) use paths::{PathMean, PathSeries, PathWindow};
 pub(crate) use ranks::{HIDDEN, RankMean, RankSeries, RankWindow};
+pub(crate) use standing::stands_since;
 pub(crate) use sums::{BOUNDS_S, Sums, us};
 
 use mycroft_diagnose::Measured;
+use mycroft_record::HostTime;
 
 /// The series of one job: 1.2 MB at most for iterations, 42 MB at 10,240 ranks for where their time went, and as much for paths (the files
 /// below have the sums).
@@ -29,6 +32,8 @@ pub(crate) struct JobSeries {
     pub(crate) ranks: RankSeries,
     pub(crate) paths: PathSeries,
     pub(crate) sums: Sums,
+    /// Since when a case that is open stops the job.
+    stands_since: Option<HostTime>,
 }
 
 impl JobSeries {

@@ -9,7 +9,7 @@ pub(super) fn example_operations(wanted: &Wanted) -> Operations {
     let next = 90;
     let row = |rank: u32| {
         let own = if rank == 1 { next - 1 } else { next };
-        let kind = |seq: u64| if seq % 3 == 0 { OpKind::AllReduce } else { OpKind::AllGather };
+        let kind = |seq: u64| if seq.is_multiple_of(3) { OpKind::AllReduce } else { OpKind::AllGather };
         let stage = |seq: u64| if seq + 1 == next { Stage::Running } else { Stage::Over };
         let ops =
             (next - wanted.columns..own).map(|seq| OperationSeen { seq, kind: kind(seq), stage: stage(seq) }).collect();
