@@ -116,8 +116,9 @@ export class OperationGrid {
     const item = this.layout.items.find((one) => one.group.label === place?.label);
     const position = item ? item.rows.findIndex((at) => item.group.rows[at].rank === place.rank) : -1;
     const column = item ? item.group.columns.indexOf(place.column) : -1;
-    if (position >= 0 && column >= 0) this.moveTo(item.index, position, column, false, false);
-    else this.schedule();
+    if (position >= 0 && column >= 0) return this.moveTo(item.index, position, column, false, false);
+    this.status.textContent = "";
+    this.schedule();
   }
 
   /** First drawing, when the element is in the document: fits, and goes to the first wrong point. */

@@ -83,7 +83,9 @@ fn a_phone_shows_all_of_it_and_names_never_become_markup() {
     let Some(mut browser) = opened(&world, 390) else { return };
     browser.until("document.querySelector('#band.bad')");
     assert!(text(&mut browser, "#band h1").starts_with(job));
-    for view in ["", "#case=1", &format!("#job={}", job.replace('<', "%3C").replace('>', "%3E").replace(' ', "%20"))] {
+    let name = "%3Cimg%20src=x%20onerror=alert(1)%3E%22%27%26";
+    let compare = format!("#compare=job={name}&from=1&with_to=1");
+    for view in ["", "#case=1", &format!("#job={name}"), &format!("#operations={name}"), &compare] {
         browser.eval(&format!("location.hash = {}", json!(view)));
         let turns = browser.eval("mycroft.turns").as_u64().expect("a number");
         browser.until(&format!("mycroft.turns > {}", turns + 1));
