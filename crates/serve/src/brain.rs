@@ -18,7 +18,7 @@ use crate::lately::{DROPS_TEXT, LIMITS_TEXT, Lately};
 use crate::stats::{Stats, add, get};
 use crate::stored::SeriesMaker;
 use mycroft_diagnose::Report;
-use mycroft_record::{Batch, Gap, GapCause, HostName, HostTime, JobName, NANOS_PER_MS, Record, Source};
+use mycroft_record::{Batch, Gap, GapCause, HostName, HostTime, JobName, NANOS_PER_MS, NANOS_PER_SEC, Record, Source};
 use mycroft_store::Delivery;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -33,6 +33,10 @@ const TOGETHER_RECORDS: usize = 2048;
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 /// A report younger than this is given out again: HTTP readers cannot make the loop compute more than ten a second.
 const REPORT_FRESH_NS: u64 = 100 * NANOS_PER_MS;
+/// One that took long to make is fresh for so many times as long, so that readers take a fiftieth of the loop's time at most; and
+/// at most until the next regular tick.
+const REPORT_FRESH_TIMES: u64 = 50;
+const REPORT_FRESH_NS_MAX: u64 = NANOS_PER_SEC;
 /// Hosts remembered for counting those heard lately: 100,000 ranks at 8 a host, eight times over.
 const HOSTS_MAX: usize = 100_000;
 
@@ -51,7 +55,8 @@ pub(crate) struct Surroundings {
 pub(crate) struct Loop {
     around: Surroundings,
     core: Core,
-    reports: BTreeMap<JobName, Arc<Report>>,
+    /// The last report of each job, and for how long it is fresh, nanoseconds.
+    reports: BTreeMap<JobName, (Arc<Report>, u64)>,
     heard: BTreeMap<HostName, HostTime>,
     /// Records dropped by queue or store.
     drops: Lately,
@@ -122,8 +127,8 @@ impl Loop {
                     // Nobody waits any more when the reader went away: then the answer is not needed.
                     let _ = reply.send(self.report(&job));
                 }
-                Event::Command(Command::Series { job, from, to, reply }) => {
-                    let told = self.core.jobs().get(&job).map(|job| SeriesTold::of(job.series(), from, to));
+                Event::Command(Command::Series { job, what, from, to, reply }) => {
+                    let told = self.core.jobs().get(&job).map(|job| SeriesTold::of(job.series(), what, from, to));
                     let _ = reply.send(told.map(Box::new));
                 }
                 Event::Command(Command::Operations { job, wanted, reply }) => {
@@ -323,14 +328,16 @@ impl Loop {
 
     fn report(&mut self, name: &JobName) -> Option<Arc<Report>> {
         let now = (self.around.clock)();
-        if let Some(report) = self.reports.get(name)
-            && now.since_ns(report.as_of) < REPORT_FRESH_NS
+        if let Some((report, fresh_ns)) = self.reports.get(name)
+            && now.since_ns(report.as_of) < *fresh_ns
             && report.as_of <= now
         {
             return Some(Arc::clone(report));
         }
+        let begun = Instant::now();
         let report = self.core.report(name, now).map(Arc::new)?;
-        self.reports.insert(name.clone(), Arc::clone(&report));
+        let fresh_ns = (nanos(begun.elapsed()) * REPORT_FRESH_TIMES).clamp(REPORT_FRESH_NS, REPORT_FRESH_NS_MAX);
+        self.reports.insert(name.clone(), (Arc::clone(&report), fresh_ns));
         Some(report)
     }
 

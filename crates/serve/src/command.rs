@@ -29,6 +29,8 @@ pub(crate) enum Command {
     Series {
         /// The job.
         job: JobName,
+        /// Which of them.
+        what: SeriesKind,
         /// Begin of the window.
         from: HostTime,
         /// Its end.
@@ -38,8 +40,16 @@ pub(crate) enum Command {
     },
 }
 
-/// What is known of a job's series in a window. It is copied, not worked out, on the brain's thread.
-#[derive(Debug)]
+/// One of a job's series.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SeriesKind {
+    Iterations,
+    Ranks,
+    Paths,
+}
+
+/// What is known of one of a job's series in a window; the others are empty. It is copied, not worked out, on the brain's thread.
+#[derive(Debug, Default)]
 pub(crate) struct SeriesTold {
     /// Iterations ever.
     pub(crate) count: u64,
@@ -57,15 +67,18 @@ pub(crate) struct SeriesTold {
 
 impl SeriesTold {
     /// What is known of a window.
-    pub(crate) fn of(series: &JobSeries, from: HostTime, to: HostTime) -> SeriesTold {
-        let (iterations, ranks) = (&series.iterations, &series.ranks);
-        SeriesTold {
-            count: iterations.count(),
-            iterations: iterations.between(from, to),
-            levels: iterations.levels(),
-            changes: iterations.changes().copied().collect(),
-            ranks: ranks.window(from, to),
-            paths: series.paths.window(from, to),
+    pub(crate) fn of(series: &JobSeries, what: SeriesKind, from: HostTime, to: HostTime) -> SeriesTold {
+        let mut told = SeriesTold::default();
+        match what {
+            SeriesKind::Iterations => {
+                let iterations = &series.iterations;
+                (told.count, told.levels) = (iterations.count(), iterations.levels());
+                told.iterations = iterations.between(from, to);
+                told.changes = iterations.changes().copied().collect();
+            }
+            SeriesKind::Ranks => told.ranks = series.ranks.window(from, to),
+            SeriesKind::Paths => told.paths = series.paths.window(from, to),
         }
+        told
     }
 }

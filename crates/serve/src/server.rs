@@ -12,6 +12,7 @@ use crate::config::ServeConfig;
 use crate::dump::{Around, Dumps};
 use crate::error::ServeError;
 use crate::gates::Gates;
+use crate::http::answers::Answers;
 use crate::http::{self, Shared};
 use crate::inbox::{Inbox, PUSH_WAIT, QUEUE_RECORDS};
 use crate::intake::Intake;
@@ -246,6 +247,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         acts: Arc::clone(&acts),
         run: now.0,
         stored: stored.clone(),
+        answers: Answers::default(),
         act_token: config.act_token.clone(),
     });
     let otlp = Otlp::start(&config, &shared, seams.metrics_every)?;

@@ -2,6 +2,7 @@
 use super::routes::{Asked, Refusal, Shared, bad_request, list_limit, parameters};
 use super::series::{RANKS_DEFAULT, ask, window};
 use crate::api::CompareJson;
+use crate::command::SeriesKind;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Json;
@@ -30,17 +31,17 @@ struct CompareQuery {
 /// What is looked at, and what it is compared with; without a job of its own, the same.
 async fn compare(State(shared): State<Arc<Shared>>, asked: Asked<CompareQuery>) -> Result<Json<CompareJson>, Refusal> {
     let query = parameters(asked, "job, from, to, with, with_from, with_to and limit")?;
-    let (from, to) = window(query.from, query.to)?;
-    let (with_from, with_to) = window(query.with_from, query.with_to)?;
+    let times = window(query.from, query.to)?;
+    let with_times = window(query.with_from, query.with_to)?;
     let limit = query.limit.map_or(Ok(RANKS_DEFAULT), |limit| list_limit(Some(limit)))?;
     let with = query.with.unwrap_or_else(|| query.job.clone());
-    if with == query.job && (from, to) == (with_from, with_to) {
+    if with == query.job && times == with_times {
         return Err(bad_request(
             "with_from and with_to: say with which time of the job it is compared, or with which other job",
         ));
     }
-    let after = ask(&shared, &query.job, from, to).await?.ranks.inside(from, to);
-    let before = ask(&shared, &with, with_from, with_to).await?.ranks.inside(with_from, with_to);
+    let after = ask(&shared, &query.job, SeriesKind::Ranks, times).await?.ranks.inside(times);
+    let before = ask(&shared, &with, SeriesKind::Ranks, with_times).await?.ranks.inside(with_times);
     // Some ten milliseconds at 10,240 ranks.
     let work = move || CompareJson::of((&with, &before), (&query.job, &after), limit);
     let failed = |_| Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be worked out".to_owned());

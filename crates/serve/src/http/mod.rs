@@ -3,6 +3,7 @@
 //! axum routes; the connections are hyper's own, because a server that strangers can reach needs a header timeout and
 //! a connection limit.
 mod acts;
+pub(crate) mod answers;
 pub(crate) mod auth;
 mod compare;
 mod dumps;

@@ -1,4 +1,5 @@
 //! The routes of `docs/formats/api.md`.
+use super::answers::{Answers, Key};
 use super::auth::{self, Denied};
 use super::guests::Guest;
 use super::{dumps, metrics, pages};
@@ -57,6 +58,8 @@ pub(crate) struct Shared {
     pub(crate) run: u64,
     /// Series of jobs that are not diagnosed.
     pub(crate) stored: Stored,
+    /// Answers that others have asked for, too.
+    pub(crate) answers: Answers,
     /// Who may act shows this.
     pub(crate) act_token: Option<String>,
 }
@@ -274,7 +277,7 @@ async fn report(State(shared): State<Arc<Shared>>, asked: Asked<ReportQuery>) ->
     }
 }
 
-async fn ranks(State(shared): State<Arc<Shared>>, asked: Asked<RanksQuery>) -> Result<Json<RanksJson>, Refusal> {
+async fn ranks(State(shared): State<Arc<Shared>>, asked: Asked<RanksQuery>) -> Result<Response, Refusal> {
     let query = parameters(asked, "job, order and limit")?;
     let limit = query.limit.map_or(Ok(LIMIT_MAX), |limit| list_limit(Some(limit)))?;
     let is_trouble_first = match query.order.as_deref() {
@@ -282,7 +285,9 @@ async fn ranks(State(shared): State<Arc<Shared>>, asked: Asked<RanksQuery>) -> R
         Some("trouble") => true,
         Some(other) => return Err(bad_request(format!("order={other:?}: expected rank or trouble"))),
     };
-    Ok(Json(RanksJson::of(&*ask_report(&shared, query.job).await?, limit, is_trouble_first)))
+    let report = ask_report(&shared, query.job).await?;
+    let key = Key::of_report(&report, limit, is_trouble_first);
+    shared.answers.told(key, move || RanksJson::of(&report, limit, is_trouble_first)).await
 }
 
 async fn plan(State(shared): State<Arc<Shared>>, asked: Asked<PlanRequest>) -> Result<Json<PlanJson>, Refusal> {

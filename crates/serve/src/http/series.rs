@@ -1,13 +1,14 @@
 //! The routes of a job's series: its iterations, where the time of its ranks went, and what went between its hosts.
+use super::answers::Key;
 use super::routes::{ANSWER_TIMEOUT, Asked, Refusal, Shared, bad_request, list_limit, named, parameters};
 use crate::api::{BandJson, ChangeJson, IterationsJson, PathsJson, PointJson, RankSeriesJson, TimeJson};
 use crate::book::Filter;
-use crate::command::{Command, SeriesTold};
+use crate::command::{Command, SeriesKind, SeriesTold};
 use crate::series::thin;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::response::Json;
+use axum::response::{Json, Response};
 use axum::{Router, routing::get as on_get};
 use mycroft_record::{HostTime, JobName};
 use serde::Deserialize;
@@ -58,10 +59,15 @@ pub(super) fn window(from: Option<f64>, to: Option<f64>) -> Result<(HostTime, Ho
 }
 
 /// What the loop knows of a job.
-pub(super) async fn ask(shared: &Shared, job: &str, from: HostTime, to: HostTime) -> Result<SeriesTold, Refusal> {
+pub(super) async fn ask(
+    shared: &Shared,
+    job: &str,
+    what: SeriesKind,
+    (from, to): (HostTime, HostTime),
+) -> Result<SeriesTold, Refusal> {
     let busy = || Refusal(StatusCode::SERVICE_UNAVAILABLE, "diagnosis is busy: try again in a few seconds".to_owned());
     let (reply, answer) = oneshot::channel();
-    if !shared.inbox.ask(Command::Series { job: job.into(), from, to, reply }) {
+    if !shared.inbox.ask(Command::Series { job: job.into(), what, from, to, reply }) {
         return Err(busy());
     }
     match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
@@ -69,7 +75,7 @@ pub(super) async fn ask(shared: &Shared, job: &str, from: HostTime, to: HostTime
         Ok(Ok(None)) => {
             let (stored, name) = (shared.stored.clone(), JobName::from(job));
             let read = tokio::task::spawn_blocking(move || stored.series(&name)).await.ok().flatten();
-            read.map(|series| SeriesTold::of(&series, from, to)).ok_or_else(|| {
+            read.map(|series| SeriesTold::of(&series, what, from, to)).ok_or_else(|| {
                 let text = format!("no job {job:?} is being diagnosed or kept: GET /api/v1/jobs lists those there are");
                 Refusal(StatusCode::NOT_FOUND, text)
             })
@@ -87,7 +93,7 @@ async fn iterations(
     let (job, query) = (named(job)?, parameters(asked, "from, to and points")?);
     let (from, to) = window(query.from, query.to)?;
     let points = query.points.map_or(Ok(POINTS_DEFAULT), |points| list_limit(Some(points)))?;
-    let told = ask(&shared, &job, from, to).await?;
+    let told = ask(&shared, &job, SeriesKind::Iterations, (from, to)).await?;
     let (mut cases, _) = shared.book.list(&Filter { job: Some(JobName::from(&*job)), state: None }, BANDS_MAX);
     cases.reverse();
     let (level_ms, healthy_ms) = told.levels;
@@ -108,8 +114,10 @@ async fn ranks(
     State(shared): State<Arc<Shared>>,
     job: Result<Path<String>, PathRejection>,
     asked: Asked<RanksQuery>,
-) -> Result<Json<RankSeriesJson>, Refusal> {
-    means(shared, job, asked, |job, told, limit| RankSeriesJson::of(job, &told.ranks, limit)).await
+) -> Result<Response, Refusal> {
+    let (job, told, limit) = means(&shared, job, asked, SeriesKind::Ranks).await?;
+    let key = Key::new("ranks", &job, limit, &told.ranks.pieces);
+    shared.answers.told(key, move || RankSeriesJson::of(&job, &told.ranks, limit)).await
 }
 
 /// `GET /api/v1/jobs/JOB/paths`.
@@ -117,22 +125,22 @@ async fn paths(
     State(shared): State<Arc<Shared>>,
     job: Result<Path<String>, PathRejection>,
     asked: Asked<RanksQuery>,
-) -> Result<Json<PathsJson>, Refusal> {
-    means(shared, job, asked, |job, told, limit| PathsJson::of(job, &told.paths, limit)).await
+) -> Result<Response, Refusal> {
+    let (job, told, limit) = means(&shared, job, asked, SeriesKind::Paths).await?;
+    let key = Key::new("paths", &job, limit, &told.paths.pieces);
+    shared.answers.told(key, move || PathsJson::of(&job, &told.paths, limit)).await
 }
 
-/// Means of a window, worked out elsewhere than on the threads that answer others: some milliseconds at 10,240 ranks.
-async fn means<T: Send + 'static>(
-    shared: Arc<Shared>,
+/// What the loop knows of the window that is asked for.
+async fn means(
+    shared: &Shared,
     job: Result<Path<String>, PathRejection>,
     asked: Asked<RanksQuery>,
-    of: impl FnOnce(&str, &SeriesTold, usize) -> T + Send + 'static,
-) -> Result<Json<T>, Refusal> {
+    what: SeriesKind,
+) -> Result<(String, SeriesTold, usize), Refusal> {
     let (job, query) = (named(job)?, parameters(asked, "from, to and limit")?);
-    let (from, to) = window(query.from, query.to)?;
+    let window = window(query.from, query.to)?;
     let limit = query.limit.map_or(Ok(RANKS_DEFAULT), |limit| list_limit(Some(limit)))?;
-    let told = ask(&shared, &job, from, to).await?;
-    let worked = tokio::task::spawn_blocking(move || of(&job, &told, limit)).await;
-    let failed = |_| Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be worked out".to_owned());
-    worked.map(Json).map_err(failed)
+    let told = ask(shared, &job, what, window).await?;
+    Ok((job, told, limit))
 }

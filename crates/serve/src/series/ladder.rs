@@ -1,6 +1,7 @@
 //! Pieces of time, finer for what is new: ten seconds for ten minutes, a minute for an hour, a quarter of an hour for a day.
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// Pieces that are over and wait to be written, of each width: an hour of minutes.
@@ -184,6 +185,15 @@ impl<P> Pieces<P> {
     /// Begin and end of what is known; `None`: nothing.
     pub(crate) fn span(&self) -> Option<(HostTime, HostTime)> {
         Some((self.0.first()?.0.start, self.0.last()?.0.end))
+    }
+
+    /// A number that is another one for other pieces: their times, iterations and lengths.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        for (span, _) in &self.0 {
+            (span.start.0, span.end.0, span.iterations, span.ms.to_bits()).hash(&mut hasher);
+        }
+        hasher.finish()
     }
 
     /// How many there are.

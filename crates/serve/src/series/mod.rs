@@ -16,6 +16,7 @@ mod tests;
 
 pub(crate) use compare::{Compared, Difference, RankDifference, compare};
 pub(crate) use iterations::{ChangePoint, Iterations, Summary, thin};
+pub(crate) use ladder::Pieces;
 pub(crate) use paths::{PathMean, PathSeries, PathWindow};
 pub(crate) use ranks::{HIDDEN, RankMean, RankSeries, RankWindow};
 pub(crate) use standing::stands_since;

@@ -202,7 +202,7 @@ impl RankMean {
 
 impl RankWindow {
     /// The pieces that lie in a time as a whole, where there are two: one that is cut by its ends is of something else, too.
-    pub(crate) fn inside(mut self, from: HostTime, to: HostTime) -> RankWindow {
+    pub(crate) fn inside(mut self, (from, to): (HostTime, HostTime)) -> RankWindow {
         let is_inside = |(span, _): &(Span, Arc<Vec<Cell>>)| span.start >= from && span.end <= to;
         if self.pieces.0.iter().filter(|piece| is_inside(piece)).count() >= 2 {
             self.pieces.0.retain(is_inside);
