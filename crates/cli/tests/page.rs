@@ -92,6 +92,17 @@ fn look(browser: &mut Browser, width: u64, view: &str, name: &str) {
     shot(browser, &format!("live-{view}-{name}"));
 }
 
+/// What each rank took, and its waiting, are the iteration.
+fn parts_are_the_iteration(told: &Value) {
+    let iteration_ms = told["iteration_ms"].as_f64().unwrap();
+    let ranks = told["ranks"].as_array().unwrap();
+    assert_eq!(ranks.len(), 16, "{told}");
+    for rank in ranks {
+        let sum: f64 = rank["parts_ms"].as_object().unwrap().values().map(|ms| ms.as_f64().unwrap()).sum();
+        assert!((sum / iteration_ms - 1.0).abs() < 0.01, "{rank} of {iteration_ms} ms");
+    }
+}
+
 #[test]
 fn a_real_job_turns_the_band_red_and_fills_every_view() {
     let Some(program) = browser::find() else { return };
@@ -113,6 +124,7 @@ fn a_real_job_turns_the_band_red_and_fills_every_view() {
     println!("band_red_after_ms {:.0}", red_after_ms(&mut browser, &url));
     until("rank 9 is named", || text(&mut browser, "#band h1").contains("rank 9 on host2").then_some(()));
     views(&mut browser, &job);
+    parts_are_the_iteration(&ask(&url, &format!("/api/v1/jobs/{job}/ranks/series")).unwrap());
     let said = text(&mut browser, "#band h1");
     assert!(said.contains("is slow: rank 9 on host2 (gpu, "), "{said}");
     assert!(browser.complaints.is_empty(), "{:#?}", browser.complaints);

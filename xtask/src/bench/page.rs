@@ -74,7 +74,12 @@ fn page(many: &str, real: &str, load_before: &str) -> Result<String> {
     row("elements", format!("{:.0}", of("elements")?), String::new())?;
     row("server, nobody looks: share of a processor", format!("{:.1} %", 100.0 * unseen), String::new())?;
     row("server, ten pages more", format!("{:.1} %", 100.0 * pages), met(pages <= SHARE, "<= 5 %"))?;
-    row("records dropped, batches behind", format!("{:.0}, {:.0} ms", of("dropped")?, of("lag_ms")?), String::new())?;
+    let dropped = of("dropped")? - of("dropped_before")?;
+    row(
+        "records dropped while ten look; batches behind",
+        format!("{dropped:.0}; {:.0} ms", of("lag_ms")?),
+        String::new(),
+    )?;
     let red = figure(real, "band_red_after_ms")?;
     row("band red after the case was opened, a real job", format!("{:.2} s", red / 1e3), met(red <= RED_MS, "<= 2 s"))?;
     Ok(page)

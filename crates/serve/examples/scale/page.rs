@@ -11,7 +11,7 @@ use browser::Browser;
 use mycroft_serve::{ServeConfig, Server};
 use mycroft_sim::EPOCH;
 use mycroft_wire::{Client, ClientConfig, Endpoint};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -127,6 +127,7 @@ fn look(server: &Measured, program: &Path) {
     let mut browser = Browser::open_url(program, &server.url, 1280, 900);
     browser.eval(&format!("location.hash = '#job={JOB}'"));
     browser.until("document.querySelectorAll('.spent .parts').length == 64");
+    println!("dropped_before {}", health(&mut browser)["dropped"]["queue"]);
     let paint = browser.eval("performance.getEntriesByName('first-contentful-paint')[0].startTime");
     println!("first_paint_ms {:.0}", paint.as_f64().expect("a time"));
     let nodes = browser.eval("document.querySelectorAll('*').length").as_u64().expect("a number");
@@ -137,12 +138,16 @@ fn look(server: &Measured, program: &Path) {
         browser.call("Target.createTarget", json!({ "url": format!("{}#job={JOB}", server.url) }));
     }
     println!("server_share_ten {:.4}", server.share());
-    let health = browser.eval("fetch('/api/v1/health').then((answer) => answer.json())");
-    println!("lag_ms {}", health["lag_ms"]);
-    println!("dropped {}", health["dropped"]["queue"]);
+    let told = health(&mut browser);
+    println!("lag_ms {}", told["lag_ms"]);
+    println!("dropped {}", told["dropped"]["queue"]);
     assert!(browser.complaints.is_empty(), "{:#?}", browser.complaints);
     drop(browser);
     println!("server_share_unseen_after {:.4}", server.share());
+}
+
+fn health(browser: &mut Browser) -> Value {
+    browser.eval("fetch('/api/v1/health').then((answer) => answer.json())")
 }
 
 /// Frames a second while the page is scrolled and shown anew each second, and how long showing takes.
