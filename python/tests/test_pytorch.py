@@ -120,6 +120,8 @@ def run(rank, world, folder, cases):
         place = os.path.join(folder, str(number))
         os.makedirs(place, exist_ok=True)
         torch.save(Rank(rank, place, case).train(), os.path.join(place, f"seen-{rank}"))
+    # Nobody tears down while a peer is still in the last exchange.
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -23,7 +23,7 @@ pub(crate) fn measure(root: &Path) -> Result<()> {
     let arguments = ["page", RANKS, &folder.to_string_lossy()];
     let many = output_with(root, &program.to_string_lossy(), &arguments, &[])?;
     std::fs::remove_dir_all(&folder).with_context(|| format!("{}: cannot be removed", folder.display()))?;
-    let test = ["test", "--package", "mycroft-cli", "--test", "page", "--", "--nocapture"];
+    let test = ["test", "--package", "mycroft-cli", "--test", "testbed_page", "--", "--nocapture"];
     let real = output_with(root, "cargo", &test, &[])?;
     write_page(root, "page.md", &page(&many, &real, &load_before)?)
 }
@@ -44,7 +44,7 @@ fn page(many: &str, real: &str, load_before: &str) -> Result<String> {
         "Made by `cargo xtask bench page`: a simulated job of 10,240 ranks, in which a device becomes slow after 18 s, is sent at its own pace to a server \
          (`crates/serve/examples/scale/page.rs`, release build, a process of its own); Chromium without a GPU shows the job's view in a window of 1,280 x 900, \
          scrolled by 23 pixels a frame for ten seconds; then nine more tabs of it are opened. The time until the band is red is that of a real job of the \
-         testbed (`crates/cli/tests/page.rs`). Sender, server and browser share the machine.\n\n{}\n",
+         testbed (`crates/cli/tests/testbed_page.rs`). Sender, server and browser share the machine.\n\n{}\n",
         machine(load_before)
     )?;
     writeln!(page, "| | measured | promise |\n| --- | ---: | --- |")?;

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Names under which distributions install it.
@@ -96,15 +96,18 @@ impl Browser {
     /// Calls a DevTools method and returns its result.
     pub(crate) fn call(&mut self, method: &str, params: Value) -> Value {
         self.last_id += 1;
-        let mut message = json!({ "id": self.last_id, "method": method, "params": params });
+        let mut message = json!({ "id": self.last_id, "method": method, "params": &params });
         if !self.session.is_empty() {
             message["sessionId"] = json!(self.session);
         }
         let mut bytes = serde_json::to_vec(&message).expect("JSON");
         bytes.push(0);
         self.to.write_all(&bytes).expect("the browser reads");
+        // What the page tells meanwhile is no answer.
+        let deadline = Instant::now() + ANSWER_TIMEOUT;
         loop {
-            let answer = self.from.recv_timeout(ANSWER_TIMEOUT).unwrap_or_else(|e| panic!("{method}: no answer: {e}"));
+            let left = deadline.saturating_duration_since(Instant::now());
+            let answer = self.from.recv_timeout(left).unwrap_or_else(|e| panic!("{method} {params}: no answer: {e}"));
             if answer["id"] == self.last_id {
                 assert!(answer["error"].is_null(), "{method}: {}", answer["error"]);
                 return answer["result"].clone();

@@ -52,11 +52,7 @@ fn views(browser: &mut Browser, job: &str) {
             address("job"),
             "document.querySelectorAll('.spent .parts').length == 16 && document.querySelector('.paths')",
         ),
-        (
-            "operations",
-            address("operations"),
-            "document.querySelector('.operations canvas')?.width > 0 && document.querySelector('.operations .status').textContent",
-        ),
+        ("operations", address("operations"), "document.querySelector('.operations canvas')?.width > 0"),
         ("case", "#case=1".to_owned(), "document.querySelector('.summary h1')"),
         ("server", "#server".to_owned(), "document.querySelector('.facts')"),
     ];
@@ -68,6 +64,7 @@ fn views(browser: &mut Browser, job: &str) {
         browser.call("Emulation.setEmulatedMedia", features);
         let mut windows = Value::Null;
         for (view, address, is_shown) in &views {
+            println!("{view}, {name}");
             browser.eval(&format!("location.hash = {}", json!(address)));
             browser.until(is_shown);
             look(browser, width, view, name);
