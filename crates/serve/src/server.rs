@@ -28,6 +28,7 @@ use crate::warm::{WARM_NS, recent};
 use mycroft_diagnose::{Config, Engine, Report};
 use mycroft_record::{Batch, HostTime};
 use mycroft_store::{Deliveries, Store, StoreConfig};
+use mycroft_wire::descriptors::Shares;
 use mycroft_wire::dir::PrivateDir;
 use mycroft_wire::sync::lock;
 use mycroft_wire::{Endpoint, Listener, ListenerHandle, Sink};
@@ -36,6 +37,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{oneshot, watch};
 use tracing::dispatcher::{Dispatch, get_default};
@@ -262,8 +264,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         clock: seams.clock,
     };
     let (brain, is_warm) = start_brain(around, (seams.make, stored.maker()), config.tick, (now, past))?;
-    let (stop_http, stop) = watch::channel(false);
-    let task = runtime.spawn(http::serve(listener, shared, shares, stop));
+    let (stop_http, task) = serve_http(&runtime, listener, (shared, shares));
     let endpoints: Vec<Endpoint> = bound.0.iter().map(Listener::local_endpoint).collect();
     // Agents that knock meanwhile keep their records: better in their spools than dropped from a full inbox. The other
     // end is dropped without a word only when the thread ended.
@@ -292,6 +293,17 @@ fn start_brain(
         warm.run();
     })?;
     Ok((brain, is_warm))
+}
+
+/// Answers readers until the other end of what it gives says so.
+fn serve_http(
+    runtime: &Runtime,
+    listener: TcpListener,
+    (shared, shares): (Arc<Shared>, Shares),
+) -> (watch::Sender<bool>, tokio::task::JoinHandle<()>) {
+    let (stop_http, stop) = watch::channel(false);
+    let task = runtime.spawn(http::serve(listener, shared, shares, stop));
+    (stop_http, task)
 }
 
 /// Takes in batches, captures and answers of gates on every listener.

@@ -1,7 +1,6 @@
 //! Answers that were worked out lately: pages that look at the same job ask for the same each second.
-use super::routes::Refusal;
 use crate::series::Pieces;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use mycroft_diagnose::Report;
 use mycroft_wire::sync::lock;
@@ -40,20 +39,19 @@ impl Key {
 pub(crate) struct Answers(Mutex<VecDeque<(Key, Arc<[u8]>)>>);
 
 impl Answers {
-    /// The answer as JSON: the one that is known, or what `make` says, elsewhere than on the threads that answer others.
+    /// The answer as JSON: the one that is known, or what `make` says, elsewhere than on the threads that answer others; `None`: it
+    /// failed.
     pub(super) async fn told<T: Serialize>(
         &self,
         key: Key,
         make: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<Response, Refusal> {
+    ) -> Option<Response> {
         let known = lock(&self.0).iter().find(|(other, _)| *other == key).map(|(_, body)| Arc::clone(body));
         let body = match known {
             Some(body) => body,
             None => {
-                let failed =
-                    || Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be worked out".to_owned());
                 let work = move || serde_json::to_vec(&make());
-                let made = tokio::task::spawn_blocking(work).await.map_err(|_| failed())?.map_err(|_| failed())?;
+                let made = tokio::task::spawn_blocking(work).await.ok()?.ok()?;
                 let body: Arc<[u8]> = made.into();
                 let mut answers = lock(&self.0);
                 answers.push_back((key, Arc::clone(&body)));
@@ -64,7 +62,7 @@ impl Answers {
             }
         };
         let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-        Ok((kind, body.to_vec()).into_response())
+        Some((kind, body.to_vec()).into_response())
     }
 }
 
@@ -79,7 +77,7 @@ mod tests {
     fn told(answers: &Answers, key: Key, number: u32) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
-            let response = answers.told(key, move || number).await.map_err(|_| "refused").expect("an answer");
+            let response = answers.told(key, move || number).await.expect("an answer");
             let bytes = axum::body::to_bytes(response.into_body(), 100).await.expect("a body");
             String::from_utf8(bytes.to_vec()).expect("text")
         })

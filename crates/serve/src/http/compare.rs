@@ -1,10 +1,9 @@
 //! `GET /api/v1/compare`: how two windows differ, of one job or of two.
-use super::routes::{Asked, Refusal, Shared, bad_request, list_limit, parameters};
+use super::routes::{Asked, Refusal, Shared, bad_request, list_limit, not_worked_out, parameters};
 use super::series::{RANKS_DEFAULT, ask, window};
 use crate::api::CompareJson;
 use crate::command::SeriesKind;
 use axum::extract::State;
-use axum::http::StatusCode;
 use axum::response::Json;
 use axum::{Router, routing::get as on_get};
 use serde::Deserialize;
@@ -44,6 +43,5 @@ async fn compare(State(shared): State<Arc<Shared>>, asked: Asked<CompareQuery>) 
     let before = ask(&shared, &with, SeriesKind::Ranks, with_times).await?.ranks.inside(with_times);
     // Some ten milliseconds at 10,240 ranks.
     let work = move || CompareJson::of((&with, &before), (&query.job, &after), limit);
-    let failed = |_| Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be worked out".to_owned());
-    tokio::task::spawn_blocking(work).await.map(Json).map_err(failed)
+    tokio::task::spawn_blocking(work).await.map(Json).map_err(|_| not_worked_out())
 }

@@ -74,6 +74,11 @@ impl IntoResponse for Refusal {
     }
 }
 
+/// What was to be told failed.
+pub(super) fn not_worked_out() -> Refusal {
+    Refusal(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be worked out".to_owned())
+}
+
 pub(super) fn bad_request(text: impl Into<String>) -> Refusal {
     Refusal(StatusCode::BAD_REQUEST, text.into())
 }
@@ -287,7 +292,8 @@ async fn ranks(State(shared): State<Arc<Shared>>, asked: Asked<RanksQuery>) -> R
     };
     let report = ask_report(&shared, query.job).await?;
     let key = Key::of_report(&report, limit, is_trouble_first);
-    shared.answers.told(key, move || RanksJson::of(&report, limit, is_trouble_first)).await
+    let told = shared.answers.told(key, move || RanksJson::of(&report, limit, is_trouble_first)).await;
+    told.ok_or_else(not_worked_out)
 }
 
 async fn plan(State(shared): State<Arc<Shared>>, asked: Asked<PlanRequest>) -> Result<Json<PlanJson>, Refusal> {

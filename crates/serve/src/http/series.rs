@@ -1,6 +1,8 @@
 //! The routes of a job's series: its iterations, where the time of its ranks went, and what went between its hosts.
 use super::answers::Key;
-use super::routes::{ANSWER_TIMEOUT, Asked, Refusal, Shared, bad_request, list_limit, named, parameters};
+use super::routes::{
+    ANSWER_TIMEOUT, Asked, Refusal, Shared, bad_request, list_limit, named, not_worked_out, parameters,
+};
 use crate::api::{BandJson, ChangeJson, IterationsJson, PathsJson, PointJson, RankSeriesJson, TimeJson};
 use crate::book::Filter;
 use crate::command::{Command, SeriesKind, SeriesTold};
@@ -117,7 +119,7 @@ async fn ranks(
 ) -> Result<Response, Refusal> {
     let (job, told, limit) = means(&shared, job, asked, SeriesKind::Ranks).await?;
     let key = Key::new("ranks", &job, limit, &told.ranks.pieces);
-    shared.answers.told(key, move || RankSeriesJson::of(&job, &told.ranks, limit)).await
+    shared.answers.told(key, move || RankSeriesJson::of(&job, &told.ranks, limit)).await.ok_or_else(not_worked_out)
 }
 
 /// `GET /api/v1/jobs/JOB/paths`.
@@ -128,7 +130,7 @@ async fn paths(
 ) -> Result<Response, Refusal> {
     let (job, told, limit) = means(&shared, job, asked, SeriesKind::Paths).await?;
     let key = Key::new("paths", &job, limit, &told.paths.pieces);
-    shared.answers.told(key, move || PathsJson::of(&job, &told.paths, limit)).await
+    shared.answers.told(key, move || PathsJson::of(&job, &told.paths, limit)).await.ok_or_else(not_worked_out)
 }
 
 /// What the loop knows of the window that is asked for.
