@@ -336,8 +336,7 @@ impl Loop {
         }
         let begun = Instant::now();
         let report = self.core.report(name, now).map(Arc::new)?;
-        let fresh_ns = (nanos(begun.elapsed()) * REPORT_FRESH_TIMES).clamp(REPORT_FRESH_NS, REPORT_FRESH_NS_MAX);
-        self.reports.insert(name.clone(), (Arc::clone(&report), fresh_ns));
+        self.reports.insert(name.clone(), (Arc::clone(&report), fresh_ns(begun.elapsed())));
         Some(report)
     }
 
@@ -351,6 +350,22 @@ impl Loop {
     }
 }
 
+/// For how long a report is fresh that took so long to make, nanoseconds.
+fn fresh_ns(took: Duration) -> u64 {
+    nanos(took).saturating_mul(REPORT_FRESH_TIMES).clamp(REPORT_FRESH_NS, REPORT_FRESH_NS_MAX)
+}
+
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_fresh_for_as_long_as_it_is_dear() {
+        let fresh_ms = |took_ms| fresh_ns(Duration::from_millis(took_ms)) / NANOS_PER_MS;
+        assert_eq!([0, 2, 10, 20, 5_000].map(fresh_ms), [100, 100, 500, 1_000, 1_000]);
+    }
 }

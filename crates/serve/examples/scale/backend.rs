@@ -201,14 +201,16 @@ impl Backend {
     }
 }
 
-fn start(folder: &Path) -> Backend {
+/// This program as the server that a word names.
+pub(crate) fn itself(word: &str, folder: &Path) -> Child {
     let program = std::env::current_exe().expect("this program has a path");
-    let mut process = Command::new(program)
-        .args([SERVE.as_ref(), folder.as_os_str()])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the server can be started");
+    let mut server = Command::new(program);
+    server.args([word.as_ref(), folder.as_os_str()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    server.spawn().expect("the server can be started")
+}
+
+fn start(folder: &Path) -> Backend {
+    let mut process = itself(SERVE, folder);
     let output = BufReader::new(process.stdout.take().expect("it is piped"));
     let mut server = Backend { process, output };
     assert_eq!(server.line(), "ready");

@@ -4,7 +4,7 @@
 #[expect(dead_code, reason = "the page is looked at, not used")]
 mod browser;
 
-use crate::backend::{CONNECTIONS, read_number, simulate};
+use crate::backend::{CONNECTIONS, itself, read_number, simulate};
 use crate::job::{self, Fault};
 use crate::used;
 use browser::Browser;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The word that makes this program the server.
@@ -51,13 +51,7 @@ struct Measured {
 
 impl Measured {
     fn start(folder: &Path) -> Measured {
-        let program = std::env::current_exe().expect("this program has a path");
-        let mut process = Command::new(program)
-            .args([SERVE.as_ref(), folder.as_os_str()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the server can be started");
+        let mut process = itself(SERVE, folder);
         let mut address = String::new();
         BufReader::new(process.stdout.take().expect("it is piped"))
             .read_line(&mut address)

@@ -8,8 +8,8 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-/// Answers kept: of 10,240 ranks some 150 KB each, 5 MB.
-const KEPT: usize = 32;
+/// Bytes of answers that are kept together: of 10,240 ranks a page's are some 150 KB each, all ranks in full 3 MB.
+const KEPT_BYTES: usize = 8 << 20;
 
 /// What an answer is about: two with the same key are the same.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -55,8 +55,9 @@ impl Answers {
                 let body: Arc<[u8]> = made.into();
                 let mut answers = lock(&self.0);
                 answers.push_back((key, Arc::clone(&body)));
-                if answers.len() > KEPT {
-                    answers.pop_front();
+                let mut bytes: usize = answers.iter().map(|(_, body)| body.len()).sum();
+                while bytes > KEPT_BYTES {
+                    bytes -= answers.pop_front().map_or(bytes, |(_, body)| body.len());
                 }
                 body
             }
@@ -74,11 +75,11 @@ mod tests {
         Key { what: "ranks", job: job.to_owned(), limit: 4, source }
     }
 
-    fn told(answers: &Answers, key: Key, number: u32) -> String {
+    fn told(answers: &Answers, key: Key, number: impl Serialize + Send + 'static) -> String {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
             let response = answers.told(key, move || number).await.expect("an answer");
-            let bytes = axum::body::to_bytes(response.into_body(), 100).await.expect("a body");
+            let bytes = axum::body::to_bytes(response.into_body(), 2 * KEPT_BYTES).await.expect("a body");
             String::from_utf8(bytes.to_vec()).expect("text")
         })
     }
@@ -89,9 +90,12 @@ mod tests {
         assert_eq!(told(&answers, key("a", 1), 1), "1");
         assert_eq!(told(&answers, key("a", 1), 2), "1", "not worked out again");
         assert_eq!((told(&answers, key("a", 2), 3), told(&answers, key("b", 1), 4)), ("3".to_owned(), "4".to_owned()));
-        for source in 3..=2 + KEPT as u64 {
-            told(&answers, key("a", source), 5);
-        }
-        assert_eq!(told(&answers, key("a", 1), 6), "6", "forgotten when many others were asked for");
+        let half = "x".repeat(KEPT_BYTES / 2);
+        told(&answers, key("c", 1), half.clone());
+        assert_eq!(told(&answers, key("b", 1), 5), "4", "there is room for both");
+        told(&answers, key("c", 2), half);
+        assert_eq!(told(&answers, key("b", 1), 6), "6", "the oldest are forgotten for large ones");
+        told(&answers, key("d", 1), "x".repeat(KEPT_BYTES));
+        assert_eq!(lock(&answers.0).len(), 0, "what is too large is not kept");
     }
 }

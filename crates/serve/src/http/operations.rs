@@ -1,17 +1,15 @@
 //! `GET /api/v1/jobs/JOB/operations`: what ranks have done lately, and what they are in.
-use super::routes::{ANSWER_TIMEOUT, Asked, Refusal, Shared, bad_request, named, parameters};
+use super::routes::{Asked, Refusal, Shared, ask_brain, bad_request, named, not_diagnosed, parameters};
 use crate::api::OperationsJson;
 use crate::command::Command;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
 use axum::response::Json;
 use axum::{Router, routing::get as on_get};
 use mycroft_diagnose::operations::Wanted;
 use mycroft_record::{CommId, Rank};
 use serde::Deserialize;
 use std::sync::Arc;
-use tokio::sync::oneshot;
 
 /// Without parameters: what fits a screen. At most: 32 x 512 rows of 64 operations are some 10 MB.
 const GROUPS: (usize, usize) = (4, 32);
@@ -68,17 +66,7 @@ async fn operations(
 ) -> Result<Json<OperationsJson>, Refusal> {
     let job = named(job)?;
     let wanted = parameters(asked, "group, groups, first, ranks, columns and in_flight")?.wanted()?;
-    let busy = || Refusal(StatusCode::SERVICE_UNAVAILABLE, "diagnosis is busy: try again in a few seconds".to_owned());
-    let (reply, answer) = oneshot::channel();
-    if !shared.inbox.ask(Command::Operations { job: job.as_str().into(), wanted, reply }) {
-        return Err(busy());
-    }
-    match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
-        Ok(Ok(Some(told))) => Ok(Json(OperationsJson::of(&job, &told, (shared.clock)()))),
-        Ok(Ok(None)) => {
-            let text = format!("no job {job:?} is being diagnosed: GET /api/v1/jobs lists those there are");
-            Err(Refusal(StatusCode::NOT_FOUND, text))
-        }
-        Ok(Err(_)) | Err(_) => Err(busy()),
-    }
+    let question = |reply| Command::Operations { job: job.as_str().into(), wanted, reply };
+    let told = ask_brain(&shared, question).await?.ok_or_else(|| not_diagnosed(&job))?;
+    Ok(Json(OperationsJson::of(&job, &told, (shared.clock)())))
 }

@@ -40,7 +40,7 @@ const LIMIT_MAX: usize = 10_000;
 /// Longest name of who asks.
 const WHO_CHARS_MAX: usize = 200;
 /// How long a reader waits for the brain: a tick at 100,000 ranks may take five seconds (SPEC.md, "Root cause").
-pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the routes read.
 pub(crate) struct Shared {
@@ -309,22 +309,33 @@ pub(super) async fn ask_report(shared: &Shared, job: Option<String>) -> Result<A
         Some(job) => job,
         None => only_job(shared)?,
     };
+    let told = ask_brain(shared, |reply| Command::Report { job: job.as_str().into(), reply }).await?;
+    told.ok_or_else(|| not_diagnosed(&job))
+}
+
+/// Asks the thread that owns the engines, which answers within some seconds or is busy.
+pub(super) async fn ask_brain<T>(
+    shared: &Shared,
+    question: impl FnOnce(oneshot::Sender<T>) -> Command,
+) -> Result<T, Refusal> {
     let (reply, answer) = oneshot::channel();
     let busy = || {
         let text = "diagnosis is busy: try again in a few seconds; GET /api/v1/health says how far behind it is";
         Refusal(StatusCode::SERVICE_UNAVAILABLE, text.to_owned())
     };
-    if !shared.inbox.ask(Command::Report { job: job.as_str().into(), reply }) {
+    if !shared.inbox.ask(question(reply)) {
         return Err(busy());
     }
     match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
-        Ok(Ok(Some(report))) => Ok(report),
-        Ok(Ok(None)) => {
-            let text = format!("no job {job:?} is being diagnosed: GET /api/v1/jobs lists those there are");
-            Err(Refusal(StatusCode::NOT_FOUND, text))
-        }
+        Ok(Ok(told)) => Ok(told),
         Ok(Err(_)) | Err(_) => Err(busy()),
     }
+}
+
+/// There is no such job.
+pub(super) fn not_diagnosed(job: &str) -> Refusal {
+    let text = format!("no job {job:?} is being diagnosed: GET /api/v1/jobs lists those there are");
+    Refusal(StatusCode::NOT_FOUND, text)
 }
 
 fn only_job(shared: &Shared) -> Result<String, Refusal> {

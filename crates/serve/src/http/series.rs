@@ -1,8 +1,6 @@
 //! The routes of a job's series: its iterations, where the time of its ranks went, and what went between its hosts.
 use super::answers::Key;
-use super::routes::{
-    ANSWER_TIMEOUT, Asked, Refusal, Shared, bad_request, list_limit, named, not_worked_out, parameters,
-};
+use super::routes::{Asked, Refusal, Shared, ask_brain, bad_request, list_limit, named, not_worked_out, parameters};
 use crate::api::{BandJson, ChangeJson, IterationsJson, PathsJson, PointJson, RankSeriesJson, TimeJson};
 use crate::book::Filter;
 use crate::command::{Command, SeriesKind, SeriesTold};
@@ -15,7 +13,6 @@ use axum::{Router, routing::get as on_get};
 use mycroft_record::{HostTime, JobName};
 use serde::Deserialize;
 use std::sync::Arc;
-use tokio::sync::oneshot;
 
 /// Points when `points` is not given: one a pixel of a page.
 const POINTS_DEFAULT: usize = 1_000;
@@ -60,30 +57,22 @@ pub(super) fn window(from: Option<f64>, to: Option<f64>) -> Result<(HostTime, Ho
     Ok((from.map_or(HostTime::NONE, time), to.map_or(HostTime(u64::MAX), time)))
 }
 
-/// What the loop knows of a job.
+/// What the loop knows of a job, or the store of one that is not diagnosed.
 pub(super) async fn ask(
     shared: &Shared,
     job: &str,
     what: SeriesKind,
     (from, to): (HostTime, HostTime),
 ) -> Result<SeriesTold, Refusal> {
-    let busy = || Refusal(StatusCode::SERVICE_UNAVAILABLE, "diagnosis is busy: try again in a few seconds".to_owned());
-    let (reply, answer) = oneshot::channel();
-    if !shared.inbox.ask(Command::Series { job: job.into(), what, from, to, reply }) {
-        return Err(busy());
+    if let Some(told) = ask_brain(shared, |reply| Command::Series { job: job.into(), what, from, to, reply }).await? {
+        return Ok(*told);
     }
-    match tokio::time::timeout(ANSWER_TIMEOUT, answer).await {
-        Ok(Ok(Some(told))) => Ok(*told),
-        Ok(Ok(None)) => {
-            let (stored, name) = (shared.stored.clone(), JobName::from(job));
-            let read = tokio::task::spawn_blocking(move || stored.series(&name)).await.ok().flatten();
-            read.map(|series| SeriesTold::of(&series, what, from, to)).ok_or_else(|| {
-                let text = format!("no job {job:?} is being diagnosed or kept: GET /api/v1/jobs lists those there are");
-                Refusal(StatusCode::NOT_FOUND, text)
-            })
-        }
-        Ok(Err(_)) | Err(_) => Err(busy()),
-    }
+    let (stored, name) = (shared.stored.clone(), JobName::from(job));
+    let read = tokio::task::spawn_blocking(move || stored.series(&name)).await.ok().flatten();
+    read.map(|series| SeriesTold::of(&series, what, from, to)).ok_or_else(|| {
+        let text = format!("no job {job:?} is being diagnosed or kept: GET /api/v1/jobs lists those there are");
+        Refusal(StatusCode::NOT_FOUND, text)
+    })
 }
 
 /// `GET /api/v1/jobs/JOB/iterations`.

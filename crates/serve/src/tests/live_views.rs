@@ -156,3 +156,87 @@ fn operations_follow_the_job_until_somebody_uses_the_grid() {
     assert_eq!(text(&mut browser, ".operations .status"), status, "the cursor stays at its rank and operation");
     is_quiet(&browser);
 }
+
+/// A case with all that it may have: many reasons, a circle of waiting, and what was done about it.
+#[test]
+fn a_case_folds_its_reasons_draws_its_waits_and_says_what_was_done() {
+    let Some((_world, mut browser, _)) = hung(1280) else { return };
+    browser.eval(
+        "(async () => {
+            const { caseCards } = await import('/page/case.js');
+            const one = await (await fetch('/api/v1/cases/1')).json();
+            one.because = [...Array(8).fill(one.because[0]), { rule: 'watch.stall', text: 'nothing moved', evidence: [] }];
+            one.blast_radius = [{ waiting: [0, 2], waits_for: [1], text: 'AllReduce DP_0 #17' }, { waiting: [3], waits_for: [0], text: 'AllReduce TP_1 #9' }];
+            const at = one.since, done = [{ strategy: 'split', state: 'kept', who: '<i>ada</i>', because: 'host1 is slow', cases: [1], at }];
+            const cards = document.createElement('div');
+            cards.id = 'made';
+            cards.append(...caseCards(one, done, Number(BigInt(at.ns) / 1000000000n) + 60, () => {}).flat());
+            document.body.append(cards);
+        })()",
+    );
+    let made = text(&mut browser, "#made");
+    for part in [
+        "5 more reasons of flow",
+        "nothing moved watch.stall",
+        "split, kept, ",
+        "by <i>ada</i>: host1 is slow",
+        "4 of 4 ranks: 4 wait for others or are waited for.",
+    ] {
+        assert!(made.contains(part), "`{part}` is not in {made}");
+    }
+    let nodes = "document.querySelectorAll('#made .node').length + ' ' + document.querySelectorAll('#made .node.suspect').length";
+    assert_eq!(browser.eval(nodes), "4 1", "0 waits and is waited for, 2 and 3 wait, 1 is the suspect");
+    is_quiet(&browser);
+}
+
+#[test]
+fn the_report_of_a_case_is_copied_or_shown_to_be_copied() {
+    let Some((_world, mut browser, _)) = hung(1280) else { return };
+    browser.eval("location.hash = '#case=1'");
+    browser.until("document.querySelector('#ticket')");
+    browser.eval("document.querySelector('#ticket').click()");
+    let copied = "document.querySelector('#ticket').textContent == 'Copied'";
+    browser.until(&format!("{copied} || document.querySelector('pre.ticket')?.textContent.includes('CASE 1 open')"));
+    is_quiet(&browser);
+}
+
+/// Two captures of four ranks, as the server tells them.
+fn captures() -> serde_json::Value {
+    let frame = |name: &str, line: u32| json!({ "name": name, "file": "/srv/train.py", "line": line });
+    let capture = |id: u64| {
+        let stacks = json!([
+            { "ranks": [0, 2, 3], "odd": false, "doing": "in a collective", "frames": [frame("all_reduce", 9), frame("main", 3)] },
+            { "ranks": [1], "odd": true, "doing": "loading data", "frames": [frame("next", 40 + id as u32), frame("main", 3)] },
+        ]);
+        json!({ "id": id, "job": "train", "state": "done", "stacks": true, "taken_at": { "ns": super::NEW_YEAR, "text": "" }, "autopsy": { "stacks": stacks, "verdict": { "what": "hang", "suspects": [{ "rank": 1 }] } } })
+    };
+    let told = json!([capture(3), capture(4)]);
+    for group in told[0]["autopsy"]["stacks"].as_array().expect("groups") {
+        let read: Result<crate::autopsy::json::StackGroupJson, _> = serde_json::from_value(group.clone());
+        assert!(read.is_ok(), "the shape is the server's: {read:?}");
+    }
+    told
+}
+
+#[test]
+fn stacks_of_captures_stand_beside_each_other_in_the_order_of_time() {
+    let Some((_world, mut browser, _)) = hung(1280) else { return };
+    browser.eval(&format!(
+        "(async () => {{
+            const {{ capturesCard, capturesOf }} = await import('/page/captures.js');
+            const all = {}, listed = [...all].reverse().map((one) => ({{ ...one, autopsy: null }}));
+            const ask = async (path) => (path.includes('limit') ? {{ dumps: listed }} : all.find((one) => path.endsWith(`/${{one.id}}`)));
+            document.body.append(Object.assign(document.createElement('div'), {{ id: 'made' }}));
+            document.querySelector('#made').append(capturesCard(await capturesOf(ask, 'train'), {}));
+        }})()",
+        captures(),
+        super::NEW_YEAR / 1_000_000_000 + 30
+    ));
+    let heads = "[...document.querySelectorAll('#made .capture > h3')].map((head) => head.textContent).join()";
+    assert_eq!(browser.eval(heads), "capture 3, 30\u{a0}s ago,capture 4, 30\u{a0}s ago");
+    let made = text(&mut browser, "#made");
+    assert!(made.contains("loading data") && made.contains("train.py:43") && made.contains("train.py:44"), "{made}");
+    let beside = "(() => { const [a, b] = [...document.querySelectorAll('#made .capture')].map((one) => one.getBoundingClientRect()); return a.top == b.top && a.right <= b.left; })()";
+    assert_eq!(browser.eval(beside), true);
+    is_quiet(&browser);
+}

@@ -43,3 +43,33 @@ impl Store {
         Ok(lock(&self.meta).series(job)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::series::PieceRow;
+
+    fn rows() -> SeriesRows {
+        let (start, end) = (HostTime(1), HostTime(2));
+        let piece =
+            PieceRow { what: "ranks", width_s: 60, kept_ns: 60, start, end, iterations: 1, sum_ms: 1.0, body: vec![1] };
+        SeriesRows { job: "job".to_owned(), pieces: vec![piece], states: vec![("ranks", "[]".to_owned())] }
+    }
+
+    #[test]
+    fn series_outlive_the_store_but_not_beside_a_database_that_cannot_be_used() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let open = || Store::open(dir.path(), StoreConfig::default()).expect("a store");
+        let store = open();
+        store.put_series(&rows(), HostTime(3)).expect("kept");
+        let (free, all) = store.disk_bytes().expect("a disk");
+        assert!(free <= all && all > 0, "{free} of {all}");
+        drop(store);
+        assert_eq!(open().series("job").expect("read").pieces.len(), 1);
+        std::fs::write(dir.path().join("meta.sqlite"), "no database").expect("writable");
+        let store = open();
+        assert!(store.meta_trouble().is_some());
+        store.put_series(&rows(), HostTime(3)).expect("no error, and nothing is kept");
+        assert_eq!(store.series("job").expect("read").pieces, []);
+    }
+}
