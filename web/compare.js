@@ -51,6 +51,7 @@ function sentence(told) {
   const by = Math.abs(share) < 0.002 ? "as long as before" : `${percent(Math.abs(share))} ${share > 0 ? "longer" : "shorter"} than before`;
   const first = `An iteration takes ${ms(iteration.after_ms)}, ${by}.`;
   const worst = ranks[0];
+  if (ranks.length > 0 && ranks.every((rank) => rank.own.chance === null)) return `${first} The windows are too short to tell what of ranks is more than chance.`;
   if (!worst || !worst.own.is_clear) return `${first} No rank clearly takes more or less itself.`;
   const [part] = PARTS.slice(0, -1).map((name) => [name, worst.parts[name].more_ms * Math.sign(worst.own.more_ms)]).sort((a, b) => b[1] - a[1])[0];
   const word = worst.own.more_ms > 0 ? "more" : "less";

@@ -42,12 +42,13 @@ fn red_after_ms(browser: &mut Browser, url: &str) -> f64 {
     red_at - opened_at.unwrap() as f64 / 1e6
 }
 
-/// The address of a comparison of the job's last seconds with its first ones.
+/// The address of a comparison of what was since the level changed, or of the job's second half, with what was before.
 fn compared(url: &str, job: &str) -> String {
     let told = ask(url, &format!("/api/v1/jobs/{job}/iterations")).unwrap();
     let points = told["points"].as_array().unwrap();
     let at = |nth: usize| points[nth]["at_ms"].as_f64().unwrap();
-    let (first, half, last) = (at(0), at(points.len() / 2), at(points.len() - 1));
+    let half = told["changes"][0]["at_ms"].as_f64().unwrap_or_else(|| at(points.len() / 2));
+    let (first, last) = (at(0), at(points.len() - 1));
     format!("#compare=job={job}&from={half}&to={last}&with_from={first}&with_to={half}")
 }
 
@@ -63,8 +64,8 @@ fn views(browser: &mut Browser, url: &str, job: &str) {
         ),
         ("operations", address("operations"), "document.querySelector('.operations canvas')?.width > 0"),
         ("case", "#case=1".to_owned(), "document.querySelector('.summary h1')"),
-        ("compare", compared(url, job), "document.querySelectorAll('.compared tbody tr').length == 16"),
         ("server", "#server".to_owned(), "document.querySelector('.facts')"),
+        ("compare", String::new(), "document.querySelectorAll('.compared tbody tr').length == 16"),
     ];
     for (width, theme, name) in [(1280, "light", "light"), (1280, "dark", "dark"), (390, "light", "narrow")] {
         let metrics = json!({ "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false });
@@ -73,6 +74,7 @@ fn views(browser: &mut Browser, url: &str, job: &str) {
         browser.call("Emulation.setEmulatedMedia", features);
         for (view, address, is_shown) in &views {
             println!("{view}, {name}");
+            let address = if *view == "compare" { compared(url, job) } else { address.clone() };
             browser.eval(&format!("location.hash = {}", json!(address)));
             browser.until(is_shown);
             look(browser, width, view, name);

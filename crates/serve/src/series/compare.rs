@@ -1,6 +1,6 @@
 //! How two windows differ, of one job or of two: by rank and part of an iteration, with how sure that is.
 //!
-//! The pieces of a window (ten seconds, a minute or a quarter of an hour) are its observations. Two windows are compared by
+//! The pieces of a window (two or ten seconds, a minute or a quarter of an hour) are its observations. Two windows are compared by
 //! Welch's test (1947), which does not take them to vary alike; since a job has many ranks and parts, what chance alone would show among
 //! so many comparisons is taken off as Benjamini and Hochberg do (1995).
 use super::ladder::Span;
@@ -211,9 +211,9 @@ mod tests {
         }
     }
 
-    /// A window of `pieces` times ten seconds from `from_s` on, of ranks that compute 60 ms, give or take 5 %, and what `more` says.
+    /// A window of so many seconds from `from_s` on, of ranks that compute 60 ms, give or take 5 %, and what `more` says.
     fn window(
-        (from_s, pieces): (u64, u64),
+        (from_s, seconds): (u64, u64),
         hosts: &[&str],
         drawn: &mut Drawn,
         more: impl Fn(usize) -> f32,
@@ -221,7 +221,7 @@ mod tests {
         let mut series = RankSeries::default();
         let seat = |(rank, host): (usize, &&str)| Seat { rank: Rank(rank as u32), host: (*host).into(), peers: 0 };
         series.seat(&hosts.iter().enumerate().map(seat).collect::<Vec<_>>());
-        for second in 0..10 * pieces {
+        for second in 0..seconds {
             let start = HostTime(BEGIN + (from_s + second) * NANOS_PER_SEC);
             let end = start + NANOS_PER_SEC - 1;
             let mut spent = |rank: usize| {
@@ -239,15 +239,15 @@ mod tests {
     fn a_rank_that_takes_more_is_told_with_how_sure_that_is() {
         let mut drawn = Drawn(88_172_645_463_325_252);
         let hosts = ["host0", "host0", "host1", "host1"];
-        let before = window((0, 12), &hosts, &mut drawn, |_| 0.0);
-        let after = window((3_600, 6), &["host0", "host0", "host1", "host9", "host9"], &mut drawn, |rank| {
+        let before = window((0, 120), &hosts, &mut drawn, |_| 0.0);
+        let after = window((3_600, 60), &["host0", "host0", "host1", "host9", "host9"], &mut drawn, |rank| {
             if rank == 3 { 4.0 } else { 0.0 }
         });
         let told = compare(&before, &after);
         let worst = &told.ranks[0];
         assert_eq!((worst.rank, &*worst.host_before, &*worst.host), (Rank(3), "host1", "host9"));
         let computation = worst.parts[0];
-        let within = computation.within_ms.expect("twelve and six pieces");
+        let within = computation.within_ms.expect("sixty and thirty pieces");
         assert!(
             computation.is_clear() && (computation.more_ms() - 4.0).abs() < within && within < 1.5,
             "{computation:?}"
@@ -266,8 +266,8 @@ mod tests {
         let hosts = ["host0"; 16];
         let mut clear = 0;
         for _ in 0..200 {
-            let before = window((0, 6), &hosts, &mut drawn, |_| 0.0);
-            let after = window((600, 6), &hosts, &mut drawn, |_| 0.0);
+            let before = window((0, 60), &hosts, &mut drawn, |_| 0.0);
+            let after = window((600, 60), &hosts, &mut drawn, |_| 0.0);
             let differs = |one: &RankDifference| one.own.is_clear() || one.parts.iter().any(Difference::is_clear);
             clear += usize::from(compare(&before, &after).ranks.iter().any(differs));
         }
@@ -277,8 +277,8 @@ mod tests {
     #[test]
     fn one_piece_tells_no_more_than_its_mean() {
         let mut drawn = Drawn(7);
-        let before = window((0, 1), &["host0"; 2], &mut drawn, |_| 0.0);
-        let after = window((600, 6), &["host0"; 2], &mut drawn, |_| 30.0);
+        let before = window((0, 2), &["host0"; 2], &mut drawn, |_| 0.0);
+        let after = window((600, 60), &["host0"; 2], &mut drawn, |_| 30.0);
         let own = compare(&before, &after).ranks[0].own;
         assert!((own.more_ms() - 30.0).abs() < 2.0 && own.within_ms.is_none() && !own.is_clear(), "{own:?}");
         let none = compare(&RankWindow::default(), &after);

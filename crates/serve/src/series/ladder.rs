@@ -1,4 +1,4 @@
-//! Pieces of time, finer for what is new: ten seconds for ten minutes, a minute for an hour, a quarter of an hour for a day.
+//! Pieces of time, finer for what is new: two seconds for two minutes, ten seconds for ten minutes, a minute for an hour, a quarter of an hour for a day.
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 /// Pieces that are over and wait to be written, of each width: an hour of minutes.
 const UNSAVED_MAX: usize = 64;
-/// Width, nanoseconds, and number of the pieces that are kept, the finest first. The finest are not written: a server that starts
-/// again lives through the last ten minutes anyway.
-const TIERS: [(u64, usize); 3] = [(10 * NANOS_PER_SEC, 60), (60 * NANOS_PER_SEC, 60), (900 * NANOS_PER_SEC, 96)];
+/// Width, nanoseconds, and number of the pieces that are kept, the finest first. What is looked at just after a change is in two
+/// seconds: they are of before or of after.
+const TIERS: [(u64, usize); 4] =
+    [(2 * NANOS_PER_SEC, 60), (10 * NANOS_PER_SEC, 60), (60 * NANOS_PER_SEC, 60), (900 * NANOS_PER_SEC, 96)];
+/// Pieces of this width and wider are written: finer ones a server that starts again lives through anyway.
+const WRITTEN_NS: u64 = 60 * NANOS_PER_SEC;
 
 /// When a piece began and ended, and its iterations.
 #[derive(Clone, Copy, Debug, Default)]
@@ -100,14 +103,15 @@ impl<O: Open> Default for Ladder<O> {
 impl<O: Open> Ladder<O> {
     /// Adds what ended at `end` to the piece of each width that it is in.
     pub(super) fn push(&mut self, end: HostTime, add: impl Fn(&mut O)) {
-        for (at, (tier, (width_ns, kept))) in self.tiers.iter_mut().zip(TIERS).enumerate() {
-            if at > 0 && end < self.read_until {
+        for (tier, (width_ns, kept)) in self.tiers.iter_mut().zip(TIERS) {
+            let is_written = width_ns >= WRITTEN_NS;
+            if is_written && end < self.read_until {
                 continue;
             }
             let number = end.0 / width_ns;
             if number != tier.number {
                 let closed = tier.closed();
-                if let Some((span, piece)) = closed.clone().filter(|_| at > 0) {
+                if let Some((span, piece)) = closed.clone().filter(|_| is_written) {
                     let kept_ns = width_ns * kept as u64;
                     self.unsaved.push_back(Wide { width_ns, kept_ns, span, piece });
                 }

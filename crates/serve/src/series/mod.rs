@@ -25,7 +25,7 @@ pub(crate) use sums::{BOUNDS_S, Sums, us};
 use mycroft_diagnose::Measured;
 use mycroft_record::HostTime;
 
-/// The series of one job: 1.2 MB at most for iterations, 42 MB at 10,240 ranks for where their time went, and as much for paths (the files
+/// The series of one job: 1.2 MB at most for iterations, 53 MB at 10,240 ranks for where their time went, and as much for paths (the files
 /// below have the sums).
 #[derive(Debug, Default)]
 pub(crate) struct JobSeries {

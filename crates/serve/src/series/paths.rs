@@ -1,6 +1,6 @@
 //! What went between hosts.
 //!
-//! At most 16,384 paths of 12 B in 60 + 60 + 96 pieces, 42 MB; jobs whose hosts stand in rings have two to four a host.
+//! At most 16,384 paths of 12 B in 60 + 60 + 60 + 96 pieces, 54 MB; jobs whose hosts stand in rings have two to four a host.
 use super::ladder::{Ladder, Open, Pieces, Span, Wide};
 use mycroft_diagnose::Stretch;
 use mycroft_record::{HostName, HostTime};

@@ -1,7 +1,7 @@
 //! Where the time of each rank went.
 //!
-//! 60 + 60 + 96 pieces of 9 x 2 B a rank are 3.9 KB a rank, 40 MB at 10,240 ranks; three more that are not over, of 48 B a rank,
-//! are 1.5 MB. A share is kept in units of 1/16,384 of the job's iteration: 61 us of a second.
+//! 60 + 60 + 60 + 96 pieces of 9 x 2 B a rank are 5.0 KB a rank, 51 MB at 10,240 ranks; four more that are not over, of 48 B a rank,
+//! are 2 MB. A share is kept in units of 1/16,384 of the job's iteration: 61 us of a second.
 use super::ladder::{Ladder, Open, Pieces, Span, Wide};
 use mycroft_diagnose::{Part, Seat, Stretch};
 use mycroft_record::{HostName, HostTime, Rank};

@@ -134,7 +134,7 @@ fn what_is_kept_is_bounded() {
     }
 }
 
-/// Two days of three ranks: the last ten minutes, the last hour and the last day are known, as finely as is said.
+/// Two days of three ranks: the last two minutes, the last ten, the last hour and the last day are known, as finely as is said.
 #[test]
 fn ranks_are_known_for_a_day_and_bounded() {
     let mut series = RankSeries::default();
@@ -147,7 +147,7 @@ fn ranks_are_known_for_a_day_and_bounded() {
         let ranks = vec![Some(Spent { took_ms: [1.0; 5], exposed_ms: [1.0; 6] }); 3];
         series.push(&Stretch { start, end, iterations: vec![(end, 6.0)], ranks, ..Stretch::default() });
     }
-    for (back_s, fine_s) in [(500, 10), (3_000, 60), (80_000, 900)] {
+    for (back_s, fine_s) in [(100, 2), (500, 10), (3_000, 60), (80_000, 900)] {
         let from = HostTime(end - back_s * NANOS_PER_SEC);
         let window = series.window(from, HostTime(end));
         let (known_from, known_to) = window.pieces.span().expect("known");

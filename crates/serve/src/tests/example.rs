@@ -17,7 +17,7 @@ pub(super) fn example_measured(now: HostTime, ranks: u32) -> Measured {
     let seat =
         |rank: u32| Seat { rank: Rank(rank), host: format!("host{}", rank / per_host).as_str().into(), peers: 0 };
     let stretch = |second: u64| {
-        let start = now - (121 - second) * NANOS_PER_SEC;
+        let start = now - (122 - second) * NANOS_PER_SEC;
         let ms = if second < 60 { 100.0 } else { 150.0 };
         let iterations = (1..=6).map(|nth| (start + nth * 150_000_000, ms)).collect();
         let spent = |rank: u32| {

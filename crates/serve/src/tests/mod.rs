@@ -144,8 +144,8 @@ impl Brain for Scripted {
                     self.lives = vec![Life { number: 1, began: HostTime(NEW_YEAR), ended }];
                 }
                 BEGIN_ANEW => self.lives.push(Life { number: 2, began: now, ended: None }),
-                MEASURE => self.measured = example_measured(now, 4),
-                MEASURE_MANY => self.measured = example_measured(now, 10_240),
+                MEASURE => self.measured = example_measured(begun(now), 4),
+                MEASURE_MANY => self.measured = example_measured(begun(now), 10_240),
                 WITHDRAW => {
                     self.cases.pop();
                     events.push(CaseEvent::Withdrawn(id));
@@ -181,6 +181,11 @@ impl Brain for Scripted {
     fn operations(&self, wanted: &Wanted) -> Operations {
         example_operations(wanted)
     }
+}
+
+/// The ten seconds that have begun last: what was measured before then lies alike in pieces of time, whenever a test starts.
+fn begun(now: HostTime) -> HostTime {
+    HostTime(now.0 - now.0 % (10 * NANOS_PER_SEC))
 }
 
 /// A server with scripted brains and a clock that goes on by itself, and what the test holds of it.
