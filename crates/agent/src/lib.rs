@@ -42,6 +42,7 @@ mod segment_dir;
 mod ship;
 mod smallfile;
 mod stats;
+pub mod tap;
 mod turns;
 mod vitals;
 mod waits;

@@ -1,4 +1,4 @@
-//! Other processes as `/proc` shows them, and this agent's own processor time. The one file of the room with unsafe code.
+//! Other processes as `/proc` shows them, and this agent's own processor time. Unsafe code is here and in `tap/ring.rs` only.
 use crate::smallfile::SmallBuffer;
 use mycroft_record::ExitStatus;
 use std::ffi::CString;
