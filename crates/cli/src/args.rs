@@ -58,12 +58,12 @@ pub(crate) enum Command {
     Actions(crate::actions::ActionsArgs),
     /// Says who caused a hang, from the Flight Recorder dumps and stacks that a dead job left behind.
     Autopsy(crate::autopsy::AutopsyArgs),
-    /// What a capture of packets shows: bytes of each RoCEv2 queue pair and TCP connection, in epochs of microseconds.
+    /// What packets show: bytes of each RoCEv2 queue pair and TCP connection, in epochs of microseconds.
     ///
-    /// Reads pcap and pcapng, whole or while it is written. Bytes are payload. A capture that is damaged is shown up to
-    /// there, and the exit code is 2.
+    /// Reads pcap and pcapng, whole or while it is written, or measures an interface of this host. Bytes are payload. A
+    /// capture that is damaged is shown up to there, and the exit code is 2.
     #[command(
-        after_help = "Examples:\n  mycroft flow capture.pcap --svg rates.svg\n  tcpdump -i eth0 -s 128 -w - udp port 4791 | mycroft flow -"
+        after_help = "Examples:\n  mycroft flow capture.pcap --svg rates.svg\n  mycroft flow --interface eth0 --seconds 10\n  tcpdump -i eth0 -s 128 -w - udp port 4791 | mycroft flow -"
     )]
     Flow(crate::flow::FlowArgs),
     /// Live view of a server in the terminal.

@@ -17,6 +17,7 @@ mod exit;
 mod export;
 mod files;
 mod flow;
+mod keys;
 mod libraries;
 mod lines;
 mod live;

@@ -4,6 +4,7 @@ mod ranks;
 use crate::api::{Api, escaped};
 use crate::args::WatchArgs;
 use crate::exit::{EXIT_FOUND, EXIT_OK};
+use crate::keys::draw_keys;
 use crate::told::{self, is_open};
 use anyhow::{Context, Result, bail};
 use mycroft_record::HostTime;
@@ -190,10 +191,6 @@ fn draw(frame: &mut Frame<'_>, view: &View) {
             draw_keys(frame, foot, " q quit   esc back   enter or r ranks   up/down   space page ");
         }
     }
-}
-
-fn draw_keys(frame: &mut Frame<'_>, area: Rect, keys: &str) {
-    frame.render_widget(Paragraph::new(keys).style(Style::new().add_modifier(Modifier::DIM)), area);
 }
 
 /// All ranks, one a line.

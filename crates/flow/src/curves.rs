@@ -10,6 +10,8 @@ use alloc::vec::Vec;
 /// Most epochs whose bytes are kept, of all flows together: 16 bytes each, 256 MiB, or half a second of 1,000 flows that never
 /// pause. Sums are exact beyond it.
 pub const POINTS_MAX: usize = 1 << 24;
+/// Most flows whose curves are kept: 262,144 x about 0.5 KiB of sums = 128 MiB. A capture of days may have more connections of TCP.
+pub const CURVES_MAX: usize = 1 << 18;
 
 /// One flow.
 #[derive(Clone, Default, Debug)]
@@ -69,6 +71,7 @@ impl Curve {
 pub struct Curves {
     flows: BTreeMap<WireFlow, Curve>,
     points_left: usize,
+    unkept_packets: u64,
 }
 
 impl Default for Curves {
@@ -81,11 +84,15 @@ impl Curves {
     /// No flows yet, and at most so many epochs kept.
     #[must_use]
     pub fn with_points(points_max: usize) -> Curves {
-        Curves { flows: BTreeMap::new(), points_left: points_max }
+        Curves { flows: BTreeMap::new(), points_left: points_max, unkept_packets: 0 }
     }
 
     /// Takes what a poll told of a flow.
     pub fn take(&mut self, key: &WireFlow, exchange: &Exchange, report: &FlowReport<'_>) {
+        if self.flows.len() >= CURVES_MAX && !self.flows.contains_key(key) {
+            self.unkept_packets += report.counters.events;
+            return;
+        }
         let curve = self.flows.entry(*key).or_default();
         curve.counters.add(&report.counters);
         for (epoch, bytes) in report.epochs() {
@@ -98,6 +105,18 @@ impl Curves {
         if report.has_ended {
             curve.carried_bytes += report.carried_bytes;
         }
+    }
+
+    /// Forgets flows whose last packet was before a time in nanoseconds. One that sent nothing between the last two polls comes again as
+    /// a new one.
+    pub fn forget(&mut self, before_ns: u64) {
+        self.flows.retain(|_, curve| curve.exchange.last_ns >= before_ns);
+    }
+
+    /// Packets of flows beyond [`CURVES_MAX`].
+    #[must_use]
+    pub fn unkept_packets(&self) -> u64 {
+        self.unkept_packets
     }
 
     /// The flows, in the order of their keys.

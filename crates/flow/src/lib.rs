@@ -27,7 +27,7 @@ mod sequence;
 mod window;
 
 pub use bytes::Skipped;
-pub use curves::{Curve, Curves, POINTS_MAX};
+pub use curves::{CURVES_MAX, Curve, Curves, POINTS_MAX};
 pub use key::{Ports, WireFlow};
 pub use meter::{Counters, FlowId, FlowReport, Meter};
 pub use mirror::{Exchange, MirrorMeter};

@@ -1,7 +1,9 @@
 //! The flows of a capture as JSON, version 1 (docs/formats/flow.md).
+use super::intake::Seen;
+use super::live::Live;
 use super::operations;
-use super::read::Seen;
 use super::suspects::{SuspectJson, Told};
+use mycroft_agent::tap::TapGap;
 use mycroft_diagnose::flow::{GAP_BOUNDS_NS, Operation as Found, Rule, kinds};
 use mycroft_flow::limits::Grain;
 use mycroft_flow::{Curve, Ports, WireFlow};
@@ -21,6 +23,9 @@ pub(super) struct Answer {
     not_counted: BTreeMap<String, u64>,
     /// Why reading ended early.
     fault: Option<Fault>,
+    /// Where an interface was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    live: Option<LiveJson>,
     /// Upper bounds of the counts in `gaps` of operations; one more counts what is longer.
     #[serde(skip_serializing_if = "Option::is_none")]
     gap_bounds_ns: Option<[u64; GAP_BOUNDS_NS.len()]>,
@@ -34,6 +39,39 @@ pub(super) struct Answer {
 struct Fault {
     offset: u64,
     problem: String,
+}
+
+#[derive(Serialize)]
+struct LiveJson {
+    interface: String,
+    /// Whose times: `software` or `hardware`.
+    stamps: &'static str,
+    /// Times at which the ring was full.
+    freezes: u64,
+    /// Times at which the interface went down.
+    downs: u64,
+    /// Where the kernel lost packets.
+    gaps: Vec<LiveGap>,
+}
+
+#[derive(Serialize)]
+struct LiveGap {
+    from_ns: u64,
+    until_ns: u64,
+    packets: u64,
+}
+
+impl LiveJson {
+    fn of(live: &Live) -> LiveJson {
+        let gap = |gap: &TapGap| LiveGap { from_ns: gap.from_ns, until_ns: gap.until_ns, packets: gap.packets };
+        LiveJson {
+            interface: live.name.clone(),
+            stamps: live.stamps(),
+            freezes: live.counts().freezes,
+            downs: live.counts().downs,
+            gaps: live.gaps().iter().map(gap).collect(),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -87,6 +125,7 @@ struct Operation {
 /// The answer for these flows.
 pub(super) fn of(
     seen: &Seen,
+    live: Option<&Live>,
     grain: Grain,
     flows: &[(&WireFlow, &Curve)],
     rule: Option<&Rule>,
@@ -101,6 +140,7 @@ pub(super) fn of(
         last_ns: seen.span_ns.map(|span| span.1),
         not_counted: seen.left.iter().map(|(left, packets)| (left.word().to_owned(), *packets)).collect(),
         fault: seen.fault.map(|fault| Fault { offset: fault.offset, problem: fault.problem.to_string() }),
+        live: live.map(LiveJson::of),
         gap_bounds_ns: rule.map(|_| GAP_BOUNDS_NS),
         suspects: suspects.map(Told::json),
         flows: flows.iter().map(|(key, curve)| flow(grain, key, curve, rule)).collect(),

@@ -1,6 +1,6 @@
 //! Who among the senders of a capture is slow, late or stopped.
+use super::intake::Seen;
 use super::operations;
-use super::read::Seen;
 use super::text::{bytes, rate, time};
 use mycroft_diagnose::flow::{Rule, Sent, Sign, Suspect, suspects};
 use mycroft_flow::limits::Grain;

@@ -1,5 +1,5 @@
 //! Rates of flows over time, one below the other, as a picture.
-use super::read::Seen;
+use super::intake::Seen;
 use super::text::{name, rate, time};
 use mycroft_flow::limits::Grain;
 use mycroft_flow::{Curve, WireFlow};

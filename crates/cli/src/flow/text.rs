@@ -1,5 +1,5 @@
 //! The flows of a capture as a table.
-use super::read::{Left, Seen};
+use super::intake::{Left, Seen};
 use mycroft_flow::limits::Grain;
 use mycroft_flow::{Curve, Ports, Skipped, WireFlow};
 use mycroft_record::HostTime;
