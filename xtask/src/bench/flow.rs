@@ -14,6 +14,10 @@ const MEMORY_BYTES: f64 = 184e6;
 /// Cases of the example, and which one the promise is about.
 const CASES: [&str; 4] = ["event, 1 flows", "event, 100 flows", PROMISED, "packet, 2000 flows"];
 const PROMISED: &str = "event, 2000 flows";
+/// Seconds that a sender sends beside a tap, in each round.
+const LIVE_SECONDS: &str = "3";
+/// Cases of the tap's example.
+const LIVE_CASES: [&str; 2] = ["live, ring and filter", "live, ring, headers, meter"];
 /// Epochs of the example's rows, microseconds.
 const EPOCHS_US: [u32; 8] = [8, 16, 32, 64, 128, 256, 512, 1024];
 /// From which ratio of actual times a straggler is taken to show.
@@ -23,19 +27,25 @@ const SHOWS: f64 = 1.05;
 pub(crate) fn measure(root: &Path, rounds: usize) -> Result<()> {
     let load_before = load();
     let program = example(root, "mycroft-flow", "measure")?;
-    let mut rows = Rows::default();
+    let tap = example(root, "mycroft-agent", "tap")?;
+    let (mut rows, mut lives) = (Rows::default(), Vec::new());
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds}");
         rows.add_output(&output(root, &program, &["events", CASE_SECONDS])?);
+        // A network namespace of its own, where an ordinary user may look at packets.
+        let told = output(root, "unshare", &["-rn", &tap, LIVE_SECONDS])?;
+        rows.add_output(&told);
+        lives.push(told);
     }
     let memory = output(root, &program, &["memory"])?;
     let granularity = output(root, &program, &["granularity"])?;
     let mut page = format!(
         "# Flows in epochs of microseconds: cost, memory, granularity\n\nMade by `cargo xtask bench flow --rounds {rounds}`. Events \
-         and packets are made up; no NIC and no wire is in it.\n\n{}\n\n",
+         and packets are made up; no NIC and no wire is in it, but in \"Live\" the kernel.\n\n{}\n\n",
         machine(&load_before)
     );
     events(&mut page, &rows, rounds)?;
+    live(&mut page, &rows, &lives)?;
     held(&mut page, &memory)?;
     law(&mut page, &granularity)?;
     write_page(root, "flow.md", &page)
@@ -60,6 +70,40 @@ fn events(page: &mut String, rows: &Rows, rounds: usize) -> Result<()> {
         let ns = format!("{:.1} ({:.1} to {:.1})", of.median, of.min, of.max);
         line(page, &[case.to_owned(), ns, format!("{millions:.1}"), told]);
     }
+    Ok(())
+}
+
+fn live(page: &mut String, rows: &Rows, lives: &[String]) -> Result<()> {
+    writeln!(
+        page,
+        "\n## Live\n\nA tap (`crates/agent/src/tap`) at one end of a veth pair, small RDMA writes (138 bytes on the wire, 64 queue pairs) out of \
+         the other. First five times 200,000 packets that lie in the ring are read: processor time of the reader for each, without the kernel's, \
+         which is spent where packets come. Medians of {} rounds, smallest and largest in brackets.\n\n\
+         | case | ns | millions per second |\n| --- | ---: | ---: |",
+        lives.len()
+    )?;
+    for case in LIVE_CASES {
+        let of = rows.summary(case)?;
+        let ns = format!("{:.1} ({:.1} to {:.1})", of.median, of.min, of.max);
+        line(page, &[case.to_owned(), ns, format!("{:.1}", of.millions_per_sec())]);
+    }
+    writeln!(
+        page,
+        "\nThen a sender sends {LIVE_SECONDS} s as fast as it can, one packet a call, beside the reader on the machine's cores:\n\n\
+         | round | offered per second | taken | lost by the kernel | reader's share of a core |\n| ---: | ---: | ---: | ---: | ---: |"
+    )?;
+    for (round, told) in lives.iter().enumerate() {
+        let of = |word| number(told, word);
+        let cells = [
+            (round + 1).to_string(),
+            format!("{:.0}", of("packets per second offered")?),
+            format!("{:.0}", of("packets taken")?),
+            format!("{:.0}", of("packets lost")?),
+            format!("{:.0} %", of("percent of a core")?),
+        ];
+        line(page, &cells);
+    }
+    writeln!(page, "\nThe sender is slower than the reader: what a NIC offers beyond that is not measured here.")?;
     Ok(())
 }
 
