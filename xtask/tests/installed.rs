@@ -133,6 +133,8 @@ fn debian_package(dist: &Path, root: &Path) {
     };
     let package = only(dist, ".deb");
     dpkg(&[OsStr::new("--install"), package.as_os_str()]);
+    let example = done(command(root.join("usr/bin/mycroft")).args(["config", "show", "--example"]));
+    assert_eq!(fs::read_to_string(root.join("etc/mycroft/mycroft.toml")).expect("installed"), example);
     let passwd = fs::read_to_string(root.join("etc/passwd")).expect("readable");
     assert!(passwd.contains("\nmycroft:"), "{passwd}");
     units_are_valid(root);

@@ -2,6 +2,7 @@
 use crate::args_testbed::{TestbedCommand, TransportArg};
 use crate::{
     api::ServerArgs,
+    config::args::{ConfigArgs, ConfigCommand},
     log::LogArgs,
     token::{ActTokenArgs, TokenArgs},
 };
@@ -78,6 +79,11 @@ pub(crate) enum Command {
         after_help = "Example: mycroft export /var/lib/mycroft --job train-7 --from -60 --format perfetto --out train.pftrace"
     )]
     Export(crate::export::ExportArgs),
+    /// The configuration file: what is in force, and a file of all keys.
+    Config {
+        #[command(subcommand)]
+        command: ConfigCommand,
+    },
     /// Checks that tracing can work here, and says what to fix.
     Doctor(crate::reach::DoctorArgs),
     /// Prints completions for a shell: `mycroft completions bash > /etc/bash_completion.d/mycroft`.
@@ -168,6 +174,8 @@ pub(crate) struct AgentArgs {
     pub(crate) may_hold: bool,
     #[command(flatten)]
     pub(crate) log: LogArgs,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
 }
 
 #[derive(clap::Args, Debug)]
@@ -227,6 +235,8 @@ pub(crate) struct ServeArgs {
     pub(crate) act_token: ActTokenArgs,
     #[command(flatten)]
     pub(crate) log: LogArgs,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
 }
 
 #[derive(clap::Args, Debug)]
@@ -265,6 +275,8 @@ pub(crate) struct WatchArgs {
     /// Print one frame as text and exit.
     #[arg(long)]
     pub(crate) once: bool,
+    #[command(flatten)]
+    pub(crate) config: ConfigArgs,
 }
 
 #[derive(clap::Args, Debug)]

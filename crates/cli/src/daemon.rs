@@ -24,6 +24,7 @@ const SPOOL_NAME_BYTES_MAX: usize = 255;
 /// Runs the agent until a signal comes.
 pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
     args.log.begin("mycroft agent");
+    args.config.tell();
     let stop = Stop::on_signals()?;
     let endpoint: Endpoint = args.server.parse().context("--server")?;
     let segment_dir = args.dir.clone().unwrap_or_else(default_segment_dir);
@@ -147,6 +148,7 @@ fn otlp_headers(path: &Path) -> Result<OtlpHeaders> {
 /// Runs the server until a signal comes.
 pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     args.log.begin("mycroft serve");
+    args.config.tell();
     let stop = Stop::on_signals()?;
     stop.within(STOP_WITHIN, "what was received and not acknowledged is sent again by the agents")?;
     let (token, is_new) = args.token.read_or_make()?;

@@ -122,6 +122,8 @@ pub(crate) struct Live {
 pub(crate) fn agent_argv(own: &Path, server: &OsStr, host: &Host) -> Vec<OsString> {
     let spool = host.segment_dir.with_extension("spool");
     let mut argv = vec![own.as_os_str().to_owned(), "agent".into(), "--server".into(), server.to_owned()];
+    // Of nothing that this machine is configured with.
+    argv.extend(["--config".into(), "/dev/null".into()]);
     argv.extend(["--host".into(), OsString::from(&host.name)]);
     argv.extend(["--dir".into(), host.segment_dir.clone().into_os_string()]);
     argv.extend(["--spool".into(), spool.into_os_string()]);

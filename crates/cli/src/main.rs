@@ -9,6 +9,7 @@ mod autopsy;
 mod cases;
 mod check;
 mod collect;
+mod config;
 mod daemon;
 mod demo;
 mod doctor;
@@ -42,15 +43,17 @@ mod times;
 mod token;
 mod told;
 mod torch;
+mod typed;
 mod validate;
 mod watch;
 mod whole;
 
-use args::{Args, Command};
+use args::Command;
 use args_testbed::TestbedCommand;
-use clap::Parser;
+use config::Refused;
 use exit::{EXIT_ERROR, EXIT_OK};
 use sim::args::SimCommand;
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// A server takes batches on one thread and drops them on another, millions of records a second (docs/decisions/009).
@@ -58,9 +61,11 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let args = match Args::try_parse() {
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    let args = match config::parse(&typed) {
         Ok(args) => args,
-        Err(error) => return refuse(&error),
+        Err(Refused::Typed(error, places)) => return refuse(&error, &places),
+        Err(Refused::File(error)) => return failed(&error),
     };
     let outcome = match args.command {
         Command::Demo(args) => {
@@ -90,6 +95,7 @@ fn main() -> ExitCode {
         Command::Watch(args) => watch::watch(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Export(args) => export::export(&args),
+        Command::Config { command } => config::config(&command),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Dump(args) => dump::dump(&args),
         Command::Completions { shell } => pages::completions(shell),
@@ -102,11 +108,13 @@ fn main() -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(error) if is_closed_pipe(&error) => ExitCode::from(EXIT_OK),
-        Err(error) => {
-            eprintln!("mycroft: {}", in_one_line(&error));
-            ExitCode::from(EXIT_ERROR)
-        }
+        Err(error) => failed(&error),
     }
+}
+
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("mycroft: {}", in_one_line(error));
+    ExitCode::from(EXIT_ERROR)
 }
 
 /// Real jobs on this machine.
@@ -122,20 +130,15 @@ fn real(command: TestbedCommand) -> anyhow::Result<u8> {
     }
 }
 
-/// Help and version as clap prints them; what was typed wrong in one line.
-fn refuse(error: &clap::Error) -> ExitCode {
-    let text = error.render().to_string();
-    if !text.starts_with("error:") {
+/// Help and version as clap prints them; what was typed wrong in one line, with where flags stand that nobody typed.
+fn refuse(error: &clap::Error, places: &[String]) -> ExitCode {
+    if !error.render().to_string().starts_with("error:") {
         // Asked for help, or typed nothing. A closed pipe is nothing to complain about.
         let _ = error.print();
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(EXIT_ERROR));
     }
-    let said: Vec<&str> = text
-        .lines()
-        .map(str::trim)
-        .filter(|line| !line.is_empty() && !line.starts_with("Usage:") && !line.starts_with("For more information"))
-        .collect();
-    eprintln!("mycroft: {}; see --help", said.join(" ").trim_start_matches("error: "));
+    let said: Vec<&str> = places.iter().map(String::as_str).chain(["see --help"]).collect();
+    eprintln!("mycroft: {}; {}", typed::in_one_line(error), said.join("; "));
     ExitCode::from(EXIT_ERROR)
 }
 

@@ -45,7 +45,16 @@ pub(super) fn stage(packing: &Packing<'_>) -> Result<PathBuf> {
         }
     }
     pages(packing, &tree)?;
+    written(packing, &["config", "show", "--example"], &tree.join("etc/mycroft"), "mycroft.toml")?;
     Ok(tree)
+}
+
+/// What the program prints, as a file.
+fn written(packing: &Packing<'_>, args: &[&str], folder: &Path, name: &str) -> Result<()> {
+    make(folder)?;
+    let (program, path) = (packing.out.join(PROGRAM).to_string_lossy().into_owned(), folder.join(name));
+    std::fs::write(&path, output(packing.root, &program, args)?)?;
+    Ok(std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644))?)
 }
 
 /// Man pages and completions, as the program itself writes them.
@@ -61,11 +70,7 @@ fn pages(packing: &Packing<'_>, tree: &Path) -> Result<()> {
         ("zsh", "usr/share/zsh/vendor-completions", "_mycroft"),
         ("fish", "usr/share/fish/vendor_completions.d", "mycroft.fish"),
     ] {
-        let folder = tree.join(folder);
-        make(&folder)?;
-        let path = folder.join(name);
-        std::fs::write(&path, output(packing.root, &program, &["completions", shell])?)?;
-        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644))?;
+        written(packing, &["completions", shell], &tree.join(folder), name)?;
     }
     Ok(())
 }

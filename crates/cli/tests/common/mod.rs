@@ -23,6 +23,8 @@ pub(crate) fn mycroft(args: &[&str]) -> Command {
             command.env_remove(name.as_ref());
         }
     }
+    // Whatever is installed on this machine.
+    command.env("MYCROFT_CONFIG", "/dev/null");
     command.args(args).stdin(Stdio::null());
     command
 }
