@@ -16,7 +16,8 @@ pub(crate) struct TestArgs {
 }
 
 /// Debian packages the tests use, each by a program of it: network namespaces and traffic control, a C compiler for bundled
-/// SQLite and zstd, real Python processes for captures, and `setpriv` for processes without rights.
+/// SQLite and zstd, real Python processes for captures, `setpriv` for processes without rights,
+/// and what makes and reads an .rpm.
 const APT_PACKAGES: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("tc", "iproute2"),
@@ -24,6 +25,7 @@ const APT_PACKAGES: &[(&str, &str)] = &[
     ("nm", "binutils"),
     ("python3", "python3"),
     ("setpriv", "util-linux"),
+    ("rpmbuild", "rpm"),
 ];
 
 /// How many of the slowest tests are listed: those that make up most of the time.

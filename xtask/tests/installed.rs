@@ -1,5 +1,7 @@
 //! What `cargo xtask dist` packs, from the programs that the tests were built with: the Debian package is installed into a
-//! folder, watches a job there, and leaves nothing when it goes; the wheel brings program and plugin into a new Python.
+//! folder, watches a job there, and leaves nothing when it goes; the .rpm holds the same; the wheel brings program and plugin into a new Python.
+mod rpm;
+
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -77,6 +79,7 @@ fn what_is_packed_installs_works_and_leaves_nothing() {
     archive_works_anywhere(&dist, &temp.path().join("unpacked"));
     dockerfile_finds_its_files(&dist);
     debian_package(&dist, &temp.path().join("root"));
+    rpm::holds_what_the_debian_package_holds(&dist, temp.path());
     wheel(&dist, &temp.path().join("venv"));
 }
 

@@ -1,11 +1,12 @@
 //! `cargo xtask dist`: everything that is handed out, in target/dist. Builds for an old C library, packs (archive, Debian
-//! package, Python wheel, files of a container image), lists the contents, and checks sizes and the C library needed.
+//! package, .rpm, Python wheel, files of a container image), lists the contents, and checks sizes and the C library needed.
 mod archive;
 mod build;
 mod debian;
 mod elf;
 mod packing;
 mod product;
+mod rpm;
 mod sbom;
 mod stage;
 mod wheel;
@@ -88,6 +89,7 @@ fn pack(root: &Path, out: &Path, quick: bool) -> Result<()> {
     let staged = stage::stage(&packing)?;
     archive::archive(&packing, &staged)?;
     debian::package(&packing, &staged)?;
+    rpm::package(&packing, &staged)?;
     wheel::wheel(&packing)?;
     container(&packing)?;
     std::fs::remove_dir_all(&work)?;
