@@ -8,6 +8,7 @@ mod dist;
 mod run;
 mod testing;
 mod tidy;
+mod tools;
 mod torch;
 mod web;
 

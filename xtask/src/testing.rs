@@ -1,6 +1,7 @@
 //! `cargo xtask test` and `demo`.
 use crate::run::{answers, run, target_dir};
 use crate::tidy;
+use crate::tools::unpack_helm;
 use anyhow::{Context as _, Result};
 use std::path::Path;
 
@@ -111,6 +112,9 @@ fn install(root: &Path) -> Result<()> {
     }
     if let Err(error) = unpack_prometheus(root) {
         eprintln!("no Prometheus here, the tests of deploy/prometheus are skipped: {error:#}");
+    }
+    if let Err(error) = unpack_helm(root) {
+        eprintln!("no helm here, the chart is not rendered by tests: {error:#}");
     }
     Ok(())
 }

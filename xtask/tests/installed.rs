@@ -78,6 +78,7 @@ fn what_is_packed_installs_works_and_leaves_nothing() {
     done(command("sha256sum").args(["--check", "--strict", "SHA256SUMS"]).current_dir(&dist));
     archive_works_anywhere(&dist, &temp.path().join("unpacked"));
     dockerfile_finds_its_files(&dist);
+    chart_is_whole(&dist, temp.path());
     debian_package(&dist, &temp.path().join("root"));
     rpm::holds_what_the_debian_package_holds(&dist, temp.path());
     wheel(&dist, &temp.path().join("venv"));
@@ -109,6 +110,17 @@ fn dockerfile_finds_its_files(dist: &Path) {
     assert!(sources.len() >= PROGRAMS.len());
     sources.iter().for_each(|name| assert!(dist.join(name).is_file(), "{name}"));
     assert!(!text.lines().any(|line| line.starts_with("RUN ")), "a command could ask the network");
+}
+
+/// The packed chart has its alert rules, which are a link in the checkout.
+fn chart_is_whole(dist: &Path, temp: &Path) {
+    let name = format!("mycroft-{}.tgz", env!("CARGO_PKG_VERSION"));
+    done(command("tar").arg("-xzf").arg(dist.join(name)).arg("-C").arg(temp));
+    let packed = |name: &str| fs::read_to_string(temp.join("mycroft").join(name)).expect("packed");
+    let rules = fs::read_to_string(repository().join("deploy/prometheus/mycroft.rules.yml")).expect("there");
+    assert_eq!(packed("files/mycroft.rules.yml"), rules);
+    assert!(packed("Chart.yaml").contains("name: mycroft") && packed("templates/agent.yaml").contains("DaemonSet"));
+    assert!(fs::symlink_metadata(temp.join("mycroft/files/mycroft.rules.yml")).expect("there").is_file());
 }
 
 /// A root of its own: `dpkg` runs the scripts with `DPKG_ROOT`, and nothing of this machine is touched.

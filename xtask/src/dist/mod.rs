@@ -1,7 +1,8 @@
 //! `cargo xtask dist`: everything that is handed out, in target/dist. Builds for an old C library, packs (archive, Debian
-//! package, .rpm, Python wheel, files of a container image), lists the contents, and checks sizes and the C library needed.
+//! package, .rpm, Python wheel, files of a container image, Helm chart), lists the contents, and checks sizes and the C library needed.
 mod archive;
 mod build;
+mod chart;
 mod debian;
 mod elf;
 mod packing;
@@ -92,6 +93,7 @@ fn pack(root: &Path, out: &Path, quick: bool) -> Result<()> {
     rpm::package(&packing, &staged)?;
     wheel::wheel(&packing)?;
     container(&packing)?;
+    chart::chart(&packing)?;
     std::fs::remove_dir_all(&work)?;
     archive::sums(root, out)
 }
