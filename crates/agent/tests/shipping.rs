@@ -126,7 +126,7 @@ fn a_spool_that_overflows_drops_the_oldest_and_says_how_many() {
 fn a_server_that_refuses_is_told_once_with_its_reason() {
     use mycroft_wire::{Listener, ServerConfig};
     let rig = Rig::new();
-    let config = ServerConfig { token: Some("secret".to_owned()), ..ServerConfig::default() };
+    let config = ServerConfig { token: Some("secret".to_owned()).into(), ..ServerConfig::default() };
     let listener = Listener::bind(&rig.endpoint(), config).expect("the server binds");
     let _server = listener.serve(std::sync::Arc::new(|_| panic!("nobody may send")));
     let agent = rig.agent();

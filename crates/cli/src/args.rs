@@ -86,6 +86,14 @@ pub(crate) enum Command {
     },
     /// Checks that tracing can work here, and says what to fix.
     Doctor(crate::reach::DoctorArgs),
+    /// Tokens by name, for one agent, reader, operator or admin each; made on the machine of the server.
+    #[command(
+        after_help = "Examples:\n  sudo -u mycroft mycroft token add ada --role reader --jobs train-7 --store /var/lib/mycroft/server/store\n  mycroft token add h1 --role agent --host h1 --out h1.token"
+    )]
+    Token {
+        #[command(subcommand)]
+        command: crate::tokens::TokenCommand,
+    },
     /// Prints completions for a shell: `mycroft completions bash > /etc/bash_completion.d/mycroft`.
     Completions {
         /// The shell.

@@ -41,6 +41,7 @@ mod table;
 mod testbed;
 mod times;
 mod token;
+mod tokens;
 mod told;
 mod torch;
 mod typed;
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         Command::Config { command } => config::config(&command),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Dump(args) => dump::dump(&args),
+        Command::Token { command } => tokens::token(command),
         Command::Completions { shell } => pages::completions(shell),
         Command::Man { dir } => pages::man(&dir),
         Command::Spy { pids } => {

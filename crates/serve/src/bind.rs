@@ -1,8 +1,9 @@
 //! Binding every address before the first thread starts.
 use crate::config::ServeConfig;
 use crate::error::ServeError;
+use crate::tokens::TokenBook;
 use mycroft_wire::descriptors::{self, Shares};
-use mycroft_wire::{Endpoint, Listener, Places, ServerConfig};
+use mycroft_wire::{Door, Doorkeeper, Endpoint, Listener, Places, ServerConfig};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -38,8 +39,11 @@ fn share_descriptors() -> Shares {
     shares
 }
 
-/// Binds every endpoint of agents.
-pub(crate) fn bind_wire(config: &ServeConfig) -> Result<(Shares, Bound), ServeError> {
+/// Binds every endpoint of agents; with the tokens by name, where a server has a token of its own and a store: without one of
+/// its own it asks nobody.
+pub(crate) fn bind_wire(config: &ServeConfig) -> Result<(Shares, Bound, Option<Arc<TokenBook>>), ServeError> {
+    let store = config.store_dir.as_ref().filter(|_| config.token.is_some());
+    let tokens = store.map(|store| Arc::new(TokenBook::of(store)));
     let shares = share_descriptors();
     let mut bound = Bound(Vec::new());
     // Agents share their places; strangers have some of each listener.
@@ -48,10 +52,12 @@ pub(crate) fn bind_wire(config: &ServeConfig) -> Result<(Shares, Bound), ServeEr
     for endpoint in &config.wire {
         // TLS is TCP's; a unix socket is guarded by the rights of its directory.
         let tls = if let Endpoint::Tcp(_) = endpoint { config.tls.clone() } else { None };
-        let listener = Listener::bind(endpoint, ServerConfig { token: config.token.clone(), tls })?;
+        let door = Door::from(config.token.clone());
+        let door = tokens.as_ref().map_or(door.clone(), |tokens| door.with(Arc::clone(tokens) as Arc<dyn Doorkeeper>));
+        let listener = Listener::bind(endpoint, ServerConfig { token: door, tls })?;
         bound.0.push(listener.with_places(&places));
     }
-    Ok((shares, bound))
+    Ok((shares, bound, tokens))
 }
 
 /// Binds the HTTP address; with the address that it got.

@@ -50,6 +50,7 @@ mod stored;
 #[cfg(test)]
 mod tests;
 mod thread;
+pub mod tokens;
 mod upkeep;
 mod warm;
 

@@ -225,9 +225,8 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let (store, book) = (store.map(Arc::new), Arc::new(book));
     let acts = Arc::new(Acts::open(config.act_dir.clone(), store.clone(), &book, &seams.clock)?);
     let inbox = Arc::new(Inbox::new(seams.queue_records));
-
     // Everything that can be refused is bound before the first thread starts.
-    let (shares, mut bound) = bind_wire(&config)?;
+    let (shares, mut bound, tokens) = bind_wire(&config)?;
     let (runtime, listener, http) = bind_http(config.http)?;
 
     let alerts = start_alerts(&config, &stats)?;
@@ -245,6 +244,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         dumps: Arc::clone(&dumps),
         gates: Arc::clone(&gates),
         token: config.token.clone(),
+        tokens,
         alerts: alerts.as_ref().map(|(alerts, _)| Arc::clone(alerts)),
         acts: Arc::clone(&acts),
         run: now.0,

@@ -3,6 +3,7 @@ use crate::proto::{self, Hello};
 use crate::refusal::Refusal;
 use crate::refused::{End, refuse};
 use crate::stream::Stream;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,8 @@ pub(super) fn begin_tls(
 }
 
 /// Reads an agent's hello and checks everything that does not depend on who else is here.
-pub(super) fn read_hello(stream: &mut Stream, token: Option<&str>, deadline: Instant) -> Result<Hello, End> {
+/// With the only host whose records the agent may send, where its token says so.
+pub(super) fn read_hello(stream: &mut Stream, door: &Door, deadline: Instant) -> Result<(Hello, Option<String>), End> {
     let mut head = [0u8; proto::HELLO_HEAD_BYTES];
     let (magic, rest) = head.split_at_mut(4);
     stream.read_exact_by(magic, deadline)?;
@@ -60,12 +62,57 @@ pub(super) fn read_hello(stream: &mut Stream, token: Option<&str>, deadline: Ins
     let Some(hello) = Hello::body(lowest, highest, &body) else {
         return refuse(Refusal::Malformed, "the hello ends too early");
     };
-    if let Some(token) = token
-        && !same_token(hello.token.as_bytes(), token.as_bytes())
-    {
-        return refuse(Refusal::BadToken, "the token is missing or wrong; give the agent the server's token");
+    match door.opens(&hello) {
+        Ok(only) => Ok((hello, only)),
+        Err(why) => refuse(Refusal::BadToken, why),
     }
-    Ok(hello)
+}
+
+/// Knows agents by tokens of their own.
+pub trait Doorkeeper: Send + Sync {
+    /// Whether an agent of this host may come in with this token, and why not. `None`: it is nobody's token.
+    fn admits(&self, token: &str, host: &str) -> Option<Result<(), String>>;
+}
+
+/// Whom a server lets in: who shows its token, who has one of its own, or anybody.
+#[derive(Clone, Default)]
+pub struct Door {
+    token: Option<String>,
+    keeper: Option<Arc<dyn Doorkeeper>>,
+}
+
+impl From<Option<String>> for Door {
+    /// The shared secret; `None`: anybody may connect.
+    fn from(token: Option<String>) -> Door {
+        Door { token, keeper: None }
+    }
+}
+
+impl Door {
+    /// The same, and agents with tokens of their own.
+    pub fn with(self, keeper: Arc<dyn Doorkeeper>) -> Door {
+        Door { keeper: Some(keeper), ..self }
+    }
+
+    /// The only host whose records may be sent, where the token says so; or why it does not open.
+    fn opens(&self, hello: &Hello) -> Result<Option<String>, String> {
+        let Some(token) = &self.token else { return Ok(None) };
+        if same_token(hello.token.as_bytes(), token.as_bytes()) {
+            return Ok(None);
+        }
+        match self.keeper.as_ref().and_then(|keeper| keeper.admits(&hello.token, &hello.host)) {
+            Some(outcome) => outcome.map(|()| Some(hello.host.clone())),
+            None => Err("the token is missing or wrong; give the agent the server's token".to_owned()),
+        }
+    }
+}
+
+/// Secrets do not show.
+impl fmt::Debug for Door {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (token, keeper) = (self.token.as_ref().map(|_| "set"), self.keeper.is_some());
+        f.debug_struct("Door").field("token", &token).field("keeper", &keeper).finish()
+    }
 }
 
 /// Takes the same time wherever the first difference is.

@@ -74,6 +74,8 @@ pub(super) struct Progress {
     handed: u64,
     /// The connection that may hand over frames: the agent's newest.
     owner: u64,
+    /// The only host whose records it may hand over; `None`: any.
+    only: Option<String>,
     /// Highest sequence that the owner has sent.
     newest: u64,
     /// Handed over, and not answered yet; in the order of their sequence.
@@ -126,8 +128,9 @@ pub(super) enum Taken {
 }
 
 impl Progress {
-    /// A new connection of the agent takes over; gives the highest sequence that the agent need not send again.
-    pub(super) fn take_over(&mut self, connection: u64) -> u64 {
+    /// A new connection of the agent takes over, for records of only this host; gives the highest sequence that the agent need
+    /// not send again.
+    pub(super) fn take_over(&mut self, connection: u64, only: Option<String>) -> u64 {
         let deadline = Instant::now() + TAKEOVER_PATIENCE;
         for waiting in &self.in_flight {
             if let State::Handed(receipt) = &waiting.state {
@@ -142,7 +145,7 @@ impl Progress {
         self.late.truncate(LATE_MAX);
         self.is_unkept = false;
         self.newest = self.last;
-        self.owner = connection;
+        (self.owner, self.only) = (connection, only);
         self.last
     }
 
@@ -171,8 +174,12 @@ impl Progress {
         // Unwind safety: the closure changes nothing of ours but what was told of the clock, which is forgotten with the
         // connection. The sink is the server's own business.
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            let (received, skipped_records) = open(frame, diagnose, keep, tell)?;
-            Ok::<_, codec::DecodeError>((sink.take(received), skipped_records))
+            let (received, skipped_records) = open(frame, diagnose, keep, tell).map_err(|error| error.to_string())?;
+            let is_foreign = |batch: &&Batch| self.only.as_deref().is_some_and(|host| *batch.source.host != *host);
+            if let Some(foreign) = received.batches.iter().find(is_foreign) {
+                return Err(format!("records of host {}, for which the agent's token is not", foreign.source.host));
+            }
+            Ok::<_, String>((sink.take(received), skipped_records))
         }));
         let (state, taken) = match outcome {
             Ok(Ok((receipt, skipped_records))) => {
@@ -183,7 +190,7 @@ impl Progress {
                 };
                 (State::Handed(receipt), Taken::OnItsWay { skipped_records })
             }
-            Ok(Err(error)) => (State::Rejected(error.to_string()), Taken::Rejected),
+            Ok(Err(text)) => (State::Rejected(text), Taken::Rejected),
             Err(_) => {
                 failing.tries += 1;
                 if failing.tries < HANDLER_TRIES {

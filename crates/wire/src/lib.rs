@@ -40,6 +40,7 @@ pub mod sync;
 mod tls;
 pub mod trusted;
 
+pub use admission::{Door, Doorkeeper};
 pub use arrival::ServerLimits;
 pub use capture::{CAPTURE_TEXT_BYTES_MAX, CaptureKind, CaptureOrder, Captured, PIECE_BYTES_MAX, VERSION_CAPTURE};
 pub use client::{Client, ClientStats};
@@ -165,8 +166,8 @@ impl Default for ClientConfig {
 /// Whom a server admits.
 #[derive(Clone, Debug, Default)]
 pub struct ServerConfig {
-    /// Shared secret; `None`: anybody may connect.
-    pub token: Option<String>,
+    /// Whom it lets in; by default anybody.
+    pub token: Door,
     /// TLS; TCP endpoints only.
     pub tls: Option<TlsServer>,
 }

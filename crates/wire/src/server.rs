@@ -2,7 +2,7 @@
 //! peers: every wait has an end, every size a limit.
 mod orders;
 
-use crate::admission::{begin_tls, read_hello};
+use crate::admission::{Door, begin_tls, read_hello};
 use crate::arrival::{ServerLimits, charge, read_body};
 use crate::budget::{Budgets, Charge};
 use crate::capture::Captured;
@@ -113,7 +113,7 @@ fn count(counter: &AtomicU64, by: u64) {
 type Seen = Arc<Mutex<Progress>>;
 
 struct Shared {
-    token: Option<String>,
+    token: Door,
     tls: Option<Arc<rustls::ServerConfig>>,
     limits: ServerLimits,
     sink: Arc<dyn Sink>,
@@ -168,7 +168,7 @@ pub struct Listener {
     address: Option<SocketAddr>,
     socket: Socket,
     own_socket: Option<socket::Made>,
-    token: Option<String>,
+    token: Door,
     tls: Option<Arc<rustls::ServerConfig>>,
     limits: ServerLimits,
     places: Arc<Places>,
@@ -467,13 +467,12 @@ fn say_no(stream: &mut Stream, shared: &Shared, from: Option<IpAddr>, end: End) 
 }
 
 fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, number: u64) -> Result<Seen, End> {
-    let hello = read_hello(stream, shared.token.as_deref(), deadline)?;
-    let version = hello.highest.min(proto::VERSION_HIGHEST);
-    let agent = hello.agent;
+    let (hello, only) = read_hello(stream, &shared.token, deadline)?;
+    let (version, agent) = (hello.highest.min(proto::VERSION_HIGHEST), hello.agent);
     admit(shared, number, version, hello)?;
     let seen = lock(&shared.agents).get(agent);
     // Waits for frames that the agent's previous connection has handed over.
-    let last_sequence = lock(&seen).take_over(number);
+    let last_sequence = lock(&seen).take_over(number, only);
     let welcome = Welcome {
         credit_frames: CREDIT_FRAMES,
         credit_bytes: CREDIT_BYTES,

@@ -190,7 +190,7 @@ fn strangers_take_no_agents_place_and_the_oldest_goes_first() {
 #[test]
 fn refused_agents_leave_lines_a_limited_number_of_them_and_printable() {
     let heard = Heard::default();
-    let config = ServerConfig { token: Some("secret".to_owned()), tls: None };
+    let config = ServerConfig { token: Some("secret".to_owned()).into(), tls: None };
     let endpoint: Endpoint = "127.0.0.1:0".parse().unwrap();
     let listener = Listener::bind(&endpoint, config).unwrap();
     let handle = heard.during(|| listener.serve(Arc::new(|_| {})));

@@ -88,7 +88,7 @@ fn refusal(result: Result<Client, WireError>) -> (Refusal, String) {
 
 #[test]
 fn the_token_is_checked() {
-    let (handle, _received) = serve(&any_port(), ServerConfig { token: Some("secret".to_owned()), tls: None });
+    let (handle, _received) = serve(&any_port(), ServerConfig { token: Some("secret".to_owned()).into(), tls: None });
     let connect = |token: Option<&str>| {
         Client::connect(&handle.local_endpoint(), &ClientConfig { token: token.map(str::to_owned), ..config() })
     };
@@ -294,7 +294,7 @@ impl Certificates {
 
     fn server(&self, client_ca: Option<&Path>) -> ServerConfig {
         let tls = TlsServer { identity: self.identity("localhost"), client_ca_pem: client_ca.map(Path::to_owned) };
-        ServerConfig { token: None, tls: Some(tls) }
+        ServerConfig { token: None.into(), tls: Some(tls) }
     }
 }
 

@@ -1,12 +1,14 @@
 //! Routes that act, for who shows the token that acts; and the audit log, for readers.
 use super::guests::Guest;
-use super::routes::{Asked, Refusal, Shared, ask_report, bad_request, body, deny, list_limit, named, parameters, who};
-use super::{auth, gates};
+use super::routes::{
+    Asked, Params, Refusal, Shared, ask_report, bad_request, body, deny, list_limit, named, parameters, wanted, who,
+};
+use super::{gates, holders};
 use crate::api::{ActRequest, ActionJson, ActionsJson, AutoRequest, CaseJson, PolicyJson, ValidationJson};
 use crate::case::Validation;
 use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
-use axum::http::{StatusCode, header};
+use axum::http::StatusCode;
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get as on_get, post as on_post};
@@ -35,17 +37,28 @@ pub(super) fn router(shared: &Arc<Shared>) -> Router<Arc<Shared>> {
 }
 
 /// Lets in who may act: only with the token in the header. A browser's cookie is for reading.
-async fn admit(State(shared): State<Arc<Shared>>, guest: Extension<Guest>, request: Request, next: Next) -> Response {
+async fn admit(
+    State(shared): State<Arc<Shared>>,
+    guest: Extension<Guest>,
+    params: Params,
+    request: Request,
+    next: Next,
+) -> Response {
     let Some(token) = shared.act_token.as_deref() else {
         let text = "this server does not act: start it with --act-token-file and --act-dir";
         return Refusal(StatusCode::FORBIDDEN, text.to_owned()).into_response();
     };
-    let shown = request.headers().get(header::AUTHORIZATION).map(axum::http::HeaderValue::as_bytes);
-    match auth::check(Some(token), shown, None) {
-        Ok(()) if guest.become_reader() => next.run(request).await,
-        Ok(()) => Refusal(StatusCode::SERVICE_UNAVAILABLE, "too many readers are connected".to_owned()).into_response(),
-        Err(denied) => deny(denied, "this needs the token that acts, which is not the readers'"),
+    let holder = match holders::holder(Some(token), shared.tokens.as_deref(), request.headers(), false) {
+        Ok(holder) => holder,
+        Err(denied) => return deny(denied, "this needs the token that acts, which is not the readers'"),
+    };
+    if let Err(text) = holder.may_act(&wanted(&shared, &request, params)) {
+        return Refusal(StatusCode::FORBIDDEN, text).into_response();
     }
+    if !guest.become_reader() {
+        return Refusal(StatusCode::SERVICE_UNAVAILABLE, "too many readers are connected".to_owned()).into_response();
+    }
+    next.run(request).await
 }
 
 /// `?job=NAME&limit=N`.

@@ -66,7 +66,7 @@ pub(crate) fn from_cookie(header: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// The credentials of `Bearer CREDENTIALS`; the scheme's case does not matter (RFC 9110 section 11.1).
-fn bearer(header: &[u8]) -> Option<&[u8]> {
+pub(super) fn bearer(header: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = header.split_at_checked("Bearer ".len())?;
     scheme.eq_ignore_ascii_case(b"Bearer ").then(|| rest.trim_ascii())
 }

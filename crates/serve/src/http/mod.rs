@@ -11,6 +11,7 @@ mod events;
 mod gates;
 mod guests;
 mod health;
+mod holders;
 mod metrics;
 mod notes;
 mod operations;

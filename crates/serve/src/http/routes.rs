@@ -1,7 +1,8 @@
 //! The routes of `docs/formats/api.md`.
 use super::answers::{Answers, Key};
-use super::auth::{self, Denied};
+use super::auth::Denied;
 use super::guests::Guest;
+use super::holders::{self, Holder, Wanted};
 use super::{dumps, metrics, pages};
 use crate::act::{Acts, plan as plans};
 use crate::alert::Alerts;
@@ -15,11 +16,12 @@ use crate::gates::Gates;
 use crate::inbox::Inbox;
 use crate::stats::Stats;
 use crate::stored::Stored;
+use crate::tokens::TokenBook;
 use axum::extract::{
-    Path, Query, Request, State,
-    rejection::{JsonRejection, PathRejection, QueryRejection},
+    Path, Query, RawPathParams, Request, State,
+    rejection::{JsonRejection, PathRejection, QueryRejection, RawPathParamsRejection},
 };
-use axum::http::{HeaderMap, HeaderName, StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get as on_get, post as on_post};
@@ -52,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) dumps: Arc<Dumps>,
     pub(crate) gates: Arc<Gates>,
     pub(crate) token: Option<String>,
+    /// Tokens by name; none where no token is asked for, or there is no store.
+    pub(crate) tokens: Option<Arc<TokenBook>>,
     pub(crate) alerts: Option<Arc<Alerts>>,
     pub(crate) acts: Arc<Acts>,
     /// A number for this run of the server: when it started.
@@ -112,23 +116,41 @@ pub(crate) fn router(shared: Arc<Shared>, for_readers: Router<Arc<Shared>>, more
         .with_state(shared)
 }
 
-/// Lets in who may read. Whoever has shown the token is a reader from then on, who has a place of his own.
-async fn admit(State(shared): State<Arc<Shared>>, guest: Extension<Guest>, request: Request, next: Next) -> Response {
-    match may_read(&shared, request.headers()) {
-        Ok(()) if guest.become_reader() => next.run(request).await,
-        Ok(()) => {
-            let text = "too many readers are connected: close some, or try again in some seconds";
-            Refusal(StatusCode::SERVICE_UNAVAILABLE, text.to_owned()).into_response()
-        }
-        Err(denied) => deny(denied, denied.text()),
+/// Lets in who may read. Whoever has shown a token is a reader from then on, who has a place of his own.
+async fn admit(
+    State(shared): State<Arc<Shared>>,
+    guest: Extension<Guest>,
+    params: Params,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let holder = match holders::holder(shared.token.as_deref(), shared.tokens.as_deref(), request.headers(), true) {
+        Ok(holder) => holder,
+        Err(denied) => return deny(denied, denied.text()),
+    };
+    if !guest.become_reader() {
+        let text = "too many readers are connected: close some, or try again in some seconds";
+        return Refusal(StatusCode::SERVICE_UNAVAILABLE, text.to_owned()).into_response();
     }
+    if let Err(text) = holder.may_ask(&wanted(&shared, &request, params)) {
+        return Refusal(StatusCode::FORBIDDEN, text).into_response();
+    }
+    request.extensions_mut().insert(holder);
+    next.run(request).await
 }
 
-fn may_read(shared: &Shared, headers: &HeaderMap) -> Result<(), Denied> {
-    let header = |name: HeaderName| headers.get(name).map(HeaderValue::as_bytes);
-    let cookie = header(header::COOKIE).and_then(auth::from_cookie);
-    let shown = header(header::AUTHORIZATION).or(cookie.as_deref());
-    auth::check(shared.token.as_deref(), shown, header(header::HOST))
+/// Parts of the path by name.
+pub(super) type Params = Result<RawPathParams, RawPathParamsRejection>;
+
+/// What a request is about.
+pub(super) fn wanted<'r>(shared: &Shared, request: &'r Request, params: Params) -> Wanted<'r> {
+    let params = params.ok();
+    let named =
+        |wanted: &str| params.as_ref()?.iter().find(|(name, _)| *name == wanted).map(|(_, value)| value.to_owned());
+    let (job, is_job) = (named("job"), request.uri().path().starts_with("/api/v1/jobs/"));
+    let id = named("id").filter(|_| !is_job);
+    let job_of_case = id.as_ref().and_then(|id| Some(shared.book.get(id.parse().ok()?)?.job.to_string()));
+    Wanted { method: request.method(), uri: request.uri(), job, job_of_case, is_case: id.is_some() }
 }
 
 pub(super) fn deny(denied: Denied, text: &str) -> Response {
@@ -161,8 +183,9 @@ async fn wrong_method() -> Refusal {
 }
 
 /// From here on the browser shows the token by itself.
-async fn login(State(shared): State<Arc<Shared>>) -> Result<Response, Refusal> {
-    pages::login(shared.token.as_deref()).map_err(bad_request)
+async fn login(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, Refusal> {
+    let shown = holders::shown_token(&headers).filter(|_| shared.token.is_some());
+    pages::login(shown.as_deref()).map_err(bad_request)
 }
 
 /// `?limit=N`.
@@ -236,9 +259,14 @@ pub(super) fn list_limit(limit: Option<usize>) -> Result<usize, Refusal> {
     }
 }
 
-async fn jobs(State(shared): State<Arc<Shared>>, asked: Asked<ListQuery>) -> Result<Json<JobsJson>, Refusal> {
+async fn jobs(
+    State(shared): State<Arc<Shared>>,
+    holder: Extension<Holder>,
+    asked: Asked<ListQuery>,
+) -> Result<Json<JobsJson>, Refusal> {
     let limit = list_limit(parameters(asked, "limit")?.limit)?;
     let mut jobs = shared.stats.jobs();
+    jobs.retain(|job| holder.sees(&job.name));
     let more = jobs.len().saturating_sub(limit) as u64;
     jobs.truncate(limit);
     Ok(Json(JobsJson { jobs, more }))

@@ -18,6 +18,7 @@ mod restarts;
 mod routes;
 mod running;
 mod series;
+mod tokens;
 
 pub(crate) use example::{example_case, example_report};
 
