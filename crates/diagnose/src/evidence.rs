@@ -307,6 +307,11 @@ impl Evidence {
         (times - 1.0) * level_ms + self.common.of(Component::Issue).unwrap_or(0.0)
     }
 
+    /// How much longer than usually all wait now for whoever issues last in an iteration, milliseconds; `None`: nobody knows.
+    pub(crate) fn later_ms(&self) -> Option<f64> {
+        self.iterations.later_ms()
+    }
+
     /// How long iterations take now, milliseconds, and by how much that is more than before `since`; `None`: nobody knows.
     pub(crate) fn grown_ms(&self, since: HostTime) -> (f64, Option<f64>) {
         let now_ms = self.iterations.now_ms();

@@ -4,13 +4,16 @@
 //! took is given as its share of its own iterations, times the reference's iteration: a rank whose iterations were cut
 //! elsewhere, or of which some are missing, is compared all the same. Times are the rank's own, free of waiting for others
 //! (`timeline::iterations`), so a row compares ranks with each other and with their past.
+mod cells;
 mod role;
 mod ways;
 
-use crate::timeline::{Iteration, RankState, Timeline};
+use crate::timeline::{RankState, Timeline};
 use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
 use std::collections::BTreeMap;
 
+pub(crate) use cells::{CELLS, Cells, Component};
+use cells::{cells, ended};
 pub(crate) use role::Role;
 use ways::Ways;
 pub(crate) use ways::{Sent, Way};
@@ -24,78 +27,8 @@ const ROW_ITERATIONS: usize = 32;
 const GRACE_NS: u64 = NANOS_PER_SEC / 2;
 /// The first iterations compile, allocate and connect.
 pub(crate) const WARM_UP: u64 = 3;
-/// An iteration that is so many times as long as the reference's in the row, or as short, is no iteration: its end was lost, or
-/// the rank's were cut elsewhere.
-const ALIKE: f64 = 1.5;
-
 /// After so many rows that say something of few ranks the reference must be like most.
 const FEW: usize = 3;
-/// Of the iterations of a rank that lost records one in so many is whole.
-const WHOLE_OF: usize = 8;
-
-/// What a rank does itself, and what else a row holds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Component {
-    /// The device is busy with something else than communication.
-    Computation,
-    /// Of computation, what its longest piece leaves: slower devices make it longer, more micro-batches do not.
-    Rest,
-    /// The device idles because the host issued late.
-    Issue,
-    /// Copies into and out of the transport's slots.
-    Copy,
-    /// The proxy thread passed on late what was delivered.
-    Proxy,
-    /// Data lay ready on links from the rank, and was awaited, without being handed over: a proxy thread that is late.
-    Handover,
-    /// Data was on its way between hosts.
-    Wire,
-    /// Threads of a host that could run waited for a processor.
-    Waiting,
-    /// The iteration itself.
-    Iteration,
-}
-
-/// Those that are a rank's, in the order of its cells.
-pub(crate) const CELLS: [Component; 6] =
-    [Component::Computation, Component::Rest, Component::Issue, Component::Copy, Component::Proxy, Component::Handover];
-
-impl Component {
-    /// What an iteration of a rank took of it, microseconds; 0 of what iterations do not tell.
-    pub(crate) fn us(self, it: &Iteration) -> f64 {
-        match self {
-            Component::Computation => it.compute_us,
-            Component::Rest => it.compute_us - f64::from(it.compute_max_us),
-            Component::Issue => it.host_us,
-            Component::Copy => it.copy_us + f64::from(it.out.us.min(it.out.first_us)),
-            Component::Proxy => it.proxy_us,
-            Component::Handover | Component::Wire | Component::Waiting | Component::Iteration => 0.0,
-        }
-    }
-
-    /// Whether more of it for all is so many times as long, and not so much longer.
-    pub(crate) fn is_work(self) -> bool {
-        matches!(self, Component::Computation | Component::Rest)
-    }
-}
-
-/// What a rank took in a row, milliseconds per iteration of the reference, in the order of [`CELLS`].
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Cells([f32; CELLS.len()]);
-
-impl Cells {
-    /// A rank that takes so many milliseconds for each component.
-    #[cfg(test)]
-    pub(crate) fn of(ms: impl Fn(Component) -> f64) -> Cells {
-        Cells(CELLS.map(|component| ms(component) as f32))
-    }
-
-    /// Milliseconds of a component of a rank; 0 of others.
-    pub(crate) fn ms(&self, component: Component) -> f64 {
-        CELLS.iter().position(|cell| *cell == component).map_or(0.0, |at| f64::from(self.0[at]))
-    }
-}
-
 /// End and length, milliseconds, of iterations that follow each other.
 type Each = Vec<(HostTime, f64)>;
 
@@ -110,6 +43,8 @@ pub(crate) struct Row {
     pub(crate) iteration_ms: f64,
     /// End and length of each, milliseconds.
     pub(crate) each: Each,
+    /// For how long the device of whoever issued last idled in each iteration: the mean, milliseconds.
+    pub(crate) latest_ms: f64,
     /// By slot of the rank; `None`: missing.
     pub(crate) ranks: Vec<Option<Cells>>,
     /// By slot.
@@ -262,34 +197,22 @@ fn row(timeline: &Timeline, (start, end): (HostTime, HostTime), ns: u64, each: E
     let of = |(state, sent): (&RankState, &Sent)| cells(state, (start, end), iteration_ms, sent.held_ms);
     let ranks = timeline.ranks.by_slot().iter().zip(&sent).map(of).collect();
     let waits = timeline.loads.waits(start, end);
-    Row { start, end, iterations, iteration_ms, each, ranks, sent, ways, waits }
+    let latest_ms = latest_ms(timeline, start, &each);
+    Row { start, end, iterations, iteration_ms, each, latest_ms, ranks, sent, ways, waits }
 }
 
-/// How many operations an iteration has of which no record was lost: what one in eight reaches. Few have more (evaluation).
-fn whole(mut ops: Vec<u32>) -> u32 {
-    ops.sort_unstable_by(|a, b| b.cmp(a));
-    ops.get(ops.len() / WHOLE_OF).copied().unwrap_or(0)
-}
-
-/// What a rank took, from its iterations that ended in the row, or soon after: ranks end one together within a quarter of it, and
-/// those that do not are measured up to their own end. Of one that lost records those that are whole.
-fn cells(state: &RankState, (start, end): (HostTime, HostTime), iteration_ms: f64, held_ms: f64) -> Option<Cells> {
-    if state.dead_since.is_some() {
-        return None;
+/// The mean of what the latest rank to issue made its device idle in each iteration: all wait for it, now for this rank and now for
+/// that one.
+fn latest_ms(timeline: &Timeline, start: HostTime, each: &Each) -> f64 {
+    let mut latest_us = vec![0.0; each.len()];
+    for state in timeline.ranks.by_slot().iter().filter(|state| !state.dead_since.is_some()) {
+        let inside = state.iterations.list().iter().rev().take_while(|it| ended(it) > start);
+        for it in inside {
+            let nth = each.partition_point(|(end, _)| *end < ended(it));
+            if let Some(latest_us) = latest_us.get_mut(nth) {
+                *latest_us = it.host_us.max(*latest_us);
+            }
+        }
     }
-    let list = state.iterations.list();
-    let ended = |it: &Iteration| it.end - it.ns() / 4;
-    let inside = list.iter().rev().skip_while(|it| ended(it) > end).take_while(|it| ended(it) > start);
-    let whole = if state.lost > 0 { whole(list.iter().map(|it| it.ops).collect()) } else { 0 };
-    let is_alike = |it: &Iteration| (1.0 / ALIKE..=ALIKE).contains(&(it.ns() as f64 / 1e6 / iteration_ms.max(1e-3)));
-    let (mut ns, mut us) = (0, [0.0; CELLS.len() - 1]);
-    for it in inside.filter(|it| it.ops >= whole && is_alike(it)) {
-        ns += it.ns();
-        us.iter_mut().zip(CELLS).for_each(|(sum, cell)| *sum += cell.us(it));
-    }
-    if ns == 0 {
-        return None;
-    }
-    let [computation, rest, issue, copy, proxy] = us.map(|us| (us * 1e3 / ns as f64 * iteration_ms) as f32);
-    Some(Cells([computation, rest, issue, copy, proxy, held_ms as f32]))
+    latest_us.iter().sum::<f64>() / 1e3 / each.len().max(1) as f64
 }

@@ -73,6 +73,17 @@ fn one_pause_that_goes_away_is_no_case() {
     silent(plan);
 }
 
+/// Garbage is collected for two seconds: where iterations take longer than that, one such pause is none.
+#[test]
+fn one_pause_that_is_shorter_than_an_iteration_is_no_case() {
+    let mut plan = Plan::new(4, 4, 2, 4, 2).fault(Fault::LateFor(6));
+    plan.slow_first = u64::MAX;
+    plan.until = 80_000 * MS;
+    let outcome = run(plan.clone());
+    assert!(outcome.text().contains("went away by itself"), "{}", outcome.text());
+    silent(plan);
+}
+
 #[test]
 fn an_agent_that_falls_silent_is_unknown_not_a_stall() {
     let mut plan = Plan::new(4, 4, 4, 1, 4);

@@ -25,6 +25,9 @@ fn nobody(what: What, category: Category) -> &'static str {
         (What::Slowdown, Category::NotStarted) => {
             "ranks pause in turn: if it is garbage collection, let all collect in the same step (gc.disable, gc.collect)"
         }
+        (What::Slowdown, Category::DataLoading) => {
+            "all ranks wait outside of collectives: look at the storage and at what feeds the data loaders, and dump the stack of any main thread (py-spy dump)"
+        }
         _ => "no suspect yet: look at the ranks that have no data, and at the stacks of all ranks",
     }
 }

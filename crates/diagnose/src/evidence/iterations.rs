@@ -22,8 +22,18 @@ const SLACK_NS: u64 = 5_000_000;
 struct Seen {
     end: HostTime,
     ms: f64,
+    latest_ms: f64,
     /// A case is about it.
     is_told: bool,
+}
+
+/// A row of which nothing says that it is not as usual.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    end: HostTime,
+    /// The mean of its iterations, milliseconds.
+    ms: f64,
+    latest_ms: f64,
 }
 
 /// By how much iterations are longer than before.
@@ -38,8 +48,7 @@ pub(crate) struct Longer {
 /// The iterations of a job, by rows.
 #[derive(Debug, Default)]
 pub(super) struct Iterations {
-    /// Ends of rows of which nothing says that they are not as usual, and the mean of their iterations, milliseconds.
-    usual: VecDeque<(HostTime, f64)>,
+    usual: VecDeque<Usual>,
     /// All rows, as usual or not.
     all: VecDeque<Seen>,
     rows: usize,
@@ -57,13 +66,16 @@ impl Iterations {
             self.known_from = row.end;
         }
         match doubtful_since {
-            Some(since) => self.usual.retain(|(end, _)| *end <= since + SLACK_NS),
-            None => self.usual.push_back((row.end, row.iteration_ms)),
+            Some(since) => self.usual.retain(|usual| usual.end <= since + SLACK_NS),
+            None => {
+                self.usual.push_back(Usual { end: row.end, ms: row.iteration_ms, latest_ms: row.latest_ms });
+            }
         }
         if self.usual.len() > ROWS_KEPT {
             self.usual.pop_front();
         }
-        self.all.push_back(Seen { end: row.end, ms: row.iteration_ms, is_told: false });
+        let latest_ms = row.latest_ms;
+        self.all.push_back(Seen { end: row.end, ms: row.iteration_ms, latest_ms, is_told: false });
         if self.all.len() > ROWS_KEPT {
             self.all.pop_front();
         }
@@ -105,14 +117,21 @@ impl Iterations {
 
     /// How long they usually are, milliseconds.
     pub(super) fn level_ms(&self) -> Option<f64> {
-        median(self.usual.iter().map(|(_, ms)| *ms).collect())
+        median(self.usual.iter().map(|usual| usual.ms).collect())
+    }
+
+    /// How much more than usually whoever issues last in an iteration makes its device idle now, milliseconds; `None`: nobody
+    /// knows.
+    pub(super) fn later_ms(&self) -> Option<f64> {
+        let now_ms = median(self.all.iter().rev().take(LATELY).map(|row| row.latest_ms).collect())?;
+        Some(now_ms - median(self.usual.iter().map(|usual| usual.latest_ms).collect())?)
     }
 
     /// The same, and the standard deviation as a share of it; `None`: of too few.
     pub(super) fn usual(&self) -> Option<(f64, f64)> {
         let n = self.usual.len();
         let level_ms = self.level_ms().filter(|_| n >= KNOWN_MIN)?;
-        let shares = self.usual.iter().map(|(_, ms)| ms / level_ms).collect();
+        let shares = self.usual.iter().map(|usual| usual.ms / level_ms).collect();
         Some((level_ms, young(n) * sigma(shares)?))
     }
 

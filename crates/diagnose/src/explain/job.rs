@@ -1,4 +1,4 @@
-//! What slows the whole job: all devices, or nothing that shows. Nobody is named.
+//! What slows the whole job: all devices, late issue by all or by another rank each time, or nothing that shows. Nobody is named.
 use super::found::{Cause, SURELY_LONGER, Told, WORK};
 use crate::evidence::{COST, Evidence, PAST_MIN, Subject};
 use crate::measure::Component;
@@ -11,7 +11,9 @@ const DUE: f64 = 0.08;
 const DOUBLED: f64 = 1.0;
 
 /// Devices that are slower take longer for every piece of computation, more micro-batches only for the longest: both must have
-/// grown. That issuing takes longer for all says nothing: more micro-batches look the same.
+/// grown. More micro-batches issue more and compute more: where no rank computes longer, what iterations grew and the latest to
+/// issue is late with is what they wait for. All ranks are late by it (storage, input), or now this one is and now that one
+/// (garbage that each collects when it has enough).
 pub(super) fn cause(evidence: &Evidence, needed: f64) -> Option<Cause> {
     let subject = Subject::Job;
     let track = evidence.tracks.get(&(Component::Iteration, subject.clone()))?;
@@ -40,6 +42,8 @@ pub(super) fn cause(evidence: &Evidence, needed: f64) -> Option<Cause> {
             "all devices compute {computation:.2} times as long, and {rest:.2} times between operations of one pass"
         );
         (Component::Computation, Category::Gpu, text)
+    } else if let Some((category, text)) = late(evidence, computation, more_ms?) {
+        (Component::Issue, category, text)
     } else if track.mean() >= DOUBLED && evidence.work_ms() < WORK * more_ms? {
         let text = "no rank, host or way stands out, and all compute and issue as before".to_owned();
         (Component::Iteration, Category::Unknown, text)
@@ -49,4 +53,23 @@ pub(super) fn cause(evidence: &Evidence, needed: f64) -> Option<Cause> {
     let told = |rule, text| Told { rule, text, at: track.until };
     let because = vec![told("job.wide", text), told("evidence.cost", grew)];
     Some(Cause { key: (component, subject), category, suspects: Vec::new(), since: track.onset(), because })
+}
+
+/// What is said where iterations wait for late issue, of no rank more than of others.
+fn late(evidence: &Evidence, computation: f64, more_ms: f64) -> Option<(Category, String)> {
+    let later_ms = evidence.later_ms().filter(|later_ms| *later_ms >= WORK * more_ms)?;
+    if computation >= 1.0 + COST {
+        return None;
+    }
+    let all_ms = evidence.common.of(Component::Issue).unwrap_or(0.0);
+    Some(if all_ms >= WORK * more_ms {
+        let text =
+            format!("all ranks give their devices work {all_ms:.0} ms later in each iteration, and compute as before");
+        (Category::DataLoading, text)
+    } else {
+        let text = format!(
+            "devices wait {later_ms:.0} ms more for whichever rank issues last in an iteration, another one each time"
+        );
+        (Category::NotStarted, text)
+    })
 }

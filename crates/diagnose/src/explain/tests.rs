@@ -3,6 +3,8 @@ use super::*;
 use crate::measure::{Cells, Role, Row, Way};
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 
+mod job;
+
 /// The evidence of a job on a ring of four hosts, a row a second.
 #[derive(Default)]
 struct Ring {
@@ -314,64 +316,6 @@ fn who_waits_for_a_processor_from_the_first_second_on_is_told() {
     };
     assert_eq!(told(60.0), [(Category::HostThread, Subject::Host(name(1)))]);
     assert_eq!(told(3.0), [], "a hundredth of an iteration is no cost");
-}
-
-/// Seconds of ranks that all compute so many times as long in each, and of which iterations are as much longer.
-fn of_loads(ring: &mut Ring, loads: &[f64]) {
-    for load in loads {
-        let like = Row { iteration_ms: 100.0 + 200.0 * load, ..Row::default() };
-        ring.of_ranks(1, &like, |rank, component| match component {
-            Component::Computation => (200.0 + (rank % 3) as f64) * load,
-            Component::Rest => 100.0 * load,
-            _ => 0.0,
-        });
-    }
-}
-
-/// Sequences are long or short: a few long ones are no slower devices, however far they are from the short ones.
-#[test]
-fn long_sequences_that_come_by_turns_are_no_slow_devices() {
-    let mut ring = Ring::default();
-    of_loads(&mut ring, &[1.0; 12]);
-    for long in [3, 5, 4, 6, 3, 5] {
-        of_loads(&mut ring, &vec![1.5; long]);
-        assert_eq!(ring.causes(), [], "{long} in a row");
-        of_loads(&mut ring, &[1.0; 2]);
-    }
-}
-
-/// Slower devices make every iteration longer.
-#[test]
-fn all_devices_are_told_once_no_iteration_is_as_short_as_before() {
-    let mut ring = Ring::default();
-    of_loads(&mut ring, &[1.0; 20]);
-    of_loads(&mut ring, &[1.5; 8]);
-    assert_eq!(ring.causes(), []);
-    of_loads(&mut ring, &[1.5; 8]);
-    assert_eq!(ring.causes(), [(Category::Gpu, Subject::Job)]);
-}
-
-/// A few iterations that were a little longer just before do not make what follows as short as before.
-#[test]
-fn all_devices_are_told_although_the_last_iterations_before_were_odd() {
-    let mut ring = Ring::default();
-    of_loads(&mut ring, &[1.0; 9]);
-    of_loads(&mut ring, &[1.045, 1.045]);
-    of_loads(&mut ring, &[2.5; 12]);
-    assert_eq!(ring.causes(), [(Category::Gpu, Subject::Job)]);
-}
-
-/// What a case was told of is not what iterations were like before the next fault.
-#[test]
-fn all_devices_are_told_again_after_a_case_that_is_over() {
-    let mut ring = Ring::default();
-    of_loads(&mut ring, &[1.0; 20]);
-    ring.evidence.tell(at(20));
-    of_loads(&mut ring, &[1.5; 40]);
-    ring.evidence.tell(at(20));
-    of_loads(&mut ring, &[1.0; 20]);
-    of_loads(&mut ring, &[1.5; 16]);
-    assert_eq!(ring.causes(), [(Category::Gpu, Subject::Job)]);
 }
 
 /// A way is slower for sure, but iterations take as long now and then as they did.

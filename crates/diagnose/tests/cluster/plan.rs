@@ -26,6 +26,8 @@ pub enum Fault {
     /// From the thirtieth iteration on every so many-th waits for a rank for six seconds, for another each time, or each second time
     /// where every iteration waits: garbage collection.
     LateInTurn(u64),
+    /// The twentieth iteration waits for a rank for less than an iteration takes where all are five times as long.
+    LateFor(u32),
     /// One pause of 1 s of everything that needs a rank.
     OnePause(u32),
     Frozen(u32),
@@ -86,6 +88,7 @@ impl Plan {
             Fault::LateInTurn(every) if iteration >= 30 && iteration.is_multiple_of(every) => (u64::from(rank)
                 == iteration / every.max(2) * 3 % u64::from(self.tp * self.pp * self.dp))
             .then_some(6_000),
+            Fault::LateFor(late) if iteration == 20 => (rank == late).then_some(2_200),
             Fault::LateOnce(_) if iteration < 2 => (rank == 0).then_some(70_000),
             Fault::LateOnce(late) if iteration == 60 => (rank == late).then_some(30_000),
             _ => None,

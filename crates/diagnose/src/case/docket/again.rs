@@ -6,7 +6,7 @@ use crate::case::network::host_place;
 use crate::case::weigh::Verdict;
 use crate::case::{Case, CaseEvent, CaseId};
 use crate::fact::{Fact, LEFT_UNTOUCHED, NIC_DOWN, STUCK_INSIDE, WANDER};
-use mycroft_record::{Category, HostName, HostTime, Place, Suspect, What};
+use mycroft_record::{Category, HostName, HostTime, NANOS_PER_MS, Place, Suspect, What};
 
 /// So many stops within the time in which pauses belong together, all because of ranks of one host, are no coincidence.
 const AGAIN: usize = 3;
@@ -102,10 +102,12 @@ impl Docket {
     }
 
     /// Stops shorter than this that went away are no case, nanoseconds: as for waits, so many times what the job came back from
-    /// twice. Generation between trainings is such a stop.
+    /// twice. Generation between trainings is such a stop. What cost less than an iteration, once, is none either: of what comes
+    /// again `explain` and [`Docket::late_again`] tell.
     fn transient_ns(&self, bench: &Bench<'_>) -> u64 {
         let usual_ns = self.stops.usual_ns(bench.now);
-        usual_ns.saturating_mul(bench.config.stall_wait_factor).max(bench.config.transient_ns)
+        let iteration_ns = (bench.watch.iteration_ms().unwrap_or(0.0) * NANOS_PER_MS as f64) as u64;
+        usual_ns.saturating_mul(bench.config.stall_wait_factor).max(bench.config.transient_ns).max(iteration_ns)
     }
 
     /// Whether a case rests on a rule.
