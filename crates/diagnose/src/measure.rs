@@ -13,7 +13,7 @@ use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
 use std::collections::BTreeMap;
 
 pub(crate) use cells::{CELLS, Cells, Component};
-use cells::{cells, ended};
+use cells::{cells, ended, inside};
 pub(crate) use role::Role;
 use ways::Ways;
 pub(crate) use ways::{Sent, Way};
@@ -27,8 +27,10 @@ const ROW_ITERATIONS: usize = 32;
 const GRACE_NS: u64 = NANOS_PER_SEC / 2;
 /// The first iterations compile, allocate and connect.
 pub(crate) const WARM_UP: u64 = 3;
+
 /// After so many rows that say something of few ranks the reference must be like most.
 const FEW: usize = 3;
+
 /// End and length, milliseconds, of iterations that follow each other.
 type Each = Vec<(HostTime, f64)>;
 
@@ -197,17 +199,16 @@ fn row(timeline: &Timeline, (start, end): (HostTime, HostTime), ns: u64, each: E
     let of = |(state, sent): (&RankState, &Sent)| cells(state, (start, end), iteration_ms, sent.held_ms);
     let ranks = timeline.ranks.by_slot().iter().zip(&sent).map(of).collect();
     let waits = timeline.loads.waits(start, end);
-    let latest_ms = latest_ms(timeline, start, &each);
+    let latest_ms = latest_ms(timeline, (start, end), iteration_ms, &each);
     Row { start, end, iterations, iteration_ms, each, latest_ms, ranks, sent, ways, waits }
 }
 
 /// The mean of what the latest rank to issue made its device idle in each iteration: all wait for it, now for this rank and now for
 /// that one.
-fn latest_ms(timeline: &Timeline, start: HostTime, each: &Each) -> f64 {
+fn latest_ms(timeline: &Timeline, row: (HostTime, HostTime), iteration_ms: f64, each: &Each) -> f64 {
     let mut latest_us = vec![0.0; each.len()];
     for state in timeline.ranks.by_slot().iter().filter(|state| !state.dead_since.is_some()) {
-        let inside = state.iterations.list().iter().rev().take_while(|it| ended(it) > start);
-        for it in inside {
+        for it in inside(state, row, iteration_ms) {
             let nth = each.partition_point(|(end, _)| *end < ended(it));
             if let Some(latest_us) = latest_us.get_mut(nth) {
                 *latest_us = it.host_us.max(*latest_us);

@@ -85,7 +85,7 @@ fn whole(mut ops: Vec<u32>) -> u32 {
 
 /// A rank's iterations that ended in a row, or soon after: ranks end one together within a quarter of it, and those that do not are
 /// measured up to their own end. Of one that lost records those that are whole.
-fn inside(
+pub(super) fn inside(
     state: &RankState,
     (start, end): (HostTime, HostTime),
     iteration_ms: f64,
