@@ -183,6 +183,9 @@ impl Scenario {
             ));
         }
         whole("cluster.hosts_per_leaf", cluster.hosts_per_leaf, 1, HOSTS_MAX)?;
+        if cluster.slot_bytes != 0 && !(4096..=MESSAGE_BYTES_MAX).contains(&cluster.slot_bytes) {
+            return Err(format!("cluster.slot_bytes = {}: expected 0, or 4096 to 1073741824", cluster.slot_bytes));
+        }
         number("cluster.oversubscription", cluster.oversubscription, 1.0, 100.0)?;
         number("cluster.latency_us", cluster.latency_us, 0.0, 10_000.0)?;
         bytes_per_sec("cluster.copy_bytes_per_sec", cluster.copy_bytes_per_sec)?;

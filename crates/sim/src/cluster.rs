@@ -45,6 +45,9 @@ pub struct Cluster {
     /// Whether kernel events are on; without them the tracer knows no start of an operation, and of one inside a host not
     /// even its end.
     pub kernel_events: bool,
+    /// Bytes of a slot of a connection (NCCL: 512 KiB), which rings and messages use as often as their data need; 0: slots grow
+    /// with the data, so that a run stays cheap.
+    pub slot_bytes: u64,
     /// Whether a collective's protocol follows its size (LL, LL128, Simple), as NCCL's tuning does; else all are Simple.
     pub protocols: bool,
 }
@@ -64,6 +67,7 @@ impl Default for Cluster {
             clock_offset_us: 0.0,
             clock_drift_ppm: 0.0,
             kernel_events: true,
+            slot_bytes: 0,
             protocols: false,
         }
     }

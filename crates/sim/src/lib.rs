@@ -32,7 +32,7 @@ pub mod tally;
 pub use cluster::{Cluster, Fabric};
 pub use due::Due;
 pub use effects::Effects;
-pub use engine::{Delivery, EPOCH, Progress, Simulation};
+pub use engine::{Delivery, EPOCH, Progress, Simulation, Slice};
 pub use fault::{Facts, Fault, FaultKind, FaultLevel, Nature, Stretch};
 pub use iteration::Iteration;
 pub use judge::{Closeness, Judgement, Outcome, judge};

@@ -1,7 +1,7 @@
 //! What one rank does in one iteration, in the order of its single stream: the testbed's training loop
 //! (`crates/testbed/src/workload/step.rs`) and what only the simulator plays: context parallelism, interleaved stages,
 //! fully sharded parameters, evaluation.
-use crate::collective::mix;
+use crate::collective::{mix, unit};
 use crate::layout::GroupKind;
 use crate::scenario::{DpMode, Scenario, Schedule};
 use crate::schedule::{Action, Exchange, one_f_one_b};
@@ -30,8 +30,8 @@ pub(crate) enum Item {
     Collective { group: GroupKind, kind: OpKind, count: u64 },
     /// One group of sends and receives with the neighbour stages, so many elements each.
     Exchange { exchange: Exchange, count: u64 },
-    /// Grouped sends and receives with every other member of the expert group, uneven.
-    AllToAll { micro_batch: u32 },
+    /// Grouped sends and receives with every other member of the expert group, uneven; its number in the iteration.
+    AllToAll { number: u32 },
 }
 
 /// The stream of pipeline stage `stage` in iteration `number`, of a replica with so many micro-batches.
@@ -148,7 +148,7 @@ impl Plan<'_> {
             }
             self.items.push(Item::Compute { part: Part::Layers(micro_batch), ns: nanos(ms) });
             if layout.ep > 1 {
-                self.items.push(Item::AllToAll { micro_batch });
+                self.items.push(Item::AllToAll { number: self.items.len() as u32 });
             }
             if scenario.tp > 1 {
                 let count = self.sized(scenario.tp_bytes);
@@ -198,11 +198,26 @@ impl Plan<'_> {
     }
 }
 
-/// Elements that member `from` of an expert group gives to member `to`: uneven on purpose, at least one; `skew` shifts
-/// the unevenness from iteration to iteration where routing changes.
-pub(crate) fn tokens(bytes: u64, size: u32, from: u32, to: u32, skew: u32) -> u64 {
+/// How tokens are routed in one exchange, where that changes: chance decides, and experts differ by a share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Routing {
+    /// Seed of the exchange.
+    pub(crate) chance: u64,
+    /// [`crate::Life::routing_imbalance`].
+    pub(crate) share: f64,
+}
+
+/// Elements that member `from` of an expert group gives to member `to`, at least one: the testbed's, uneven on purpose, or as
+/// many as are routed to that member.
+pub(crate) fn tokens(bytes: u64, size: u32, (from, to): (u32, u32), routing: Option<Routing>) -> u64 {
     let even = elements(bytes) / u64::from(size);
-    even * (2 + u64::from(from * 7 + (to + skew) * 3) % 3) / 3 + 1
+    match routing {
+        None => even * (2 + u64::from(from * 7 + to * 3) % 3) / 3 + 1,
+        Some(Routing { chance, share }) => {
+            let around = 1.0 + share * (2.0 * unit(mix(chance, u64::from(to))) - 1.0);
+            (even as f64 * around) as u64 + 1
+        }
+    }
 }
 
 #[cfg(test)]
@@ -229,8 +244,17 @@ mod tests {
 
     #[test]
     fn tokens_are_uneven_and_never_none() {
-        let counts: Vec<u64> = (0..4).flat_map(|a| (0..4).map(move |b| tokens(65536, 4, a, b, 0))).collect();
+        let counts: Vec<u64> = (0..4).flat_map(|a| (0..4).map(move |b| tokens(65536, 4, (a, b), None))).collect();
         assert!(counts.iter().all(|&count| count > 0));
         assert!(counts.iter().max() > counts.iter().min());
+    }
+
+    #[test]
+    fn routed_tokens_differ_from_exchange_to_exchange_by_their_share() {
+        let of = |chance, to| tokens(65536, 4, (0, to), Some(Routing { chance, share: 0.3 }));
+        let counts: Vec<u64> = (0..100).flat_map(|chance| (1..4).map(move |to| of(chance, to))).collect();
+        let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+        assert!(*least >= 2867 && *least < 2950 && *most > 5240 && *most <= 5325, "{least} to {most} around 4096");
+        assert_ne!(of(1, 1), of(2, 1));
     }
 }

@@ -74,7 +74,7 @@ fn line(seed: u64) -> String {
     let mut drawn = Fnv(OFFSET);
     // Fields that came later and are as before they came.
     let (cluster, life) = (
-        ", kernel_events: true, protocols: false",
+        ", kernel_events: true, slot_bytes: 0, protocols: false",
         ", size_classes: 0, size_spread: 0.0, last_stage: 0.0, micro_batches: [], places: []",
     );
     write!(drawn, "{}", format!("{:?}", swarm(seed, None)).replace(cluster, "").replace(life, "")).unwrap();

@@ -251,7 +251,7 @@ impl Lane for RowLane<'_> {
 mod tests {
     use super::*;
     use crate::collective::trace::{Head, Looks, flow};
-    use crate::collective::{Moments, Parts, Seat, ring};
+    use crate::collective::{Hop, Moments, Parts, Seat, ring};
     use proptest::prelude::*;
 
     prop_compose! {
@@ -284,8 +284,8 @@ mod tests {
             let mut seats: Vec<Seat<'_>> = members.iter().map(seat).collect();
             let mut moments = Moments::default();
             moments.post((0..n).flat_map(|m| [members[m].posted[0], members[(m + n - 1) % n].posted[1]]));
-            let factors: Vec<f64> = members.iter().map(|member| member.factor).collect();
-            let ends = ring::run(&mut moments, plan, cut, &mut seats, &wires, &factors);
+            let hops: Vec<Hop<'_>> = (0..n).map(|m| Hop::new(cut, &wires[m], members[m].factor)).collect();
+            let ends = ring::run(&mut moments, plan, &mut seats, &hops);
             let mut rows = Rows::default();
             prop_assert!(rows.run(plan, cut, &members, &wires));
             prop_assert_eq!(ends, (0..n).map(|m| rows.end(m)).collect::<Vec<u64>>());

@@ -85,7 +85,7 @@ impl Wire {
         self.network && self.profile.is_none()
     }
 
-    fn finish(&self, start: u64, work: u64) -> u64 {
+    pub(crate) fn finish(&self, start: u64, work: u64) -> u64 {
         match &self.profile {
             None => start.saturating_add(work),
             Some(profile) => profile.finish(start, work),
@@ -219,15 +219,16 @@ pub(crate) struct Cut {
 }
 
 /// What moves slices over the connection between a send lane and a receive lane.
-struct Hop<'a> {
-    cut: Cut,
-    wire: &'a Wire,
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hop<'a> {
+    pub(crate) cut: Cut,
+    pub(crate) wire: &'a Wire,
     /// What the wire takes for a slice in this operation.
-    slice_ns: u64,
+    pub(crate) slice_ns: u64,
 }
 
 impl<'a> Hop<'a> {
-    fn new(cut: Cut, wire: &'a Wire, factor: f64) -> Hop<'a> {
+    pub(crate) fn new(cut: Cut, wire: &'a Wire, factor: f64) -> Hop<'a> {
         let slice_ns = (cut.slice_bytes as f64 * wire.ns_per_byte * factor) as u64;
         Hop { cut, wire, slice_ns }
     }

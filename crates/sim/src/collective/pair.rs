@@ -1,5 +1,5 @@
 //! One message between two ranks: a send and the receive that matches it.
-use super::{Cut, Hop, Moments, Seat, Wire};
+use super::{Cut, Hop, Moments, Seat};
 use crate::profile::NEVER;
 
 /// Lane of the sender.
@@ -11,23 +11,21 @@ pub(crate) const RECV: usize = 1;
 pub(crate) fn run(
     moments: &mut Moments,
     steps: usize,
-    cut: Cut,
+    hop: &Hop<'_>,
     (from, to): (&mut Seat<'_>, &mut Seat<'_>),
-    wire: &Wire,
-    factor: f64,
 ) -> (u64, u64) {
     moments.clear(steps);
-    let hop = Hop::new(cut, wire, factor);
+    let copy_ns = hop.cut.copy_ns;
     let (mut filling, mut draining, mut busy) = (from.start, to.start, 0);
     for step in 0..steps {
         let offered = hop.offered(moments, SEND, step);
         moments.set(SEND, step, 0, offered);
         let at = filling.max(offered);
-        filling = if at == NEVER { NEVER } else { from.copy(at, cut.copy_ns) };
+        filling = if at == NEVER { NEVER } else { from.copy(at, copy_ns) };
         moments.set(SEND, step, 1, filling);
         hop.carry(moments, (SEND, RECV), step, (from, to), &mut busy);
         let at = draining.max(moments.get(RECV, step, 2));
-        draining = if at == NEVER { NEVER } else { to.copy(at, cut.copy_ns) };
+        draining = if at == NEVER { NEVER } else { to.copy(at, copy_ns) };
         moments.set(RECV, step, 3, draining);
     }
     (filling, draining)

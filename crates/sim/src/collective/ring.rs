@@ -1,5 +1,5 @@
 //! The ring: ReduceScatter, AllGather and AllReduce on one channel.
-use super::{Cut, Hop, Moments, Seat, Wire};
+use super::{Hop, Moments, Seat};
 use crate::profile::NEVER;
 
 /// How often a rank sends in one loop over the ring, and how many loops and slices there are.
@@ -25,22 +25,14 @@ pub(crate) fn send_lane(m: usize) -> usize {
     2 * m
 }
 
-/// Lets the members go around; `wires[m]` is from member m to the next. Gives when each member's kernel ends.
+/// Lets the members go around; `hops[m]` is from member m to the next. Gives when each member's kernel ends.
 ///
 //= nccl: src/device/all_reduce.h, reduce_scatter.h, all_gather.h: the order of primitives
 /// A loop is `sends + 1` primitives: the first only sends, the last only receives, the others do both with the same
 /// chunk, so the slice that is received frees its slot when the slice that is sent fills one.
-pub(crate) fn run(
-    moments: &mut Moments,
-    plan: Plan,
-    cut: Cut,
-    seats: &mut [Seat<'_>],
-    wires: &[Wire],
-    factors: &[f64],
-) -> Vec<u64> {
+pub(crate) fn run(moments: &mut Moments, plan: Plan, seats: &mut [Seat<'_>], hops: &[Hop<'_>]) -> Vec<u64> {
     let n = seats.len();
     moments.clear(plan.steps());
-    let hops: Vec<Hop<'_>> = wires.iter().zip(factors).map(|(wire, factor)| Hop::new(cut, wire, *factor)).collect();
     let mut device: Vec<u64> = seats.iter().map(|seat| seat.start).collect();
     let mut busy = vec![0u64; n];
     for turn in 0..plan.loops {

@@ -83,6 +83,15 @@ pub(crate) struct Branch {
     pub(crate) factor: f64,
 }
 
+/// What moves chunks between a node and the other end of one of its connections.
+pub(crate) fn hop<'a>(shape: Shape, node: usize, end: &End, cut: Cut, branches: &'a [Branch]) -> Hop<'a> {
+    let child = shape.children(node).find(|child| shape.member(*child) == end.peer);
+    // Up are its sends to its parent and what its children send.
+    let goes_up = end.sends != child.is_some();
+    let branch = &branches[child.unwrap_or(node)];
+    Hop::new(cut, if goes_up { &branch.up } else { &branch.down }, branch.factor)
+}
+
 /// Moves `steps` chunks up and down; `branches[node]` are the wires between a node and its parent (the root's are not
 /// used), seats are by member. Gives when each member's kernel ends.
 pub(crate) fn run(

@@ -1,12 +1,11 @@
 //! Where ranks meet: an operation whose members have all come, or cannot come any more, is worked out at once.
 use super::rank::{OpFlow, OpTrace};
-use super::sizes::{PAIR_STEPS_MAX, SLOT_BYTES, STEPS, sizes};
+use super::sizes::{STEPS, message_cut, sizes};
 use super::world::World;
-use super::{Looks, Simulation, step::Call};
+use super::{Simulation, step::Call};
 use crate::collective::healthy::{Member, Rows};
-use crate::collective::trace::{Head, Lane, flow};
 use crate::collective::tree::{Branch, Shape};
-use crate::collective::{Cut, Seat, Wire, mix, pair, ring, spread, tree};
+use crate::collective::{Cut, Hop, Seat, Wire, mix, pair, ring, spread, tree};
 use crate::profile::NEVER;
 use crate::program::ELEMENT_BYTES;
 use mycroft_record::{OpClass, OpKind};
@@ -17,9 +16,9 @@ const LOCAL_OP_NS: u64 = 15_000;
 
 /// A member that has come: its operation's number and when its kernel starts.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    number: u64,
-    start: u64,
+pub(super) struct Entry {
+    pub(super) number: u64,
+    pub(super) start: u64,
 }
 
 /// A collective that not all members have entered.
@@ -102,7 +101,6 @@ struct Ring<'a> {
     numbers: &'a [Option<u64>],
     meeting: &'a Meeting,
     channel: u64,
-    slice_bytes: u64,
 }
 
 impl Ring<'_> {
@@ -129,7 +127,7 @@ impl World {
             if !far(call.peer as usize) {
                 return Vec::new();
             }
-            let (steps, _) = pair_cut(call.count);
+            let (steps, _) = message_cut(call.count, &self.scenario);
             let (from, to) = match call.class {
                 OpClass::Send => (call.position, call.peer),
                 _ => (call.peer, call.position),
@@ -159,13 +157,6 @@ impl World {
         }
         flows
     }
-}
-
-/// Slices of a message and their size.
-fn pair_cut(count: u64) -> (u64, u64) {
-    let bytes = count * ELEMENT_BYTES;
-    let steps = bytes.div_ceil(SLOT_BYTES).clamp(1, PAIR_STEPS_MAX);
-    (steps, bytes.div_ceil(steps).max(1))
 }
 
 /// The channel of a message depends on how far apart the two are, as in NCCL.
@@ -324,11 +315,13 @@ impl Simulation {
             };
             let ends = |m: usize| [posted(m, (m + 1) % n, true), posted(m, (m + n - 1) % n, false)];
             let posted: Vec<u64> = (0..n).flat_map(ends).collect();
-            let ring = Ring { members: &members, numbers: &numbers, meeting, channel, slice_bytes: cut.slice_bytes };
+            let ring = Ring { members: &members, numbers: &numbers, meeting, channel };
+            let hops: Vec<Hop<'_>> =
+                wires.iter().zip(&factors).map(|(wire, factor)| Hop::new(cut, wire, *factor)).collect();
             let mut rows = std::mem::take(&mut self.rows);
             let is_done = healthy && rows.run(plan, cut, &ring.all(&posted, &factors), &wires);
             if is_done {
-                self.take_rows(&rows, &ring);
+                self.take_rows(&rows, &ring, &hops);
             }
             self.rows = rows;
             if is_done {
@@ -337,14 +330,14 @@ impl Simulation {
             let mut moments = std::mem::take(&mut self.moments);
             moments.post(posted.into_iter());
             let mut seats = self.seats(&members, meeting, (seq, channel));
-            let ends = ring::run(&mut moments, plan, cut, &mut seats, &wires, &factors);
+            let ends = ring::run(&mut moments, plan, &mut seats, &hops);
             let asleep: Vec<(u64, u64)> = seats.iter().map(|seat| seat.asleep).collect();
             for m in 0..n {
                 let lanes = [(ring::send_lane(m), (m + 1) % n, true), (ring::send_lane(m) + 1, (m + n - 1) % n, false)];
                 self.take(members[m], numbers[m], &meeting.entries[m], channel as u8, ends[m], asleep[m]);
                 for (lane, peer, sends) in lanes {
                     let flow = (channel as u8, peer as u32, sends);
-                    self.trace(members[m], numbers[m], &moments.lane(lane), flow, cut.slice_bytes);
+                    self.trace(members[m], numbers[m], &moments.lane(lane), flow, &hops[m]);
                 }
             }
             self.moments = moments;
@@ -353,14 +346,14 @@ impl Simulation {
     }
 
     /// A channel of a healthy ring is worked out.
-    fn take_rows(&mut self, rows: &Rows, ring: &Ring<'_>) {
+    fn take_rows(&mut self, rows: &Rows, ring: &Ring<'_>, hops: &[Hop<'_>]) {
         let n = ring.members.len();
         for (m, (rank, number)) in ring.members.iter().zip(ring.numbers).enumerate() {
             let (next, last) = ((m + 1) % n, (m + n - 1) % n);
             self.take(*rank, *number, &ring.meeting.entries[m], ring.channel as u8, rows.end(m), (0, 0));
             for (hop, peer, sends) in [(m, next, true), (last, last, false)] {
                 let flow = (ring.channel as u8, peer as u32, sends);
-                self.trace(*rank, *number, &rows.lane(hop, sends), flow, ring.slice_bytes);
+                self.trace(*rank, *number, &rows.lane(hop, sends), flow, &hops[hop]);
             }
         }
     }
@@ -401,7 +394,8 @@ impl Simulation {
                 self.take(members[m], numbers[m], &meeting.entries[m], channel as u8, ends[m], asleep[m]);
                 for end in tree::ends(shape, node) {
                     let flow = (channel as u8, end.peer as u32, end.sends);
-                    self.trace(members[m], numbers[m], &moments.lane(end.lane), flow, cut.slice_bytes);
+                    let hop = tree::hop(shape, node, &end, cut, &branches);
+                    self.trace(members[m], numbers[m], &moments.lane(end.lane), flow, &hop);
                 }
             }
             self.moments = moments;
@@ -458,44 +452,6 @@ impl Simulation {
                 }
             })
             .collect()
-    }
-
-    /// A member's kernel on one channel is worked out.
-    fn take(
-        &mut self,
-        rank: u32,
-        number: Option<u64>,
-        entry: &Option<Entry>,
-        channel: u8,
-        end: u64,
-        asleep: (u64, u64),
-    ) {
-        let run = &mut self.ranks[rank as usize];
-        run.asleep = asleep;
-        let (Some(number), Some(entry)) = (number, entry) else { return };
-        let op = run.op(number);
-        op.started = entry.start;
-        if channel == 0 {
-            (op.left_first, op.left) = (end, end);
-        } else {
-            op.left_first = op.left_first.min(end);
-            op.left = op.left.max(end);
-        }
-    }
-
-    /// A lane's moments become the flow that the tracer tells of, if the operation has it.
-    fn trace(&mut self, rank: u32, number: Option<u64>, lane: &impl Lane, end: (u8, u32, bool), slice_bytes: u64) {
-        let Some(number) = number else { return };
-        let looks = self.looks(rank);
-        let op = self.ranks[rank as usize].op(number);
-        let (channel, peer, sends) = end;
-        let Some(at) = op.flow(channel, peer, sends) else { return };
-        let head = Head { sends, posted: op.flows[at].posted, kernel: op.started, slice_bytes };
-        op.flows[at].trace = Some(flow(lane, head, looks));
-    }
-
-    fn looks(&self, rank: u32) -> Looks {
-        self.agents[self.ranks[rank as usize].host as usize].looks
     }
 
     /// All channels are worked out: the operation's ends, and the connections are free again.
@@ -636,7 +592,7 @@ impl Simulation {
         self.ranks[rank as usize].post(number);
         let run = &self.ranks[rank as usize];
         let op = &run.ops[(number - run.first_op) as usize];
-        let (steps, slice_bytes) = pair_cut(op.count);
+        let (steps, slice_bytes) = message_cut(op.count, &self.world.scenario);
         let posted = op.flows.first().map_or(op.issued, |flow| flow.posted);
         let seat = Seat { start, parts: self.world.parts(rank), chance: 0, asleep: run.asleep };
         pair::fills_alone(steps as usize, self.cut(STEPS, slice_bytes), &seat, posted)
@@ -696,7 +652,7 @@ impl Simulation {
             self.posted(receiver, numbers[1], (channel, from, false)),
         ];
         let wire = self.world.wire(sender, receiver, kind);
-        let (steps, slice_bytes) = pair_cut(count);
+        let (steps, slice_bytes) = message_cut(count, &self.world.scenario);
         let cut = self.cut(STEPS, slice_bytes);
         let chance = mix(mix(self.world.scenario.seed ^ id, seq), u64::from(from) << 32 | u64::from(to));
         let variation = if wire.network { self.world.scenario.cluster.rdma_spread } else { 0.0 };
@@ -709,15 +665,15 @@ impl Simulation {
             asleep: self.ranks[rank as usize].asleep,
         };
         let (mut out, mut into) = (seat(0, sender), seat(1, receiver));
-        let ends =
-            pair::run(&mut moments, steps as usize, cut, (&mut out, &mut into), &wire, spread(chance, variation));
+        let hop = Hop::new(cut, &wire, spread(chance, variation));
+        let ends = pair::run(&mut moments, steps as usize, &hop, (&mut out, &mut into));
         let asleep = [out.asleep, into.asleep];
         for (side, rank, half, end) in [(0, sender, &send, ends.0), (1, receiver, &recv, ends.1)] {
             // Who is gone has left already.
             let entry = half.filter(|half| !half.gone).map(|half| half.entry);
             self.take(rank, numbers[side], &entry, 0, end, asleep[side]);
             let flow = (channel, if side == 0 { to } else { from }, side == 0);
-            self.trace(rank, numbers[side], &moments.lane(side), flow, slice_bytes);
+            self.trace(rank, numbers[side], &moments.lane(side), flow, &hop);
             if let Some(number) = numbers[side] {
                 self.close_op(rank, number);
             }

@@ -6,6 +6,7 @@
 //! rank that can never go on is blocked, with everybody who waits for it. Records are told up to the moment before which
 //! nothing can change any more (`watermark`).
 mod emit;
+mod lanes;
 mod load;
 mod meet;
 mod ops;
@@ -15,10 +16,12 @@ mod pace;
 mod rank;
 mod sizes;
 mod step;
+mod tap;
 #[cfg(test)]
 mod tests;
 mod world;
 
+pub use tap::Slice;
 pub use world::EPOCH;
 
 use crate::collective::healthy::Rows;
@@ -35,6 +38,7 @@ use mycroft_record::{Batch, NANOS_PER_MS, NANOS_PER_SEC};
 use rank::RankRun;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use tap::Tap;
 use world::World;
 
 /// Simulated time that one call of [`Simulation::next_stretch`] covers.
@@ -87,6 +91,8 @@ pub struct Simulation {
     programs: BTreeMap<(u32, u32, u64), Arc<[Item]>>,
     /// Rank 0's iterations: begin and end.
     iterations: Vec<(u64, u64)>,
+    /// What goes over the wires, where somebody looks.
+    tap: Option<Tap>,
 }
 
 impl Simulation {
@@ -123,6 +129,7 @@ impl Simulation {
             until: (scenario.duration_s * 1e9) as u64,
             programs: BTreeMap::new(),
             iterations: Vec::new(),
+            tap: None,
             world,
             ranks,
             agents,
@@ -158,6 +165,17 @@ impl Simulation {
             self.runnable.append(&mut self.parked);
         }
         Some(target)
+    }
+
+    /// Notes what goes over the wires from now on: [`Simulation::take_slices`].
+    pub fn tap_wires(&mut self) {
+        self.tap.get_or_insert_default();
+    }
+
+    /// The slices between hosts that were worked out since the last call, in no order; none unless [`Simulation::tap_wires`] was
+    /// called. Some may lie after the moment up to which the job was played.
+    pub fn take_slices(&mut self) -> Vec<Slice> {
+        self.tap.as_mut().map(Tap::take).unwrap_or_default()
     }
 
     /// What is really wrong, fault by fault; empty: nothing. Of a device that stops it is known at the end of the job only

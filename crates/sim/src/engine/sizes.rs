@@ -10,9 +10,9 @@ pub(super) const STEPS: u64 = 8;
 /// Bytes of a slot: the testbed's 512 KiB buffer in 8.
 pub(super) const SLOT_BYTES: u64 = 64 << 10;
 /// Most loops of a collective: larger data takes larger slots, as NCCL's buffers are larger than the testbed's.
-pub(super) const LOOPS_MAX: u64 = 2;
+const LOOPS_MAX: u64 = 2;
 /// Most slices of a message between two ranks.
-pub(super) const PAIR_STEPS_MAX: u64 = 16;
+const PAIR_STEPS_MAX: u64 = 16;
 /// Slices of a ring's chunk (`NCCL_STEPS` / 2 in slices of `NCCL_STEPS` / 4).
 pub(super) const SLICES: u64 = 2;
 /// A collective gets one more channel for every so many bytes.
@@ -72,11 +72,27 @@ pub(super) fn sizes(kind: OpKind, count: u64, members: usize, scenario: &Scenari
         return Sizes { channels, loops: slots, slices: 1, window: STEPS, slice_bytes, steps: slots };
     }
     let slices = SLICES;
-    let chunk = 4 * SLOT_BYTES;
-    let loops = part.div_ceil(chunk * n).clamp(1, LOOPS_MAX);
+    let (slot, loops_max) = slots(scenario, LOOPS_MAX);
+    let loops = part.div_ceil(4 * slot * n).clamp(1, loops_max);
     let slice_bytes = part.div_ceil(loops * n * slices).max(1);
     let sends = if kind == OpKind::AllReduce { 2 * (n - 1) } else { n - 1 };
     Sizes { channels, loops, slices, window: STEPS / 4 * slices, slice_bytes, steps: loops * sends * slices }
+}
+
+/// Slices of a message and their size.
+pub(super) fn message_cut(count: u64, scenario: &Scenario) -> (u64, u64) {
+    let bytes = count * program::ELEMENT_BYTES;
+    let (slot, steps_max) = slots(scenario, PAIR_STEPS_MAX);
+    let steps = bytes.div_ceil(slot).clamp(1, steps_max);
+    (steps, bytes.div_ceil(steps).max(1))
+}
+
+/// Bytes of a slot, and how many turns there may be: so many where slots grow with the data.
+fn slots(scenario: &Scenario, most: u64) -> (u64, u64) {
+    match scenario.cluster.slot_bytes {
+        0 => (SLOT_BYTES, most),
+        bytes => (bytes, u64::MAX),
+    }
 }
 
 #[cfg(test)]
@@ -91,6 +107,17 @@ mod tests {
             assert_eq!(sizes.window, 2 * sizes.slices, "{members} members");
             assert_eq!(sizes.steps, sizes.loops * 2 * (members as u64 - 1) * sizes.slices);
         }
+    }
+
+    /// Slots of one size make more loops of larger data, in slices of two slots.
+    #[test]
+    fn slots_of_one_size_make_loops() {
+        let mut scenario = Scenario { channels: 1, ..Scenario::default() };
+        let of = |scenario: &Scenario| sizes(OpKind::AllReduce, 16 << 20, 4, scenario, false);
+        assert_eq!(of(&scenario).loops, LOOPS_MAX);
+        scenario.cluster.slot_bytes = 512 << 10;
+        assert_eq!((of(&scenario).loops, of(&scenario).slice_bytes), (8, 1 << 20));
+        assert_eq!(message_cut(64 << 18, &scenario), (128, 512 << 10));
     }
 
     /// A small collective goes as lines of which half is flags.

@@ -220,7 +220,7 @@ impl Simulation {
                 None => Vec::new(),
             },
             Item::Exchange { exchange, count } => self.exchange_calls(rank, *exchange, *count),
-            Item::AllToAll { micro_batch } => self.all_to_all_calls(rank, *micro_batch),
+            Item::AllToAll { number } => self.all_to_all_calls(rank, *number),
         }
     }
 
@@ -242,15 +242,14 @@ impl Simulation {
         .collect()
     }
 
-    fn all_to_all_calls(&self, rank: u32, micro_batch: u32) -> Vec<Call> {
+    fn all_to_all_calls(&self, rank: u32, number: u32) -> Vec<Call> {
         let Some((group, position)) = self.world.seat(rank, GroupKind::Expert) else { return Vec::new() };
         let scenario = &self.world.scenario;
         let size = self.world.groups[group as usize].members.len() as u32;
-        let skew = match scenario.life.routing_imbalance > 0.0 {
-            true => (mix(self.ranks[rank as usize].iteration, u64::from(micro_batch)) % 3) as u32,
-            false => 0,
-        };
-        let tokens = |from, to| program::tokens(scenario.ep_bytes, size, from, to, skew);
+        let share = scenario.life.routing_imbalance;
+        let chance = mix(mix(scenario.seed, self.ranks[rank as usize].iteration), u64::from(number));
+        let routing = (share > 0.0).then_some(program::Routing { chance, share });
+        let tokens = |from, to| program::tokens(scenario.ep_bytes, size, (from, to), routing);
         let mut calls = Vec::with_capacity(2 * size as usize);
         for peer in (0..size).filter(|peer| *peer != position) {
             let call = |class, kind, count| Call { group, position, class, peer, kind, count };

@@ -1,6 +1,6 @@
 //! The mechanics of one operation: what holds for every shape, size and fault.
 use super::sizes::{SLOT_BYTES, STEPS, Sizes, sizes};
-use crate::collective::{Cut, Moments, Parts, Seat, Wire, pair, ring, tree};
+use crate::collective::{Cut, Hop, Moments, Parts, Seat, Wire, pair, ring, tree};
 use crate::profile::{NEVER, Profile};
 use crate::scenario::Scenario;
 use mycroft_record::OpKind;
@@ -134,10 +134,11 @@ impl Setup {
         let ends = match self.how {
             How::Ring(_) => {
                 let Sizes { loops, slices, steps, .. } = self.sizes;
-                let sends = (steps / loops / slices) as usize;
-                let plan = ring::Plan { sends, loops: loops as usize, slices: slices as usize };
+                let [sends, loops, slices] = [steps / loops / slices, loops, slices].map(|count| count as usize);
+                let plan = ring::Plan { sends, loops, slices };
                 let wires: Vec<Wire> = (0..n).map(|m| self.wire(m, (m + 1) % n)).collect();
-                ring::run(&mut moments, plan, self.cut(), &mut seats, &wires, &vec![1.0; n])
+                let hop = |wire| Hop::new(self.cut(), wire, 1.0);
+                ring::run(&mut moments, plan, &mut seats, &Vec::from_iter(wires.iter().map(hop)))
             }
             How::Tree => {
                 let shape = tree::Shape::new(n, self.channel);
@@ -150,10 +151,9 @@ impl Setup {
             }
             How::Pair => {
                 let (from, to) = seats.split_at_mut(1);
-                let wire = self.wire(0, 1);
-                let steps = self.sizes.steps as usize;
-                let ends = pair::run(&mut moments, steps, self.cut(), (&mut from[0], &mut to[0]), &wire, 1.0);
-                vec![ends.0, ends.1]
+                let (wire, steps) = (self.wire(0, 1), self.sizes.steps as usize);
+                let hop = Hop::new(self.cut(), &wire, 1.0);
+                <[u64; 2]>::from(pair::run(&mut moments, steps, &hop, (&mut from[0], &mut to[0]))).to_vec()
             }
         };
         Played { moments, ends }

@@ -206,8 +206,7 @@ impl World {
             return None;
         }
         let (here, there) = (self.scenario.host_of(from), self.scenario.host_of(to));
-        let sender = effects.ranks.get(&from).map(|rank| &rank.send);
-        let out = effects.hosts.get(&here).map(|host| &host.nic_tx);
+        let [sender, out] = self.sending(from);
         let into = effects.hosts.get(&there).map(|host| &host.nic_rx);
         let path = effects.paths.get(&(here, there));
         let profile = [sender, out, into, path]
@@ -216,6 +215,17 @@ impl World {
             .filter(|profile| !profile.is_healthy())
             .fold(Profile::HEALTHY, |all, one| all.slower(one));
         (!profile.is_healthy()).then_some(profile)
+    }
+
+    /// What is wrong with a rank's sends on the rank's side: its own, and those of its NIC.
+    fn sending(&self, from: u32) -> [Option<&Profile>; 2] {
+        let sender = self.effects.ranks.get(&from).map(|rank| &rank.send);
+        [sender, self.effects.hosts.get(&self.scenario.host_of(from)).map(|host| &host.nic_tx)]
+    }
+
+    /// The same as one rate.
+    pub(crate) fn sending_profile(&self, from: u32) -> Profile {
+        self.sending(from).into_iter().flatten().fold(Profile::HEALTHY, |all, one| all.slower(one))
     }
 
     pub(crate) fn host_name(&self, host: u32) -> &HostName {
