@@ -160,6 +160,39 @@ fn a_slow_way_is_named_by_its_rate_while_it_sends() {
     }
 }
 
+/// Gaps of others that are shorter than an epoch make its epochs less than full.
+#[test]
+fn nobody_else_is_named_where_gaps_are_shorter_than_an_epoch() {
+    for seed in 0..100 {
+        let mut draw = Draw::stream(seed, 10);
+        let times = 1.15 + draw.below(25) as f64 / 100.0;
+        let number = 1 + draw.below(3) as u32;
+        let found = rings(&mut draw, number, 12, Fault::Way(times)).suspects();
+        assert_eq!(names(&found), [3], "seed {seed}, {times} times slower: {found:?}");
+    }
+}
+
+/// Of whom somebody waits for, each begins its next operation late.
+#[test]
+fn where_somebody_sends_slowly_nobody_is_late() {
+    for seed in 0..50 {
+        let mut draw = Draw::stream(seed, 11);
+        let times = 2.0 + draw.below(20) as f64 / 10.0;
+        let mut wire = rings(&mut draw, 2, 12, Fault::Way(times));
+        let late = rings(&mut draw, 2, 12, Fault::Late(3_000_000));
+        // Of another kind of operation, later in each iteration, of other queue pairs.
+        for ((from, to, channel), epochs) in late.flows {
+            let moved =
+                epochs.into_iter().filter(|(epoch, _)| epoch % 2 == 0).map(|(epoch, bytes)| (epoch + 1_250, bytes));
+            wire.flows.insert((from, to, 2 + channel), moved.collect());
+        }
+        wire.until_ns += 10_000_000;
+        let found = wire.suspects();
+        assert_eq!(names(&found), [3], "seed {seed}: {found:?}");
+        assert!(matches!(found[0].sign, Sign::Slow { .. }), "{found:?}");
+    }
+}
+
 #[test]
 fn who_begins_late_is_named_and_not_as_slow() {
     for seed in 0..100 {
@@ -192,6 +225,44 @@ fn who_stopped_first_has_sent_least() {
         let Sign::Stopped { sent, whole, .. } = found[0].sign else { panic!("{found:?}") };
         assert!(sent.abs_diff(2 * after * SLICE) < SLICE / 4, "seed {seed}: {sent}");
         assert!(whole.abs_diff(48 * SLICE) < SLICE, "seed {seed}: {whole}");
+    }
+}
+
+/// A host has a NIC in each of its rings.
+#[test]
+fn a_host_of_which_all_stop_is_named_in_each_of_its_rings() {
+    for seed in 0..50 {
+        let mut draw = Draw::stream(seed, 12);
+        let after = 4 + draw.below(8);
+        let mut wire = rings(&mut draw, 1, 8, Fault::Stops(after));
+        let other: Vec<_> = wire
+            .flows
+            .iter()
+            .map(|((from, to, channel), epochs)| ((100 + from, 100 + to, *channel), epochs.clone()))
+            .collect();
+        wire.flows.extend(other);
+        let found = wire.suspects();
+        assert_eq!(names(&found), [3, 103], "seed {seed}: {found:?}");
+    }
+}
+
+/// Large operations: what one of many slices is of a whole one says nothing of how sure it is.
+#[test]
+fn one_slice_less_of_a_large_operation_is_less() {
+    for seed in 0..20 {
+        let mut draw = Draw::stream(seed, 13);
+        let mut wire = Wire::default();
+        for round in 0..6u64 {
+            let slices = if round == 5 { 100 } else { 400 };
+            for rank in 0..4u64 {
+                let begin = 10_000_000 + round * PERIOD_NS + draw.below(50_000);
+                let of = if round == 5 { slices + (rank + 4 - 3) % 4 * 2 } else { slices };
+                wire.send((rank as u32, (rank as u32 + 1) % 4, 0), begin, begin + of * SLICE_NS, of * SLICE);
+            }
+        }
+        wire.until_ns += 3 * PERIOD_NS;
+        let found = wire.suspects();
+        assert_eq!(names(&found), [3], "seed {seed}: {found:?}");
     }
 }
 
@@ -229,14 +300,16 @@ fn all_to_all(draw: &mut Draw, rounds: u64, slow: f64) -> Wire {
     let mut wire = Wire::default();
     for round in 0..rounds {
         let begin = 10_000_000 + round * PERIOD_NS;
-        let loads: Vec<u64> = (0..4).map(|_| 1 + draw.below(8)).collect();
+        // Hundredths of half a slice.
+        let loads: Vec<u64> = (0..4).map(|_| 100 + draw.below(701)).collect();
         for from in 0..4u32 {
             // Its expert computed for as long as it had tokens.
-            let mut at = begin + loads[from as usize] * 30_000;
+            let mut at = begin + loads[from as usize] * 300;
             let times = if from == 2 { slow } else { 1.0 };
             for (to, load) in (0..4u32).zip(&loads).filter(|(to, _)| *to != from) {
-                let bytes = load * SLICE / 2;
-                let lasts = (*load as f64 * SLICE_NS as f64 * times * (1.0 + draw.below(60) as f64 / 1000.0)) as u64;
+                let bytes = load * SLICE / 200;
+                let lasts =
+                    (*load as f64 / 100.0 * SLICE_NS as f64 * times * (1.0 + draw.below(60) as f64 / 1000.0)) as u64;
                 wire.send((from, to, 0), at, at + lasts, bytes);
                 // The receiver's kernel comes late.
                 at += lasts + draw.below(400_000);
@@ -256,6 +329,48 @@ fn uneven_experts_are_no_fault_and_a_slow_sender_among_them_is_named() {
         assert_eq!(names(&found), [2], "seed {seed}, {times} times slower: {found:?}");
         assert!(!found[0].to.contains(&2) && !found[0].to.is_empty(), "{found:?}");
         assert!(matches!(found[0].sign, Sign::Slow { .. }), "{found:?}");
+    }
+}
+
+/// Four that send equal parts to all others, where rank 3 begins late, and with `stops` not at all the last time: then what the
+/// others send it ends when its buffers are full.
+fn equal_parts(draw: &mut Draw, late: u64, stops: bool) -> Wire {
+    let mut wire = Wire::default();
+    for round in 0..12u64 {
+        let is_last = stops && round == 11;
+        for from in 0..4u32 {
+            let begin = 10_000_000 + round * PERIOD_NS + draw.below(50_000) + if from == 3 { late } else { 0 };
+            for to in (0..4u32).filter(|to| *to != from && !(is_last && from == 3)) {
+                let slices = if is_last && to == 3 { 8 } else { 60 };
+                let lasts = slices * SLICE_NS * (100 + draw.below(6)) / 100;
+                wire.send((from, to, 0), begin, begin + lasts, slices * SLICE);
+            }
+        }
+    }
+    wire.until_ns += if stops { 3 * PERIOD_NS } else { 0 };
+    wire
+}
+
+#[test]
+fn who_begins_late_where_each_sends_to_all_others_is_named() {
+    for seed in 0..50 {
+        let mut draw = Draw::stream(seed, 14);
+        assert_eq!(equal_parts(&mut draw, 0, false).suspects(), [], "seed {seed}");
+        let by = 1_300_000 + draw.below(500_000);
+        let found = equal_parts(&mut draw, by, false).suspects();
+        assert_eq!(names(&found), [3], "seed {seed}: {found:?}");
+        let Sign::Late { by_ns } = found[0].sign else { panic!("{found:?}") };
+        assert!(by_ns.abs_diff(by) < 200_000, "seed {seed}: {by_ns} of {by}");
+    }
+}
+
+#[test]
+fn who_does_not_begin_where_each_sends_to_all_others_is_named() {
+    for seed in 0..50 {
+        let mut draw = Draw::stream(seed, 15);
+        let found = equal_parts(&mut draw, 0, true).suspects();
+        assert_eq!(names(&found), [3], "seed {seed}: {found:?}");
+        assert!(matches!(found[0].sign, Sign::Stopped { sent: 0, .. }), "{found:?}");
     }
 }
 

@@ -41,7 +41,8 @@ pub(crate) fn measure(root: &Path, rounds: usize) -> Result<()> {
     let granularity = output(root, &program, &["granularity"])?;
     let mut page = format!(
         "# Flows in epochs of microseconds: cost, memory, granularity\n\nMade by `cargo xtask bench flow --rounds {rounds}`. Events \
-         and packets are made up; no NIC and no wire is in it, but in \"Live\" the kernel.\n\n{}\n\n",
+         and packets are made up; no NIC and no wire is in it, but in \"Live\" the kernel. Pulse's \
+         experiments (its Table 4), judged from flows alone, are in docs/papers/pulse.md.\n\n{}\n\n",
         machine(&load_before)
     );
     events(&mut page, &rows, rounds)?;

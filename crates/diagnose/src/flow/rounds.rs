@@ -25,56 +25,37 @@ pub(super) struct Share {
     pub(super) start_ns: u64,
     pub(super) end_ns: u64,
     pub(super) bytes: u64,
-    /// When it sent: of several queue pairs to one receiver the sum of all, of several receivers when it sent to any (Pulse,
+    /// When it sent: of several queue pairs to one receiver each, of several receivers when it sent to any (Pulse,
     /// section 6.2, custom collectives).
     pub(super) active: Active,
     /// Bytes that its flows send in whole operations like this one; 0: no two are alike.
     pub(super) whole_bytes: u64,
 }
 
+/// Share of its epochs that are fuller than the one that stands for a sender's rate. In a ring of two channels others wait for a
+/// straggler after each slice of 40 us (Pulse, section 6.1): of their epochs of 32 us an eighth holds no part of a gap.
+const FULLER: f64 = 0.1;
+
+/// Volumes of one call differ by less than this share. Those of calls that differ each time, as of experts, lie anywhere: two fifths
+/// of them are as near to the middle of a kind by chance.
+const SAME: f64 = 0.01;
+
 /// Epochs that are not empty.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(super) struct Active {
     pub(super) epochs: u64,
-    bytes: u64,
-    /// Those before and after which there are others. The first and the last one of a stretch are filled in part only, so a
-    /// sender with many gaps would look slower than it is.
-    pub(super) inner_epochs: u64,
-    inner_bytes: u64,
+    /// Bytes of an epoch without a gap in it. Where it waits for others a sender's epochs are filled in part only, so their mean
+    /// would make it look slow.
+    pub(super) full_bytes: u64,
 }
 
 impl Active {
-    /// Of epochs and their bytes in order of time.
-    fn of(epochs: impl IntoIterator<Item = (u64, u64)>) -> Active {
-        let mut active = Active::default();
-        let mut before: Option<(u64, u64, bool)> = None;
-        for (epoch, bytes) in epochs {
-            active.epochs += 1;
-            active.bytes += bytes;
-            let follows = before.is_some_and(|(last, ..)| last + 1 == epoch);
-            if let Some((_, inner, true)) = before.filter(|_| follows) {
-                active.inner_epochs += 1;
-                active.inner_bytes += inner;
-            }
-            before = Some((epoch, bytes, follows));
-        }
-        active
-    }
-
-    fn and(self, other: Active) -> Active {
-        Active {
-            epochs: self.epochs + other.epochs,
-            bytes: self.bytes + other.bytes,
-            inner_epochs: self.inner_epochs + other.inner_epochs,
-            inner_bytes: self.inner_bytes + other.inner_bytes,
-        }
-    }
-
-    /// Bytes an epoch, of whole ones only or of all.
-    pub(super) fn rate(self, inner_only: bool) -> f64 {
-        let (bytes, epochs) =
-            if inner_only { (self.inner_bytes, self.inner_epochs) } else { (self.bytes, self.epochs) };
-        bytes as f64 / epochs.max(1) as f64
+    /// Of the bytes of epochs.
+    fn of(epochs: impl IntoIterator<Item = u64>) -> Active {
+        let mut bytes: Vec<u64> = epochs.into_iter().collect();
+        let at = (bytes.len() as f64 * (1.0 - FULLER)) as usize;
+        let full_bytes = if bytes.is_empty() { 0 } else { *bytes.select_nth_unstable(at).1 };
+        Active { epochs: bytes.len() as u64, full_bytes }
     }
 }
 
@@ -91,29 +72,33 @@ impl Round {
         self.shares.iter().map(|share| share.start_ns).min().unwrap_or(0)
     }
 
-    pub(super) fn end_ns(&self) -> u64 {
-        self.shares.iter().map(|share| share.end_ns).max().unwrap_or(0)
-    }
-
-    /// The rings in it: senders in the order in which each sends to the next; none where that is no way around.
-    pub(super) fn rings(&self) -> Vec<Vec<u32>> {
-        let next = |share: &Share| (share.to.len() == 1).then(|| share.to.first().copied()).flatten();
-        let next: BTreeMap<u32, u32> =
-            self.shares.iter().filter_map(|share| Some((share.from, next(share)?))).collect();
-        let mut left: BTreeSet<u32> = next.keys().copied().collect();
-        let mut rings = Vec::new();
-        while let Some(first) = left.pop_first() {
-            let mut ring = vec![first];
-            let mut at = next.get(&first);
-            while let Some(member) = at.filter(|member| left.remove(member)) {
-                ring.push(*member);
-                at = next.get(member);
+    /// Those of its senders that wait for each other, group by group: rings, and all-to-all of which each sends to all others.
+    pub(super) fn groups(&self) -> Vec<Vec<u32>> {
+        let mut left: BTreeMap<u32, &BTreeSet<u32>> = self.shares.iter().map(|share| (share.from, &share.to)).collect();
+        let mut groups = Vec::new();
+        while let Some((first, to)) = left.pop_first() {
+            let mut group = vec![first];
+            let mut next: Vec<u32> = to.iter().copied().collect();
+            let (mut is_ring, mut most, mut least) = (to.len() == 1, to.len(), to.len());
+            while let Some(member) = next.pop() {
+                let Some(to) = left.remove(&member) else { continue };
+                group.push(member);
+                (is_ring, most, least) = (is_ring && to.len() == 1, most.max(to.len()), least.min(to.len()));
+                next.extend(to);
             }
-            if at == Some(&first) && ring.len() > 2 {
-                rings.push(ring);
+            let closes = |from: &u32| self.of(*from).is_some_and(|share| share.to.iter().all(|to| group.contains(to)));
+            let is_mesh = least == most && most + 1 == group.len();
+            if group.len() > 2 && (is_ring || is_mesh) && group.iter().all(closes) {
+                group.sort_unstable();
+                groups.push(group);
             }
         }
-        rings
+        groups
+    }
+
+    /// What a sender did in it.
+    pub(super) fn of(&self, from: u32) -> Option<&Share> {
+        self.shares.iter().find(|share| share.from == from)
     }
 }
 
@@ -129,8 +114,13 @@ struct Piece<'a> {
 pub(super) fn rounds(sent: &[Sent<'_>], epoch_ns: u64, gap_ns: u64) -> Vec<Round> {
     let known: Vec<Vec<Kind>> = sent.iter().map(|flow| recurring(&flow.operations)).collect();
     let is_regular = |flow: usize| {
-        let members: usize = known[flow].iter().map(|kind| kind.members.len()).sum();
-        members > 0 && 2 * members >= sent[flow].operations.len()
+        let bytes = |number: &usize| sent[flow].operations[*number].bytes as f64;
+        let same = |kind: &Kind| {
+            let of = kind.bytes as f64;
+            kind.members.iter().filter(|number| (bytes(number) - of).abs() <= SAME * of).count()
+        };
+        let same: usize = known[flow].iter().map(same).sum();
+        same > 0 && 2 * same >= sent[flow].operations.len()
     };
     let volumes = classes(known.iter().flatten().map(|kind| kind.bytes).collect());
     let mut pieces: BTreeMap<usize, Vec<Piece<'_>>> = BTreeMap::new();
@@ -257,11 +247,11 @@ fn shares(group: &[Piece<'_>], sent: &[Sent<'_>], epoch_ns: u64) -> Vec<Share> {
     }
     let share = |(from, pieces): (u32, Vec<&Piece<'_>>)| {
         let to: BTreeSet<u32> = pieces.iter().map(|piece| sent[piece.flow].to).collect();
-        let within = pieces.iter().map(|piece| within(piece.operation, sent[piece.flow].epochs, epoch_ns));
+        let within = pieces.iter().flat_map(|piece| within(piece.operation, sent[piece.flow].epochs, epoch_ns));
         let active = if to.len() == 1 {
-            within.map(Active::of).fold(Active::default(), Active::and)
+            Active::of(within.map(|(_, bytes)| bytes))
         } else {
-            Active::of(together(within.flatten()))
+            Active::of(together(within).into_values())
         };
         Share {
             from,
@@ -299,20 +289,16 @@ fn of_senders(sent: &[&Sent<'_>], epoch_ns: u64, gap_ns: u64) -> Vec<Round> {
         let epochs = flows.iter().flat_map(|flow| flow.epochs).map(|(epoch, bytes)| (*epoch, u64::from(*bytes)));
         let epochs = together(epochs);
         let operations = segment(epochs.iter().map(|(epoch, bytes)| (*epoch, *bytes)), epoch_ns, &rule);
-        all.extend(operations.into_iter().map(|operation| {
-            Share {
-                from,
-                to: flows.iter().map(|flow| flow.to).collect(),
-                start_ns: operation.start_ns,
-                end_ns: operation.end_ns,
-                bytes: operation.bytes,
-                active: Active::of(
-                    epochs
-                        .range(operation.start_ns / epoch_ns..operation.end_ns / epoch_ns)
-                        .map(|(epoch, bytes)| (*epoch, *bytes)),
-                ),
-                whole_bytes: 0,
-            }
+        all.extend(operations.into_iter().map(|operation| Share {
+            from,
+            to: flows.iter().map(|flow| flow.to).collect(),
+            start_ns: operation.start_ns,
+            end_ns: operation.end_ns,
+            bytes: operation.bytes,
+            active: Active::of(
+                epochs.range(operation.start_ns / epoch_ns..operation.end_ns / epoch_ns).map(|(_, bytes)| *bytes),
+            ),
+            whole_bytes: 0,
         }));
     }
     let groups = beside(all, |share| (share.start_ns, share.end_ns), |share| share.from as usize);

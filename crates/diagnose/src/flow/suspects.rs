@@ -10,7 +10,7 @@ const ROUNDS: usize = 10;
 const ROUNDS_MIN: usize = 3;
 /// Fewest senders of a round: of two, the usual one is not known.
 const SENDERS_MIN: usize = 3;
-/// Epochs with bytes that a rate is taken of: the first and the last are filled in part, an error of a sixteenth at most.
+/// Epochs with bytes that a rate is taken of: the first and the last are filled in part, and others shall be full.
 const EPOCHS_MIN: u64 = 16;
 /// Whose rate is less than its peers' by this share: half of the smallest that Pulse tests (table 4, a path at 80 %).
 const SLOWER: f64 = 0.1;
@@ -20,7 +20,7 @@ const LATER: f64 = 0.05;
 const DEVIATIONS: f64 = 4.0;
 /// Standard deviation of normal values over the median of their distance from the middle one.
 const SIGMA_OF_MAD: f64 = 1.4826;
-/// Senders that sent less than another by no more than this share of an operation cannot be told apart.
+/// An operation of which no more than this share is missing is whole.
 const SAME: f64 = 0.01;
 
 /// What a sender does that its peers do not.
@@ -72,11 +72,14 @@ pub fn suspects(mut sent: Vec<Sent<'_>>, epoch_ns: u64, gap_ns: u64, until_ns: u
     for round in rounds(&sent, epoch_ns, gap_ns) {
         classes.entry(round.class).or_default().push(round);
     }
-    let last_ns = classes.values().flatten().map(Round::end_ns).max().unwrap_or(0);
-    let mut found: Vec<Suspect> = Vec::new();
-    for of_class in classes.values() {
-        found.extend(stopped(of_class, gap_ns, last_ns, until_ns));
+    let mut end = End { last_ns: BTreeMap::new(), until_ns };
+    for share in classes.values().flatten().flat_map(|round| &round.shares) {
+        let last_ns = end.last_ns.entry(share.from).or_default();
+        *last_ns = share.end_ns.max(*last_ns);
     }
+    let mut found: Vec<Suspect> = classes.values().flat_map(|of_class| stopped(of_class, gap_ns, &end)).collect();
+    found.sort_by_key(|suspect| suspect.from);
+    found.dedup_by_key(|suspect| suspect.from);
     if found.is_empty() {
         found.extend(classes.values().flat_map(|of_class| slow(&recent(of_class), epoch_ns)));
         // Of several kinds of operations the one that shows it most often, with the receivers of all.
@@ -88,17 +91,23 @@ pub fn suspects(mut sent: Vec<Sent<'_>>, epoch_ns: u64, gap_ns: u64, until_ns: u
             }
             is_same
         });
-        let late: Vec<Suspect> = classes.values().flat_map(|of_class| late(&recent(of_class))).collect();
-        found.extend(first_late(late));
+    }
+    // Whoever waits for one that sends slowly, or is that one, begins its next operation late.
+    if found.is_empty() {
+        found = first_late(classes.values().flat_map(|of_class| late(&recent(of_class))).collect());
     }
     found
 }
 
-/// The last whole rounds of a class that have enough senders.
-fn recent(of_class: &[Round]) -> Vec<&Round> {
+/// It has enough senders, and each sent all.
+fn is_whole(round: &&Round) -> bool {
     let is_whole = |share: &Share| share.bytes as f64 >= share.whole_bytes as f64 * (1.0 - SAME);
-    let fit = |round: &&Round| round.shares.len() >= SENDERS_MIN && round.shares.iter().all(is_whole);
-    let mut rounds: Vec<&Round> = of_class.iter().rev().filter(fit).take(ROUNDS).collect();
+    round.shares.len() >= SENDERS_MIN && round.shares.iter().all(is_whole)
+}
+
+/// The last whole rounds of a class.
+fn recent(of_class: &[Round]) -> Vec<&Round> {
+    let mut rounds: Vec<&Round> = of_class.iter().rev().filter(is_whole).take(ROUNDS).collect();
     rounds.reverse();
     rounds
 }
@@ -138,10 +147,10 @@ fn slow(recent: &[&Round], epoch_ns: u64) -> Vec<Suspect> {
         if measured.len() < SENDERS_MIN {
             continue;
         }
-        let inner_only = measured.iter().all(|share| share.active.inner_epochs >= EPOCHS_MIN);
-        let usual = middle(&measured.iter().map(|share| share.active.rate(inner_only)).collect::<Vec<_>>());
+        let rate = |share: &Share| share.active.full_bytes as f64;
+        let usual = middle(&measured.iter().map(|share| rate(share)).collect::<Vec<_>>());
         usual_rates.push(usual * 1e9 / epoch_ns as f64);
-        measured.iter().for_each(|share| table.add(share, share.active.rate(inner_only) / usual));
+        measured.iter().for_each(|share| table.add(share, rate(share) / usual));
     }
     let means = table.of_each(mean);
     let all: Vec<f64> = means.values().copied().collect();
@@ -158,15 +167,16 @@ fn slow(recent: &[&Round], epoch_ns: u64) -> Vec<Suspect> {
     means.iter().filter(is_slow).map(|(from, share)| table.suspect(*from, sign(*share), all.len())).collect()
 }
 
+/// Whoever begins later than others of its group.
 fn late(recent: &[&Round]) -> Vec<Suspect> {
     let starts: Vec<u64> = recent.iter().map(|round| round.start_ns()).collect();
     let periods: Vec<f64> = starts.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
     let mut table = Table::default();
     for round in recent {
-        for ring in round.rings() {
-            let of_ring: Vec<&Share> = round.shares.iter().filter(|share| ring.contains(&share.from)).collect();
-            let usual = middle(&of_ring.iter().map(|share| share.start_ns as f64).collect::<Vec<_>>());
-            of_ring.iter().for_each(|share| table.add(share, share.start_ns as f64 - usual));
+        for group in round.groups() {
+            let of_group: Vec<&Share> = group.iter().filter_map(|from| round.of(*from)).collect();
+            let usual = middle(&of_group.iter().map(|share| share.start_ns as f64).collect::<Vec<_>>());
+            of_group.iter().for_each(|share| table.add(share, share.start_ns as f64 - usual));
         }
     }
     let lags = table.of_each(middle);
@@ -194,27 +204,54 @@ fn first_late(mut late: Vec<Suspect>) -> Vec<Suspect> {
     late
 }
 
-/// Who has sent least of the last operation of a class, where it ended for nobody.
-fn stopped(of_class: &[Round], gap_ns: u64, last_ns: u64, until_ns: u64) -> Option<Suspect> {
-    let (last, before) = of_class.split_last()?;
-    let usual = before.iter().rev().find(|round| round.shares.len() >= SENDERS_MIN && is_ended(round))?;
+/// When what was seen ended.
+struct End {
+    /// The last byte of each sender.
+    last_ns: BTreeMap<u32, u64>,
+    until_ns: u64,
+}
+
+/// Who has sent least of the last operation of a class, in each group that waits, where it ended for nobody.
+fn stopped(of_class: &[Round], gap_ns: u64, end: &End) -> Vec<Suspect> {
+    let last_ns = end.last_ns.values().max().copied().unwrap_or(0);
     // A capture may end while all wait for somebody who is late.
-    let between = of_class.windows(2).map(|pair| pair[1].start_ns() - pair[0].start_ns()).max()?;
-    if until_ns.saturating_sub(last_ns) < gap_ns.max(between) || last.end_ns() < last_ns {
+    let between = of_class.windows(2).map(|pair| pair[1].start_ns() - pair[0].start_ns()).max();
+    if between.is_none_or(|between| end.until_ns.saturating_sub(last_ns) < gap_ns.max(between)) {
+        return Vec::new();
+    }
+    let mut usual: BTreeMap<Vec<u32>, &Round> = BTreeMap::new();
+    for round in recent(of_class) {
+        usual.extend(round.groups().into_iter().map(|group| (group, round)));
+    }
+    let least = |(group, usual): (&Vec<u32>, &&Round)| {
+        let takes_part = |round: &&Round| group.iter().any(|from| round.of(*from).is_some());
+        least_of(group, usual, of_class.iter().rev().find(takes_part)?, end)
+    };
+    usual.iter().filter_map(least).collect()
+}
+
+/// Who of a group has sent least of `last`, beside `usual`, which was whole.
+fn least_of(group: &[u32], usual: &Round, last: &Round, end: &End) -> Option<Suspect> {
+    // Who went on to something else did not wait in it.
+    let went_on = |from: &u32| last.of(*from).is_some_and(|share| end.last_ns.get(from) > Some(&share.end_ns));
+    if group.iter().any(went_on) {
         return None;
     }
-    // Of a whole one; those that took part in it before and did not begin count as well.
-    let mut progress: Vec<(f64, &Share, Option<&Share>)> = usual
-        .shares
-        .iter()
-        .map(|share| {
-            let now = last.shares.iter().find(|other| other.from == share.from);
-            (now.map_or(0.0, |now| now.bytes as f64 / share.whole_bytes as f64), share, now)
-        })
-        .collect();
+    let mut progress: Vec<(f64, &Share, Option<&Share>)> = Vec::new();
+    for share in group.iter().filter_map(|from| usual.of(*from)) {
+        let now = last.of(share.from);
+        let bytes = match share.whole_bytes {
+            // Where no two are alike all that is known is who did not begin.
+            0 => now.map_or(0.0, |_| share.active.full_bytes as f64 * 2.0),
+            _ => now.map_or(0.0, |now| now.bytes as f64),
+        };
+        progress.push((bytes, share, now));
+    }
     progress.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.from.cmp(&b.1.from)));
-    let [(least, share, now), (next, ..), .., (most, ..)] = progress[..] else { return None };
-    if most >= 1.0 - SAME || next - least <= SAME {
+    let [(least, share, now), (next, ..), .., (most, of_most, _)] = progress[..] else { return None };
+    let ended = of_most.whole_bytes > 0 && most >= of_most.whole_bytes as f64 * (1.0 - SAME);
+    // What goes in an epoch may be a slice that one of two had just begun.
+    if ended || next - least <= share.active.full_bytes as f64 {
         return None;
     }
     let sign = Sign::Stopped {
@@ -223,15 +260,7 @@ fn stopped(of_class: &[Round], gap_ns: u64, last_ns: u64, until_ns: u64) -> Opti
         since_ns: now.map_or(last.start_ns(), |now| now.end_ns),
     };
     let to = share.to.iter().copied().collect();
-    Some(Suspect { from: share.from, to, sign, rounds: 1, peers: usual.shares.len() as u32 - 1 })
-}
-
-fn has_ended(share: &Share) -> bool {
-    share.whole_bytes > 0 && share.bytes as f64 >= share.whole_bytes as f64 * (1.0 - SAME)
-}
-
-fn is_ended(round: &Round) -> bool {
-    round.shares.iter().all(has_ended)
+    Some(Suspect { from: share.from, to, sign, rounds: 1, peers: group.len() as u32 - 1 })
 }
 
 fn mean(values: &[f64]) -> f64 {
