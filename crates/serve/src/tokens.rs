@@ -246,10 +246,10 @@ impl TokenBook {
 }
 
 impl Doorkeeper for TokenBook {
-    fn admits(&self, token: &str, host: &str) -> Option<Result<(), String>> {
+    fn admits(&self, token: &str, host: &str) -> Option<Result<String, String>> {
         let found = self.find(token.as_bytes())?;
         Some(match (&found.host, found.role) {
-            (Some(own), Role::Agent) if own == host => Ok(()),
+            (Some(own), Role::Agent) if own == host => Ok(found.name.clone()),
             (Some(own), Role::Agent) => Err(format!("the token {} is for an agent of host {own}", found.name)),
             _ => Err(format!(
                 "the token {} has the role {}: an agent needs one with the role agent",
@@ -320,7 +320,7 @@ mod tests {
         let book = TokenBook::of(dir.path());
         let agent = book.add("h1", Role::Agent, Some("h1".to_owned()), Vec::new()).expect("made");
         let admin = book.add("root", Role::Admin, None, Vec::new()).expect("made");
-        assert_eq!(book.admits(&agent, "h1"), Some(Ok(())));
+        assert_eq!(book.admits(&agent, "h1"), Some(Ok("h1".to_owned())));
         let refused = |token: &str, host: &str| book.admits(token, host).expect("known").expect_err("refused");
         assert!(refused(&agent, "h2").contains("host h1"));
         assert!(refused(&admin, "h1").contains("role admin"));

@@ -1,4 +1,5 @@
 //! The first bytes of a connection: whether it speaks TLS where it should, this protocol, and the token.
+use crate::agents::Owner;
 use crate::proto::{self, Hello};
 use crate::refusal::Refusal;
 use crate::refused::{End, refuse};
@@ -33,8 +34,8 @@ pub(super) fn begin_tls(
 }
 
 /// Reads an agent's hello and checks everything that does not depend on who else is here.
-/// With the only host whose records the agent may send, where its token says so.
-pub(super) fn read_hello(stream: &mut Stream, door: &Door, deadline: Instant) -> Result<(Hello, Option<String>), End> {
+/// With whom its number belongs to.
+pub(super) fn read_hello(stream: &mut Stream, door: &Door, deadline: Instant) -> Result<(Hello, Owner), End> {
     let mut head = [0u8; proto::HELLO_HEAD_BYTES];
     let (magic, rest) = head.split_at_mut(4);
     stream.read_exact_by(magic, deadline)?;
@@ -63,15 +64,19 @@ pub(super) fn read_hello(stream: &mut Stream, door: &Door, deadline: Instant) ->
         return refuse(Refusal::Malformed, "the hello ends too early");
     };
     match door.opens(&hello) {
-        Ok(only) => Ok((hello, only)),
+        Ok(token) => {
+            let owner = Owner { host: hello.host.clone(), is_bound: token.is_some(), token };
+            Ok((hello, owner))
+        }
         Err(why) => refuse(Refusal::BadToken, why),
     }
 }
 
 /// Knows agents by tokens of their own.
 pub trait Doorkeeper: Send + Sync {
-    /// Whether an agent of this host may come in with this token, and why not. `None`: it is nobody's token.
-    fn admits(&self, token: &str, host: &str) -> Option<Result<(), String>>;
+    /// Whether an agent of this host, and of no other, may come in with this token: the token's name, or why not. `None`: it is
+    /// nobody's token.
+    fn admits(&self, token: &str, host: &str) -> Option<Result<String, String>>;
 }
 
 /// Whom a server lets in: who shows its token, who has one of its own, or anybody.
@@ -94,14 +99,14 @@ impl Door {
         Door { keeper: Some(keeper), ..self }
     }
 
-    /// The only host whose records may be sent, where the token says so; or why it does not open.
+    /// The name of the token that was shown, where it is one of the host's own; or why it does not open.
     fn opens(&self, hello: &Hello) -> Result<Option<String>, String> {
         let Some(token) = &self.token else { return Ok(None) };
         if same_token(hello.token.as_bytes(), token.as_bytes()) {
             return Ok(None);
         }
         match self.keeper.as_ref().and_then(|keeper| keeper.admits(&hello.token, &hello.host)) {
-            Some(outcome) => outcome.map(|()| Some(hello.host.clone())),
+            Some(outcome) => outcome.map(Some),
             None => Err("the token is missing or wrong; give the agent the server's token".to_owned()),
         }
     }

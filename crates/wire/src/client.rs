@@ -4,12 +4,12 @@ mod answers;
 use crate::capture::CaptureOrder;
 use crate::clock::{Stamps, VERSION_TIMES};
 use crate::codec;
-use crate::dial::{Tls, dial, random_id, this_machine};
+use crate::dial::{Tls, dial, handshake_error, random_id, this_machine};
 use crate::gate::GateSaid;
 use crate::proto::{self, Answer, Hello, Message, MessageHead};
 use crate::refusal::Refusal;
 use crate::stream::Stream;
-use crate::{ClientConfig, Endpoint, WireError, io_error, tls};
+use crate::{ClientConfig, Endpoint, WireError, tls};
 use mycroft_record::text::printable;
 use mycroft_record::{Batch, HostTime};
 use rustls::pki_types::ServerName;
@@ -320,9 +320,15 @@ impl Client {
         let (version, welcome) = match (self.read_answer(&mut stream, deadline), sent) {
             // A server that refuses may close before it has read the hello; its reason matters more.
             (Ok((version, Answer::Welcome(welcome))), Ok(())) => (version, welcome),
-            (Ok((_, Answer::Refused { code, text })), _) => return Err(self.refused(code, text)),
+            (Ok((_, Answer::Refused { code, text })), _) => {
+                if code == Refusal::NumberTaken {
+                    // The server knows nothing of ours under it, so nothing is lost with it.
+                    self.agent = random_id();
+                }
+                return Err(self.refused(code, text));
+            }
             (Err(e), _) => return Err(e),
-            (_, Err(e)) => return Err(self.handshake_error(e)),
+            (_, Err(e)) => return Err(handshake_error(&self.endpoint, e)),
         };
         let now = Instant::now();
         self.connection = Some(Connection {
@@ -351,7 +357,7 @@ impl Client {
     fn read_answer(&self, stream: &mut Stream, deadline: Instant) -> Result<(u16, Answer), WireError> {
         let mut head = [0u8; proto::ANSWER_HEAD_BYTES];
         let (front, rest) = head.split_at_mut(4);
-        stream.read_exact_by(front, deadline).map_err(|e| self.handshake_error(e))?;
+        stream.read_exact_by(front, deadline).map_err(|e| handshake_error(&self.endpoint, e))?;
         let found = [front[0], front[1], front[2], front[3]];
         if found != proto::MAGIC {
             let hint = match found {
@@ -361,7 +367,7 @@ impl Client {
             };
             return Err(WireError::NotMycroft { endpoint: self.endpoint.to_string(), found, hint });
         }
-        stream.read_exact_by(rest, deadline).map_err(|e| self.handshake_error(e))?;
+        stream.read_exact_by(rest, deadline).map_err(|e| handshake_error(&self.endpoint, e))?;
         let (version, length) = Answer::head(&head);
         let malformed = || {
             let source = std::io::Error::new(ErrorKind::InvalidData, "the server's answer is malformed");
@@ -371,24 +377,8 @@ impl Client {
             return Err(malformed());
         }
         let mut body = vec![0u8; length];
-        stream.read_exact_by(&mut body, deadline).map_err(|e| self.handshake_error(e))?;
+        stream.read_exact_by(&mut body, deadline).map_err(|e| handshake_error(&self.endpoint, e))?;
         Answer::body(version, &body).map(|answer| (version, answer)).ok_or_else(malformed)
-    }
-
-    fn handshake_error(&self, e: std::io::Error) -> WireError {
-        let tls = e.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        match tls {
-            Some(rustls::Error::InvalidMessage(_)) => WireError::Tls {
-                endpoint: self.endpoint.to_string(),
-                reason: "the server does not speak TLS on this address; drop the TLS settings or use its TLS address"
-                    .to_owned(),
-            },
-            Some(error) => WireError::Tls {
-                endpoint: self.endpoint.to_string(),
-                reason: format!("{error}; check the CA certificate, the server name and this agent's certificate"),
-            },
-            None => io_error("shaking hands with", &self.endpoint)(e),
-        }
     }
 
     fn refused(&self, code: Refusal, text: String) -> WireError {

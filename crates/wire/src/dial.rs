@@ -45,6 +45,19 @@ fn wrap(endpoint: &Endpoint, tls: Option<&Tls>, socket: TcpStream) -> Result<Str
     Ok(Stream::tls(connection, Arc::new(socket)))
 }
 
+/// Why the first words were not exchanged.
+pub(super) fn handshake_error(endpoint: &Endpoint, e: std::io::Error) -> WireError {
+    let tls = e.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let reason = match tls {
+        Some(rustls::Error::InvalidMessage(_)) => {
+            "the server does not speak TLS on this address; drop the TLS settings or use its TLS address".to_owned()
+        }
+        Some(error) => format!("{error}; check the CA certificate, the server name and this agent's certificate"),
+        None => return io_error("shaking hands with", endpoint)(e),
+    };
+    WireError::Tls { endpoint: endpoint.to_string(), reason }
+}
+
 /// Looks an address up. The system's resolver may take half a minute and cannot be stopped, so it runs in a thread of its
 /// own that nobody waits for beyond `deadline`.
 fn addresses(text: &str, deadline: Instant) -> std::io::Result<Vec<SocketAddr>> {

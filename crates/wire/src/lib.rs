@@ -9,6 +9,7 @@
 
 pub mod about;
 mod admission;
+mod agents;
 mod arrival;
 pub mod budget;
 mod bytes;

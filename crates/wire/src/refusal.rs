@@ -26,6 +26,8 @@ pub enum Refusal {
     Failed,
     /// The server has no memory for the frame now; send it again.
     Busy,
+    /// The number of the agent is another one's.
+    NumberTaken,
     /// A reason of a newer server.
     Other(u16),
 }
@@ -44,6 +46,7 @@ impl Refusal {
             Refusal::Stopping => 9,
             Refusal::Failed => 10,
             Refusal::Busy => 11,
+            Refusal::NumberTaken => 12,
             Refusal::Other(code) => code,
         }
     }
@@ -61,6 +64,7 @@ impl Refusal {
             9 => Refusal::Stopping,
             10 => Refusal::Failed,
             11 => Refusal::Busy,
+            12 => Refusal::NumberTaken,
             other => Refusal::Other(other),
         }
     }
@@ -80,6 +84,7 @@ impl fmt::Display for Refusal {
             Refusal::Stopping => "the server is stopping",
             Refusal::Failed => "the server failed to handle a frame",
             Refusal::Busy => "the server has no memory for a frame now",
+            Refusal::NumberTaken => "the agent's number is another one's",
             Refusal::Other(code) => return write!(f, "reason {code}"),
         };
         f.write_str(text)

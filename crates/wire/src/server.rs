@@ -3,6 +3,7 @@
 mod orders;
 
 use crate::admission::{Door, begin_tls, read_hello};
+use crate::agents::{Agents, Owner, Seen};
 use crate::arrival::{ServerLimits, charge, read_body};
 use crate::budget::{Budgets, Charge};
 use crate::capture::Captured;
@@ -10,7 +11,7 @@ use crate::clock::{PeerClock, VERSION_TIMES, WireClock};
 use crate::codec;
 use crate::descriptors::{self, Shares};
 use crate::gate::{GATE_LATENCY, GateHandler};
-use crate::intake::{CREDIT_FRAMES, HANDLER_TRIES, Plain, Progress, Sink, Taken};
+use crate::intake::{CREDIT_FRAMES, HANDLER_TRIES, Plain, Sink, Taken};
 use crate::places::{Named, Peer, Place, Places, shared_names};
 use crate::proto::{self, Answer, Hello, Message, MessageHead, Welcome};
 use crate::refusal::Refusal;
@@ -31,8 +32,8 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tracing::{debug, error, warn};
 
-/// Agents whose last sequence is remembered: four times the connections, 64 B each = 1 MiB.
-const MAX_AGENTS: usize = 4 * 4096;
+/// Agents connected at once that show a token or certificate of one host: one for each user with jobs there.
+const AGENTS_OF_HOST_MAX: usize = 64;
 /// Their bytes: two of the largest frames.
 const CREDIT_BYTES: u64 = 2 * codec::MAX_FRAME_BYTES as u64;
 /// How often an idle agent says that it is there.
@@ -58,6 +59,8 @@ struct Line {
     peer: Peer,
     /// Which agent, by its own number.
     agent: u64,
+    /// Whose that number is.
+    owner: Owner,
     /// Which machine, by its own number; 0: it did not say.
     machine: u64,
     since: Instant,
@@ -109,9 +112,6 @@ fn count(counter: &AtomicU64, by: u64) {
     counter.fetch_add(by, Ordering::Relaxed);
 }
 
-/// What was handled of one agent.
-type Seen = Arc<Mutex<Progress>>;
-
 struct Shared {
     token: Door,
     tls: Option<Arc<rustls::ServerConfig>>,
@@ -136,29 +136,6 @@ impl Shared {
         if let Some(left_out) = self.told.admit(Instant::now()) {
             say(left_out);
         }
-    }
-}
-
-#[derive(Default)]
-struct Agents {
-    seen: BTreeMap<u64, (u64, Seen)>,
-    clock: u64,
-}
-
-impl Agents {
-    /// The memory of an agent. The one that was away longest is forgotten when there are too many.
-    fn get(&mut self, agent: u64) -> Seen {
-        self.clock += 1;
-        if self.seen.len() >= MAX_AGENTS && !self.seen.contains_key(&agent) {
-            let idle = self.seen.iter().filter(|(_, (_, seen))| Arc::strong_count(seen) == 1);
-            if let Some(oldest) = idle.min_by_key(|(_, (used, _))| *used).map(|(id, _)| *id) {
-                self.seen.remove(&oldest);
-            }
-        }
-        let clock = self.clock;
-        let entry = self.seen.entry(agent).or_default();
-        entry.0 = clock;
-        Arc::clone(&entry.1)
     }
 }
 
@@ -467,10 +444,12 @@ fn say_no(stream: &mut Stream, shared: &Shared, from: Option<IpAddr>, end: End) 
 }
 
 fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, number: u64) -> Result<Seen, End> {
-    let (hello, only) = read_hello(stream, &shared.token, deadline)?;
-    let (version, agent) = (hello.highest.min(proto::VERSION_HIGHEST), hello.agent);
-    admit(shared, number, version, hello)?;
-    let seen = lock(&shared.agents).get(agent);
+    let (hello, owner) = read_hello(stream, &shared.token, deadline)?;
+    let version = hello.highest.min(proto::VERSION_HIGHEST);
+    // Before anything is done to whoever has that number.
+    let seen = lock(&shared.agents).get(hello.agent, &owner)?;
+    let only = owner.only();
+    admit(shared, number, version, hello, owner)?;
     // Waits for frames that the agent's previous connection has handed over.
     let last_sequence = lock(&seen).take_over(number, only);
     let welcome = Welcome {
@@ -485,7 +464,7 @@ fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, number: u6
 }
 
 /// A stranger that has shown the token becomes an agent. Its earlier connection ends, if it has one.
-fn admit(shared: &Shared, number: u64, version: u16, hello: Hello) -> Result<(), End> {
+fn admit(shared: &Shared, number: u64, version: u16, hello: Hello, owner: Owner) -> Result<(), End> {
     let mut connections = lock(&shared.connections);
     connections.retain(|_, line| {
         let is_another = line.agent != hello.agent;
@@ -494,6 +473,10 @@ fn admit(shared: &Shared, number: u64, version: u16, hello: Hello) -> Result<(),
         }
         is_another
     });
+    if owner.is_bound && connections.values().filter(|line| line.owner == owner).count() >= AGENTS_OF_HOST_MAX {
+        let text = format!("{AGENTS_OF_HOST_MAX} agents {owner} are connected; stop those that are too many");
+        return refuse(Refusal::Full, text);
+    }
     let Some(place) = shared.places.take() else {
         let shares = shared.places.shares;
         let remedy = if shares.is_tight { "raise its limit of open files (ulimit -n) or add" } else { "add" };
@@ -507,7 +490,8 @@ fn admit(shared: &Shared, number: u64, version: u16, hello: Hello) -> Result<(),
     let host = shown(&peer.host);
     let now = Instant::now();
     let (agent, machine, orders) = (hello.agent, hello.machine, VecDeque::new());
-    let line = Line { closer, peer, agent, machine, since: now, heard: now, orders, quick_until: None, _place: place };
+    let line =
+        Line { closer, peer, agent, owner, machine, since: now, heard: now, orders, quick_until: None, _place: place };
     connections.insert(number, line);
     drop(connections);
     debug!(host, connection = number, "agent of host {host} connected");
