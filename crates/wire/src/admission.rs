@@ -1,17 +1,18 @@
 //! The first bytes of a connection: whether it speaks TLS where it should, this protocol, and the token.
 use crate::agents::Owner;
+use crate::certificate::speaks_for;
 use crate::proto::{self, Hello};
 use crate::refusal::Refusal;
 use crate::refused::{End, refuse};
 use crate::stream::Stream;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use std::{fmt, io};
 
 /// Looks at the first byte, so that a peer on the wrong side of TLS gets words that it can read.
 pub(super) fn begin_tls(
     stream: Stream,
-    tls: Option<&Arc<rustls::ServerConfig>>,
+    tls: Option<Arc<rustls::ServerConfig>>,
     deadline: Instant,
 ) -> Result<Stream, (Stream, End)> {
     let Stream::Tcp(socket) = stream else { return Ok(stream) };
@@ -27,7 +28,7 @@ pub(super) fn begin_tls(
         }
         _ => return Err((Stream::Tcp(socket), End::Silent)),
     }
-    match rustls::ServerConnection::new(Arc::clone(config)) {
+    match rustls::ServerConnection::new(config) {
         Ok(connection) => Ok(Stream::tls(connection, socket)),
         Err(_) => Err((Stream::Tcp(socket), End::Silent)),
     }
@@ -38,7 +39,7 @@ pub(super) fn begin_tls(
 pub(super) fn read_hello(stream: &mut Stream, door: &Door, deadline: Instant) -> Result<(Hello, Owner), End> {
     let mut head = [0u8; proto::HELLO_HEAD_BYTES];
     let (magic, rest) = head.split_at_mut(4);
-    stream.read_exact_by(magic, deadline)?;
+    stream.read_exact_by(magic, deadline).map_err(unwelcome)?;
     if magic[..2] == [0x16, 3] {
         return refuse(Refusal::NoTls, "this address speaks no TLS; drop the agent's TLS settings");
     }
@@ -65,10 +66,24 @@ pub(super) fn read_hello(stream: &mut Stream, door: &Door, deadline: Instant) ->
     };
     match door.opens(&hello) {
         Ok(token) => {
-            let owner = Owner { host: hello.host.clone(), is_bound: token.is_some(), token };
+            let certificate = stream.certificate();
+            if let Some(Err(why)) = certificate.as_ref().map(|shown| speaks_for(shown, &hello.host)) {
+                return refuse(Refusal::BadCertificate, why);
+            }
+            let owner = Owner { host: hello.host.clone(), is_bound: token.is_some() || certificate.is_some(), token };
             Ok((hello, owner))
         }
         Err(why) => refuse(Refusal::BadToken, why),
+    }
+}
+
+/// An agent that TLS does not let in is told in the log; itself it learns from TLS.
+fn unwelcome(error: io::Error) -> End {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(why @ (rustls::Error::NoCertificatesPresented | rustls::Error::InvalidCertificate(_))) => {
+            End::Refuse(Refusal::BadCertificate, format!("the agent's certificate: {why}"))
+        }
+        _ => End::from(error),
     }
 }
 

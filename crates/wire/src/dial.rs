@@ -1,6 +1,7 @@
 //! Where the server is, and who this agent is.
 use crate::stream::Stream;
 use crate::{Endpoint, WireError, io_error};
+use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
 use std::hash::{BuildHasher, Hasher};
 use std::io::ErrorKind;
@@ -52,7 +53,15 @@ pub(super) fn handshake_error(endpoint: &Endpoint, e: std::io::Error) -> WireErr
         Some(rustls::Error::InvalidMessage(_)) => {
             "the server does not speak TLS on this address; drop the TLS settings or use its TLS address".to_owned()
         }
-        Some(error) => format!("{error}; check the CA certificate, the server name and this agent's certificate"),
+        Some(rustls::Error::AlertReceived(AlertDescription::CertificateRequired)) => {
+            "the server takes agents with a certificate only; give this agent one, and its key".to_owned()
+        }
+        Some(error @ rustls::Error::AlertReceived(_)) => {
+            format!(
+                "{error}; check this agent's certificate: did the server's authority for agents sign it, and is it in force?"
+            )
+        }
+        Some(error) => format!("{error}; check the CA certificate and the server name"),
         None => return io_error("shaking hands with", endpoint)(e),
     };
     WireError::Tls { endpoint: endpoint.to_string(), reason }

@@ -177,7 +177,10 @@ impl Progress {
             let (received, skipped_records) = open(frame, diagnose, keep, tell).map_err(|error| error.to_string())?;
             let is_foreign = |batch: &&Batch| self.only.as_deref().is_some_and(|host| *batch.source.host != *host);
             if let Some(foreign) = received.batches.iter().find(is_foreign) {
-                return Err(format!("records of host {}, for which the agent's token is not", foreign.source.host));
+                return Err(format!(
+                    "records of host {}, for which the agent's token or certificate is not",
+                    foreign.source.host
+                ));
             }
             Ok::<_, String>((sink.take(received), skipped_records))
         }));

@@ -15,6 +15,7 @@ pub mod budget;
 mod bytes;
 mod capture;
 pub mod cells;
+mod certificate;
 mod client;
 pub mod clock;
 pub mod codec;
@@ -54,6 +55,7 @@ pub use receipt::{Kept, Promise, Receipt};
 pub use refusal::Refusal;
 pub use server::{Listener, ListenerHandle, ServerStats};
 pub use subscriber::with_callers_subscriber;
+pub use tls::ServerTls;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -123,7 +125,8 @@ pub struct TlsClient {
 pub struct TlsServer {
     /// The server's certificate.
     pub identity: TlsIdentity,
-    /// Certificates that must have signed an agent's; `None`: agents need no certificate.
+    /// Certificates that must have signed an agent's, which then speaks for the host that its certificate names and for no other;
+    /// `None`: agents need no certificate.
     pub client_ca_pem: Option<PathBuf>,
 }
 
@@ -220,10 +223,18 @@ pub enum WireError {
         /// What it probably is.
         hint: &'static str,
     },
+    /// A certificate or key cannot be used.
+    #[error("{}: {reason}", path.display())]
+    TlsFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it and what to do.
+        reason: String,
+    },
     /// TLS could not be set up or agreed.
     #[error("TLS with {endpoint}: {reason}")]
     Tls {
-        /// With whom, or which file.
+        /// With whom.
         endpoint: String,
         /// What went wrong and what to do.
         reason: String,

@@ -28,6 +28,8 @@ pub enum Refusal {
     Busy,
     /// The number of the agent is another one's.
     NumberTaken,
+    /// The agent has no certificate, or one of another host.
+    BadCertificate,
     /// A reason of a newer server.
     Other(u16),
 }
@@ -47,6 +49,7 @@ impl Refusal {
             Refusal::Failed => 10,
             Refusal::Busy => 11,
             Refusal::NumberTaken => 12,
+            Refusal::BadCertificate => 13,
             Refusal::Other(code) => code,
         }
     }
@@ -65,6 +68,7 @@ impl Refusal {
             10 => Refusal::Failed,
             11 => Refusal::Busy,
             12 => Refusal::NumberTaken,
+            13 => Refusal::BadCertificate,
             other => Refusal::Other(other),
         }
     }
@@ -85,6 +89,7 @@ impl fmt::Display for Refusal {
             Refusal::Failed => "the server failed to handle a frame",
             Refusal::Busy => "the server has no memory for a frame now",
             Refusal::NumberTaken => "the agent's number is another one's",
+            Refusal::BadCertificate => "wrong certificate",
             Refusal::Other(code) => return write!(f, "reason {code}"),
         };
         f.write_str(text)

@@ -21,7 +21,8 @@ use crate::strangers::Strangers;
 use crate::stream::{Closer, Stream};
 use crate::subscriber::with_callers_subscriber;
 use crate::sync::lock;
-use crate::{Endpoint, ServerConfig, WireError, io_error, tls};
+use crate::tls::ServerTls;
+use crate::{Endpoint, ServerConfig, WireError, io_error};
 use mycroft_record::Batch;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
@@ -114,7 +115,7 @@ fn count(counter: &AtomicU64, by: u64) {
 
 struct Shared {
     token: Door,
-    tls: Option<Arc<rustls::ServerConfig>>,
+    tls: Option<ServerTls>,
     limits: ServerLimits,
     sink: Arc<dyn Sink>,
     captured: Arc<CapturedHandler>,
@@ -146,7 +147,7 @@ pub struct Listener {
     socket: Socket,
     own_socket: Option<socket::Made>,
     token: Door,
-    tls: Option<Arc<rustls::ServerConfig>>,
+    tls: Option<ServerTls>,
     limits: ServerLimits,
     places: Arc<Places>,
     budgets: Budgets,
@@ -164,10 +165,10 @@ impl Listener {
     /// replaced, and nothing else is.
     ///
     /// # Errors
-    /// `Io` when the address is taken or forbidden, `Tls` when certificates cannot be used.
+    /// `Io` when the address is taken or forbidden, `TlsFile` when certificates cannot be used.
     pub fn bind(endpoint: &Endpoint, config: ServerConfig) -> Result<Listener, WireError> {
         let failed = |e| io_error("listening on", endpoint)(e);
-        let tls = config.tls.as_ref().map(tls::server).transpose()?;
+        let tls = config.tls.as_ref().map(|files| ServerTls::open(files, &[])).transpose()?;
         let mut own_socket = None;
         let (socket, address, endpoint) = match endpoint {
             Endpoint::Tcp(text) => {
@@ -406,7 +407,7 @@ impl Drop for Registered {
 
 fn run_connection(stream: Stream, shared: &Shared, number: u64, from: Option<IpAddr>) {
     let deadline = Instant::now() + shared.limits.handshake;
-    let mut stream = match begin_tls(stream, shared.tls.as_ref(), deadline) {
+    let mut stream = match begin_tls(stream, shared.tls.as_ref().map(ServerTls::config), deadline) {
         Ok(stream) => stream,
         Err((mut stream, end)) => return say_no(&mut stream, shared, from, end),
     };

@@ -1,4 +1,5 @@
 //! One socket, plain or TLS, with a deadline on every read and write.
+use rustls::pki_types::CertificateDer;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -115,6 +116,12 @@ impl Stream {
             Stream::Unix(socket) => Closer::Unix(Arc::clone(socket)),
             Stream::Tls(tls) => Closer::Tcp(Arc::clone(&tls.socket)),
         }
+    }
+
+    /// The certificate that the peer has shown.
+    pub(super) fn certificate(&self) -> Option<CertificateDer<'static>> {
+        let Stream::Tls(tls) = self else { return None };
+        tls.connection.peer_certificates()?.first().cloned()
     }
 
     /// This machine's address on it; `None` of a Unix socket, and where it is gone.

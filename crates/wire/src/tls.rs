@@ -1,14 +1,22 @@
 //! rustls set-up from PEM files, with errors that name the file.
+use crate::sync::lock;
 use crate::trusted::{self, Holds};
 use crate::{TlsClient, TlsIdentity, TlsServer, WireError};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tracing::{info, warn};
 
-fn failed(path: &Path, reason: impl std::fmt::Display, hint: &str) -> WireError {
-    WireError::Tls { endpoint: path.display().to_string(), reason: format!("{reason}; {hint}") }
+/// How often a server looks whether its files have changed, at most: three calls of the system.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+fn failed(path: &Path, reason: impl fmt::Display, hint: &str) -> WireError {
+    WireError::TlsFile { path: path.to_owned(), reason: format!("{reason}; {hint}") }
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, WireError> {
@@ -51,7 +59,77 @@ pub(super) fn client(tls: &TlsClient) -> Result<Arc<ClientConfig>, WireError> {
     Ok(Arc::new(config))
 }
 
-pub(super) fn server(tls: &TlsServer) -> Result<Arc<ServerConfig>, WireError> {
+/// A server's TLS from its files, which are read again when they have changed.
+pub struct ServerTls {
+    files: TlsServer,
+    /// Protocols that are offered inside, such as `http/1.1`; empty: none is named.
+    inside: Vec<Vec<u8>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    config: Arc<ServerConfig>,
+    stamps: Vec<Option<Stamp>>,
+    looked: Instant,
+}
+
+/// Changes with every change of a file: device, number, bytes, and when it was written.
+type Stamp = (u64, u64, u64, i64, i64);
+
+impl fmt::Debug for ServerTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerTls").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+impl ServerTls {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// `TlsFile`: which file, what is wrong with it, and what to do.
+    pub fn open(files: &TlsServer, inside: &[&str]) -> Result<ServerTls, WireError> {
+        let inside: Vec<Vec<u8>> = inside.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+        // Before they are read: what changes meanwhile is read again.
+        let stamps = stamps(files);
+        let config = server(files, &inside)?;
+        let state = Mutex::new(State { config, stamps, looked: Instant::now() });
+        Ok(ServerTls { files: files.clone(), inside, state })
+    }
+
+    /// What the next connection is taken with. Files that cannot be used are told in the log, and what was read before stays.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        let mut state = lock(&self.state);
+        if state.looked.elapsed() >= LOOK_EVERY {
+            state.looked = Instant::now();
+            self.look(&mut state);
+        }
+        Arc::clone(&state.config)
+    }
+
+    fn look(&self, state: &mut State) {
+        let stamps = stamps(&self.files);
+        if stamps == state.stamps {
+            return;
+        }
+        state.stamps = stamps;
+        let path = self.files.identity.cert_pem.display();
+        match server(&self.files, &self.inside) {
+            Ok(config) => {
+                state.config = config;
+                info!(%path, "the certificate {path} has changed and is used from now on");
+            }
+            Err(error) => warn!(%error, "files of TLS have changed and cannot be used, the old ones stay: {error}"),
+        }
+    }
+}
+
+fn stamps(files: &TlsServer) -> Vec<Option<Stamp>> {
+    let paths = [&files.identity.cert_pem, &files.identity.key_pem].into_iter().chain(&files.client_ca_pem);
+    let stamp = |meta: std::fs::Metadata| (meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec());
+    paths.map(|path| std::fs::metadata(path).ok().map(stamp)).collect()
+}
+
+fn server(tls: &TlsServer, inside: &[Vec<u8>]) -> Result<Arc<ServerConfig>, WireError> {
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|e| failed(&tls.identity.cert_pem, e, "the TLS library is unusable"))?;
@@ -64,8 +142,19 @@ pub(super) fn server(tls: &TlsServer) -> Result<Arc<ServerConfig>, WireError> {
             builder.with_client_cert_verifier(verifier)
         }
     };
-    let config = builder
+    let mut config = builder
         .with_single_cert(certificates(&tls.identity.cert_pem)?, key(&tls.identity)?)
         .map_err(|e| failed(&tls.identity.cert_pem, e, "certificate and key must belong together"))?;
+    config.alpn_protocols = inside.to_vec();
     Ok(Arc::new(config))
+}
+
+impl TlsClient {
+    /// Looks whether the files can be used.
+    ///
+    /// # Errors
+    /// `TlsFile`: which file, what is wrong with it, and what to do.
+    pub fn check(&self) -> Result<(), WireError> {
+        client(self).map(|_| ())
+    }
 }

@@ -1,16 +1,17 @@
-//! The protocol over real sockets: delivery, refusals, TLS, reconnects, credit, hostile peers.
+//! The protocol over real sockets: delivery, refusals, reconnects, credit, hostile peers.
+#[path = "common/certificates.rs"]
+mod certificates;
 mod common;
 
+use certificates::Certificates;
 use common::step_batch;
 use mycroft_record::{Batch, HostTime, Record};
 use mycroft_wire::codec;
 use mycroft_wire::{
-    Client, ClientConfig, Endpoint, Listener, ListenerHandle, Refusal, ServerConfig, ServerLimits, TlsClient,
-    TlsIdentity, TlsServer, WireError,
+    Client, ClientConfig, Endpoint, Listener, ListenerHandle, Refusal, ServerConfig, ServerLimits, WireError,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -255,89 +256,6 @@ fn nobody_and_a_mute_server_give_an_error_in_time() {
     drop(listener);
     let error = Client::connect(&endpoint, &quick).unwrap_err().to_string();
     assert!(error.contains("connecting to 127.0.0.1"), "{error}");
-}
-
-struct Certificates {
-    dir: tempfile::TempDir,
-}
-
-impl Certificates {
-    fn new() -> Certificates {
-        let dir = tempfile::tempdir().unwrap();
-        let key = rcgen::KeyPair::generate().unwrap();
-        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let ca = params.self_signed(&key).unwrap();
-        std::fs::write(dir.path().join("ca.pem"), ca.pem()).unwrap();
-        let issuer = rcgen::Issuer::new(params, key);
-        for name in ["localhost", "agent"] {
-            let key = rcgen::KeyPair::generate().unwrap();
-            let leaf = rcgen::CertificateParams::new(vec![name.to_owned()]).unwrap().signed_by(&key, &issuer).unwrap();
-            std::fs::write(dir.path().join(format!("{name}.pem")), leaf.pem()).unwrap();
-            std::fs::write(dir.path().join(format!("{name}.key")), key.serialize_pem()).unwrap();
-        }
-        Certificates { dir }
-    }
-
-    fn path(&self, file: &str) -> std::path::PathBuf {
-        self.dir.path().join(file)
-    }
-
-    fn identity(&self, name: &str) -> TlsIdentity {
-        TlsIdentity { cert_pem: self.path(&format!("{name}.pem")), key_pem: self.path(&format!("{name}.key")) }
-    }
-
-    fn client(&self, name: &str, identity: Option<TlsIdentity>) -> ClientConfig {
-        let tls = TlsClient { ca_pem: self.path("ca.pem"), server_name: Some(name.to_owned()), identity };
-        ClientConfig { tls: Some(tls), ..config() }
-    }
-
-    fn server(&self, client_ca: Option<&Path>) -> ServerConfig {
-        let tls = TlsServer { identity: self.identity("localhost"), client_ca_pem: client_ca.map(Path::to_owned) };
-        ServerConfig { token: None.into(), tls: Some(tls) }
-    }
-}
-
-#[test]
-fn tls_carries_batches_and_checks_both_sides() {
-    let certs = Certificates::new();
-    let (handle, received) = serve(&any_port(), certs.server(None));
-    let endpoint = handle.local_endpoint();
-    let mut client = Client::connect(&endpoint, &certs.client("localhost", None)).unwrap();
-    // Larger than TLS's own buffers, in noise that does not compress.
-    let mut random = common::Random(1);
-    let batches: Vec<Batch> = (0..300).map(|n| common::iteration(n % 8, u64::from(n), &mut random)).collect();
-    client.send_all(&batches).unwrap();
-    client.flush(PATIENCE).unwrap();
-    assert_eq!(received.try_iter().collect::<Vec<_>>(), batches);
-
-    let error = Client::connect(&endpoint, &certs.client("elsewhere", None)).unwrap_err().to_string();
-    assert!(error.contains("TLS with") && error.contains("server name"), "{error}");
-    let (code, text) = refusal(Client::connect(&endpoint, &config()));
-    assert_eq!((code, text.contains("CA certificate")), (Refusal::TlsRequired, true));
-
-    let ca = certs.path("ca.pem");
-    let (strict, _received) = serve(&any_port(), certs.server(Some(&ca)));
-    assert!(
-        Client::connect(&strict.local_endpoint(), &certs.client("localhost", Some(certs.identity("agent")))).is_ok()
-    );
-    let error = Client::connect(&strict.local_endpoint(), &certs.client("localhost", None)).unwrap_err().to_string();
-    assert!(error.contains("ertificate"), "{error}");
-
-    let (plain, _received) = serve(&any_port(), ServerConfig::default());
-    let error = Client::connect(&plain.local_endpoint(), &certs.client("localhost", None)).unwrap_err().to_string();
-    assert!(error.contains("does not speak TLS"), "{error}");
-}
-
-#[test]
-fn unusable_certificates_are_named() {
-    let certs = Certificates::new();
-    let mut config = certs.server(None);
-    config.tls.as_mut().unwrap().identity.key_pem = certs.path("agent.key");
-    assert!(Listener::bind(&any_port(), config).unwrap_err().to_string().contains("belong together"));
-    let mut config = certs.server(None);
-    config.tls.as_mut().unwrap().identity.cert_pem = certs.path("absent.pem");
-    assert!(Listener::bind(&any_port(), config).unwrap_err().to_string().contains("absent.pem"));
 }
 
 /// Passes bytes both ways until told to cut; then the connection dies without the server's last words.
