@@ -139,3 +139,33 @@ fn values_that_cannot_work_are_refused_and_a_secret_of_yours_is_taken() {
     assert!(of_kind(&elsewhere, "StatefulSet").is_empty() && of_kind(&elsewhere, "Service").is_empty());
     assert!(elsewhere.contains("--server=s:7700"));
 }
+
+#[test]
+fn with_a_secret_for_tls_both_ports_agents_and_scrape_know_it() {
+    let set =
+        ["serviceMonitor.enabled=true", "tls.secret=ours", "tls.agents=/etc/node-tls", "tls.name=mycroft.example"];
+    let Some(all) = rendered(&set) else { return };
+    let (server, agent) = (of_kind(&all, "StatefulSet")[0], of_kind(&all, "DaemonSet")[0]);
+    for flag in ["--tls-cert=", "--tls-key=", "--tls-client-ca=", "--http-tls-cert=", "--http-tls-key="] {
+        assert!(server.contains(&format!("- {flag}/etc/mycroft/tls/")), "{flag}: {server}");
+    }
+    for word in
+        ["--tls-ca=/etc/mycroft/tls/ca.crt", "--tls-name=mycroft.example", "--tls-key=/etc/mycroft/node/tls.key"]
+    {
+        assert!(agent.contains(word), "{word}: {agent}");
+    }
+    assert!(agent.contains("hostPath: {path: /etc/node-tls, type: Directory}"), "{agent}");
+    let of_secret =
+        agent.split_once("secretName: ours").expect("the authority").1.split("- name:").next().expect("an end");
+    assert!(
+        of_secret.contains("key: ca.crt") && !of_secret.contains("tls.key"),
+        "the server's key stays there: {agent}"
+    );
+    let scrape = of_kind(&all, "ServiceMonitor")[0];
+    assert!(scrape.contains("scheme: https") && scrape.contains("serverName: mycroft.example"), "{scrape}");
+    let plain = rendered(&["tls.secret=ours"]).expect("helm was there");
+    assert!(plain.contains("--tls-name=there-mycroft.ns.svc") && !plain.contains("--tls-client-ca"), "{plain}");
+    assert!(!rendered(&[]).expect("helm was there").contains("tls"), "nothing of it unless it is asked for");
+    let half = helm(&["template", "there", "--set", "tls.agents=/etc/node-tls"]).expect("helm was there");
+    assert!(!half.status.success(), "agents' certificates without a server's");
+}

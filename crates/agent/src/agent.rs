@@ -135,7 +135,7 @@ fn spawn(name: &'static str, body: impl FnOnce() + Send + 'static) -> Result<Joi
 }
 
 /// This host's name as the kernel has it.
-fn host_name() -> String {
+pub fn host_name() -> String {
     let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     crate::convert::sane_text(text.trim())
 }

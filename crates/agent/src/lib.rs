@@ -47,7 +47,7 @@ mod turns;
 mod vitals;
 mod waits;
 
-pub use agent::{Agent, AgentHandle};
+pub use agent::{Agent, AgentHandle, host_name};
 pub use capture::here::{LocalRank, Taken, local_ranks, take_here};
 pub use capture::spy::main as spy;
 pub use config::{AgentConfig, CaptureConfig, REPEAT_EVERY, SpyProgram};

@@ -1,8 +1,10 @@
 //! Client of the server's HTTP API (docs/formats/api.md). Answers are read as the shapes that the server writes.
+use crate::secure::believed;
 use crate::token::TokenArgs;
 use mycroft_record::text::{printable, printable_within};
 use mycroft_serve::api::ErrorJson;
 use serde::{Serialize, de::DeserializeOwned};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The default of `--url`.
@@ -14,6 +16,9 @@ pub(crate) struct ServerArgs {
     /// HTTP address of the server.
     #[arg(long, env = "MYCROFT_URL", default_value = OWN_URL)]
     pub(crate) url: String,
+    /// Certificate authority (PEM) of a server whose address begins with https://; default the public ones.
+    #[arg(long, env = "MYCROFT_URL_CA", value_name = "FILE")]
+    pub(crate) url_ca: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
 }
@@ -33,6 +38,11 @@ pub(crate) enum ApiError {
     /// Nobody answers.
     #[error("no answer from {url}: is `mycroft serve` running there (see --url)?: {source}")]
     Unreachable { url: String, source: Box<ureq::Error> },
+    /// It shows a certificate that is not believed, or speaks no TLS.
+    #[error(
+        "{url}: {source}: give its certificate authority with --url-ca, and its name as the certificate has it with --url"
+    )]
+    Tls { url: String, source: Box<ureq::Error> },
     /// The answer broke off, or is too large.
     #[error("{url}: the answer broke off: {source}")]
     BrokeOff { url: String, source: Box<ureq::Error> },
@@ -58,10 +68,13 @@ impl Api {
     /// A client for the server that was named on the command line.
     ///
     /// # Errors
-    /// When the file with the token cannot be read.
+    /// When the file with the token, or with the authority, cannot be read.
     pub(crate) fn new(args: &ServerArgs) -> anyhow::Result<Api> {
-        let config =
-            ureq::Agent::config_builder().timeout_global(Some(REQUEST_TIMEOUT)).http_status_as_error(false).build();
+        let config = ureq::Agent::config_builder()
+            .timeout_global(Some(REQUEST_TIMEOUT))
+            .http_status_as_error(false)
+            .tls_config(believed(args.url_ca.as_ref())?)
+            .build();
         Ok(Api { url: args.url.trim_end_matches('/').to_owned(), token: args.token.read()?, agent: config.into() })
     }
 
@@ -136,10 +149,23 @@ impl Api {
     }
 }
 
+/// Whether a server answers, and TLS does not let us talk with it.
+fn is_of_tls(error: &ureq::Error) -> bool {
+    match error {
+        ureq::Error::Tls(_) | ureq::Error::Rustls(_) => true,
+        // What TLS finds while it reads.
+        ureq::Error::Io(error) => error.kind() == std::io::ErrorKind::InvalidData,
+        _ => false,
+    }
+}
+
 /// The body of a success, or what the server said.
 fn taken(url: &str, answer: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<Vec<u8>, ApiError> {
     let url = || printable(url).into_owned();
-    let mut response = answer.map_err(|source| ApiError::Unreachable { url: url(), source: Box::new(source) })?;
+    let mut response = answer.map_err(|source| {
+        let (url, is_tls, source) = (url(), is_of_tls(&source), Box::new(source));
+        if is_tls { ApiError::Tls { url, source } } else { ApiError::Unreachable { url, source } }
+    })?;
     let body = response.body_mut().with_config().limit(BODY_BYTES_MAX).read_to_vec();
     let body = body.map_err(|source| ApiError::BrokeOff { url: url(), source: Box::new(source) })?;
     let status = response.status();

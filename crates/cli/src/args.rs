@@ -4,6 +4,7 @@ use crate::{
     api::ServerArgs,
     config::args::{ConfigArgs, ConfigCommand},
     log::LogArgs,
+    secure::AgentTlsArgs,
     token::{ActTokenArgs, TokenArgs},
 };
 use clap::{Parser, Subcommand, value_parser};
@@ -152,12 +153,8 @@ pub(crate) struct AgentArgs {
     pub(crate) nice: i32,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
-    /// Certificate authority of the server (PEM): switches TLS on.
-    #[arg(long, env = "MYCROFT_TLS_CA")]
-    pub(crate) tls_ca: Option<PathBuf>,
-    /// Name in the server's certificate.
-    #[arg(long, default_value = "localhost")]
-    pub(crate) tls_name: String,
+    #[command(flatten)]
+    pub(crate) tls: AgentTlsArgs,
     /// Milliseconds between two looks at the live tables.
     #[arg(long, default_value_t = 100, value_parser = value_parser!(u64).range(10..=10_000))]
     pub(crate) sample_ms: u64,
@@ -206,12 +203,22 @@ pub(crate) struct ServeArgs {
     pub(crate) retain_bytes: u64,
     #[command(flatten)]
     pub(crate) token: TokenArgs,
-    /// Certificate chain (PEM) for agents: switches TLS on, together with --tls-key.
-    #[arg(long, requires = "tls_key")]
+    /// Certificate chain (PEM) for agents: switches TLS on, together with --tls-key. Read again when it has changed.
+    #[arg(long, env = "MYCROFT_TLS_CERT", value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
     /// Private key (PEM) of the certificate.
-    #[arg(long, requires = "tls_cert")]
+    #[arg(long, env = "MYCROFT_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// Certificate authority of agents (PEM): agents need a certificate that it has signed, and send records of the host that a
+    /// subject alternative name of it says.
+    #[arg(long, env = "MYCROFT_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+    /// Certificate chain (PEM) for readers: the HTTP address speaks HTTPS, together with --http-tls-key. Read again when it has changed.
+    #[arg(long, env = "MYCROFT_HTTP_TLS_CERT", value_name = "FILE", requires = "http_tls_key")]
+    pub(crate) http_tls_cert: Option<PathBuf>,
+    /// Private key (PEM) of the certificate for readers.
+    #[arg(long, env = "MYCROFT_HTTP_TLS_KEY", value_name = "FILE", requires = "http_tls_cert")]
+    pub(crate) http_tls_key: Option<PathBuf>,
     /// Milliseconds between two rounds of diagnosis.
     #[arg(long, default_value_t = 1000)]
     pub(crate) tick_ms: u64,

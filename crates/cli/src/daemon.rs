@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use mycroft_agent::{Agent, AgentConfig, CaptureConfig, Notice, SpyProgram};
 use mycroft_serve::{OtlpHeaders, ServeConfig, Server};
 use mycroft_wire::trusted::{self, Holds};
-use mycroft_wire::{Endpoint, TlsClient, TlsIdentity, TlsServer};
+use mycroft_wire::{Endpoint, TlsIdentity, TlsServer};
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -40,15 +40,7 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
     config.nics = args.nic.clone();
     config.capture = CaptureConfig { enabled: !args.no_dump, spy: Some(own_spy()) };
     config.may_hold = args.may_hold;
-    if let Some(path) = &args.tls_ca {
-        // Without it the server would seem to be away, for ever.
-        trusted::read(path, Holds::Public).with_context(|| format!("--tls-ca {}: cannot be used", path.display()))?;
-    }
-    config.tls = args.tls_ca.clone().map(|ca_pem| TlsClient {
-        ca_pem,
-        server_name: Some(args.tls_name.clone()),
-        identity: None,
-    });
+    config.tls = args.tls.client()?;
     // Before the agent's threads exist: they inherit it.
     rustix::process::nice(args.nice).with_context(|| format!("--nice {}: cannot lower the priority", args.nice))?;
     let handle = Agent::start(config).context("cannot start the agent")?;
@@ -154,18 +146,19 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     let (token, is_new) = args.token.read_or_make()?;
     let has_token = token.is_some();
     let wire = wire(args, has_token)?;
-    let tls = match (&args.tls_cert, &args.tls_key) {
-        (Some(cert), Some(key)) => Some(TlsServer {
-            identity: TlsIdentity { cert_pem: cert.clone(), key_pem: key.clone() },
-            client_ca_pem: None,
-        }),
-        _ => None,
+    let identity = |cert: &Option<PathBuf>, key: &Option<PathBuf>| {
+        cert.clone().zip(key.clone()).map(|(cert_pem, key_pem)| TlsIdentity { cert_pem, key_pem })
     };
+    let tls = identity(&args.tls_cert, &args.tls_key)
+        .map(|identity| TlsServer { identity, client_ca_pem: args.tls_client_ca.clone() });
+    let http_tls = identity(&args.http_tls_cert, &args.http_tls_key);
+    let scheme = if http_tls.is_some() { "https" } else { "http" };
     let config = ServeConfig {
         http: args.http,
         wire,
         token,
         tls,
+        http_tls,
         store_dir: args.store.clone(),
         retain_age: Duration::from_secs(args.retain_days.saturating_mul(24 * 3600)),
         retain_bytes: args.retain_bytes,
@@ -182,7 +175,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     let handle = Server::start(config).context("cannot start the server")?;
     let endpoints: Vec<String> = handle.wire_endpoints().iter().map(ToString::to_string).collect();
     let (http, wire) = (handle.http_addr(), endpoints.join(" and "));
-    info!(%http, wire, "http://{http}/, agents at {wire}");
+    info!(%http, wire, "{scheme}://{http}/, agents at {wire}");
     if let Some(how) = how_to_open(args, has_token) {
         info!("{how}");
     }

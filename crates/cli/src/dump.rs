@@ -44,6 +44,9 @@ pub(crate) struct DumpArgs {
     /// HTTP address of the server.
     #[arg(long, alias = "url", env = "MYCROFT_URL", default_value = OWN_URL, value_name = "URL")]
     server: String,
+    /// Certificate authority (PEM) of a server whose address begins with https://; default the public ones.
+    #[arg(long, env = "MYCROFT_URL_CA", value_name = "FILE")]
+    url_ca: Option<PathBuf>,
     #[command(flatten)]
     token: TokenArgs,
     /// Keep the files in this folder, which must be empty or not exist.
@@ -65,7 +68,8 @@ pub(crate) struct DumpArgs {
 
 /// Takes a capture, waits for it, fetches its files and says what they show.
 pub(crate) fn dump(args: &DumpArgs) -> Result<u8> {
-    let api = Api::new(&ServerArgs { url: args.server.clone(), token: args.token.clone() })?;
+    let api =
+        Api::new(&ServerArgs { url: args.server.clone(), url_ca: args.url_ca.clone(), token: args.token.clone() })?;
     let job = match &args.job {
         Some(job) => job.clone(),
         None => only_job(&api)?,

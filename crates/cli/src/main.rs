@@ -33,6 +33,7 @@ mod reach;
 mod recorded;
 mod regain;
 mod replay;
+mod secure;
 mod segment_dir;
 mod sim;
 mod stop;

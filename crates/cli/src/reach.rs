@@ -1,10 +1,11 @@
 //! Whether the server is there: for readers, for agents, and what it knows of the hosts' clocks.
 use crate::api::{Api, ApiError, OWN_URL, ServerArgs};
 use crate::check::{Check, fail, ok, warn};
+use crate::secure::AgentTlsArgs;
 use anyhow::Result;
 use mycroft_record::text::printable;
 use mycroft_serve::api::{ClockJson, ClocksJson, HealthJson};
-use mycroft_wire::{Client, ClientConfig, Endpoint, TlsClient, WireError};
+use mycroft_wire::{Client, ClientConfig, Endpoint, Refusal, WireError};
 use std::path::PathBuf;
 
 #[derive(clap::Args, Debug)]
@@ -20,12 +21,11 @@ pub(crate) struct DoctorArgs {
     /// Where agents of this host ship to, HOST:PORT or unix:/path: looks whether an agent is let in there.
     #[arg(long = "server", env = "MYCROFT_SERVER", value_name = "SERVER")]
     pub(crate) wire: Option<String>,
-    /// Certificate authority of the server (PEM): agents use TLS.
-    #[arg(long, env = "MYCROFT_TLS_CA")]
-    pub(crate) tls_ca: Option<PathBuf>,
-    /// Name in the server's certificate.
-    #[arg(long, default_value = "localhost")]
-    pub(crate) tls_name: String,
+    /// Name of this host, as its agent says it; default the host name. A token or certificate may be for one host.
+    #[arg(long, env = "MYCROFT_HOST")]
+    pub(crate) host: Option<String>,
+    #[command(flatten)]
+    pub(crate) tls: AgentTlsArgs,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -84,14 +84,20 @@ pub(crate) fn wire(args: &DoctorArgs) -> Option<Check> {
         Ok(token) => token,
         Err(error) => return Some(fail(what, format!("{error:#}"), "give a file that holds the server's token")),
     };
-    let tls = args.tls_ca.clone().map(|ca_pem| TlsClient {
-        ca_pem,
-        server_name: Some(args.tls_name.clone()),
-        identity: None,
-    });
-    let config = ClientConfig { host: "mycroft-doctor".to_owned(), token, tls, ..ClientConfig::default() };
+    let tls = match args.tls.client() {
+        Ok(tls) => tls,
+        Err(error) => return Some(fail(what, format!("{error:#}"), "correct --tls-ca, --tls-cert and --tls-key")),
+    };
+    let host = args.host.clone().unwrap_or_else(mycroft_agent::host_name);
+    let config = ClientConfig { host, token, tls, ..ClientConfig::default() };
     Some(match Client::connect(&endpoint, &config) {
         Ok(_) => ok(what, format!("{endpoint} lets agents in")),
+        Err(error @ WireError::Refused { code: Refusal::BadCertificate, .. }) => {
+            fail(what, error.to_string(), "give agents a certificate of their host: --tls-cert and --tls-key")
+        }
+        Err(error @ WireError::Tls { .. }) => {
+            fail(what, error.to_string(), "correct --tls-ca, --tls-name, --tls-cert and --tls-key")
+        }
         Err(error @ WireError::Refused { .. }) => {
             fail(what, error.to_string(), "give agents the server's token: --token-file or MYCROFT_TOKEN")
         }

@@ -3,7 +3,7 @@ use crate::config::ServeConfig;
 use crate::error::ServeError;
 use crate::tokens::TokenBook;
 use mycroft_wire::descriptors::{self, Shares};
-use mycroft_wire::{Door, Doorkeeper, Endpoint, Listener, Places, ServerConfig};
+use mycroft_wire::{Door, Doorkeeper, Endpoint, Listener, Places, ServerConfig, ServerTls, TlsServer};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -60,8 +60,21 @@ pub(crate) fn bind_wire(config: &ServeConfig) -> Result<(Shares, Bound, Option<A
     Ok((shares, bound, tokens))
 }
 
-/// Binds the HTTP address; with the address that it got.
-pub(crate) fn bind_http(address: SocketAddr) -> Result<(Runtime, TcpListener, SocketAddr), ServeError> {
+/// The HTTP address, bound.
+pub(crate) struct BoundHttp {
+    pub(crate) runtime: Runtime,
+    pub(crate) listener: TcpListener,
+    /// The address that it got.
+    pub(crate) http: SocketAddr,
+    pub(crate) http_tls: Option<Arc<ServerTls>>,
+}
+
+/// Reads the certificate of the HTTP address, where it has one, and binds the address.
+pub(crate) fn bind_http(config: &ServeConfig) -> Result<BoundHttp, ServeError> {
+    let address = config.http;
+    let files = config.http_tls.clone().map(|identity| TlsServer { identity, client_ca_pem: None });
+    let tls = files.map(|files| ServerTls::open(&files, &["http/1.1"]).map(Arc::new)).transpose();
+    let http_tls = tls.map_err(ServeError::HttpTls)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(HTTP_THREADS)
         .thread_name("mycroft-http")
@@ -69,8 +82,8 @@ pub(crate) fn bind_http(address: SocketAddr) -> Result<(Runtime, TcpListener, So
         .build()
         .map_err(|source| ServeError::Thread { what: "the network runtime", source })?;
     let bound = runtime.block_on(TcpListener::bind(address));
-    let (listener, local) = bound
+    let (listener, http) = bound
         .and_then(|listener| listener.local_addr().map(|local| (listener, local)))
         .map_err(|source| ServeError::BindHttp { address, source })?;
-    Ok((runtime, listener, local))
+    Ok(BoundHttp { runtime, listener, http, http_tls })
 }

@@ -3,7 +3,7 @@ use crate::alert::WebhookFormat;
 use crate::http::auth::TOKEN_BYTES_MIN;
 use crate::otlp::OtlpHeaders;
 use mycroft_store::StoreConfig;
-use mycroft_wire::{Endpoint, TlsServer};
+use mycroft_wire::{Endpoint, TlsIdentity, TlsServer};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -26,8 +26,10 @@ pub struct ServeConfig {
     pub wire: Vec<Endpoint>,
     /// Shared secret of agents and readers; required as soon as any address is not loopback.
     pub token: Option<String>,
-    /// TLS of the wire's TCP endpoints. HTTP has none of its own: put a reverse proxy in front (`docs/formats/api.md`).
+    /// TLS of the wire's TCP endpoints.
     pub tls: Option<TlsServer>,
+    /// Certificate and key of the HTTP address, which speaks HTTPS then and nothing else.
+    pub http_tls: Option<TlsIdentity>,
     /// Where records and cases are kept; `None`: nothing outlives the server.
     pub store_dir: Option<PathBuf>,
     /// Stored records that arrived longer ago than this are deleted.
@@ -61,6 +63,7 @@ impl Default for ServeConfig {
             wire: Vec::new(),
             token: None,
             tls: None,
+            http_tls: None,
             store_dir: None,
             retain_age: StoreConfig::default().retain_age,
             retain_bytes: StoreConfig::default().retain_bytes,
@@ -85,6 +88,7 @@ impl fmt::Debug for ServeConfig {
             .field("wire", &self.wire)
             .field("token", &self.token.as_ref().map(|_| "set"))
             .field("tls", &self.tls)
+            .field("http_tls", &self.http_tls)
             .field("store_dir", &self.store_dir)
             .field("retain_age", &self.retain_age)
             .field("retain_bytes", &self.retain_bytes)

@@ -18,6 +18,9 @@ pub enum ServeError {
         /// Why.
         source: std::io::Error,
     },
+    /// The certificate of the HTTP address cannot be used.
+    #[error("the certificate of the HTTP address: {0}")]
+    HttpTls(#[source] WireError),
     /// An agents' endpoint cannot be used.
     #[error("binding the agents' endpoint: {0}")]
     BindWire(#[from] WireError),

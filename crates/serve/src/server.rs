@@ -2,7 +2,7 @@
 use crate::act::{Acts, run};
 use crate::alert::{Alerts, Recipient};
 use crate::api::{ActionsJson, AutoRequest, PolicyJson};
-use crate::bind::{bind_http, bind_wire};
+use crate::bind::{BoundHttp, bind_http, bind_wire};
 use crate::book::{CASES_KEPT, CaseBook};
 use crate::brain::{Beginning, Loop, Surroundings};
 use crate::case::BookedCase;
@@ -227,8 +227,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let inbox = Arc::new(Inbox::new(seams.queue_records));
     // Everything that can be refused is bound before the first thread starts.
     let (shares, mut bound, tokens) = bind_wire(&config)?;
-    let (runtime, listener, http) = bind_http(config.http)?;
-
+    let BoundHttp { runtime, listener, http, http_tls } = bind_http(&config)?;
     let alerts = start_alerts(&config, &stats)?;
     let (stored, listeners) = (Stored(store.clone()), Arc::default());
     let keepers = store.map(|store| Keepers::start(store, &book, &stats, &seams.clock)).transpose()?;
@@ -251,6 +250,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         stored: stored.clone(),
         answers: Answers::default(),
         act_token: config.act_token.clone(),
+        http_tls,
     });
     let otlp = Otlp::start(&config, &shared, seams.metrics_every)?;
     let intake = Arc::new(Intake::new(&inbox, storage.as_ref(), &stats, &seams.clock));

@@ -17,6 +17,7 @@ mod notes;
 mod operations;
 mod pages;
 mod routes;
+mod secure;
 mod series;
 
 pub(crate) use routes::Shared;
@@ -24,10 +25,12 @@ pub(crate) use routes::Shared;
 use crate::stats::add;
 use axum::Extension;
 use guests::{Guest, Guests};
+use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use mycroft_wire::ServerTls;
 use mycroft_wire::descriptors::Shares;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,7 +68,8 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, shares: Sh
             Ok((stream, from)) => {
                 let (guest, is_another_out) = guests.enter(from.ip());
                 add(&shared.stats.http_refused, u64::from(is_another_out));
-                converse(stream, guest, &router, &graceful);
+                let router = router.clone().layer(Extension(guest.clone()));
+                tokio::spawn(converse(stream, guest, shared.http_tls.clone(), router, graceful.watcher()));
             }
             // Out of file descriptors, or the peer went away before it was accepted: go on, but not in a hot loop.
             Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
@@ -77,20 +81,34 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, shares: Sh
     let _ = tokio::time::timeout(STOP_TIMEOUT, graceful.shutdown()).await;
 }
 
-fn converse(stream: TcpStream, guest: Guest, router: &axum::Router, graceful: &GracefulShutdown) {
-    let router = router.clone().layer(Extension(guest.clone()));
+/// Talks with one client until it ends, its time is over, or it is put out.
+async fn converse(
+    stream: TcpStream,
+    guest: Guest,
+    tls: Option<Arc<ServerTls>>,
+    router: axum::Router,
+    watcher: Watcher,
+) {
+    let talk = async {
+        let Some(tls) = tls else { return answer(TokioIo::new(stream), router, watcher).await };
+        if let Ok(Some(stream)) = tokio::time::timeout(HEAD_TIMEOUT, secure::accept(stream, &tls)).await {
+            answer(TokioIo::new(stream), router, watcher).await;
+        }
+    };
+    tokio::select! {
+        _ = tokio::time::timeout(CONNECTION_TIMEOUT, talk) => {}
+        () = guest.put_out() => {}
+    }
+}
+
+/// Answers requests of a connection.
+async fn answer<I: Read + Write + Unpin + Send + 'static>(io: I, router: axum::Router, watcher: Watcher) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(BUFFER_BYTES)
         .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
-    let connection = graceful.watch(connection);
-    tokio::spawn(async move {
-        tokio::select! {
-            // An error here is the client's: a broken request was answered 400, a broken connection has nobody to tell.
-            _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection) => {}
-            () = guest.put_out() => {}
-        }
-    });
+        .serve_connection(io, TowerToHyperService::new(router));
+    // An error here is the client's: a broken request was answered 400, a broken connection has nobody to tell.
+    let _ = watcher.watch(connection).await;
 }

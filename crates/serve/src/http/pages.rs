@@ -65,12 +65,13 @@ pub(super) async fn file(Path(wanted): Path<String>) -> Response {
 }
 
 /// `POST /login`, from somebody who has shown `token`: from now on the browser shows it as a cookie, which scripts cannot read
-/// and other sites cannot send. The error says why it cannot be one.
-pub(super) fn login(token: Option<&str>) -> Result<Response, &'static str> {
+/// and other sites cannot send; of a server that speaks HTTPS only there. The error says why it cannot be one.
+pub(super) fn login(token: Option<&str>, is_https: bool) -> Result<Response, &'static str> {
     let Some(token) = token else { return Ok(StatusCode::NO_CONTENT.into_response()) };
     let value =
         auth::cookie(token).ok_or("the token has characters that no cookie can have: use the header instead")?;
-    let cookie = format!("{value}; Path=/; Max-Age={COOKIE_S}; HttpOnly; SameSite=Strict");
+    let secure = if is_https { "; Secure" } else { "" };
+    let cookie = format!("{value}; Path=/; Max-Age={COOKIE_S}; HttpOnly; SameSite=Strict{secure}");
     let cookie = HeaderValue::from_str(&cookie).map_err(|_| "the token cannot be a header")?;
     Ok((StatusCode::NO_CONTENT, [(header::SET_COOKIE, cookie)]).into_response())
 }
@@ -94,13 +95,13 @@ mod tests {
 
     #[test]
     fn only_a_token_that_a_cookie_can_hold_is_one() {
-        let answer = login(Some("abc-DEF_123")).unwrap();
+        let answer = login(Some("abc-DEF_123"), false).unwrap();
         let cookie = answer.headers()[header::SET_COOKIE].to_str().unwrap();
         assert!(
             cookie.contains("abc-DEF_123;") && cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict"),
             "{cookie}"
         );
-        assert!(login(Some("a;b")).is_err() && login(Some("a b")).is_err());
-        assert!(login(None).unwrap().headers().get(header::SET_COOKIE).is_none());
+        assert!(login(Some("a;b"), true).is_err() && login(Some("a b"), true).is_err());
+        assert!(login(None, true).unwrap().headers().get(header::SET_COOKIE).is_none());
     }
 }

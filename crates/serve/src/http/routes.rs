@@ -29,7 +29,7 @@ use axum::{Extension, Router, http::HeaderValue};
 use mycroft_diagnose::{Report, render};
 use mycroft_record::JobName;
 use mycroft_record::text::printable;
-use mycroft_wire::ListenerHandle;
+use mycroft_wire::{ListenerHandle, ServerTls};
 use serde::Deserialize;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -66,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) answers: Answers,
     /// Who may act shows this.
     pub(crate) act_token: Option<String>,
+    /// TLS of the HTTP address.
+    pub(crate) http_tls: Option<Arc<ServerTls>>,
 }
 
 /// A refusal: status and what the client is told.
@@ -185,7 +187,7 @@ async fn wrong_method() -> Refusal {
 /// From here on the browser shows the token by itself.
 async fn login(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, Refusal> {
     let shown = holders::shown_token(&headers).filter(|_| shared.token.is_some());
-    pages::login(shown.as_deref()).map_err(bad_request)
+    pages::login(shown.as_deref(), shared.http_tls.is_some()).map_err(bad_request)
 }
 
 /// `?limit=N`.

@@ -17,6 +17,7 @@ mod prometheus;
 mod restarts;
 mod routes;
 mod running;
+mod secure;
 mod series;
 mod tokens;
 

@@ -28,3 +28,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- define "mycroft.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
+
+{{- define "mycroft.tlsname" -}}
+{{ .Values.tls.name | default (printf "%s.%s.svc" (include "mycroft.name" .) .Release.Namespace) }}
+{{- end }}
