@@ -28,6 +28,14 @@ pub(crate) fn silence(text: &str) -> Result<Duration, String> {
     span(text, 0.0, 7.0 * 86_400.0)
 }
 
+/// How long a token holds: ten years at most, which is longer than anybody remembers it.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn holding(text: &str) -> Result<Duration, String> {
+    span(text, 1.0, 3660.0 * 86_400.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,11 +6,12 @@ use clap::{Subcommand, ValueEnum};
 use mycroft_record::text::printable;
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 use mycroft_serve::api::TimeJson;
-use mycroft_serve::tokens::{Role, TokenBook};
+use mycroft_serve::tokens::{NewToken, Role, TokenBook};
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Where the tokens are.
 #[derive(clap::Args, Debug)]
@@ -54,6 +55,9 @@ pub(crate) struct AddArgs {
     /// The only jobs that its holder sees; default all.
     #[arg(long, value_delimiter = ',', value_name = "JOB")]
     jobs: Vec<String>,
+    /// How long it holds (12h, 30d), by the clock of the server's machine; default: until it is revoked.
+    #[arg(long = "for", value_name = "TIME", value_parser = crate::times::holding)]
+    holds: Option<Duration>,
     /// File to write it to instead of printing it, readable by its owner only.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -99,17 +103,19 @@ pub(crate) fn token(command: TokenCommand) -> Result<u8> {
 
 fn add(args: AddArgs) -> Result<u8> {
     // Before the token is made: one that nobody can read would only be in the way.
-    let file = args.out.as_ref().map(|path| {
+    let out = args.out.clone();
+    let file = out.as_ref().map(|path| {
         let opened = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         opened.with_context(|| format!("--out {}", path.display()))
     });
     let mut file = file.transpose()?;
-    let made = TokenBook::of(&args.store.store).add(&args.name, args.role.into(), args.host, args.jobs);
+    let AddArgs { name, role, host, jobs, holds, out: _, store: StoreArgs { store } } = args;
+    let made = TokenBook::of(&store).add(NewToken { name, role: role.into(), host, jobs, holds });
     match (made, &mut file) {
         (Ok(token), Some(file)) => writeln!(file, "{token}")?,
         (Ok(token), None) => print(&format!("{token}\n"))?,
         (Err(error), _) => {
-            if let Some(path) = &args.out {
+            if let Some(path) = &out {
                 let _ = std::fs::remove_file(path);
             }
             return Err(error.into());
@@ -120,11 +126,13 @@ fn add(args: AddArgs) -> Result<u8> {
 
 fn list(store: &StoreArgs, as_json: bool) -> Result<u8> {
     let tokens = TokenBook::of(&store.store).list()?;
-    let made = |seconds: u64| TimeJson::exact(HostTime(seconds.saturating_mul(NANOS_PER_SEC))).text;
+    let at = |seconds: u64| TimeJson::exact(HostTime(seconds.saturating_mul(NANOS_PER_SEC))).text;
+    let now_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     if as_json {
         let shown = |token: &mycroft_serve::tokens::NamedToken| {
             serde_json::json!({
-                "name": token.name, "role": token.role, "host": token.host, "jobs": token.jobs, "made_at": made(token.made_s),
+                "name": token.name, "role": token.role, "host": token.host, "jobs": token.jobs, "made_at": at(token.made_s),
+                "expires_at": token.expires_s.map(at), "is_expired": token.is_expired(now_s),
             })
         };
         let all: Vec<_> = tokens.iter().map(shown).collect();
@@ -138,12 +146,13 @@ fn list(store: &StoreArgs, as_json: bool) -> Result<u8> {
             None if token.jobs.is_empty() => "all jobs".to_owned(),
             None => format!("jobs {}", printable(&token.jobs.join(", "))),
         };
-        out.push_str(&format!(
-            "{:<24} {:<9} {what}, made {}\n",
-            token.name,
-            token.role.to_string(),
-            made(token.made_s)
-        ));
+        let until = match token.expires_s.map(at) {
+            None => String::new(),
+            Some(when) if token.is_expired(now_s) => format!(", EXPIRED {when}"),
+            Some(when) => format!(", expires {when}"),
+        };
+        let (role, made) = (token.role.to_string(), at(token.made_s));
+        out.push_str(&format!("{:<24} {role:<9} {what}, made {made}{until}\n", token.name));
     }
     print(if out.is_empty() { "no tokens by name\n" } else { &out })?;
     Ok(EXIT_OK)

@@ -31,6 +31,11 @@ fn a_token_is_made_used_listed_and_revoked_while_the_server_runs() {
     let json = say(&["token", "list", "--json", "--store", &store]);
     assert_eq!(json.json()["tokens"][1]["host"], "h1");
     assert!(!listed.stdout.contains(token) && !json.stdout.contains(token));
+    assert!(json.json()["tokens"][0]["expires_at"].is_null(), "{json:?}");
+    assert_eq!(say(&["token", "add", "bob", "--role", "reader", "--for", "30d", "--store", &store]).code, Some(0));
+    let soon = say(&["token", "list", "--store", &store]);
+    let bob = soon.stdout.lines().find(|line| line.starts_with("bob")).unwrap();
+    assert!(bob.contains(", expires 20") && !bob.contains("EXPIRED"), "{bob}");
     assert_eq!(say(&["token", "revoke", "ada", "--store", &store]).code, Some(0));
     let refused = cases(token);
     assert!(refused.code == Some(2) && refused.stderr.contains("401"), "{refused:?}");
@@ -44,6 +49,8 @@ fn what_cannot_be_made_is_said_and_leaves_nothing() {
     assert!(line.contains("--host") && !folder.path().join("out").exists(), "{line}");
     let line = common::refusal(&["token", "add", "a", "--role", "king", "--store", &path("")]);
     assert!(line.contains("agent, reader, operator, admin"), "{line}");
+    let line = common::refusal(&["token", "add", "a", "--role", "reader", "--for", "soon", "--store", &path("")]);
+    assert!(line.contains("30d") || line.contains("no time"), "{line}");
     assert!(common::refusal(&["token", "revoke", "a", "--store", &path("")]).contains("no token a"));
     assert!(common::refusal(&["token", "list", "--store", &path("absent")]).contains("absent"));
 }

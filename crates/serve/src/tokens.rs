@@ -1,17 +1,21 @@
 //! Tokens by name: each for one agent, reader, operator or admin. The server's folder keeps their sums, never the tokens.
+#[cfg(test)]
+mod tests;
+
 use mycroft_wire::Doorkeeper;
 use mycroft_wire::sync::lock;
 use mycroft_wire::trusted::{self, Holds};
 use ring::digest::{SHA256, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tracing::warn;
 
 /// The file in the server's folder.
@@ -64,8 +68,42 @@ pub struct NamedToken {
     pub jobs: Vec<String>,
     /// When it was made, seconds since 1970.
     pub made_s: u64,
+    /// From when on it is refused, by the clock of the server's machine, seconds since 1970; `None`: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_s: Option<u64>,
     /// SHA-256 of the token, in hex.
     sha256: String,
+}
+
+impl NamedToken {
+    /// Whether it is refused at that time, seconds since 1970.
+    pub fn is_expired(&self, now_s: u64) -> bool {
+        self.expires_s.is_some_and(|expires_s| now_s >= expires_s)
+    }
+}
+
+/// What is asked for of a new token.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    /// Its name.
+    pub name: String,
+    /// What it is good for.
+    pub role: Role,
+    /// The host of an agent.
+    pub host: Option<String>,
+    /// The jobs that its holder sees; empty: all.
+    pub jobs: Vec<String>,
+    /// How long it holds; `None`: until it is revoked.
+    pub holds: Option<Duration>,
+}
+
+/// A token that somebody shows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Shown {
+    /// It is this one.
+    Good(Arc<NamedToken>),
+    /// It was this one, which holds no more.
+    Expired(Arc<NamedToken>),
 }
 
 /// Why a token was not made or revoked.
@@ -102,6 +140,8 @@ pub struct TokenBook {
 struct Known {
     stamp: Option<Stamp>,
     tokens: Vec<Arc<NamedToken>>,
+    /// Of which was told that they have expired.
+    told: BTreeSet<String>,
 }
 
 /// Changes with every change of the file: it is replaced, never written.
@@ -136,7 +176,8 @@ impl TokenBook {
     ///
     /// # Errors
     /// The name is taken or not fit; the role wants a host or wants none; the file cannot be written.
-    pub fn add(&self, name: &str, role: Role, host: Option<String>, jobs: Vec<String>) -> Result<String, TokenError> {
+    pub fn add(&self, asked: NewToken) -> Result<String, TokenError> {
+        let NewToken { name, role, host, jobs, holds } = asked;
         let refused = |text: &str| Err(TokenError::Refused(text.to_owned()));
         let is_fit = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
         if name.is_empty() || name.len() > NAME_CHARS_MAX || !name.chars().all(is_fit) {
@@ -156,10 +197,12 @@ impl TokenBook {
         let told = SystemRandom::new().fill(&mut random);
         told.map_err(|_| TokenError::Refused("this machine gives no random numbers".to_owned()))?;
         let token = hex(&random);
-        let made_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-        let made = NamedToken { name: name.to_owned(), role, host, jobs, made_s, sha256: sum(&token) };
+        let made_s = now_s();
+        let expires_s = holds.map(|holds| made_s.saturating_add(holds.as_secs()));
+        let made = NamedToken { name, role, host, jobs, made_s, expires_s, sha256: sum(&token) };
         self.change(|tokens| {
             if tokens.iter().any(|token| token.name == made.name) {
+                let name = &made.name;
                 return Err(TokenError::Refused(format!("there is a token {name} already: revoke it first")));
             }
             if tokens.len() >= TOKENS_MAX {
@@ -183,8 +226,8 @@ impl TokenBook {
         })
     }
 
-    /// Whose token this is.
-    pub(crate) fn find(&self, token: &[u8]) -> Option<Arc<NamedToken>> {
+    /// Whose token this is. One that has expired is told in the log, once.
+    pub(crate) fn find(&self, token: &[u8]) -> Option<Shown> {
         let stamp = std::fs::metadata(&self.path).ok().map(|m| (m.ino(), m.size(), m.mtime(), m.mtime_nsec()));
         let mut known = lock(&self.known);
         if known.stamp != stamp || stamp.is_none() {
@@ -196,9 +239,18 @@ impl TokenBook {
                 |tokens| tokens.into_iter().map(Arc::new).collect(),
             );
             known.stamp = stamp;
+            known.told.clear();
         }
         let shown = std::str::from_utf8(token).ok().map(sum)?;
-        known.tokens.iter().find(|token| token.sha256 == shown).cloned()
+        let found = known.tokens.iter().find(|token| token.sha256 == shown).cloned()?;
+        if !found.is_expired(now_s()) {
+            return Some(Shown::Good(found));
+        }
+        if known.told.insert(found.name.clone()) {
+            let name = &found.name;
+            warn!(name, "the token {name} has expired and is shown still: make another one (`mycroft token`)");
+        }
+        Some(Shown::Expired(found))
     }
 
     /// Replaces the file by a changed one, alone.
@@ -247,7 +299,16 @@ impl TokenBook {
 
 impl Doorkeeper for TokenBook {
     fn admits(&self, token: &str, host: &str) -> Option<Result<String, String>> {
-        let found = self.find(token.as_bytes())?;
+        let found = match self.find(token.as_bytes())? {
+            Shown::Good(found) => found,
+            Shown::Expired(found) => {
+                let name = &found.name;
+                return Some(Err(format!(
+                    "the token {name} has expired; make another one on the server's machine: `mycroft token revoke {name}`, \
+                     then `mycroft token add {name}`"
+                )));
+            }
+        };
         Some(match (&found.host, found.role) {
             (Some(own), Role::Agent) if own == host => Ok(found.name.clone()),
             (Some(own), Role::Agent) => Err(format!("the token {} is for an agent of host {own}", found.name)),
@@ -259,87 +320,14 @@ impl Doorkeeper for TokenBook {
     }
 }
 
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 fn sum(token: &str) -> String {
     hex(digest(&SHA256, token.as_bytes()).as_ref())
 }
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_token_is_told_once_and_kept_as_its_sum() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let book = TokenBook::of(dir.path());
-        assert_eq!(book.list().expect("none"), []);
-        assert_eq!(book.find(b"nobody's"), None);
-        let token = book.add("ada", Role::Reader, None, vec!["train".to_owned()]).expect("made");
-        let text = std::fs::read_to_string(dir.path().join(FILE)).expect("written");
-        assert!(token.len() == 2 * RANDOM_BYTES && !text.contains(&token), "{text}");
-        assert_eq!(std::fs::metadata(dir.path().join(FILE)).expect("there").mode() & 0o777, 0o600);
-        let found = book.find(token.as_bytes()).expect("it is ada's");
-        assert_eq!(
-            (found.name.as_str(), found.role, &found.jobs[..]),
-            ("ada", Role::Reader, &["train".to_owned()][..])
-        );
-        assert_eq!(book.find(found.sha256.as_bytes()), None, "the sum is no token");
-        // Another process revokes it.
-        TokenBook::of(dir.path()).revoke("ada").expect("it is there");
-        assert_eq!(book.find(token.as_bytes()), None);
-        assert!(book.revoke("ada").is_err());
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let book = TokenBook::of(dir.path());
-        let host = || Some("h1".to_owned());
-        let why = |outcome: Result<String, TokenError>| outcome.expect_err("refused").to_string();
-        assert!(why(book.add("", Role::Reader, None, Vec::new())).contains("name"));
-        assert!(why(book.add("a b", Role::Reader, None, Vec::new())).contains("name"));
-        assert!(why(book.add("a", Role::Agent, None, Vec::new())).contains("--host"));
-        assert!(why(book.add("a", Role::Agent, host(), vec!["j".to_owned()])).contains("--jobs"));
-        assert!(why(book.add("a", Role::Admin, host(), Vec::new())).contains("--host"));
-        book.add("a", Role::Agent, host(), Vec::new()).expect("made");
-        let foreign = tempfile::tempdir().expect("a folder");
-        if std::os::unix::fs::chown(foreign.path(), Some(12_345), None).is_ok() {
-            assert!(
-                why(TokenBook::of(foreign.path()).add("a", Role::Admin, None, Vec::new())).contains("sudo -u '#12345'")
-            );
-        }
-        assert!(why(book.add("a", Role::Reader, None, Vec::new())).contains("already"));
-    }
-
-    #[test]
-    fn an_agents_token_is_good_for_its_host_only() {
-        let dir = tempfile::tempdir().expect("a folder");
-        let book = TokenBook::of(dir.path());
-        let agent = book.add("h1", Role::Agent, Some("h1".to_owned()), Vec::new()).expect("made");
-        let admin = book.add("root", Role::Admin, None, Vec::new()).expect("made");
-        assert_eq!(book.admits(&agent, "h1"), Some(Ok("h1".to_owned())));
-        let refused = |token: &str, host: &str| book.admits(token, host).expect("known").expect_err("refused");
-        assert!(refused(&agent, "h2").contains("host h1"));
-        assert!(refused(&admin, "h1").contains("role admin"));
-        assert_eq!(book.admits("x", "h1"), None);
-    }
-
-    #[test]
-    fn a_file_that_cannot_be_believed_lets_nobody_in() {
-        use std::os::unix::fs::PermissionsExt;
-        let dir = tempfile::tempdir().expect("a folder");
-        let book = TokenBook::of(dir.path());
-        let token = book.add("ada", Role::Reader, None, Vec::new()).expect("made");
-        assert!(book.find(token.as_bytes()).is_some());
-        let path = dir.path().join(FILE);
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).expect("ours");
-        assert_eq!(TokenBook::of(dir.path()).find(token.as_bytes()), None);
-        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("ours");
-        std::fs::write(&path, "[{}]").expect("written");
-        assert_eq!(book.find(token.as_bytes()), None);
-        assert!(book.add("b", Role::Reader, None, Vec::new()).is_err(), "what is not understood is not replaced");
-    }
 }

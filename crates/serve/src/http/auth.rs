@@ -11,6 +11,8 @@ pub(crate) enum Denied {
     NoToken,
     /// Another token.
     WrongToken,
+    /// A token by name whose time is over.
+    ExpiredToken,
     /// No token is set and the Host header is a foreign name (a web page that made its name point to this machine).
     ForeignHost,
 }
@@ -19,7 +21,7 @@ impl Denied {
     /// HTTP status.
     pub(crate) fn status(self) -> u16 {
         match self {
-            Denied::NoToken | Denied::WrongToken => 401,
+            Denied::NoToken | Denied::WrongToken | Denied::ExpiredToken => 401,
             Denied::ForeignHost => 403,
         }
     }
@@ -31,6 +33,9 @@ impl Denied {
                 "this server wants a token: send the header `Authorization: Bearer TOKEN` with the server's token"
             }
             Denied::WrongToken => "the token is not this server's: check which server and which token file you use",
+            Denied::ExpiredToken => {
+                "the token has expired: ask who runs this server for another one (`mycroft token add`)"
+            }
             Denied::ForeignHost => {
                 "without a token this server answers only to localhost or an IP address in the Host header: \
                  use http://127.0.0.1:PORT, or start the server with a token"

@@ -1,6 +1,6 @@
 //! Whom a request comes from, and what that one may ask for.
 use super::auth::{self, Denied};
-use crate::tokens::{NamedToken, Role, TokenBook};
+use crate::tokens::{NamedToken, Role, Shown, TokenBook};
 use axum::extract::Query;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use std::sync::Arc;
@@ -50,10 +50,11 @@ pub(super) fn holder(
     let host = headers.get(header::HOST).map(HeaderValue::as_bytes);
     match auth::check(token, shown.as_deref(), host) {
         Ok(()) => Ok(Holder(None)),
-        Err(Denied::WrongToken) => {
-            let found = shown.as_deref().and_then(auth::bearer).and_then(|token| book?.find(token));
-            found.map(|named| Holder(Some(named))).ok_or(Denied::WrongToken)
-        }
+        Err(Denied::WrongToken) => match shown.as_deref().and_then(auth::bearer).and_then(|token| book?.find(token)) {
+            Some(Shown::Good(named)) => Ok(Holder(Some(named))),
+            Some(Shown::Expired(_)) => Err(Denied::ExpiredToken),
+            None => Err(Denied::WrongToken),
+        },
         Err(other) => Err(other),
     }
 }

@@ -1,6 +1,6 @@
 //! Tokens by name over HTTP and the wire: what each role may, and each refusal.
 use super::*;
-use crate::tokens::{Role, TokenBook};
+use crate::tokens::{NewToken, Role, TokenBook};
 use mycroft_wire::{Client, ClientConfig, Refusal, WireError};
 
 const OWN: &str = "own-0123456789abcdef";
@@ -29,7 +29,8 @@ impl Guarded {
 
     fn token(&self, name: &str, role: Role, jobs: &[&str]) -> String {
         let jobs = jobs.iter().map(|job| (*job).to_owned()).collect();
-        self.book.add(name, role, (role == Role::Agent).then(|| "h1".to_owned()), jobs).expect("made")
+        let host = (role == Role::Agent).then(|| "h1".to_owned());
+        self.book.add(NewToken { name: name.to_owned(), role, host, jobs, holds: None }).expect("made")
     }
 
     fn ask(&self, method: &str, path: &str, token: &str) -> (u16, String) {
@@ -151,4 +152,26 @@ fn an_agents_token_is_for_records_of_its_host() {
     guarded.connect(&agent, "h1").expect("its host");
     guarded.book.revoke("h1").expect("it is there");
     assert!(why(guarded.connect(&agent, "h1")).contains("missing or wrong"));
+}
+
+#[test]
+fn a_token_holds_for_as_long_as_it_was_made_for() {
+    let guarded = Guarded::start();
+    let of = |name: &str, role, host: Option<&str>, hours: u64| {
+        let (name, host) = (name.to_owned(), host.map(str::to_owned));
+        let holds = Some(Duration::from_secs(hours * 3600));
+        guarded.book.add(NewToken { name, role, host, jobs: Vec::new(), holds }).expect("made")
+    };
+    // One whose time is over when it is made stands for one that was made long ago.
+    let (now, over) = (of("ada", Role::Reader, None, 1), of("bob", Role::Reader, None, 0));
+    assert_eq!(guarded.ask("GET", "/api/v1/jobs", &now).0, 200);
+    let (status, body) = guarded.ask("GET", "/api/v1/jobs", &over);
+    assert!(status == 401 && body.contains("expired") && !body.contains(&over), "{status} {body}");
+    let agent = of("h1", Role::Agent, Some("h1"), 0);
+    match guarded.connect(&agent, "h1") {
+        Err(WireError::Refused { code: Refusal::BadToken, text, .. }) => {
+            assert!(text.contains("h1 has expired"), "{text}")
+        }
+        other => panic!("{other:?}"),
+    }
 }
