@@ -80,6 +80,11 @@ pub(crate) enum Command {
         after_help = "Example: mycroft export /var/lib/mycroft --job train-7 --from -60 --format perfetto --out train.pftrace"
     )]
     Export(crate::export::ExportArgs),
+    /// Copies the store of a server, which goes on meanwhile: records, cases, captures and tokens, as they were when it began.
+    #[command(
+        after_help = "Example: sudo -u mycroft mycroft backup --store /var/lib/mycroft/server/store /backup/mycroft-monday"
+    )]
+    Backup(crate::backup::BackupArgs),
     /// The configuration file: what is in force, and a file of all keys.
     Config {
         #[command(subcommand)]

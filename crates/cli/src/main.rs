@@ -6,6 +6,7 @@ mod api;
 mod args;
 mod args_testbed;
 mod autopsy;
+mod backup;
 mod cases;
 mod check;
 mod collect;
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
         Command::Watch(args) => watch::watch(&args),
         Command::Replay(args) => replay::replay(&args),
         Command::Export(args) => export::export(&args),
+        Command::Backup(args) => backup::backup(&args),
         Command::Config { command } => config::config(&command),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Dump(args) => dump::dump(&args),

@@ -86,6 +86,18 @@ pub struct Meta {
     connection: Mutex<Connection>,
 }
 
+/// Copies a database that a server may be using, as it is at one moment, with what still lies in its log.
+///
+/// # Errors
+/// When it cannot be read, or the copy cannot be written.
+pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), MetaError> {
+    let failed = |source| MetaError::Sqlite { operation: "copying", path: from.to_owned(), source };
+    let connection = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
+    connection.busy_timeout(BUSY_LIMIT).map_err(failed)?;
+    connection.execute("VACUUM INTO ?1", params![to.to_string_lossy()]).map_err(failed)?;
+    Ok(())
+}
+
 impl Meta {
     /// Opens or creates the database file.
     ///
