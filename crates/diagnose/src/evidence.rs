@@ -10,6 +10,7 @@
 //! nothing". See [`Evidence::needed`] for how much is enough.
 mod expected;
 mod iterations;
+mod known;
 mod past;
 mod rank_sum;
 mod track;
@@ -18,9 +19,10 @@ use crate::measure::{CELLS, Component, Role, Row, Way};
 use crate::median::median;
 use expected::{Expected, First, Scale, by_host, exposed};
 use iterations::{Iterations, Longer};
+use known::Known;
 use mycroft_record::{HostName, HostTime};
 pub(crate) use past::PAST_MIN;
-use past::{Past, SPREAD_LEAST, Spread};
+use past::{LATELY, Past, SPREAD_LEAST, Spread};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use track::Track;
@@ -36,8 +38,6 @@ pub(crate) const WAITS: f64 = 0.075;
 const WAIT_SPREAD_LEAST: f64 = 0.02;
 /// Iterations before which nobody is judged: fewer do not show how much ranks vary.
 const ITERATIONS_MIN: usize = 10;
-/// Rows of which the last mean is told: what is common to all now.
-const LATELY: usize = 5;
 /// No way is known more exactly than this share: queueing on a wire that others use too.
 const WAY_SPREAD_LEAST: f64 = 0.05;
 /// Tests that may go wrong by chance: one in a year of rows, of about a second each.
@@ -78,17 +78,16 @@ impl Common {
     }
 }
 
+/// From which host to which, and what it took.
+type BetweenHosts<'a> = (&'a (HostName, HostName), &'a Way);
+
 /// What has been gathered of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     ranks: BTreeMap<Component, (Vec<Past>, Spread, Spread)>,
-    ways: BTreeMap<(HostName, HostName), Past>,
+    ways: BTreeMap<(HostName, HostName), Known>,
     waits: BTreeMap<HostName, Past>,
-    /// By way how many times as long as before the same bytes were under way in the last rows, and the milliseconds more.
-    way_times: BTreeMap<(HostName, HostName), VecDeque<(f64, f64)>>,
     way_spread: Spread,
-    /// What carries little beside the busiest way: its past, and how many times as long it took in the last rows.
-    light: BTreeMap<(HostName, HostName), (Past, VecDeque<f64>)>,
     iterations: Iterations,
     /// By slot of the rank: what it computed per iteration in the last rows that know it, milliseconds.
     computed: Vec<VecDeque<f64>>,
@@ -105,7 +104,6 @@ impl Evidence {
             self.take_ranks(component, hosts, roles, row, is_odd);
         }
         self.take_ways(row, is_odd);
-        self.take_light(row, is_odd);
         self.take_waits(row, is_odd);
         self.take_iteration(row, hosts.len());
     }
@@ -186,56 +184,43 @@ impl Evidence {
         }
     }
 
-    /// Ways in shares of what the same bytes took: how much of an iteration waits for a way is not seen.
+    /// Ways in shares of what the same bytes took: how much of an iteration waits for a way is not seen. Ways that carry little are
+    /// each compared with themselves: latencies hide how fast they are, but not that they are slower.
     fn take_ways(&mut self, row: &Row, is_raised: bool) {
         let most = row.ways.values().map(|way| way.mb).fold(0.0, f64::max);
-        let ways: Vec<(&(HostName, HostName), &Way)> = row.ways.iter().filter(|(_, way)| way.counts(most)).collect();
-        let values: Vec<Option<f64>> = ways.iter().map(|(_, way)| Some(way.sent_ms / way.mb)).collect();
-        let sent_ms = median(ways.iter().map(|(_, way)| way.sent_ms).collect()).unwrap_or(0.0);
-        let mut pasts: Vec<Past> =
-            ways.iter().map(|(hosts, _)| self.ways.get(*hosts).copied().unwrap_or_default()).collect();
+        let all = row.ways.iter().filter(|(_, way)| way.mb > 0.0);
+        let (carrying, light): (Vec<_>, Vec<_>) = all.partition(|(_, way)| way.counts(most));
+        let usual = median(carrying.iter().map(|(_, way)| way.ms_per_mb()).collect()).unwrap_or(0.0);
+        self.take_alike(&carrying, true, usual, row, is_raised);
+        for way in light {
+            let usual = self.ways.get(way.0).map_or(0.0, |known| known.past.level);
+            self.take_alike(&[way], false, usual, row, is_raised);
+        }
+        let missing = self.ways.iter_mut().filter(|(hosts, _)| !row.ways.contains_key(*hosts));
+        missing.for_each(|(_, known)| known.miss());
+    }
+
+    /// Ways of which one may say what another should take, `usual` milliseconds a megabyte.
+    fn take_alike(&mut self, ways: &[BetweenHosts<'_>], carry: bool, usual: f64, row: &Row, is_raised: bool) {
+        let values: Vec<Option<f64>> = ways.iter().map(|(_, way)| Some(way.ms_per_mb())).collect();
+        let past_of = |hosts| self.ways.get(hosts).map(|known: &Known| known.past).unwrap_or_default();
+        let mut pasts: Vec<Past> = ways.iter().map(|(hosts, _)| past_of(*hosts)).collect();
         let roles: Vec<Role> = ways.iter().map(|(_, way)| way.role()).collect();
-        let usual = median(values.iter().flatten().copied().collect()).unwrap_or(0.0);
         let expected = Expected::of(&values, &roles, &pasts, Scale::Times(usual.max(1e-9)), First::Past);
         expected.learn(&values, &mut pasts, is_raised, SLOWER);
         self.way_spread.take(&expected.beyond);
         let sigma = self.way_spread.sigma().max(WAY_SPREAD_LEAST);
         let shares = expected.beyond.iter().zip(&expected.sigmas);
-        for (((hosts, _), past), (share, own)) in ways.iter().zip(pasts.iter().copied()).zip(shares) {
-            let sigma = sigma.max(*own);
-            let is_known = self.ways.insert((*hosts).clone(), past).is_some_and(|past| past.n >= PAST_MIN);
-            let ((from, to), share) = ((*hosts).clone(), share.filter(|_| is_known));
-            self.test((Component::Wire, Subject::Way(from, to)), share, sent_ms, (SLOWER, sigma), row);
+        for (((hosts, way), past), (share, own)) in ways.iter().zip(pasts).zip(shares) {
+            let known = self.ways.entry((*hosts).clone()).or_default();
+            let is_known = known.is_known();
+            known.take(way, past, carry, share.is_some_and(|share| share >= SLOWER / 2.0));
+            let key = (Component::Wire, Subject::Way(hosts.0.clone(), hosts.1.clone()));
+            // No iteration waits for a way longer than data is under way.
+            let costs = way.sent_ms - past.level * way.mb >= COST / 2.0 * row.iteration_ms;
+            let share = share.filter(|_| is_known).map(|share| if costs { share } else { share.min(0.0) });
+            self.test(key, share, past.level * way.mb, (SLOWER, sigma.max(*own)), row);
         }
-        self.way_times.retain(|hosts, _| row.ways.contains_key(hosts));
-        for (((hosts, way), past), ms) in ways.iter().zip(&pasts).zip(values.iter().flatten()) {
-            if past.n >= PAST_MIN {
-                let times = self.way_times.entry((*hosts).clone()).or_default();
-                times.push_back((ms / past.level, way.sent_ms - past.level * way.mb));
-                if times.len() > LATELY {
-                    times.pop_front();
-                }
-            }
-        }
-    }
-
-    /// Ways that carry little: latencies hide how fast they are, but not that they are slower.
-    fn take_light(&mut self, row: &Row, is_raised: bool) {
-        let most = row.ways.values().map(|way| way.mb).fold(0.0, f64::max);
-        for (hosts, way) in row.ways.iter().filter(|(_, way)| way.mb > 0.0 && !way.counts(most)) {
-            let ms = way.sent_ms / way.mb;
-            let (past, times) = self.light.entry(hosts.clone()).or_default();
-            if past.n >= PAST_MIN {
-                times.push_back(ms / past.level);
-                if times.len() > LATELY {
-                    times.pop_front();
-                }
-            }
-            if past.n < PAST_MIN || (!is_raised && ms < (1.0 + SLOWER / 2.0) * past.level) {
-                past.learn(ms, 0.0);
-            }
-        }
-        self.light.retain(|hosts, _| row.ways.contains_key(hosts));
     }
 
     /// Threads that wait for a processor, beside those of other hosts: it costs what they are late with, which is not seen here.
@@ -262,24 +247,24 @@ impl Evidence {
         self.iterations.take(row, self.doubtful_since(ranks));
     }
 
-    /// By way how many times as long as before the same bytes are under way now.
+    /// By way how many times as long as before the same bytes are under way now, where that says how fast it is.
     pub(crate) fn way_times(&self) -> BTreeMap<(HostName, HostName), f64> {
-        let now = |times: &VecDeque<(f64, f64)>| median(times.iter().map(|(times, _)| *times).collect());
-        self.way_times.iter().filter_map(|(hosts, times)| Some((hosts.clone(), now(times)?))).collect()
+        self.times(true)
     }
 
-    /// The same of ways that carry little.
+    /// The same of ways that carry little, and of those that took longer than their peers from the start.
     pub(crate) fn light_times(&self) -> BTreeMap<(HostName, HostName), f64> {
-        let now = |(hosts, (_, times)): (&(HostName, HostName), &(Past, VecDeque<f64>))| {
-            Some((hosts.clone(), median(times.iter().copied().collect())?))
-        };
-        self.light.iter().filter_map(now).collect()
+        self.times(false)
+    }
+
+    fn times(&self, tell_fast: bool) -> BTreeMap<(HostName, HostName), f64> {
+        let ways = self.ways.iter().filter(|(_, known)| known.tells_fast() == tell_fast);
+        ways.filter_map(|(hosts, known)| Some((hosts.clone(), known.times()?))).collect()
     }
 
     /// How much longer data is under way than before on the way where that is most, milliseconds an iteration.
     pub(crate) fn way_more_ms(&self) -> f64 {
-        let more = |times: &VecDeque<(f64, f64)>| median(times.iter().map(|(_, more_ms)| *more_ms).collect());
-        self.way_times.values().filter_map(more).fold(0.0, f64::max)
+        self.ways.values().filter_map(Known::more_ms).fold(0.0, f64::max)
     }
 
     /// Whether ways of these hosts are known, between them where they are several, and on none the same bytes are under way for
@@ -288,8 +273,10 @@ impl Evidence {
         let is_theirs = |(from, to): &(HostName, HostName)| hosts.contains(from) || hosts.contains(to);
         let is_between = |(from, to): &(HostName, HostName)| hosts.contains(from) && hosts.contains(to);
         let theirs: BTreeMap<_, _> = self.way_times().into_iter().filter(|(way, _)| is_theirs(way)).collect();
+        let light = self.light_times();
+        let all_times = theirs.values().chain(light.iter().filter(|(way, _)| is_theirs(way)).map(|(_, times)| times));
         let is_known = theirs.keys().any(|way| hosts.len() == 1 || is_between(way));
-        is_known && theirs.values().all(|times| *times < 1.0 + SLOWER)
+        is_known && all_times.into_iter().all(|times| *times < 1.0 + SLOWER)
     }
 
     /// Whether all of these ways are known, and on none the same bytes are under way for longer than before by what counts.

@@ -37,9 +37,7 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
         return Vec::new();
     }
     let needed = evidence.needed(timeline.ranks.len());
-    let mut found: Vec<Found<'_>> =
-        evidence.tracks.iter().filter_map(|((component, subject), track)| found(*component, subject, track)).collect();
-    found.sort_by(|a, b| b.is_own().cmp(&a.is_own()).then(b.times.total_cmp(&a.times)));
+    let found = all(timeline, evidence);
     let network = Network::of(timeline, config, evidence, needed)
         .filter(|network| costs(evidence, network.worst().1, network.worst().1.more_ms));
     // The ways account for what iterations grew, and what one computes or issues later does not: that may wait for them.
@@ -56,7 +54,8 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
     };
     // Copies wait for whoever is about to be known to come late.
     let is_likely = |found: &&Found<'_>| {
-        found.is_own() && found.times >= 1.0 && found.track.log_odds >= needed / 2.0 && !is_outweighed(found)
+        let counts = found.times >= 1.0 || (found.component.is_work() && explains_most(evidence, found));
+        found.is_own() && counts && found.track.log_odds >= needed / 2.0 && !is_outweighed(found)
     };
     let awaits = found.iter().any(|found| is_likely(&found));
     let mut causes: Vec<Cause> = Vec::new();
@@ -135,16 +134,34 @@ pub(crate) fn ways_are_of_others(evidence: &Evidence, hosts: &BTreeSet<HostName>
     ways::ends_of(&slow, &times, &evidence.light_times()).is_some_and(|ends| !accounts(&ends))
 }
 
+/// What stands out: own parts first, and of them and the others what stands out most.
+fn all<'a>(timeline: &Timeline, evidence: &'a Evidence) -> Vec<Found<'a>> {
+    let of = |((component, subject), track): (&'a Key, &'a Track)| found(*component, subject, track);
+    let mut all: Vec<Found<'_>> = evidence.tracks.iter().filter_map(of).collect();
+    all.retain(|found| found.component != Component::Through || is_inside(timeline, evidence, found));
+    all.sort_by(|a, b| b.is_own().cmp(&a.is_own()).then(b.times.total_cmp(&a.times)));
+    all
+}
+
 fn found<'a>(component: Component, subject: &'a Subject, track: &'a Track) -> Option<Found<'a>> {
     let is_one = !matches!(component, Component::Rest | Component::Iteration);
     is_one.then(|| Found { component, subject, track, times: track.mean() / counts(component) })
 }
 
+/// Whether what waits on a way through a host is inside it: behind and before slow wires it waits as well.
+fn is_inside(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> bool {
+    hosts_of(timeline, found.subject).into_iter().all(|host| evidence.denies_ways(&BTreeSet::from([host])))
+}
+
 /// Whether what a rank or host computes or issues later is enough of what iterations grew.
 fn accounts_for_most(evidence: &Evidence, found: &Found<'_>) -> bool {
     let is_work = matches!(found.component, Component::Computation | Component::Issue);
-    let grown_ms = evidence.grown_ms(found.track.since).1;
-    !is_work || grown_ms.is_none_or(|grown_ms| found.track.more_ms >= WORK * grown_ms)
+    !is_work || evidence.grown_ms(found.track.since).1.is_none() || explains_most(evidence, found)
+}
+
+/// Whether it takes longer by enough of what iterations are known to have grown.
+fn explains_most(evidence: &Evidence, found: &Found<'_>) -> bool {
+    evidence.grown_ms(found.track.since).1.is_some_and(|grown_ms| found.track.more_ms >= WORK * grown_ms)
 }
 
 /// Milliseconds an iteration that it takes more: of threads that wait for a processor, what most is late with of what their host does.
@@ -220,7 +237,7 @@ fn category(found: &Found<'_>) -> Category {
         (Component::Computation | Component::Rest | Component::Iteration, _) => Category::Gpu,
         (Component::Issue, Subject::Rank(_)) => Category::NotStarted,
         (Component::Issue | Component::Proxy | Component::Handover | Component::Waiting, _) => Category::HostThread,
-        (Component::Copy, _) => Category::GpuCopy,
+        (Component::Copy | Component::Through, _) => Category::GpuCopy,
         (Component::Wire, _) => Category::NetworkSend,
     }
 }

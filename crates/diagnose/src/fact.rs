@@ -15,6 +15,8 @@ pub(crate) use words::{ranks_text, ranks_within};
 pub(crate) const STUCK_INSIDE: &str = "hang.stuck-inside";
 /// The rule of [`Fact::Wander`].
 pub(crate) const WANDER: &str = "watch.pauses-wander";
+/// Ranks of one host were late again and again.
+pub(crate) const LATE_AGAIN: &str = "watch.late-again";
 /// The rule of [`Fact::NicDown`].
 pub(crate) const NIC_DOWN: &str = "nic.down";
 /// The rule of [`Fact::GpuNotReady`].
@@ -258,10 +260,7 @@ fn of_op(rank: Rank, op: &OpRef, at: HostTime) -> Vec<Evidence> {
 impl Fact {
     /// The host whose processors the job's threads wait for, if that is what it says.
     pub(crate) fn crowded(&self) -> Option<&HostName> {
-        match self {
-            Fact::CpuWait { host, .. } => Some(host),
-            _ => None,
-        }
+        if let Fact::CpuWait { host, .. } = self { Some(host) } else { None }
     }
 
     /// The host whose cores are full and on which the job's threads wait longer than they run, if that is what it says.
@@ -304,7 +303,7 @@ impl Fact {
             Fact::CpuWait { .. } => "host.cpu-wait",
             Fact::CpuFull { .. } => "host.cpu-full",
             Fact::SlowCalls { .. } => "host.slow-calls",
-            Fact::LateAgain { .. } => "watch.late-again",
+            Fact::LateAgain { .. } => LATE_AGAIN,
             Fact::Wander { .. } => WANDER,
             Fact::SlowIterations { .. } => "watch.slow-iterations",
             Fact::ComputeExcess { .. } => "slow.compute",

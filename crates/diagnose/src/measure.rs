@@ -6,6 +6,7 @@
 //! (`timeline::iterations`), so a row compares ranks with each other and with their past.
 mod cells;
 mod role;
+mod through;
 mod ways;
 
 use crate::timeline::{RankState, Timeline};
@@ -197,7 +198,8 @@ fn row(timeline: &Timeline, (start, end): (HostTime, HostTime), ns: u64, each: E
     let iteration_ms = ns as f64 / 1e6 / iterations as f64;
     let (ways, sent) = ways::of(timeline, (start, end), iterations);
     let of = |(state, sent): (&RankState, &Sent)| cells(state, (start, end), iteration_ms, sent.held_ms);
-    let ranks = timeline.ranks.by_slot().iter().zip(&sent).map(of).collect();
+    let mut ranks: Vec<Option<Cells>> = timeline.ranks.by_slot().iter().zip(&sent).map(of).collect();
+    through::add(timeline, (start, end), iteration_ms, &mut ranks);
     let waits = timeline.loads.waits(start, end);
     let latest_ms = latest_ms(timeline, (start, end), iteration_ms, &each);
     Row { start, end, iterations, iteration_ms, each, latest_ms, ranks, sent, ways, waits }

@@ -328,10 +328,10 @@ fn a_host_is_not_named_for_a_part_of_it() {
 
 /// Four ranks, two a host, that add up what they have every fifth of a second; now and then, once in so many iterations, one
 /// of them issues it more than a second after the others.
-fn late_now_and_then(late: [u32; 3], every: usize) -> Hand {
+fn late_now_and_then(late: &[u32], every: usize) -> Hand {
     let mut hand = Hand::of(2, &[(1, "A", &[0, 1, 2, 3])]);
     let mut at = 1_000;
-    for iteration in 0..3 * every + 30 {
+    for iteration in 0..late.len() * every + 30 {
         let late = late.get(iteration / every).copied().filter(|_| iteration % every == every - 1);
         let end = at + if late.is_some() { 1_500 } else { 200 };
         let op = |rank: u32, from: u64| {
@@ -354,18 +354,26 @@ fn late_now_and_then(late: [u32; 3], every: usize) -> Hand {
     hand
 }
 
+/// What is told of a rank that is late again and again is told once, however often it comes.
+#[test]
+fn a_rank_that_is_late_for_long_has_one_case() {
+    let hand = late_now_and_then(&[2; 12], 10);
+    assert_eq!(hand.engine.cases().len(), 1, "{}", hand.text(60_000));
+    assert_eq!(hand.suspects(), ["rank 2"]);
+}
+
 /// Once is a moment; three times within a minute on one host of several is a reason to look there.
 #[test]
 fn a_rank_that_is_late_again_and_again_is_named() {
-    let hand = late_now_and_then([2, 2, 2], 10);
+    let hand = late_now_and_then(&[2, 2, 2], 10);
     let (text, case) = (hand.text(17_000), &hand.engine.cases()[0]);
     assert_eq!((case.finding.what, case.finding.category), (What::Slowdown, Category::NotStarted), "{text}");
     assert_eq!(hand.suspects(), ["rank 2"], "{text}");
     assert_eq!(case.because[0].rule, "watch.late-again", "{text}");
     for in_turn in [[0, 2, 1], [2, 3, 2]] {
-        let hand = late_now_and_then(in_turn, 10);
+        let hand = late_now_and_then(&in_turn, 10);
         assert!(hand.engine.cases().is_empty(), "ranks that pause in turn collect garbage: {}", hand.text(17_000));
     }
-    let hand = late_now_and_then([2, 2, 2], 200);
+    let hand = late_now_and_then(&[2, 2, 2], 200);
     assert!(hand.engine.cases().is_empty(), "in more than a minute: {}", hand.text(250_000));
 }

@@ -23,7 +23,7 @@ use crate::case::{BlastEntry, Case, CaseEvent, CaseId, CaseState, Said};
 use crate::config::Config;
 use crate::evidence::Evidence;
 use crate::explain::Key;
-use crate::fact::Fact;
+use crate::fact::{Fact, LATE_AGAIN};
 use crate::timeline::Timeline;
 use crate::timeline::ending::Exits;
 use crate::watch::{Seen, Slow, Watch};
@@ -482,8 +482,8 @@ impl Docket {
     /// slow.
     fn recovered(&mut self, bench: &Bench<'_>, open: &Open) -> Vec<CaseEvent> {
         let last_pause = self.pauses.back().map_or(HostTime::NONE, |pause| pause.until);
-        let pausing = self.case(open.id).finding.category == Category::HostThread
-            && bench.timeline.newest_sample.since_ns(last_pause) < bench.config.pause_window_ns / 2;
+        let pauses = self.case(open.id).finding.category == Category::HostThread || self.shows(open.id, LATE_AGAIN);
+        let pausing = pauses && bench.timeline.newest_sample.since_ns(last_pause) < bench.config.pause_window_ns / 2;
         let needed = bench.config.recover_iterations;
         if bench.seen.healthy_streak >= needed && !pausing && !open.quiet && bench.watch.has_lasted(open.onset, needed)
         {

@@ -53,8 +53,6 @@ pub(super) struct Expected {
     pub(super) common: f64,
     /// By how much each is beyond the median of its peers, milliseconds; 0 without peers.
     offsets: Vec<f64>,
-    has_peers: Vec<bool>,
-    first: First,
     unit_ms: f64,
 }
 
@@ -65,12 +63,10 @@ impl Expected {
         let usual = usual(values, roles);
         let common = common(values, pasts, scale);
         let mut offsets = vec![0.0; values.len()];
-        let (mut beyond, mut has_peers) = (vec![None; values.len()], vec![false; values.len()]);
-        let mut sigmas = vec![0.0; values.len()];
+        let (mut beyond, mut sigmas) = (vec![None; values.len()], vec![0.0; values.len()]);
         for (at, value) in values.iter().enumerate() {
             let (Some(ms), past) = (value, &pasts[at]) else { continue };
             let peers = roles.get(at).and_then(|role| usual.get(role));
-            has_peers[at] = peers.is_some();
             let peers = peers.filter(|_| first == First::Peers || past.n < PAST_MIN);
             let more_ms = match (peers, scale) {
                 (Some(usual), _) => {
@@ -89,22 +85,21 @@ impl Expected {
             }
             beyond[at] = Some(more_ms / unit_ms);
         }
-        Expected { beyond, sigmas, common, offsets, has_peers, first, unit_ms }
+        Expected { beyond, sigmas, common, offsets, unit_ms }
     }
 
     /// What is usual is learned from what is within half of what counts while iterations are as usual; first of all from
-    /// anything, but where the past goes before peers who say otherwise.
+    /// anything.
     pub(super) fn learn(&self, values: &[Option<f64>], pasts: &mut [Past], is_raised: bool, counts: f64) {
         for (at, value) in values.iter().enumerate() {
             let Some(ms) = value else { continue };
             let is_usual = self.beyond[at].is_none_or(|share| share.abs() < counts / 2.0);
-            let is_open = self.first == First::Peers || !self.has_peers[at] || is_usual;
             let off_ms = self.beyond[at].map_or(ms - pasts[at].level, |share| share * self.unit_ms);
             // What a fault moves says nothing of how much it varies.
             if !is_raised {
                 pasts[at].vary(off_ms.abs());
             }
-            if (is_usual && !is_raised) || (is_open && pasts[at].n < PAST_MIN) {
+            if (is_usual && !is_raised) || pasts[at].n < PAST_MIN {
                 let most = LEARNED_MAX * self.unit_ms;
                 pasts[at].learn(*ms, self.offsets[at].clamp(-most, most));
             }

@@ -1,5 +1,5 @@
 //! How long the iterations of a job are while nothing is wrong.
-use super::past::{PAST_MIN, sigma, young};
+use super::past::{LATELY, PAST_MIN, sigma, young};
 use super::rank_sum;
 use crate::measure::Row;
 use crate::median::median;
@@ -10,8 +10,6 @@ use std::collections::VecDeque;
 const ROWS_KEPT: usize = 600;
 /// Rows after which it is known how long iterations were.
 const KNOWN_MIN: usize = 3;
-/// Rows of which it is told how long iterations are now.
-const LATELY: usize = 5;
 /// What is further from the level than so many standard deviations is odd: an evaluation, a checkpoint.
 const ODD: f64 = 3.0;
 /// Rows follow each other without more between them, nanoseconds.

@@ -27,24 +27,22 @@ pub(super) fn cause(evidence: &Evidence, needed: f64) -> Option<Cause> {
     }
     let grew = format!("iterations take {now_ms:.0} ms, {:.0} ms more than before", more_ms.unwrap_or(0.0));
     // The track may be older: what was odd before by less began it.
-    let is_longer =
-        evidence.longer(track.onset()).is_some_and(|longer| longer.sigmas >= SURELY_LONGER && longer.low >= DUE);
-    if !is_longer {
-        return None; // some iterations have more work than others
-    }
+    let longer = evidence.longer(track.onset()).filter(|longer| longer.sigmas >= SURELY_LONGER)?;
+    // Else some iterations have more work than others.
+    let all_are_longer = longer.low >= DUE;
     let [computation, rest] =
         [Component::Computation, Component::Rest].map(|component| common(component).unwrap_or(1.0));
     if track.rows < PAST_MIN {
         return None; // whoever it is may stand out yet
     }
-    let (component, category, text) = if computation >= 1.0 + COST && rest >= 1.0 + COST {
+    let (component, category, text) = if all_are_longer && computation >= 1.0 + COST && rest >= 1.0 + COST {
         let text = format!(
             "all devices compute {computation:.2} times as long, and {rest:.2} times between operations of one pass"
         );
         (Component::Computation, Category::Gpu, text)
     } else if let Some((category, text)) = late(evidence, computation, more_ms?) {
         (Component::Issue, category, text)
-    } else if track.mean() >= DOUBLED && evidence.work_ms() < WORK * more_ms? {
+    } else if all_are_longer && track.mean() >= DOUBLED && evidence.work_ms() < WORK * more_ms? {
         let text = "no rank, host or way stands out, and all compute and issue as before".to_owned();
         (Component::Iteration, Category::Unknown, text)
     } else {

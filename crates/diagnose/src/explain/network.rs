@@ -23,21 +23,23 @@ impl<'a> Network<'a> {
             (Component::Wire, Subject::Way(from, to)) => Some(((from.clone(), to.clone()), track)),
             _ => None,
         };
-        let times = evidence.way_times();
-        // Of one that is slow for sure those tell what it is that are likely to be.
-        let is_slow = |(way, track): &((HostName, HostName), &Track)| {
-            track.log_odds >= needed / 2.0 && times.get(way).is_some_and(|times| *times >= 1.0 + SLOWER)
+        let (times, light) = (evidence.way_times(), evidence.light_times());
+        let slower = |way: &(HostName, HostName)| {
+            times.get(way).or_else(|| light.get(way)).is_some_and(|times| *times >= 1.0 + SLOWER)
         };
+        // Of one that is slow for sure those tell what it is that are likely to be.
+        let is_slow = |(way, track): &((HostName, HostName), &Track)| track.log_odds >= needed / 2.0 && slower(way);
         let slow: Vec<_> = evidence.tracks.iter().filter_map(way).filter(is_slow).collect();
         slow.iter().find(|(_, track)| track.log_odds >= needed)?;
         let ways: Vec<&(HostName, HostName)> = slow.iter().map(|(way, _)| way).collect();
-        let since = slow.iter().map(|(_, track)| track.onset()).min()?;
+        let since = worst(&slow)?.1.onset();
         let shared = || ways::shared(&ways, &nic::busy_since(timeline, config, since));
-        let ends = shared().or_else(|| ways::ends_of(&ways, &times, &evidence.light_times()))?;
+        let ends = shared().or_else(|| ways::ends_of(&ways, &times, &light))?;
         let network = Network { slow, ends, since };
         let is_longer = evidence.longer(since).is_none_or(|longer| longer.sigmas >= SURELY_LONGER);
         let accounts = is_longer
             && match evidence.grown_ms(since) {
+                (_, Some(more_ms)) if network.ends == Ends::All => evidence.work_ms() < (1.0 - WORK) * more_ms,
                 (_, Some(more_ms)) => evidence.way_more_ms() >= WORK * more_ms,
                 (_, None) => true,
             };
@@ -46,10 +48,9 @@ impl<'a> Network<'a> {
         (accounts && is_due).then_some(network)
     }
 
-    /// The way that is slowest.
+    /// The way that costs most.
     pub(super) fn worst(&self) -> &((HostName, HostName), &'a Track) {
-        let worst = self.slow.iter().max_by(|a, b| a.1.mean().total_cmp(&b.1.mean()));
-        worst.expect("there is a slow way")
+        worst(&self.slow).expect("there is a slow way")
     }
 
     /// In multiples of what counts.
@@ -111,7 +112,7 @@ impl<'a> Network<'a> {
             ),
             Ends::All => (Vec::new(), "the same bytes are longer on their way between all hosts".to_owned()),
         };
-        let text = format!("{text}; {times:.1} times as long where that is most");
+        let text = format!("{text}; {times:.1} times as long where that costs most");
         let ((from, to), track) = self.worst();
         Cause {
             key: (Component::Wire, Subject::Way(from.clone(), to.clone())),
@@ -138,6 +139,12 @@ impl<'a> Network<'a> {
             false => Category::NetworkReceive,
         }
     }
+}
+
+type Slow<'a> = ((HostName, HostName), &'a Track);
+
+fn worst<'a, 'b>(slow: &'b [Slow<'a>]) -> Option<&'b Slow<'a>> {
+    slow.iter().max_by(|a, b| a.1.more_ms.total_cmp(&b.1.more_ms))
 }
 
 fn names(hosts: &[HostName]) -> String {

@@ -21,24 +21,22 @@ impl Ring {
 
     /// The same beside one way that carries a hundredth of what the others do.
     fn with_light(&mut self, count: u64, iteration_ms: f64, sent_ms: [f64; 4], (way, light_ms): ((usize, usize), f64)) {
-        for _ in 0..count {
-            let start = at(self.row);
-            let of = |host: usize| ((name(host), name(host + 1)), Way { sent_ms: sent_ms[host], mb: 100.0 });
-            let light = ((name(way.0), name(way.1)), Way { sent_ms: light_ms, mb: 1.0 });
-            let ways = (0..4).map(of).chain([light]).collect();
-            let end = start + NANOS_PER_SEC;
-            let row = Row { start, end, iterations: 3, iteration_ms, ways, ..Row::default() };
-            self.evidence.take(&[], &[], &row);
-            self.row += 1;
-        }
+        let heavy = (0..4).map(|host| ((host, host + 1), sent_ms[host], 100.0));
+        self.of_loads(count, iteration_ms, &heavy.chain([(way, light_ms, 1.0)]).collect::<Vec<_>>());
     }
 
     /// The same with other ways.
     fn of_ways(&mut self, count: u64, iteration_ms: f64, ways: &[((usize, usize), f64)]) {
+        let ways: Vec<_> = ways.iter().map(|(way, sent_ms)| (*way, *sent_ms, 100.0)).collect();
+        self.of_loads(count, iteration_ms, &ways);
+    }
+
+    /// The same with ways of which each carries so many megabytes an iteration.
+    fn of_loads(&mut self, count: u64, iteration_ms: f64, ways: &[((usize, usize), f64, f64)]) {
         for _ in 0..count {
             let start = at(self.row);
-            let way = |((from, to), sent_ms): &((usize, usize), f64)| {
-                ((name(*from), name(*to)), Way { sent_ms: *sent_ms, mb: 100.0 })
+            let way = |((from, to), sent_ms, mb): &((usize, usize), f64, f64)| {
+                ((name(*from), name(*to)), Way { sent_ms: *sent_ms, mb: *mb })
             };
             let ways = ways.iter().map(way).collect();
             let end = start + NANOS_PER_SEC;
@@ -175,6 +173,27 @@ fn what_carries_little_tells_the_ends_of_a_slow_way_apart() {
     };
     assert_eq!(told(0.5), (Category::NetworkSend, vec![host(0), host(3)], false), "latencies tell nothing");
     assert_eq!(told(2.0), (Category::NetworkReceive, vec![host(0), host(3)], true));
+}
+
+/// A pipeline sends between two hosts a hundredth of what the sums of gradients take on other ways: it is 80 times as slow, and that
+/// is what iterations grew.
+#[test]
+fn a_way_that_carries_little_and_costs_much_is_told() {
+    let mut line = Ring::default();
+    let pairs = |light_ms: f64| {
+        let heavy = [(0, 1), (1, 0), (2, 3), (3, 2)].map(|way| (way, 20.0, 100.0));
+        let light = [(0, 2), (2, 0)].map(|way| (way, 1.0, 1.0));
+        let slow = [(1, 3), (3, 1)].map(|way| (way, light_ms, 1.0));
+        [heavy.as_slice(), &light, &slow].concat()
+    };
+    line.of_loads(20, 300.0, &pairs(1.0));
+    line.of_loads(10, 450.0, &pairs(80.0));
+    let (category, named, since) = line.told().expect("it costs half of an iteration");
+    assert_eq!((category, named, since), (Category::NetworkCongestion, vec![host(1), host(3)], 20));
+    let mut cheap = Ring::default();
+    cheap.of_loads(20, 300.0, &pairs(0.01));
+    cheap.of_loads(10, 301.0, &pairs(0.8));
+    assert_eq!(cheap.told(), None, "as slow, and nobody waits for it");
 }
 
 /// What stands still on ways that are slow says nothing of a proxy thread, but at the host whose ways these are.

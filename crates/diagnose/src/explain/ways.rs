@@ -57,10 +57,10 @@ pub(super) fn ends_of(slow: &[&Way], times: &BTreeMap<Way, f64>, light: &BTreeMa
         <[&HostName; 2]>::try_from(hosts.iter().copied().collect::<Vec<_>>()).ok().map(|pair| pair.map(Clone::clone))
     };
     if fast.is_empty() {
-        let known = times.len();
+        let carrying = slow.iter().filter(|way| times.contains_key(**way)).count();
         return match pair() {
             Some(pair) => Some(rather(pair, light)),
-            None => (2 * slow.len() >= known && slow.len() > 1).then_some(Ends::All),
+            None => (2 * carrying >= times.len() && carrying > 1).then_some(Ends::All),
         };
     }
     let is_whole = |host: &&HostName| !fast.contains(&(*host, true)) && !fast.contains(&(*host, false));

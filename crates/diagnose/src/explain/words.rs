@@ -17,6 +17,9 @@ pub(super) fn because(timeline: &Timeline, evidence: &Evidence, found: &Found<'_
         Component::Computation | Component::Rest | Component::Iteration => ("peers.computation", "computes"),
         Component::Issue => ("peers.issue", "issues operations late, while its device idles,"),
         Component::Copy => ("peers.copy", "copies into and out of the transport's slots"),
+        Component::Through => {
+            ("peers.through", "hands data on inside its host, from where it comes in to where it goes out,")
+        }
         Component::Proxy | Component::Handover => ("peers.proxy", "keeps data that is ready"),
         Component::Wire => ("peers.wire", "has the same bytes on the way"),
         Component::Waiting => ("peers.waiting", "has threads that are ready to run and wait for a processor"),

@@ -20,6 +20,9 @@ pub(crate) enum Component {
     Issue,
     /// Copies into and out of the transport's slots.
     Copy,
+    /// Copies from the rank by which a ring comes into a host to the one by which it goes out, which its flows do not show:
+    /// they wait at both ends.
+    Through,
     /// The proxy thread passed on late what was delivered.
     Proxy,
     /// Data lay ready on links from the rank, and was awaited, without being handed over: a proxy thread that is late.
@@ -33,8 +36,18 @@ pub(crate) enum Component {
 }
 
 /// Those that are a rank's, in the order of its cells.
-pub(crate) const CELLS: [Component; 6] =
-    [Component::Computation, Component::Rest, Component::Issue, Component::Copy, Component::Proxy, Component::Handover];
+pub(crate) const CELLS: [Component; 7] = [
+    Component::Computation,
+    Component::Rest,
+    Component::Issue,
+    Component::Copy,
+    Component::Proxy,
+    Component::Handover,
+    Component::Through,
+];
+
+/// Of these what iterations of a rank tell.
+const OF_ITERATIONS: usize = 5;
 
 impl Component {
     /// What an iteration of a rank took of it, microseconds; 0 of what iterations do not tell.
@@ -45,7 +58,9 @@ impl Component {
             Component::Issue => it.host_us,
             Component::Copy => it.copy_us + f64::from(it.out.us.min(it.out.first_us)),
             Component::Proxy => it.proxy_us,
-            Component::Handover | Component::Wire | Component::Waiting | Component::Iteration => 0.0,
+            Component::Through | Component::Handover | Component::Wire | Component::Waiting | Component::Iteration => {
+                0.0
+            }
         }
     }
 
@@ -64,6 +79,11 @@ impl Cells {
     #[cfg(test)]
     pub(crate) fn of(ms: impl Fn(Component) -> f64) -> Cells {
         Cells(CELLS.map(|component| ms(component) as f32))
+    }
+
+    /// Takes in what ways through its host cost more.
+    pub(super) fn add_through(&mut self, ms: f64) {
+        self.0[CELLS.len() - 1] += ms as f32;
     }
 
     /// Milliseconds of a component of a rank; 0 of others.
@@ -108,7 +128,7 @@ pub(super) fn cells(
     if state.dead_since.is_some() {
         return None;
     }
-    let (mut ns, mut us) = (0, [0.0; CELLS.len() - 1]);
+    let (mut ns, mut us) = (0, [0.0; OF_ITERATIONS]);
     for it in inside(state, (start, end), iteration_ms) {
         ns += it.ns();
         us.iter_mut().zip(CELLS).for_each(|(sum, cell)| *sum += cell.us(it));
@@ -117,5 +137,5 @@ pub(super) fn cells(
         return None;
     }
     let [computation, rest, issue, copy, proxy] = us.map(|us| (us * 1e3 / ns as f64 * iteration_ms) as f32);
-    Some(Cells([computation, rest, issue, copy, proxy, held_ms as f32]))
+    Some(Cells([computation, rest, issue, copy, proxy, held_ms as f32, 0.0]))
 }

@@ -17,6 +17,11 @@ pub(crate) struct Way {
 }
 
 impl Way {
+    /// How long a megabyte was on its way.
+    pub(crate) fn ms_per_mb(&self) -> f64 {
+        self.sent_ms / self.mb
+    }
+
     /// Whether it carries enough to say how fast it is, where the busiest way carries `most` megabytes an iteration.
     pub(crate) fn counts(&self, most: f64) -> bool {
         self.mb > 0.0 && self.mb * CARRY_ALIKE as f64 >= most

@@ -24,6 +24,9 @@ impl Docket {
         let stood = self.open.iter_mut().filter(|of| of.id == open.id);
         stood.for_each(|of| of.stood_ns = of.stood_ns.max(length));
         if let Some((verdict, facts)) = self.paused(bench) {
+            if self.is_told_of(open.id, verdict.category, &verdict.suspects) {
+                return self.withdraw(bench, open.id);
+            }
             self.write(bench, open.id, verdict, &facts, Vec::new());
         } else if length < self.transient_ns(bench) || (bench.watch.is_young() && !self.shows(open.id, NIC_DOWN)) {
             if let Some(again) = self.late_again(bench, open) {
@@ -110,8 +113,19 @@ impl Docket {
         usual_ns.saturating_mul(bench.config.stall_wait_factor).max(bench.config.transient_ns).max(iteration_ns)
     }
 
+    /// Whether another case that is open tells of the same slowdown, of whoever is most likely.
+    fn is_told_of(&self, id: CaseId, category: Category, suspects: &[Suspect]) -> bool {
+        let place = suspects.first().map(|suspect| &suspect.place);
+        let is_same = |case: &Case| {
+            let finding = &case.finding;
+            let first = finding.suspects.first().map(|suspect| &suspect.place);
+            finding.what == What::Slowdown && finding.category == category && first == place
+        };
+        self.open.iter().any(|open| open.id != id && is_same(self.case(open.id)))
+    }
+
     /// Whether a case rests on a rule.
-    fn shows(&self, id: CaseId, rule: &str) -> bool {
+    pub(super) fn shows(&self, id: CaseId, rule: &str) -> bool {
         self.case(id).because.iter().any(|reason| reason.rule == rule)
     }
 
@@ -144,6 +158,9 @@ impl Docket {
         let facts = [Fact::LateAgain { host, times, within_ns, is_device }];
         let (group, op) = (case.group, case.op);
         let suspects = vec![Suspect { place, confidence: SURE }];
+        if self.is_told_of(open.id, category, &suspects) {
+            return Some(self.withdraw(bench, open.id));
+        }
         let verdict = Verdict { what: What::Slowdown, category, suspects, since, share: 0.0, group, op };
         self.write(bench, open.id, verdict, &facts, Vec::new());
         let at = self.place_of(open.id);

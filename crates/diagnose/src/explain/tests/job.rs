@@ -105,3 +105,15 @@ fn ranks_that_issue_more_since_they_compute_more_are_no_fault() {
     ring.of_ranks(20, &late(420.0, 150.0), more);
     assert_eq!(ring.causes(), []);
 }
+
+/// A pause of one rank in two of three iterations: the third is as long as before, and it is a fault all the same.
+#[test]
+fn pauses_in_some_iterations_are_told() {
+    let mut ring = Ring::default();
+    ring.of_ranks(30, &late(300.0, 5.0), issues(5.0));
+    for nth in 0..36 {
+        let pause_ms = if nth % 3 == 0 { 0.0 } else { 64.0 };
+        ring.of_ranks(1, &late(300.0 + pause_ms, 5.0 + pause_ms), issues(9.0));
+    }
+    assert_eq!(ring.causes(), [(Category::NotStarted, Subject::Job)]);
+}

@@ -1,0 +1,104 @@
+//! What a ring's way through a host costs: from the rank that receives from another host over those that hand on inside the
+//! host, unseen, to the rank that sends to the next one. A copy in between is slow when both ends wait for it: data lies
+//! before the entry, and slots at the exit stay empty. Upstream of it slots are full, downstream no data comes. Whether the
+//! exit itself is slow its own data tells, which waits for nobody: that is a copy of its own (`Component::us`).
+use super::cells::{Cells, inside};
+use crate::timeline::{RankState, Timeline};
+use mycroft_record::{CommId, HostName, HostTime};
+use std::collections::BTreeMap;
+
+/// Both ends of a communicator's ways through a host: slots, and for how long the end waited, milliseconds per iteration.
+#[derive(Default)]
+struct Ends {
+    entries: Vec<(usize, f64)>,
+    /// .. less what it waited for data of its own.
+    exits: Vec<f64>,
+}
+
+impl Ends {
+    /// The entry of the way that costs most, and what it costs.
+    fn worst(&self) -> Option<(usize, f64)> {
+        let pairs = self.entries.iter().flat_map(|(slot, into)| self.exits.iter().map(|out| (*slot, into.min(*out))));
+        pairs.filter(|(_, ms)| *ms > 0.0).max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+/// Adds to ranks what ways through their host cost. Of two members on a host the entry is slow, of more any of them
+/// but the exit may be: then all are as slow, and it is the host.
+pub(super) fn add(timeline: &Timeline, row: (HostTime, HostTime), iteration_ms: f64, cells: &mut [Option<Cells>]) {
+    let mut all: BTreeMap<(&HostName, CommId), Ends> = BTreeMap::new();
+    for (slot, state) in timeline.ranks.by_slot().iter().enumerate() {
+        let Some(of) = Waited::of(state, row, iteration_ms) else { continue };
+        if let Some((comm, ms)) = of.into {
+            all.entry((&state.host, comm)).or_default().entries.push((slot, ms));
+        }
+        if let Some((comm, ms)) = of.out {
+            all.entry((&state.host, comm)).or_default().exits.push(ms);
+        }
+    }
+    for ((host, comm), ends) in &all {
+        let Some((entry, ms)) = ends.worst() else { continue };
+        let members = members(timeline, host, *comm);
+        let slow = if members.len() <= 2 { vec![entry] } else { members };
+        for slot in slow {
+            if let Some(cells) = &mut cells[slot] {
+                cells.add_through(ms);
+            }
+        }
+    }
+}
+
+fn members(timeline: &Timeline, host: &HostName, comm: CommId) -> Vec<usize> {
+    let Some(comm) = timeline.comms.get(&comm) else { return Vec::new() };
+    let slots = comm.members.values().filter_map(|rank| timeline.ranks.slot(*rank));
+    slots.filter(|slot| timeline.ranks.at(*slot).host == *host).map(|slot| slot as usize).collect()
+}
+
+/// For how long a rank's ends of ways waited in a row, milliseconds per iteration, and of which communicator they are.
+#[derive(Default)]
+struct Waited {
+    into: Option<(CommId, f64)>,
+    out: Option<(CommId, f64)>,
+}
+
+impl Waited {
+    fn of(state: &RankState, row: (HostTime, HostTime), iteration_ms: f64) -> Option<Waited> {
+        let (mut ns, mut into_us, mut out_us) = (0, 0.0, 0.0);
+        let (mut entry, mut exit) = (None, None);
+        for it in inside(state, row, iteration_ms) {
+            ns += it.ns();
+            let comm = |counter: u16| state.past.counter(counter).0;
+            if it.into.us > 0.0 {
+                into_us += f64::from(it.into.us);
+                entry.get_or_insert(comm(it.into.counter));
+            }
+            if it.out.us > 0.0 {
+                out_us += f64::from((it.out.us - it.out.first_us).max(0.0));
+                exit.get_or_insert(comm(it.out.counter));
+            }
+        }
+        let ms = |us: f64| us * 1e3 / ns as f64 * iteration_ms;
+        (ns > 0)
+            .then(|| Waited { into: entry.map(|comm| (comm, ms(into_us))), out: exit.map(|comm| (comm, ms(out_us))) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Upstream of a slow part slots are full, downstream of it no data comes: only a way whose two ends wait is slow itself.
+    #[test]
+    fn a_way_costs_what_both_its_ends_wait() {
+        let worst =
+            |entries: &[(usize, f64)], exits: &[f64]| Ends { entries: entries.to_vec(), exits: exits.to_vec() }.worst();
+        assert_eq!(worst(&[(2, 90.0)], &[70.0]), Some((2, 70.0)));
+        assert_eq!(worst(&[(2, 90.0)], &[0.0]), None, "what comes in waits for what does not go out");
+        assert_eq!(worst(&[(2, 90.0)], &[]), None);
+        assert_eq!(
+            worst(&[(2, 10.0), (3, 40.0)], &[30.0, 5.0]),
+            Some((3, 30.0)),
+            "of two ways the one that costs more"
+        );
+    }
+}
