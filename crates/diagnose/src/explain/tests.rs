@@ -348,3 +348,30 @@ fn a_slow_way_is_no_cause_where_iterations_were_as_long_before() {
     (0..20).for_each(|_| ring.seconds(1, 420.0, [320.0, 200.0, 200.0, 200.0]));
     assert_eq!(ring.causes().len(), 1);
 }
+
+/// What waits on ways through a host is inside it only where its ways to others are known, and fast: behind slow ones it waits too.
+#[test]
+fn copies_through_a_host_are_told_where_its_ways_are_fast() {
+    let told = |sent_ms: Option<[f64; 2]>| {
+        let mut ring = Ring::default();
+        let row = |iteration_ms: f64, sent_ms: Option<f64>| {
+            let way = |host: usize| ((name(host), name(host + 1)), Way { sent_ms: sent_ms.unwrap_or(0.0), mb: 100.0 });
+            let ways = (0..4).filter(|_| sent_ms.is_some()).map(way).collect();
+            Row { iteration_ms, ways, ..Row::default() }
+        };
+        let takes = |through_ms: f64| {
+            move |rank: usize, component| match component {
+                Component::Computation => 200.0,
+                Component::Through if rank / 4 == 2 => through_ms,
+                _ => 0.0,
+            }
+        };
+        ring.of_ranks(20, &row(300.0, sent_ms.map(|[before, _]| before)), takes(0.0));
+        ring.of_ranks(12, &row(360.0, sent_ms.map(|[_, after]| after)), takes(60.0));
+        ring.causes()
+    };
+    assert_eq!(told(Some([20.0, 20.0])), [(Category::GpuCopy, Subject::Host(name(2)))]);
+    assert_eq!(told(None), [], "nothing is known of its ways");
+    let slow = told(Some([20.0, 60.0]));
+    assert!(!slow.contains(&(Category::GpuCopy, Subject::Host(name(2)))), "{slow:?}");
+}
