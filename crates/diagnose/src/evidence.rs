@@ -272,11 +272,11 @@ impl Evidence {
     pub(crate) fn denies_ways(&self, hosts: &BTreeSet<HostName>) -> bool {
         let is_theirs = |(from, to): &(HostName, HostName)| hosts.contains(from) || hosts.contains(to);
         let is_between = |(from, to): &(HostName, HostName)| hosts.contains(from) && hosts.contains(to);
-        let theirs: BTreeMap<_, _> = self.way_times().into_iter().filter(|(way, _)| is_theirs(way)).collect();
-        let light = self.light_times();
-        let all_times = theirs.values().chain(light.iter().filter(|(way, _)| is_theirs(way)).map(|(_, times)| times));
-        let is_known = theirs.keys().any(|way| hosts.len() == 1 || is_between(way));
-        is_known && all_times.into_iter().all(|times| *times < 1.0 + SLOWER)
+        let is_slow = |(way, known): (&(HostName, HostName), &Known)| {
+            is_theirs(way) && known.times().is_some_and(|times| times >= 1.0 + SLOWER)
+        };
+        let is_known = |way: &(HostName, HostName)| is_theirs(way) && (hosts.len() == 1 || is_between(way));
+        self.way_times().keys().any(is_known) && !self.ways.iter().any(is_slow)
     }
 
     /// Whether all of these ways are known, and on none the same bytes are under way for longer than before by what counts.

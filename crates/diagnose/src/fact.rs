@@ -15,7 +15,7 @@ pub(crate) use words::{ranks_text, ranks_within};
 pub(crate) const STUCK_INSIDE: &str = "hang.stuck-inside";
 /// The rule of [`Fact::Wander`].
 pub(crate) const WANDER: &str = "watch.pauses-wander";
-/// Ranks of one host were late again and again.
+/// The rule of [`Fact::LateAgain`].
 pub(crate) const LATE_AGAIN: &str = "watch.late-again";
 /// The rule of [`Fact::NicDown`].
 pub(crate) const NIC_DOWN: &str = "nic.down";

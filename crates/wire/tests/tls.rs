@@ -4,44 +4,17 @@ mod certificates;
 mod common;
 #[path = "common/heard.rs"]
 mod heard;
+#[path = "common/sockets.rs"]
+mod sockets;
 
 use certificates::Certificates;
 use common::step_batch;
 use heard::Heard;
 use mycroft_record::Batch;
-use mycroft_wire::{
-    Client, ClientConfig, Endpoint, Listener, ListenerHandle, Refusal, ServerConfig, ServerTls, TlsClient, WireError,
-};
-use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn any_port() -> Endpoint {
-    "127.0.0.1:0".parse().unwrap()
-}
-
-fn serve(endpoint: &Endpoint, config: ServerConfig) -> (ListenerHandle, Receiver<Batch>) {
-    let (sender, receiver) = channel();
-    let sender = Mutex::new(sender);
-    let handler = move |frame: Vec<Batch>| {
-        let sender = sender.lock().unwrap();
-        common::sent(frame).into_iter().for_each(|batch| sender.send(batch).unwrap());
-    };
-    (Listener::bind(endpoint, config).unwrap().serve(Arc::new(handler)), receiver)
-}
-
-fn config() -> ClientConfig {
-    ClientConfig { host: "host0".to_owned(), ..ClientConfig::default() }
-}
-
-fn refusal(result: Result<Client, WireError>) -> (Refusal, String) {
-    match result {
-        Err(WireError::Refused { code, text, .. }) => (code, text),
-        other => panic!("expected a refusal, got {other:?}"),
-    }
-}
+use mycroft_wire::{Client, ClientConfig, Listener, Refusal, ServerConfig, ServerTls, TlsClient};
+use sockets::{PATIENCE, any_port, config, refusal, serve};
+use std::sync::Arc;
+use std::time::Instant;
 
 #[test]
 fn tls_carries_batches_and_checks_both_sides() {
@@ -119,12 +92,17 @@ fn an_agent_with_a_certificate_speaks_for_the_host_that_it_names() {
     let error = Client::connect(&server.local_endpoint(), &foreign).unwrap_err().to_string();
     assert!(error.contains("did the server's authority for agents sign it"), "{error}");
     assert!(connect("host0", None).is_err());
+    // A server tells its log after it has told the peer.
+    let of_tls = |line: &&String| line.contains("127.0.0.1") && line.contains("the agent's certificate: ");
+    let end = Instant::now() + PATIENCE;
+    while heard.lines().iter().filter(of_tls).count() < 2 && Instant::now() < end {
+        std::thread::yield_now();
+    }
     let lines = heard.lines();
     assert!(
         lines.iter().any(|line| line.contains("wrong certificate") && line.contains("is for host1, and not")),
         "{lines:?}"
     );
-    let of_tls = |line: &&String| line.contains("127.0.0.1") && line.contains("the agent's certificate: ");
     assert_eq!(lines.iter().filter(of_tls).count(), 2, "{lines:?}");
 }
 

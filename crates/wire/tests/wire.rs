@@ -2,6 +2,8 @@
 #[path = "common/certificates.rs"]
 mod certificates;
 mod common;
+#[path = "common/sockets.rs"]
+mod sockets;
 
 use certificates::Certificates;
 use common::step_batch;
@@ -10,37 +12,18 @@ use mycroft_wire::codec;
 use mycroft_wire::{
     Client, ClientConfig, Endpoint, Listener, ListenerHandle, Refusal, ServerConfig, ServerLimits, WireError,
 };
+use sockets::{PATIENCE, any_port, config, refusal, serve};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn any_port() -> Endpoint {
-    "127.0.0.1:0".parse().unwrap()
-}
-
-fn serve(endpoint: &Endpoint, config: ServerConfig) -> (ListenerHandle, Receiver<Batch>) {
-    let (sender, receiver) = channel();
-    let sender = Mutex::new(sender);
-    let handler = move |frame: Vec<Batch>| {
-        let sender = sender.lock().unwrap();
-        common::sent(frame).into_iter().for_each(|batch| sender.send(batch).unwrap());
-    };
-    (Listener::bind(endpoint, config).unwrap().serve(Arc::new(handler)), receiver)
-}
 
 fn steps(batch: &Batch) -> u64 {
     match &batch.records[0] {
         Record::StepMark(mark) => mark.step,
         other => panic!("unexpected {other:?}"),
     }
-}
-
-fn config() -> ClientConfig {
-    ClientConfig { host: "host0".to_owned(), ..ClientConfig::default() }
 }
 
 #[test]
@@ -78,13 +61,6 @@ fn a_stale_unix_socket_is_replaced_a_live_one_is_not() {
     let endpoint = Endpoint::Unix(path);
     let (_handle, _received) = serve(&endpoint, ServerConfig::default());
     assert!(matches!(Listener::bind(&endpoint, ServerConfig::default()), Err(WireError::Io { .. })));
-}
-
-fn refusal(result: Result<Client, WireError>) -> (Refusal, String) {
-    match result {
-        Err(WireError::Refused { code, text, .. }) => (code, text),
-        other => panic!("expected a refusal, got {other:?}"),
-    }
 }
 
 #[test]

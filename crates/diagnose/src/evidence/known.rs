@@ -11,7 +11,7 @@ pub(super) struct Known {
     pub(super) past: Past,
     /// It carries enough to say how fast it is, and not only whether it is slower than before.
     carries: bool,
-    /// From the first row on it took longer than its peers: it may have been slow before anybody looked.
+    /// When its past became known it took longer than its peers: it may have been slow before anybody looked.
     is_odd: bool,
     /// Of the last rows: how many times as long as before the same bytes were under way, and the milliseconds an iteration more.
     lately: VecDeque<(f64, f64)>,
