@@ -538,7 +538,7 @@ impl Fact {
                 let text = excess("holds ready data", &who, *now_ms, *base_ms, *iteration_ms);
                 let others = |others: &OtherLinks, what: &str| match (others.slow, others.fast) {
                     (0, 0) if others.by_message > 0 => {
-                        format!("; {} short links {what} take longer for messages of one size", others.by_message)
+                        format!("; {} short links {what} take longer for messages of about one size", others.by_message)
                     }
                     (0, 0) => match (others.less_slow, others.less_slow + others.short_fast) {
                         (_, 0) => String::new(),

@@ -1,5 +1,5 @@
-//! What single messages say of links that carry too little for their time in an iteration to: one of the same size takes as
-//! long as ever, whatever else the iteration is late with.
+//! What single messages say of links that carry too little for their time in an iteration to: one of about the same size takes
+//! as long as ever, whatever else the iteration is late with.
 use crate::blame::slow::{Windows, compared};
 use crate::fact::Fact;
 use crate::median::median;
@@ -7,15 +7,20 @@ use crate::timeline::{Iteration, Link, Timeline};
 use mycroft_record::Rank;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Awaited messages of one size, before and since, from which on they tell: one in each iteration that a slowdown needs.
+/// Awaited messages of a class of sizes, before and since, from which on they tell: one in each iteration that a slowdown needs.
 const LEAST: usize = 3;
 /// So many times longer is slow: latencies, which stay as they were, are part of it, and who shares a wire takes twice as long.
 const TIMES: f64 = 3.0;
 /// The same where none is so slow: of messages that are mostly latency little is sent, and the link is slow besides for sure.
 const TIMES_OF_SHORT: f64 = 1.3;
 
-/// Microseconds that messages took, before and since, by their bytes.
-type Sizes = BTreeMap<u64, (Vec<f64>, Vec<f64>)>;
+/// Microseconds that messages took, before and since, by class of size.
+type Sizes = BTreeMap<i32, (Vec<f64>, Vec<f64>)>;
+
+/// Half octaves: where tokens are routed no message is as large as the one before, and those of a class differ by a fifth.
+fn class(bytes: u64) -> i32 {
+    (2.0 * (bytes.max(1) as f64).log2()).round() as i32
+}
 
 /// Counts the links of either end of a link that is slow alone whose messages take longer, where no other tells the ends apart.
 pub(super) fn count(timeline: &Timeline, windows: &Windows, facts: &mut [Fact]) {
@@ -76,7 +81,7 @@ fn is_slower(timeline: &Timeline, link: &Link, windows: &Windows, times: f64) ->
     let mut sizes = Sizes::new();
     for sample in link.samples().filter(|sample| sample.wire_us > 0.0) {
         let is_in = |list: &[&Iteration]| list.iter().any(|it| sample.at > it.start && sample.at <= it.end);
-        let (before, since) = sizes.entry(sample.bytes).or_default();
+        let (before, since) = sizes.entry(class(sample.bytes)).or_default();
         if is_in(&base) {
             before.push(sample.wire_us);
         } else if is_in(&now) {
@@ -131,13 +136,21 @@ mod tests {
     fn the_largest_messages_tell_that_a_link_is_slower() {
         let (usual, longer) = (vec![160.0; 3], vec![700.0; 3]);
         let told = |sizes: &[(u64, &[f64])]| {
-            let of = |(bytes, since): &(u64, &[f64])| (*bytes, (usual.clone(), since.to_vec()));
+            let of = |(bytes, since): &(u64, &[f64])| (class(*bytes), (usual.clone(), since.to_vec()));
             largest_take_longer(sizes.iter().map(of).collect(), TIMES)
         };
         assert_eq!(told(&[(16, &usual), (16_388, &longer)]), Some(true), "sixteen bytes are a latency");
         assert_eq!(told(&[(16, &longer), (16_388, &usual)]), Some(false));
         assert_eq!(told(&[(16, &longer), (16_388, &longer[..2])]), Some(true), "two do not tell");
         assert_eq!(told(&[(16_388, &longer[..2])]), None);
+    }
+
+    /// What experts are sent differs by a fifth from exchange to exchange, latencies and gradients by far more.
+    #[test]
+    fn messages_of_about_one_size_are_of_one_class() {
+        assert_eq!(class(14_000), class(16_388));
+        assert_ne!(class(8_192), class(16_388));
+        assert_ne!(class(0), class(16));
     }
 
     #[test]
