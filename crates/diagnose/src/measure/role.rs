@@ -1,13 +1,23 @@
 //! Who does the same as whom: ranks whose programs have the same operations, by kind, size and communicator's size.
-use crate::timeline::{RankState, Timeline};
-use mycroft_record::OpKind;
+use crate::timeline::{MARKER_MIN, RankState, Timeline};
+use mycroft_record::{CommId, OpKind};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An operation must have come so often to be a part of the program.
-const RECURS: u64 = 3;
+/// What tells an operation from others of its kind.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum What {
+    /// A collective's size, by its power of two.
+    Size(u32),
+    /// A message between stages of a pipeline, to or from one after the rank's: first stages have only those.
+    Ahead(bool),
+    /// A message of an exchange of all with all.
+    Exchange,
+}
 
 /// A line of a program: the kind, what tells it from others of the kind, and how many take part.
-type Line = (OpKind, u32, u32);
+type Line = (OpKind, What, u32);
+/// Of so many stages each is beside each other.
+const RING_OF_ALL: u32 = 3;
 
 /// A rank's place in the job, as far as its operations tell: pipeline stage, tensor position, part in an exchange. Ranks of
 /// the same role do the same work by design. A number without a meaning of its own.
@@ -40,19 +50,60 @@ pub(super) fn of_all(timeline: &Timeline) -> Vec<Role> {
     programs.iter().map(|program| Role(numbers[program])).collect()
 }
 
-/// What a rank has done so far. Sizes count by their power of two; of sends and receives whether the peer is before or after
-/// the rank, which tells the first stage of a pipeline from the last.
+/// What a rank has done so far, as far as it recurs.
 fn program(timeline: &Timeline, state: &RankState) -> BTreeSet<Line> {
-    let line = |(comm, kind, size_or_peer): (_, OpKind, u64)| {
-        let size = timeline.comms.get(&comm).map_or(0, |comm| comm.n_ranks);
-        let what = match kind {
-            OpKind::Send | OpKind::Recv => {
-                u32::from(state.comms.get(&comm).is_some_and(|joined| size_or_peer > u64::from(joined.me.0)))
-            }
-            _ => size_or_peer.max(1).ilog2(),
-        };
-        (kind, what, size)
-    };
-    let recurring = state.iterations.lines().filter(|(_, count)| *count >= RECURS);
-    recurring.map(|((comm, kind, size_or_peer, _), _)| line((comm, kind, size_or_peer))).collect()
+    let all = state.iterations.lines().filter(|(_, count)| *count >= MARKER_MIN);
+    let (messages, collectives): (Vec<_>, Vec<_>) =
+        all.partition(|((_, kind, ..), _)| matches!(kind, OpKind::Send | OpKind::Recv));
+    let size = |comm: CommId| timeline.comms.get(&comm).map_or(0, |comm| comm.n_ranks);
+    let mut lines: BTreeSet<Line> = BTreeSet::new();
+    lines.extend(
+        collectives.iter().map(|((comm, kind, count, _), _)| (*kind, What::Size(count.max(&1).ilog2()), size(*comm))),
+    );
+    let mut with: BTreeMap<CommId, Messages> = BTreeMap::new();
+    for ((comm, kind, peer, _), count) in messages {
+        let me = state.comms.get(&comm).map_or(0, |joined| u64::from(joined.me.0));
+        with.entry(comm).or_default().take(kind, (me, peer), count);
+    }
+    let seldom = with.values().map(|messages| messages.count).min().unwrap_or(0);
+    for (comm, messages) in &with {
+        let size = size(*comm);
+        let is_exchange = messages.is_exchange(size, seldom);
+        lines.extend(messages.lines.iter().map(|(kind, ahead)| {
+            let what = if is_exchange { What::Exchange } else { What::Ahead(*ahead) };
+            (*kind, what, size)
+        }));
+    }
+    lines
 }
+
+/// What a rank sends and receives in a communicator.
+#[derive(Default)]
+struct Messages {
+    /// Kinds, and whether to or from ranks after this one.
+    lines: BTreeSet<(OpKind, bool)>,
+    peers: BTreeSet<u64>,
+    /// The most messages of a kind with a peer.
+    count: u64,
+}
+
+impl Messages {
+    fn take(&mut self, kind: OpKind, (me, peer): (u64, u64), count: u64) {
+        if peer != me {
+            self.lines.insert((kind, peer > me));
+            self.peers.insert(peer);
+        }
+        self.count = self.count.max(count);
+    }
+
+    /// Whether each has messages for each other, as tokens for experts, and not only for the stages beside it. In a ring of up to three
+    /// stages all are beside each other: there only tells that layers exchange more often than stages. `seldom` is the count of the
+    /// communicator with fewest messages.
+    fn is_exchange(&self, members: u32, seldom: u64) -> bool {
+        let with_all = self.peers.len() as u64 + 1 >= u64::from(members);
+        with_all && (members > RING_OF_ALL || self.count * 2 > seldom * 3)
+    }
+}
+
+#[cfg(test)]
+mod tests;

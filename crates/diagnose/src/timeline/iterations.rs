@@ -30,14 +30,14 @@ const YOUNG_ENDS: usize = 64;
 const LAYER_NS_MAX: u64 = 30 * NANOS_PER_MS;
 /// Iterations kept with their self times: 128 x 88 B = 11 KiB.
 const ITERATIONS_KEPT: usize = 128;
-/// Recurrences that make a signature a candidate marker.
-const MARKER_MIN: u64 = 3;
+/// A line that came so often is part of the program, and may mark iterations.
+pub(crate) const MARKER_MIN: u64 = 3;
 /// A collective that comes this many times as often as a small one is a layer of the iteration that the small one ends.
 const LAYERS_MIN: u64 = 16;
 /// Least payload of a marker: less than any gradient bucket, more than a loss, a norm or a barrier.
 const MARKER_BYTES_MIN: u64 = 1024;
-/// A collective that recurs less often than this marks no iterations (checkpoints, evaluation).
-const ITERATION_MAX_NS: u64 = 60 * NANOS_PER_SEC;
+/// A collective that recurs less often than this marks no iterations: those of large models with many micro-batches take minutes.
+const ITERATION_MAX_NS: u64 = 600 * NANOS_PER_SEC;
 /// Completion records of one rank may come out of order by this.
 const GRACE_NS: u64 = 120 * NANOS_PER_MS;
 /// Point-to-point operations that start within this are one group.

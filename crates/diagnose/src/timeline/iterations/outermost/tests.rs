@@ -186,3 +186,24 @@ fn what_comes_often_and_alone_is_no_iteration() {
     }
     assert_eq!(job.found().0, 0);
 }
+
+/// Iterations of minutes, the first of them twice as long: their layers are no iterations, once what ends one came three times.
+#[test]
+fn layers_of_iterations_that_take_minutes_are_no_iterations() {
+    for scale in [1, 5] {
+        let mut job = Job::new();
+        for lap in 0..LAPS / 2 {
+            let pace = if lap < 4 { 2 * scale } else { scale };
+            for layer in 0..8 {
+                job.collective(OpKind::AllReduce, 1 << 20, if layer < 4 { 4_000 } else { 8_000 } * pace * MS);
+                assert!(lap < 3 || job.found().0 <= lap, "{} in {lap}", job.found().0);
+            }
+            job.collective(OpKind::AllReduce, 1 << 22, 4_000 * pace * MS);
+        }
+        let (count, ms) = job.found();
+        assert!(
+            (LAPS / 2 - 12..=LAPS / 2).contains(&count) && (ms - 52_000.0 * scale as f64).abs() < 1.0,
+            "{count}, {ms} ms"
+        );
+    }
+}
