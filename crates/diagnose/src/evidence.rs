@@ -21,8 +21,8 @@ use expected::{Expected, First, Scale, by_host, exposed};
 use iterations::{Iterations, Longer};
 use known::Known;
 use mycroft_record::{HostName, HostTime};
-pub(crate) use past::PAST_MIN;
-use past::{LATELY, Past, SPREAD_LEAST, Spread};
+pub(crate) use past::{LATELY, PAST_MIN};
+use past::{Past, SPREAD_LEAST, Spread};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use track::Track;

@@ -26,9 +26,7 @@ pub(crate) use found::{Cause, Key, Told};
 
 /// Nobody is told of whom it is less sure: something else stands out nearly as much.
 const SURE_ENOUGH: f64 = 0.6;
-/// More that stand out as much are nobody.
-const ALIKE_MAX: usize = 3;
-/// Causes told at a time.
+/// Causes told at a time, and places that stand out alike: where there are more nobody stands out.
 const CAUSES_MAX: usize = 3;
 
 /// The causes of what is slow now, the one that stands out most first.
@@ -69,7 +67,7 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
             continue;
         }
         let alike: Vec<&Found<'_>> = found.iter().filter(|other| other.is_as(of)).collect();
-        if alike.len() > ALIKE_MAX {
+        if alike.len() > CAUSES_MAX {
             continue; // nobody stands out
         }
         // The next that is not about the same places nor their ends, and has no case of its own.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 /// Rows that make a past without which a rank without peers is not judged: ten iterations or seconds.
 pub(crate) const PAST_MIN: u32 = 10;
 /// Rows of which the median tells how it is now: some seconds.
-pub(super) const LATELY: usize = 5;
+pub(crate) const LATELY: usize = 5;
 /// Rows after which a level hardly moves any more: ten minutes.
 const SETTLED: u32 = 600;
 /// A learned offset from the peers counts whole after several times so many rows.

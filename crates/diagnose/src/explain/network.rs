@@ -3,11 +3,15 @@ use super::found::{Cause, SURE, SURELY_LONGER, Told, WORK, hosts_of};
 use super::ways::{self, Ends};
 use crate::blame::nic;
 use crate::config::Config;
-use crate::evidence::{Evidence, PAST_MIN, SLOWER, Subject, Track};
+use crate::evidence::{Evidence, LATELY, PAST_MIN, SLOWER, Subject, Track};
 use crate::measure::Component;
 use crate::timeline::Timeline;
 use mycroft_record::{Category, HostName, HostTime, Place, Suspect};
 use std::slice;
+
+/// By how many standard deviations iterations must be longer than before where ways are slow for sure: by chance they are at one of 44
+/// looks, and then since just when the ways are slow.
+const LONGER: f64 = 2.0;
 
 /// Ways that are slow, and what accounts for them.
 pub(super) struct Network<'a> {
@@ -36,16 +40,21 @@ impl<'a> Network<'a> {
         let shared = || ways::shared(&ways, &nic::busy_since(timeline, config, since));
         let ends = shared().or_else(|| ways::ends_of(&ways, &times, &light))?;
         let network = Network { slow, ends, since };
-        let is_longer = evidence.longer(since).is_none_or(|longer| longer.sigmas >= SURELY_LONGER);
+        // Where nothing tells a NIC from what it is connected to, somebody may stand out yet.
+        let (sigmas, rows) = match network.ends {
+            Ends::All => (SURELY_LONGER, PAST_MIN),
+            Ends::Nics(_) | Ends::Path(_) => (LONGER, 0),
+            Ends::Either(_) | Ends::Rather(_) => (LONGER, LATELY as u32),
+        };
+        let is_longer = evidence.longer(since).is_none_or(|longer| longer.sigmas >= sigmas);
         let accounts = is_longer
+            && network.worst().1.rows >= rows
             && match evidence.grown_ms(since) {
                 (_, Some(more_ms)) if network.ends == Ends::All => evidence.work_ms() < (1.0 - WORK) * more_ms,
                 (_, Some(more_ms)) => evidence.way_more_ms() >= WORK * more_ms,
                 (_, None) => true,
             };
-        // Where no NIC is told from what it is connected to, somebody may stand out yet.
-        let is_due = matches!(network.ends, Ends::Nics(_)) || network.worst().1.rows >= PAST_MIN;
-        (accounts && is_due).then_some(network)
+        accounts.then_some(network)
     }
 
     /// The way that costs most.

@@ -115,6 +115,24 @@ fn two_slow_nics_are_told_within_seconds() {
     assert_eq!(cause.since, at(20));
 }
 
+/// Where a path is slow for sure, few iterations that are longer since then are enough.
+#[test]
+fn a_path_is_told_after_few_iterations() {
+    let mut ring = Ring::default();
+    let ways = |slow_ms: f64| {
+        let both = (0..3).flat_map(|host| [(host, host + 1), (host + 1, host)]);
+        both.map(|way| (way, if way == (1, 2) || way == (2, 1) { slow_ms } else { 20.0 })).collect::<Vec<_>>()
+    };
+    ring.of_ways(10, 300.0, &ways(20.0));
+    ring.of_ways(3, 500.0, &ways(220.0));
+    let told = causes(&Timeline::default(), &Config::default(), &ring.evidence);
+    let [cause] = &told[..] else { panic!("{told:?}") };
+    let named: Vec<&Place> = cause.suspects.iter().map(|suspect| &suspect.place).collect();
+    let host = |host| Place::Host { host: name(host) };
+    assert_eq!((cause.category, named), (Category::NetworkCongestion, vec![&host(1), &host(2)]));
+    assert_eq!(cause.since, at(10));
+}
+
 /// The last host of a line has one neighbour: nothing tells its NIC from the path to it. Both are named, and it is surer than the
 /// neighbour, which is an end of the path only.
 #[test]

@@ -304,3 +304,18 @@ fn of_senders(sent: &[&Sent<'_>], epoch_ns: u64, gap_ns: u64) -> Vec<Round> {
     let groups = beside(all, |share| (share.start_ns, share.end_ns), |share| share.from as usize);
     groups.into_iter().map(|shares| Round { class: usize::MAX, shares }).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of epochs of which an eighth holds no part of a gap the full ones stand for the rate, and a burst of one epoch does not.
+    #[test]
+    fn full_epochs_tell_the_rate() {
+        let waiting = (0..80).map(|epoch| if epoch % 8 == 0 { 100 } else { 10 + epoch % 8 });
+        assert_eq!(Active::of(waiting), Active { epochs: 80, full_bytes: 100 });
+        let burst = (0..80).map(|epoch| if epoch == 40 { 900 } else { 100 });
+        assert_eq!(Active::of(burst).full_bytes, 100);
+        assert_eq!(Active::of([]), Active::default());
+    }
+}
