@@ -96,6 +96,7 @@ pub(crate) fn token(command: TokenCommand) -> Result<u8> {
         TokenCommand::List { store, json } => list(&store, json),
         TokenCommand::Revoke { name, store } => {
             TokenBook::of(&store.store).revoke(&name)?;
+            print(&format!("{name} is revoked\n"))?;
             Ok(EXIT_OK)
         }
     }
@@ -139,6 +140,8 @@ fn list(store: &StoreArgs, as_json: bool) -> Result<u8> {
         print(&format!("{}\n", json(&serde_json::json!({ "tokens": all }))?))?;
         return Ok(EXIT_OK);
     }
+    // Seconds are enough for who reads: `2026-11-29 09:12:34 UTC`.
+    let clock = |seconds: u64| at(seconds).replace('T', " ").chars().take(19).chain(" UTC".chars()).collect::<String>();
     let mut out = String::new();
     for token in &tokens {
         let what = match &token.host {
@@ -146,12 +149,12 @@ fn list(store: &StoreArgs, as_json: bool) -> Result<u8> {
             None if token.jobs.is_empty() => "all jobs".to_owned(),
             None => format!("jobs {}", printable(&token.jobs.join(", "))),
         };
-        let until = match token.expires_s.map(at) {
+        let until = match token.expires_s.map(clock) {
             None => String::new(),
             Some(when) if token.is_expired(now_s) => format!(", EXPIRED {when}"),
             Some(when) => format!(", expires {when}"),
         };
-        let (role, made) = (token.role.to_string(), at(token.made_s));
+        let (role, made) = (token.role.to_string(), clock(token.made_s));
         out.push_str(&format!("{:<24} {role:<9} {what}, made {made}{until}\n", token.name));
     }
     print(if out.is_empty() { "no tokens by name\n" } else { &out })?;
