@@ -1,6 +1,6 @@
 //! `mycroft token`: tokens by name for a server's agents and readers.
 use crate::exit::EXIT_OK;
-use crate::told::{json, print};
+use crate::told::{json, print, to_the_second};
 use anyhow::{Context, Result};
 use clap::{Subcommand, ValueEnum};
 use mycroft_record::text::printable;
@@ -140,8 +140,7 @@ fn list(store: &StoreArgs, as_json: bool) -> Result<u8> {
         print(&format!("{}\n", json(&serde_json::json!({ "tokens": all }))?))?;
         return Ok(EXIT_OK);
     }
-    // Seconds are enough for who reads: `2026-11-29 09:12:34 UTC`.
-    let clock = |seconds: u64| at(seconds).replace('T', " ").chars().take(19).chain(" UTC".chars()).collect::<String>();
+    let clock = |seconds: u64| to_the_second(&at(seconds));
     let mut out = String::new();
     for token in &tokens {
         let what = match &token.host {

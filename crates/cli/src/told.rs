@@ -67,6 +67,11 @@ pub(crate) fn time(time: Option<&TimeJson>, now: HostTime) -> String {
     format!("{date}{clock} UTC, {ago}")
 }
 
+/// Of `2026-11-29T09:12:34.000000000Z` what people read: `2026-11-29 09:12:34 UTC`.
+pub(crate) fn to_the_second(text: &str) -> String {
+    format!("{} UTC", text.get(..19).unwrap_or(text).replace('T', " "))
+}
+
 /// One line: number, state, what, category, first suspect, since when, job.
 pub(crate) fn line(case: &CaseJson, now: HostTime) -> String {
     format!(
@@ -124,8 +129,8 @@ fn said(note: &NoteJson, now: HostTime) -> String {
     }
     if let Some(until) = &note.silent_until {
         let is_over = note.at.as_ref().is_some_and(|at| until.ns <= at.ns);
-        let clock = until.text.get(..19).unwrap_or(&until.text).replace('T', " ");
-        parts.push(if is_over { "alerts again".to_owned() } else { format!("no alerts until {clock} UTC") });
+        let until = to_the_second(&until.text);
+        parts.push(if is_over { "alerts again".to_owned() } else { format!("no alerts until {until}") });
     }
     if !note.text.is_empty() {
         parts.push(note.text.clone());

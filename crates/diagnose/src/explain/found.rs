@@ -7,7 +7,7 @@ use mycroft_record::{Category, HostName, HostTime, Suspect};
 /// Surest: one case in thirty that nothing speaks against is another's.
 pub(super) const SURE: f64 = 0.97;
 
-/// By how many standard deviations iterations must be longer than before where the whole job or the network is named: by chance they
+/// By how many standard deviations iterations must be longer than before where the whole job or all of its network is named: by chance they
 /// are at one of 700 looks, beside what else has to be so.
 pub(super) const SURELY_LONGER: f64 = 3.0;
 

@@ -8,15 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 enum What {
     /// A collective's size, by its power of two.
     Size(u32),
-    /// A message between stages of a pipeline, to or from one after the rank's: first stages have only those.
+    /// A message between stages of a pipeline: whether the peer is after the rank, as of the first stage all are.
     Ahead(bool),
-    /// A message of an exchange of all with all.
+    /// The same of a communicator whose messages come more often than another's: layers exchange more often than stages.
+    AheadOften(bool),
+    /// A message of an exchange of all with all, as of tokens for experts.
     Exchange,
 }
 
 /// A line of a program: the kind, what tells it from others of the kind, and how many take part.
 type Line = (OpKind, What, u32);
-/// Of so many stages each is beside each other.
+
+/// In a ring of up to so many stages each is beside each other: messages with all others are no exchange for sure.
 const RING_OF_ALL: u32 = 3;
 
 /// A rank's place in the job, as far as its operations tell: pipeline stage, tensor position, part in an exchange. Ranks of
@@ -68,11 +71,7 @@ fn program(timeline: &Timeline, state: &RankState) -> BTreeSet<Line> {
     let seldom = with.values().map(|messages| messages.count).min().unwrap_or(0);
     for (comm, messages) in &with {
         let size = size(*comm);
-        let is_exchange = messages.is_exchange(size, seldom);
-        lines.extend(messages.lines.iter().map(|(kind, ahead)| {
-            let what = if is_exchange { What::Exchange } else { What::Ahead(*ahead) };
-            (*kind, what, size)
-        }));
+        lines.extend(messages.lines.iter().map(|(kind, ahead)| (*kind, messages.what(*ahead, size, seldom), size)));
     }
     lines
 }
@@ -96,12 +95,14 @@ impl Messages {
         self.count = self.count.max(count);
     }
 
-    /// Whether each has messages for each other, as tokens for experts, and not only for the stages beside it. In a ring of up to three
-    /// stages all are beside each other: there only tells that layers exchange more often than stages. `seldom` is the count of the
-    /// communicator with fewest messages.
-    fn is_exchange(&self, members: u32, seldom: u64) -> bool {
+    /// What tells a message to or from a rank after this one, or before it. `seldom` counts the messages of the communicator with fewest.
+    fn what(&self, ahead: bool, members: u32, seldom: u64) -> What {
         let with_all = self.peers.len() as u64 + 1 >= u64::from(members);
-        with_all && (members > RING_OF_ALL || self.count * 2 > seldom * 3)
+        match (with_all && members > RING_OF_ALL, self.count * 2 > seldom * 3) {
+            (true, _) => What::Exchange,
+            (false, true) => What::AheadOften(ahead),
+            (false, false) => What::Ahead(ahead),
+        }
     }
 }
 
