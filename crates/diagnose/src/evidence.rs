@@ -163,7 +163,8 @@ impl Evidence {
         pasts.resize(values.len(), Past::default());
         let grows = if component.is_work() { Scale::Times(row.iteration_ms) } else { Scale::Plus(row.iteration_ms) };
         let expected = Expected::of(&values, roles, pasts, grows, First::Peers);
-        expected.learn(&values, pasts, is_raised, COST);
+        let is_tested = |slot| self.tracks.contains_key(&(component, Subject::Rank(slot as u32)));
+        expected.learn(&values, pasts, (is_raised, is_tested), COST);
         self.common.take(component, expected.common);
         if component == Component::Rest {
             return; // it only tells more work from slower devices
@@ -207,7 +208,11 @@ impl Evidence {
         let mut pasts: Vec<Past> = ways.iter().map(|(hosts, _)| past_of(*hosts)).collect();
         let roles: Vec<Role> = ways.iter().map(|(_, way)| way.role()).collect();
         let expected = Expected::of(&values, &roles, &pasts, Scale::Times(usual.max(1e-9)), First::Past);
-        expected.learn(&values, &mut pasts, is_raised, SLOWER);
+        let is_tested = |at: usize| {
+            let (from, to) = ways[at].0;
+            self.tracks.contains_key(&(Component::Wire, Subject::Way(from.clone(), to.clone())))
+        };
+        expected.learn(&values, &mut pasts, (is_raised, is_tested), SLOWER);
         self.way_spread.take(&expected.beyond);
         let sigma = self.way_spread.sigma().max(WAY_SPREAD_LEAST);
         let shares = expected.beyond.iter().zip(&expected.sigmas);
@@ -230,7 +235,7 @@ impl Evidence {
             row.waits.keys().map(|host| self.waits.get(host).copied().unwrap_or_default()).collect();
         let roles = vec![Role::default(); values.len()];
         let expected = Expected::of(&values, &roles, &pasts, Scale::Plus(1.0), First::Peers);
-        expected.learn(&values, &mut pasts, is_raised, WAITS);
+        expected.learn(&values, &mut pasts, (is_raised, |_| false), WAITS);
         for (host, (past, share)) in row.waits.keys().zip(pasts.into_iter().zip(exposed(&expected.beyond))) {
             self.waits.insert(host.clone(), past);
             let key = (Component::Waiting, Subject::Host(host.clone()));

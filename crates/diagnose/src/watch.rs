@@ -87,12 +87,6 @@ impl Slow {
         Slow { onset, now_ms, long, ..self.clone() }
     }
 
-    /// The same where its suspect has been slow from `onset` on. That may be later than when it really began, and what
-    /// it was not compared with may be slow already, so it is compared with no more than it was.
-    pub(crate) fn begun(self, onset: HostTime) -> Slow {
-        Slow { base_until: onset.min(self.base_until), onset, ..self }
-    }
-
     /// What of it is in the last of its iterations that follow each other, if these are two or more.
     pub(crate) fn last_row(&self) -> Option<Slow> {
         let follow = |pair: &&[Long]| pair[1].start <= pair[0].end + SLACK_NS;
@@ -441,11 +435,6 @@ impl Watch {
         median(self.tracks.values().filter_map(|track| track.healthy.ms()).collect())
     }
 
-    /// Where the level begins that the open slowdowns account for, by the rank that has it last.
-    pub(crate) fn raised_from(&self) -> HostTime {
-        self.tracks.values().map(|track| track.raised_from).max().unwrap_or_default()
-    }
-
     /// How many iterations lie between two moments, by the rank that has most of them; those of long ago are not counted.
     fn laps_between(&self, from: HostTime, until: HostTime) -> usize {
         let inside = |lap: &&Lap| lap.start + SLACK_NS >= from && lap.end <= until + SLACK_NS;
@@ -475,29 +464,10 @@ impl Watch {
             .max()
     }
 
-    /// The last `count` iterations beside those before, if most took longer than these usually do: by less than the trigger
-    /// asks for, as in a job whose iterations are restless. By the sampled rank that shows least of it.
-    pub(crate) fn drift(&self, timeline: &Timeline, count: usize) -> Option<Slow> {
-        self.least(timeline, |track| track.drift(count))
-    }
-
-    /// The same where nearly all of many took longer than nearly all before, and half of them as long as is slow in a steady job:
-    /// however restless the job is, that is no chance.
-    pub(crate) fn stretch(&self, timeline: &Timeline, config: &Config) -> Option<Slow> {
-        self.least(timeline, |track| track.stretch(config))
-    }
-
     /// The last two iterations, if both are slow: too few to look for who is, but not beside counters of seconds.
     pub(crate) fn twice(&self, timeline: &Timeline, config: &Config) -> Option<Slow> {
         let config = self.recently_slow().then(|| Config { slow_needed: TWICE, ..config.clone() })?;
         self.slow(timeline, &config, Track::slow).filter(|slow| slow.streak >= TWICE)
-    }
-
-    /// The least of what sampled ranks show, where all show it whose records are whole.
-    fn least(&self, timeline: &Timeline, of: impl Fn(&Track) -> Option<Slow>) -> Option<Slow> {
-        let whole = self.tracks.iter().filter(|(rank, _)| !lossy(timeline, **rank));
-        let all = whole.map(|(_, track)| of(track)).collect::<Option<Vec<Slow>>>()?;
-        all.into_iter().min_by(|a, b| (a.now_ms / a.base_ms).total_cmp(&(b.now_ms / b.base_ms)))
     }
 
     /// Whether a job this slow for this long is a case although nobody can be named.

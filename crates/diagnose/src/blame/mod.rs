@@ -1,6 +1,5 @@
 //! Blame: who started it? Stalls along the wait-for graph (`graph`, `hang`, `order`, `chunk`), a collective left out without one
 //! (`turns`), slowdowns by self time (`slow`), and whether they are over (`own`).
-pub(crate) mod chance;
 pub(crate) mod chunk;
 pub(crate) mod graph;
 pub(crate) mod hang;

@@ -11,8 +11,6 @@ use mycroft_record::{Category, HostName, HostTime, Place, Rank};
 const CARRIES: f64 = 0.5;
 /// An iteration that is longer than the one before by so many times what a part grew is long for another reason.
 const LONG: f64 = 4.0;
-/// A part that was slow in so many iterations, and not in all from there on, comes and goes.
-const FLICKERS: usize = 2;
 /// What may be left of a part's growth when its fault is gone: the same as what no fault explains
 /// (`Config::explains_share`).
 const LEFT: f64 = 0.3;
@@ -23,8 +21,6 @@ enum Part {
     Compute(Rank),
     Host(Rank),
     Proxy(Rank),
-    /// Copies into and out of the transport's slots, as far as they are the rank's own.
-    Copy(Rank),
     /// The most that its proxy thread held on one link.
     Handover(Rank),
     /// The slowest link from one host to another.
@@ -111,33 +107,6 @@ pub(crate) fn counted_milli(own: &[Own]) -> Option<f64> {
     own.iter().find(|own| matches!(own.part, Part::Wait(_))).map(|own| own.worst_ms)
 }
 
-/// What the suspects' threads take longer for, although copies beside them have grown: those wait for the threads.
-pub(crate) fn of_threads(facts: &[Fact], places: &[Place]) -> Vec<Own> {
-    let mut out = parts(facts, places, Category::HostThread);
-    out.retain(|own| matches!(own.part, Part::Proxy(_) | Part::Handover(_) | Part::Wait(_)));
-    out
-}
-
-/// The ways of the suspects that take longer, although copies beside them have grown: those wait for the ways.
-pub(crate) fn of_ways(facts: &[Fact], places: &[Place]) -> Vec<Own> {
-    let mut out = parts(facts, places, Category::NetworkSend);
-    out.retain(|own| matches!(own.part, Part::Wire(..)));
-    out
-}
-
-/// The copies of a single suspect rank that the facts say have grown: where no iteration shows for sure that the job is slow
-/// nothing else tells when they are fast again. That others may make them look slow keeps a case open, and closes none.
-pub(crate) fn of_copies(facts: &[Fact], places: &[Place]) -> Vec<Own> {
-    let [Place::Rank { rank: suspect, .. }] = places else { return Vec::new() };
-    let grown = facts.iter().filter_map(|fact| match fact {
-        Fact::CopyExcess { rank, now_ms, base_ms, .. } if rank == suspect => {
-            Some(Own { part: Part::Copy(*rank), base_ms: *base_ms, worst_ms: *now_ms })
-        }
-        _ => None,
-    });
-    grown.max_by(|a, b| a.grew_ms().total_cmp(&b.grew_ms())).into_iter().collect()
-}
-
 impl Own {
     fn grew_ms(&self) -> f64 {
         self.worst_ms - self.base_ms
@@ -218,33 +187,6 @@ pub(crate) fn is_slow(timeline: &Timeline, own: &[Own], count: usize, onset: Hos
     })
 }
 
-/// In which of the last `count` iterations one of these parts became slow and stayed so.
-pub(crate) fn began(timeline: &Timeline, own: &[Own], count: usize, until: HostTime) -> Option<HostTime> {
-    let idle = CommonIdle::of(timeline, until);
-    let of = |own: &Own| {
-        let (laps, ms) = lately(timeline, &own.part, count, &idle)?;
-        let is_slow = |ms: &f64| *ms > own.base_ms + CARRIES * own.grew_ms();
-        let as_before = ms.iter().rposition(|ms| !is_slow(ms)).map_or(0, |at| at + 1);
-        laps.get(as_before).map(|lap| lap.start)
-    };
-    own.iter().filter_map(of).min()
-}
-
-/// Whether each of these parts has come and gone from `from` on: it was as slow in several iterations besides the last ones in a
-/// row, so that these began nothing.
-pub(crate) fn flickers(timeline: &Timeline, own: &[Own], from: HostTime, until: HostTime) -> bool {
-    let idle = CommonIdle::of(timeline, until);
-    let of = |own: &Own| {
-        let Some((laps, ms)) = lately(timeline, &own.part, usize::MAX, &idle) else { return false };
-        let is_slow = |ms: &f64| *ms > own.base_ms + CARRIES * own.grew_ms();
-        let first = laps.partition_point(|lap| middle(lap) <= from).min(ms.len());
-        let since = &ms[first..];
-        let row = since.iter().rev().take_while(|ms| is_slow(ms)).count();
-        since[..since.len() - row].iter().filter(|ms| is_slow(ms)).count() >= FLICKERS
-    };
-    !own.is_empty() && own.iter().all(of)
-}
-
 /// Where the first iteration from `onset` on began in which a part of the suspects at `places` was slow: those before were
 /// long for another reason. `onset` itself where none was, or where nobody knows, as with copies. What a sender's proxy held is
 /// no slow way: its thread may have been late for another fault.
@@ -308,7 +250,6 @@ fn lately(timeline: &Timeline, part: &Part, count: usize, idle: &CommonIdle) -> 
         Part::Compute(rank) => of_rank(*rank, &|it| it.compute_us),
         Part::Host(rank) => of_rank(*rank, &|it| (it.host_us - idle.us(it)).max(0.0)),
         Part::Proxy(rank) => of_rank(*rank, &|it| it.proxy_us),
-        Part::Copy(rank) => of_rank(*rank, &|it| it.copy_us.max(f64::from(it.out.us.min(it.out.first_us)))),
         Part::Handover(rank) => of_links(timeline, &|link| link.from == *rank, count, Held::Only),
         Part::Link(from, to) => of_links(timeline, &|link| link.from == *from && link.to == *to, count, Held::With),
         Part::Wait(host) => {

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::fact::{Fact, OnWay, OtherLinks};
 use crate::median::median;
 use crate::timeline::{Iteration, Link, Pause, RankState, Timeline};
-use mycroft_record::{HostName, HostTime, NANOS_PER_MS, Place, Rank};
+use mycroft_record::{HostName, HostTime, NANOS_PER_MS, Rank};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Baseline iterations used, newest first.
@@ -20,12 +20,6 @@ const SMALL_LINK_RATIO: f64 = 3.0;
 const SMALL_LINK_MS: f64 = 1.0;
 /// See [`SMALL_LINK_MS`].
 const SMALL_LINK_SHARE: f64 = 0.02;
-/// A way that makes no iteration longer is slow from so many times its time on: who waits elsewhere now holds data longer,
-/// but not so much longer.
-const HIDDEN_RATIO: f64 = 3.0;
-/// The same for less of an iteration where data is so much longer on its way in both directions: it does not wait for anybody
-/// then.
-const BOTH_WAYS: f64 = 0.6;
 /// A link that grew by less than this share of the slowest one between the same hosts is slow for another reason: the
 /// wire is the same for all, and what they carry differs less.
 const LINKS_ALIKE: f64 = 0.1;
@@ -103,139 +97,6 @@ pub(crate) fn of_ranks(timeline: &Timeline, config: &Config, windows: &Windows) 
     let of = |state: &RankState| of_rank(state, config, windows, &idle);
     // An operation whose end was lost looks like time of the rank's own.
     timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state)).flat_map(of).collect()
-}
-
-/// What grew by more than `least_ms` although it may make no iteration longer: computing and issuing, ways between hosts
-/// with those beside them, and on hosts where threads wait for a processor whatever these are late with.
-pub(crate) fn hidden(timeline: &Timeline, config: &Config, windows: &Windows, least_ms: f64) -> Vec<Fact> {
-    let crowds = load::facts(timeline, windows);
-    let wires = wires(timeline, config, windows);
-    let any_slow = is_any_way_slow(&wires, least_ms);
-    let counts = |fact: &Fact| if is_of_way(fact) { any_slow } else { is_own(fact, &crowds, least_ms) };
-    let mut facts: Vec<Fact> = of_ranks(timeline, config, windows).into_iter().chain(wires).filter(counts).collect();
-    facts.extend(crowds);
-    facts
-}
-
-/// Whether a fact is about a way between hosts.
-pub(crate) fn is_of_way(fact: &Fact) -> bool {
-    matches!(fact, Fact::WireExcess { .. } | Fact::WireOther { .. } | Fact::OnePeer { .. })
-}
-
-/// Ways between hosts with those beside them, if one is so much slower that it is no waiting for others.
-pub(crate) fn ways(timeline: &Timeline, config: &Config, windows: &Windows, least_ms: f64) -> Vec<Fact> {
-    let mut facts = wires(timeline, config, windows);
-    facts.retain(is_of_way);
-    if is_any_way_slow(&facts, least_ms) { facts } else { Vec::new() }
-}
-
-/// Whether it is a rank's own whatever others do: computing and issuing that grew by more than `least_ms`, and what threads are
-/// late with on hosts where they wait for a processor.
-fn is_own(fact: &Fact, crowds: &[Fact], least_ms: f64) -> bool {
-    match fact {
-        Fact::ComputeExcess { now_ms, base_ms, .. } | Fact::HostExcess { now_ms, base_ms, .. } => {
-            now_ms - base_ms > least_ms
-        }
-        Fact::ProxyExcess { host, .. } | Fact::HandoverExcess { host, .. } => {
-            crowds.iter().any(|fact| fact.crowded() == Some(host))
-        }
-        _ => false,
-    }
-}
-
-/// What is a rank's own and grew by more than `least_ms`, with the hosts on which threads wait for a processor now.
-pub(crate) fn own(timeline: &Timeline, config: &Config, windows: &Windows, least_ms: f64) -> Vec<Fact> {
-    let onset = windows.onset.max(windows.until - load::SINCE_NS);
-    let crowds = load::facts(timeline, &Windows { onset, ..*windows });
-    let mut facts = of_ranks(timeline, config, windows);
-    if !crowds.is_empty() {
-        facts.extend(wires(timeline, config, windows));
-    }
-    facts.retain(|fact| is_own(fact, &crowds, least_ms));
-    facts.extend(crowds);
-    facts
-}
-
-/// Whether a way between hosts is so much slower that it is no waiting for others.
-pub(crate) fn is_any_way_slow(facts: &[Fact], least_ms: f64) -> bool {
-    let on_way = |a: &HostName, b: &HostName| {
-        facts.iter().find_map(|fact| match fact {
-            Fact::WireExcess { from, to, on_way, .. } | Fact::WireOther { from, to, on_way, .. } => {
-                (from == a && to == b).then(|| on_way.times())?
-            }
-            _ => None,
-        })
-    };
-    let is_longer = |times: Option<f64>| times.is_some_and(|times| times > HIDDEN_RATIO);
-    facts.iter().any(|fact| match fact {
-        Fact::WireExcess { from, to, now_ms, base_ms, .. } if *now_ms > HIDDEN_RATIO * base_ms => {
-            let both = || is_longer(on_way(from, to)) && is_longer(on_way(to, from));
-            let grew_ms = now_ms - base_ms;
-            grew_ms > least_ms || grew_ms > BOTH_WAYS * least_ms && both()
-        }
-        _ => false,
-    })
-}
-
-/// Whether these places are the two ends of a link that is so much slower that it is no waiting for others: it has nothing
-/// beside it that would tell which of them, but one it is.
-pub(crate) fn are_its_ends<'a>(facts: &[Fact], places: impl Iterator<Item = &'a Place>) -> bool {
-    let rank = |place: &'a Place| match place {
-        Place::Rank { rank, .. } => Some(*rank),
-        _ => None,
-    };
-    let mut ranks: Vec<Rank> = places.filter_map(rank).collect();
-    ranks.sort_unstable();
-    facts.iter().any(|fact| match fact {
-        Fact::RankLink { from, to, now_ms, base_ms, .. } => {
-            *now_ms > HIDDEN_RATIO * base_ms && ranks == [from.0.min(to.0), from.0.max(to.0)]
-        }
-        _ => false,
-    })
-}
-
-/// All that grew, without ways between hosts unless one is slow beyond doubt, or an end of it gets no processor, or has an
-/// interface that others keep busy.
-pub(crate) fn blame_without_waiting(
-    timeline: &Timeline,
-    config: &Config,
-    windows: &Windows,
-    least_ms: f64,
-) -> Vec<Fact> {
-    let mut facts = blame(timeline, config, windows);
-    if !is_any_way_slow(&facts, least_ms) {
-        let counted = |fact: &Fact| match fact {
-            Fact::ForeignTraffic { host, .. } => Some(host.clone()),
-            _ => fact.starved().cloned(),
-        };
-        let told: Vec<HostName> = facts.iter().filter_map(counted).collect();
-        facts.retain(|fact| match fact {
-            Fact::WireExcess { from, to, .. } | Fact::WireOther { from, to, .. } => {
-                told.contains(from) || told.contains(to)
-            }
-            Fact::RankLink { from, to, .. } => told.contains(&from.1) || told.contains(&to.1),
-            _ => true,
-        });
-    }
-    facts
-}
-
-/// Ranks that compute longer by more than `least_ms`, although iterations need not. It is asked after each iteration of a
-/// job, so ranks that do not are let go at a glance.
-pub(crate) fn computing(timeline: &Timeline, config: &Config, windows: &Windows, least_ms: f64) -> Vec<Fact> {
-    let of = |state: &RankState| {
-        let (base, now) = compared(state.iterations.list(), windows);
-        let least_now_us = 1e3 * least_ms + base.iter().map(|it| it.compute_us).fold(f64::MAX, f64::min);
-        let above = now.iter().filter(|it| it.compute_us > least_now_us).count();
-        if base.len() < 2 || 2 * above < now.len().max(1) {
-            return None;
-        }
-        let ms = |list: &[&Iteration]| list.iter().map(|it| it.compute_us / 1e3).collect();
-        let (now_ms, base_ms) = grown(ms(&now), ms(&base), config, least_ms)?;
-        let (rank, host, iteration_ms) = (state.rank, state.host.clone(), windows.iteration_ms);
-        Some(Fact::ComputeExcess { rank, host, now_ms, base_ms, iteration_ms })
-    };
-    timeline.ranks.values().filter(|state| !timeline.has_fresh_gap(state)).filter_map(of).collect()
 }
 
 /// How long all ranks' devices idled together in each iteration (checkpoint, evaluation): it accuses nobody.

@@ -5,7 +5,6 @@ mod crawl;
 mod crowded;
 mod ends;
 mod explained;
-mod hidden;
 mod lately;
 mod pause;
 mod paused;
@@ -32,7 +31,7 @@ use mycroft_record::{Category, Finding, HostName, HostTime, NANOS_PER_SEC, Place
 use pause::PauseSeen;
 use same::{
     STEP_SURE, hangs_together, is_about_crowd, is_absence, is_denied, is_explained, is_inside_only, is_of_whole_host,
-    is_slow_device, is_starved, is_sure, is_sure_of_host, meets, names, naps, stands_out,
+    is_slow_device, is_starved, is_sure, meets, names, naps, stands_out,
 };
 use std::collections::{BTreeSet, VecDeque};
 use stops::Stops;
@@ -60,10 +59,6 @@ struct Open {
     /// The growth of iterations that it accounts for, where others had slowed the job before: they are in what it is
     /// compared with. `None`: it is compared with a healthy job.
     step: Option<Slow>,
-    /// It was hidden: what it accounts for is what makes a job slow alone, milliseconds, whatever iterations grew.
-    alone_ms: Option<f64>,
-    /// No iteration shows it for sure: it is over when its own parts are as they were.
-    quiet: bool,
     /// It was opened because an iteration did not end.
     crawls: bool,
     /// Another fault has slowed the job since, so what is seen now is not this one's alone.
@@ -99,8 +94,6 @@ pub(crate) struct Docket {
     raised_at: Option<HostTime>,
     /// Whom the last look would have given a case besides the open ones: it takes two looks that agree.
     rumour: Option<(Category, Place)>,
-    /// The same of what no iteration shows.
-    whisper: Option<(Category, Place)>,
     pauses: VecDeque<PauseSeen>,
     stops: Stops,
     /// Cases that this look revised.
@@ -264,7 +257,7 @@ impl Docket {
         }
         match self.paused(bench) {
             Some((verdict, facts)) => self.open_slowdown(bench, verdict, &facts, None),
-            None => self.unnoticed(bench).or_else(|| self.starved(bench)),
+            None => self.starved(bench),
         }
     }
 
@@ -463,9 +456,6 @@ impl Docket {
         }
         let step = bench.seen.step.as_ref().filter(|_| self.has_open());
         let mut joined = step.map_or(Joined::Nobody, |step| self.join(bench, step));
-        if let (Joined::Nobody | Joined::Somebody, Some(event)) = (joined, self.hidden(bench)) {
-            joined = Joined::Another(event);
-        }
         if let (Joined::Nobody | Joined::Somebody, Some(event)) = (joined, self.crowded_too(bench)) {
             joined = Joined::Another(event);
         }
@@ -485,8 +475,7 @@ impl Docket {
         let pauses = self.case(open.id).finding.category == Category::HostThread || self.shows(open.id, LATE_AGAIN);
         let pausing = pauses && bench.timeline.newest_sample.since_ns(last_pause) < bench.config.pause_window_ns / 2;
         let needed = bench.config.recover_iterations;
-        if bench.seen.healthy_streak >= needed && !pausing && !open.quiet && bench.watch.has_lasted(open.onset, needed)
-        {
+        if bench.seen.healthy_streak >= needed && !pausing && bench.watch.has_lasted(open.onset, needed) {
             return vec![self.finish(bench, open.id, "iterations are as fast as before")];
         }
         if self.is_one_of_many(open) {
@@ -497,9 +486,8 @@ impl Docket {
         }
         let Some(since) = own::over_since(bench.timeline, &open.own, needed, open.onset) else { return Vec::new() };
         const OVER: &str = "its suspect is as fast as before; what keeps the job slow is another case";
-        if open.quiet || self.open.len() > 1 {
-            let why = if open.quiet { "its suspect is as fast as before" } else { OVER };
-            return vec![self.finish(bench, open.id, why)];
+        if self.open.len() > 1 {
+            return vec![self.finish(bench, open.id, OVER)];
         }
         // Something else must be why the job is slow still: who shows now is compared with the job as it was before both.
         let Some(slow) = &bench.seen.slow else { return Vec::new() };
@@ -526,14 +514,7 @@ impl Docket {
                 let onset = if self.began_behind(open) { open.onset } else { open.onset.min(slow.onset) };
                 self.slowed(bench, &Slow { base_until: onset, onset, until: until(slow), ..slow.clone() })
             }
-            (Some(slow), Some(step)) => {
-                let step = Slow { until: until(slow), ..step.clone() };
-                // Weighed as it was when it was found; another than it accounts for what iterations grew.
-                let found = open.alone_ms.map(|alone_ms| self.weighed(bench, &step, alone_ms));
-                let is_named = |place: &Place| self.surest(open.id).any(|named| meets(place, named));
-                let same = found.filter(|(verdict, _)| verdict.leads().any(is_named));
-                same.unwrap_or_else(|| self.slowed(bench, &step))
-            }
+            (Some(slow), Some(step)) => self.slowed(bench, &Slow { until: until(slow), ..step.clone() }),
             (None, _) => self.paused(bench)?,
         };
         let finding = &self.case(open.id).finding;
@@ -622,7 +603,15 @@ impl Docket {
 
     /// Whether the look before would have opened the same case.
     fn is_told_again(&mut self, verdict: &Verdict) -> bool {
-        told_again(&mut self.rumour, verdict)
+        let now = verdict.suspects.first().map(|suspect| (verdict.category, suspect.place.clone()));
+        let again = now == self.rumour;
+        self.rumour = now;
+        again
+    }
+
+    /// Whether an open case is about a host, or a rank on it: it is among those that the case is surest of.
+    fn is_known(&self, host: &HostName) -> bool {
+        self.open.iter().flat_map(|open| self.surest(open.id)).any(|place| meets(place, &host_place(host)))
     }
 
     /// The open case that a verdict is about, if there is one: the same place, and parts of it that hang together.
@@ -671,11 +660,6 @@ impl Docket {
 
     /// Who made iterations longer from `slow.onset` on.
     fn slowed(&self, bench: &Bench<'_>, slow: &Slow) -> (Verdict, Vec<Fact>) {
-        self.weighed(bench, slow, slow.windows().iteration_ms)
-    }
-
-    /// The same where `grew_ms` are to be accounted for.
-    fn weighed(&self, bench: &Bench<'_>, slow: &Slow, grew_ms: f64) -> (Verdict, Vec<Fact>) {
         let (onset, windows) = (slow.onset, slow.windows());
         let mut facts = vec![slow.fact()];
         let found = slow::blame(bench.timeline, bench.config, &windows);
@@ -685,15 +669,7 @@ impl Docket {
         }
         let from = onset - PAUSE_MARGIN_NS;
         facts.extend(slow::pauses(bench.timeline, bench.config, from, bench.timeline.newest_sample));
-        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, grew_ms);
+        let verdict = weigh::slowdown(bench.timeline, &facts, bench.config, onset, windows.iteration_ms);
         (verdict, facts)
     }
-}
-
-/// Whether a verdict is about the same as the one that was `told` last; it is told now.
-fn told_again(told: &mut Option<(Category, Place)>, verdict: &Verdict) -> bool {
-    let now = verdict.suspects.first().map(|suspect| (verdict.category, suspect.place.clone()));
-    let again = now == *told;
-    *told = now;
-    again
 }

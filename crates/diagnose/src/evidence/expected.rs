@@ -88,15 +88,21 @@ impl Expected {
         Expected { beyond, sigmas, common, offsets, unit_ms }
     }
 
-    /// What is usual is learned from what is within half of what counts while iterations are as usual; first of all from
+    /// `is_tested`: whether more than one row says that it takes longer. What is usual is learned from what is within half of what counts while iterations are as usual; first of all from
     /// anything.
-    pub(super) fn learn(&self, values: &[Option<f64>], pasts: &mut [Past], is_raised: bool, counts: f64) {
+    pub(super) fn learn(
+        &self,
+        values: &[Option<f64>],
+        pasts: &mut [Past],
+        (is_raised, is_tested): (bool, impl Fn(usize) -> bool),
+        counts: f64,
+    ) {
         for (at, value) in values.iter().enumerate() {
             let Some(ms) = value else { continue };
             let is_usual = self.beyond[at].is_none_or(|share| share.abs() < counts / 2.0);
             let off_ms = self.beyond[at].map_or(ms - pasts[at].level, |share| share * self.unit_ms);
-            // What a fault moves says nothing of how much it varies.
-            if !is_raised {
+            // What a fault moves says nothing of how much it varies, nor do rows that follow one that may be the first of a fault.
+            if !is_raised && !is_tested(at) {
                 pasts[at].vary(off_ms.abs());
             }
             if (is_usual && !is_raised) || pasts[at].n < PAST_MIN {

@@ -4,6 +4,9 @@ use crate::evidence::{COST, Evidence, PAST_MIN, Subject};
 use crate::measure::Component;
 use mycroft_record::Category;
 
+/// By how many standard deviations iterations must be longer than before where all wait for late issue: half of the iterations of a job
+/// that collects garbage are, so that runs of them are no news. By chance they are at one of 30,000 looks: a day of them.
+const LATE_LONGER: f64 = 4.0;
 /// Iterations that grew by this share are worth a case that names nobody: milder than FALCON's mean losses of 12 and 16 %.
 const DUE: f64 = 0.08;
 //= mycroft 4.3
@@ -40,7 +43,9 @@ pub(super) fn cause(evidence: &Evidence, needed: f64) -> Option<Cause> {
             "all devices compute {computation:.2} times as long, and {rest:.2} times between operations of one pass"
         );
         (Component::Computation, Category::Gpu, text)
-    } else if let Some((category, text)) = late(evidence, computation, more_ms?) {
+    } else if longer.sigmas >= LATE_LONGER
+        && let Some((category, text)) = late(evidence, computation, more_ms?)
+    {
         (Component::Issue, category, text)
     } else if all_are_longer && track.mean() >= DOUBLED && evidence.work_ms() < WORK * more_ms? {
         let text = "no rank, host or way stands out, and all compute and issue as before".to_owned();

@@ -1,6 +1,5 @@
 //! What the trigger remembers of one sampled rank: how long its iterations take while nothing changes, and which took longer.
 use super::{AS_LONG, Slow};
-use crate::blame::chance::{LOOKS, at_least};
 use crate::blame::moments::Long;
 use crate::config::Config;
 use crate::measure::WARM_UP;
@@ -20,8 +19,9 @@ pub(super) const SPREAD_MIN: usize = 6;
 const YOUNG_SPREAD: f64 = 4.0;
 /// One in so many iterations may be longer than the others without a reason.
 const FEW: usize = 10;
-/// So many slow iterations, all but one in a row, are no chance in a restless job either.
-const STRETCH: usize = 8;
+/// A job is looked at after each iteration, day and night: what chance alone brings about more often than once in so many
+/// looks is no sign.
+const LOOKS: f64 = 1e6;
 /// Kinds of iterations told apart, and how many of each are kept: 8 x 16 x 8 = 1 kB for each of ten sampled ranks.
 const KINDS_MAX: usize = 8;
 /// See [`KINDS_MAX`].
@@ -266,48 +266,6 @@ impl Track {
         self.since(config, &self.raised, (limit / mid, why), self.raised_from, |lap| lap.above)
     }
 
-    /// See [`super::Watch::drift`].
-    pub(super) fn drift(&self, count: usize) -> Option<Slow> {
-        self.longer(count, count - count / 4, |_, mid| mid)
-    }
-
-    /// See [`super::Watch::stretch`].
-    pub(super) fn stretch(&self, config: &Config) -> Option<Slow> {
-        let longer = self.longer(STRETCH, STRETCH - 1, |before, _| high(before));
-        longer.filter(|slow| slow.now_ms >= config.slow_factor_floor * slow.base_ms)
-    }
-
-    /// The last `count` iterations beside those before, if `needed` of them took longer than what `limit` makes of these and
-    /// their median.
-    fn longer(&self, count: usize, needed: usize, limit: impl Fn(&[f64], f64) -> f64) -> Option<Slow> {
-        let at = self.recent.len().checked_sub(count)?;
-        let taken = self.recent.range(at..).filter(|lap| !lap.slow && !self.is_raised(lap.start)).count();
-        let before = self.healthy.0.len().checked_sub(taken).filter(|before| *before >= SPREAD_MIN)?;
-        let base: Vec<f64> = self.healthy.0.range(..before).copied().collect();
-        let base_max_ms = base.iter().copied().fold(0.0, f64::max);
-        let base_ms = median(base.clone())?;
-        let limit_ms = limit(&base, base_ms);
-        let now_ms = median(self.recent.range(at..).map(|lap| lap.ms).collect())?;
-        let longer = self.recent.range(at..).filter(|lap| lap.ms > limit_ms).count();
-        let (first, last) = (self.recent.get(at)?, self.recent.back()?);
-        (longer >= needed).then(|| Slow {
-            base_from: HostTime::NONE,
-            base_until: first.start,
-            base_max_ms,
-            onset: first.start,
-            until: last.end,
-            base_ms,
-            now_ms,
-            factor: 1.0,
-            slow: longer,
-            of: count,
-            streak: 0,
-            long: Vec::new(),
-            window_from: first.start,
-            why: "its iterations vary so much that this alone would be no sign".to_owned(),
-        })
-    }
-
     /// Since when most iterations are beyond a level that began at `base_from`.
     fn since(
         &self,
@@ -373,6 +331,15 @@ fn high(values: &[f64]) -> f64 {
 /// two by a multiple of the usual ones, since a third may be long in coming.
 pub(super) fn is_enough(config: &Config, usual_ms: f64, over_ms: impl Iterator<Item = f64> + Clone) -> bool {
     over_ms.clone().count() >= config.slow_needed || over_ms.filter(|over_ms| *over_ms >= FAR * usual_ms).count() >= 2
+}
+
+/// Probability that at least `long` of `of` are, each with probability `share`.
+pub(super) fn at_least(long: u32, of: u32, share: f64) -> f64 {
+    let term = |k: u32| {
+        let choose = (0..k).fold(1.0, |product, i| product * f64::from(of - i) / f64::from(i + 1));
+        choose * share.powi(k as i32) * (1.0 - share).powi((of - k) as i32)
+    };
+    (long..=of).map(term).sum()
 }
 
 /// Median over the recent iterations of the longest piece of computation in each, nanoseconds.

@@ -51,18 +51,6 @@ fn between(links: &[(u32, u32, f64)]) -> Vec<Fact> {
 }
 
 #[test]
-fn a_link_many_times_slower_has_two_ends() {
-    let place = |rank: u32, host: &str| Place::Rank { rank: Rank(rank), host: HostName::from(host) };
-    let ends = [place(8, "b"), place(0, "a")];
-    let slow = between(&[(0, 8, 300.0), (1, 9, 10.0), (2, 10, 10.0)]);
-    assert!(are_its_ends(&slow, ends.iter()));
-    assert!(!are_its_ends(&slow, ends[..1].iter()), "one of them is no longer either");
-    assert!(!are_its_ends(&slow, [place(1, "a"), place(9, "b")].iter()), "of another link");
-    let waits = between(&[(0, 8, 29.0), (1, 9, 10.0), (2, 10, 10.0)]);
-    assert!(!are_its_ends(&waits, ends.iter()), "so much may be waiting");
-}
-
-#[test]
 fn several_slow_links_are_one_ranks_where_it_has_no_others() {
     let is_rank = |facts: &[Fact]| facts.iter().any(|fact| matches!(fact, Fact::RankLink { .. }));
     assert!(is_rank(&between(&[(0, 8, 300.0), (1, 9, 10.0), (2, 10, 10.0)])));

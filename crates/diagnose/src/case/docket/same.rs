@@ -84,13 +84,6 @@ pub(super) fn is_sure(verdict: &Verdict, least: f64) -> bool {
     verdict.confidence() * verdict.leads().count() as f64 >= least
 }
 
-/// Whether all its suspects are one host and ranks of it, which are so sure together: whichever it is, it is there.
-pub(super) fn is_sure_of_host(verdict: &Verdict, least: f64) -> bool {
-    let [first, others @ ..] = &verdict.suspects[..] else { return false };
-    let is_there = matches!(first.place, Place::Host { .. }) && others.iter().all(|of| meets(&of.place, &first.place));
-    is_there && verdict.suspects.iter().map(|suspect| suspect.confidence).sum::<f64>() >= least
-}
-
 /// Kinds of slowdowns of which `explain` opens the cases, and the one that names nobody.
 pub(super) fn is_explained(category: Category) -> bool {
     matches!(category, Category::Gpu | Category::GpuCopy | Category::NotStarted | Category::Unknown)

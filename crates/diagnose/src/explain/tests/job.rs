@@ -117,3 +117,14 @@ fn pauses_in_some_iterations_are_told() {
     }
     assert_eq!(ring.causes(), [(Category::NotStarted, Subject::Job)]);
 }
+
+/// Where two of five iterations have a pause of some rank anyway, a run of them is no news.
+#[test]
+fn a_run_of_pauses_that_come_anyway_is_no_fault() {
+    let mut ring = Ring::default();
+    let pauses = (0..30).map(|nth| if nth % 5 == 1 || nth % 5 == 3 { 64.0 } else { 0.0 });
+    for pause_ms in pauses.chain([64.0; 14]) {
+        ring.of_ranks(1, &late(300.0 + pause_ms, 5.0 + pause_ms), issues(9.0));
+    }
+    assert_eq!(ring.causes(), []);
+}
