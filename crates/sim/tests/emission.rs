@@ -4,7 +4,7 @@ use mycroft_record::{
     Algorithm, Batch, CommId, CommInit, Direction, FlowDone, FlowKey, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpClass,
     OpDone, OpId, OpKind, OpMeta, Record, Sampled,
 };
-use mycroft_sim::{Algo, Delivery, DpMode, EPOCH, Scenario, Schedule, Simulation};
+use mycroft_sim::{Algo, Cluster, Delivery, DpMode, EPOCH, Scenario, Schedule, Simulation};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ends that agents may not have told when the time is over: one look, and what ranks are apart.
@@ -243,4 +243,26 @@ fn what_is_sent_is_received_and_is_what_the_algorithm_says() {
     ] {
         assert!(seen.contains(&(kind, algorithm)), "no {kind} {algorithm} crossed hosts");
     }
+}
+
+/// Other traffic takes its share of each interface of a host, and each counts it.
+#[test]
+fn each_interface_counts_the_traffic_that_it_shares() {
+    let cluster = Cluster { nics_per_host: 2, ..Scenario::default().cluster };
+    let fault = "background-traffic@host0+host1,severity=0.5,after=2".parse().unwrap();
+    let scenario = Scenario { duration_s: 6.0, cluster, fault: Some(fault), ..Scenario::default() };
+    let mut first: BTreeMap<String, (HostTime, u64)> = BTreeMap::new();
+    let mut rates: BTreeMap<String, f64> = BTreeMap::new();
+    for Batch { source, records, .. } in deliveries(&scenario).iter().map(|delivery| &delivery.batch) {
+        for record in records {
+            let Record::NicState(nic) = record else { continue };
+            if source.host == "host0".into() && nic.at >= HostTime(EPOCH + 3 * NANOS_PER_SEC) {
+                let (at, bytes) = *first.entry(nic.nic.to_string()).or_insert((nic.at, nic.tx_bytes));
+                let seconds = nic.at.since_ns(at) as f64 / NANOS_PER_SEC as f64;
+                rates.insert(nic.nic.to_string(), (nic.tx_bytes - bytes) as f64 / seconds.max(1e-9));
+            }
+        }
+    }
+    let least = 0.45 * scenario.nic_bytes_per_sec as f64;
+    assert!(rates.len() == 2 && rates.values().all(|rate| *rate >= least), "{rates:?}, {least}");
 }

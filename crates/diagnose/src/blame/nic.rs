@@ -39,14 +39,32 @@ pub(crate) fn facts(timeline: &Timeline, config: &Config, from: HostTime, to: Ho
     out
 }
 
-/// The hosts whose interfaces carry far more than the job sends over them since then, and did not before.
-pub(crate) fn busy_since(timeline: &Timeline, config: &Config, since: HostTime) -> BTreeSet<HostName> {
+/// The hosts whose interfaces carry far more than the job sends over them since then, and did not before; or more than before by this
+/// `share` of their speed, and those of others do not: what the job sends is about as much of all.
+pub(crate) fn busy_since(timeline: &Timeline, config: &Config, since: HostTime, share: f64) -> BTreeSet<HostName> {
     let busy = |from, to| -> BTreeSet<HostName> {
         let of = |fact| if let Fact::ForeignTraffic { host, .. } = fact { Some(host) } else { None };
         facts(timeline, config, from, to).into_iter().filter_map(of).collect()
     };
     let (now, before) = (busy(since, timeline.newest_sample), busy(HostTime::NONE, since));
-    now.difference(&before).cloned().collect()
+    now.difference(&before).cloned().chain(busier(timeline, since, share)).collect()
+}
+
+/// See [`busy_since`].
+fn busier(timeline: &Timeline, since: HostTime, share: f64) -> Vec<HostName> {
+    let mut hosts: BTreeMap<&HostName, (f64, f64)> = BTreeMap::new();
+    for (host, _, seen) in timeline.links.nics() {
+        let speed_mb_s = seen.back().map_or(0.0, |nic| nic.speed_bytes_per_sec as f64 / 1e6);
+        let now = rate(seen, since, timeline.newest_sample);
+        if let (Some((now_mb_s, _)), Some((before_mb_s, _))) = (now, rate(seen, HostTime::NONE, since)) {
+            let (more, speed) = hosts.entry(host).or_default();
+            *more += now_mb_s - before_mb_s;
+            *speed += speed_mb_s;
+        }
+    }
+    let of_all = hosts.values().map(|(more, _)| *more).reduce(f64::min).unwrap_or(0.0).max(0.0);
+    let is_busier = |(more, speed): &(f64, f64)| *speed > 0.0 && more - of_all >= share * speed;
+    hosts.into_iter().filter(|(_, rates)| is_busier(rates)).map(|(host, _)| host.clone()).collect()
 }
 
 /// Not before the oldest that all interfaces remember: what the job sent earlier is not in what they counted.
@@ -92,4 +110,55 @@ fn job_bytes(timeline: &Timeline, from: HostTime, to: HostTime) -> BTreeMap<Host
         *best = (*best).max(bytes);
     }
     sent
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::{Batch, NicState, Record, Source};
+
+    /// Hosts `a` to `d` with so many interfaces of 100 MB/s, which carry so much together, MB/s: until second 20, and from there to 40.
+    fn seen(interfaces: u64, before: [u64; 4], after: [u64; 4]) -> Timeline {
+        let mut timeline = Timeline::default();
+        for second in 0..=40 {
+            for (at_host, host) in ["a", "b", "c", "d"].iter().enumerate() {
+                let carried = before[at_host] * second.min(20) + after[at_host] * second.saturating_sub(20);
+                let at = HostTime((1_000 + second) * NANOS_PER_SEC);
+                let nic = |nth: u64| {
+                    Record::NicState(NicState {
+                        at,
+                        nic: format!("mlx5_{nth}").as_str().into(),
+                        up: true,
+                        link_changes: 1,
+                        speed_bytes_per_sec: 100_000_000,
+                        tx_bytes: carried * 1_000_000 / interfaces,
+                        rx_bytes: 0,
+                        errors: 0,
+                    })
+                };
+                let source = Source { job: "job".into(), host: (*host).into(), process: None };
+                let records = (0..interfaces).map(nic).collect();
+                timeline.observe(&Batch { source, collected_at: at, records }, 0);
+            }
+        }
+        timeline.newest_sample = HostTime(1_040 * NANOS_PER_SEC);
+        timeline
+    }
+
+    fn busy(timeline: &Timeline, share: f64) -> Vec<String> {
+        let config = Config { foreign_traffic_factor: f64::MAX, ..Config::default() };
+        let since = HostTime(1_020 * NANOS_PER_SEC);
+        busy_since(timeline, &config, since, share).iter().map(ToString::to_string).collect()
+    }
+
+    /// What the job sends is about as much of all hosts, whatever of it their flows tell.
+    #[test]
+    fn hosts_that_carry_more_than_before_are_busy_where_others_do_not() {
+        let two = seen(1, [40, 40, 40, 40], [70, 75, 30, 30]);
+        assert_eq!(busy(&two, 0.25), ["a", "b"]);
+        assert!(busy(&two, 0.5).is_empty(), "too little to be why ways are so slow");
+        assert!(busy(&seen(1, [40; 4], [80; 4]), 0.25).is_empty(), "the job sends more");
+        assert_eq!(busy(&seen(4, [40; 4], [180, 180, 30, 30]), 0.25), ["a", "b"], "on four interfaces together");
+        assert!(busy(&seen(4, [40; 4], [120, 120, 30, 30]), 0.25).is_empty(), "a fifth of four interfaces");
+    }
 }

@@ -36,8 +36,10 @@ impl<'a> Network<'a> {
         let slow: Vec<_> = evidence.tracks.iter().filter_map(way).filter(is_slow).collect();
         slow.iter().find(|(_, track)| track.log_odds >= needed)?;
         let ways: Vec<&(HostName, HostName)> = slow.iter().map(|(way, _)| way).collect();
-        let since = worst(&slow)?.1.onset();
-        let shared = || ways::shared(&ways, &nic::busy_since(timeline, config, since));
+        let (since, slower) = (worst(&slow)?.1.onset(), worst(&slow)?.1.mean());
+        // Of a line of which others take a share that much less is left.
+        let share = WORK * (1.0 - 1.0 / (1.0 + slower));
+        let shared = || ways::shared(&ways, &nic::busy_since(timeline, config, since, share));
         let ends = shared().or_else(|| ways::ends_of(&ways, &times, &light))?;
         let network = Network { slow, ends, since };
         // Where nothing tells a NIC from what it is connected to, somebody may stand out yet.

@@ -208,7 +208,6 @@ impl Teller<'_> {
     }
 
     fn read_nics(&mut self, agent: &mut Agent, effects: Option<&HostEffects>, at: u64) {
-        let nics = agent.nics.len() as u64;
         for nic in &mut agent.nics {
             nic.coming.retain(|(when, sent, bytes)| {
                 if *when > at {
@@ -217,7 +216,7 @@ impl Teller<'_> {
                 *(if *sent { &mut nic.sent } else { &mut nic.received }) += bytes;
                 false
             });
-            let other = effects.map_or(0, |host| other_bytes(host, at)) / nics;
+            let other = effects.map_or(0, |host| other_bytes(host, at));
             nic.other = nic.other.max(other);
             let down = effects.map_or(&[][..], |host| &host.link_down);
             let up = !down.iter().any(|(from, until)| at >= *from && at < *until);

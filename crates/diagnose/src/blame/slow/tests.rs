@@ -272,6 +272,6 @@ fn other_traffic_is_new_where_there_was_none_before() {
         }
     }
     timeline.newest_sample = at(39);
-    let busy = nic::busy_since(&timeline, &Config::default(), at(20));
+    let busy = nic::busy_since(&timeline, &Config::default(), at(20), 1.0);
     assert_eq!(busy.iter().map(ToString::to_string).collect::<Vec<_>>(), ["host0"]);
 }
