@@ -4,8 +4,8 @@ use crate::evidence::{COST, Evidence, PAST_MIN, Subject};
 use crate::measure::Component;
 use mycroft_record::Category;
 
-/// By how many standard deviations iterations must be longer than before where all wait for late issue: half of the iterations of a job
-/// that collects garbage are, so that runs of them are no news. By chance they are at one of 30,000 looks: a day of them.
+/// By how many standard deviations iterations must be longer than before where all wait for late issue: many iterations of a job that
+/// collects garbage are anyway, so that runs of them are no news. By chance they are at one of 30,000 looks: once in nine hours.
 const LATE_LONGER: f64 = 4.0;
 /// Iterations that grew by this share are worth a case that names nobody: milder than FALCON's mean losses of 12 and 16 %.
 const DUE: f64 = 0.08;

@@ -36,16 +36,17 @@ impl<'a> Network<'a> {
         let slow: Vec<_> = evidence.tracks.iter().filter_map(way).filter(is_slow).collect();
         slow.iter().find(|(_, track)| track.log_odds >= needed)?;
         let ways: Vec<&(HostName, HostName)> = slow.iter().map(|(way, _)| way).collect();
-        let (since, slower) = (worst(&slow)?.1.onset(), worst(&slow)?.1.mean());
+        let most = worst(&slow)?.1;
+        let since = most.onset();
         // Of a line of which others take a share that much less is left.
-        let share = WORK * (1.0 - 1.0 / (1.0 + slower));
+        let share = WORK * (1.0 - 1.0 / (1.0 + most.mean()));
         let shared = || ways::shared(&ways, &nic::busy_since(timeline, config, since, share));
         let ends = shared().or_else(|| ways::ends_of(&ways, &times, &light))?;
         let network = Network { slow, ends, since };
         // Where nothing tells a NIC from what it is connected to, somebody may stand out yet.
         let (sigmas, rows) = match network.ends {
             Ends::All => (SURELY_LONGER, PAST_MIN),
-            Ends::Nics(_) | Ends::Path(_) => (LONGER, 0),
+            Ends::Nics(_) | Ends::Shared(_) | Ends::Path(_) => (LONGER, 0),
             Ends::Either(_) | Ends::Rather(_) => (LONGER, LATELY as u32),
         };
         let is_longer = evidence.longer(since).is_none_or(|longer| longer.sigmas >= sigmas);
@@ -77,60 +78,56 @@ impl<'a> Network<'a> {
 
     /// The case of it, `confidence` of which is left beside other causes.
     pub(super) fn cause(&self, confidence: f64, cost: Told) -> Cause {
-        let confidence = confidence.min(SURE);
-        let places = |hosts: &[HostName], each: f64| -> Vec<Suspect> {
-            let place = |host: &HostName| Place::Host { host: host.clone() };
-            hosts.iter().map(|host| Suspect { place: place(host), confidence: each }).collect()
-        };
-        let (times, slow) = (1.0 + self.worst().1.mean(), self.slow.len());
-        let (suspects, text) = match &self.ends {
-            Ends::Nics(hosts) if hosts.len() == 1 => (
-                places(hosts, confidence),
-                format!(
-                    "all ways that take longer than before ({slow}) are those of {}, and all others are as fast",
-                    hosts[0]
-                ),
-            ),
-            Ends::Nics(hosts) => (
-                places(hosts, confidence / hosts.len() as f64),
-                format!("all ways that take longer than before ({slow}) are those of {}", names(hosts)),
-            ),
-            Ends::Either(hosts) => (
-                places(hosts, confidence / 2.0),
-                format!(
-                    "only between {} the same bytes are under way for longer: the NIC of either, or what is between them",
-                    names(hosts)
-                ),
-            ),
-            Ends::Rather([host, peer]) => (
-                // Of the two causes that fit it is at both, and the other at one.
-                [
-                    places(slice::from_ref(host), 2.0 * confidence / 3.0),
-                    places(slice::from_ref(peer), confidence / 3.0),
-                ]
-                .concat(),
-                format!(
-                    "only between {host} and {peer} the same bytes are under way for longer: the NIC of {host}, or what is \
-                     between them",
-                ),
-            ),
-            Ends::Path(hosts) => (
-                places(hosts, confidence / 2.0),
-                format!(
-                    "between {} the same bytes are under way for longer, while both are as fast as before towards others",
-                    names(hosts)
-                ),
-            ),
-            Ends::All => (Vec::new(), "the same bytes are longer on their way between all hosts".to_owned()),
-        };
-        let text = format!("{text}; {times:.1} times as long where that costs most");
         let ((from, to), track) = self.worst();
+        let text = format!("{}; {:.1} times as long where that costs most", self.text(), 1.0 + track.mean());
         Cause {
             key: (Component::Wire, Subject::Way(from.clone(), to.clone())),
             category: self.category(),
-            suspects,
+            suspects: self.suspects(confidence.min(SURE)),
             since: self.since,
             because: vec![Told { rule: "evidence.wire", text, at: track.until }, cost],
+        }
+    }
+
+    fn suspects(&self, confidence: f64) -> Vec<Suspect> {
+        let each = |hosts: &[HostName], confidence: f64| -> Vec<Suspect> {
+            let place = |host: &HostName| Place::Host { host: host.clone() };
+            hosts.iter().map(|host| Suspect { place: place(host), confidence }).collect()
+        };
+        match &self.ends {
+            Ends::Nics(hosts) => each(hosts, confidence / hosts.len() as f64),
+            Ends::Shared(hosts) | Ends::Either(hosts) | Ends::Path(hosts) => each(hosts, confidence / 2.0),
+            // Of the two causes that fit it is at both, and the other at one.
+            Ends::Rather([host, peer]) => {
+                let of = |host, thirds| each(slice::from_ref(host), thirds * confidence / 3.0);
+                [of(host, 2.0), of(peer, 1.0)].concat()
+            }
+            Ends::All => Vec::new(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let slow = self.slow.len();
+        let are_of = |hosts| format!("all ways that take longer than before ({slow}) are those of {}", names(hosts));
+        match &self.ends {
+            Ends::Nics(hosts) if hosts.len() == 1 => format!("{}, and all others are as fast", are_of(hosts)),
+            Ends::Nics(hosts) => are_of(hosts),
+            Ends::Shared(hosts) => {
+                format!("{}, whose interfaces carry more traffic of others than before", are_of(hosts))
+            }
+            Ends::Either(hosts) => format!(
+                "only between {} the same bytes are under way for longer: the NIC of either, or what is between them",
+                names(hosts)
+            ),
+            Ends::Rather([host, peer]) => format!(
+                "only between {host} and {peer} the same bytes are under way for longer: the NIC of {host}, or what is \
+                 between them",
+            ),
+            Ends::Path(hosts) => format!(
+                "between {} the same bytes are under way for longer, while both are as fast as before towards others",
+                names(hosts)
+            ),
+            Ends::All => "the same bytes are longer on their way between all hosts".to_owned(),
         }
     }
 

@@ -12,6 +12,8 @@ const LOOKED_AT: usize = 64;
 pub(super) enum Ends {
     /// The NICs of these hosts: of one, or of two.
     Nics(Vec<HostName>),
+    /// The NICs of these two, whose interfaces others keep busy.
+    Shared([HostName; 2]),
     /// The NIC of either, or what is between them: nothing tells.
     Either([HostName; 2]),
     /// The NIC of the first, or what is between it and the second: the first is an end of both.
@@ -26,7 +28,9 @@ impl Ends {
     pub(super) fn hosts(&self) -> BTreeSet<HostName> {
         match self {
             Ends::Nics(hosts) => hosts.iter().cloned().collect(),
-            Ends::Either(hosts) | Ends::Rather(hosts) | Ends::Path(hosts) => hosts.iter().cloned().collect(),
+            Ends::Shared(hosts) | Ends::Either(hosts) | Ends::Rather(hosts) | Ends::Path(hosts) => {
+                hosts.iter().cloned().collect()
+            }
             Ends::All => BTreeSet::new(),
         }
     }
@@ -88,7 +92,8 @@ pub(super) fn shared(slow: &[&Way], busy: &BTreeSet<HostName>) -> Option<Ends> {
     let is_busy = |host: &&HostName| busy.contains(*host);
     let touched: BTreeSet<&HostName> = slow.iter().flat_map(|(from, to)| [from, to]).filter(is_busy).collect();
     let accounts = slow.iter().all(|(from, to)| touched.contains(from) || touched.contains(to));
-    (touched.len() == 2 && accounts).then(|| Ends::Nics(touched.into_iter().cloned().collect()))
+    let pair = <[&HostName; 2]>::try_from(touched.into_iter().collect::<Vec<_>>()).ok()?;
+    accounts.then(|| Ends::Shared(pair.map(Clone::clone)))
 }
 
 /// Of two hosts between which ways are slow the one whose light ways to others are slow too; either, where both have such or none.
@@ -187,7 +192,7 @@ mod tests {
         let host = |name: &str| HostName::from(name);
         let (ab, bc, cd) = ((host("a"), host("b")), (host("b"), host("c")), (host("c"), host("d")));
         let busy = BTreeSet::from([host("a"), host("b")]);
-        assert_eq!(shared(&[&ab, &bc], &busy), Some(Ends::Nics(vec![host("a"), host("b")])));
+        assert_eq!(shared(&[&ab, &bc], &busy), Some(Ends::Shared([host("a"), host("b")])));
         assert_eq!(shared(&[&ab, &bc, &cd], &busy), None, "there is another slow way");
         assert_eq!(shared(&[&bc], &busy), None, "one of them has no slow way");
         assert_eq!(shared(&[&ab], &BTreeSet::from([host("a")])), None, "the other end is quiet");

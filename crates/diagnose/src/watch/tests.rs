@@ -36,10 +36,8 @@ fn iterations_since_an_open_case_began_are_no_healthy_ones() {
     assert!(track.recent.iter().all(|lap| !lap.slow), "its iterations vary too much for that");
     track.raise(&config, Some(onset));
     assert_eq!(track.healthy.0, usual, "what came before the case was opened is forgotten");
-    let now = play(&mut track, &config, now, &[900.0; 30]);
+    play(&mut track, &config, now, &[900.0; 30]);
     assert_eq!(track.healthy.0, usual, "and what comes while it is open is not taken");
-    track.raise(&config, None);
-    play(&mut track, &config, now, &[900.0; 5]);
 }
 
 /// However long a case was not seen, a level is left that says what is usual.
