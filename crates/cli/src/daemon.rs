@@ -149,8 +149,11 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     let identity = |cert: &Option<PathBuf>, key: &Option<PathBuf>| {
         cert.clone().zip(key.clone()).map(|(cert_pem, key_pem)| TlsIdentity { cert_pem, key_pem })
     };
-    let tls = identity(&args.tls_cert, &args.tls_key)
-        .map(|identity| TlsServer { identity, client_ca_pem: args.tls_client_ca.clone() });
+    let tls = identity(&args.tls_cert, &args.tls_key).map(|identity| TlsServer {
+        identity,
+        client_ca_pem: args.tls_client_ca.clone(),
+        client_crl_pem: args.tls_client_crl.clone(),
+    });
     let http_tls = identity(&args.http_tls_cert, &args.http_tls_key);
     let scheme = if http_tls.is_some() { "https" } else { "http" };
     let config = ServeConfig {

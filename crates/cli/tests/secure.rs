@@ -101,6 +101,10 @@ fn a_file_that_cannot_be_used_is_named_with_what_to_do() {
     let line = serve(&["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &empty]);
     assert!(line.contains("/empty: "), "{line}");
     assert!(serve(&["--tls-client-ca", &ca]).contains("--tls-cert"));
+    let lists = ["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &ca, "--tls-client-crl", &ca];
+    let line = serve(&lists);
+    assert!(line.contains("no revocation list inside") && line.contains("X509 CRL"), "{line}");
+    assert!(serve(&["--tls-client-crl", &ca]).contains("--tls-client-ca"));
     let line = serve(&["--http-tls-cert", &cert, "--http-tls-key", &path("b.key")]);
     assert!(line.contains("HTTP address") && line.contains("/a.pem"), "{line}");
     let line = refusal(&["cases", "--url", "https://127.0.0.1:1", "--url-ca", &empty]);

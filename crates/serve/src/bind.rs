@@ -72,7 +72,8 @@ pub(crate) struct BoundHttp {
 /// Reads the certificate of the HTTP address, where it has one, and binds the address.
 pub(crate) fn bind_http(config: &ServeConfig) -> Result<BoundHttp, ServeError> {
     let address = config.http;
-    let files = config.http_tls.clone().map(|identity| TlsServer { identity, client_ca_pem: None });
+    let files =
+        config.http_tls.clone().map(|identity| TlsServer { identity, client_ca_pem: None, client_crl_pem: None });
     let tls = files.map(|files| ServerTls::open(&files, &["http/1.1"]).map(Arc::new)).transpose();
     let http_tls = tls.map_err(ServeError::HttpTls)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -214,7 +214,8 @@ impl TokenBook {
         Ok(token)
     }
 
-    /// Takes a token back. Requests with it are refused from now on, and connections of agents when they begin anew.
+    /// Takes a token back. Requests with it are refused from now on, and what stands of it ends: connections of agents within
+    /// seconds, readers that wait for events with the next one, or with the next comment.
     ///
     /// # Errors
     /// There is none of this name; the file cannot be written.
@@ -228,6 +229,10 @@ impl TokenBook {
 
     /// Whose token this is. One that has expired is told in the log, once.
     pub(crate) fn find(&self, token: &[u8]) -> Option<Shown> {
+        self.find_sum(&std::str::from_utf8(token).ok().map(sum)?)
+    }
+
+    fn find_sum(&self, shown: &str) -> Option<Shown> {
         let stamp = std::fs::metadata(&self.path).ok().map(|m| (m.ino(), m.size(), m.mtime(), m.mtime_nsec()));
         let mut known = lock(&self.known);
         if known.stamp != stamp || stamp.is_none() {
@@ -241,7 +246,6 @@ impl TokenBook {
             known.stamp = stamp;
             known.told.clear();
         }
-        let shown = std::str::from_utf8(token).ok().map(sum)?;
         let found = known.tokens.iter().find(|token| token.sha256 == shown).cloned()?;
         if !found.is_expired(now_s()) {
             return Some(Shown::Good(found));
@@ -251,6 +255,11 @@ impl TokenBook {
             warn!(name, "the token {name} has expired and is shown still: make another one (`mycroft token`)");
         }
         Some(Shown::Expired(found))
+    }
+
+    /// Whether a token that was found holds still.
+    pub(crate) fn holds(&self, token: &NamedToken) -> bool {
+        matches!(self.find_sum(&token.sha256), Some(Shown::Good(_)))
     }
 
     /// Replaces the file by a changed one, alone.

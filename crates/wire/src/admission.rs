@@ -127,6 +127,34 @@ impl Door {
     }
 }
 
+/// A token of a host's own that opened a door, and so has to go on doing.
+pub(crate) struct Shown {
+    token: String,
+    host: String,
+    name: String,
+}
+
+impl Shown {
+    /// What an agent showed, if it is its own: the shared secret is the server's for as long as it runs.
+    pub(crate) fn of(hello: &Hello, owner: &Owner) -> Option<Shown> {
+        let name = owner.token.clone()?;
+        Some(Shown { token: hello.token.clone(), host: hello.host.clone(), name })
+    }
+}
+
+impl Door {
+    /// Whether a token that opened this door still does.
+    ///
+    /// # Errors
+    /// It was revoked, has expired, or is another host's by now.
+    pub(crate) fn still_opens(&self, shown: &Shown) -> Result<(), String> {
+        match self.keeper.as_ref().and_then(|keeper| keeper.admits(&shown.token, &shown.host)) {
+            Some(outcome) => outcome.map(drop),
+            None => Err(format!("the token {} was revoked; give the agent another one", shown.name)),
+        }
+    }
+}
+
 /// Secrets do not show.
 impl fmt::Debug for Door {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -9,10 +9,9 @@ use crate::gate::GateSaid;
 use crate::proto::{self, Answer, Hello, Message, MessageHead};
 use crate::refusal::Refusal;
 use crate::stream::Stream;
-use crate::{ClientConfig, Endpoint, WireError, tls};
+use crate::{ClientConfig, Endpoint, WireError};
 use mycroft_record::text::printable;
 use mycroft_record::{Batch, HostTime};
-use rustls::pki_types::ServerName;
 use std::collections::VecDeque;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
@@ -128,19 +127,7 @@ impl Client {
     /// # Errors
     /// `Io` when nobody answers, `Refused` with the server's reason, `NotMycroft` and `Tls` when something else does.
     pub fn connect(endpoint: &Endpoint, config: &ClientConfig) -> Result<Client, WireError> {
-        let tls = match (&config.tls, endpoint) {
-            (None, _) => None,
-            (Some(_), Endpoint::Unix(_)) => {
-                let reason = "TLS is for TCP endpoints; a unix socket never leaves the host, drop the TLS settings";
-                return Err(WireError::Tls { endpoint: endpoint.to_string(), reason: reason.to_owned() });
-            }
-            (Some(settings), Endpoint::Tcp(address)) => {
-                let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
-                let name = settings.server_name.as_deref().unwrap_or(host.trim_matches(['[', ']'])).to_owned();
-                let bad = |e| WireError::Tls { endpoint: endpoint.to_string(), reason: format!("server name: {e}") };
-                Some((tls::client(settings)?, ServerName::try_from(name).map_err(bad)?))
-            }
-        };
+        let tls = config.tls.as_ref().map(|settings| Tls::of(endpoint, settings)).transpose()?;
         let mut client = Client {
             endpoint: endpoint.clone(),
             config: config.clone(),
@@ -305,6 +292,7 @@ impl Client {
     /// As `connect`; what was not acknowledged stays with the client.
     pub fn reconnect(&mut self) -> Result<(), WireError> {
         self.connection = None;
+        self.tls.iter_mut().for_each(Tls::read_again);
         let deadline = self.end_of(self.config.connect_timeout);
         let mut stream = dial(&self.endpoint, self.tls.as_ref(), deadline)?;
         let hello = Hello {

@@ -1,6 +1,6 @@
 //! Where the server is, and who this agent is.
 use crate::stream::Stream;
-use crate::{Endpoint, WireError, io_error};
+use crate::{Endpoint, TlsClient, WireError, io_error, tls};
 use rustls::AlertDescription;
 use rustls::pki_types::ServerName;
 use std::hash::{BuildHasher, Hasher};
@@ -11,9 +11,39 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use tracing::warn;
 
 /// How a connection is made secret, and the name that its server must have.
-pub(super) type Tls = (Arc<rustls::ClientConfig>, ServerName<'static>);
+pub(super) struct Tls {
+    settings: TlsClient,
+    config: Arc<rustls::ClientConfig>,
+    /// That the server's certificate must carry.
+    name: ServerName<'static>,
+}
+
+impl Tls {
+    /// Reads the files.
+    pub(super) fn of(endpoint: &Endpoint, settings: &TlsClient) -> Result<Tls, WireError> {
+        let Endpoint::Tcp(address) = endpoint else {
+            let reason = "TLS is for TCP endpoints; a unix socket never leaves the host, drop the TLS settings";
+            return Err(WireError::Tls { endpoint: endpoint.to_string(), reason: reason.to_owned() });
+        };
+        let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+        let name = settings.server_name.as_deref().unwrap_or(host.trim_matches(['[', ']'])).to_owned();
+        let bad = |e| WireError::Tls { endpoint: endpoint.to_string(), reason: format!("server name: {e}") };
+        let (config, name) = (tls::client(settings)?, ServerName::try_from(name).map_err(bad)?);
+        Ok(Tls { settings: settings.clone(), config, name })
+    }
+
+    /// Certificates may have been renewed since the last connection. Files that cannot be used, because they are being replaced,
+    /// leave those that were read before.
+    pub(super) fn read_again(&mut self) {
+        match tls::client(&self.settings) {
+            Ok(new) => self.config = new,
+            Err(error) => warn!(%error, "files of TLS cannot be used, those read before stay: {error}"),
+        }
+    }
+}
 
 /// Names looked up at once; more means that the name service hangs.
 const LOOKUPS_MAX: usize = 4;
@@ -40,8 +70,8 @@ pub(super) fn dial(endpoint: &Endpoint, tls: Option<&Tls>, deadline: Instant) ->
 }
 
 fn wrap(endpoint: &Endpoint, tls: Option<&Tls>, socket: TcpStream) -> Result<Stream, WireError> {
-    let Some((config, name)) = tls else { return Ok(Stream::tcp(socket)) };
-    let connection = rustls::ClientConnection::new(Arc::clone(config), name.clone())
+    let Some(tls) = tls else { return Ok(Stream::tcp(socket)) };
+    let connection = rustls::ClientConnection::new(Arc::clone(&tls.config), tls.name.clone())
         .map_err(|e| WireError::Tls { endpoint: endpoint.to_string(), reason: e.to_string() })?;
     Ok(Stream::tls(connection, Arc::new(socket)))
 }

@@ -128,6 +128,9 @@ pub struct TlsServer {
     /// Certificates that must have signed an agent's, which then speaks for the host that its certificate names and for no other;
     /// `None`: agents need no certificate.
     pub client_ca_pem: Option<PathBuf>,
+    /// Revocation lists (CRL) of the authority that signs agents' certificates; counts with `client_ca_pem` only. `None`: all hold
+    /// until they end.
+    pub client_crl_pem: Option<PathBuf>,
 }
 
 /// How an agent connects.

@@ -1,8 +1,10 @@
 //! The server's end: admits agents, hands their batches over once, acknowledges, and is safe against slow or hostile
 //! peers: every wait has an end, every size a limit.
+mod counters;
 mod orders;
+mod standing;
 
-use crate::admission::{Door, begin_tls, read_hello};
+use crate::admission::{Door, Shown, begin_tls, read_hello};
 use crate::agents::{Agents, Owner, Seen};
 use crate::arrival::{ServerLimits, charge, read_body};
 use crate::budget::{Budgets, Charge};
@@ -23,11 +25,13 @@ use crate::subscriber::with_callers_subscriber;
 use crate::sync::lock;
 use crate::tls::ServerTls;
 use crate::{Endpoint, ServerConfig, WireError, io_error};
+use counters::{Counters, count};
 use mycroft_record::Batch;
+use standing::Standing;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -51,6 +55,8 @@ const ORDER_LATENCY: Duration = Duration::from_millis(200);
 /// How often a connection whose frames are on their way to the disk looks whether more have come.
 const RECEIPT_LOOK: Duration = Duration::from_millis(20);
 
+pub use counters::ServerStats;
+
 type Handler = dyn Fn(Vec<Batch>) + Send + Sync;
 type CapturedHandler = dyn Fn(u64, Captured) + Send + Sync;
 
@@ -72,45 +78,6 @@ struct Line {
     /// Until when orders have to be on their way soon.
     quick_until: Option<Instant>,
     _place: Place,
-}
-
-/// What a listener has done so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct ServerStats {
-    /// Agents connected now, those whose handshake is done.
-    pub connections: usize,
-    /// Connections refused or ended for breaking the rules.
-    pub refused: u64,
-    /// Connections put out before they had shown who they are, because too many came.
-    pub put_out: u64,
-    /// Frames handed to the handler.
-    pub frames: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Frames that came twice, dropped.
-    pub duplicates: u64,
-    /// Frames that could not be decoded, or on which the handler failed each time, rejected.
-    pub rejected: u64,
-    /// Times that the handler panicked.
-    pub handler_panics: u64,
-    /// Records of kinds that only newer agents know, skipped.
-    pub skipped_records: u64,
-}
-
-#[derive(Default)]
-struct Counters {
-    refused: AtomicU64,
-    put_out: AtomicU64,
-    frames: AtomicU64,
-    bytes: AtomicU64,
-    duplicates: AtomicU64,
-    rejected: AtomicU64,
-    handler_panics: AtomicU64,
-    skipped_records: AtomicU64,
-}
-
-fn count(counter: &AtomicU64, by: u64) {
-    counter.fetch_add(by, Ordering::Relaxed);
 }
 
 struct Shared {
@@ -296,19 +263,7 @@ impl ListenerHandle {
 
     /// Counters.
     pub fn stats(&self) -> ServerStats {
-        let c = &self.shared.counters;
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        ServerStats {
-            connections: lock(&self.shared.connections).len(),
-            refused: load(&c.refused),
-            put_out: load(&c.put_out),
-            frames: load(&c.frames),
-            bytes: load(&c.bytes),
-            duplicates: load(&c.duplicates),
-            rejected: load(&c.rejected),
-            handler_panics: load(&c.handler_panics),
-            skipped_records: load(&c.skipped_records),
-        }
+        self.shared.counters.stats(lock(&self.shared.connections).len())
     }
 
     /// The agents connected now, by connection.
@@ -411,11 +366,11 @@ fn run_connection(stream: Stream, shared: &Shared, number: u64, from: Option<IpA
         Ok(stream) => stream,
         Err((mut stream, end)) => return say_no(&mut stream, shared, from, end),
     };
-    let seen = match handshake(&mut stream, shared, deadline, number) {
-        Ok(seen) => seen,
+    let (seen, token) = match handshake(&mut stream, shared, deadline, number) {
+        Ok(welcome) => welcome,
         Err(end) => return say_no(&mut stream, shared, from, end),
     };
-    if let Err(End::Refuse(code, text)) = messages(&mut stream, shared, number, &seen) {
+    if let Err(End::Refuse(code, text)) = messages(&mut stream, shared, number, &seen, token) {
         count(&shared.counters.refused, 1);
         let host = lock(&shared.connections).get(&number).map(|line| shown(&line.peer.host)).unwrap_or_default();
         let say = |more| warn!(host, %code, error = text, "agent of host {host} cut off ({code}): {text}{more}");
@@ -444,8 +399,14 @@ fn say_no(stream: &mut Stream, shared: &Shared, from: Option<IpAddr>, end: End) 
     }
 }
 
-fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, number: u64) -> Result<Seen, End> {
+fn handshake(
+    stream: &mut Stream,
+    shared: &Shared,
+    deadline: Instant,
+    number: u64,
+) -> Result<(Seen, Option<Shown>), End> {
     let (hello, owner) = read_hello(stream, &shared.token, deadline)?;
+    let token = Shown::of(&hello, &owner);
     let version = hello.highest.min(proto::VERSION_HIGHEST);
     // Before anything is done to whoever has that number.
     let seen = lock(&shared.agents).get(hello.agent, &owner)?;
@@ -461,7 +422,7 @@ fn handshake(stream: &mut Stream, shared: &Shared, deadline: Instant, number: u6
         last_sequence,
     };
     stream.write_all_by(&Answer::Welcome(welcome).encode(version), Instant::now() + WRITE_LIMIT)?;
-    Ok(seen)
+    Ok((seen, token))
 }
 
 /// A stranger that has shown the token becomes an agent. Its earlier connection ends, if it has one.
@@ -513,6 +474,7 @@ struct Talk<'a> {
     seen: &'a Seen,
     version: u16,
     clock: PeerClock,
+    standing: Standing,
 }
 
 impl Talk<'_> {
@@ -541,6 +503,7 @@ impl Talk<'_> {
             if shared.stopping.load(Ordering::Relaxed) {
                 return Err(End::Silent);
             }
+            self.standing.look(&shared.token, shared.tls.as_ref())?;
             let given = lock(&shared.connections).get_mut(&self.number).map(|line| {
                 (std::mem::take(&mut line.orders), line.quick_until.is_some_and(|until| Instant::now() < until))
             });
@@ -573,9 +536,10 @@ impl Talk<'_> {
     }
 }
 
-fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen) -> Result<(), End> {
+fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen, token: Option<Shown>) -> Result<(), End> {
     let version = lock(&shared.connections).get(&number).map_or(0, |line| line.peer.version);
-    let mut talk = Talk { stream, shared, number, seen, version, clock: PeerClock::default() };
+    let standing = Standing::of(token, stream, shared.tls.as_ref());
+    let mut talk = Talk { stream, shared, number, seen, version, clock: PeerClock::default(), standing };
     loop {
         let mut head = [0u8; proto::MESSAGE_HEAD_BYTES];
         let (first, rest) = head.split_at_mut(1);

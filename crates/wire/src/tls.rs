@@ -3,12 +3,12 @@ use crate::sync::lock;
 use crate::trusted::{self, Holds};
 use crate::{TlsClient, TlsIdentity, TlsServer, WireError};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
@@ -33,6 +33,14 @@ fn roots(path: &Path) -> Result<Arc<RootCertStore>, WireError> {
         roots.add(certificate).map_err(|e| failed(path, e, "expected certificates of an authority"))?;
     }
     Ok(Arc::new(roots))
+}
+
+fn revocations(path: &Path) -> Result<Vec<CertificateRevocationListDer<'static>>, WireError> {
+    let hint = "expected a PEM file with revocation lists (X509 CRL), one of each authority of agents";
+    let pem = trusted::read(path, Holds::Public).map_err(|e| failed(path, e, hint))?;
+    let list = CertificateRevocationListDer::pem_slice_iter(&pem).collect::<Result<Vec<_>, _>>();
+    let list = list.map_err(|e| failed(path, e, hint))?;
+    if list.is_empty() { Err(failed(path, "no revocation list inside", hint)) } else { Ok(list) }
 }
 
 fn key(identity: &TlsIdentity) -> Result<PrivateKeyDer<'static>, WireError> {
@@ -71,6 +79,8 @@ struct State {
     config: Arc<ServerConfig>,
     stamps: Vec<Option<Stamp>>,
     looked: Instant,
+    /// How often the list of revoked certificates has changed.
+    revocations: u64,
 }
 
 /// Changes with every change of a file: device, number, bytes, and when it was written.
@@ -92,18 +102,27 @@ impl ServerTls {
         // Before they are read: what changes meanwhile is read again.
         let stamps = stamps(files);
         let config = server(files, &inside)?;
-        let state = Mutex::new(State { config, stamps, looked: Instant::now() });
+        let state = Mutex::new(State { config, stamps, looked: Instant::now(), revocations: 0 });
         Ok(ServerTls { files: files.clone(), inside, state })
     }
 
     /// What the next connection is taken with. Files that cannot be used are told in the log, and what was read before stays.
     pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.state().config)
+    }
+
+    /// How often the list of revoked certificates has changed: whoever was let in before shows a certificate again.
+    pub(crate) fn revocations(&self) -> u64 {
+        self.state().revocations
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
         let mut state = lock(&self.state);
         if state.looked.elapsed() >= LOOK_EVERY {
             state.looked = Instant::now();
             self.look(&mut state);
         }
-        Arc::clone(&state.config)
+        state
     }
 
     fn look(&self, state: &mut State) {
@@ -111,13 +130,17 @@ impl ServerTls {
         if stamps == state.stamps {
             return;
         }
+        let is_other_list = self.files.client_crl_pem.is_some() && state.stamps.last() != stamps.last();
         state.stamps = stamps;
         let path = self.files.identity.cert_pem.display();
         match server(&self.files, &self.inside) {
             Ok(config) => {
                 state.config = config;
-                info!(%path, "the certificate {path} has changed and is used from now on");
+                state.revocations += u64::from(is_other_list);
+                let what = if is_other_list { "the list of revoked certificates" } else { "the certificate" };
+                info!(%path, "files of TLS have changed and are used from now on: {what} of {path}");
             }
+            // A list that cannot be read is no reason to let nobody in: what was revoked before stays so.
             Err(error) => warn!(%error, "files of TLS have changed and cannot be used, the old ones stay: {error}"),
         }
     }
@@ -125,6 +148,7 @@ impl ServerTls {
 
 fn stamps(files: &TlsServer) -> Vec<Option<Stamp>> {
     let paths = [&files.identity.cert_pem, &files.identity.key_pem].into_iter().chain(&files.client_ca_pem);
+    let paths = paths.chain(&files.client_crl_pem);
     let stamp = |meta: std::fs::Metadata| (meta.dev(), meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec());
     paths.map(|path| std::fs::metadata(path).ok().map(stamp)).collect()
 }
@@ -136,9 +160,11 @@ fn server(tls: &TlsServer, inside: &[Vec<u8>]) -> Result<Arc<ServerConfig>, Wire
     let builder = match &tls.client_ca_pem {
         None => builder.with_no_client_auth(),
         Some(path) => {
-            let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(roots(path)?, provider())
-                .build()
-                .map_err(|e| failed(path, e, "expected certificates of an authority"))?;
+            let mut verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(roots(path)?, provider());
+            if let Some(path) = &tls.client_crl_pem {
+                verifier = verifier.with_crls(revocations(path)?).only_check_end_entity_revocation();
+            }
+            let verifier = verifier.build().map_err(|e| failed(path, e, "expected certificates of an authority"))?;
             builder.with_client_cert_verifier(verifier)
         }
     };

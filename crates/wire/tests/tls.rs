@@ -11,7 +11,7 @@ use certificates::Certificates;
 use common::step_batch;
 use heard::Heard;
 use mycroft_record::Batch;
-use mycroft_wire::{Client, ClientConfig, Listener, Refusal, ServerConfig, ServerTls, TlsClient};
+use mycroft_wire::{Client, ClientConfig, Listener, Refusal, ServerConfig, ServerTls, TlsClient, WireError};
 use sockets::{PATIENCE, any_port, config, refusal, serve};
 use std::sync::Arc;
 use std::time::Instant;
@@ -136,4 +136,44 @@ fn files_that_change_are_used_and_unusable_ones_are_not() {
         put(file, &std::fs::read(other.path(file)).unwrap());
     }
     assert!(!Arc::ptr_eq(&until_changed(&first), &first), "the new one is used");
+}
+
+/// Sends until the server says no.
+fn cut_off(client: &mut Client) -> (Refusal, String) {
+    let begun = Instant::now();
+    loop {
+        match client.send(&step_batch("job", 0, 1)).and_then(|()| client.flush(PATIENCE)) {
+            Err(WireError::Refused { code, text, .. }) => return (code, text),
+            other => assert!(begun.elapsed() < PATIENCE, "{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_agent_whose_certificate_is_revoked_is_let_go_and_comes_back_with_another() {
+    let certs = Certificates::new();
+    let mut files = certs.files(Some(&certs.path("ca.pem")));
+    files.client_crl_pem = Some(certs.revoke(&[]));
+    let (server, _received) = serve(&any_port(), ServerConfig { tls: Some(files), ..ServerConfig::default() });
+    let connect = |host: &str| {
+        let tls = certs.client("localhost", Some(certs.identity(host)));
+        Client::connect(&server.local_endpoint(), &ClientConfig { host: host.to_owned(), ..tls })
+    };
+    let (mut revoked, mut other) = (connect("host0").unwrap(), connect("host1").unwrap());
+    certs.revoke(&[2]);
+    for client in [&mut revoked, &mut other] {
+        let (code, text) = cut_off(client);
+        assert!(code == Refusal::BadCertificate && text.contains("revoked certificates has changed"), "{text}");
+    }
+    other.reconnect().unwrap();
+    other.flush(PATIENCE).unwrap();
+    assert!(revoked.reconnect().unwrap_err().to_string().contains("evoked"), "{:?}", revoked.reconnect());
+    certs.issue("host0", 4);
+    revoked.reconnect().unwrap();
+    revoked.flush(PATIENCE).unwrap();
+    // A list that cannot be read is said at the start.
+    let mut files = certs.files(Some(&certs.path("ca.pem")));
+    files.client_crl_pem = Some(certs.path("ca.pem"));
+    let refused = ServerTls::open(&files, &[]).unwrap_err().to_string();
+    assert!(refused.contains("ca.pem") && refused.contains("no revocation list"), "{refused}");
 }

@@ -1,10 +1,12 @@
 //! `GET /api/v1/events`: changes of cases as server-sent events.
+use super::holders::Holder;
 use super::routes::{Asked, Refusal, Shared, bad_request, parameters};
 use crate::alert::AlertJson;
 use crate::api::CaseJson;
 use crate::book::Filter;
 use crate::case::{BookState, BookedCase};
 use crate::feed::Feed;
+use axum::Extension;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName};
@@ -18,9 +20,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// A comment so often, so that a proxy does not take the connection for dead.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
+/// So soon a reader's stream ends whose token was revoked or has expired.
+const TOKEN_LOOK: Duration = Duration::from_secs(1);
 /// The header with which a browser comes back.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -39,6 +44,7 @@ struct EventsQuery {
 /// A reader, and what is to be told.
 struct Reader {
     shared: Arc<Shared>,
+    holder: Holder,
     job: Option<JobName>,
     newest: watch::Receiver<u64>,
     /// The last change that was told.
@@ -49,6 +55,7 @@ struct Reader {
 /// Changes from now on, or from the one on that `Last-Event-ID` names.
 async fn events(
     State(shared): State<Arc<Shared>>,
+    Extension(holder): Extension<Holder>,
     headers: HeaderMap,
     asked: Asked<EventsQuery>,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
@@ -56,7 +63,7 @@ async fn events(
     let told = headers.get(&LAST_EVENT_ID).map(|id| id.to_str().map_err(|_| bad_request("Last-Event-ID: no text")));
     let last = told.transpose()?.and_then(|id| number(&shared, id));
     let newest = shared.feed().listen();
-    let mut reader = Reader { job, newest, last: 0, waiting: VecDeque::new(), shared };
+    let mut reader = Reader { job, newest, last: 0, waiting: VecDeque::new(), holder, shared };
     match last.filter(|last| reader.shared.feed().after(*last).is_some()) {
         Some(last) => reader.last = last,
         None => reader.begin(),
@@ -99,9 +106,12 @@ impl Reader {
         Event::default().event("case").id(id(&self.shared, number)).data(data)
     }
 
-    /// The next event; `None`: the server stops.
+    /// The next event; `None`: the server stops, or the token that was shown holds no more.
     async fn next(&mut self) -> Option<Event> {
         loop {
+            if !self.holder.holds(self.shared.tokens.as_deref()) {
+                return None;
+            }
             if let Some(event) = self.waiting.pop_front() {
                 return Some(event);
             }
@@ -110,7 +120,10 @@ impl Reader {
             }
             match self.shared.feed().after(self.last) {
                 None => self.begin(),
-                Some(told) if told.is_empty() => self.newest.changed().await.ok()?,
+                Some(told) if told.is_empty() => match timeout(TOKEN_LOOK, self.newest.changed()).await {
+                    Ok(news) => news.ok()?,
+                    Err(_nothing) => {}
+                },
                 Some(told) => self.take(&told),
             }
         }

@@ -60,6 +60,11 @@ pub(super) fn holder(
 }
 
 impl Holder {
+    /// Whether what was shown holds still.
+    pub(super) fn holds(&self, book: Option<&TokenBook>) -> bool {
+        self.0.as_ref().is_none_or(|named| book.is_some_and(|book| book.holds(named)))
+    }
+
     /// Whether what this job does may be told.
     pub(super) fn sees(&self, job: &str) -> bool {
         self.0.as_ref().is_none_or(|named| named.jobs.is_empty() || named.jobs.iter().any(|own| own == job))

@@ -4,10 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 
 /// A reader.
-struct Listener(BufReader<TcpStream>);
+pub(super) struct Listener(BufReader<TcpStream>);
 
 impl Listener {
-    fn open(world: &World, query: &str, headers: &str) -> Listener {
+    pub(super) fn open(world: &World, query: &str, headers: &str) -> Listener {
         let address = world.server.http_addr();
         let mut stream = TcpStream::connect(address).expect("the server accepts");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout can be set");
@@ -22,7 +22,7 @@ impl Listener {
     }
 
     /// The next event: name, id, data; `None`: the server hung up.
-    fn next(&mut self) -> Option<(String, String, serde_json::Value)> {
+    pub(super) fn next(&mut self) -> Option<(String, String, serde_json::Value)> {
         let (mut name, mut id, mut data) = Default::default();
         loop {
             let mut line = String::new();

@@ -89,6 +89,37 @@ fn each_role_may_what_it_may_and_no_more() {
 }
 
 #[test]
+fn what_stands_ends_with_the_token_that_began_it() {
+    let guarded = Guarded::start();
+    let [reader, agent] = [Role::Reader, Role::Agent].map(|role| guarded.token(&role.to_string(), role, &[]));
+    let listen = |token: &str| {
+        events::Listener::open(&guarded.world, "", &format!("Authorization: Bearer {token}\r\nConnection: close\r\n"))
+    };
+    let (mut own, mut named) = (listen(OWN), listen(&reader));
+    for listener in [&mut own, &mut named] {
+        assert_eq!(listener.next().expect("an event").0, "begin");
+    }
+    let [mut free, mut bound] =
+        [(OWN, "h2"), (&agent, "h1")].map(|(token, host)| guarded.connect(token, host).expect("let in"));
+    for name in ["reader", "agent"] {
+        guarded.book.revoke(name).expect("it is there");
+    }
+    assert_eq!(named.next(), None, "a reader's stream ends");
+    let asked = Instant::now();
+    let refused = loop {
+        match bound.send(&batch("other", &[OPEN])).and_then(|()| bound.flush(PATIENCE)) {
+            Err(WireError::Refused { code, text, .. }) => break (code, text),
+            other => assert!(asked.elapsed() < PATIENCE, "{other:?}"),
+        }
+    };
+    assert!(refused.0 == Refusal::BadToken && refused.1.contains("token agent was revoked"), "{refused:?}");
+    // The server's own token, and what it began, stay.
+    free.flush(PATIENCE).expect("still let in");
+    guarded.world.send("train", &[OPEN]);
+    assert_eq!(own.next().expect("an event").0, "case");
+}
+
+#[test]
 fn a_token_for_some_jobs_shows_no_other() {
     let guarded = Guarded::start();
     for job in ["mine", "theirs"] {
