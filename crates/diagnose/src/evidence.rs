@@ -162,6 +162,8 @@ impl Evidence {
         let (pasts, spread, host_spread) = self.ranks.entry(component).or_default();
         pasts.resize(values.len(), Past::default());
         let grows = if component.is_work() { Scale::Times(row.iteration_ms) } else { Scale::Plus(row.iteration_ms) };
+        // A rank that sends to others than its peers do takes longer by design: its past tells.
+        let roles = if component == Component::Sending { &[] } else { roles };
         let expected = Expected::of(&values, roles, pasts, grows, First::Peers);
         let is_tested = |slot| self.tracks.contains_key(&(component, Subject::Rank(slot as u32)));
         expected.learn(&values, pasts, (is_raised, is_tested), COST);
@@ -178,6 +180,9 @@ impl Evidence {
         for (slot, share) in exposed(&expected.beyond).into_iter().enumerate() {
             let sigma = sigma.max(expected.sigmas[slot]);
             self.test((component, Subject::Rank(slot as u32)), share, row.iteration_ms, (COST, sigma), row);
+        }
+        if component == Component::Sending {
+            return; // ranks are compared with others of their host
         }
         for (host, share) in of_hosts.keys().zip(exposed(&shares)) {
             let sigma = host_sigma.max(own.get(host).copied().unwrap_or(0.0));

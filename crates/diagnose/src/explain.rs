@@ -62,7 +62,8 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
     let ways_times = found.iter().filter(is_way).map(|found| found.times).fold(0.0, f64::max);
     for of in found.iter().filter(is_told) {
         let is_there = causes.iter().any(|cause| same_host(timeline, &cause.key.1, of.subject));
-        let is_behind = !of.is_own() && (awaits || !causes.is_empty() || of.times < ways_times);
+        let is_behind_ways = of.times < ways_times && of.component != Component::Sending;
+        let is_behind = !of.is_own() && (awaits || !causes.is_empty() || is_behind_ways);
         if is_there || is_behind || causes.len() >= CAUSES_MAX {
             continue;
         }
@@ -182,7 +183,8 @@ fn costs(evidence: &Evidence, track: &Track, more_ms: f64) -> bool {
 /// Whether what the transport of all ranks of a host takes longer at once is enough of what iterations grew: else they wait for the
 /// NIC that they share.
 fn accounts(evidence: &Evidence, found: &Found<'_>) -> bool {
-    let is_shared = !found.is_own() && matches!(found.subject, Subject::Host(_));
+    let is_host = !found.is_own() && matches!(found.subject, Subject::Host(_));
+    let is_shared = is_host || found.component == Component::Sending;
     let grown_ms = evidence.grown_ms(found.track.since).1;
     !is_shared || grown_ms.is_none_or(|grown_ms| found.track.more_ms >= WORK * grown_ms)
 }
@@ -236,7 +238,7 @@ fn category(found: &Found<'_>) -> Category {
         (Component::Issue, Subject::Rank(_)) => Category::NotStarted,
         (Component::Issue | Component::Proxy | Component::Handover | Component::Waiting, _) => Category::HostThread,
         (Component::Copy | Component::Through, _) => Category::GpuCopy,
-        (Component::Wire, _) => Category::NetworkSend,
+        (Component::Wire | Component::Sending, _) => Category::NetworkSend,
     }
 }
 

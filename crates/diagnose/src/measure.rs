@@ -1,7 +1,7 @@
 //! Measure: what each rank, and each way between hosts, took per iteration, in rows of about a second.
 //!
 //! A row is cut at ends of iterations of one rank, the reference, so that every rank has done the same in it. What a rank
-//! took is given as its share of its own iterations, times the reference's iteration: a rank whose iterations were cut
+//! took is given as its share of each of its own iterations, times the reference's: a rank whose iterations were cut
 //! elsewhere, or of which some are missing, is compared all the same. Times are the rank's own, free of waiting for others
 //! (`timeline::iterations`), so a row compares ranks with each other and with their past.
 mod cells;
@@ -14,7 +14,7 @@ use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
 use std::collections::BTreeMap;
 
 pub(crate) use cells::{CELLS, Cells, Component};
-use cells::{cells, ended, inside};
+use cells::{cells, inside};
 pub(crate) use role::Role;
 use ways::Ways;
 pub(crate) use ways::{Sent, Way};
@@ -197,21 +197,20 @@ fn row(timeline: &Timeline, (start, end): (HostTime, HostTime), ns: u64, each: E
     let iterations = each.len();
     let iteration_ms = ns as f64 / 1e6 / iterations as f64;
     let (ways, sent) = ways::of(timeline, (start, end), iterations);
-    let of = |(state, sent): (&RankState, &Sent)| cells(state, (start, end), iteration_ms, sent.held_ms);
+    let of = |(state, sent): (&RankState, &Sent)| cells(state, (start, end), &each, sent);
     let mut ranks: Vec<Option<Cells>> = timeline.ranks.by_slot().iter().zip(&sent).map(of).collect();
-    through::add(timeline, (start, end), iteration_ms, &mut ranks);
+    through::add(timeline, (start, end), &each, &mut ranks);
     let waits = timeline.loads.waits(start, end);
-    let latest_ms = latest_ms(timeline, (start, end), iteration_ms, &each);
+    let latest_ms = latest_ms(timeline, (start, end), &each);
     Row { start, end, iterations, iteration_ms, each, latest_ms, ranks, sent, ways, waits }
 }
 
 /// The mean of what the latest rank to issue made its device idle in each iteration: all wait for it, now for this rank and now for
 /// that one.
-fn latest_ms(timeline: &Timeline, row: (HostTime, HostTime), iteration_ms: f64, each: &Each) -> f64 {
+fn latest_ms(timeline: &Timeline, row: (HostTime, HostTime), each: &Each) -> f64 {
     let mut latest_us = vec![0.0; each.len()];
     for state in timeline.ranks.by_slot().iter().filter(|state| !state.dead_since.is_some()) {
-        for it in inside(state, row, iteration_ms) {
-            let nth = each.partition_point(|(end, _)| *end < ended(it));
+        for (nth, it) in inside(state, row, each) {
             if let Some(latest_us) = latest_us.get_mut(nth) {
                 *latest_us = it.host_us.max(*latest_us);
             }

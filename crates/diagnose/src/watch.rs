@@ -27,8 +27,6 @@ const BEFORE_OTHERS: f64 = 0.25;
 const AS_LONG: f64 = 0.8;
 /// A suspect need not account for one long iteration in more than so many.
 const OTHERS_OF: usize = 4;
-/// Slow iterations in a row that are enough beside counters which tell of a host.
-const TWICE: usize = 2;
 /// A stall could be declared this long after it is due, when the samples have come.
 const ARRIVAL_NS: u64 = 100 * NANOS_PER_MS;
 /// Shortest time between two checks.
@@ -85,13 +83,6 @@ impl Slow {
         let over_ms = median(long.iter().map(|long| long.over_ms).collect());
         let now_ms = over_ms.map_or(self.now_ms, |over_ms| self.base_ms + over_ms);
         Slow { onset, now_ms, long, ..self.clone() }
-    }
-
-    /// What of it is in the last of its iterations that follow each other, if these are two or more.
-    pub(crate) fn last_row(&self) -> Option<Slow> {
-        let follow = |pair: &&[Long]| pair[1].start <= pair[0].end + SLACK_NS;
-        let pairs = self.long.windows(2).rev().take_while(follow);
-        Some(self.since(pairs.last()?[0].start))
     }
 
     /// Without iterations that were long because of a moment: what is left of it, if that is slow still. `is_known`: the
@@ -454,20 +445,6 @@ impl Watch {
     /// Whether a slowdown has been there for so many iterations.
     pub(crate) fn has_lasted(&self, onset: HostTime, laps: usize) -> bool {
         self.is_long_ago(onset) || self.laps_between(onset, HostTime(u64::MAX)) >= laps
-    }
-
-    /// When the last so many iterations began, by the rank that is furthest.
-    pub(crate) fn laps_ago(&self, count: usize) -> Option<HostTime> {
-        self.tracks
-            .values()
-            .filter_map(|track| Some(track.recent.get(track.recent.len().saturating_sub(count))?.start))
-            .max()
-    }
-
-    /// The last two iterations, if both are slow: too few to look for who is, but not beside counters of seconds.
-    pub(crate) fn twice(&self, timeline: &Timeline, config: &Config) -> Option<Slow> {
-        let config = self.recently_slow().then(|| Config { slow_needed: TWICE, ..config.clone() })?;
-        self.slow(timeline, &config, Track::slow).filter(|slow| slow.streak >= TWICE)
     }
 
     /// Whether a job this slow for this long is a case although nobody can be named.

@@ -43,21 +43,6 @@ pub(crate) fn at_stall(timeline: &Timeline, usual_until: HostTime, since: HostTi
     facts
 }
 
-/// Hosts on which threads wait longer in most of the last looks than until `usual_until`, and since when.
-pub(crate) fn lately(timeline: &Timeline, usual_until: HostTime) -> Vec<(Fact, HostTime)> {
-    let newest = timeline.newest_sample;
-    let base = (usual_until - BASE_NS, usual_until);
-    let facts = longer(timeline, base, (newest - SINCE_NS, newest)).into_iter();
-    let since = |fact: Fact| match &fact {
-        Fact::CpuWait { host, now_milli, base_milli, .. } => {
-            let began = timeline.loads.waits_since(host, ((now_milli + base_milli) / 2.0) as u32)? - LOOK_NS;
-            Some((fact, began.max(usual_until)))
-        }
-        _ => None,
-    };
-    facts.filter_map(since).collect()
-}
-
 fn longer(timeline: &Timeline, base: (HostTime, HostTime), since: (HostTime, HostTime)) -> Vec<Fact> {
     let of = |host: &HostName| {
         let before = timeline.loads.usual(host, base.0, base.1).filter(|usual| usual.looks >= LOOKS_MIN)?;
@@ -138,22 +123,6 @@ mod tests {
         let moment = |second: u64| if (31..33).contains(&second) { 700 } else { quiet(second) };
         assert_eq!(found(&[&quiet, &moment, &quiet]), [""; 0], "for two seconds");
         assert_eq!(found(&[&from(30, 500), &from(30, 520), &from(30, 480)]), [""; 0], "so does everybody");
-    }
-
-    #[test]
-    fn threads_that_wait_now_are_told_with_the_second_in_which_that_began() {
-        let quiet = |second: u64| 10 + 20 * (second % 2) as u32;
-        let from = |begin: u64| move |second: u64| if second >= begin { 250 } else { quiet(second) };
-        let told = |wait_milli: &dyn Fn(u64) -> u32| {
-            let mut timeline = seen(1000, &[&quiet, wait_milli, &quiet]);
-            timeline.newest_sample = HostTime(1059 * S);
-            let told = lately(&timeline, HostTime(1030 * S));
-            told.first().map(|(fact, since)| (fact.crowded().unwrap().to_string(), since.0 / S - 1000))
-        };
-        assert_eq!(told(&from(45)), Some(("host1".to_owned(), 44)), "a look tells of the second before");
-        assert_eq!(told(&from(56)), Some(("host1".to_owned(), 55)), "four looks of six");
-        assert_eq!(told(&from(58)), None, "two");
-        assert_eq!(told(&|second| if (31..50).contains(&second) { 250 } else { quiet(second) }), None, "no more");
     }
 
     #[test]

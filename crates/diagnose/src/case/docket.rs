@@ -2,10 +2,8 @@
 mod again;
 mod began;
 mod crawl;
-mod crowded;
 mod ends;
 mod explained;
-mod lately;
 mod pause;
 mod paused;
 mod revised;
@@ -165,7 +163,7 @@ impl Docket {
             None => match self.stopped(bench) {
                 Some(event) => vec![event],
                 None if *bench.exits == Exits::Unclear => Vec::new(),
-                None if !bench.seen.fresh => self.crowded_too(bench).into_iter().collect(),
+                None if !bench.seen.fresh => Vec::new(),
                 None if self.has_open() => self.follow_slow(bench),
                 None => self.open_slow(bench).into_iter().collect(),
             },
@@ -242,23 +240,20 @@ impl Docket {
 
     fn open_slow(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
         if let Some(slow) = &bench.seen.slow {
-            let (verdict, facts) = self.slowed_lately(bench, slow);
+            let (verdict, facts) = self.slowed(bench, slow);
             let is_one = verdict.leads().count() == 1 && is_sure(&verdict, DECISIVE);
             if !is_one && let Some((verdict, facts)) = left_out(bench, slow) {
                 return Some(self.open_case(bench, verdict, &facts, Vec::new(), HostTime::NONE));
             }
             let is_it = || !slow.is_early(bench.config) && !slow.is_older_than(began(bench.timeline, &verdict, &facts));
-            if is_one || is_it() || Watch::beyond_doubt(bench.config, slow) {
-                let (verdict, facts) = self.slowed_in_a_row(bench, slow, (verdict, facts));
-                if let Some(event) = self.open_slowdown(bench, verdict, &facts, None) {
-                    return Some(event);
-                }
+            if (is_one || is_it() || Watch::beyond_doubt(bench.config, slow))
+                && let Some(event) = self.open_slowdown(bench, verdict, &facts, None)
+            {
+                return Some(event);
             }
         }
-        match self.paused(bench) {
-            Some((verdict, facts)) => self.open_slowdown(bench, verdict, &facts, None),
-            None => self.starved(bench),
-        }
+        let (verdict, facts) = self.paused(bench)?;
+        self.open_slowdown(bench, verdict, &facts, None)
     }
 
     /// Opens a slowdown that began with the first iteration in which its suspects' own parts were slow.
@@ -455,10 +450,7 @@ impl Docket {
             events.extend(self.recovered(bench, &open));
         }
         let step = bench.seen.step.as_ref().filter(|_| self.has_open());
-        let mut joined = step.map_or(Joined::Nobody, |step| self.join(bench, step));
-        if let (Joined::Nobody | Joined::Somebody, Some(event)) = (joined, self.crowded_too(bench)) {
-            joined = Joined::Another(event);
-        }
+        let joined = step.map_or(Joined::Nobody, |step| self.join(bench, step));
         if let Joined::Another(event) = joined {
             events.push(event);
         } else if let Some(newest) = self.open.last().cloned().filter(|open| !open.joined) {
@@ -492,7 +484,7 @@ impl Docket {
         // Something else must be why the job is slow still: who shows now is compared with the job as it was before both.
         let Some(slow) = &bench.seen.slow else { return Vec::new() };
         let rest = Slow { base_from: HostTime::NONE, base_until: open.onset, ..slow.since(since) };
-        let (verdict, facts) = self.slowed_lately(bench, &rest);
+        let (verdict, facts) = self.slowed(bench, &rest);
         if !stands_out(&verdict) || self.same_fault(&verdict).is_some() {
             return Vec::new();
         }
@@ -582,7 +574,7 @@ impl Docket {
     /// say so, a host's own counters must too. What the suspects of open cases make others wait was there before, so it is in
     /// what the others are compared with.
     fn join(&mut self, bench: &Bench<'_>, step: &Slow) -> Joined {
-        let (verdict, facts) = self.slowed_lately(bench, step);
+        let (verdict, facts) = self.slowed(bench, step);
         let is_counted = is_sure(&verdict, DECISIVE) && is_about_crowd(&verdict, &facts);
         let is_same = self.same_fault(&verdict).is_some();
         if step.is_early(bench.config) && (is_same || !is_counted) {
@@ -607,11 +599,6 @@ impl Docket {
         let again = now == self.rumour;
         self.rumour = now;
         again
-    }
-
-    /// Whether an open case is about a host, or a rank on it: it is among those that the case is surest of.
-    fn is_known(&self, host: &HostName) -> bool {
-        self.open.iter().flat_map(|open| self.surest(open.id)).any(|place| meets(place, &host_place(host)))
     }
 
     /// The open case that a verdict is about, if there is one: the same place, and parts of it that hang together.

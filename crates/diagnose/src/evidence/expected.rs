@@ -1,7 +1,7 @@
 //! What a cell should be, from its peers and its own past.
 use super::past::{PAST_MIN, Past};
 use crate::measure::Role;
-use crate::median::median;
+use crate::median::{low_median, median};
 use mycroft_record::HostName;
 use std::collections::BTreeMap;
 
@@ -121,12 +121,7 @@ fn usual(values: &[Option<f64>], roles: &[Role]) -> BTreeMap<Role, f64> {
         of_role.entry(*role).or_default().extend(*value);
     }
     let medians = of_role.into_iter().filter(|(_, list)| list.len() >= PEERS_MIN);
-    medians.map(|(role, list)| (role, low_median(list))).collect()
-}
-
-fn low_median(mut list: Vec<f64>) -> f64 {
-    list.sort_by(f64::total_cmp);
-    list[(list.len() - 1) / 2]
+    medians.filter_map(|(role, list)| Some((role, low_median(list)?))).collect()
 }
 
 /// What all take more than before: the median.

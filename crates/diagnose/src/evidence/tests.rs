@@ -255,3 +255,32 @@ fn what_is_in_doubt_widens_no_spread() {
         "what nothing is known of may be the job's own spread"
     );
 }
+
+/// Who has always sent more slowly than its peers does so by design, on a link that fewer share.
+#[test]
+fn what_a_rank_sends_is_judged_by_its_own_past() {
+    let mut evidence = Evidence::default();
+    let hosts: Vec<HostName> =
+        (0..RANKS).map(|rank| HostName::from(format!("host{}", rank / PER_HOST).as_str())).collect();
+    for second in 0..40 {
+        let slower_ms = |rank: usize| match rank {
+            3 => 60.0,
+            8 if second >= 20 => 50.0,
+            _ => 0.0,
+        };
+        let cells =
+            |rank| Some(Cells::of(|component| if component == Component::Sending { slower_ms(rank) } else { 0.0 }));
+        let start = HostTime((1_000 + second) * NANOS_PER_SEC);
+        let ranks = (0..RANKS).map(cells).collect();
+        let row =
+            Row { start, end: start + NANOS_PER_SEC, iterations: 3, iteration_ms: 300.0, ranks, ..Row::default() };
+        evidence.take(&hosts, &[Role::default(); RANKS], &row);
+    }
+    let needed = evidence.needed(RANKS);
+    let found = evidence
+        .tracks
+        .iter()
+        .filter(|((component, _), track)| *component == Component::Sending && track.log_odds >= needed);
+    let found: Vec<&Subject> = found.map(|((_, subject), _)| subject).collect();
+    assert_eq!(found, [&Subject::Rank(8)]);
+}

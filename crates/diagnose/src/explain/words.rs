@@ -22,6 +22,9 @@ pub(super) fn because(timeline: &Timeline, evidence: &Evidence, found: &Found<'_
         }
         Component::Proxy | Component::Handover => ("peers.proxy", "keeps data that is ready"),
         Component::Wire => ("peers.wire", "has the same bytes on the way"),
+        Component::Sending => {
+            ("peers.sending", "has what it sends on the way, beside as much of others on the same way,")
+        }
         Component::Waiting => ("peers.waiting", "has threads that are ready to run and wait for a processor"),
     };
     let mean = found.track.mean();

@@ -1,4 +1,5 @@
 //! What a rank took in a row: components, and from which of its iterations.
+use super::Sent;
 use crate::timeline::{Iteration, RankState};
 use mycroft_record::HostTime;
 
@@ -23,6 +24,8 @@ pub(crate) enum Component {
     /// Copies from the rank by which a ring comes into a host to the one by which it goes out, which its flows do not show:
     /// they wait at both ends.
     Through,
+    /// What the rank sends to other hosts was longer on its way than as much of other ranks that goes the same way.
+    Sending,
     /// The proxy thread passed on late what was delivered.
     Proxy,
     /// Data lay ready on links from the rank, and was awaited, without being handed over: a proxy thread that is late.
@@ -36,13 +39,14 @@ pub(crate) enum Component {
 }
 
 /// Those that are a rank's, in the order of its cells.
-pub(crate) const CELLS: [Component; 7] = [
+pub(crate) const CELLS: [Component; 8] = [
     Component::Computation,
     Component::Rest,
     Component::Issue,
     Component::Copy,
     Component::Proxy,
     Component::Handover,
+    Component::Sending,
     Component::Through,
 ];
 
@@ -58,9 +62,12 @@ impl Component {
             Component::Issue => it.host_us,
             Component::Copy => it.copy_us + f64::from(it.out.us.min(it.out.first_us)),
             Component::Proxy => it.proxy_us,
-            Component::Through | Component::Handover | Component::Wire | Component::Waiting | Component::Iteration => {
-                0.0
-            }
+            Component::Through
+            | Component::Sending
+            | Component::Handover
+            | Component::Wire
+            | Component::Waiting
+            | Component::Iteration => 0.0,
         }
     }
 
@@ -103,39 +110,84 @@ fn whole(mut ops: Vec<u32>) -> u32 {
     ops.get(ops.len() / WHOLE_OF).copied().unwrap_or(0)
 }
 
-/// A rank's iterations that ended in a row, or soon after: ranks end one together within a quarter of it, and those that do not are
-/// measured up to their own end. Of one that lost records those that are whole.
-pub(super) fn inside(
-    state: &RankState,
-    (start, end): (HostTime, HostTime),
-    iteration_ms: f64,
-) -> impl Iterator<Item = &Iteration> {
+/// A rank's iterations in a row. Of a rank that lost records those that are whole.
+pub(super) fn inside<'a>(
+    state: &'a RankState,
+    row: (HostTime, HostTime),
+    each: &'a [(HostTime, f64)],
+) -> impl Iterator<Item = (usize, &'a Iteration)> {
     let list = state.iterations.list();
     let whole = if state.lost > 0 { whole(list.iter().map(|it| it.ops).collect()) } else { 0 };
-    let is_alike =
-        move |it: &Iteration| (1.0 / ALIKE..=ALIKE).contains(&(it.ns() as f64 / 1e6 / iteration_ms.max(1e-3)));
-    let ended_inside = list.iter().rev().skip_while(move |it| ended(it) > end).take_while(move |it| ended(it) > start);
-    ended_inside.filter(move |it| it.ops >= whole && is_alike(it))
+    same(list.iter(), row, each).filter(move |(_, it)| it.ops >= whole)
+}
+
+/// Iterations that ended in a row, or soon after, each with the number of the reference's that it is: ranks end one together within a
+/// quarter of it, and take about as long, however long others are.
+fn same<'a>(
+    list: impl DoubleEndedIterator<Item = &'a Iteration>,
+    (start, end): (HostTime, HostTime),
+    each: &'a [(HostTime, f64)],
+) -> impl Iterator<Item = (usize, &'a Iteration)> {
+    let nth = |it: &'a Iteration| (each.partition_point(|(end, _)| *end < ended(it)), it);
+    let is_alike = |(nth, it): &(usize, &Iteration)| {
+        let ms = each.get(*nth).map_or(0.0, |(_, ms)| *ms);
+        (1.0 / ALIKE..=ALIKE).contains(&(it.ns() as f64 / 1e6 / ms.max(1e-3)))
+    };
+    let ended_inside = list.rev().skip_while(move |it| ended(it) > end).take_while(move |it| ended(it) > start);
+    ended_inside.map(nth).filter(is_alike)
 }
 
 /// What a rank took in a row.
 pub(super) fn cells(
     state: &RankState,
-    (start, end): (HostTime, HostTime),
-    iteration_ms: f64,
-    held_ms: f64,
+    row: (HostTime, HostTime),
+    each: &[(HostTime, f64)],
+    sent: &Sent,
 ) -> Option<Cells> {
     if state.dead_since.is_some() {
         return None;
     }
-    let (mut ns, mut us) = (0, [0.0; OF_ITERATIONS]);
-    for it in inside(state, (start, end), iteration_ms) {
-        ns += it.ns();
-        us.iter_mut().zip(CELLS).for_each(|(sum, cell)| *sum += cell.us(it));
+    let (mut count, mut ms) = (0, [0.0; OF_ITERATIONS]);
+    for (nth, it) in inside(state, row, each) {
+        count += 1;
+        ms.iter_mut().zip(CELLS).for_each(|(sum, cell)| *sum += cell.us(it) * 1e3 / it.ns() as f64 * each[nth].1);
     }
-    if ns == 0 {
+    if count == 0 {
         return None;
     }
-    let [computation, rest, issue, copy, proxy] = us.map(|us| (us * 1e3 / ns as f64 * iteration_ms) as f32);
-    Some(Cells([computation, rest, issue, copy, proxy, held_ms as f32, 0.0]))
+    let [computation, rest, issue, copy, proxy] = ms.map(|ms| (ms / f64::from(count)) as f32);
+    Some(Cells([computation, rest, issue, copy, proxy, sent.held_ms as f32, sent.slower_ms as f32, 0.0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::NANOS_PER_MS;
+
+    /// Iterations that follow each other and end at these milliseconds.
+    fn ending(at_ms: &[u64]) -> Vec<Iteration> {
+        let at = |ms: u64| HostTime((10_000 + ms) * NANOS_PER_MS);
+        let begins = std::iter::once(0).chain(at_ms.iter().copied());
+        begins
+            .zip(at_ms)
+            .map(|(from, to)| Iteration { start: at(from), end: at(*to), ..Iteration::default() })
+            .collect()
+    }
+
+    /// In one of five iterations somebody pauses for a second: all take as long. One that lost an end seems to take two for one.
+    #[test]
+    fn an_iteration_is_compared_with_the_same_of_the_reference() {
+        let reference = ending(&[200, 400, 1_600, 1_800, 2_000]);
+        let each: Vec<(HostTime, f64)> = reference.iter().map(|it| (it.end, it.ns() as f64 / 1e6)).collect();
+        let row = (reference[0].start, reference[4].end);
+        let numbers = |list: &[Iteration]| {
+            let mut numbers: Vec<usize> = same(list.iter(), row, &each).map(|(nth, _)| nth).collect();
+            numbers.reverse();
+            numbers
+        };
+        assert_eq!(numbers(&reference), [0, 1, 2, 3, 4]);
+        assert_eq!(numbers(&ending(&[190, 405, 1_590, 1_820, 2_010])), [0, 1, 2, 3, 4], "ranks end it a little apart");
+        assert_eq!(numbers(&ending(&[200, 400, 1_600, 2_000])), [0, 1, 2], "the last is two");
+        assert_eq!(numbers(&ending(&[400, 1_600, 1_800, 2_000])), [2, 3, 4], "the first is two");
+    }
 }

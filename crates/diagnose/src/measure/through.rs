@@ -25,10 +25,15 @@ impl Ends {
 
 /// Adds to ranks what ways through their host cost. Of two members on a host the entry is slow, of more any of them
 /// but the exit may be: then all are as slow, and it is the host.
-pub(super) fn add(timeline: &Timeline, row: (HostTime, HostTime), iteration_ms: f64, cells: &mut [Option<Cells>]) {
+pub(super) fn add(
+    timeline: &Timeline,
+    row: (HostTime, HostTime),
+    each: &[(HostTime, f64)],
+    cells: &mut [Option<Cells>],
+) {
     let mut all: BTreeMap<(&HostName, CommId), Ends> = BTreeMap::new();
     for (slot, state) in timeline.ranks.by_slot().iter().enumerate() {
-        let Some(of) = Waited::of(state, row, iteration_ms) else { continue };
+        let Some(of) = Waited::of(state, row, each) else { continue };
         if let Some((comm, ms)) = of.into {
             all.entry((&state.host, comm)).or_default().entries.push((slot, ms));
         }
@@ -62,24 +67,25 @@ struct Waited {
 }
 
 impl Waited {
-    fn of(state: &RankState, row: (HostTime, HostTime), iteration_ms: f64) -> Option<Waited> {
-        let (mut ns, mut into_us, mut out_us) = (0, 0.0, 0.0);
+    fn of(state: &RankState, row: (HostTime, HostTime), each: &[(HostTime, f64)]) -> Option<Waited> {
+        let (mut count, mut into_ms, mut out_ms) = (0, 0.0, 0.0);
         let (mut entry, mut exit) = (None, None);
-        for it in inside(state, row, iteration_ms) {
-            ns += it.ns();
+        for (nth, it) in inside(state, row, each) {
+            count += 1;
+            let ms = |us: f32| f64::from(us) * 1e3 / it.ns() as f64 * each[nth].1;
             let comm = |counter: u16| state.past.counter(counter).0;
             if it.into.us > 0.0 {
-                into_us += f64::from(it.into.us);
+                into_ms += ms(it.into.us);
                 entry.get_or_insert(comm(it.into.counter));
             }
             if it.out.us > 0.0 {
-                out_us += f64::from((it.out.us - it.out.first_us).max(0.0));
+                out_ms += ms((it.out.us - it.out.first_us).max(0.0));
                 exit.get_or_insert(comm(it.out.counter));
             }
         }
-        let ms = |us: f64| us * 1e3 / ns as f64 * iteration_ms;
-        (ns > 0)
-            .then(|| Waited { into: entry.map(|comm| (comm, ms(into_us))), out: exit.map(|comm| (comm, ms(out_us))) })
+        let mean = |ms: f64| ms / f64::from(count);
+        let (into, out) = (entry.map(|comm| (comm, mean(into_ms))), exit.map(|comm| (comm, mean(out_ms))));
+        (count > 0).then_some(Waited { into, out })
     }
 }
 

@@ -1,5 +1,6 @@
 //! What the ways between hosts, and the links of each rank, took in a row.
 use super::Role;
+use crate::median::low_median;
 use crate::timeline::{Link, Timeline};
 use mycroft_record::{HostName, HostTime};
 use std::collections::BTreeMap;
@@ -30,8 +31,13 @@ impl Way {
     /// Ways that carry as much, within a fifth, are of one role: others carry something else by design (activations beside
     /// gradients), in messages of another size.
     pub(crate) fn role(&self) -> Role {
-        Role::of_load((2.0 * self.mb.max(1e-6).log2()).round() as i32)
+        Role::of_load(load(self.mb.max(1e-6)))
     }
+}
+
+/// What carries as much, within a fifth, is as much: half octaves.
+fn load(much: f64) -> i32 {
+    (2.0 * much.log2()).round() as i32
 }
 
 /// By sending and receiving host.
@@ -46,6 +52,13 @@ struct Sum {
     awaited_us: f64,
 }
 
+impl Sum {
+    /// For how long a byte was on its way while it was awaited.
+    fn us_per_byte(&self) -> f64 {
+        self.awaited_us.min(self.sent_us) / self.bytes as f64
+    }
+}
+
 /// What the links of a rank to other hosts took in a row, milliseconds per iteration.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(crate) struct Sent {
@@ -55,11 +68,13 @@ pub(crate) struct Sent {
     pub(crate) sent_ms: f64,
     /// .. and the receiver waited for it, on the link where it was longest.
     pub(crate) awaited_ms: f64,
+    /// It was longer on its way than as much of other ranks that goes the same way.
+    pub(crate) slower_ms: f64,
 }
 
 /// The ways that carried something, and by slot of the rank what its links took.
 pub(super) fn of(timeline: &Timeline, (start, end): (HostTime, HostTime), iterations: usize) -> (Ways, Vec<Sent>) {
-    let mut links: BTreeMap<(HostName, HostName), Vec<Sum>> = BTreeMap::new();
+    let mut links: BTreeMap<(HostName, HostName), Vec<(usize, Sum)>> = BTreeMap::new();
     let mut sent = vec![Sent::default(); timeline.ranks.len()];
     let per_iteration = iterations.max(1) as f64;
     for link in timeline.links.all(&timeline.ranks) {
@@ -73,7 +88,10 @@ pub(super) fn of(timeline: &Timeline, (start, end): (HostTime, HostTime), iterat
         rank.held_ms += ms(sum.held_us);
         rank.sent_ms = rank.sent_ms.max(ms(sum.sent_us));
         rank.awaited_ms = rank.awaited_ms.max(ms(sum.awaited_us.min(sum.sent_us)));
-        links.entry((hosts.0.clone(), hosts.1.clone())).or_default().push(sum);
+        links.entry((hosts.0.clone(), hosts.1.clone())).or_default().push((from as usize, sum));
+    }
+    for of_way in links.values() {
+        add_slower(of_way, per_iteration, &mut sent);
     }
     (links.into_iter().map(|(hosts, links)| (hosts, way(&links, per_iteration))).collect(), sent)
 }
@@ -88,11 +106,26 @@ fn sum(link: &Link, start: HostTime, end: HostTime) -> Sum {
     })
 }
 
-fn way(links: &[Sum], per_iteration: f64) -> Way {
-    let most = links.iter().map(|link| link.bytes).max().unwrap_or(0);
+/// Adds to ranks by how much what they send is longer on its way than as much of others that goes the same way.
+fn add_slower(links: &[(usize, Sum)], per_iteration: f64, sent: &mut [Sent]) {
+    let mut alike: BTreeMap<i32, Vec<&(usize, Sum)>> = BTreeMap::new();
+    for link in links {
+        alike.entry(load(link.1.bytes as f64)).or_default().push(link);
+    }
+    for links in alike.values() {
+        let Some(usual) = low_median(links.iter().map(|(_, sum)| sum.us_per_byte()).collect()) else { continue };
+        for (slot, sum) in links {
+            let slower_us = (sum.us_per_byte() - usual) * sum.bytes as f64;
+            sent[*slot].slower_ms += slower_us.max(0.0) / 1e3 / per_iteration;
+        }
+    }
+}
+
+fn way(links: &[(usize, Sum)], per_iteration: f64) -> Way {
+    let most = links.iter().map(|(_, link)| link.bytes).max().unwrap_or(0);
     let counted: Vec<f64> =
-        links.iter().filter(|link| link.bytes * CARRY_ALIKE >= most).map(|link| link.sent_us).collect();
-    let mb = links.iter().map(|link| link.bytes).sum::<u64>() as f64 / 1e6 / per_iteration;
+        links.iter().filter(|(_, link)| link.bytes * CARRY_ALIKE >= most).map(|(_, link)| link.sent_us).collect();
+    let mb = links.iter().map(|(_, link)| link.bytes).sum::<u64>() as f64 / 1e6 / per_iteration;
     Way { sent_ms: counted.iter().sum::<f64>() / counted.len().max(1) as f64 / 1e3 / per_iteration, mb }
 }
 
@@ -142,5 +175,20 @@ mod tests {
         assert_eq!(ways.len(), 1, "{ways:?}");
         assert!(sent[0].held_ms > 1.0 && sent[1] == Sent::default(), "{sent:?}");
         assert!(sent[0].awaited_ms <= sent[0].sent_ms, "{sent:?}");
+    }
+
+    /// Three ranks send as much the same way, one of them three times as slowly; a fourth sends less, alone.
+    #[test]
+    fn what_a_rank_sends_is_compared_with_as_much_on_the_same_way() {
+        let sum = |mb: u64, sent_us: f64| Sum { bytes: mb << 20, sent_us, awaited_us: 1e9, ..Sum::default() };
+        let links = [(0, sum(8, 1_000.0)), (1, sum(8, 3_000.0)), (2, sum(8, 1_000.0)), (3, sum(1, 9_000.0))];
+        let mut sent = vec![Sent::default(); 4];
+        add_slower(&links, 2.0, &mut sent);
+        assert_eq!([0, 1, 2, 3].map(|slot| sent[slot].slower_ms), [0.0, 1.0, 0.0, 0.0]);
+        // What nobody waits for is not slow.
+        let links = links.map(|(slot, sum)| (slot, Sum { awaited_us: 500.0, ..sum }));
+        let mut sent = vec![Sent::default(); 4];
+        add_slower(&links, 2.0, &mut sent);
+        assert_eq!(sent[1].slower_ms, 0.0);
     }
 }

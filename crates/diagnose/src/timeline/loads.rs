@@ -68,22 +68,6 @@ impl Loads {
         };
         self.hosts().filter_map(of).collect()
     }
-
-    /// The first of the newest looks in a row at which a host's threads waited so long, thousandths; one look between them at
-    /// which they did not is chance.
-    pub(crate) fn waits_since(&self, host: &HostName, milli: u32) -> Option<HostTime> {
-        let mut since = None;
-        let mut less = 0;
-        for load in self.0.get(host)?.iter().rev() {
-            less = if load.wait_milli >= milli { 0 } else { less + 1 };
-            match less {
-                0 => since = Some(load.at),
-                1 => {}
-                _ => break,
-            }
-        }
-        since
-    }
 }
 
 #[cfg(test)]
@@ -106,23 +90,5 @@ mod tests {
         assert_eq!(usual, Usual { busy_milli: 172.5, wait_milli: 7.0, looks: KEPT }, "45 to 300");
         assert_eq!(loads.usual(&host, HostTime(1), HostTime(44)), None);
         assert_eq!(loads.hosts().count(), 1);
-    }
-
-    #[test]
-    fn waits_began_where_the_newest_row_of_them_does() {
-        let host = HostName::from("a");
-        let since = |waits: &[u32]| {
-            let mut loads = Loads::default();
-            for (at, wait_milli) in (1..).zip(waits) {
-                let (cpu_busy_milli, memory_available_bytes, agent_dropped) = (1000, 0, 0);
-                let (at, cpu_wait_milli) = (HostTime(at), *wait_milli);
-                let vitals = HostVitals { at, cpu_busy_milli, memory_available_bytes, agent_dropped, cpu_wait_milli };
-                loads.take(&host, &vitals);
-            }
-            loads.waits_since(&host, 100).map(|at| at.0)
-        };
-        assert_eq!(since(&[7, 300, 7, 7, 200, 7, 100]), Some(5), "one look without is chance, two are not");
-        assert_eq!(since(&[200, 300]), Some(1));
-        assert_eq!(since(&[300, 7, 7]), None);
     }
 }

@@ -99,39 +99,6 @@ fn an_iteration_of_more_operations_is_compared_with_those_of_as_many() {
     assert_eq!(slow(&later), "ssss", "for how long ever");
 }
 
-fn at(ms: u64) -> HostTime {
-    HostTime(NANOS_PER_SEC + ms * 1_000_000)
-}
-
-/// A job whose iterations from .. until take longer than the usual 670 ms.
-fn slow_in(list: &[(u64, u64)]) -> Slow {
-    let long = |(start, end): (u64, u64)| Long { start: at(start), end: at(end), over_ms: (end - start - 670) as f64 };
-    Slow {
-        base_from: HostTime::NONE,
-        base_until: at(0),
-        base_max_ms: 800.0,
-        onset: at(0),
-        until: at(3_400),
-        base_ms: 670.0,
-        now_ms: 890.0,
-        factor: 1.25,
-        slow: list.len(),
-        of: 4,
-        streak: 2,
-        long: list.iter().copied().map(long).collect(),
-        window_from: at(0),
-        why: String::new(),
-    }
-}
-
-/// One that straggled before makes no row with those that are slow now.
-#[test]
-fn the_last_row_is_of_long_iterations_that_follow_each_other() {
-    let row = |list: &[(u64, u64)]| slow_in(list).last_row().map(|row| (row.onset, row.long.len(), row.now_ms));
-    assert_eq!(row(&[(0, 870), (1_600, 2_500), (2_500, 3_400)]), Some((at(1_600), 2, 900.0)));
-    assert_eq!(row(&[(0, 870), (870, 1_770), (2_500, 3_400)]), None, "the last one is alone");
-}
-
 /// Where every fifth iteration is as long, because some device of many straggles, three of the last four are chance; a steady job has
 /// no such iterations.
 #[test]
