@@ -177,15 +177,18 @@ impl Evidence {
         host_spread.take(&shares);
         let (sigma, host_sigma) = (spread.sigma(), host_spread.sigma());
         let own = by_host(&expected.sigmas.iter().copied().map(Some).collect::<Vec<_>>(), hosts);
+        let doubts: Vec<Option<f64>> = row.ranks.iter().map(|cells| Some(cells.as_ref()?.doubt())).collect();
+        let of_host = by_host(&doubts, hosts);
         for (slot, share) in exposed(&expected.beyond).into_iter().enumerate() {
-            let sigma = sigma.max(expected.sigmas[slot]);
+            let sigma = sigma.max(expected.sigmas[slot]) * doubts[slot].unwrap_or(1.0);
             self.test((component, Subject::Rank(slot as u32)), share, row.iteration_ms, (COST, sigma), row);
         }
         if component == Component::Sending {
             return; // ranks are compared with others of their host
         }
         for (host, share) in of_hosts.keys().zip(exposed(&shares)) {
-            let sigma = host_sigma.max(own.get(host).copied().unwrap_or(0.0));
+            let sigma =
+                host_sigma.max(own.get(host).copied().unwrap_or(0.0)) * of_host.get(host).copied().unwrap_or(1.0);
             self.test((component, Subject::Host(host.clone())), share, row.iteration_ms, (COST, sigma), row);
         }
     }

@@ -79,23 +79,33 @@ impl Component {
 
 /// What a rank took in a row, milliseconds per iteration of the reference, in the order of [`CELLS`].
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) struct Cells([f32; CELLS.len()]);
+pub(crate) struct Cells {
+    ms: [f32; CELLS.len()],
+    /// In which share of the row's iterations: of a rank that lost records not in all.
+    measured: f32,
+}
 
 impl Cells {
     /// A rank that takes so many milliseconds for each component.
     #[cfg(test)]
     pub(crate) fn of(ms: impl Fn(Component) -> f64) -> Cells {
-        Cells(CELLS.map(|component| ms(component) as f32))
+        Cells { ms: CELLS.map(|component| ms(component) as f32), measured: 1.0 }
     }
 
     /// Takes in what ways through its host cost more.
     pub(super) fn add_through(&mut self, ms: f64) {
-        self.0[CELLS.len() - 1] += ms as f32;
+        self.ms[CELLS.len() - 1] += ms as f32;
     }
 
     /// Milliseconds of a component of a rank; 0 of others.
     pub(crate) fn ms(&self, component: Component) -> f64 {
-        CELLS.iter().position(|cell| *cell == component).map_or(0.0, |at| f64::from(self.0[at]))
+        CELLS.iter().position(|cell| *cell == component).map_or(0.0, |at| f64::from(self.ms[at]))
+    }
+
+    /// How many times as much they vary by chance as those of a rank that was measured in all iterations: the mean of fewer varies
+    /// more.
+    pub(crate) fn doubt(&self) -> f64 {
+        f64::from(self.measured).recip().sqrt()
     }
 }
 
@@ -156,7 +166,8 @@ pub(super) fn cells(
         return None;
     }
     let [computation, rest, issue, copy, proxy] = ms.map(|ms| (ms / f64::from(count)) as f32);
-    Some(Cells([computation, rest, issue, copy, proxy, sent.held_ms as f32, sent.slower_ms as f32, 0.0]))
+    let ms = [computation, rest, issue, copy, proxy, sent.held_ms as f32, sent.slower_ms as f32, 0.0];
+    Some(Cells { ms, measured: (count as f32 / each.len().max(1) as f32).min(1.0) })
 }
 
 #[cfg(test)]
@@ -172,6 +183,12 @@ mod tests {
             .zip(at_ms)
             .map(|(from, to)| Iteration { start: at(from), end: at(*to), ..Iteration::default() })
             .collect()
+    }
+
+    #[test]
+    fn a_mean_of_a_quarter_of_the_iterations_varies_twice_as_much() {
+        let cells = Cells { measured: 0.25, ..Cells::of(|_| 7.0) };
+        assert_eq!((cells.doubt(), Cells::of(|_| 7.0).doubt()), (2.0, 1.0));
     }
 
     /// In one of five iterations somebody pauses for a second: all take as long. One that lost an end seems to take two for one.
