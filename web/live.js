@@ -15,7 +15,7 @@ import { ago, ms, percent, seconds, sentence, span, urgent } from "./words.js";
 /** Between two rounds of questions, milliseconds. */
 const EVERY_MS = 1000;
 
-const state = { told: "", view: null, failedAt: 0, isLoggedOut: false, shownMs: 0 };
+const state = { told: "", view: null, failedAt: 0, isLoggedOut: false, shownMs: 0, asked: 0, answered: 0 };
 
 async function ask(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" }, cache: "no-store" });
@@ -234,10 +234,17 @@ function refresh() {
 
 async function turn() {
   if (state.isLoggedOut) return;
+  const number = ++state.asked;
+  // What was asked before is no answer any more: somebody may have gone to another view since.
+  const isLate = () => number < state.answered;
   try {
-    show(await round());
+    const view = await round();
+    if (isLate()) return;
+    state.answered = number;
+    show(view);
     state.failedAt = 0;
   } catch (error) {
+    if (isLate()) return;
     if (error.isLoggedOut) {
       state.isLoggedOut = true;
       return login("");

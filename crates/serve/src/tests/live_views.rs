@@ -125,6 +125,31 @@ fn what_differs_between_two_windows_is_said() {
     is_quiet(&browser);
 }
 
+/// An answer that comes late does not take somebody back to the view that it is of.
+#[test]
+fn a_late_answer_does_not_bring_back_a_view_that_was_left() {
+    let Some((_world, mut browser, _)) = hung(1280) else { return };
+    browser.eval("location.hash = '#job=train'");
+    browser.until("document.querySelector('#whole')");
+    browser.eval(
+        "window.held = []; window.asks = window.fetch; \
+         window.fetch = (path, how) => !path.includes('/ranks/series') ? asks(path, how) \
+           : new Promise((done) => held.push(() => done(asks(path, how))))",
+    );
+    browser.eval("document.querySelector('#whole').click()");
+    browser.until("window.held.length > 0");
+    browser.eval("location.hash = '#server'");
+    browser.until("document.querySelector('.facts')");
+    browser.eval(
+        "new MutationObserver(() => { window.isBack ||= document.querySelector('.spent') !== null; }) \
+           .observe(document.getElementById('main'), { childList: true, subtree: true }); \
+         window.turned = mycroft.turns; window.fetch = asks; held.forEach((go) => go())",
+    );
+    browser.until("mycroft.turns > window.turned + 2");
+    assert_ne!(browser.eval("window.isBack"), json!(true));
+    is_quiet(&browser);
+}
+
 #[test]
 fn operations_follow_the_job_until_somebody_uses_the_grid() {
     let Some((_world, mut browser, _)) = hung(1280) else { return };
