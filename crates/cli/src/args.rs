@@ -218,8 +218,8 @@ pub(crate) struct ServeArgs {
     /// subject alternative name of it says.
     #[arg(long, env = "MYCROFT_TLS_CLIENT_CA", value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_client_ca: Option<PathBuf>,
-    /// Revocation lists (PEM, X509 CRL) of the authority of agents: whose certificate is on one is not let in, or let go. Read again
-    /// when it has changed.
+    /// Revocation lists (PEM, X509 CRL) of the authority of agents: agents whose certificate is on one are refused, and cut off where
+    /// they are connected. Read again when it has changed.
     #[arg(long, env = "MYCROFT_TLS_CLIENT_CRL", value_name = "FILE", requires = "tls_client_ca")]
     pub(crate) tls_client_crl: Option<PathBuf>,
     /// Certificate chain (PEM) for readers: the HTTP address speaks HTTPS, together with --http-tls-key. Read again when it has changed.

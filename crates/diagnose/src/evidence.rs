@@ -184,7 +184,7 @@ impl Evidence {
             self.test((component, Subject::Rank(slot as u32)), share, row.iteration_ms, (COST, sigma), row);
         }
         if component == Component::Sending {
-            return; // ranks are compared with others of their host
+            return; // a host whose ranks all send slowly has slow ways
         }
         for (host, share) in of_hosts.keys().zip(exposed(&shares)) {
             let sigma =

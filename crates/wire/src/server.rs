@@ -538,7 +538,7 @@ impl Talk<'_> {
 
 fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen, token: Option<Shown>) -> Result<(), End> {
     let version = lock(&shared.connections).get(&number).map_or(0, |line| line.peer.version);
-    let standing = Standing::of(token, stream, shared.tls.as_ref());
+    let standing = Standing::of(token, stream);
     let mut talk = Talk { stream, shared, number, seen, version, clock: PeerClock::default(), standing };
     loop {
         let mut head = [0u8; proto::MESSAGE_HEAD_BYTES];

@@ -120,8 +120,13 @@ impl Stream {
 
     /// The certificate that the peer has shown.
     pub(super) fn certificate(&self) -> Option<CertificateDer<'static>> {
-        let Stream::Tls(tls) = self else { return None };
-        tls.connection.peer_certificates()?.first().cloned()
+        self.certificates().first().cloned()
+    }
+
+    /// The same with those between it and an authority, as it was shown; empty where none was.
+    pub(super) fn certificates(&self) -> &[CertificateDer<'static>] {
+        let Stream::Tls(tls) = self else { return &[] };
+        tls.connection.peer_certificates().unwrap_or_default()
     }
 
     /// This machine's address on it; `None` of a Unix socket, and where it is gone.

@@ -3,7 +3,9 @@ use crate::sync::lock;
 use crate::trusted::{self, Holds};
 use crate::{TlsClient, TlsIdentity, TlsServer, WireError};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::ClientCertVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
@@ -75,12 +77,19 @@ pub struct ServerTls {
     state: Mutex<State>,
 }
 
+/// Which of the files that were read one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Version(u64);
+
+/// What checks certificates of agents; `None`: they need none.
+type Verifier = Option<Arc<dyn ClientCertVerifier>>;
+
 struct State {
     config: Arc<ServerConfig>,
+    verifier: Verifier,
     stamps: Vec<Option<Stamp>>,
     looked: Instant,
-    /// How often the list of revoked certificates has changed.
-    revocations: u64,
+    version: Version,
 }
 
 /// Changes with every change of a file: device, number, bytes, and when it was written.
@@ -101,8 +110,8 @@ impl ServerTls {
         let inside: Vec<Vec<u8>> = inside.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         // Before they are read: what changes meanwhile is read again.
         let stamps = stamps(files);
-        let config = server(files, &inside)?;
-        let state = Mutex::new(State { config, stamps, looked: Instant::now(), revocations: 0 });
+        let (config, verifier) = server(files, &inside)?;
+        let state = Mutex::new(State { config, verifier, stamps, looked: Instant::now(), version: Version(0) });
         Ok(ServerTls { files: files.clone(), inside, state })
     }
 
@@ -111,9 +120,26 @@ impl ServerTls {
         Arc::clone(&self.state().config)
     }
 
-    /// How often the list of revoked certificates has changed: whoever was let in before shows a certificate again.
-    pub(crate) fn revocations(&self) -> u64 {
-        self.state().revocations
+    /// Whether the certificates that an agent showed let it in still, unless these files have said so before; and which files say so.
+    ///
+    /// # Errors
+    /// Why not: the first of them is revoked by now, its time is over, or its authority is another's.
+    pub(crate) fn check_again(
+        &self,
+        shown: &[CertificateDer<'static>],
+        checked_by: Option<Version>,
+    ) -> Result<Version, String> {
+        let (version, verifier) = {
+            let state = self.state();
+            (state.version, state.verifier.clone())
+        };
+        if let (Some(verifier), Some((own, between))) = (verifier, shown.split_first())
+            && checked_by != Some(version)
+        {
+            let checked = verifier.verify_client_cert(own, between, UnixTime::now());
+            checked.map_err(|why| format!("the agent's certificate: {why}"))?;
+        }
+        Ok(version)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -130,15 +156,12 @@ impl ServerTls {
         if stamps == state.stamps {
             return;
         }
-        let is_other_list = self.files.client_crl_pem.is_some() && state.stamps.last() != stamps.last();
         state.stamps = stamps;
         let path = self.files.identity.cert_pem.display();
         match server(&self.files, &self.inside) {
-            Ok(config) => {
-                state.config = config;
-                state.revocations += u64::from(is_other_list);
-                let what = if is_other_list { "the list of revoked certificates" } else { "the certificate" };
-                info!(%path, "files of TLS have changed and are used from now on: {what} of {path}");
+            Ok((config, verifier)) => {
+                (state.config, state.verifier, state.version) = (config, verifier, Version(state.version.0 + 1));
+                info!(%path, "the certificate {path}, or what certificates of agents are checked by, has changed and is used from now on");
             }
             // A list that cannot be read is no reason to let nobody in: what was revoked before stays so.
             Err(error) => warn!(%error, "files of TLS have changed and cannot be used, the old ones stay: {error}"),
@@ -153,26 +176,28 @@ fn stamps(files: &TlsServer) -> Vec<Option<Stamp>> {
     paths.map(|path| std::fs::metadata(path).ok().map(stamp)).collect()
 }
 
-fn server(tls: &TlsServer, inside: &[Vec<u8>]) -> Result<Arc<ServerConfig>, WireError> {
+fn server(tls: &TlsServer, inside: &[Vec<u8>]) -> Result<(Arc<ServerConfig>, Verifier), WireError> {
     let builder = ServerConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .map_err(|e| failed(&tls.identity.cert_pem, e, "the TLS library is unusable"))?;
-    let builder = match &tls.client_ca_pem {
+    let verifier = tls.client_ca_pem.as_ref().map(|path| verifier(path, tls.client_crl_pem.as_deref())).transpose()?;
+    let builder = match &verifier {
         None => builder.with_no_client_auth(),
-        Some(path) => {
-            let mut verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(roots(path)?, provider());
-            if let Some(path) = &tls.client_crl_pem {
-                verifier = verifier.with_crls(revocations(path)?).only_check_end_entity_revocation();
-            }
-            let verifier = verifier.build().map_err(|e| failed(path, e, "expected certificates of an authority"))?;
-            builder.with_client_cert_verifier(verifier)
-        }
+        Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
     };
     let mut config = builder
         .with_single_cert(certificates(&tls.identity.cert_pem)?, key(&tls.identity)?)
         .map_err(|e| failed(&tls.identity.cert_pem, e, "certificate and key must belong together"))?;
     config.alpn_protocols = inside.to_vec();
-    Ok(Arc::new(config))
+    Ok((Arc::new(config), verifier))
+}
+
+fn verifier(authority: &Path, revoked: Option<&Path>) -> Result<Arc<dyn ClientCertVerifier>, WireError> {
+    let mut verifier = WebPkiClientVerifier::builder_with_provider(roots(authority)?, provider());
+    if let Some(path) = revoked {
+        verifier = verifier.with_crls(revocations(path)?).only_check_end_entity_revocation();
+    }
+    verifier.build().map_err(|e| failed(authority, e, "expected certificates of an authority"))
 }
 
 impl TlsClient {

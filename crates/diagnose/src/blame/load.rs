@@ -9,7 +9,7 @@ use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
 /// A host is compared with what was told of it for so long before.
 const BASE_NS: u64 = 60 * NANOS_PER_SEC;
 /// What is told in this time from a slowdown's onset on says whether it began with it.
-pub(super) const SINCE_NS: u64 = 5 * NANOS_PER_SEC;
+const SINCE_NS: u64 = 5 * NANOS_PER_SEC;
 /// A look at a host tells of the second before.
 pub(super) const LOOK_NS: u64 = NANOS_PER_SEC;
 /// Looks at a host before without which nothing is said.

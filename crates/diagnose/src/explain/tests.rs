@@ -4,6 +4,7 @@ use crate::measure::{Cells, Role, Row, Way};
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 
 mod job;
+mod sending;
 
 /// The evidence of a job on a ring of four hosts, a row a second.
 #[derive(Default)]

@@ -81,7 +81,7 @@ impl Component {
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Cells {
     ms: [f32; CELLS.len()],
-    /// In which share of the row's iterations: of a rank that lost records not in all.
+    /// In which share of the row's iterations: not in all of a rank that lost records, or of which some are no such iterations.
     measured: f32,
 }
 

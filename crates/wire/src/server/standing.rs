@@ -3,7 +3,8 @@ use crate::admission::{Door, Shown};
 use crate::refusal::Refusal;
 use crate::refused::{End, refuse};
 use crate::stream::Stream;
-use crate::tls::ServerTls;
+use crate::tls::{ServerTls, Version};
+use rustls::pki_types::CertificateDer;
 use std::time::{Duration, Instant};
 
 /// How soon a connection ends whose token or certificate was revoked, or whose token has expired: the server's files are looked at
@@ -14,28 +15,32 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(super) struct Standing {
     /// Its token, where that may end.
     token: Option<Shown>,
-    /// How often the list of revoked certificates had changed when it showed its own; `None`: it showed none.
-    revocations: Option<u64>,
+    /// Its certificate, and those between it and an authority; empty where none was shown.
+    certificates: Vec<CertificateDer<'static>>,
+    /// By which files of the server the certificate was checked last. Not by those that it was let in with: these may
+    /// have changed before the handshake was done.
+    checked_by: Option<Version>,
     /// When that is looked at again.
     look_at: Instant,
 }
 
 impl Standing {
     /// Of a connection whose handshake is done.
-    pub(super) fn of(token: Option<Shown>, stream: &Stream, tls: Option<&ServerTls>) -> Standing {
-        let revocations = stream.certificate().and(tls).map(ServerTls::revocations);
-        Standing { token, revocations, look_at: Instant::now() + LOOK }
+    pub(super) fn of(token: Option<Shown>, stream: &Stream) -> Standing {
+        let certificates = stream.certificates().to_vec();
+        Standing { token, certificates, checked_by: None, look_at: Instant::now() + LOOK }
     }
 
-    /// Ends a connection whose token opens no door any more, and one whose certificate may be revoked by now: its agent connects
-    /// again and shows it.
+    /// Ends a connection whose token opens no door any more, or whose certificate is not what files of the server that have changed
+    /// let in.
     pub(super) fn look(&mut self, door: &Door, tls: Option<&ServerTls>) -> Result<(), End> {
         if Instant::now() < self.look_at {
             return Ok(());
         }
         self.look_at = Instant::now() + LOOK;
-        if self.revocations.is_some() && self.revocations != tls.map(ServerTls::revocations) {
-            return refuse(Refusal::BadCertificate, "the list of revoked certificates has changed: connect again");
+        if let Some(tls) = tls.filter(|_| !self.certificates.is_empty()) {
+            let checked = tls.check_again(&self.certificates, self.checked_by);
+            self.checked_by = Some(checked.or_else(|why| refuse(Refusal::BadCertificate, why))?);
         }
         let opens = self.token.as_ref().map_or(Ok(()), |token| door.still_opens(token));
         opens.or_else(|why| refuse(Refusal::BadToken, why))

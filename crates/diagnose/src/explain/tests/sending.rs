@@ -1,0 +1,40 @@
+//! One rank whose sends are slow, beside others that send the same way.
+use super::*;
+use mycroft_record::{Batch, CommId, CommInit, CommRank, ProcessKey, Rank, Record, Source};
+
+/// Sixteen ranks, four on each of four hosts.
+fn ranks() -> Timeline {
+    let mut timeline = Timeline::default();
+    for rank in 0..16u32 {
+        let process = ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 };
+        let source = Source { job: "job".into(), host: name(rank as usize / 4), process: Some(process) };
+        let (comm, name) = (CommId(7), "WORLD".into());
+        let init = CommInit { at: at(0), comm, n_ranks: 16, n_nodes: 4, comm_rank: CommRank(rank), name };
+        timeline.observe(&Batch { source, collected_at: at(0), records: vec![Record::CommInit(init)] }, 0);
+    }
+    timeline
+}
+
+/// The mean of a way is slower too where one of its senders is, and stands out more: that is the rank's, unless its proxy thread is late.
+#[test]
+fn a_rank_that_sends_slowly_on_a_way_that_others_share_is_told_and_not_the_way() {
+    let told = |held_ms: f64| {
+        let mut ring = Ring::default();
+        let row = |iteration_ms: f64, sent_ms: f64| {
+            let way = |host: usize| {
+                ((name(host), name(host + 1)), Way { sent_ms: if host == 2 { sent_ms } else { 100.0 }, mb: 100.0 })
+            };
+            Row { iteration_ms, ways: (0..4).map(way).collect(), ..Row::default() }
+        };
+        ring.of_ranks(20, &row(300.0, 100.0), |_, _| 0.0);
+        ring.of_ranks(20, &row(420.0, 400.0), |rank, component| match component {
+            Component::Sending if rank == 9 => 110.0,
+            Component::Handover if rank == 9 => held_ms,
+            _ => 0.0,
+        });
+        let causes = causes(&ranks(), &Config::default(), &ring.evidence);
+        causes.into_iter().map(|cause| (cause.category, cause.key.1)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(0.0), [(Category::NetworkSend, Subject::Rank(9))]);
+    assert_eq!(told(400.0), [(Category::HostThread, Subject::Rank(9))]);
+}
