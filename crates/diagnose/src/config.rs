@@ -39,14 +39,6 @@ pub struct Config {
     pub pause_window_ns: u64,
     /// A stall that resolves itself sooner than this, alone in `pause_window_ns`, is a transient and no case.
     pub transient_ns: u64,
-    /// Excess of one component over its own baseline, as a share of the iteration's excess, below which it explains nothing.
-    pub explains_share: f64,
-    /// Excess of one component in milliseconds per iteration below which it is noise.
-    pub noise_ms: f64,
-    /// How many of its own median absolute deviations a component must have grown.
-    pub component_mads: f64,
-    /// Share of a host's ranks that must be slow alike to blame the host.
-    pub host_share: f64,
     /// Healthy iterations after which a slowdown is over.
     pub recover_iterations: usize,
     /// Sampled ranks (paper section 4.3: at most 10).
@@ -75,10 +67,6 @@ impl Default for Config {
             pause_stage_us: 500_000,
             pause_window_ns: 60 * NANOS_PER_SEC,
             transient_ns: 2 * NANOS_PER_SEC,
-            explains_share: 0.3,
-            noise_ms: 10.0,
-            component_mads: 5.0,
-            host_share: 0.8,
             recover_iterations: 5,
             sampled_ranks: 10,
             foreign_traffic_factor: 2.0,

@@ -12,6 +12,7 @@ mod expected;
 mod iterations;
 mod known;
 mod past;
+mod pauses;
 mod rank_sum;
 mod track;
 
@@ -21,8 +22,9 @@ use expected::{Expected, First, Scale, by_host, exposed};
 use iterations::{Iterations, Longer};
 use known::Known;
 use mycroft_record::{HostName, HostTime};
+use past::{FEW_MIN, Past, SPREAD_LEAST, Spread};
 pub(crate) use past::{LATELY, PAST_MIN};
-use past::{Past, SPREAD_LEAST, Spread};
+use pauses::Pauses;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 pub(crate) use track::Track;
@@ -87,8 +89,10 @@ pub(crate) struct Evidence {
     ranks: BTreeMap<Component, (Vec<Past>, Spread, Spread)>,
     ways: BTreeMap<(HostName, HostName), Known>,
     waits: BTreeMap<HostName, Past>,
-    way_spread: Spread,
+    pauses: Pauses,
     iterations: Iterations,
+    /// How long the iteration that runs has taken, milliseconds, where that is many times as long as usual.
+    running_ms: Option<f64>,
     /// By slot of the rank: what it computed per iteration in the last rows that know it, milliseconds.
     computed: Vec<VecDeque<f64>>,
     pub(crate) tracks: BTreeMap<(Component, Subject), Track>,
@@ -98,6 +102,7 @@ pub(crate) struct Evidence {
 impl Evidence {
     /// Takes in a row of ranks on `hosts` with `roles`, both by slot.
     pub(crate) fn take(&mut self, hosts: &[HostName], roles: &[Role], row: &Row) {
+        self.running_ms = None;
         self.take_computed(row);
         let is_odd = self.doubtful_since(hosts.len()).is_some() || self.iterations.is_odd(row.iteration_ms);
         for component in CELLS {
@@ -105,7 +110,20 @@ impl Evidence {
         }
         self.take_ways(row, is_odd);
         self.take_waits(row, is_odd);
+        self.take_pauses(row);
         self.take_iteration(row, hosts.len());
+    }
+
+    /// Takes in what is seen so far of an iteration that takes many times as long as usual: what ranks compute and issue is not, and it
+    /// says nothing of what is usual.
+    pub(crate) fn take_running(&mut self, hosts: &[HostName], roles: &[Role], row: &Row) {
+        self.running_ms = Some(row.iteration_ms);
+        for component in CELLS.into_iter().filter(|cell| !cell.is_work() && *cell != Component::Issue) {
+            self.take_ranks(component, hosts, roles, row, true);
+        }
+        self.take_ways(row, true);
+        self.take_waits(row, true);
+        self.take_pauses(row);
     }
 
     /// What began then is told of by cases that are open.
@@ -116,6 +134,16 @@ impl Evidence {
     /// How much longer iterations since then are than those before; `None`: too few were seen before.
     pub(crate) fn longer(&self, since: HostTime) -> Option<Longer> {
         self.iterations.longer(since)
+    }
+
+    /// By how much iterations since then are longer than the last ones before, whatever slowed these, milliseconds; `None`: of too few.
+    pub(crate) fn step_ms(&self, since: HostTime) -> Option<f64> {
+        self.iterations.step_ms(since)
+    }
+
+    /// From when on iterations before a moment are those with which [`Evidence::step_ms`] compares.
+    pub(crate) fn step_from(&self, since: HostTime) -> Option<HostTime> {
+        self.iterations.step_from(since)
     }
 
     /// Log-likelihood ratio from which on something is told: all tests of the job together go wrong by chance once a year.
@@ -221,8 +249,9 @@ impl Evidence {
             self.tracks.contains_key(&(Component::Wire, Subject::Way(from.clone(), to.clone())))
         };
         expected.learn(&values, &mut pasts, (is_raised, is_tested), SLOWER);
-        self.way_spread.take(&expected.beyond);
-        let sigma = self.way_spread.sigma().max(WAY_SPREAD_LEAST);
+        // None is known to vary less than most do.
+        let known = expected.sigmas.iter().zip(&pasts).filter(|(_, past)| past.n > FEW_MIN);
+        let sigma = median(known.map(|(own, _)| *own).collect()).unwrap_or(0.0).max(WAY_SPREAD_LEAST);
         let shares = expected.beyond.iter().zip(&expected.sigmas);
         for (((hosts, way), past), (share, own)) in ways.iter().zip(pasts).zip(shares) {
             let known = self.ways.entry((*hosts).clone()).or_default();
@@ -251,6 +280,19 @@ impl Evidence {
         }
     }
 
+    /// Proxy threads that sleep now and then.
+    fn take_pauses(&mut self, row: &Row) {
+        for told in self.pauses.take(row, COST) {
+            let key = (Component::Pause, Subject::Rank(told.slot));
+            let track = self.tracks.entry(key.clone()).or_insert_with(|| Track::empty((COST, 0.0), told.since));
+            track.take_events(told.gain, told.share, told.share * row.iteration_ms, row.end);
+            if track.is_over() {
+                self.tracks.remove(&key);
+                self.pauses.forget(told.slot);
+            }
+        }
+    }
+
     fn take_iteration(&mut self, row: &Row, ranks: usize) {
         if let Some((level_ms, sigma)) = self.iterations.usual() {
             let share = row.iteration_ms / level_ms - 1.0;
@@ -275,11 +317,6 @@ impl Evidence {
         ways.filter_map(|(hosts, known)| Some((hosts.clone(), known.times()?))).collect()
     }
 
-    /// How much longer data is under way than before on the way where that is most, milliseconds an iteration.
-    pub(crate) fn way_more_ms(&self) -> f64 {
-        self.ways.values().filter_map(Known::more_ms).fold(0.0, f64::max)
-    }
-
     /// Whether ways of these hosts are known, between them where they are several, and on none the same bytes are under way for
     /// longer than before by what counts.
     pub(crate) fn denies_ways(&self, hosts: &BTreeSet<HostName>) -> bool {
@@ -290,13 +327,6 @@ impl Evidence {
         };
         let is_known = |way: &(HostName, HostName)| is_theirs(way) && (hosts.len() == 1 || is_between(way));
         self.way_times().keys().any(is_known) && !self.ways.iter().any(is_slow)
-    }
-
-    /// Whether all of these ways are known, and on none the same bytes are under way for longer than before by what counts.
-    pub(crate) fn denies(&self, ways: &BTreeSet<(HostName, HostName)>) -> bool {
-        let times = self.way_times();
-        let is_fast = |way| times.get(way).is_some_and(|times| *times < 1.0 + SLOWER);
-        !ways.is_empty() && ways.iter().all(is_fast)
     }
 
     /// What all ranks compute and issue longer than before, milliseconds an iteration: more work, or slower devices.
@@ -312,9 +342,10 @@ impl Evidence {
         self.iterations.later_ms()
     }
 
-    /// How long iterations take now, milliseconds, and by how much that is more than before `since`; `None`: nobody knows.
+    /// How long iterations take now, or the one that runs has so far, milliseconds, and by how much that is more than before `since`;
+    /// `None`: nobody knows.
     pub(crate) fn grown_ms(&self, since: HostTime) -> (f64, Option<f64>) {
-        let now_ms = self.iterations.now_ms();
+        let now_ms = self.running_ms.unwrap_or(self.iterations.now_ms());
         let level_ms = if self.iterations.knows(since) { self.iterations.level_ms() } else { None };
         (now_ms, level_ms.map(|level_ms| now_ms - level_ms))
     }

@@ -12,15 +12,14 @@ mod ways;
 mod words;
 
 use crate::config::Config;
-use crate::evidence::{COST, Evidence, SLOWER, Subject, Track};
+use crate::evidence::{COST, Evidence, Subject, Track};
 use crate::fact::STARVED_MILLI;
 use crate::measure::Component;
 use crate::timeline::Timeline;
 use found::{Found, SURE, WORK, counts, hosts_of};
-use mycroft_record::{Category, HostName, Place, Suspect};
+use mycroft_record::{Category, Place, Suspect};
 use network::Network;
 use std::collections::BTreeSet;
-use ways::Ends;
 
 pub(crate) use found::{Cause, Key, Told};
 
@@ -37,19 +36,11 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
     let needed = evidence.needed(timeline.ranks.len());
     let found = all(timeline, evidence);
     let network = Network::of(timeline, config, evidence, needed)
-        .filter(|network| costs(evidence, network.worst().1, network.worst().1.more_ms));
+        .filter(|network| costs(evidence, network.worst().1, network.worst().1.more_ms))
+        .filter(|network| !is_late_issue(evidence, network.worst().1));
     // The ways account for what iterations grew, and what one computes or issues later does not: that may wait for them.
     let is_outweighed = |found: &Found<'_>| network.is_some() && !accounts_for_most(evidence, found);
-    let is_told = |found: &&Found<'_>| {
-        found.times >= 1.0
-            && found.component != Component::Wire
-            && found.is_due()
-            && found.track.log_odds >= needed
-            && costs(evidence, found.track, more_ms(timeline, evidence, found))
-            && accounts(evidence, found)
-            && (found.component != Component::Waiting || is_felt(timeline, evidence, found))
-            && !is_outweighed(found)
-    };
+    let is_told = |found: &&Found<'_>| is_sure(timeline, evidence, found, needed) && !is_outweighed(found);
     // Copies wait for whoever is about to be known to come late.
     let is_likely = |found: &&Found<'_>| {
         let counts = found.times >= 1.0 || (found.component.is_work() && explains_most(evidence, found));
@@ -81,8 +72,10 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
             causes.push(cause(timeline, evidence, &alike, confidence));
         }
     }
-    if let Some(network) = network.filter(|_| causes.is_empty() && !awaits) {
-        causes.extend(of_network(timeline, evidence, &network, &found));
+    if let Some(network) =
+        network.filter(|network| (causes.is_empty() && !awaits) || is_beside(timeline, evidence, network, &causes))
+    {
+        causes.extend(of_network(timeline, evidence, &network, &found, &causes));
     }
     if causes.is_empty() {
         causes.extend(job::cause(evidence, needed));
@@ -90,10 +83,36 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
     causes
 }
 
-/// The ways as the cause, where nothing else stands out nearly as much.
-fn of_network(timeline: &Timeline, evidence: &Evidence, network: &Network<'_>, found: &[Found<'_>]) -> Option<Cause> {
-    let is_other =
-        |other: &&Found<'_>| other.component != Component::Wire && !network.is_about(timeline, other.subject);
+/// Whether it is sure that something takes longer, and that iterations do because of it.
+fn is_sure(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>, needed: f64) -> bool {
+    found.times >= 1.0
+        && found.component != Component::Wire
+        && found.track.log_odds >= needed
+        && costs(evidence, found.track, more_ms(timeline, evidence, found))
+        && accounts(evidence, found)
+        && (found.is_own() || !is_late_issue(evidence, found.track))
+        && (found.component != Component::Pause || !sends_slowly(evidence, found, needed))
+        && (found.component != Component::Waiting || is_felt(timeline, evidence, found))
+}
+
+/// Whether the ways are a cause beside others: they got slow later, of other hosts, and it is clear whose they are.
+fn is_beside(timeline: &Timeline, evidence: &Evidence, network: &Network<'_>, causes: &[Cause]) -> bool {
+    let is_apart = |cause: &Cause| !network.is_about(timeline, &cause.key.1) && network.is_later(evidence, cause.since);
+    !causes.is_empty() && causes.len() < CAUSES_MAX && network.is_clear() && causes.iter().all(is_apart)
+}
+
+/// The ways as the cause, where nothing else stands out nearly as much but what has its cause.
+fn of_network(
+    timeline: &Timeline,
+    evidence: &Evidence,
+    network: &Network<'_>,
+    found: &[Found<'_>],
+    causes: &[Cause],
+) -> Option<Cause> {
+    let is_told = |subject: &Subject| causes.iter().any(|cause| same_host(timeline, &cause.key.1, subject));
+    let is_other = |other: &&Found<'_>| {
+        other.component != Component::Wire && !network.is_about(timeline, other.subject) && !is_told(other.subject)
+    };
     let confidence = confidence(network.times(), found.iter().find(is_other));
     let cost = || words::cost(evidence, network.worst().1);
     (confidence >= SURE_ENOUGH).then(|| network.cause(confidence, cost()))
@@ -108,29 +127,6 @@ fn is_felt(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> bool 
             && same_host(timeline, subject, found.subject)
     };
     found.track.mean() >= STARVED_MILLI / 1e3 || evidence.tracks.iter().any(shows)
-}
-
-/// Whether the ways between hosts speak against a verdict that names these hosts and rests on these ways: the ways that it rests on,
-/// or all of its hosts, are known and none takes longer than it should; or other hosts account for the slow ones.
-pub(crate) fn ways_deny(
-    evidence: &Evidence,
-    hosts: &BTreeSet<HostName>,
-    rests_on: &BTreeSet<(HostName, HostName)>,
-) -> bool {
-    let times = evidence.way_times();
-    let is_known = rests_on.iter().all(|way| times.contains_key(way));
-    evidence.denies(rests_on) || evidence.denies_ways(hosts) || (is_known && ways_are_of_others(evidence, hosts))
-}
-
-/// Whether ways between hosts are slow, and others than these hosts, or more of them, account for that.
-pub(crate) fn ways_are_of_others(evidence: &Evidence, hosts: &BTreeSet<HostName>) -> bool {
-    let times = evidence.way_times();
-    let slow: Vec<_> = times.iter().filter(|(_, times)| **times >= 1.0 + SLOWER).map(|(way, _)| way).collect();
-    let accounts = |ends: &Ends| match ends {
-        Ends::Either(pair) | Ends::Rather(pair) => hosts.iter().all(|host| pair.contains(host)),
-        ends => ends.hosts() == *hosts,
-    };
-    ways::ends_of(&slow, &times, &evidence.light_times()).is_some_and(|ends| !accounts(&ends))
 }
 
 /// What stands out: own parts first, and of them and the others what stands out most.
@@ -175,9 +171,22 @@ fn more_ms(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> f64 {
 /// Whether iterations take longer since, or nobody knows how long they took before.
 fn costs(evidence: &Evidence, track: &Track, more_ms: f64) -> bool {
     match evidence.grown_ms(track.since) {
-        (now_ms, Some(more_ms)) => more_ms >= COST * (now_ms - more_ms),
+        (now_ms, Some(grown_ms)) => grown_ms >= COST * (now_ms - grown_ms),
         (now_ms, None) => more_ms >= COST * now_ms,
     }
+}
+
+/// Whether what a rank sends is likely to be longer on its way than that of others: then it stands still for that, and no thread sleeps.
+fn sends_slowly(evidence: &Evidence, found: &Found<'_>, needed: f64) -> bool {
+    let sending = evidence.tracks.get(&(Component::Sending, found.subject.clone()));
+    sending.is_some_and(|track| track.log_odds >= needed / 2.0 && track.mean() >= COST)
+}
+
+/// Whether iterations grew because devices wait for whichever rank issues last, now this one and now that one: nobody's transport is
+/// why then.
+fn is_late_issue(evidence: &Evidence, track: &Track) -> bool {
+    let grown_ms = evidence.grown_ms(track.since).1;
+    grown_ms.zip(evidence.later_ms()).is_some_and(|(grown_ms, later_ms)| later_ms > 0.0 && later_ms >= WORK * grown_ms)
 }
 
 /// Whether what the transport of all ranks of a host takes longer at once is enough of what iterations grew: else they wait for the
@@ -236,7 +245,9 @@ fn category(found: &Found<'_>) -> Category {
     match (found.component, found.subject) {
         (Component::Computation | Component::Rest | Component::Iteration, _) => Category::Gpu,
         (Component::Issue, Subject::Rank(_)) => Category::NotStarted,
-        (Component::Issue | Component::Proxy | Component::Handover | Component::Waiting, _) => Category::HostThread,
+        (Component::Issue | Component::Proxy | Component::Handover | Component::Pause | Component::Waiting, _) => {
+            Category::HostThread
+        }
         (Component::Copy | Component::Through, _) => Category::GpuCopy,
         (Component::Wire | Component::Sending, _) => Category::NetworkSend,
     }

@@ -1,11 +1,9 @@
 //! Facts: what the detectors saw, typed, each with the records that show it. They accuse nobody: `case` weighs them.
-mod excess;
 mod words;
 
 use crate::case::{Evidence, Reason};
-use excess::excess;
 use mycroft_record::{
-    ExitStatus, FlowCounters, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpId, OpMeta, ProxyHeld, Rank,
+    ExitStatus, FlowCounters, HostName, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpMeta, ProxyHeld, Rank,
 };
 use std::sync::Arc;
 use words::{chunks, stopped};
@@ -26,11 +24,6 @@ pub(crate) const LEFT_UNTOUCHED: &str = "chunk.gpu-not-ready";
 pub(crate) const STARVED_MILLI: f64 = 500.0;
 /// Cores are full when so many thousandths of them are busy.
 pub(crate) const FULL_MILLI: f64 = 950.0;
-/// Time on the way under which it tells nothing, milliseconds per iteration: some chunks' latencies.
-const ON_WAY_LEAST_MS: f64 = 0.2;
-/// So many times longer by the time on the way than by the time awaited is worth a word, and so is awaited for as much less.
-const ON_WAY_TOLD: f64 = 2.0;
-
 /// A slice that takes so long and comes all the same crawls: others take some milliseconds.
 pub(crate) const CRAWLS_NS: u64 = NANOS_PER_SEC;
 
@@ -41,51 +34,6 @@ pub(crate) struct OpRef {
     pub(crate) meta: OpMeta,
     /// E.g. `AllReduce DP_0 #17`.
     pub(crate) label: String,
-}
-
-/// For how long the data of links was on its way per iteration, awaited or not, of as much data before: milliseconds. It goes
-/// only when its receiver has given credit, so who comes late makes it no longer. Where a transport sends without, it may be
-/// longer for that: so time on the way may tell that a way is well, and never accuses one.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub(crate) struct OnWay {
-    pub(crate) now_ms: f64,
-    pub(crate) base_ms: f64,
-}
-
-impl OnWay {
-    /// How many times longer; `None` where it took next to nothing.
-    pub(crate) fn times(&self) -> Option<f64> {
-        (self.base_ms >= ON_WAY_LEAST_MS).then(|| self.now_ms / self.base_ms)
-    }
-
-    /// What is to be told where the time that data was awaited says something else.
-    fn told_of(&self, now_ms: f64, base_ms: f64) -> String {
-        match self.times() {
-            Some(times) if times >= ON_WAY_TOLD * (now_ms / base_ms).max(1.0) => {
-                format!(", but it was longer on its way: {:.1} ms, {:.1} ms before", self.now_ms, self.base_ms)
-            }
-            Some(times) if now_ms * ON_WAY_TOLD < base_ms && times * ON_WAY_TOLD > 1.0 => {
-                format!(", and it was on its way for {:.1} ms, {:.1} ms before", self.now_ms, self.base_ms)
-            }
-            _ => String::new(),
-        }
-    }
-}
-
-/// The other links of one end of a slow one.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct OtherLinks {
-    /// Those that became slower in proportion.
-    pub(crate) slow: usize,
-    /// Those that did not, although they carry enough to show it.
-    pub(crate) fast: usize,
-    /// Those that became slower by so much that it is no chance, although not in proportion: latencies are as before, and
-    /// what is slow for one is no sign that its end is well where another is slower still.
-    pub(crate) less_slow: usize,
-    /// Of those that carry too little to be slower in proportion: not slower, although they carry enough to show that.
-    pub(crate) short_fast: usize,
-    /// Of the short ones: each message takes so much longer, where no longer link tells.
-    pub(crate) by_message: usize,
 }
 
 /// Seen by `watch` or `blame`.
@@ -155,10 +103,6 @@ pub(crate) enum Fact {
     Records { op: OpRef, entries: Vec<(Rank, String)> },
     /// An interface went down.
     NicDown { host: HostName, nic: Arc<str>, at: HostTime },
-    /// An interface carries far more than the job sends over it.
-    ForeignTraffic { host: HostName, nic: Arc<str>, nic_mb_s: f64, job_mb_s: f64 },
-    /// An interface runs at less than it did, or than its neighbours.
-    NicSlow { host: HostName, nic: Arc<str>, now_mb_s: f64, other_mb_s: f64 },
     /// The job's threads on a host wait longer for a processor, in thousandths of the time in which they are ready to run.
     /// `busy_milli`: thousandths of its cores that are busy.
     CpuWait { host: HostName, now_milli: f64, base_milli: f64, busy_milli: f64 },
@@ -174,61 +118,6 @@ pub(crate) enum Fact {
     Wander { stops: usize, ranks: usize },
     /// Iterations take longer (Algorithm 1, straggler trigger): `slow` of the last `of`, or the one that runs where `of` is 0.
     SlowIterations { base_ms: f64, now_ms: f64, factor: f64, slow: usize, of: usize, since: HostTime, why: String },
-    /// A rank computes longer between operations than it did.
-    ComputeExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
-    /// A rank's host issues later than it did, while its device idles.
-    HostExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
-    /// A rank's device takes longer to copy into and out of the transport's slots. `unseen`: it has children in a tree and no
-    /// parent in another host; slots that wait for one in its own look the same.
-    CopyExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64, unseen: bool },
-    /// What a ring brings into a host waits, and so do the slots in which it leaves the host: a copy in between is slow.
-    PassageExcess { host: HostName, entry: Rank, exit: Rank, now_ms: f64, base_ms: f64, iteration_ms: f64 },
-    /// Its proxy thread passes on late what was delivered.
-    ProxyExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
-    /// Its proxy thread hands data over late that is ready, and for which the receiver has given credit.
-    HandoverExcess { rank: Rank, host: HostName, now_ms: f64, base_ms: f64, iteration_ms: f64 },
-    /// One link is slow, or `links` of one rank, and the others between the same hosts are not. `sends`: what else its sender
-    /// sends; `receives`: what else its receiver receives; `returns`: what its receiver sends.
-    RankLink {
-        from: (Rank, HostName),
-        to: (Rank, HostName),
-        now_ms: f64,
-        base_ms: f64,
-        iteration_ms: f64,
-        links: usize,
-        of: usize,
-        sends: OtherLinks,
-        receives: OtherLinks,
-        returns: OtherLinks,
-    },
-    /// Ready data takes longer from one host to another: `links` of `of`, of which the slowest is told and carried `mb`
-    /// megabytes per iteration before.
-    WireExcess {
-        from: HostName,
-        to: HostName,
-        now_ms: f64,
-        base_ms: f64,
-        iteration_ms: f64,
-        mb: f64,
-        on_way: OnWay,
-        links: usize,
-        of: usize,
-    },
-    /// What all links of a host pair cost together that are not slow beyond noise; one of the hosts has others that are.
-    WireOther { from: HostName, to: HostName, now_ms: f64, base_ms: f64, mb: f64, on_way: OnWay, links: usize },
-    /// A host with slow links exchanges data with one other only: what its NIC slows the way between them slows as well.
-    /// `besides`: other than the one that is known to be slow, on the way to which nothing shows.
-    OnePeer { host: HostName, peer: HostName, besides: Option<HostName> },
-    /// A rank's proxy did not move ready data for a while, on all its flows, and then did.
-    ProxyPause {
-        rank: Rank,
-        host: HostName,
-        at: HostTime,
-        pause_ms: f64,
-        flows: usize,
-        inbound: bool,
-        op: Option<OpId>,
-    },
 }
 
 fn ms(ns: u64) -> f64 {
@@ -258,21 +147,6 @@ fn of_op(rank: Rank, op: &OpRef, at: HostTime) -> Vec<Evidence> {
 }
 
 impl Fact {
-    /// The host whose processors the job's threads wait for, if that is what it says.
-    pub(crate) fn crowded(&self) -> Option<&HostName> {
-        if let Fact::CpuWait { host, .. } = self { Some(host) } else { None }
-    }
-
-    /// The host whose cores are full and on which the job's threads wait longer than they run, if that is what it says.
-    pub(crate) fn starved(&self) -> Option<&HostName> {
-        match self {
-            Fact::CpuWait { host, now_milli, busy_milli, .. } => {
-                (*now_milli >= STARVED_MILLI && *busy_milli >= FULL_MILLI).then_some(host)
-            }
-            _ => None,
-        }
-    }
-
     /// The rule's stable name.
     pub(crate) fn rule(&self) -> &'static str {
         match self {
@@ -298,25 +172,12 @@ impl Fact {
             Fact::CameLate { .. } => "late.history",
             Fact::Records { .. } => "dump.records",
             Fact::NicDown { .. } => NIC_DOWN,
-            Fact::ForeignTraffic { .. } => "nic.foreign-traffic",
-            Fact::NicSlow { .. } => "nic.slow",
             Fact::CpuWait { .. } => "host.cpu-wait",
             Fact::CpuFull { .. } => "host.cpu-full",
             Fact::SlowCalls { .. } => "host.slow-calls",
             Fact::LateAgain { .. } => LATE_AGAIN,
             Fact::Wander { .. } => WANDER,
             Fact::SlowIterations { .. } => "watch.slow-iterations",
-            Fact::ComputeExcess { .. } => "slow.compute",
-            Fact::HostExcess { .. } => "slow.host-issue",
-            Fact::CopyExcess { .. } => "slow.copy",
-            Fact::PassageExcess { .. } => "slow.passage",
-            Fact::ProxyExcess { .. } => "slow.proxy",
-            Fact::HandoverExcess { .. } => "slow.handover",
-            Fact::RankLink { .. } => "slow.rank-link",
-            Fact::WireExcess { .. } => "slow.wire",
-            Fact::WireOther { .. } => "slow.wire-other",
-            Fact::OnePeer { .. } => "slow.one-peer",
-            Fact::ProxyPause { .. } => "slow.proxy-pause",
         }
     }
 
@@ -503,92 +364,6 @@ impl Fact {
             Fact::SlowIterations { base_ms, now_ms, factor, slow, of, why, .. } => format!(
                 "{slow} of the last {of} iterations took over {factor:.2}x the usual {base_ms:.0} ms, now {now_ms:.0} ms ({why})"
             ),
-            Fact::ComputeExcess { rank, now_ms, base_ms, iteration_ms, .. } => {
-                excess("computes", &format!("rank {rank}"), *now_ms, *base_ms, *iteration_ms)
-            }
-            Fact::HostExcess { rank, now_ms, base_ms, iteration_ms, .. } => excess(
-                "lets its device idle",
-                &format!("the host thread of rank {rank}"),
-                *now_ms,
-                *base_ms,
-                *iteration_ms,
-            ),
-            Fact::ProxyExcess { rank, now_ms, base_ms, iteration_ms, .. } => excess(
-                "leaves delivered data lying",
-                &format!("the proxy thread of rank {rank}"),
-                *now_ms,
-                *base_ms,
-                *iteration_ms,
-            ),
-            Fact::HandoverExcess { rank, now_ms, base_ms, iteration_ms, .. } => excess(
-                "holds ready data that the receiver has room for",
-                &format!("the proxy thread of rank {rank}"),
-                *now_ms,
-                *base_ms,
-                *iteration_ms,
-            ),
-            Fact::RankLink { from, to, now_ms, base_ms, iteration_ms, links, of, sends, receives, .. } => {
-                let alone = match (*links, *of) {
-                    (_, 1) => "the only one".to_owned(),
-                    (1, of) => format!("alone of {of}"),
-                    (links, of) => format!("one of {links} of the same rank, alone of {of}"),
-                };
-                let who =
-                    format!("the link rank {} -> rank {}, {alone} between {} and {},", from.0, to.0, from.1, to.1);
-                let text = excess("holds ready data", &who, *now_ms, *base_ms, *iteration_ms);
-                let others = |others: &OtherLinks, what: &str| match (others.slow, others.fast) {
-                    (0, 0) if others.by_message > 0 => {
-                        format!("; {} short links {what} take longer for messages of about one size", others.by_message)
-                    }
-                    (0, 0) => match (others.less_slow, others.less_slow + others.short_fast) {
-                        (_, 0) => String::new(),
-                        (slow, all) => format!("; {slow} of {all} other links {what} slower as well"),
-                    },
-                    (slow, fast) => format!("; {slow} of {} other links {what} slower alike", slow + fast),
-                };
-                let sends = others(sends, &format!("from rank {}", from.0));
-                format!("{text}{sends}{}", others(receives, &format!("to rank {}", to.0)))
-            }
-            Fact::PassageExcess { host, entry, exit, now_ms, base_ms, iteration_ms } => excess(
-                "wait for each other",
-                &format!("data that comes to rank {entry} and slots in which rank {exit} sends it on from {host}"),
-                *now_ms,
-                *base_ms,
-                *iteration_ms,
-            ),
-            Fact::CopyExcess { rank, now_ms, base_ms, iteration_ms, unseen, .. } => {
-                let told = excess("copies slots", &format!("rank {rank}"), *now_ms, *base_ms, *iteration_ms);
-                let unseen =
-                    if *unseen { "; or waits for its parent in the tree, of which nothing is seen" } else { "" };
-                format!("{told}{unseen}")
-            }
-            Fact::WireExcess { from, to, now_ms, base_ms, iteration_ms, links, of, .. } => excess(
-                "hold ready data",
-                &format!("{links} of {of} links {from} -> {to}"),
-                *now_ms,
-                *base_ms,
-                *iteration_ms,
-            ),
-            Fact::WireOther { from, to, now_ms, base_ms, on_way, .. } => {
-                let on_way = on_way.told_of(*now_ms, *base_ms);
-                format!(
-                    "links {from} -> {to} hold ready data {now_ms:.1} ms per iteration, {base_ms:.1} ms before{on_way}"
-                )
-            }
-            Fact::OnePeer { host, peer, besides } => {
-                let besides = besides.as_ref().map(|known| format!(" besides {known}, which is known to be slow"));
-                let besides = besides.unwrap_or_default();
-                format!(
-                    "{host} exchanges data with {peer} only{besides}: nothing tells its NIC from the path between them"
-                )
-            }
-            Fact::ProxyPause { rank, pause_ms, flows, inbound, .. } => format!(
-                "{flows} flows of rank {rank} stood still for {pause_ms:.0} ms at once, {}, then went on",
-                if *inbound { "peers' ready data was not taken" } else { "its own data was not sent" }
-            ),
-            Fact::ForeignTraffic { host, nic, nic_mb_s, job_mb_s } => {
-                format!("{nic} of {host} carries {nic_mb_s:.1} MB/s, of which the job moves {job_mb_s:.1} MB/s")
-            }
             Fact::CpuWait { host, now_milli, base_milli, busy_milli } => format!(
                 "the job's threads on {host} wait for a processor {:.0} % of the time that they could run, {:.0} % before; its \
                  cores are {:.0} % busy",
@@ -615,9 +390,6 @@ impl Fact {
                     format!("ranks of {host} to issue an operation")
                 }
             ),
-            Fact::NicSlow { host, nic, now_mb_s, other_mb_s } => {
-                format!("{nic} of {host} is rated at {now_mb_s:.1} MB/s, against {other_mb_s:.1} MB/s")
-            }
             _ => String::new(),
         }
     }
@@ -663,9 +435,6 @@ impl Fact {
             }
             Fact::Records { op, entries } => {
                 entries.iter().flat_map(|(rank, _)| of_op(*rank, op, op.meta.enqueued_at)).collect()
-            }
-            Fact::ProxyPause { rank, at, op, .. } => {
-                vec![Evidence { rank: Some(*rank), op: *op, flow: None, at: *at }]
             }
             _ => Vec::new(),
         }

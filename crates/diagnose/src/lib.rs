@@ -121,7 +121,7 @@ impl Engine {
     /// Weighs everything known at `now` (the server's clock) and says what changed about the cases.
     pub fn tick(&mut self, now: HostTime) -> Vec<CaseEvent> {
         self.timeline.settle();
-        let (rows, is_other) = self.measure.rows(&self.timeline);
+        let (rows, is_other) = self.measure.rows(&self.timeline, self.config.pause_stage_us);
         if is_other {
             self.evidence = evidence::Evidence::default();
         }
@@ -139,21 +139,20 @@ impl Engine {
         }
         let open = self.docket.has_open();
         let seen = self.watch.look(&self.timeline, &self.config, open, self.docket.raised_at(), now);
+        let running = seen.crawl.and_then(|until| {
+            let (measure, pause_us) = (&self.measure, self.config.pause_stage_us);
+            self.timeline.with_running(until, |timeline| measure.running(timeline, until, pause_us))
+        });
+        running.iter().for_each(|row| self.evidence.take_running(&hosts, &self.measure.roles, row));
         let (config, watch, docket, seen) = (&self.config, &self.watch, &mut self.docket, &seen);
-        let evidence = &self.evidence;
         let exits = &docket.exits(&self.timeline, now);
         if let Some(life) = self.lives.last_mut() {
             life.ended = if let Exits::Over(ending) = exits { Some(ending.clone()) } else { None };
         }
-        let mut events = docket.step(&Bench { timeline: &self.timeline, config, watch, seen, exits, evidence, now });
-        if !rows.is_empty() && !matches!(exits, Exits::Over(_)) {
-            let causes = explain::causes(&self.timeline, config, evidence);
-            events.extend(docket.explained(&causes, evidence, now));
-        }
-        if let Some(crawl) = seen.crawl.as_ref().filter(|_| events.is_empty()) {
-            self.timeline.with_running(crawl.until, |timeline| {
-                events.extend(docket.crawl(&Bench { timeline, config, watch, seen, exits, evidence, now }, crawl));
-            });
+        let mut events = docket.step(&Bench { timeline: &self.timeline, config, watch, seen, exits, now });
+        if (!rows.is_empty() || running.is_some()) && !matches!(exits, Exits::Over(_)) {
+            let causes = explain::causes(&self.timeline, config, &self.evidence);
+            events.extend(docket.explained(&causes, &self.evidence, now));
         }
         self.docket.with_revised(now, events)
     }

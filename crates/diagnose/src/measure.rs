@@ -5,6 +5,7 @@
 //! elsewhere, or of which some are missing, is compared all the same. Times are the rank's own, free of waiting for others
 //! (`timeline::iterations`), so a row compares ranks with each other and with their past.
 mod cells;
+mod pauses;
 mod role;
 mod through;
 mod ways;
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use cells::{CELLS, Cells, Component};
 use cells::{cells, inside};
+pub(crate) use pauses::Slept;
 pub(crate) use role::Role;
 use ways::Ways;
 pub(crate) use ways::{Sent, Way};
@@ -52,6 +54,8 @@ pub(crate) struct Row {
     pub(crate) ranks: Vec<Option<Cells>>,
     /// By slot.
     pub(crate) sent: Vec<Sent>,
+    /// Proxy threads that slept.
+    pub(crate) slept: Vec<Slept>,
     /// Between hosts.
     pub(crate) ways: Ways,
     /// By host: for which share of the time its threads waited for a processor.
@@ -82,8 +86,8 @@ pub(crate) struct Measure {
 
 impl Measure {
     /// The rows that are complete since the last call, oldest first, and whether what came before them is no longer
-    /// comparable (another reference).
-    pub(crate) fn rows(&mut self, timeline: &Timeline) -> (Vec<Row>, bool) {
+    /// comparable (another reference). A proxy thread that sleeps for `pause_us` pauses.
+    pub(crate) fn rows(&mut self, timeline: &Timeline, pause_us: u32) -> (Vec<Row>, bool) {
         let is_other = self.choose(timeline);
         let Some((slot, _)) = self.reference else { return (Vec::new(), is_other) };
         let state = timeline.ranks.at(slot);
@@ -96,7 +100,8 @@ impl Measure {
             if self.roles.len() != timeline.ranks.len() || rows.is_empty() {
                 self.roles = role::of_all(timeline);
             }
-            let mut row = row(timeline, (start, end), ns, each);
+            let slept = pauses::slept(timeline, (start, end), pause_us);
+            let mut row = row(timeline, (start, end), ns, each, slept);
             self.knows_most |= row.is_of_most();
             self.few = if row.is_of_most() { 0 } else { self.few + 1 };
             if !row.is_of_most() {
@@ -108,6 +113,14 @@ impl Measure {
             }
         }
         (rows, is_other)
+    }
+
+    /// A row of the iteration that runs, of which the timeline shows what it is `until` now; `None`: the reference's does not.
+    pub(crate) fn running(&self, timeline: &Timeline, until: HostTime, pause_us: u32) -> Option<Row> {
+        let (slot, _) = self.reference?;
+        let it = timeline.ranks.at(slot).iterations.list().back().filter(|it| it.end == until)?;
+        let slept = pauses::slept(timeline, (it.start, it.end), pause_us);
+        Some(row(timeline, (it.start, it.end), it.ns(), vec![(it.end, it.ns() as f64 / 1e6)], slept))
     }
 
     /// The rank whose iterations are as long as those of most, that has finished most of them, lost no records and lives; it stays
@@ -193,16 +206,16 @@ fn is_complete(timeline: &Timeline, end: HostTime, iteration_ns: u64) -> bool {
     waited_ns >= GRACE_NS && (waited_ns >= GRACE_NS + 2 * iteration_ns || timeline.ranks.by_slot().iter().all(has_told))
 }
 
-fn row(timeline: &Timeline, (start, end): (HostTime, HostTime), ns: u64, each: Each) -> Row {
+fn row(timeline: &Timeline, (start, end): (HostTime, HostTime), ns: u64, each: Each, slept: Vec<Slept>) -> Row {
     let iterations = each.len();
     let iteration_ms = ns as f64 / 1e6 / iterations as f64;
-    let (ways, sent) = ways::of(timeline, (start, end), iterations);
+    let (ways, sent) = ways::of(timeline, (start, end), iterations, &slept);
     let of = |(state, sent): (&RankState, &Sent)| cells(state, (start, end), &each, sent);
     let mut ranks: Vec<Option<Cells>> = timeline.ranks.by_slot().iter().zip(&sent).map(of).collect();
     through::add(timeline, (start, end), &each, &mut ranks);
     let waits = timeline.loads.waits(start, end);
     let latest_ms = latest_ms(timeline, (start, end), &each);
-    Row { start, end, iterations, iteration_ms, each, latest_ms, ranks, sent, ways, waits }
+    Row { start, end, iterations, iteration_ms, each, latest_ms, ranks, sent, slept, ways, waits }
 }
 
 /// The mean of what the latest rank to issue made its device idle in each iteration: all wait for it, now for this rank and now for

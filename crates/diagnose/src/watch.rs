@@ -5,8 +5,6 @@ mod track;
 mod waits;
 
 use crate::blame::graph::Stillness;
-use crate::blame::moments::{self, Long};
-use crate::blame::slow::Windows;
 use crate::config::Config;
 use crate::fact::Fact;
 use crate::median::median;
@@ -14,19 +12,15 @@ use crate::report::Threshold;
 use crate::timeline::{Iteration, Timeline};
 use mycroft_record::{HostTime, NANOS_PER_MS, NANOS_PER_SEC, Rank};
 use std::collections::{BTreeMap, VecDeque};
-use track::{Lap, SLACK_NS, SPREAD_MIN, Track, is_enough, usual_longest_compute};
+use track::{Lap, SLACK_NS, Track, usual_longest_compute};
 use waits::Waits;
 
 /// An iteration that runs for so many usual ones is looked at before it has ended ..
 const CRAWLS: f64 = 4.0;
 /// .. and again after this share of what it has taken: a look at it costs more than others do.
 const CRAWLS_AGAIN: f64 = 0.125;
-/// Ranks begin an iteration within this share of a usual one.
-const BEFORE_OTHERS: f64 = 0.25;
 /// An iteration that is longer than usual by this share of what others are is as long.
 const AS_LONG: f64 = 0.8;
-/// A suspect need not account for one long iteration in more than so many.
-const OTHERS_OF: usize = 4;
 /// A stall could be declared this long after it is due, when the samples have come.
 const ARRIVAL_NS: u64 = 100 * NANOS_PER_MS;
 /// Shortest time between two checks.
@@ -45,82 +39,17 @@ pub(crate) struct Stall {
 /// Iterations take longer.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Slow {
-    /// The level that it is compared with held from here ..
-    pub base_from: HostTime,
-    /// .. to here.
-    pub base_until: HostTime,
-    /// What took longer there says nothing of the level: a fault that is over was slow too.
-    pub base_max_ms: f64,
     pub onset: HostTime,
-    pub until: HostTime,
     pub base_ms: f64,
     pub now_ms: f64,
     pub factor: f64,
     pub slow: usize,
-    /// Iterations that ended; none where it is the one that runs.
+    /// Iterations of the window.
     pub of: usize,
-    /// Slow iterations in a row, the newest included.
-    pub streak: usize,
-    /// The slow iterations since the onset, oldest first.
-    pub long: Vec<Long>,
-    /// The window of the trigger begins here.
-    pub window_from: HostTime,
     pub why: String,
 }
 
 impl Slow {
-    /// What is compared with what.
-    pub(crate) fn windows(&self) -> Windows {
-        let iteration_ms = self.now_ms - self.base_ms;
-        let (base_from, base_until) = (self.base_from, self.base_until);
-        let base_ns_max = (self.base_max_ms * 1e6) as u64;
-        Windows { base_from, base_until, base_ns_max, onset: self.onset, until: self.until, iteration_ms }
-    }
-
-    /// What of it has been there from `onset` on.
-    pub(crate) fn since(&self, onset: HostTime) -> Slow {
-        let long: Vec<Long> = self.long.iter().filter(|long| long.start + SLACK_NS >= onset).copied().collect();
-        let over_ms = median(long.iter().map(|long| long.over_ms).collect());
-        let now_ms = over_ms.map_or(self.now_ms, |over_ms| self.base_ms + over_ms);
-        Slow { onset, now_ms, long, ..self.clone() }
-    }
-
-    /// Without iterations that were long because of a moment: what is left of it, if that is slow still. `is_known`: the
-    /// job is slow for sure, and only since when is the question.
-    fn lasting(mut self, timeline: &Timeline, config: &Config, is_known: bool) -> Option<Slow> {
-        let moments = moments::are_moments(timeline, &self.long, self.onset, self.windows().base_ns_max);
-        if !moments.contains(&true) {
-            return Some(self);
-        }
-        let lasting: Vec<Long> =
-            self.long.iter().zip(&moments).filter(|(_, is_moment)| !**is_moment).map(|(long, _)| *long).collect();
-        let over_ms = lasting.iter().filter(|long| long.start >= self.window_from).map(|long| long.over_ms);
-        let slow = over_ms.clone().count();
-        if !is_enough(config, self.base_ms, over_ms) {
-            return is_known.then_some(self);
-        }
-        let after = moments.iter().rev().take_while(|is_moment| !**is_moment).count();
-        self.onset = lasting[0].start;
-        self.base_until = self.onset;
-        self.now_ms = self.base_ms + median(lasting.iter().map(|long| long.over_ms).collect())?;
-        (self.slow, self.streak) = (slow, self.streak.min(after));
-        self.long = lasting;
-        Some(self)
-    }
-
-    /// Whether a suspect whose part is slow from `since` on does not account for it: so many iterations were as long before.
-    pub(crate) fn is_older_than(&self, since: HostTime) -> bool {
-        let (before, after): (Vec<&Long>, Vec<&Long>) = self.long.iter().partition(|long| long.end <= since + SLACK_NS);
-        let Some(over_ms) = median(after.iter().map(|long| long.over_ms).collect()) else { return false };
-        let alike = before.iter().filter(|long| long.over_ms >= AS_LONG * over_ms).count();
-        OTHERS_OF * alike >= self.long.len()
-    }
-
-    /// Whether so few iterations say so that whoever is named must be beyond doubt.
-    pub(crate) fn is_early(&self, config: &Config) -> bool {
-        self.slow < config.slow_needed
-    }
-
     pub(crate) fn fact(&self) -> Fact {
         Fact::SlowIterations {
             base_ms: self.base_ms,
@@ -139,10 +68,8 @@ impl Slow {
 pub(crate) struct Seen {
     pub stall: Option<Stall>,
     pub slow: Option<Slow>,
-    /// Iterations take longer than the open cases account for.
-    pub step: Option<Slow>,
-    /// The iteration that runs takes many times as long as usual.
-    pub crawl: Option<Slow>,
+    /// Until when the iteration that runs was seen, where it takes many times as long as usual.
+    pub crawl: Option<HostTime>,
     /// Single long iterations among the new ones.
     pub long: Vec<(HostTime, HostTime, f64)>,
     /// New iterations were looked at.
@@ -176,10 +103,9 @@ impl Watch {
         self.looked_at = now;
         self.sample(timeline, config);
         let mut seen = Seen::default();
-        self.tracks.values_mut().for_each(|track| track.raise(config, raised_at));
+        self.tracks.values_mut().for_each(|track| track.raise(raised_at));
         self.iterations(timeline, config, &mut seen);
-        seen.slow = self.slow(timeline, config, Track::slow).and_then(|slow| slow.lasting(timeline, config, case_open));
-        seen.step = self.slow(timeline, config, Track::step);
+        seen.slow = self.slow(timeline, config);
         seen.healthy_streak = self.healthy_streak();
         self.suspicious = seen.slow.is_some() || self.recently_slow();
         let mut still = timeline.stillness(config.no_data_after_ns, &BTreeMap::new());
@@ -195,8 +121,7 @@ impl Watch {
             still = timeline.stillness(config.no_data_after_ns, &later);
         }
         seen.stall = self.stall(timeline, config, &still, case_open, now);
-        let is_news = if case_open { raised_at.is_some() } else { seen.slow.is_none() };
-        if is_news && seen.stall.is_none() && timeline.newest_sample >= self.crawl_at {
+        if seen.stall.is_none() && timeline.newest_sample >= self.crawl_at {
             seen.crawl = self.crawl(timeline, config);
         }
         seen
@@ -248,7 +173,7 @@ impl Watch {
             let generation = timeline.ranks.get(rank).map_or(0, |state| state.iterations.generation());
             if track.generation != generation {
                 let raised_at = track.raised_at;
-                *track = Track { generation, raised_at, raised_from: raised_at, ..Track::default() }; // another marker
+                *track = Track { generation, raised_at, ..Track::default() }; // another marker
             }
             let seen_up_to = track.seen;
             for iteration in list.iter().filter(|it| it.end > seen_up_to && it.end <= settled + SLACK_NS) {
@@ -268,57 +193,30 @@ impl Watch {
     //= mycroft 4.3
     /// The paper's rule is a doubled interval; the job's own spread tightens it, the job's own spread may loosen it.
     /// A rank that lost the end of an iteration seems to have taken two for one: it says nothing.
-    fn slow(&self, timeline: &Timeline, config: &Config, of: impl Fn(&Track, &Config) -> Option<Slow>) -> Option<Slow> {
+    fn slow(&self, timeline: &Timeline, config: &Config) -> Option<Slow> {
         let ready = |(rank, track): &(&Rank, &Track)| track.healthy.is_ready(config) && !lossy(timeline, **rank);
         let ready: Vec<&Track> = self.tracks.iter().filter(ready).map(|(_, track)| track).collect();
-        let slow: Vec<Slow> = ready.iter().filter_map(|track| of(track, config)).collect();
+        let slow: Vec<Slow> = ready.iter().filter_map(|track| track.slow(config)).collect();
         if slow.is_empty() || slow.len() * 2 < ready.len() {
             return None;
         }
         slow.into_iter().min_by(|a, b| a.onset.cmp(&b.onset).then(b.now_ms.total_cmp(&a.now_ms)))
     }
 
-    /// The iteration that runs, if it has taken many times as long as usual, or as open cases account for, by most of the
-    /// sampled ranks, and nothing was done in it that is not done in every one.
-    fn crawl(&mut self, timeline: &Timeline, config: &Config) -> Option<Slow> {
+    /// Now, if the iteration that runs has taken many times as long as usual by most of the sampled ranks, and nothing was done in it
+    /// that is not done in every one.
+    fn crawl(&mut self, timeline: &Timeline, config: &Config) -> Option<HostTime> {
         let until = timeline.newest_sample;
         let ready = |(rank, track): &(&Rank, &Track)| track.healthy.is_ready(config) && !lossy(timeline, **rank);
         let ready: Vec<(&Rank, &Track)> = self.tracks.iter().filter(ready).collect();
-        let crawls = |(rank, track): &(&Rank, &Track)| {
-            let onset = timeline.ranks.get(rank)?.runs_since()?;
-            let is_healthy = !track.raised_from.is_some();
-            let level = if is_healthy { &track.healthy } else { &track.raised };
-            let (base_ms, now_ms) = (level.ms()?, until.since_ns(onset) as f64 / 1e6);
-            let (factor, why) = level.factor(config);
-            (now_ms >= CRAWLS * base_ms).then(|| Slow {
-                base_from: track.raised_from,
-                base_until: onset,
-                base_max_ms: if is_healthy { factor * base_ms } else { f64::MAX },
-                onset,
-                until,
-                base_ms,
-                now_ms,
-                factor,
-                slow: 0,
-                of: 0,
-                streak: 0,
-                long: Vec::new(),
-                window_from: onset,
-                why,
-            })
+        let crawls_ms = |(rank, track): &(&Rank, &Track)| {
+            let so_far_ms = until.since_ns(timeline.ranks.get(rank)?.runs_since()?) as f64 / 1e6;
+            (so_far_ms >= CRAWLS * track.healthy.ms()?).then_some(so_far_ms)
         };
-        let all: Vec<Slow> = ready.iter().filter_map(crawls).collect();
-        let shortest = all.iter().min_by(|a, b| a.now_ms.total_cmp(&b.now_ms))?;
-        if 2 * all.len() < ready.len() {
-            return None;
-        }
-        self.crawl_at = until + NANOS_PER_SEC.max((CRAWLS_AGAIN * shortest.now_ms * 1e6) as u64);
-        // It began at some ranks before others, and it is all that is seen of it.
-        let sampled = all.iter().map(|slow| slow.onset).min()?;
-        let earliest = sampled - (BEFORE_OTHERS * shortest.base_ms * 1e6) as u64;
-        let began = timeline.ranks.values().filter_map(|state| state.iterations.running_since());
-        let onset = began.filter(|began| *began >= earliest).min()?.min(sampled);
-        Some(Slow { base_until: onset, onset, window_from: onset, ..shortest.clone() })
+        let all: Vec<f64> = ready.iter().filter_map(crawls_ms).collect();
+        let shortest_ms = all.iter().copied().min_by(f64::total_cmp).filter(|_| 2 * all.len() >= ready.len())?;
+        self.crawl_at = until + NANOS_PER_SEC.max((CRAWLS_AGAIN * shortest_ms * 1e6) as u64);
+        Some(until)
     }
 
     fn recently_slow(&self) -> bool {
@@ -437,19 +335,9 @@ impl Watch {
         self.tracks.values().any(|track| track.recent.front().is_some_and(|lap| lap.start > onset + SLACK_NS))
     }
 
-    /// Whether enough iterations lie between two moments to know how long they took then.
-    pub(crate) fn is_level(&self, from: HostTime, until: HostTime) -> bool {
-        self.is_long_ago(from) || self.laps_between(from, until) >= SPREAD_MIN
-    }
-
     /// Whether a slowdown has been there for so many iterations.
     pub(crate) fn has_lasted(&self, onset: HostTime, laps: usize) -> bool {
         self.is_long_ago(onset) || self.laps_between(onset, HostTime(u64::MAX)) >= laps
-    }
-
-    /// Whether a job this slow for this long is a case although nobody can be named.
-    pub(crate) fn beyond_doubt(config: &Config, slow: &Slow) -> bool {
-        slow.now_ms > config.paper_slow_factor * slow.base_ms && slow.streak >= 2 * config.slow_window
     }
 }
 

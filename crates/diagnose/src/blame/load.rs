@@ -1,6 +1,5 @@
-//! On whose host the job's threads wait for a processor since the job is slow: other processes ask for the cores, and the
+//! On whose host the job's threads wait for a processor since the job stands still: other processes ask for the cores, and the
 //! job is satisfied with what is left (FALCON 3.2, Figure 2). It accuses nobody alone.
-use crate::blame::slow::Windows;
 use crate::fact::{FULL_MILLI, Fact};
 use crate::median::median;
 use crate::timeline::{ROOM_MILLI, Timeline, Usual};
@@ -8,10 +7,6 @@ use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
 
 /// A host is compared with what was told of it for so long before.
 const BASE_NS: u64 = 60 * NANOS_PER_SEC;
-/// What is told in this time from a slowdown's onset on says whether it began with it.
-const SINCE_NS: u64 = 5 * NANOS_PER_SEC;
-/// A look at a host tells of the second before.
-pub(super) const LOOK_NS: u64 = NANOS_PER_SEC;
 /// Looks at a host before without which nothing is said.
 const LOOKS_MIN: usize = 2;
 /// Waiting for so many thousandths longer than before, and than on most hosts, is much: where a core is free it is some
@@ -21,15 +16,8 @@ const MUCH_MILLI: f64 = 75.0;
 const TIMES: f64 = 2.0;
 
 //= falcon 3.2
-/// Hosts on which threads wait longer since `windows.onset` than before.
-pub(crate) fn facts(timeline: &Timeline, windows: &Windows) -> Vec<Fact> {
-    let from = windows.base_from.max(windows.base_until - BASE_NS);
-    let since = (windows.onset, windows.until.min(windows.onset + SINCE_NS) + LOOK_NS);
-    longer(timeline, (from, windows.base_until), since)
-}
-
-/// The same for a job that has not moved since `since`, and was as usual until `usual_until` or then; and hosts whose cores
-/// have been full since it stopped.
+/// Hosts on which threads wait longer since the job stands still, `since`, than while it was as usual, until `usual_until` or then; and
+/// hosts whose cores have been full since it stopped.
 pub(crate) fn at_stall(timeline: &Timeline, usual_until: HostTime, since: HostTime) -> Vec<Fact> {
     let usual_until = usual_until.min(since);
     let (base, now) = ((usual_until - BASE_NS, usual_until), (since, HostTime(u64::MAX)));
@@ -88,7 +76,7 @@ mod tests {
         timeline
     }
 
-    /// Who waits longer since the job is slow, from second 30 on.
+    /// Who waits longer since the job stands still, from second 30 on.
     fn found(wait_milli: &[&dyn Fn(u64) -> u32]) -> Vec<String> {
         found_at(1000, wait_milli)
     }
@@ -96,30 +84,21 @@ mod tests {
     /// The same on hosts whose cores are so busy.
     fn found_at(cpu_busy_milli: u32, wait_milli: &[&dyn Fn(u64) -> u32]) -> Vec<String> {
         let timeline = seen(cpu_busy_milli, wait_milli);
-        let onset = HostTime(1030 * S);
-        let until = HostTime(1040 * S);
-        let windows = Windows {
-            base_from: HostTime::NONE,
-            base_until: onset,
-            base_ns_max: u64::MAX,
-            onset,
-            until,
-            iteration_ms: 300.0,
-        };
-        let told = facts(&timeline, &windows).into_iter();
-        told.filter_map(|fact| Some(fact.crowded()?.to_string())).collect()
+        let since = HostTime(1030 * S);
+        let told = at_stall(&timeline, since, since).into_iter();
+        let of = |fact| if let Fact::CpuWait { host, .. } = fact { Some(host.to_string()) } else { None };
+        told.filter_map(of).collect()
     }
 
     #[test]
-    fn threads_that_wait_since_the_job_is_slow_are_told() {
+    fn threads_that_wait_since_the_job_stands_still_are_told() {
         let quiet = |second: u64| 10 + 20 * (second % 2) as u32;
         let from = |begin: u64, milli: u32| move |second: u64| if second >= begin { milli } else { quiet(second) };
         assert_eq!(found(&[&quiet, &from(30, 150), &quiet]), ["host1"]);
         assert_eq!(found(&[&quiet, &from(28, 900), &quiet]), ["host1"]);
         assert_eq!(found_at(500, &[&quiet, &from(30, 150), &quiet]), [""; 0], "half of the cores are free");
         assert_eq!(found(&[&quiet, &from(30, 80), &quiet]), [""; 0], "as long as where a core is free");
-        assert_eq!(found(&[&quiet, &from(10, 500), &quiet]), [""; 0], "it waited as long when the job was fast");
-        assert_eq!(found(&[&quiet, &from(38, 500), &quiet]), [""; 0], "the job was slow before");
+        assert_eq!(found(&[&quiet, &from(10, 500), &quiet]), [""; 0], "it waited as long when the job was well");
         let moment = |second: u64| if (31..33).contains(&second) { 700 } else { quiet(second) };
         assert_eq!(found(&[&quiet, &moment, &quiet]), [""; 0], "for two seconds");
         assert_eq!(found(&[&from(30, 500), &from(30, 520), &from(30, 480)]), [""; 0], "so does everybody");

@@ -1,4 +1,4 @@
-//! What the hosts' own NIC counters say: links down, rates fallen, traffic that is not the job's.
+//! What the hosts' own NIC counters say: links down, traffic that is not the job's.
 use crate::config::Config;
 use crate::fact::Fact;
 use crate::timeline::{NicSample, Timeline};
@@ -8,46 +8,25 @@ use std::sync::Arc;
 
 /// Traffic below this is nobody's fault: 1 MB/s.
 const TRAFFIC_FLOOR_MB_S: f64 = 1.0;
-/// A rated speed this far under what it was, or under the fastest of the job, is slow.
-const SPEED_SHARE: f64 = 0.75;
-
-/// Facts about interfaces in `from..=to`.
-pub(crate) fn facts(timeline: &Timeline, config: &Config, from: HostTime, to: HostTime) -> Vec<Fact> {
-    let mut out = Vec::new();
-    let speeds = timeline.links.nics().filter_map(|(_, _, seen)| seen.back().map(|nic| nic.speed_bytes_per_sec));
-    let fastest = speeds.max().unwrap_or(0);
-    let from = remembered(timeline, from);
-    let job = job_bytes(timeline, from, to);
-    for (host, name, seen) in timeline.links.nics() {
-        let Some(last) = seen.back() else { continue };
-        out.extend(is_down(host, name, seen));
-        let before = seen.front().map_or(0, |nic| nic.speed_bytes_per_sec).max(fastest);
-        if last.speed_bytes_per_sec > 0 && (last.speed_bytes_per_sec as f64) < before as f64 * SPEED_SHARE {
-            out.push(Fact::NicSlow {
-                host: host.clone(),
-                nic: name.clone(),
-                now_mb_s: last.speed_bytes_per_sec as f64 / 1e6,
-                other_mb_s: before as f64 / 1e6,
-            });
-        }
-        let Some((nic_mb_s, seconds)) = rate(seen, from, to) else { continue };
-        let job_mb_s = job.get(host).copied().unwrap_or(0) as f64 / 1e6 / seconds;
-        if nic_mb_s > TRAFFIC_FLOOR_MB_S && nic_mb_s > job_mb_s * config.foreign_traffic_factor {
-            out.push(Fact::ForeignTraffic { host: host.clone(), nic: name.clone(), nic_mb_s, job_mb_s });
-        }
-    }
-    out
-}
-
 /// The hosts whose interfaces carry far more than the job sends over them since then, and did not before; or more than before by this
 /// `share` of their speed, and those of others do not: what the job sends is about as much of all.
 pub(crate) fn busy_since(timeline: &Timeline, config: &Config, since: HostTime, share: f64) -> BTreeSet<HostName> {
-    let busy = |from, to| -> BTreeSet<HostName> {
-        let of = |fact| if let Fact::ForeignTraffic { host, .. } = fact { Some(host) } else { None };
-        facts(timeline, config, from, to).into_iter().filter_map(of).collect()
-    };
-    let (now, before) = (busy(since, timeline.newest_sample), busy(HostTime::NONE, since));
+    let (now, before) =
+        (foreign(timeline, config, since, timeline.newest_sample), foreign(timeline, config, HostTime::NONE, since));
     now.difference(&before).cloned().chain(busier(timeline, since, share)).collect()
+}
+
+/// The hosts of which an interface carries far more in `from..=to` than the job sends over all of them.
+fn foreign(timeline: &Timeline, config: &Config, from: HostTime, to: HostTime) -> BTreeSet<HostName> {
+    let from = remembered(timeline, from);
+    let job = job_bytes(timeline, from, to);
+    let is_foreign = |(host, _, seen): &(&HostName, &Arc<str>, &VecDeque<NicSample>)| {
+        rate(seen, from, to).is_some_and(|(nic_mb_s, seconds)| {
+            let job_mb_s = job.get(*host).copied().unwrap_or(0) as f64 / 1e6 / seconds;
+            nic_mb_s > TRAFFIC_FLOOR_MB_S && nic_mb_s > job_mb_s * config.foreign_traffic_factor
+        })
+    };
+    timeline.links.nics().filter(is_foreign).map(|(host, ..)| host.clone()).collect()
 }
 
 /// See [`busy_since`].

@@ -4,7 +4,6 @@ mod crowd;
 pub(crate) mod docket;
 mod gain;
 mod inside;
-pub(crate) mod network;
 mod stop;
 pub(crate) mod stuck;
 pub(crate) mod weigh;
@@ -12,10 +11,15 @@ pub(crate) mod weigh;
 pub use gain::Gain;
 
 use mycroft_record::{
-    Category, ChannelId, CommId, CommRank, Direction, Finding, HostTime, OpId, OpKind, Rank, Suspect, What,
+    Category, ChannelId, CommId, CommRank, Direction, Finding, HostName, HostTime, OpId, OpKind, Place, Rank, Suspect,
+    What,
 };
 use std::borrow::Cow;
 use std::fmt;
+
+pub(crate) fn host_place(host: &HostName) -> Place {
+    Place::Host { host: host.clone() }
+}
 
 /// Number of a case; unique within a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]

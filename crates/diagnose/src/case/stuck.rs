@@ -1,5 +1,5 @@
 //! The network's part of a verdict on a stall: the hosts that have part in all links on which ready data does not arrive.
-use crate::case::network::host_place;
+use crate::case::host_place;
 use crate::case::weigh::SUSPECTS_MAX;
 use crate::fact::{CRAWLS_NS, Fact};
 use crate::timeline::Timeline;

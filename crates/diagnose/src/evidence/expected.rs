@@ -1,5 +1,5 @@
 //! What a cell should be, from its peers and its own past.
-use super::past::{PAST_MIN, Past};
+use super::past::{FEW_MIN, PAST_MIN, Past};
 use crate::measure::Role;
 use crate::median::{low_median, median};
 use mycroft_record::HostName;
@@ -42,6 +42,16 @@ pub(super) enum First {
     Past,
 }
 
+impl First {
+    /// Rows that make a past: ways are fewer, and each says by itself how much it varies.
+    fn rows(self) -> u32 {
+        match self {
+            First::Peers => PAST_MIN,
+            First::Past => FEW_MIN,
+        }
+    }
+}
+
 /// What one row's cells of a component should be.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Expected {
@@ -54,6 +64,7 @@ pub(super) struct Expected {
     /// By how much each is beyond the median of its peers, milliseconds; 0 without peers.
     offsets: Vec<f64>,
     unit_ms: f64,
+    first: First,
 }
 
 impl Expected {
@@ -61,19 +72,19 @@ impl Expected {
     pub(super) fn of(values: &[Option<f64>], roles: &[Role], pasts: &[Past], scale: Scale, first: First) -> Expected {
         let unit_ms = scale.unit_ms();
         let usual = usual(values, roles);
-        let common = common(values, pasts, scale);
+        let common = common(values, pasts, scale, first.rows());
         let mut offsets = vec![0.0; values.len()];
         let (mut beyond, mut sigmas) = (vec![None; values.len()], vec![0.0; values.len()]);
         for (at, value) in values.iter().enumerate() {
             let (Some(ms), past) = (value, &pasts[at]) else { continue };
             let peers = roles.get(at).and_then(|role| usual.get(role));
-            let peers = peers.filter(|_| first == First::Peers || past.n < PAST_MIN);
+            let peers = peers.filter(|_| first == First::Peers || past.n < first.rows());
             let more_ms = match (peers, scale) {
                 (Some(usual), _) => {
                     offsets[at] = ms - usual;
                     ms - usual - past.offset(LEARNED_MAX * unit_ms)
                 }
-                (None, _) if past.n < PAST_MIN => continue,
+                (None, _) if past.n < first.rows() => continue,
                 // The same bytes take a way as long as before, whatever other ways do.
                 (None, Scale::Times(_)) if first == First::Past => (ms / past.level - 1.0) * unit_ms,
                 (None, Scale::Times(_)) => ms - past.level * common,
@@ -85,7 +96,7 @@ impl Expected {
             }
             beyond[at] = Some(more_ms / unit_ms);
         }
-        Expected { beyond, sigmas, common, offsets, unit_ms }
+        Expected { beyond, sigmas, common, offsets, unit_ms, first }
     }
 
     /// `is_tested`: whether more than one row says that it takes longer. What is usual is learned from what is within half of what counts while iterations are as usual; first of all from
@@ -100,14 +111,24 @@ impl Expected {
         for (at, value) in values.iter().enumerate() {
             let Some(ms) = value else { continue };
             let is_usual = self.beyond[at].is_none_or(|share| share.abs() < counts / 2.0);
-            let off_ms = self.beyond[at].map_or(ms - pasts[at].level, |share| share * self.unit_ms);
+            let off_ms = match self.beyond[at] {
+                // How far it is from what peers take says nothing of how much it varies.
+                Some(_) if self.first == First::Past && pasts[at].n < self.first.rows() => {
+                    (ms / pasts[at].level - 1.0) * self.unit_ms
+                }
+                Some(share) => share * self.unit_ms,
+                None => ms - pasts[at].level,
+            };
             // What a fault moves says nothing of how much it varies, nor do rows that follow one that may be the first of a fault.
             if !is_raised && !is_tested(at) {
-                pasts[at].vary(off_ms.abs());
+                pasts[at].vary(off_ms.abs(), self.first.rows());
             }
-            if (is_usual && !is_raised) || pasts[at].n < PAST_MIN {
+            if (is_usual && !is_raised) || pasts[at].n < self.first.rows() {
                 let most = LEARNED_MAX * self.unit_ms;
                 pasts[at].learn(*ms, self.offsets[at].clamp(-most, most));
+                if self.first == First::Past && pasts[at].n == FEW_MIN {
+                    pasts[at].settle(self.unit_ms);
+                }
             }
         }
     }
@@ -125,8 +146,8 @@ fn usual(values: &[Option<f64>], roles: &[Role]) -> BTreeMap<Role, f64> {
 }
 
 /// What all take more than before: the median.
-fn common(values: &[Option<f64>], pasts: &[Past], scale: Scale) -> f64 {
-    let known = values.iter().zip(pasts).filter(|(_, past)| past.n >= PAST_MIN);
+fn common(values: &[Option<f64>], pasts: &[Past], scale: Scale, rows: u32) -> f64 {
+    let known = values.iter().zip(pasts).filter(|(_, past)| past.n >= rows);
     match scale {
         Scale::Times(unit_ms) => {
             let large = known.filter(|(_, past)| past.level > LEARNED_MAX * unit_ms);

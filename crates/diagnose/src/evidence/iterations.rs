@@ -98,6 +98,20 @@ impl Iterations {
         Some(Longer { sigmas, low: low_ms / usual_ms - 1.0 })
     }
 
+    /// By how much rows since then are longer than the last ones before, whatever slowed these, milliseconds; `None`: of too few.
+    pub(super) fn step_ms(&self, since: HostTime) -> Option<f64> {
+        let (before, after): (Vec<&Seen>, Vec<&Seen>) = self.all.iter().partition(|row| row.end <= since + SLACK_NS);
+        let enough = before.len() >= KNOWN_MIN && after.len() >= KNOWN_MIN;
+        let before_ms = median(before.iter().rev().take(LATELY).map(|row| row.ms).collect()).filter(|_| enough)?;
+        Some(median(after.iter().map(|row| row.ms).collect())? - before_ms)
+    }
+
+    /// From when on rows before a moment are those with which [`Iterations::step_ms`] compares.
+    pub(super) fn step_from(&self, since: HostTime) -> Option<HostTime> {
+        let before = self.all.iter().rev().skip_while(|row| row.end > since + SLACK_NS);
+        before.take(LATELY + 1).last().map(|row| row.end)
+    }
+
     /// Iterations so far.
     pub(super) fn count(&self) -> usize {
         self.count

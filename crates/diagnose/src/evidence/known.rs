@@ -1,5 +1,5 @@
 //! What is known of a way between two hosts: its past, and how much longer the same bytes took in the last rows.
-use super::past::{LATELY, PAST_MIN, Past};
+use super::past::{FEW_MIN, LATELY, Past};
 use crate::measure::Way;
 use crate::median::median;
 use std::collections::VecDeque;
@@ -13,8 +13,8 @@ pub(super) struct Known {
     carries: bool,
     /// When its past became known it took longer than its peers: it may have been slow before anybody looked.
     is_odd: bool,
-    /// Of the last rows: how many times as long as before the same bytes were under way, and the milliseconds an iteration more.
-    lately: VecDeque<(f64, f64)>,
+    /// Of the last rows: how many times as long as before the same bytes were under way.
+    lately: VecDeque<f64>,
 }
 
 impl Known {
@@ -27,7 +27,7 @@ impl Known {
         if !self.is_known() {
             return;
         }
-        self.lately.push_back((way.ms_per_mb() / past.level, (way.ms_per_mb() - past.level) * way.mb));
+        self.lately.push_back(way.ms_per_mb() / past.level);
         if self.lately.len() > LATELY {
             self.lately.pop_front();
         }
@@ -35,7 +35,7 @@ impl Known {
 
     /// Whether its past is known.
     pub(super) fn is_known(&self) -> bool {
-        self.past.n >= PAST_MIN
+        self.past.n >= FEW_MIN
     }
 
     /// Whether it says how fast it is, and not only whether it is slower than before.
@@ -50,11 +50,6 @@ impl Known {
 
     /// How many times as long as before the same bytes are under way now.
     pub(super) fn times(&self) -> Option<f64> {
-        median(self.lately.iter().map(|(times, _)| *times).collect())
-    }
-
-    /// How much longer data is under way than before, milliseconds an iteration.
-    pub(super) fn more_ms(&self) -> Option<f64> {
-        median(self.lately.iter().map(|(_, more_ms)| *more_ms).collect())
+        median(self.lately.iter().copied().collect())
     }
 }

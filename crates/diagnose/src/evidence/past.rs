@@ -1,5 +1,5 @@
 //! What was usual: levels, offsets from peers, and spreads.
-use crate::median::median;
+use crate::median::{low_median, median};
 use std::collections::VecDeque;
 
 /// Rows that make a past without which a rank without peers is not judged: ten iterations or seconds.
@@ -19,8 +19,8 @@ const MAD_OF_SIGMA: f64 = 0.6745;
 
 /// A mean deviation of a normal spread is this part of its sigma.
 const MEAN_OF_SIGMA: f64 = 0.7979;
-/// The spread of n rows is taken (1 + 2/n) times: about one standard error of it, 1 / sqrt(2n - 2), at n = 10.
-const YOUNG: f64 = 2.0;
+/// A spread needs so many rows: of fewer its error has no bound.
+pub(crate) const FEW_MIN: u32 = 4;
 /// Croux and Rousseeuw's factors by which the median absolute deviation of 2, 3 .. 9 values is too small; of more n / (n - 0.8).
 const OF_FEW: [f64; 8] = [1.196, 1.495, 1.363, 1.206, 1.200, 1.140, 1.129, 1.107];
 /// A deviation of more than so many usual ones counts as so many.
@@ -36,23 +36,38 @@ pub(crate) struct Past {
     pub(crate) n: u32,
     /// How far rows are off the level, milliseconds: their mean deviation, odd ones cut.
     off: f64,
+    /// The first rows, milliseconds.
+    early: [f64; FEW_MIN as usize],
 }
 
 impl Past {
     pub(super) fn learn(&mut self, ms: f64, offset_ms: f64) {
+        if let Some(early) = self.early.get_mut(self.n as usize) {
+            *early = ms;
+        }
         self.n = (self.n + 1).min(SETTLED);
         let part = 1.0 / f64::from(self.n);
         self.level += part * (ms - self.level);
         self.offset += part * (offset_ms - self.offset);
     }
 
-    /// Notes how far a row is off, learned or not.
-    pub(super) fn vary(&mut self, off_ms: f64) {
+    /// What the first rows say, of which the last may be slow already: the lower of their middle, and how far most are off it, as a share of
+    /// the level times `unit_ms`.
+    pub(super) fn settle(&mut self, unit_ms: f64) {
+        let (level, sigma) = (low_median(self.early.to_vec()), sigma(self.early.to_vec()));
+        if let (Some(level), Some(sigma)) = (level.filter(|level| *level > 0.0), sigma) {
+            self.level = level;
+            self.off = sigma / level * MEAN_OF_SIGMA * unit_ms;
+        }
+    }
+
+    /// Notes how far a row is off, learned or not; what is odd beside others is cut once there are so many `rows`.
+    pub(super) fn vary(&mut self, off_ms: f64, rows: u32) {
         if self.n == 0 {
             return;
         }
         let n = f64::from(self.n);
-        let off = if self.n < PAST_MIN { off_ms } else { off_ms.min(ODD * self.off) };
+        let off = if self.n < rows { off_ms } else { off_ms.min(ODD * self.off) };
         self.off += (off - self.off) / n;
     }
 
@@ -68,9 +83,11 @@ impl Past {
     }
 }
 
-/// What a spread of n rows is taken times, because it is known less.
+/// What a spread of n rows is taken times: the standard deviation of what is beyond their mean, which is known to sigma / sqrt(n), by
+/// a spread of n - 1 degrees of freedom (that of Student's t).
 pub(super) fn young(n: usize) -> f64 {
-    1.0 + YOUNG / n.max(1) as f64
+    let n = n.max(FEW_MIN as usize) as f64;
+    ((1.0 + 1.0 / n) * (n - 1.0) / (n - 3.0)).sqrt()
 }
 
 /// The standard deviation of values of which a few may be far off; `None`: of fewer than two.

@@ -1,6 +1,6 @@
 //! Rows by hand: who gathers evidence, and who does not.
 use super::*;
-use crate::measure::Cells;
+use crate::measure::{Cells, Slept};
 use mycroft_record::NANOS_PER_SEC;
 use proptest::prelude::*;
 
@@ -192,9 +192,9 @@ fn a_cause_begins_with_the_step_and_not_with_what_was_odd_before() {
     assert_eq!((track.since, track.onset()), (at(0), at(40)));
 }
 
-/// What older rules say of the network stands where a way of the hosts is slower, or is not known.
+/// What waits on a way through a host is inside it where no way of it is slower; of one that is not known nothing is said.
 #[test]
-fn ways_that_are_as_fast_as_before_deny_a_verdict_on_the_network() {
+fn ways_that_are_as_fast_as_before_are_told() {
     let ring = |slow_ms: f64| {
         [
             (("host0", "host1"), 20.0),
@@ -213,13 +213,6 @@ fn ways_that_are_as_fast_as_before_deny_a_verdict_on_the_network() {
     (0..5).for_each(|_| job.second(|_| 200.0, 0.01, &ring(60.0)));
     assert!(denies(&job, &["host1"]), "its ways are as before");
     assert!(!denies(&job, &["host2"]) && !denies(&job, &["host2", "host3"]));
-    let rests_on = |ways: &[(&str, &str)]| {
-        job.evidence.denies(&ways.iter().map(|(from, to)| (HostName::from(*from), HostName::from(*to))).collect())
-    };
-    assert!(rests_on(&[("host0", "host1"), ("host1", "host2")]) && !rests_on(&[]));
-    assert!(!rests_on(&[("host0", "host1"), ("host2", "host3")]), "one of them is slower");
-    assert!(!rests_on(&[("host0", "host2")]), "of it nothing is known");
-    assert!((job.evidence.way_more_ms() - 40.0).abs() < 1.0, "{}", job.evidence.way_more_ms());
 }
 
 proptest! {
@@ -283,4 +276,85 @@ fn what_a_rank_sends_is_judged_by_its_own_past() {
         .filter(|((component, _), track)| *component == Component::Sending && track.log_odds >= needed);
     let found: Vec<&Subject> = found.map(|((_, subject), _)| subject).collect();
     assert_eq!(found, [&Subject::Rank(8)]);
+}
+
+/// A way that varies by half takes four times as long: the least shift that counts is lost in how much it varies, what it does is not.
+#[test]
+fn a_large_shift_of_what_varies_much_is_told() {
+    let at = |second: u64| HostTime(second * NANOS_PER_SEC);
+    let odds = |shares: &[f64]| {
+        let mut track = Track::begin(shares[0], 0.0, (SLOWER, 0.7), (at(0), at(1)));
+        for (row, share) in (1..).zip(&shares[1..]) {
+            track.take(*share, 0.0, (SLOWER, 0.7), (at(row), at(row + 1)));
+        }
+        track
+    };
+    assert!(odds(&[3.1, 2.8, 3.4, 3.0]).log_odds > 25.0);
+    assert!(odds(&[0.3, 0.9, -0.2, 0.4, 0.8, 0.1]).log_odds < 5.0, "as much as it varies");
+    let over = [&[3.1, 2.8, 3.4, 3.0][..], &[0.0, 0.1, -0.2, 0.0, 0.2, 0.0, -0.1, 0.0]].concat();
+    assert!(odds(&over).is_over(), "and it is over as surely");
+}
+
+/// Rows, a second each, in some of which the proxy thread of a rank slept.
+fn sleeps(rows: &[&[(u32, f64)]]) -> Evidence {
+    let mut evidence = Evidence::default();
+    for (second, slept) in (1_000..).zip(rows) {
+        let (start, end) = (HostTime(second * NANOS_PER_SEC), HostTime((second + 1) * NANOS_PER_SEC));
+        let slept = slept.iter().map(|(slot, ms)| Slept { slot: *slot, at: end, ms: *ms, chance: 1.0 }).collect();
+        evidence.take_pauses(&Row { start, end, iterations: 3, iteration_ms: 300.0, slept, ..Row::default() });
+    }
+    evidence
+}
+
+/// Most rows show nothing: what counts is how often a healthy thread would sleep so often.
+#[test]
+fn a_proxy_thread_that_sleeps_again_and_again_is_told() {
+    let key = |slot| (Component::Pause, Subject::Rank(slot));
+    let once: &[&[(u32, f64)]] = &[&[(3, 700.0)], &[], &[], &[]];
+    let odds = |evidence: &Evidence| evidence.tracks.get(&key(3)).map_or(0.0, |track| track.log_odds);
+    let again = sleeps(&once.repeat(3));
+    let needed = again.needed(RANKS);
+    assert!(odds(&sleeps(once)) < needed / 2.0, "once is nobody's fault");
+    assert!(odds(&again) >= needed && again.tracks.len() == 1, "three times within twelve seconds are");
+    let track = again.tracks[&key(3)];
+    assert!((0.1..0.3).contains(&track.mean()) && (track.more_ms - 300.0 * track.mean()).abs() < 1.0, "{track:?}");
+    // A thread that slept every four seconds and has not for two minutes is well again.
+    let over = sleeps(&[once.repeat(3), vec![&[][..]; 120]].concat());
+    assert!(!over.tracks.contains_key(&key(3)));
+}
+
+/// A row of an iteration that runs shows what the next one shows again.
+#[test]
+fn a_pause_is_taken_in_once_however_many_rows_show_it() {
+    let at = |second: u64| HostTime(second * NANOS_PER_SEC);
+    let mut evidence = Evidence::default();
+    for until in [3, 4, 5, 6] {
+        let slept = vec![Slept { slot: 3, at: at(2), ms: 900.0, chance: 1.0 }];
+        evidence.take_pauses(&Row { start: at(1), end: at(until), iteration_ms: 300.0, slept, ..Row::default() });
+    }
+    assert!(evidence.tracks[&(Component::Pause, Subject::Rank(3))].log_odds < 12.0);
+}
+
+/// Until its own past is known a way is compared with its peers: how far it is from them is not how much it varies.
+#[test]
+fn what_peers_take_says_nothing_of_how_much_one_varies() {
+    let mut pasts = [Past::default(); 8];
+    for row in 0..6 {
+        let ms = |at: usize| if at == 0 { 3.0 + 0.1 * f64::from(row % 2) } else { 0.6 };
+        let values: Vec<Option<f64>> = (0..8).map(|at| Some(ms(at))).collect();
+        let expected = Expected::of(&values, &[Role::default(); 8], &pasts, Scale::Times(0.6), First::Past);
+        expected.learn(&values, &mut pasts, (false, |_| false), SLOWER);
+    }
+    assert!(pasts[0].sigma_ms() / 0.6 < 0.1, "{}", pasts[0].sigma_ms() / 0.6);
+}
+
+/// A fault that begins with the fourth row is not what is usual.
+#[test]
+fn the_last_of_the_first_rows_may_be_slow_already() {
+    let mut pasts = [Past::default()];
+    for ms in [7.0, 4.8, 3.5, 310.0] {
+        let expected = Expected::of(&[Some(ms)], &[Role::default()], &pasts, Scale::Times(5.0), First::Past);
+        expected.learn(&[Some(ms)], &mut pasts, (false, |_| false), SLOWER);
+    }
+    assert!((pasts[0].level - 4.8).abs() < 0.1 && pasts[0].sigma_ms() / 5.0 < 2.0, "{pasts:?}");
 }

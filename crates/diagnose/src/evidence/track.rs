@@ -1,4 +1,4 @@
-//! The sequential test of one hypothesis: it costs as much as counts, or nothing (Wald 1945).
+//! The sequential test of one hypothesis: it costs as much as counts, or more, or nothing (Wald 1945).
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 
 /// A second adds so much at most to the log-likelihood ratio, or takes it, and no row more than a quarter more: two odd rows,
@@ -17,9 +17,11 @@ const SIZES: usize = 6;
 /// Evidence that something costs as much.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Track {
-    /// Log-likelihood ratio that it does.
+    /// Log-likelihood ratio that it does: of the size of shift that fits best, those beyond the least weighed by how many they are.
     pub(crate) log_odds: f64,
-    /// The same that it does no longer.
+    /// The highest that was, and of which size of shift.
+    peak: (f64, usize),
+    /// Log-likelihood ratio that it does no longer, of that size.
     relief: f64,
     /// The first row of it began here.
     pub(crate) since: HostTime,
@@ -35,11 +37,14 @@ pub(crate) struct Track {
     pub(crate) more_ms: f64,
 }
 
-/// Page's sum (1954) for a shift of one size: since when values are rather beyond it than not.
+/// A shift of one size: Page's sums (1954).
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Begun {
+    /// Since when values are rather beyond half of it than not, and by how much.
     at: HostTime,
     beyond: f64,
+    /// Log-likelihood ratio that it is one of this size.
+    log_odds: f64,
 }
 
 impl Begun {
@@ -53,35 +58,60 @@ impl Begun {
 
 impl Track {
     pub(super) fn begin(share: f64, more_ms: f64, of: (f64, f64), (since, until): (HostTime, HostTime)) -> Track {
-        let mut track = Track {
+        let mut track = Track::empty(of, since);
+        track.take(share, more_ms, of, (since, until));
+        track
+    }
+
+    /// One that has seen nothing of what costs so much and varies by so much.
+    pub(super) fn empty((cost, sigma): (f64, f64), since: HostTime) -> Track {
+        Track {
             log_odds: 0.0,
+            peak: (0.0, 0),
             relief: 0.0,
             since,
-            until,
-            begun: [Begun { at: since, beyond: 0.0 }; SIZES],
-            cost: of.0,
-            sigma: of.1,
+            until: since,
+            begun: [Begun { at: since, beyond: 0.0, log_odds: 0.0 }; SIZES],
+            cost,
+            sigma,
             rows: 0,
             mean: 0.0,
             more_ms: 0.0,
-        };
-        track.take(share, more_ms, of, (since, until));
-        track
+        }
     }
 
     pub(super) fn take(&mut self, share: f64, more_ms: f64, (cost, sigma): (f64, f64), row: (HostTime, HostTime)) {
         let seconds = row.1.since_ns(row.0) as f64 / NANOS_PER_SEC as f64;
         let most = SECOND_MOST * seconds.clamp(1.0, 1.25);
-        let gain = (cost / (sigma * sigma) * (share - cost / 2.0)).clamp(-most, most);
-        self.log_odds += gain;
-        self.relief = (self.relief - gain).max(0.0);
+        let gain = |shift: f64| (shift / (sigma * sigma) * (share - shift / 2.0)).clamp(-most, most);
         (self.cost, self.sigma) = (cost, sigma);
-        let mut shift = cost;
-        for begun in &mut self.begun {
+        let (mut shift, mut best) = (cost, (0.0, 0));
+        for (nth, begun) in self.begun.iter_mut().enumerate() {
             begun.take(share, shift, row.0);
+            begun.log_odds = (begun.log_odds + gain(shift)).max(0.0);
+            let log_odds = begun.log_odds - if nth == 0 { 0.0 } else { (SIZES as f64).ln() };
+            if log_odds > best.0 {
+                best = (log_odds, nth);
+            }
             shift *= 2.0;
         }
-        self.until = row.1;
+        self.log_odds = best.0;
+        if best.0 > self.peak.0 {
+            self.peak = best;
+        }
+        self.relief = (self.relief - gain(cost * 2f64.powi(self.peak.1 as i32))).max(0.0);
+        self.note(share, more_ms, row.1);
+    }
+
+    /// Takes in that much for, or against, that events come and go on, and not by chance.
+    pub(super) fn take_events(&mut self, gain: f64, share: f64, more_ms: f64, until: HostTime) {
+        self.log_odds += gain;
+        self.relief = (self.relief - gain).max(0.0);
+        self.note(share, more_ms, until);
+    }
+
+    fn note(&mut self, share: f64, more_ms: f64, until: HostTime) {
+        self.until = until;
         self.rows += 1;
         let rows = f64::from(self.rows).min(LATELY);
         self.mean += (share - self.mean) / rows;

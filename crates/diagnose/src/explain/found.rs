@@ -1,5 +1,5 @@
 //! What stands out, and what is made of it.
-use crate::evidence::{COST, PAST_MIN, SLOWER, Subject, Track, WAITS};
+use crate::evidence::{COST, SLOWER, Subject, Track, WAITS};
 use crate::measure::Component;
 use crate::timeline::Timeline;
 use mycroft_record::{Category, HostName, HostTime, Suspect};
@@ -61,11 +61,6 @@ impl Found<'_> {
     /// Whether it is free of waiting for others.
     pub(super) fn is_own(&self) -> bool {
         matches!(self.component, Component::Computation | Component::Issue | Component::Waiting)
-    }
-
-    /// Whether there are rows enough: for proxy threads the rules from before go first, and see more.
-    pub(super) fn is_due(&self) -> bool {
-        !matches!(self.component, Component::Proxy | Component::Handover) || self.track.rows >= PAST_MIN
     }
 
     /// Whether it stands out in the same way and about as much.

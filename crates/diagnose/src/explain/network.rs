@@ -3,7 +3,7 @@ use super::found::{Cause, SURE, SURELY_LONGER, Told, WORK, hosts_of};
 use super::ways::{self, Ends};
 use crate::blame::nic;
 use crate::config::Config;
-use crate::evidence::{Evidence, LATELY, PAST_MIN, SLOWER, Subject, Track};
+use crate::evidence::{COST, Evidence, LATELY, PAST_MIN, SLOWER, Subject, Track};
 use crate::measure::Component;
 use crate::timeline::Timeline;
 use mycroft_record::{Category, HostName, HostTime, Place, Suspect};
@@ -54,7 +54,7 @@ impl<'a> Network<'a> {
             && network.worst().1.rows >= rows
             && match evidence.grown_ms(since) {
                 (_, Some(more_ms)) if network.ends == Ends::All => evidence.work_ms() < (1.0 - WORK) * more_ms,
-                (_, Some(more_ms)) => evidence.way_more_ms() >= WORK * more_ms,
+                (_, Some(more_ms)) => network.accounts_for_step(evidence, more_ms),
                 (_, None) => true,
             };
         accounts.then_some(network)
@@ -63,6 +63,29 @@ impl<'a> Network<'a> {
     /// The way that costs most.
     pub(super) fn worst(&self) -> &((HostName, HostName), &'a Track) {
         worst(&self.slow).expect("there is a slow way")
+    }
+
+    /// No iteration waits for them longer than data is under way longer on one after the other, milliseconds.
+    fn more_ms(&self) -> f64 {
+        self.slow.iter().map(|(_, track)| track.more_ms.max(0.0)).sum()
+    }
+
+    /// Whether it is clear whose NIC it is, or which path: only then it is a cause beside others.
+    pub(super) fn is_clear(&self) -> bool {
+        !matches!(self.ends, Ends::Either(_) | Ends::Rather(_) | Ends::All)
+    }
+
+    /// Whether they got slow later than something that began at a moment, so that iterations just before show what that costs.
+    pub(super) fn is_later(&self, evidence: &Evidence, began: HostTime) -> bool {
+        evidence.step_from(self.since).is_some_and(|from| from >= began)
+    }
+
+    /// Whether iterations got longer when they got slow, by what counts, and they account for that; of what others slowed before they
+    /// need not.
+    fn accounts_for_step(&self, evidence: &Evidence, grown_ms: f64) -> bool {
+        let step_ms = evidence.step_ms(self.since).unwrap_or(grown_ms).min(grown_ms);
+        let least_ms = evidence.usual_ms().map_or(0.0, |(usual_ms, _)| COST * usual_ms);
+        step_ms >= least_ms && self.more_ms() >= WORK * step_ms
     }
 
     /// In multiples of what counts.

@@ -1,6 +1,7 @@
 //! When a cause began, to the iteration.
 use super::found::Found;
 use crate::evidence::Subject;
+use crate::measure::Component;
 use crate::median::median;
 use crate::timeline::{Iteration, Timeline};
 use mycroft_record::HostTime;
@@ -13,6 +14,9 @@ const BEGUN: f64 = 0.5;
 /// The row in which the evidence begins tells it to a second; of a rank that remembers the row's iterations, the first of them in
 /// which it took more.
 pub(super) fn of(timeline: &Timeline, found: &Found<'_>) -> HostTime {
+    if found.component == Component::Pause {
+        return found.track.since;
+    }
     let since = found.track.onset();
     let Subject::Rank(slot) = found.subject else { return since };
     let list = timeline.ranks.at(*slot).iterations.list();

@@ -1,7 +1,7 @@
 //! What is told of the ways between hosts, by rows made by hand: no simulator, no rank.
 use super::*;
 use crate::measure::{Cells, Role, Row, Way};
-use mycroft_record::{HostTime, NANOS_PER_SEC};
+use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
 
 mod job;
 mod sending;
@@ -86,11 +86,6 @@ impl Ring {
         let named = cause.suspects.iter().map(|suspect| suspect.place.clone()).collect();
         Some((cause.category, named, cause.since.0 / NANOS_PER_SEC - 1_000))
     }
-
-    fn denies(&self, hosts: &[usize], rests_on: &[(usize, usize)]) -> bool {
-        let rests_on = rests_on.iter().map(|(from, to)| (name(*from), name(*to))).collect();
-        ways_deny(&self.evidence, &hosts.iter().map(|host| name(*host)).collect(), &rests_on)
-    }
 }
 
 fn at(second: u64) -> HostTime {
@@ -157,21 +152,6 @@ fn all_of_the_network_is_told_when_nobody_stood_out() {
     assert_eq!((cause.category, cause.suspects.len()), (Category::NetworkCongestion, 0));
 }
 
-#[test]
-fn ways_deny_what_rests_on_others() {
-    let mut ring = Ring::default();
-    assert!(!ring.denies(&[1], &[(0, 1)]), "nothing is known");
-    ring.seconds(20, 300.0, [20.0; 4]);
-    ring.seconds(5, 600.0, [320.0, 320.0, 320.0, 20.0]);
-    assert!(!ring.denies(&[1, 2], &[(0, 1), (1, 2)]));
-    assert!(ring.denies(&[2], &[(1, 2), (2, 3)]), "host2 alone does not account for the way to host1");
-    assert!(ring.denies(&[1, 2], &[(3, 0)]), "what it rests on is as fast as before");
-    let mut calm = Ring::default();
-    calm.seconds(25, 300.0, [20.0; 4]);
-    assert!(calm.denies(&[2], &[]) && !calm.denies(&[0, 2], &[]), "no way goes between these two");
-    assert!(calm.denies(&[0, 2], &[(0, 1), (2, 3)]), "and those that it rests on are known");
-}
-
 /// The way from host3 to host0 is slow: either NIC, or what is between them. What little host2 sends to host0 tells.
 #[test]
 fn what_carries_little_tells_the_ends_of_a_slow_way_apart() {
@@ -208,23 +188,6 @@ fn a_way_that_carries_little_and_costs_much_is_told() {
     cheap.of_loads(20, 300.0, &pairs(0.01));
     cheap.of_loads(10, 301.0, &pairs(0.8));
     assert_eq!(cheap.told(), None, "as slow, and nobody waits for it");
-}
-
-/// What stands still on ways that are slow says nothing of a proxy thread, but at the host whose ways these are.
-#[test]
-fn slow_ways_of_others_speak_against_a_verdict() {
-    let mut ring = Ring::default();
-    ring.seconds(20, 300.0, [20.0; 4]);
-    let of_others = |ring: &Ring, host| ways_are_of_others(&ring.evidence, &BTreeSet::from([name(host)]));
-    assert!(!of_others(&ring, 1), "nothing is slow");
-    ring.seconds(5, 600.0, [320.0, 320.0, 20.0, 20.0]);
-    assert!(!of_others(&ring, 1) && of_others(&ring, 0) && of_others(&ring, 3));
-    ring.seconds(5, 600.0, [320.0; 4]);
-    assert!(of_others(&ring, 1), "it is all of the network");
-    let mut one = Ring::default();
-    one.seconds(20, 300.0, [20.0; 4]);
-    one.seconds(5, 600.0, [320.0, 20.0, 20.0, 20.0]);
-    assert!(!of_others(&one, 0) && !of_others(&one, 1) && of_others(&one, 2), "either end of it, and nobody else");
 }
 
 fn host(host: usize) -> Place {

@@ -50,7 +50,9 @@ fn ends(way: &Way) -> [End<'_>; 2] {
 /// between two hosts, what is between these accounts for them as well as a NIC, unless `light` ways of one of them are slow too. `times`: how many times as
 /// long as before the same bytes are under way, where that is known; `light`: the same of ways that carry little.
 pub(super) fn ends_of(slow: &[&Way], times: &BTreeMap<Way, f64>, light: &BTreeMap<Way, f64>) -> Option<Ends> {
-    let is_fast = |times: f64| times < 1.0 + SLOWER / 2.0;
+    // Nearer to what it was than to the slow ones.
+    let least = slow.iter().filter_map(|way| times.get(*way)).copied().reduce(f64::min).unwrap_or(1.0);
+    let is_fast = |times: f64| times < (1.0 + SLOWER / 2.0).max(least.sqrt());
     let fast: BTreeSet<End<'_>> =
         times.iter().filter(|(_, times)| is_fast(**times)).flat_map(|(way, _)| ends(way)).collect();
     if slow.is_empty() {

@@ -21,6 +21,7 @@ pub(super) fn because(timeline: &Timeline, evidence: &Evidence, found: &Found<'_
             ("peers.through", "hands data on inside its host, from where it comes in to where it goes out,")
         }
         Component::Proxy | Component::Handover => ("peers.proxy", "keeps data that is ready"),
+        Component::Pause => ("peers.pause", "has a proxy thread that sleeps"),
         Component::Wire => ("peers.wire", "has the same bytes on the way"),
         Component::Sending => {
             ("peers.sending", "has what it sends on the way, beside as much of others on the same way,")
@@ -28,10 +29,12 @@ pub(super) fn because(timeline: &Timeline, evidence: &Evidence, found: &Found<'_
         Component::Waiting => ("peers.waiting", "has threads that are ready to run and wait for a processor"),
     };
     let mean = found.track.mean();
-    let share = if found.component == Component::Waiting {
-        format!("for {:.0} % of the time, longer than those of other hosts", 100.0 * mean)
-    } else {
-        format!("{:.0} ms an iteration longer than all but the slowest of its peers", mean * now_ms)
+    let share = match found.component {
+        Component::Waiting => format!("for {:.0} % of the time, longer than those of other hosts", 100.0 * mean),
+        Component::Pause => {
+            format!("for {:.0} % of the time, while nothing goes on that it sends or receives", 100.0 * mean)
+        }
+        _ => format!("{:.0} ms an iteration longer than all but the slowest of its peers", mean * now_ms),
     };
     let rows = found.track.rows;
     let text = format!("{who} {what} {share}, in {rows} looks of about a second");

@@ -30,6 +30,8 @@ pub(crate) enum Component {
     Proxy,
     /// Data lay ready on links from the rank, and was awaited, without being handed over: a proxy thread that is late.
     Handover,
+    /// A proxy thread slept, now and then.
+    Pause,
     /// Data was on its way between hosts.
     Wire,
     /// Threads of a host that could run waited for a processor.
@@ -65,6 +67,7 @@ impl Component {
             Component::Through
             | Component::Sending
             | Component::Handover
+            | Component::Pause
             | Component::Wire
             | Component::Waiting
             | Component::Iteration => 0.0,

@@ -1,5 +1,5 @@
 //! What the ways between hosts, and the links of each rank, took in a row.
-use super::Role;
+use super::{Role, Slept};
 use crate::median::low_median;
 use crate::timeline::{Link, Timeline};
 use mycroft_record::{HostName, HostTime};
@@ -7,6 +7,10 @@ use std::collections::BTreeMap;
 
 /// Links that carry less than one part in so many of what the busiest between the same hosts does are not counted.
 const CARRY_ALIKE: u64 = 4;
+
+/// A rank whose messages take so many times as long as those of others does all that it sends more slowly: small ones are mostly
+/// latency, and differ by a half by chance.
+const SLOW_SENDER: f64 = 2.0;
 
 /// What went from one host to another in a row.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -72,8 +76,14 @@ pub(crate) struct Sent {
     pub(crate) slower_ms: f64,
 }
 
-/// The ways that carried something, and by slot of the rank what its links took.
-pub(super) fn of(timeline: &Timeline, (start, end): (HostTime, HostTime), iterations: usize) -> (Ways, Vec<Sent>) {
+/// The ways that carried something, and by slot of the rank what its links took. What stood still because a proxy thread
+/// `slept` says nothing of a way, nor of what other threads held.
+pub(super) fn of(
+    timeline: &Timeline,
+    (start, end): (HostTime, HostTime),
+    iterations: usize,
+    slept: &[Slept],
+) -> (Ways, Vec<Sent>) {
     let mut links: BTreeMap<(HostName, HostName), Vec<(usize, Sum)>> = BTreeMap::new();
     let mut sent = vec![Sent::default(); timeline.ranks.len()];
     let per_iteration = iterations.max(1) as f64;
@@ -81,7 +91,8 @@ pub(super) fn of(timeline: &Timeline, (start, end): (HostTime, HostTime), iterat
         let (Some(from), Some(to)) = (timeline.ranks.slot(link.from), timeline.ranks.slot(link.to)) else { continue };
         let hosts = (&timeline.ranks.at(from).host, &timeline.ranks.at(to).host);
         let sum = sum(link, start, end);
-        if sum.bytes == 0 || hosts.0 == hosts.1 {
+        let stood_still = slept.iter().any(|of| of.slot == from || of.slot == to);
+        if sum.bytes == 0 || hosts.0 == hosts.1 || stood_still {
             continue;
         }
         let (rank, ms) = (&mut sent[from as usize], |us: f64| us / 1e3 / per_iteration);
@@ -90,8 +101,12 @@ pub(super) fn of(timeline: &Timeline, (start, end): (HostTime, HostTime), iterat
         rank.awaited_ms = rank.awaited_ms.max(ms(sum.awaited_us.min(sum.sent_us)));
         links.entry((hosts.0.clone(), hosts.1.clone())).or_default().push((from as usize, sum));
     }
+    let mut own = vec![Own::default(); sent.len()];
     for of_way in links.values() {
-        add_slower(of_way, per_iteration, &mut sent);
+        compare(of_way, &mut own);
+    }
+    for (sent, own) in sent.iter_mut().zip(&own) {
+        sent.slower_ms = own.slower_us() / 1e3 / per_iteration;
     }
     (links.into_iter().map(|(hosts, links)| (hosts, way(&links, per_iteration))).collect(), sent)
 }
@@ -106,17 +121,47 @@ fn sum(link: &Link, start: HostTime, end: HostTime) -> Sum {
     })
 }
 
-/// Adds to ranks by how much what they send is longer on its way than as much of others that goes the same way.
-fn add_slower(links: &[(usize, Sum)], per_iteration: f64, sent: &mut [Sent]) {
+/// What a rank sends to other hosts: for how long it was on its way while it was awaited, microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Own {
+    /// Where other ranks send as much the same way ..
+    shared_us: f64,
+    /// .. for how long as much of others was ..
+    usual_us: f64,
+    /// .. and by how much longer it was, on the links where it was.
+    longer_us: f64,
+    /// Where none does.
+    alone_us: f64,
+}
+
+impl Own {
+    /// By how much all of it was longer: what goes alone is as many times slower as what others can be compared with.
+    fn slower_us(&self) -> f64 {
+        let times = self.shared_us / self.usual_us;
+        let is_slow = times.is_finite() && times >= SLOW_SENDER;
+        self.longer_us + if is_slow { self.alone_us * (1.0 - 1.0 / times) } else { 0.0 }
+    }
+}
+
+/// Compares the links of one way that carry as much as each other.
+fn compare(links: &[(usize, Sum)], own: &mut [Own]) {
     let mut alike: BTreeMap<i32, Vec<&(usize, Sum)>> = BTreeMap::new();
     for link in links {
         alike.entry(load(link.1.bytes as f64)).or_default().push(link);
     }
     for links in alike.values() {
+        let is_alone = links.iter().all(|(slot, _)| *slot == links[0].0);
         let Some(usual) = low_median(links.iter().map(|(_, sum)| sum.us_per_byte()).collect()) else { continue };
         for (slot, sum) in links {
-            let slower_us = (sum.us_per_byte() - usual) * sum.bytes as f64;
-            sent[*slot].slower_ms += slower_us.max(0.0) / 1e3 / per_iteration;
+            let (of, took_us) = (&mut own[*slot], sum.us_per_byte() * sum.bytes as f64);
+            if is_alone {
+                of.alone_us += took_us;
+                continue;
+            }
+            let usual_us = usual * sum.bytes as f64;
+            of.shared_us += took_us;
+            of.usual_us += usual_us;
+            of.longer_us += (took_us - usual_us).max(0.0);
         }
     }
 }
@@ -171,24 +216,27 @@ mod tests {
     #[test]
     fn a_late_handover_is_the_senders() {
         let timeline = late_sender();
-        let (ways, sent) = of(&timeline, (HostTime(1_000 * S), HostTime(1_001 * S)), 1);
+        let (ways, sent) = of(&timeline, (HostTime(1_000 * S), HostTime(1_001 * S)), 1, &[]);
         assert_eq!(ways.len(), 1, "{ways:?}");
         assert!(sent[0].held_ms > 1.0 && sent[1] == Sent::default(), "{sent:?}");
         assert!(sent[0].awaited_ms <= sent[0].sent_ms, "{sent:?}");
     }
 
-    /// Three ranks send as much the same way, one of them three times as slowly; a fourth sends less, alone.
+    /// Three ranks send as much the same way, one of them three times as slowly; a fourth sends less, alone, and what the slow one
+    /// sends besides, alone, is as slow.
     #[test]
     fn what_a_rank_sends_is_compared_with_as_much_on_the_same_way() {
         let sum = |mb: u64, sent_us: f64| Sum { bytes: mb << 20, sent_us, awaited_us: 1e9, ..Sum::default() };
         let links = [(0, sum(8, 1_000.0)), (1, sum(8, 3_000.0)), (2, sum(8, 1_000.0)), (3, sum(1, 9_000.0))];
-        let mut sent = vec![Sent::default(); 4];
-        add_slower(&links, 2.0, &mut sent);
-        assert_eq!([0, 1, 2, 3].map(|slot| sent[slot].slower_ms), [0.0, 1.0, 0.0, 0.0]);
+        let slower = |ways: &[&[(usize, Sum)]]| {
+            let mut own = [Own::default(); 4];
+            ways.iter().for_each(|links| compare(links, &mut own));
+            own.map(|own| own.slower_us().round())
+        };
+        assert_eq!(slower(&[&links]), [0.0, 2_000.0, 0.0, 0.0]);
+        assert_eq!(slower(&[&links, &[(1, sum(64, 9_000.0))]]), [0.0, 8_000.0, 0.0, 0.0]);
         // What nobody waits for is not slow.
         let links = links.map(|(slot, sum)| (slot, Sum { awaited_us: 500.0, ..sum }));
-        let mut sent = vec![Sent::default(); 4];
-        add_slower(&links, 2.0, &mut sent);
-        assert_eq!(sent[1].slower_ms, 0.0);
+        assert_eq!(slower(&[&links])[1], 0.0);
     }
 }

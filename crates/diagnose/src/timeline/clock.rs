@@ -2,7 +2,7 @@
 use super::Timeline;
 use super::ranks::Slot;
 use crate::clocks::UNKNOWN_NS;
-use mycroft_record::{HostName, HostTime, NANOS_PER_MS, Place};
+use mycroft_record::{HostName, HostTime, NANOS_PER_MS};
 
 impl Timeline {
     /// Times of a host may be wrong by so much from now on.
@@ -30,14 +30,6 @@ impl Timeline {
     /// Whether the clock of a host is known, so that its times may be compared with those of others.
     pub(crate) fn knows_clock_of(&self, host: &HostName) -> bool {
         self.clock_errors.get(host).is_none_or(|ns| *ns < UNKNOWN_NS)
-    }
-
-    /// The same of every host of a place.
-    pub(crate) fn knows_clocks_at(&self, place: &Place) -> bool {
-        match place {
-            Place::Rank { host, .. } | Place::Host { host } => self.knows_clock_of(host),
-            Place::Link { from, to } => self.knows_clock_of(from) && self.knows_clock_of(to),
-        }
     }
 
     /// An agent looked.

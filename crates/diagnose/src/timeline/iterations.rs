@@ -9,7 +9,6 @@ mod raw;
 mod recurrence;
 mod room;
 
-use super::kin::Kin;
 use super::past::{Numbered, Past};
 use mycroft_record::{
     Algorithm, CommId, CommRank, Datatype, Direction, FlowDone, FlowTimes, HostTime, NANOS_PER_MS, NANOS_PER_SEC,
@@ -189,7 +188,6 @@ pub(crate) struct Iterations {
     /// An operation was dropped that ended then.
     pub(super) dropped: HostTime,
     sums: VecDeque<OpSums>,
-    kin: Kin,
     /// By counter: the order number after the newest operation of which a flow has ended.
     summed: Vec<u32>,
     signatures: Numbered<Signature>,
@@ -238,9 +236,6 @@ impl Iterations {
         mark |= if done.op.started_at.is_some() { STARTED } else { 0 };
         mark |= if done.op.algorithm == Algorithm::Ring { RING } else { 0 };
         let Some(counter) = counter else { return };
-        if mark & RING != 0 {
-            self.kin.on_ring(counter);
-        }
         let ended_at = done.ended_at;
         let span = |at: HostTime| Span::of(ended_at, at);
         while let Some(op) = self.raw.front() {
@@ -283,9 +278,6 @@ impl Iterations {
     /// Takes in a completed flow; `counter` is the number of its operation's order counter.
     pub(super) fn on_flow(&mut self, counter: Option<u16>, done: &FlowDone, room: Room) {
         let Some(counter) = counter else { return };
-        if done.flow.op.class == OpClass::Collective {
-            self.kin.on_flow(counter, done);
-        }
         let seq = done.flow.op.seq.0 as u32;
         let is_its = |sums: &OpSums| sums.counter == counter && sums.seq == seq;
         let needed = usize::from(counter) + 1;
@@ -508,11 +500,6 @@ impl Iterations {
         let at = ahead.or_else(|| self.sums.range(..*near).rposition(is_its))?;
         *near = at;
         self.sums.get(at)
-    }
-
-    /// See [`Kin::has_unseen_parent`].
-    pub(crate) fn has_unseen_parent(&self) -> bool {
-        self.kin.has_unseen_parent()
     }
 
     pub(crate) fn list(&self) -> &VecDeque<Iteration> {

@@ -123,10 +123,6 @@ impl Link {
         self.samples.iter().map(|packed| self.unpack(packed))
     }
 
-    pub(crate) fn oldest(&self) -> Option<LinkSample> {
-        self.samples.front().map(|packed| self.unpack(packed))
-    }
-
     pub(crate) fn newest(&self) -> Option<LinkSample> {
         self.samples.back().map(|packed| self.unpack(packed))
     }
@@ -217,12 +213,6 @@ impl Links {
     /// Every link, ascending by sender and receiver.
     pub(crate) fn all<'a>(&'a self, ranks: &'a Ranks) -> impl Iterator<Item = &'a Link> {
         ranks.slots().filter_map(|slot| self.outgoing.get(slot as usize)).flat_map(|outgoing| &outgoing.links)
-    }
-
-    /// The links that one rank sends on.
-    pub(crate) fn of<'a>(&'a self, ranks: &Ranks, sender: Rank) -> &'a [Link] {
-        let outgoing = ranks.slot(sender).and_then(|slot| self.outgoing.get(slot as usize));
-        outgoing.map_or(&[], |outgoing| &outgoing.links)
     }
 
     /// Takes in both ends of a flow. `sender` is the sending rank's slot, `op` and `channel` what the sender calls the flow.

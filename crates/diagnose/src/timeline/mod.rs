@@ -5,7 +5,6 @@ mod comms;
 pub(crate) mod ending;
 mod halves;
 mod iterations;
-mod kin;
 mod links;
 mod live;
 mod loads;

@@ -1,5 +1,5 @@
 //! What the trigger takes for how long iterations usually take.
-use super::track::at_least;
+use super::track::{SPREAD_MIN, at_least};
 use super::*;
 
 #[test]
@@ -34,7 +34,7 @@ fn iterations_since_an_open_case_began_are_no_healthy_ones() {
     let usual = track.healthy.0.clone();
     let now = play(&mut track, &config, onset, &[900.0; 5]);
     assert!(track.recent.iter().all(|lap| !lap.slow), "its iterations vary too much for that");
-    track.raise(&config, Some(onset));
+    track.raise(Some(onset));
     assert_eq!(track.healthy.0, usual, "what came before the case was opened is forgotten");
     play(&mut track, &config, now, &[900.0; 30]);
     assert_eq!(track.healthy.0, usual, "and what comes while it is open is not taken");
@@ -45,7 +45,7 @@ fn iterations_since_an_open_case_began_are_no_healthy_ones() {
 fn a_level_is_left_where_a_case_began_before_all_that_is_remembered() {
     let (config, mut track) = (Config::default(), Track::default());
     play(&mut track, &config, HostTime(NANOS_PER_SEC), &RESTLESS);
-    track.raise(&config, Some(HostTime(1)));
+    track.raise(Some(HostTime(1)));
     assert_eq!(track.healthy.0.len(), SPREAD_MIN);
 }
 
@@ -129,9 +129,9 @@ fn iterations_of_a_case_that_is_over_are_no_chance() {
     let usual: Vec<f64> = (0..14).map(|nth| [700.0, 705.0, 695.0][nth % 3]).collect();
     let onset = play(&mut track, &config, HostTime(NANOS_PER_SEC), &usual);
     let relief = play(&mut track, &config, onset, &[1_200.0; 4]);
-    track.raise(&config, Some(onset));
+    track.raise(Some(onset));
     let again = play(&mut track, &config, relief, &[1_200.0; 2]);
-    track.raise(&config, None);
+    track.raise(None);
     let again = play(&mut track, &config, again, &usual[..8]);
     play(&mut track, &config, again, &[1_200.0; 3]);
     assert_eq!(track.slow(&config).map(|slow| slow.slow), Some(3));

@@ -1,6 +1,5 @@
 //! What the trigger remembers of one sampled rank: how long its iterations take while nothing changes, and which took longer.
 use super::{AS_LONG, Slow};
-use crate::blame::moments::Long;
 use crate::config::Config;
 use crate::measure::WARM_UP;
 use crate::median::median;
@@ -8,8 +7,7 @@ use crate::timeline::{Iteration, RankState};
 use mycroft_record::{HostTime, NANOS_PER_MS};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Iterations that a level is made of, the healthy ones, and those of a slowdown that has its case; and the last ones that are
-/// remembered.
+/// Healthy iterations that a level is made of, and the last ones that are remembered.
 pub(super) const LEVEL_KEPT: usize = 32;
 /// So long must the iterations of a level have lasted together.
 const LEVEL_LEAST_MS: f64 = 1_000.0;
@@ -17,8 +15,6 @@ const LEVEL_LEAST_MS: f64 = 1_000.0;
 pub(super) const SPREAD_MIN: usize = 6;
 /// The spread of n values is taken (1 + 4/n) times.
 const YOUNG_SPREAD: f64 = 4.0;
-/// One in so many iterations may be longer than the others without a reason.
-const FEW: usize = 10;
 /// A job is looked at after each iteration, day and night: what chance alone brings about more often than once in so many
 /// looks is no sign.
 const LOOKS: f64 = 1e6;
@@ -42,8 +38,6 @@ pub(super) struct Lap {
     pub(super) ms: f64,
     /// Longer than healthy ones.
     pub(super) slow: bool,
-    /// Longer than the level that the open cases account for.
-    pub(super) above: bool,
     /// A case is about it, or it is one of the first.
     pub(super) is_apart: bool,
 }
@@ -58,11 +52,8 @@ pub(super) struct Track {
     pub(super) generation: u64,
     pub(super) seen: HostTime,
     pub(super) healthy: Level,
-    /// What iterations take because of the faults that have their cases.
-    pub(super) raised: Level,
-    /// Where `raised` was asked to begin, and where it does since some of it has gone again.
+    /// What began then has its case.
     pub(super) raised_at: HostTime,
-    pub(super) raised_from: HostTime,
     pub(super) recent: VecDeque<Lap>,
     pub(super) skipped_first: bool,
     pub(super) kinds: Kinds,
@@ -131,15 +122,6 @@ impl Level {
         (spread.max(floor), why)
     }
 
-    /// Milliseconds beyond which faults that are known do not explain an iteration: it took as much more as is slow in a
-    /// `healthy` job, and more than nearly all since they began. These are few and restless, and the first are cut by the
-    /// onset, so their spread says little.
-    fn limit_ms(&self, config: &Config, healthy: &Level) -> Option<f64> {
-        let (mid, least_ms) = (self.ms()?, (config.slow_factor_floor - 1.0) * healthy.ms()?);
-        let all: Vec<f64> = self.0.iter().copied().collect();
-        (all.len() >= SPREAD_MIN).then(|| high(&all).max(mid + least_ms))
-    }
-
     fn is_below(&self, config: &Config, ms: f64) -> bool {
         self.is_ready(config) && self.ms().is_some_and(|mid| ms > mid * self.factor(config).0)
     }
@@ -176,24 +158,21 @@ impl Track {
             self.kinds.take(iteration.ops, whole_ms);
         }
         let is_apart = self.is_raised(iteration.start) || (self.recent.len() as u64) + 1 < WARM_UP;
-        self.recent.push_back(Lap { start: iteration.start, end: iteration.end, ms, slow, above: false, is_apart });
+        self.recent.push_back(Lap { start: iteration.start, end: iteration.end, ms, slow, is_apart });
         if self.recent.len() > LEVEL_KEPT {
             self.recent.pop_front();
         }
-        self.compare(config, self.recent.len() - 1);
-        self.fall(config);
         let over = ms - base.unwrap_or(ms);
         // Where iterations are long, a second more is how they vary.
         (ready && slow && over >= config.pause_ns as f64 / 1e6).then_some(over)
     }
 
-    /// The level that cases account for begins at `at`; `None`: there are none.
-    pub(super) fn raise(&mut self, config: &Config, at: Option<HostTime>) {
+    /// What cases account for begins at `at`; `None`: there are none.
+    pub(super) fn raise(&mut self, at: Option<HostTime>) {
         let at = at.unwrap_or_default();
         if self.raised_at != at {
             let is_first = !self.raised_at.is_some();
             self.raised_at = at;
-            self.raise_from(config, at);
             let raised_at = self.raised_at;
             let told = self.recent.iter_mut().filter(|lap| raised_at.is_some() && lap.start + SLACK_NS >= raised_at);
             told.for_each(|lap| lap.is_apart = true);
@@ -214,35 +193,8 @@ impl Track {
         self.healthy.0.truncate(kept);
     }
 
-    fn raise_from(&mut self, config: &Config, from: HostTime) {
-        self.raised_from = from;
-        self.raised = Level::default();
-        (0..self.recent.len()).for_each(|lap| self.compare(config, lap));
-    }
-
-    /// Compares an iteration with the level that cases account for.
-    fn compare(&mut self, config: &Config, at: usize) {
-        let lap = &mut self.recent[at];
-        let counts = self.raised_from.is_some() && lap.start + SLACK_NS >= self.raised_from;
-        lap.above = counts && self.raised.limit_ms(config, &self.healthy).is_some_and(|limit| lap.ms > limit);
-        if counts && !lap.above {
-            self.raised.take(lap.ms);
-        }
-    }
-
-    /// A cause that has gone leaves a lower level, with which what comes next is compared.
-    fn fall(&mut self, config: &Config) {
-        let (Some(mid), Some(usual)) = (self.raised.ms(), self.healthy.ms()) else { return };
-        let last = self.recent.iter().skip(self.recent.len().saturating_sub(config.slow_window));
-        let Some(first) = last.clone().next().map(|lap| lap.start) else { return };
-        let low_ms = mid - (config.slow_factor_floor - 1.0) * usual;
-        if first >= self.raised_from && last.clone().all(|lap| lap.ms < low_ms) {
-            self.raise_from(config, first);
-        }
-    }
-
     pub(super) fn slow(&self, config: &Config) -> Option<Slow> {
-        let slow = self.since(config, &self.healthy, self.healthy.factor(config), HostTime::NONE, |lap| lap.slow)?;
+        let slow = self.since(config)?;
         (!self.is_chance(&slow)).then_some(slow)
     }
 
@@ -260,76 +212,36 @@ impl Track {
         alike > 0 && at_least(count, of, share) * LOOKS >= 1.0
     }
 
-    pub(super) fn step(&self, config: &Config) -> Option<Slow> {
-        let (limit, mid) = (self.raised.limit_ms(config, &self.healthy)?, self.raised.ms()?);
-        let why = format!("{mid:.0} ms with the faults that are known, for {} iterations", self.raised.0.len());
-        self.since(config, &self.raised, (limit / mid, why), self.raised_from, |lap| lap.above)
-    }
-
-    /// Since when most iterations are beyond a level that began at `base_from`.
-    fn since(
-        &self,
-        config: &Config,
-        level: &Level,
-        (factor, why): (f64, String),
-        base_from: HostTime,
-        beyond: impl Fn(&Lap) -> bool,
-    ) -> Option<Slow> {
+    /// Since when most iterations are longer than usual.
+    fn since(&self, config: &Config) -> Option<Slow> {
         let window: Vec<&Lap> = self.recent.iter().rev().take(config.slow_window).collect();
-        let base_ms = level.ms()?;
-        let over_ms = window.iter().filter(|lap| beyond(lap)).map(|lap| lap.ms - base_ms);
+        let ((factor, why), base_ms) = (self.healthy.factor(config), self.healthy.ms()?);
+        let over_ms = window.iter().filter(|lap| lap.slow).map(|lap| lap.ms - base_ms);
         let slow = over_ms.clone().count();
-        if !is_enough(config, self.healthy.ms()?, over_ms) {
+        if !is_enough(config, base_ms, over_ms) {
             return None;
         }
         // The onset: back over slow iterations, single healthy ones between them included.
         let mut onset = window[0].start;
         let mut within = 0;
         for lap in self.recent.iter().rev() {
-            within = if beyond(lap) { 0 } else { within + 1 };
+            within = if lap.slow { 0 } else { within + 1 };
             if within >= 2 {
                 break;
             }
-            if beyond(lap) {
+            if lap.slow {
                 onset = lap.start;
             }
         }
-        let long = |lap: &Lap| Long { start: lap.start, end: lap.end, over_ms: lap.ms - base_ms };
-        let long: Vec<Long> = self.recent.iter().filter(|lap| beyond(lap) && lap.start >= onset).map(long).collect();
-        let slow_ms = long.iter().map(|long| base_ms + long.over_ms).collect();
-        let window_from = window.last()?.start;
-        let streak = self.recent.iter().rev().take_while(|lap| beyond(lap)).count();
-        let (until, now_ms, of) = (self.recent.back()?.end, median(slow_ms)?, window.len());
-        let base_max_ms = if base_from == HostTime::NONE { factor * base_ms } else { f64::MAX };
-        Some(Slow {
-            base_from,
-            base_until: onset,
-            base_max_ms,
-            onset,
-            until,
-            base_ms,
-            now_ms,
-            factor,
-            slow,
-            of,
-            streak,
-            long,
-            window_from,
-            why,
-        })
+        let long = self.recent.iter().filter(|lap| lap.slow && lap.start >= onset);
+        let now_ms = median(long.map(|lap| lap.ms).collect())?;
+        Some(Slow { onset, base_ms, now_ms, factor, slow, of: window.len(), why })
     }
-}
-
-/// What nearly all of several values do not exceed.
-fn high(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() - 1 - sorted.len() / FEW]
 }
 
 /// Whether iterations that took so much longer, milliseconds, are enough to look for who is slow: so many of the last ones, or
 /// two by a multiple of the usual ones, since a third may be long in coming.
-pub(super) fn is_enough(config: &Config, usual_ms: f64, over_ms: impl Iterator<Item = f64> + Clone) -> bool {
+fn is_enough(config: &Config, usual_ms: f64, over_ms: impl Iterator<Item = f64> + Clone) -> bool {
     over_ms.clone().count() >= config.slow_needed || over_ms.filter(|over_ms| *over_ms >= FAR * usual_ms).count() >= 2
 }
 

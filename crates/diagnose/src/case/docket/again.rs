@@ -2,7 +2,7 @@
 //! there.
 use super::{Bench, Docket, Open};
 use crate::case::advice;
-use crate::case::network::host_place;
+use crate::case::host_place;
 use crate::case::weigh::Verdict;
 use crate::case::{Case, CaseEvent, CaseId};
 use crate::fact::{Fact, LEFT_UNTOUCHED, NIC_DOWN, STUCK_INSIDE, WANDER};
@@ -14,21 +14,23 @@ const AGAIN: usize = 3;
 const SURE: f64 = 0.8;
 
 /// Confidence left in a stall's suspects once the stall has resolved itself.
-const RESUMED_DOUBT: f64 = 0.5;
+pub(super) const RESUMED_DOUBT: f64 = 0.5;
 
 impl Docket {
     /// What looked like a stall went on. Before there is a baseline of iterations that was a long step, as far as anybody knows.
     pub(super) fn resumed(&mut self, bench: &Bench<'_>, open: &Open, moved: HostTime) -> CaseEvent {
         let length = moved.since_ns(open.stalled_since);
-        self.note_pause(open.stalled_since, moved);
+        self.paused_until = self.paused_until.max(moved);
         let stood = self.open.iter_mut().filter(|of| of.id == open.id);
         stood.for_each(|of| of.stood_ns = of.stood_ns.max(length));
-        if let Some((verdict, facts)) = self.paused(bench) {
-            if self.is_told_of(open.id, verdict.category, &verdict.suspects) {
-                return self.withdraw(bench, open.id);
-            }
-            self.write(bench, open.id, verdict, &facts, Vec::new());
-        } else if length < self.transient_ns(bench) || (bench.watch.is_young() && !self.shows(open.id, NIC_DOWN)) {
+        if let Some(key) = open.cause.clone() {
+            return self.goes_on(open.id, key, bench.now);
+        }
+        let finding = &self.case(open.id).finding;
+        if self.is_told(finding) {
+            return self.withdraw(bench, open.id);
+        }
+        if length < self.transient_ns(bench) || (bench.watch.is_young() && !self.shows(open.id, NIC_DOWN)) {
             if let Some(again) = self.late_again(bench, open) {
                 return again;
             }
@@ -87,7 +89,6 @@ impl Docket {
         self.write(bench, open.id, verdict, &[Fact::Wander { stops, ranks }], Vec::new());
         if let Some(of) = self.open.iter_mut().find(|of| of.id == open.id) {
             of.stalled_since = HostTime::NONE;
-            of.joined = true; // iterations name whoever paused last
         }
         let at = self.place_of(open.id);
         self.cases[at].finding.diagnosed_at = bench.now;
@@ -161,7 +162,7 @@ impl Docket {
         if self.is_told_of(open.id, category, &suspects) {
             return Some(self.withdraw(bench, open.id));
         }
-        let verdict = Verdict { what: What::Slowdown, category, suspects, since, share: 0.0, group, op };
+        let verdict = Verdict { what: What::Slowdown, category, suspects, since, group, op };
         self.write(bench, open.id, verdict, &facts, Vec::new());
         let at = self.place_of(open.id);
         self.cases[at].finding.since = since;

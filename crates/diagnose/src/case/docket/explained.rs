@@ -1,10 +1,12 @@
 //! Cases of what `explain` says: one for each cause, as long as the evidence for it lasts.
+use super::again::RESUMED_DOUBT;
+use super::same::meets;
 use super::{CASES_MAX, Docket, Open, Told};
-use crate::case::docket::same::meets;
 use crate::case::weigh::{SURER, Verdict};
 use crate::case::{Case, CaseEvent, CaseId, CaseState, Evidence as Seen, Reason, Said, advice};
 use crate::evidence::{Evidence, Subject};
 use crate::explain::{self, Cause, Key};
+use crate::fact::WANDER;
 use crate::measure::Component;
 use mycroft_record::{Finding, HostTime, Place, Suspect, What};
 
@@ -23,7 +25,7 @@ impl Docket {
             }
         }
         for cause in causes {
-            if let Some(id) = self.surer_now(cause) {
+            if let Some(id) = self.surer_now(cause).or_else(|| self.is_why(cause)) {
                 events.push(self.revise(id, cause, now));
                 continue;
             }
@@ -50,11 +52,38 @@ impl Docket {
         suspects.iter().any(|suspect| named.iter().any(|named| meets(&suspect.place, &named.place)))
     }
 
-    /// Whether a case of a cause names one of a verdict's first suspects.
-    pub(super) fn is_told(&self, verdict: &Verdict) -> bool {
-        let told = self.told.iter().flat_map(|told| &self.case(told.id).finding.suspects);
-        let mut told = told.map(|suspect| &suspect.place);
-        told.any(|told| verdict.leads().any(|place| meets(place, told)))
+    /// Whether a case of a cause names whoever is named first in a finding.
+    pub(super) fn is_told(&self, finding: &Finding) -> bool {
+        let mut told = self.told.iter().flat_map(|told| &self.case(told.id).finding.suspects);
+        finding.suspects.first().is_some_and(|named| told.any(|told| meets(&told.place, &named.place)))
+    }
+
+    /// A stop is over that slowed the job before: its case goes on as that of its cause.
+    pub(super) fn goes_on(&mut self, id: CaseId, key: Key, now: HostTime) -> CaseEvent {
+        self.open.retain(|open| open.id != id);
+        self.told.push(Told { id, key });
+        let at = self.place_of(id);
+        let case = &mut self.cases[at];
+        case.finding.what = What::Slowdown;
+        case.finding.suspects.iter_mut().for_each(|suspect| suspect.confidence *= RESUMED_DOUBT);
+        case.do_next = advice::steps(case.finding.what, case.finding.category, &case.finding.suspects);
+        case.updated_at = now;
+        CaseEvent::Strengthened(id)
+    }
+
+    /// The case of a stop that the job got over, which says less of why it is slow than the cause does: nobody, or the same place.
+    fn is_why(&mut self, cause: &Cause) -> Option<CaseId> {
+        let is_it = |open: &&Open| {
+            let finding = &self.case(open.id).finding;
+            let named = |place: &Place| cause.suspects.iter().any(|suspect| meets(&suspect.place, place));
+            finding.what == What::Slowdown
+                && !self.shows(open.id, WANDER)
+                && finding.suspects.first().is_none_or(|suspect| named(&suspect.place))
+        };
+        let id = self.open.iter().find(is_it)?.id;
+        self.open.retain(|open| open.id != id);
+        self.told.push(Told { id, key: cause.key.clone() });
+        Some(id)
     }
 
     /// What slowed the job has stopped it: its case goes on as that of a stop.
@@ -63,11 +92,11 @@ impl Docket {
             let named = &self.case(told.id).finding.suspects;
             named.first().is_some_and(|named| verdict.leads().any(|place| meets(place, &named.place)))
         };
-        let Some(id) = self.told.iter().find(is_it).map(|told| told.id) else { return };
+        let Some(Told { id, key }) = self.told.iter().find(is_it).cloned() else { return };
         self.told.retain(|told| told.id != id);
         let finding = &self.case(id).finding;
         let (onset, said) = (finding.since, Said::of(finding, HostTime::NONE));
-        self.open.push(Open { id, onset, said: Some(said), ..Open::default() });
+        self.open.push(Open { id, onset, cause: Some(key), said: Some(said), ..Open::default() });
     }
 
     /// The suspects of a case that are as likely as the first.
@@ -75,12 +104,6 @@ impl Docket {
         let suspects = &self.case(id).finding.suspects;
         let surest = suspects.first().map_or(0.0, |suspect| suspect.confidence);
         suspects.iter().filter(move |suspect| suspect.confidence + SURER >= surest).map(|suspect| &suspect.place)
-    }
-
-    /// Whether a case names one of these places.
-    pub(super) fn names_any(&self, id: CaseId, places: &[Place]) -> bool {
-        let mut named = self.case(id).finding.suspects.iter().map(|suspect| &suspect.place);
-        named.any(|named| places.iter().any(|place| meets(place, named)))
     }
 
     /// The case of this cause, if the cause is surer by now: others may be cleared, or another one is named. What is slow of the
@@ -99,16 +122,20 @@ impl Docket {
         let case = &mut self.cases[at];
         let said = Said::of(&case.finding, now);
         let Finding { detected_at, diagnosed_at, .. } = case.finding;
-        case.finding = Finding { diagnosed_at, ..finding_of(cause, detected_at) };
+        let was_settled = diagnosed_at.is_some();
+        case.finding =
+            Finding { diagnosed_at: if was_settled { diagnosed_at } else { now }, ..finding_of(cause, detected_at) };
         let is_other = !said.is_said_by(&case.finding);
         if is_other {
             case.finding.diagnosed_at = now;
+        }
+        if is_other && was_settled {
             case.revised_from(said);
         }
         case.do_next = advice::steps(case.finding.what, case.finding.category, &case.finding.suspects);
         case.because = cause.because.iter().map(reason).collect();
         case.updated_at = now;
-        if is_other { CaseEvent::Revised(id) } else { CaseEvent::Strengthened(id) }
+        if is_other && was_settled { CaseEvent::Revised(id) } else { CaseEvent::Strengthened(id) }
     }
 
     fn tell(&mut self, cause: &Cause, now: HostTime) -> CaseEvent {
@@ -216,5 +243,40 @@ mod tests {
         let other = cause((0, 1), &[(1, 0.97)]);
         assert_eq!(look(1_033, other), (vec![CaseEvent::Revised(CaseId(1))], 1, vec![place(1)], 1));
         assert_eq!(look(1_034, both).2, [place(1)], "what is less sure says nothing");
+    }
+
+    /// The case of a stop that is over, of which nobody is known: a cause says why the job goes on slowly.
+    #[test]
+    fn a_cause_takes_over_the_case_of_a_stop_that_is_over() {
+        let (mut docket, evidence) = (Docket::default(), slow_way());
+        let at = |second: u64| HostTime(second * NANOS_PER_SEC);
+        let suspects = Vec::new();
+        let finding = Finding { suspects, diagnosed_at: HostTime::NONE, ..finding_of(&cause((0, 1), &[]), at(1_021)) };
+        let id = docket.file(Case::of(Finding { category: Category::Unknown, ..finding }));
+        docket.open.push(Open { id, onset: at(1_020), ..Open::default() });
+        let events = docket.explained(&[cause((0, 1), &[(0, 0.9)])], &evidence, at(1_030));
+        assert_eq!(events, [CaseEvent::Strengthened(id)], "it had said nothing yet that could be revised");
+        let case = &docket.cases[0];
+        assert_eq!((docket.cases.len(), docket.open.len(), docket.told.len()), (1, 0, 1));
+        assert_eq!((case.finding.category, case.revisions), (Category::NetworkSend, 0));
+        assert_eq!(case.finding.suspects[0].place, Place::Host { host: host(0) });
+    }
+
+    /// What slowed the job stopped it for a while: the case is about the cause again, which says so once more.
+    #[test]
+    fn a_cause_has_its_case_back_when_the_job_goes_on() {
+        let (mut docket, evidence) = (Docket::default(), slow_way());
+        let at = |second: u64| HostTime(second * NANOS_PER_SEC);
+        let told = cause((0, 1), &[(0, 0.9)]);
+        docket.explained(std::slice::from_ref(&told), &evidence, at(1_030));
+        let suspects = told.suspects.clone();
+        docket.stops(&Verdict { suspects, ..Verdict::unknown(What::Hang, at(1_031)) });
+        let open = docket.open[0].clone();
+        assert!(docket.told.is_empty() && open.cause == Some(told.key.clone()));
+        docket.cases[0].finding.what = What::Hang;
+        assert_eq!(docket.goes_on(open.id, told.key.clone(), at(1_040)), CaseEvent::Strengthened(open.id));
+        assert_eq!(docket.cases[0].finding.what, What::Slowdown);
+        docket.explained(&[told], &evidence, at(1_041));
+        assert_eq!((docket.cases.len(), docket.cases[0].finding.suspects[0].confidence), (1, 0.9));
     }
 }
