@@ -28,7 +28,7 @@ pub struct Config {
     pub slow_needed: usize,
     /// See `slow_needed`.
     pub slow_window: usize,
-    /// The paper's straggler rule (section 4.3), used as it is for jobs that no component explains.
+    /// The paper's straggler rule (section 4.3), used while no iteration is known to be healthy.
     pub paper_slow_factor: f64,
     /// An iteration longer than usual by this is a pause. Below the 1 s of the paper's section 5.2, because a 1 s sleep
     /// hides partly behind other waiting.

@@ -3,6 +3,7 @@ use super::*;
 use crate::measure::{Cells, Role, Row, Way};
 use mycroft_record::{HostName, HostTime, NANOS_PER_SEC};
 
+mod beside;
 mod job;
 mod sending;
 

@@ -3,7 +3,7 @@ use super::*;
 use mycroft_record::{Batch, CommId, CommInit, CommRank, ProcessKey, Rank, Record, Source};
 
 /// Sixteen ranks, four on each of four hosts.
-fn ranks() -> Timeline {
+pub(super) fn ranks() -> Timeline {
     let mut timeline = Timeline::default();
     for rank in 0..16u32 {
         let process = ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 };
