@@ -141,6 +141,11 @@ impl Evidence {
         self.iterations.step_ms(since)
     }
 
+    /// Whether a case says what slowed iterations just before a moment.
+    pub(crate) fn is_told(&self, at: HostTime) -> bool {
+        self.iterations.is_told(at)
+    }
+
     /// From when on iterations before a moment are those with which [`Evidence::step_ms`] compares.
     pub(crate) fn step_from(&self, since: HostTime) -> Option<HostTime> {
         self.iterations.step_from(since)

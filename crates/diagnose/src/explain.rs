@@ -98,7 +98,8 @@ fn is_sure(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>, needed: 
 /// Whether the ways are a cause beside others: they got slow later, of other hosts, and it is clear whose they are.
 fn is_beside(timeline: &Timeline, evidence: &Evidence, network: &Network<'_>, causes: &[Cause]) -> bool {
     let is_apart = |cause: &Cause| !network.is_about(timeline, &cause.key.1) && network.is_later(evidence, cause.since);
-    !causes.is_empty() && causes.len() < CAUSES_MAX && network.is_clear() && causes.iter().all(is_apart)
+    let is_one = network.is_clear() && causes.iter().all(is_apart) && network.accounts_for_step(evidence);
+    !causes.is_empty() && causes.len() < CAUSES_MAX && is_one
 }
 
 /// The ways as the cause, where nothing else stands out nearly as much but what has its cause.

@@ -106,6 +106,11 @@ impl Iterations {
         Some(median(after.iter().map(|row| row.ms).collect())? - before_ms)
     }
 
+    /// Whether a case is about the last row before a moment.
+    pub(super) fn is_told(&self, at: HostTime) -> bool {
+        self.all.iter().rev().find(|row| row.end <= at + SLACK_NS).is_some_and(|row| row.is_told)
+    }
+
     /// From when on rows before a moment are those with which [`Iterations::step_ms`] compares.
     pub(super) fn step_from(&self, since: HostTime) -> Option<HostTime> {
         let before = self.all.iter().rev().skip_while(|row| row.end > since + SLACK_NS);

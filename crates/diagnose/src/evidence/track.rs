@@ -1,4 +1,6 @@
 //! The sequential test of one hypothesis: it costs as much as counts, or more, or nothing (Wald 1945).
+use super::past;
+use crate::median::median;
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 
 /// A second adds so much at most to the log-likelihood ratio, or takes it, and no row more than a quarter more: two odd rows,
@@ -33,8 +35,10 @@ pub(crate) struct Track {
     sigma: f64,
     pub(crate) rows: u32,
     mean: f64,
-    /// Milliseconds an iteration that it takes more.
+    /// Milliseconds an iteration that it takes more: the median of the last rows, as what iterations take now is.
     pub(crate) more_ms: f64,
+    /// Of the last rows, by their number.
+    lately_ms: [f64; past::LATELY],
 }
 
 /// A shift of one size: Page's sums (1954).
@@ -77,6 +81,7 @@ impl Track {
             rows: 0,
             mean: 0.0,
             more_ms: 0.0,
+            lately_ms: [0.0; past::LATELY],
         }
     }
 
@@ -100,22 +105,30 @@ impl Track {
             self.peak = best;
         }
         self.relief = (self.relief - gain(cost * 2f64.powi(self.peak.1 as i32))).max(0.0);
-        self.note(share, more_ms, row.1);
+        self.note(share, row.1);
+        self.lately_ms[(self.rows - 1) as usize % past::LATELY] = more_ms;
+        let known = past::LATELY.min(self.rows as usize);
+        self.more_ms = median(self.lately_ms[..known].to_vec()).unwrap_or(more_ms);
     }
 
     /// Takes in that much for, or against, that events come and go on, and not by chance.
     pub(super) fn take_events(&mut self, gain: f64, share: f64, more_ms: f64, until: HostTime) {
         self.log_odds += gain;
         self.relief = (self.relief - gain).max(0.0);
-        self.note(share, more_ms, until);
+        self.note(share, until);
+        // Most rows have no event: their mean.
+        self.more_ms += (more_ms - self.more_ms) / self.counted();
     }
 
-    fn note(&mut self, share: f64, more_ms: f64, until: HostTime) {
+    fn note(&mut self, share: f64, until: HostTime) {
         self.until = until;
         self.rows += 1;
-        let rows = f64::from(self.rows).min(LATELY);
-        self.mean += (share - self.mean) / rows;
-        self.more_ms += (more_ms - self.more_ms) / rows;
+        self.mean += (share - self.mean) / self.counted();
+    }
+
+    /// Rows of which the mean is.
+    fn counted(&self) -> f64 {
+        f64::from(self.rows).min(LATELY)
     }
 
     /// It never was, or is no longer.

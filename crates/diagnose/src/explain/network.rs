@@ -54,7 +54,7 @@ impl<'a> Network<'a> {
             && network.worst().1.rows >= rows
             && match evidence.grown_ms(since) {
                 (_, Some(more_ms)) if network.ends == Ends::All => evidence.work_ms() < (1.0 - WORK) * more_ms,
-                (_, Some(more_ms)) => network.accounts_for_step(evidence, more_ms),
+                (_, Some(more_ms)) => network.accounts_for(evidence, more_ms),
                 (_, None) => true,
             };
         accounts.then_some(network)
@@ -80,12 +80,20 @@ impl<'a> Network<'a> {
         evidence.step_from(self.since).is_some_and(|from| from >= began)
     }
 
-    /// Whether iterations got longer when they got slow, by what counts, and they account for that; of what others slowed before they
-    /// need not.
-    fn accounts_for_step(&self, evidence: &Evidence, grown_ms: f64) -> bool {
-        let step_ms = evidence.step_ms(self.since).unwrap_or(grown_ms).min(grown_ms);
+    /// Whether they account for what iterations grew. What a case is about that slowed iterations before is not counted in.
+    fn accounts_for(&self, evidence: &Evidence, grown_ms: f64) -> bool {
+        match evidence.is_told(self.since) {
+            true => self.accounts_for_step(evidence),
+            false => self.more_ms() >= WORK * grown_ms,
+        }
+    }
+
+    /// Whether iterations got longer when they got slow, by what counts, and they account for that.
+    pub(super) fn accounts_for_step(&self, evidence: &Evidence) -> bool {
+        let grown_ms = evidence.grown_ms(self.since).1;
+        let step_ms = evidence.step_ms(self.since).into_iter().chain(grown_ms).reduce(f64::min);
         let least_ms = evidence.usual_ms().map_or(0.0, |(usual_ms, _)| COST * usual_ms);
-        step_ms >= least_ms && self.more_ms() >= WORK * step_ms
+        step_ms.is_some_and(|step_ms| step_ms >= least_ms && self.more_ms() >= WORK * step_ms)
     }
 
     /// In multiples of what counts.

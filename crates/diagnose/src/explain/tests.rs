@@ -222,6 +222,17 @@ fn ways_that_hardly_anybody_waits_for_are_no_cause() {
     assert_eq!(ring.told(), None);
 }
 
+/// Iterations grow on and on, and a way is longer by as much as it was when they began to.
+#[test]
+fn a_way_that_accounts_for_the_beginning_of_a_ramp_does_not_for_its_end() {
+    let mut ring = Ring::default();
+    ring.seconds(20, 300.0, [20.0; 4]);
+    for second in 1..=16 {
+        ring.seconds(1, 300.0 + 20.0 * f64::from(second), [120.0, 20.0, 20.0, 20.0]);
+    }
+    assert_eq!(ring.told(), None);
+}
+
 /// Threads that wait for a processor are late with what goes over the host's ways: the host is named, and not its NIC.
 #[test]
 fn a_host_whose_threads_wait_is_named_where_something_of_it_is_late() {

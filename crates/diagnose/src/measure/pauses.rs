@@ -107,11 +107,11 @@ fn of_event(event: &[&Pause], limit: u32) -> Vec<(Rank, f64, f64)> {
     if most < 2 || (who.len() > 1 && !is_either) {
         return Vec::new();
     }
-    let all: u32 = who.iter().map(|(value, _)| value).sum();
-    let of = |(value, rank): (u32, Rank)| {
+    let chance = 1.0 / who.len() as f64;
+    let of = |(_, rank): (u32, Rank)| {
         let touching = event.iter().filter(|pause| pause.from == rank || pause.to == rank);
         let longest = touching.flat_map(|pause| pause.send_max_us.iter().chain(&pause.recv_max_us)).max();
-        (rank, f64::from(longest.copied().unwrap_or(0)) / 1e3, f64::from(value) / f64::from(all))
+        (rank, f64::from(longest.copied().unwrap_or(0)) / 1e3, chance)
     };
     who.into_iter().map(of).collect()
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::halves::Half;
 use super::iterations::{FIFO_SLOTS, make_room, wall_us};
 use super::ranks::{Ranks, Slot};
+use crate::median::median;
 
 /// Samples kept of each link: 1,024 x 16 B = 16 KiB.
 const SAMPLES_KEPT: usize = 1024;
@@ -20,6 +21,10 @@ const PAUSES_PER_RANK: usize = 8;
 /// A flow whose steps wait as long as so many of the longest do is slow all the time and did not pause: one pause is seen by
 /// the eight steps at most that are under way.
 const STEADY_STEPS: f64 = 10.0;
+/// A flow of which a byte is on its way for at most so many times as long as in most of these last flows of its link is slow as they are.
+const AS_SLOW: f64 = 2.0;
+/// See [`AS_SLOW`]; of fewer than half of them nobody knows.
+const FLOWS_BEFORE: usize = 8;
 /// NIC samples kept per interface: 600 x 40 B; a minute at ten a second.
 const NIC_KEPT: usize = 600;
 /// Times of a link's samples count from this long before the first, since records of others may be older.
@@ -136,6 +141,16 @@ struct Outgoing {
 }
 
 impl Outgoing {
+    /// Whether the data of a flow was on its way for about as long as that of most flows before it on its link.
+    fn is_as_slow(&self, send: &Half, to: Rank) -> bool {
+        let Ok(at) = self.links.binary_search_by(|link| link.to.cmp(&to)) else { return false };
+        let samples = self.links[at].samples().rev().take(FLOWS_BEFORE).filter(|sample| sample.bytes > 0);
+        let before: Vec<f64> = samples.map(|sample| sample.sent_us / sample.bytes as f64).collect();
+        let sent_us = wall_us(f64::from(send.stage_us[2]), send.total_chunks, FIFO_SLOTS);
+        2 * before.len() >= FLOWS_BEFORE
+            && median(before).is_some_and(|usual| sent_us / send.bytes.max(1) as f64 <= AS_SLOW * usual)
+    }
+
     fn add(&mut self, send: &Half, recv: &Half, blocked_us: (u32, u32)) {
         let at = match self.links.binary_search_by(|link| link.to.cmp(&recv.rank)) {
             Ok(at) => at,
@@ -222,13 +237,16 @@ impl Links {
         if self.outgoing.len() < needed {
             self.outgoing.resize_with(needed, Outgoing::default);
         }
-        self.outgoing[sender as usize].add(&send, &recv, blocked(&send, &recv));
+        let outgoing = &mut self.outgoing[sender as usize];
+        // What is on its way for long in all flows of a link is sent slowly, and nobody slept.
+        let sent_slowly = send.stage_max_us[1] < limits.pause_us && outgoing.is_as_slow(&send, recv.rank);
+        outgoing.add(&send, &recv, blocked(&send, &recv));
         let longest = send.stage_max_us.iter().chain(recv.stage_max_us.iter()).max().copied().unwrap_or(0);
         let steady = |stage: usize| {
             send.stage_max_us[stage] >= limits.pause_us
                 && f64::from(send.stage_us[stage]) >= STEADY_STEPS * f64::from(send.stage_max_us[stage])
         };
-        if longest >= limits.pause_us && !steady(1) && !steady(2) {
+        if longest >= limits.pause_us && !steady(1) && !steady(2) && !sent_slowly {
             self.pauses.push_back(Pause {
                 at: send.ended_at,
                 from: send.rank,
@@ -294,102 +312,4 @@ pub(super) struct Limits {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use mycroft_record::NANOS_PER_MS;
-
-    #[test]
-    fn samples_keep_their_microsecond_for_days() {
-        let first = HostTime(1_700_000_000 * NANOS_PER_SEC);
-        let mut link = Link::new(Rank(0), Rank(1), first);
-        let mut outgoing: Vec<LinkSample> = Vec::new();
-        for n in 0..5_000u64 {
-            let at = first + n * 97 * NANOS_PER_SEC + n * 1_234_567;
-            let (blocked_us, bytes) = (1000 + n as u32, (1 << 33) + (n << 8));
-            link.push(at, (blocked_us, blocked_us - 900), 16, bytes);
-            let (wire_us, held_us) = (wall_us(1000.0 + n as f64, 16, FIFO_SLOTS), wall_us(900.0, 16, FIFO_SLOTS));
-            let sent_us = wire_us - held_us;
-            outgoing.push(LinkSample { at, wire_us, held_us, sent_us, bytes });
-        }
-        // 35 minutes are kept apart, which is more than any window looked at.
-        let newest = link.newest().expect("there are samples").at;
-        for (kept, told) in
-            link.samples().zip(&outgoing).filter(|(_, told)| newest.since_ns(told.at) < 35 * 60 * NANOS_PER_SEC)
-        {
-            assert!(told.at.since_ns(kept.at) < 1000 && kept.at <= told.at);
-            assert_eq!((kept.wire_us, kept.bytes), (told.wire_us, told.bytes));
-            assert!((kept.held_us - told.held_us).abs() <= told.wire_us / 1024.0, "{kept:?} {told:?}");
-        }
-        link.push(first, (0, 0), 1, 0);
-        assert!(link.newest().is_some_and(|sample| sample.at > first), "older than the link's beginning is at it");
-        assert_eq!(size_of::<Packed>(), 16);
-        assert!(size_of::<NicSample>() <= 40);
-        assert_eq!(Link::new(Rank(0), Rank(1), first).samples().count(), 0);
-        link.push(newest + NANOS_PER_MS, (1, 1), 1, 1);
-    }
-
-    /// Stages of a flow's two ends, from recorded runs and simulated ones, in microseconds.
-    #[test]
-    fn what_a_proxy_holds_is_told_from_what_waits_for_the_wire_or_for_credit() {
-        let half = |direction, stage_us| Half {
-            rank: Rank(0),
-            direction,
-            total_chunks: 8,
-            bytes: 1,
-            stage_us,
-            stage_max_us: [0; 3],
-            ended_at: HostTime(NANOS_PER_SEC),
-        };
-        let own = |send, recv| {
-            let ends = (half(mycroft_record::Direction::Send, send), half(mycroft_record::Direction::Recv, recv));
-            let (blocked_us, sent_us) = blocked(&ends.0, &ends.1);
-            (blocked_us, blocked_us.saturating_sub(sent_us))
-        };
-        // The processors of the sender's host are busy: its data waits for its thread, and the receiver has room.
-        assert_eq!(own([43_895, 20_849, 177], [38_336, 1, 0]), (21_026, 20_849));
-        // A slow wire.
-        assert_eq!(own([30, 40, 99_000], [105_000, 1, 0]), (99_040, 40));
-        // Behind a slow proxy: the receiver has data that it cannot pass on, and now and then waits for some.
-        assert_eq!(own([36_362, 10_861, 1_226], [3_376, 2, 43_806]), (1_226, 0));
-        // Two hosts before a slow device in a ring: there is no room for most of it, and its wire is as fast as ever.
-        assert_eq!(own([918_996, 246_820, 15_891], [158_617, 52, 944_765]), (15_891, 0));
-        // Nobody waits for data that comes when it is wanted.
-        assert_eq!(own([10, 50_000, 100], [90, 1, 80_000]), (90, 0));
-    }
-
-    proptest::proptest! {
-        /// What is packed is at most one part in 1,024 (times) or 33 million (bytes) less.
-        #[test]
-        fn rounded_numbers_are_near(us in 0u32.., bytes in 0u64..1 << 50) {
-            let us = u64::from(us);
-            let (near_us, near) = (Micros::unpack(Micros::pack(us)), Bytes::unpack(Bytes::pack(bytes)));
-            proptest::prop_assert!(near_us <= us && us - near_us <= us >> 10, "{us} {near_us}");
-            proptest::prop_assert!(near <= bytes && bytes - near <= bytes >> 25, "{bytes} {near}");
-            proptest::prop_assert!(u16::try_from(Micros::pack(us)).is_ok());
-        }
-    }
-
-    /// A rank that sends to many keeps the newest of all its links within its bound.
-    #[test]
-    fn links_of_a_rank_share_one_bound() {
-        let half = |rank: u32| Half {
-            rank: Rank(rank),
-            direction: mycroft_record::Direction::Send,
-            total_chunks: 4,
-            bytes: 1,
-            stage_us: [1; 3],
-            stage_max_us: [1; 3],
-            ended_at: HostTime(1_700_000_000 * NANOS_PER_SEC),
-        };
-        let mut outgoing = Outgoing::default();
-        for round in 0..100 {
-            for peer in 1..=300 {
-                outgoing.add(&half(0), &half(peer), (round, 0));
-            }
-        }
-        assert_eq!(outgoing.links.len(), LINKS_PER_RANK);
-        let kept: usize = outgoing.links.iter().map(|link| link.samples.len()).sum();
-        assert_eq!((kept, outgoing.samples), (SAMPLES_PER_RANK, SAMPLES_PER_RANK));
-        assert!(outgoing.links.iter().all(|link| link.samples.len() >= SAMPLES_PER_RANK / LINKS_PER_RANK));
-    }
-}
+mod tests;

@@ -53,6 +53,11 @@ impl Recurrence {
         self.ends.push_back(at);
     }
 
+    /// How often it ended since a moment, as far as that is kept.
+    pub(super) fn since(&self, at: HostTime) -> u64 {
+        self.ends.iter().rev().take_while(|end| **end >= at).count() as u64
+    }
+
     /// Every so many-th end, counted from the first that there was. Of those up to `known` only the last, where that can be
     /// told without looking at all: they are asked for at every look.
     pub(super) fn every(&self, every: u64, known: HostTime) -> impl Iterator<Item = HostTime> + Clone {

@@ -1,0 +1,218 @@
+//! What iterations of a rank are cut at, and what is measured of them.
+use super::*;
+
+/// A loss or an evaluation every twentieth iteration marks nothing: iterations are known by their even rhythm, also while a
+/// fault makes it uneven, and where the first ones were.
+#[test]
+fn what_comes_now_and_then_is_no_iteration() {
+    for (warm_up, well_until) in [(0, 60), (2, 30)] {
+        let mut timeline = Timeline::default();
+        let (mut now, mut seq) = (T0, 0);
+        for lap in 0..90u64 {
+            let late_ms = if lap > well_until { 700 * (lap % 3) } else { 600 * u64::saturating_sub(warm_up, lap) };
+            now += (500 + late_ms) * MS;
+            let loss = lap % 20 == 19;
+            for size in [4, 0].into_iter().take(1 + usize::from(loss)) {
+                seq += 1;
+                now += MS;
+                complete(&mut timeline, size, seq, now);
+            }
+            timeline.settle();
+        }
+        let iterations = &timeline.ranks.get(&Rank(0)).unwrap().iterations;
+        assert_eq!((iterations.generation(), iterations.total()), (1, 88), "{warm_up}");
+    }
+}
+
+/// An evaluation has several collectives of a size of its own: what has marked iterations goes on to do so.
+#[test]
+fn what_comes_often_in_one_iteration_marks_none() {
+    let mut timeline = Timeline::default();
+    let (mut now, mut seq) = (T0, 0);
+    for lap in 0..60u64 {
+        for size in std::iter::repeat_n(3, if lap == 30 { 5 } else { 0 }).chain([4]) {
+            (now, seq) = (now + 500 * MS, seq + 1);
+            complete(&mut timeline, size, seq, now);
+            timeline.settle();
+        }
+    }
+    let iterations = &timeline.ranks.get(&Rank(0)).unwrap().iterations;
+    assert_eq!((iterations.generation(), iterations.total()), (1, 58));
+}
+
+/// What the proxy thread passed on late is known of an operation whose kernel nobody saw.
+#[test]
+fn a_proxy_is_measured_without_kernel_events() {
+    let mut timeline = Timeline::default();
+    for seq in 1..20u64 {
+        let now = T0 + seq * 500 * MS;
+        let step = Step { rank: 0, comm: 0, back: 0, told: Told::Left, look: false };
+        let mut op = Teller { now, ..Teller::new() }.meta(&step, true);
+        (op.id.seq, op.started_at) = (OpSeq(seq), HostTime::NONE);
+        let (at, peer, direction) = (HostTime(now), CommRank(1), Direction::Recv);
+        let flow = FlowDone {
+            flow: FlowKey { op: op.id, channel: ChannelId(0), peer, direction },
+            counters: FlowCounters { total_chunks: 8, posted: 8, ready: 8, transmitted: 8, done: 8 },
+            bytes: 1 << 20,
+            times: FlowTimes { stage_us: [100, 7_000, 100], ..FlowTimes::default() },
+            ended_at: at,
+            peer_wait_polls: 0,
+            proxied_for_pid: 0,
+        };
+        let done = OpDone { op, ended_first_at: at, ended_at: at, flows: 1, observed: true };
+        let process = ProcessKey { rank: Rank(0), pid: 1, nonce: 1 };
+        let source = Source { job: "job".into(), host: "host".into(), process: Some(process) };
+        let records = vec![Record::FlowDone(flow), Record::OpDone(done)];
+        timeline.observe(&Batch { source, collected_at: at, records }, 500_000);
+        timeline.settle();
+    }
+    let last = *timeline.ranks.get(&Rank(0)).unwrap().iterations.list().back().unwrap();
+    assert_eq!((last.proxy_us, last.compute_us, last.ops), (7_000.0, 0.0, 1));
+}
+
+/// Rank 0 is in a ring's operation: of its slices its device has served so many, in so long each, in both directions.
+fn in_flight(timeline: &mut Timeline, at: HostTime, (steps, each_ms): (u32, u32), ways: &[Direction]) {
+    let step = Step { rank: 0, comm: 0, back: 0, told: Told::Entered, look: false };
+    let mut op = Teller { now: at.0, ..Teller::new() }.meta(&step, true);
+    (op.id.seq, op.algorithm) = (OpSeq(1 << 20), Algorithm::Ring);
+    let slots = 4;
+    let waited_us = 1_000 * each_ms * (slots * steps - slots * (slots - 1) / 2);
+    let flow = |direction: Direction| {
+        let sends = direction == Direction::Send;
+        let done =
+            FlowCounters { total_chunks: 1_000, posted: steps + slots, ready: steps, transmitted: steps, done: steps };
+        let stage_us = if sends { [waited_us, 0, 0] } else { [0, 0, waited_us] };
+        Record::FlowState(FlowState {
+            sampled_at: at,
+            flow: FlowKey { op: op.id, channel: ChannelId(0), peer: CommRank(1 + u32::from(sends)), direction },
+            counters: done,
+            bytes: 0,
+            times: FlowTimes {
+                started_at: at,
+                last_progress_at: at,
+                first_ready_at: HostTime(at.0 + u64::from(each_ms) * MS),
+                stage_us,
+                ..FlowTimes::default()
+            },
+            peer_wait_polls: 0,
+            proxied_for_pid: 0,
+        })
+    };
+    let (kernels_started, kernels_stopped, flows_started, flows_done) = (1, 0, ways.len() as u16, 0);
+    let state = OpState { sampled_at: at, op, kernels_started, kernels_stopped, flows_started, flows_done };
+    let records = [Record::OpState(state)].into_iter().chain(ways.iter().copied().map(flow)).collect();
+    let process = ProcessKey { rank: Rank(0), pid: 1, nonce: 1 };
+    let source = Source { job: "job".into(), host: "host".into(), process: Some(process) };
+    timeline.observe(&Batch { source, collected_at: at, records }, 500_000);
+}
+
+/// Of a job whose iterations take half a second one takes twenty so far: it is the same program still. An evaluation, which
+/// does more than an iteration, is none.
+#[test]
+fn an_iteration_that_crawls_is_seen_before_it_ends() {
+    let mut timeline = Timeline::default();
+    let (mut now, mut seq) = (T0, 0);
+    let mut step = |timeline: &mut Timeline, size: u32, gap_ms: u64| {
+        (now, seq) = (now + gap_ms * MS, seq + 1);
+        complete(timeline, size, seq, now);
+        timeline.settle();
+        HostTime(now)
+    };
+    let mut end = HostTime::NONE;
+    for _ in 0..30 {
+        (0..4).for_each(|_| {
+            step(&mut timeline, 2, 100);
+        });
+        end = step(&mut timeline, 4, 100);
+    }
+    let iterations = |timeline: &Timeline| {
+        let iterations = &timeline.ranks.get(&Rank(0)).unwrap().iterations;
+        (iterations.generation(), iterations.list().back().unwrap().end, iterations.running_since())
+    };
+    let generation = iterations(&timeline).0;
+    step(&mut timeline, 2, 10_000);
+    let until = step(&mut timeline, 2, 10_000);
+    assert_eq!(iterations(&timeline), (generation, end, Some(end)));
+    let show = |timeline: &mut Timeline| {
+        timeline
+            .with_running(until, |timeline| *timeline.ranks.get(&Rank(0)).unwrap().iterations.list().back().unwrap())
+    };
+    let shown = show(&mut timeline);
+    assert_eq!((shown.start, shown.end, shown.compute_us, shown.host_us, shown.copy_us), (end, until, 0.0, 0.0, 0.0));
+    assert_eq!(iterations(&timeline).1, end, "and it is as it was");
+    in_flight(&mut timeline, until, (20, 400), &[Direction::Send]);
+    let first_us = show(&mut timeline).out.first_us;
+    assert_eq!(first_us, 8e6, "its first slice counts once the slots hold nothing of the one before");
+    in_flight(&mut timeline, until, (20, 400), &[Direction::Send, Direction::Recv]);
+    assert_eq!(show(&mut timeline).copy_us, 8e6, "what the device has done of an operation in flight");
+    assert_eq!(iterations(&timeline).1, end);
+    (0..4).for_each(|_| {
+        step(&mut timeline, 2, 100);
+    });
+    assert_eq!(iterations(&timeline).2, None, "more than an iteration does");
+}
+
+/// A loss in every fourth iteration has not come for less than its own rhythm, while an iteration crawls: it ends none.
+#[test]
+fn what_comes_seldom_is_no_iteration_while_one_crawls() {
+    let mut timeline = Timeline::default();
+    let (mut now, mut seq) = (T0, 0);
+    let mut step = |timeline: &mut Timeline, size: u32, gap_ms: u64| {
+        (now, seq) = (now + gap_ms * MS, seq + 1);
+        complete(timeline, size, seq, now);
+        timeline.settle();
+    };
+    for lap in 0..40 {
+        [50, 150, 50, 150, 50, 150].into_iter().for_each(|gap_ms| step(&mut timeline, 2, gap_ms));
+        step(&mut timeline, 4, 200);
+        if lap % 4 == 3 {
+            step(&mut timeline, 0, 1);
+        }
+    }
+    let generation = |timeline: &Timeline| timeline.ranks.get(&Rank(0)).unwrap().iterations.generation();
+    let before = generation(&timeline);
+    step(&mut timeline, 2, 9_000);
+    assert_eq!(generation(&timeline), before);
+}
+
+/// A device computes twice as long from the middle of an iteration on that is long for another reason: it is known when what it
+/// computed was more than before.
+#[test]
+fn when_more_was_computed_than_in_the_iteration_before_is_known() {
+    let mut timeline = Timeline::default();
+    let (mut now, mut seq) = (T0, 0);
+    let mut op = |timeline: &mut Timeline, size: usize, compute_ms: u64, lasts_ms: u64| {
+        let issued_at = HostTime(now);
+        (now, seq) = (now + (compute_ms + lasts_ms) * MS, seq + 1);
+        let step = Step { rank: 0, comm: 0, back: 0, told: Told::Left, look: false };
+        let mut op = Teller { now, ..Teller::new() }.meta(&step, true);
+        (op.id.seq, op.count) = (OpSeq(seq), [1 << 12, 1 << 20][size]);
+        (op.enqueued_at, op.started_at) = (issued_at, issued_at + compute_ms * MS);
+        let at = HostTime(now);
+        let record = Record::OpDone(OpDone { op, ended_first_at: at, ended_at: at, flows: 0, observed: true });
+        let process = ProcessKey { rank: Rank(0), pid: 1, nonce: 1 };
+        let source = Source { job: "job".into(), host: "host".into(), process: Some(process) };
+        timeline.observe(&Batch { source, collected_at: at, records: vec![record] }, 500_000);
+        timeline.settle();
+        (issued_at, at)
+    };
+    let last = |timeline: &Timeline| *timeline.ranks.get(&Rank(0)).unwrap().iterations.list().back().unwrap();
+    for _ in 0..30 {
+        (0..4).for_each(|_| {
+            op(&mut timeline, 0, 100, 1);
+        });
+        op(&mut timeline, 1, 100, 1);
+    }
+    op(&mut timeline, 0, 100, 3_000);
+    op(&mut timeline, 0, 100, 3_000);
+    op(&mut timeline, 0, 200, 3_000);
+    let (more_at, _) = op(&mut timeline, 0, 200, 3_000);
+    let (_, end) = op(&mut timeline, 1, 200, 1);
+    assert_eq!(last(&timeline).computes_more_at, HostTime::NONE, "as much as before");
+    // Records may come out of order: an iteration is measured a while after its end.
+    op(&mut timeline, 0, 100, 200);
+    op(&mut timeline, 0, 100, 200);
+    let long = last(&timeline);
+    assert_eq!((long.end, long.compute_us.round()), (end, 800_001.0), "to a microsecond");
+    assert_eq!(long.computes_more_at.0 / MS, more_at.0 / MS);
+}
