@@ -15,9 +15,9 @@ use crate::config::Config;
 use crate::evidence::{COST, Evidence, Subject, Track};
 use crate::fact::STARVED_MILLI;
 use crate::measure::Component;
-use crate::timeline::Timeline;
+use crate::timeline::{RankState, Timeline};
 use found::{Found, SURE, WORK, counts, hosts_of};
-use mycroft_record::{Category, Place, Suspect};
+use mycroft_record::{Category, HostName, Place, Suspect};
 use network::Network;
 use std::collections::BTreeSet;
 
@@ -92,7 +92,7 @@ fn is_sure(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>, needed: 
         && accounts(evidence, found)
         && (found.is_own() || !is_late_issue(evidence, found.track))
         && (found.component != Component::Pause || !sends_slowly(evidence, found, needed))
-        && (found.component != Component::Waiting || is_felt(timeline, evidence, found))
+        && (found.component != Component::Waiting || is_felt(timeline, evidence, found, needed))
 }
 
 /// Whether the ways are a cause beside others: they got slow later, of other hosts, and it is clear whose they are.
@@ -120,14 +120,17 @@ fn of_network(
 }
 
 /// Whether what threads of a host are late with shows: at a rank of it, or on a way from or to it; or they wait longer than they
-/// run.
-fn is_felt(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> bool {
+/// run, or since just when iterations are longer, and nothing else is.
+fn is_felt(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>, needed: f64) -> bool {
+    let others = || evidence.tracks.iter().filter(|((component, _), _)| *component != Component::Waiting);
     let shows = |((component, subject), track): (&Key, &Track)| {
-        *component != Component::Waiting
-            && track.mean() >= counts(*component) / 2.0
-            && same_host(timeline, subject, found.subject)
+        track.mean() >= counts(*component) / 2.0 && same_host(timeline, subject, found.subject)
     };
-    found.track.mean() >= STARVED_MILLI / 1e3 || evidence.tracks.iter().any(shows)
+    let is_job = |subject: &Subject| *subject == Subject::Job;
+    let began = |((_, subject), track): (&Key, &Track)| is_job(subject) && track.onset() == found.track.onset();
+    let is_likely = |((_, subject), track): (&Key, &Track)| !is_job(subject) && track.log_odds >= needed / 2.0;
+    let alone = || others().any(began) && !others().any(is_likely);
+    found.track.mean() >= STARVED_MILLI / 1e3 || others().any(shows) || alone()
 }
 
 /// What stands out: own parts first, and of them and the others what stands out most.
@@ -215,7 +218,7 @@ fn cause(timeline: &Timeline, evidence: &Evidence, alike: &[&Found<'_>], confide
     let mut places: Vec<Place> = Vec::new();
     for of in alike {
         let new =
-            places_of(timeline, of.subject).into_iter().filter(|place| !places.contains(place)).collect::<Vec<_>>();
+            places_of(timeline, evidence, of).into_iter().filter(|place| !places.contains(place)).collect::<Vec<_>>();
         places.extend(new);
     }
     let each = confidence / places.len().max(1) as f64;
@@ -229,16 +232,30 @@ fn cause(timeline: &Timeline, evidence: &Evidence, alike: &[&Found<'_>], confide
 }
 
 /// Of a way both ends: nothing tells them apart.
-fn places_of(timeline: &Timeline, subject: &Subject) -> Vec<Place> {
-    match subject {
+fn places_of(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> Vec<Place> {
+    let host = |host: &HostName| Place::Host { host: host.clone() };
+    match found.subject {
         Subject::Rank(slot) => {
             let state = timeline.ranks.at(*slot);
-            vec![Place::Rank { rank: state.rank, host: state.host.clone() }]
+            let is_of_host = found.is_own() && may_wait_unseen(timeline, evidence, state);
+            vec![if is_of_host {
+                host(&state.host)
+            } else {
+                Place::Rank { rank: state.rank, host: state.host.clone() }
+            }]
         }
-        Subject::Host(host) => vec![Place::Host { host: host.clone() }],
-        Subject::Way(from, to) => [from, to].map(|host| Place::Host { host: host.clone() }).to_vec(),
+        Subject::Host(of) => vec![host(of)],
+        Subject::Way(from, to) => [from, to].map(host).to_vec(),
         Subject::Job => Vec::new(),
     }
+}
+
+/// Whether a rank may wait for another of its host without anybody seeing it: nothing shows its kernels, and nothing at all what the
+/// other computes.
+fn may_wait_unseen(timeline: &Timeline, evidence: &Evidence, rank: &RankState) -> bool {
+    let is_unseen =
+        |slot: &u32| timeline.ranks.at(*slot).host == rank.host && evidence.computation_ms(*slot as usize).is_none();
+    !rank.kernel_events && timeline.ranks.slots().any(|slot| is_unseen(&slot))
 }
 
 /// The kind of fault: Table 4 of the paper, by what of the rank or host takes longer.

@@ -35,13 +35,18 @@ impl<'a> Network<'a> {
         let is_slow = |(way, track): &((HostName, HostName), &Track)| track.log_odds >= needed / 2.0 && slower(way);
         let slow: Vec<_> = evidence.tracks.iter().filter_map(way).filter(is_slow).collect();
         slow.iter().find(|(_, track)| track.log_odds >= needed)?;
+        // What is nearer to what it was than to the slowest has another cause.
+        let times_of = |way: &(HostName, HostName)| times.get(way).or_else(|| light.get(way)).copied().unwrap_or(1.0);
+        let least = slow.iter().map(|(way, _)| times_of(way)).fold(f64::MAX, f64::min);
+        let most = slow.iter().map(|(way, _)| times_of(way)).fold(1.0, f64::max);
+        let slow: Vec<_> = slow.into_iter().filter(|(way, _)| times_of(way) >= most.sqrt()).collect();
         let ways: Vec<&(HostName, HostName)> = slow.iter().map(|(way, _)| way).collect();
         let most = worst(&slow)?.1;
         let since = most.onset();
         // Of a line of which others take a share that much less is left.
         let share = WORK * (1.0 - 1.0 / (1.0 + most.mean()));
         let shared = || ways::shared(&ways, &nic::busy_since(timeline, config, since, share));
-        let ends = shared().or_else(|| ways::ends_of(&ways, &times, &light))?;
+        let ends = shared().or_else(|| ways::ends_of(&ways, least, &times, &light))?;
         let network = Network { slow, ends, since };
         // Where nothing tells a NIC from what it is connected to, somebody may stand out yet.
         let (sigmas, rows) = match network.ends {

@@ -222,6 +222,15 @@ fn ways_that_hardly_anybody_waits_for_are_no_cause() {
     assert_eq!(ring.told(), None);
 }
 
+/// Ways of which the first rows were fast seem to be somewhat slow ever since: they do not hide the one that is ten times as slow.
+#[test]
+fn what_is_nearer_to_as_before_than_to_the_slowest_way_has_another_cause() {
+    let mut ring = Ring::default();
+    ring.seconds(20, 300.0, [20.0; 4]);
+    ring.seconds(6, 600.0, [40.0, 220.0, 20.0, 40.0]);
+    assert_eq!(ring.told().map(|told| told.1), Some(vec![host(1), host(2)]));
+}
+
 /// Iterations grow on and on, and a way is longer by as much as it was when they began to.
 #[test]
 fn a_way_that_accounts_for_the_beginning_of_a_ramp_does_not_for_its_end() {
@@ -244,6 +253,15 @@ fn a_host_whose_threads_wait_is_named_where_something_of_it_is_late() {
     elsewhere.waits(20, 300.0, [20.0; 4], [0.02; 4]);
     elsewhere.waits(4, 600.0, [20.0, 320.0, 320.0, 20.0], [0.3, 0.02, 0.02, 0.02]);
     assert_ne!(elsewhere.told().map(|told| told.0), Some(Category::HostThread), "nothing of host0 is late");
+    let mut alone = Ring::default();
+    alone.waits(20, 300.0, [20.0; 4], [0.02; 4]);
+    alone.waits(4, 600.0, [20.0; 4], [0.3, 0.02, 0.02, 0.02]);
+    assert_eq!(alone.told().map(|told| told.1), Some(vec![host(0)]), "nothing else began when iterations got longer");
+    let mut before = Ring::default();
+    before.waits(20, 300.0, [20.0; 4], [0.02; 4]);
+    before.waits(20, 300.0, [20.0; 4], [0.3, 0.02, 0.02, 0.02]);
+    before.waits(8, 600.0, [20.0; 4], [0.3, 0.02, 0.02, 0.02]);
+    assert_ne!(before.told().map(|told| told.0), Some(Category::HostThread), "it cost nothing for long");
     let mut calm = Ring::default();
     calm.waits(20, 300.0, [20.0; 4], [0.02; 4]);
     calm.waits(20, 300.0, [20.0; 4], [0.6, 0.02, 0.02, 0.02]);

@@ -48,10 +48,15 @@ fn ends(way: &Way) -> [End<'_>; 2] {
 /// The fewest that account for all ways of `slow`, and for none that is as fast as before; `None`: nothing is slow, or nobody knows.
 /// Hosts of which every way is slow go before those of which only what they send, or receive, is. Where all slow ways are
 /// between two hosts, what is between these accounts for them as well as a NIC, unless `light` ways of one of them are slow too. `times`: how many times as
-/// long as before the same bytes are under way, where that is known; `light`: the same of ways that carry little.
-pub(super) fn ends_of(slow: &[&Way], times: &BTreeMap<Way, f64>, light: &BTreeMap<Way, f64>) -> Option<Ends> {
+/// long as before the same bytes are under way, where that is known; `light`: the same of ways that carry little; `least`: of all that are
+/// slow, whatever their cause, the least.
+pub(super) fn ends_of(
+    slow: &[&Way],
+    least: f64,
+    times: &BTreeMap<Way, f64>,
+    light: &BTreeMap<Way, f64>,
+) -> Option<Ends> {
     // Nearer to what it was than to the slow ones.
-    let least = slow.iter().filter_map(|way| times.get(*way)).copied().reduce(f64::min).unwrap_or(1.0);
     let is_fast = |times: f64| times < (1.0 + SLOWER / 2.0).max(least.sqrt());
     let fast: BTreeSet<End<'_>> =
         times.iter().filter(|(_, times)| is_fast(**times)).flat_map(|(way, _)| ends(way)).collect();
@@ -140,7 +145,7 @@ mod tests {
         };
         let ways: BTreeMap<(HostName, HostName), f64> = times.into_iter().enumerate().map(way).collect();
         let slow: Vec<&Way> = ways.iter().filter(|(_, times)| **times >= 1.0 + SLOWER).map(|(way, _)| way).collect();
-        match ends_of(&slow, &ways, &BTreeMap::new())? {
+        match ends_of(&slow, 2.0, &ways, &BTreeMap::new())? {
             Ends::All => Some(Vec::new()),
             ends => Some(ends.hosts().iter().map(ToString::to_string).collect()),
         }
@@ -154,7 +159,7 @@ mod tests {
         let line: BTreeMap<(HostName, HostName), f64> =
             line.into_iter().map(|(from, to, times)| way(from, to, times)).collect();
         let slow: Vec<&Way> = line.iter().filter(|(_, times)| **times > 1.5).map(|(way, _)| way).collect();
-        assert_eq!(ends_of(&slow, &line, &BTreeMap::new()), Some(Ends::Rather(["c", "b"].map(HostName::from))));
+        assert_eq!(ends_of(&slow, 2.0, &line, &BTreeMap::new()), Some(Ends::Rather(["c", "b"].map(HostName::from))));
     }
 
     /// In a ring of four hosts the NICs of two are on three of four ways.
@@ -181,7 +186,7 @@ mod tests {
         let way = |from: &str, to: &str| (HostName::from(from), HostName::from(to));
         let slow = way("a", "b");
         let times = BTreeMap::from([(slow.clone(), 2.0), (way("c", "d"), 1.0)]);
-        let ends = |light: &[(Way, f64)]| ends_of(&[&slow], &times, &light.iter().cloned().collect());
+        let ends = |light: &[(Way, f64)]| ends_of(&[&slow], 2.0, &times, &light.iter().cloned().collect());
         let [a, b] = ["a", "b"].map(HostName::from);
         assert_eq!(ends(&[(way("a", "c"), 1.0)]), Some(Ends::Either([a.clone(), b.clone()])), "latencies");
         assert_eq!(ends(&[(way("d", "b"), 1.7)]), Some(Ends::Rather([b.clone(), a.clone()])));
@@ -208,6 +213,6 @@ mod tests {
             [("a", "b", 2.0), ("b", "a", 2.0), ("a", "c", 1.0), ("c", "a", 1.0), ("b", "c", 1.0), ("c", "b", 1.0)];
         let all: BTreeMap<Way, f64> = all.into_iter().map(|(from, to, times)| way(from, to, times)).collect();
         let slow: Vec<&Way> = all.iter().filter(|(_, times)| **times > 1.5).map(|(way, _)| way).collect();
-        assert_eq!(ends_of(&slow, &all, &BTreeMap::new()), Some(Ends::Path(["a", "b"].map(HostName::from))));
+        assert_eq!(ends_of(&slow, 2.0, &all, &BTreeMap::new()), Some(Ends::Path(["a", "b"].map(HostName::from))));
     }
 }

@@ -5,6 +5,7 @@
 mod late;
 mod marker;
 mod outermost;
+mod own;
 mod period;
 mod raw;
 mod recurrence;
@@ -48,9 +49,11 @@ pub(super) const FIFO_SLOTS: u32 = 8;
 pub(super) const RING_SLOTS: u32 = FIFO_SLOTS / 2;
 /// Unit of `FlowSum::max_64us`, microseconds.
 const MAX_UNIT_US: u32 = 64;
-/// A moment in units of 16.4 us that wraps after 1.07 s.
-const fn coarse(at: HostTime) -> u16 {
-    (at.0 >> 14) as u16
+/// Bits of a moment, in nanoseconds, that [`coarse`] drops.
+const COARSE_BITS: u32 = 14;
+/// A moment in units of 16.4 us that wraps after 19 hours.
+const fn coarse(at: HostTime) -> u32 {
+    (at.0 >> COARSE_BITS) as u32
 }
 /// Unit of [`coarse`], microseconds.
 const COARSE_US: f64 = 16.384;
@@ -162,7 +165,7 @@ impl FlowSum {
 struct OpSums {
     counter: u16,
     /// When the device had filled the first slot of any of its flows.
-    first_ready: u16,
+    first_ready: u32,
     seq: u32,
     send: FlowSum,
     recv: FlowSum,
@@ -251,7 +254,7 @@ impl Iterations {
         self.raw.push_back(Raw {
             ended_at: [(ended_at.0 >> 32) as u32, ended_at.0 as u32],
             enqueued: span(done.op.enqueued_at),
-            started: span(done.op.started_at),
+            started: span(self.began(counter, done)),
             left: span(left_at(done)),
             seq: done.op.id.seq.0 as u32,
             counter,
@@ -356,80 +359,6 @@ impl Iterations {
         Some(&self.seen[usize::from(self.signatures.find(signature)?)])
     }
 
-    pub(super) fn measure(&self, past: &Past, start: HostTime, end: HostTime) -> Iteration {
-        let mut out = Iteration { start, end, ..Iteration::default() };
-        let is_inside = |op: &&Raw| op.ended_at() > start && op.ended_at() <= end;
-        // Those before one that ended so long before the start ended before the start.
-        let may_be_inside = |op: &&Raw| op.ended_at() + self.late_ns > start;
-        let mut ops: Vec<&Raw> = self.raw.iter().rev().take_while(may_be_inside).filter(is_inside).collect();
-        ops.reverse();
-        ops.sort_by_key(|op| (op.started_at(), op.ended_at(), *past.counter(op.counter), op.seq));
-        out.ops = ops.len() as u32;
-        let mut device_free = start;
-        let mut near = self.sums.len();
-        // Sends and receives of one group are served one after the other: all but the first wait for their turn.
-        let mut group: Option<(HostTime, f64)> = None;
-        let mut halves: BTreeMap<(bool, u16), HalfCopy> = BTreeMap::new();
-        // When the slots of a ring held nothing of the operation before any more.
-        let mut emptied: BTreeMap<u16, HostTime> = BTreeMap::new();
-        let before_us = self.list.back().map_or(f64::MAX, |before| before.compute_us);
-        for op in ops {
-            // Of one whose kernel nobody saw the transport's threads tell what they took.
-            if !op.is(STARTED) {
-                out.proxy_us += self.sums_of(op, &mut near).map_or(0.0, |sums| f64::from(sums.flush_us));
-                continue;
-            }
-            let (started_at, enqueued_at) = (op.started_at(), op.enqueued.at(op.ended_at()));
-            let ready = device_free.max(enqueued_at);
-            let compute = us(started_at.since_ns(ready));
-            out.compute_us += compute;
-            if out.compute_us > before_us && !out.computes_more_at.is_some() {
-                out.computes_more_at = ready;
-            }
-            out.compute_max_us = out.compute_max_us.max(compute as f32);
-            out.host_us += us(enqueued_at.since_ns(device_free));
-            device_free = device_free.max(op.left.at(op.ended_at()));
-            let Some(sums) = self.sums_of(op, &mut near) else { continue };
-            out.proxy_us += f64::from(sums.flush_us);
-            let class = past.counter(op.counter).1;
-            let lasted_us = us(op.left.at(op.ended_at()).since_ns(started_at));
-            let own_us = copy_us(class, op.is(RING), (sums.send, sums.recv), lasted_us);
-            if class == OpClass::Collective {
-                out.copy_us += own_us;
-                if op.is(RING) && sums.send.is_some() != sums.recv.is_some() {
-                    let empty_at = emptied.insert(op.counter, op.ended_at()).unwrap_or_default().max(started_at);
-                    halves.entry((sums.send.is_some(), op.counter)).or_default().add(sums, empty_at);
-                }
-                continue;
-            }
-            match &mut group {
-                Some((start, least)) if started_at.since_ns(*start) < GROUP_NS => *least = least.min(own_us),
-                _ => out.copy_us += group.replace((started_at, own_us)).map_or(0.0, |(_, least)| least),
-            }
-        }
-        out.copy_us += group.map_or(0.0, |(_, least)| least);
-        for ((sends, counter), half) in halves {
-            let most = if sends { &mut out.out } else { &mut out.into };
-            if half.us > most.us {
-                *most = HalfCopy { counter, ..half };
-            }
-        }
-        out
-    }
-
-    /// The sums of an operation, looked for from `near` on, where those of the operation before were found, and from there
-    /// back. Many operations have no flows.
-    fn sums_of(&self, op: &Raw, near: &mut usize) -> Option<&OpSums> {
-        let is_its = |sums: &OpSums| sums.counter == op.counter && sums.seq == op.seq;
-        if self.summed.get(usize::from(op.counter)).is_none_or(|after| op.seq.saturating_add(1) > *after) {
-            return None;
-        }
-        let ahead = self.sums.range(*near..).position(is_its).map(|at| at + *near);
-        let at = ahead.or_else(|| self.sums.range(..*near).rposition(is_its))?;
-        *near = at;
-        self.sums.get(at)
-    }
-
     pub(crate) fn list(&self) -> &VecDeque<Iteration> {
         &self.list
     }
@@ -473,7 +402,7 @@ impl HalfCopy {
         self.us += flow.punctual_us(RING_SLOTS) as f32;
         // Unknown clocks may put it before the start.
         let after = sums.first_ready.wrapping_sub(coarse(empty_at));
-        if sums.send.is_some() && after <= u16::MAX / 2 {
+        if sums.send.is_some() && after <= u32::MAX / 2 {
             self.first_us += (f64::from(after) * COARSE_US * f64::from(flow.steps)) as f32;
         }
     }
@@ -520,7 +449,7 @@ mod tests {
 
     #[test]
     fn sizes_are_what_the_limits_say() {
-        assert_eq!(size_of::<OpSums>(), 36);
+        assert_eq!(size_of::<OpSums>(), 40);
         assert_eq!(size_of::<Iteration>(), 88);
     }
 }

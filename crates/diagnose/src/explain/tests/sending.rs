@@ -1,16 +1,30 @@
 //! One rank whose sends are slow, beside others that send the same way.
 use super::*;
-use mycroft_record::{Batch, CommId, CommInit, CommRank, ProcessKey, Rank, Record, Source};
+use mycroft_record::{Batch, CommId, CommInit, CommRank, ProcessInfo, ProcessKey, Rank, Record, Source};
 
 /// Sixteen ranks, four on each of four hosts.
 pub(super) fn ranks() -> Timeline {
+    ranks_with(true)
+}
+
+/// The same, of whose kernels events are seen or not.
+fn ranks_with(kernel_events: bool) -> Timeline {
     let mut timeline = Timeline::default();
     for rank in 0..16u32 {
         let process = ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 };
         let source = Source { job: "job".into(), host: name(rank as usize / 4), process: Some(process) };
         let (comm, name) = (CommId(7), "WORLD".into());
         let init = CommInit { at: at(0), comm, n_ranks: 16, n_nodes: 4, comm_rank: CommRank(rank), name };
-        timeline.observe(&Batch { source, collected_at: at(0), records: vec![Record::CommInit(init)] }, 0);
+        let info = Record::Process(ProcessInfo {
+            attached_at: at(0),
+            world_size: 16,
+            local_rank: rank % 4,
+            gpu: 0,
+            profiler_abi: 5,
+            nccl_version: 22_809,
+            kernel_events,
+        });
+        timeline.observe(&Batch { source, collected_at: at(0), records: vec![info, Record::CommInit(init)] }, 0);
     }
     timeline
 }
@@ -37,4 +51,29 @@ fn a_rank_that_sends_slowly_on_a_way_that_others_share_is_told_and_not_the_way()
     };
     assert_eq!(told(0.0), [(Category::NetworkSend, Subject::Rank(9))]);
     assert_eq!(told(400.0), [(Category::HostThread, Subject::Rank(9))]);
+}
+
+/// Without kernel events a rank may wait for another of its host that nothing shows: then the host is named, not the rank.
+#[test]
+fn who_may_wait_unseen_is_not_named_before_its_host() {
+    let told = |kernel_events: bool, others_ms: f64| {
+        let mut ring = Ring::default();
+        let computes = |more_ms: f64| {
+            move |rank: usize, component| match component {
+                Component::Computation if rank == 9 => 200.0 + more_ms,
+                Component::Computation if rank == 10 => others_ms,
+                Component::Computation => 200.0,
+                _ => 0.0,
+            }
+        };
+        let like = |iteration_ms: f64| Row { iteration_ms, ..Row::default() };
+        ring.of_ranks(20, &like(300.0), computes(0.0));
+        ring.of_ranks(10, &like(400.0), computes(100.0));
+        let causes = causes(&ranks_with(kernel_events), &Config::default(), &ring.evidence);
+        causes.into_iter().map(|cause| cause.suspects[0].place.clone()).collect::<Vec<_>>()
+    };
+    let rank = Place::Rank { rank: Rank(9), host: name(2) };
+    assert_eq!(told(true, 0.0), std::slice::from_ref(&rank));
+    assert_eq!(told(false, 200.0), [rank], "what all of the host compute is known");
+    assert_eq!(told(false, 0.0), [host(2)]);
 }

@@ -12,6 +12,9 @@ const COARSE: u32 = 1 << 31;
 const AFTER_END_NS: u64 = 1 << 24;
 
 impl Span {
+    /// Of no time at all.
+    const UNKNOWN: Span = Span(u32::MAX);
+
     pub(super) fn of(end: HostTime, at: HostTime) -> Span {
         let ns = (end + AFTER_END_NS).since_ns(at);
         match u32::try_from(ns) {
@@ -58,6 +61,11 @@ impl Raw {
 
     pub(super) fn started_at(&self) -> HostTime {
         self.started.at(self.ended_at())
+    }
+
+    /// When the device began it, by its kernel or by its flows.
+    pub(super) fn began(&self) -> Option<HostTime> {
+        (self.started != Span::UNKNOWN).then(|| self.started_at())
     }
 
     pub(super) fn is(&self, flag: u16) -> bool {

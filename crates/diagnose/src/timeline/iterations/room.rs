@@ -6,9 +6,9 @@ const OPS_MAX: usize = 20_000;
 const OPS_MIN: usize = 1_536;
 /// Of all ranks together: 8 M x 28 B = 224 MB.
 const OPS_OF_ALL: usize = 8_000_000;
-/// Operations whose flows' sums are kept at least: 512 x 36 B = 18 KiB a rank.
+/// Operations whose flows' sums are kept at least: 512 x 40 B = 20 KiB a rank.
 const SUMS_MIN: usize = 512;
-/// Of all ranks together: 4 M x 36 B = 144 MB.
+/// Of all ranks together: 4 M x 40 B = 160 MB.
 const SUMS_OF_ALL: usize = 4_000_000;
 
 /// What each rank of a job may keep. A large job has room for shorter iterations.

@@ -40,21 +40,21 @@ fn what_comes_often_in_one_iteration_marks_none() {
     assert_eq!((iterations.generation(), iterations.total()), (1, 58));
 }
 
-/// What the proxy thread passed on late is known of an operation whose kernel nobody saw.
-#[test]
-fn a_proxy_is_measured_without_kernel_events() {
+/// The last iteration of a rank of which no kernel event was seen: each has one operation of a ring, issued 10 ms after the one before
+/// ended. Of its flow in one direction, how long it was in each stage and how long before the end its first slot was filled.
+fn without_kernels(direction: Direction, stage_us: [u32; 3], ready_ms: u64) -> Iteration {
     let mut timeline = Timeline::default();
     for seq in 1..20u64 {
         let now = T0 + seq * 500 * MS;
         let step = Step { rank: 0, comm: 0, back: 0, told: Told::Left, look: false };
         let mut op = Teller { now, ..Teller::new() }.meta(&step, true);
-        (op.id.seq, op.started_at) = (OpSeq(seq), HostTime::NONE);
-        let (at, peer, direction) = (HostTime(now), CommRank(1), Direction::Recv);
+        (op.id.seq, op.started_at, op.enqueued_at) = (OpSeq(seq), HostTime::NONE, HostTime(now - 490 * MS));
+        let at = HostTime(now);
         let flow = FlowDone {
-            flow: FlowKey { op: op.id, channel: ChannelId(0), peer, direction },
+            flow: FlowKey { op: op.id, channel: ChannelId(0), peer: CommRank(1), direction },
             counters: FlowCounters { total_chunks: 8, posted: 8, ready: 8, transmitted: 8, done: 8 },
             bytes: 1 << 20,
-            times: FlowTimes { stage_us: [100, 7_000, 100], ..FlowTimes::default() },
+            times: FlowTimes { stage_us, first_ready_at: HostTime(now - ready_ms * MS), ..FlowTimes::default() },
             ended_at: at,
             peer_wait_polls: 0,
             proxied_for_pid: 0,
@@ -66,8 +66,27 @@ fn a_proxy_is_measured_without_kernel_events() {
         timeline.observe(&Batch { source, collected_at: at, records }, 500_000);
         timeline.settle();
     }
-    let last = *timeline.ranks.get(&Rank(0)).unwrap().iterations.list().back().unwrap();
+    *timeline.ranks.get(&Rank(0)).unwrap().iterations.list().back().unwrap()
+}
+
+/// What the proxy thread passed on late is known of an operation whose kernel nobody saw.
+#[test]
+fn a_proxy_is_measured_without_kernel_events() {
+    let last = without_kernels(Direction::Recv, [100, 7_000, 100], 100);
     assert_eq!((last.proxy_us, last.compute_us, last.ops), (7_000.0, 0.0, 1));
+}
+
+/// Without kernel events a ring's operation begins when the device has data of its own ready to send, and one of which a rank only receives
+/// at a time that nobody knows: what lies between is computation.
+#[test]
+fn computation_is_measured_without_kernel_events() {
+    let last = |direction, ready_ms| {
+        let last = without_kernels(direction, [100; 3], ready_ms);
+        ((last.compute_us / 1e3).round(), (last.host_us / 1e3).round())
+    };
+    assert_eq!(last(Direction::Send, 100), (390.0, 10.0));
+    assert_eq!(last(Direction::Send, 40), (450.0, 10.0));
+    assert_eq!(last(Direction::Recv, 100), (0.0, 0.0), "it may have begun at any time");
 }
 
 /// Rank 0 is in a ring's operation: of its slices its device has served so many, in so long each, in both directions.

@@ -1,0 +1,106 @@
+//! What a rank did itself in an iteration, free of waiting for others.
+use super::*;
+
+/// An operation ends soon after its last flow: its sums are among so many last ones.
+const SUMS_LOOKED_AT: usize = 64;
+
+impl Iteration {
+    /// Keeps the half of a way through the host that took most.
+    fn keep_half(&mut self, sends: bool, half: HalfCopy) {
+        let most = if sends { &mut self.out } else { &mut self.into };
+        if half.us > most.us {
+            *most = half;
+        }
+    }
+}
+
+impl Iterations {
+    /// When the device began an operation: where no kernel event tells it, when it had filled the first slot of a flow with data of
+    /// its own, as it does first in a ring and in a send. `NONE`: nobody knows.
+    pub(super) fn began(&self, counter: u16, done: &OpDone) -> HostTime {
+        let op = &done.op;
+        let is_own = match op.kind {
+            OpKind::AllReduce | OpKind::ReduceScatter | OpKind::AllGather => op.algorithm == Algorithm::Ring,
+            kind => kind == OpKind::Send,
+        };
+        if op.started_at.is_some() || !is_own {
+            return op.started_at;
+        }
+        let is_its = |sums: &&OpSums| sums.counter == counter && sums.seq == op.id.seq.0 as u32;
+        let sums = self.sums.iter().rev().take(SUMS_LOOKED_AT).find(is_its).filter(|sums| sums.send.is_some());
+        let before = |sums: &OpSums| u64::from(coarse(done.ended_at).wrapping_sub(sums.first_ready)) << COARSE_BITS;
+        sums.map_or(HostTime::NONE, |sums| done.ended_at - before(sums))
+    }
+
+    /// What a rank did itself in the iteration between two moments.
+    pub(in crate::timeline) fn measure(&self, past: &Past, start: HostTime, end: HostTime) -> Iteration {
+        let mut out = Iteration { start, end, ..Iteration::default() };
+        let is_inside = |op: &&Raw| op.ended_at() > start && op.ended_at() <= end;
+        // Those before one that ended so long before the start ended before the start.
+        let may_be_inside = |op: &&Raw| op.ended_at() + self.late_ns > start;
+        let mut ops: Vec<&Raw> = self.raw.iter().rev().take_while(may_be_inside).filter(is_inside).collect();
+        ops.reverse();
+        ops.sort_by_key(|op| (op.began().unwrap_or(op.ended_at()), op.ended_at(), *past.counter(op.counter), op.seq));
+        let has_kernels = ops.iter().any(|op| op.is(STARTED));
+        out.ops = ops.len() as u32;
+        let mut device_free = start;
+        let mut near = self.sums.len();
+        // Sends and receives of one group are served one after the other: all but the first wait for their turn.
+        let mut group: Option<(HostTime, f64)> = None;
+        let mut halves: BTreeMap<(bool, u16), HalfCopy> = BTreeMap::new();
+        // When the slots of a ring held nothing of the operation before any more.
+        let mut emptied: BTreeMap<u16, HostTime> = BTreeMap::new();
+        let before_us = self.list.back().map_or(f64::MAX, |before| before.compute_us);
+        for op in ops {
+            // Of one whose kernel nobody saw the transport's threads tell what they took.
+            let Some(started_at) = op.began().filter(|_| op.is(STARTED) || !has_kernels) else {
+                out.proxy_us += self.sums_of(op, &mut near).map_or(0.0, |sums| f64::from(sums.flush_us));
+                device_free = if has_kernels { device_free } else { device_free.max(op.left.at(op.ended_at())) };
+                continue;
+            };
+            let enqueued_at = op.enqueued.at(op.ended_at());
+            let ready = device_free.max(enqueued_at);
+            let compute = us(started_at.since_ns(ready));
+            out.compute_us += compute;
+            if out.compute_us > before_us && !out.computes_more_at.is_some() {
+                out.computes_more_at = ready;
+            }
+            out.compute_max_us = out.compute_max_us.max(compute as f32);
+            out.host_us += us(enqueued_at.since_ns(device_free));
+            device_free = device_free.max(op.left.at(op.ended_at()));
+            let Some(sums) = self.sums_of(op, &mut near) else { continue };
+            out.proxy_us += f64::from(sums.flush_us);
+            let class = past.counter(op.counter).1;
+            let lasted_us = us(op.left.at(op.ended_at()).since_ns(started_at));
+            let own_us = copy_us(class, op.is(RING), (sums.send, sums.recv), lasted_us);
+            if class == OpClass::Collective {
+                out.copy_us += own_us;
+                if op.is(RING) && sums.send.is_some() != sums.recv.is_some() {
+                    let empty_at = emptied.insert(op.counter, op.ended_at()).unwrap_or_default().max(started_at);
+                    halves.entry((sums.send.is_some(), op.counter)).or_default().add(sums, empty_at);
+                }
+                continue;
+            }
+            match &mut group {
+                Some((start, least)) if started_at.since_ns(*start) < GROUP_NS => *least = least.min(own_us),
+                _ => out.copy_us += group.replace((started_at, own_us)).map_or(0.0, |(_, least)| least),
+            }
+        }
+        out.copy_us += group.map_or(0.0, |(_, least)| least);
+        halves.into_iter().for_each(|((sends, counter), half)| out.keep_half(sends, HalfCopy { counter, ..half }));
+        out
+    }
+
+    /// The sums of an operation, looked for from `near` on, where those of the operation before were found, and from there
+    /// back. Many operations have no flows.
+    fn sums_of(&self, op: &Raw, near: &mut usize) -> Option<&OpSums> {
+        let is_its = |sums: &OpSums| sums.counter == op.counter && sums.seq == op.seq;
+        if self.summed.get(usize::from(op.counter)).is_none_or(|after| op.seq.saturating_add(1) > *after) {
+            return None;
+        }
+        let ahead = self.sums.range(*near..).position(is_its).map(|at| at + *near);
+        let at = ahead.or_else(|| self.sums.range(..*near).rposition(is_its))?;
+        *near = at;
+        self.sums.get(at)
+    }
+}
