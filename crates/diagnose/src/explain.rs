@@ -15,11 +15,11 @@ use crate::config::Config;
 use crate::evidence::{COST, Evidence, Subject, Track};
 use crate::fact::STARVED_MILLI;
 use crate::measure::Component;
-use crate::timeline::{RankState, Timeline};
+use crate::timeline::Timeline;
 use found::{Found, SURE, WORK, counts, hosts_of};
 use mycroft_record::{Category, HostName, Place, Suspect};
 use network::Network;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use found::{Cause, Key, Told};
 
@@ -44,7 +44,8 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
     // Copies wait for whoever is about to be known to come late.
     let is_likely = |found: &&Found<'_>| {
         let counts = found.times >= 1.0 || (found.component.is_work() && explains_most(evidence, found));
-        found.is_own() && counts && found.track.log_odds >= needed / 2.0 && !is_outweighed(found)
+        let is_known = found.track.log_odds >= needed / 2.0 && !waits(timeline, evidence, found, needed);
+        found.is_own() && counts && is_known && !is_outweighed(found)
     };
     let awaits = found.iter().any(|found| is_likely(&found));
     let mut causes: Vec<Cause> = Vec::new();
@@ -65,7 +66,11 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
         // The next that is not about the same places nor their ends, and has no case of its own.
         let is_there = |other: &&Found<'_>| alike.iter().any(|of| same_host(timeline, other.subject, of.subject));
         // What the transport takes does not speak against who comes late: it may wait for it.
-        let speaks = |other: &&Found<'_>| if of.is_own() { other.is_own() && !is_told(other) } else { true };
+        let is_waiting = |other: &&Found<'_>| waits(timeline, evidence, other, needed);
+        let speaks = |other: &&Found<'_>| match of.is_own() {
+            true => other.is_own() && !is_told(other),
+            false => !is_waiting(other),
+        };
         let next = found.iter().filter(speaks).find(|other| !is_there(other));
         let confidence = confidence(of.times, next);
         if confidence >= SURE_ENOUGH {
@@ -91,6 +96,7 @@ fn is_sure(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>, needed: 
         && costs(evidence, found.track, more_ms(timeline, evidence, found))
         && accounts(evidence, found)
         && (found.is_own() || !is_late_issue(evidence, found.track))
+        && !waits(timeline, evidence, found, needed)
         && (found.component != Component::Pause || !sends_slowly(evidence, found, needed))
         && (found.component != Component::Waiting || is_felt(timeline, evidence, found, needed))
 }
@@ -150,6 +156,25 @@ fn found<'a>(component: Component, subject: &'a Subject, track: &'a Track) -> Op
 /// Whether what waits on a way through a host is inside it: behind and before slow wires it waits as well.
 fn is_inside(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> bool {
     hosts_of(timeline, found.subject).into_iter().all(|host| evidence.denies_ways(&BTreeSet::from([host])))
+}
+
+/// Whether what seems to be computed or issued later waits: without kernel events the transport shows when an operation begins, and
+/// what of the transport accounts for what iterations grew is why it begins later.
+fn waits(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>, needed: f64) -> bool {
+    let hosts = hosts_of(timeline, found.subject);
+    let mut ranks = timeline.ranks.by_slot().iter().filter(|state| hosts.contains(&state.host));
+    if found.component == Component::Waiting || !found.is_own() || ranks.all(|state| state.kernel_events) {
+        return false;
+    }
+    let least_ms = WORK * evidence.grown_ms(found.track.since).1.unwrap_or(found.track.more_ms);
+    let is_transport = |component: Component| !component.is_work() && component != Component::Issue;
+    let mut of_each: BTreeMap<&Subject, f64> = BTreeMap::new();
+    for ((component, subject), track) in &evidence.tracks {
+        if is_transport(*component) && *subject != Subject::Job && track.log_odds >= needed / 2.0 {
+            *of_each.entry(subject).or_default() += track.more_ms;
+        }
+    }
+    of_each.values().any(|more_ms| *more_ms >= least_ms)
 }
 
 /// Whether what a rank or host computes or issues later is enough of what iterations grew.
@@ -217,8 +242,7 @@ fn cause(timeline: &Timeline, evidence: &Evidence, alike: &[&Found<'_>], confide
     let found = alike[0];
     let mut places: Vec<Place> = Vec::new();
     for of in alike {
-        let new =
-            places_of(timeline, evidence, of).into_iter().filter(|place| !places.contains(place)).collect::<Vec<_>>();
+        let new = places_of(timeline, of).into_iter().filter(|place| !places.contains(place)).collect::<Vec<_>>();
         places.extend(new);
     }
     let each = confidence / places.len().max(1) as f64;
@@ -231,14 +255,13 @@ fn cause(timeline: &Timeline, evidence: &Evidence, alike: &[&Found<'_>], confide
     }
 }
 
-/// Of a way both ends: nothing tells them apart.
-fn places_of(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> Vec<Place> {
+/// Of a way both ends: nothing tells them apart. Without kernel events a rank may wait for another of its host that nothing shows: the host.
+fn places_of(timeline: &Timeline, found: &Found<'_>) -> Vec<Place> {
     let host = |host: &HostName| Place::Host { host: host.clone() };
     match found.subject {
         Subject::Rank(slot) => {
             let state = timeline.ranks.at(*slot);
-            let is_of_host = found.is_own() && may_wait_unseen(timeline, evidence, state);
-            vec![if is_of_host {
+            vec![if found.is_own() && !state.kernel_events {
                 host(&state.host)
             } else {
                 Place::Rank { rank: state.rank, host: state.host.clone() }
@@ -248,14 +271,6 @@ fn places_of(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> Vec
         Subject::Way(from, to) => [from, to].map(host).to_vec(),
         Subject::Job => Vec::new(),
     }
-}
-
-/// Whether a rank may wait for another of its host without anybody seeing it: nothing shows its kernels, and nothing at all what the
-/// other computes.
-fn may_wait_unseen(timeline: &Timeline, evidence: &Evidence, rank: &RankState) -> bool {
-    let is_unseen =
-        |slot: &u32| timeline.ranks.at(*slot).host == rank.host && evidence.computation_ms(*slot as usize).is_none();
-    !rank.kernel_events && timeline.ranks.slots().any(|slot| is_unseen(&slot))
 }
 
 /// The kind of fault: Table 4 of the paper, by what of the rank or host takes longer.

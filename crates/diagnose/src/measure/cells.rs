@@ -160,17 +160,26 @@ pub(super) fn cells(
     if state.dead_since.is_some() {
         return None;
     }
-    let (mut count, mut ms) = (0, [0.0; OF_ITERATIONS]);
-    for (nth, it) in inside(state, row, each) {
-        count += 1;
-        ms.iter_mut().zip(CELLS).for_each(|(sum, cell)| *sum += cell.us(it) * 1e3 / it.ns() as f64 * each[nth].1);
-    }
-    if count == 0 {
-        return None;
-    }
-    let [computation, rest, issue, copy, proxy] = ms.map(|ms| (ms / f64::from(count)) as f32);
+    let (count, ms) = mean(inside(state, row, each), each)?;
+    let [computation, rest, issue, copy, proxy] = ms.map(|ms| ms as f32);
     let ms = [computation, rest, issue, copy, proxy, sent.held_ms as f32, sent.slower_ms as f32, 0.0];
     Some(Cells { ms, measured: (count as f32 / each.len().max(1) as f32).min(1.0) })
+}
+
+/// How many iterations of a rank are known, and what it took in each of the row, milliseconds: those that are missing took the same share of
+/// their time, and may be longer than others.
+fn mean<'a>(
+    known: impl Iterator<Item = (usize, &'a Iteration)>,
+    each: &[(HostTime, f64)],
+) -> Option<(usize, [f64; OF_ITERATIONS])> {
+    let (mut count, mut known_ms, mut ms) = (0, 0.0, [0.0; OF_ITERATIONS]);
+    for (nth, it) in known {
+        count += 1;
+        known_ms += each[nth].1;
+        ms.iter_mut().zip(CELLS).for_each(|(sum, cell)| *sum += cell.us(it) * 1e3 / it.ns() as f64 * each[nth].1);
+    }
+    let mean_ms = each.iter().map(|(_, ms)| ms).sum::<f64>() / each.len().max(1) as f64;
+    (count > 0).then(|| (count, ms.map(|ms| ms / known_ms.max(1e-9) * mean_ms)))
 }
 
 #[cfg(test)]
@@ -192,6 +201,16 @@ mod tests {
     fn a_mean_of_a_quarter_of_the_iterations_varies_twice_as_much() {
         let cells = Cells { measured: 0.25, ..Cells::of(|_| 7.0) };
         assert_eq!((cells.doubt(), Cells::of(|_| 7.0).doubt()), (2.0, 1.0));
+    }
+
+    /// Of a rank the short iterations of a row are not known, and it computes for half of the long one: so it does of all.
+    #[test]
+    fn what_is_known_of_long_iterations_alone_is_no_more_computation() {
+        let mut reference = ending(&[100, 200, 300, 1_100]);
+        reference.iter_mut().for_each(|it| it.compute_us = it.ns() as f64 / 2e3);
+        let each: Vec<(HostTime, f64)> = reference.iter().map(|it| (it.end, it.ns() as f64 / 1e6)).collect();
+        let computed = |from: usize| mean(reference.iter().enumerate().skip(from), &each).map(|(n, ms)| (n, ms[0]));
+        assert_eq!((computed(0), computed(3), computed(4)), (Some((4, 137.5)), Some((1, 137.5)), None));
     }
 
     /// In one of five iterations somebody pauses for a second: all take as long. One that lost an end seems to take two for one.

@@ -53,27 +53,29 @@ fn a_rank_that_sends_slowly_on_a_way_that_others_share_is_told_and_not_the_way()
     assert_eq!(told(400.0), [(Category::HostThread, Subject::Rank(9))]);
 }
 
-/// Without kernel events a rank may wait for another of its host that nothing shows: then the host is named, not the rank.
+/// Without kernel events what seems to be computation may be waiting: for another rank of the host, so the host is named, and for a proxy
+/// thread that is late by as much as iterations grew.
 #[test]
-fn who_may_wait_unseen_is_not_named_before_its_host() {
-    let told = |kernel_events: bool, others_ms: f64| {
+fn without_kernel_events_a_host_is_named_where_the_transport_accounts_for_nothing() {
+    let told = |kernel_events: bool, held_ms: f64| {
         let mut ring = Ring::default();
-        let computes = |more_ms: f64| {
+        let takes = |more_ms: f64, held_ms: f64| {
             move |rank: usize, component| match component {
                 Component::Computation if rank == 9 => 200.0 + more_ms,
-                Component::Computation if rank == 10 => others_ms,
                 Component::Computation => 200.0,
+                Component::Handover if rank == 4 => held_ms,
                 _ => 0.0,
             }
         };
         let like = |iteration_ms: f64| Row { iteration_ms, ..Row::default() };
-        ring.of_ranks(20, &like(300.0), computes(0.0));
-        ring.of_ranks(10, &like(400.0), computes(100.0));
+        ring.of_ranks(20, &like(300.0), takes(0.0, 0.0));
+        ring.of_ranks(10, &like(400.0), takes(100.0, held_ms));
         let causes = causes(&ranks_with(kernel_events), &Config::default(), &ring.evidence);
         causes.into_iter().map(|cause| cause.suspects[0].place.clone()).collect::<Vec<_>>()
     };
-    let rank = Place::Rank { rank: Rank(9), host: name(2) };
-    assert_eq!(told(true, 0.0), std::slice::from_ref(&rank));
-    assert_eq!(told(false, 200.0), [rank], "what all of the host compute is known");
+    let rank = |rank, host| Place::Rank { rank: Rank(rank), host: name(host) };
+    assert_eq!(told(true, 0.0), [rank(9, 2)]);
     assert_eq!(told(false, 0.0), [host(2)]);
+    assert_eq!(told(true, 90.0), [rank(9, 2)]);
+    assert_eq!(told(false, 90.0), [rank(4, 1)]);
 }
