@@ -19,7 +19,7 @@ use mycroft_record::{
 use raw::{NO_MARK, RING, Raw, SMALL, STARTED, Span};
 use recurrence::{Recurrence, Weight};
 pub(super) use room::Room;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 /// Of those whose iteration is over, so many stay: a period is looked for in them. 640 x 28 B = 17.5 KiB a rank.
 const RAW_SETTLED_KEPT: usize = period::SEQUENCE_KEPT + 40;

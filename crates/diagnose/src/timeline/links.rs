@@ -21,7 +21,8 @@ const PAUSES_PER_RANK: usize = 8;
 /// A flow whose steps wait as long as so many of the longest do is slow all the time and did not pause: one pause is seen by
 /// the eight steps at most that are under way.
 const STEADY_STEPS: f64 = 10.0;
-/// A flow of which a byte is on its way for at most so many times as long as in most of these last flows of its link is slow as they are.
+/// A flow of which a byte is on its way for at most so many times as long as in most of these last flows of its link is slow as they are:
+/// a pause takes longer than the flow itself.
 const AS_SLOW: f64 = 2.0;
 /// See [`AS_SLOW`]; of fewer than half of them nobody knows.
 const FLOWS_BEFORE: usize = 8;

@@ -37,7 +37,8 @@ impl Iterations {
         // While an iteration crawls, what comes in every fourth only seems to come still.
         let is_sure = self.marker.is_some_and(|marker| marker.sure);
         let crawls = |seen: &Recurrence| !recurs(seen, newest) && self.is_within_iteration(seen.ends.back());
-        // What comes several times while one iteration runs, and did not before, is not rarer than what ends it.
+        // What comes several times while one iteration runs, and did not before, is not rarer than what ends it. The limit is in the middle
+        // between as often and half as often.
         let since = self.known(&best).and_then(|seen| seen.ends.front().copied()).unwrap_or_default();
         let not_rarer = |seen: &Recurrence| 2 * seen.since(since) <= 3 * count + 2 || (is_sure && crawls(seen));
         let young = current.is_none_or(|seen| seen.ends.len() < YOUNG_ENDS);

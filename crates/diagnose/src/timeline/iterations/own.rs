@@ -1,5 +1,9 @@
 //! What a rank did itself in an iteration, free of waiting for others.
-use super::*;
+use super::raw::{RING, Raw, STARTED};
+use super::{COARSE_BITS, GROUP_NS, HalfCopy, Iteration, Iterations, OpSums, coarse, copy_us, us};
+use crate::timeline::past::Past;
+use mycroft_record::{Algorithm, HostTime, OpClass, OpDone, OpKind};
+use std::collections::BTreeMap;
 
 /// An operation ends soon after its last flow: its sums are among so many last ones.
 const SUMS_LOOKED_AT: usize = 64;

@@ -1,5 +1,31 @@
 //! What iterations of a rank are cut at, and what is measured of them.
 use super::*;
+use crate::timeline::iterations::Iterations;
+
+/// A rank that completes operations of one communicator, one after the other.
+struct Program {
+    timeline: Timeline,
+    now: u64,
+    seq: u64,
+}
+
+impl Program {
+    fn new() -> Program {
+        Program { timeline: Timeline::default(), now: T0, seq: 0 }
+    }
+
+    /// Completes one of a size (see [`complete`]), so long after the one before.
+    fn end(&mut self, size: u32, gap_ms: u64) -> HostTime {
+        (self.now, self.seq) = (self.now + gap_ms * MS, self.seq + 1);
+        complete(&mut self.timeline, size, self.seq, self.now);
+        self.timeline.settle();
+        HostTime(self.now)
+    }
+
+    fn iterations(&self) -> &Iterations {
+        &self.timeline.ranks.get(&Rank(0)).unwrap().iterations
+    }
+}
 
 /// A loss or an evaluation every twentieth iteration marks nothing: iterations are known by their even rhythm, also while a
 /// fault makes it uneven, and where the first ones were.
@@ -27,17 +53,14 @@ fn what_comes_now_and_then_is_no_iteration() {
 /// An evaluation has several collectives of a size of its own: what has marked iterations goes on to do so.
 #[test]
 fn what_comes_often_in_one_iteration_marks_none() {
-    let mut timeline = Timeline::default();
-    let (mut now, mut seq) = (T0, 0);
-    for lap in 0..60u64 {
-        for size in std::iter::repeat_n(3, if lap == 30 { 5 } else { 0 }).chain([4]) {
-            (now, seq) = (now + 500 * MS, seq + 1);
-            complete(&mut timeline, size, seq, now);
-            timeline.settle();
-        }
+    let mut program = Program::new();
+    for lap in 0..60 {
+        (0..if lap == 30 { 5 } else { 0 }).for_each(|_| {
+            program.end(3, 500);
+        });
+        program.end(4, 500);
     }
-    let iterations = &timeline.ranks.get(&Rank(0)).unwrap().iterations;
-    assert_eq!((iterations.generation(), iterations.total()), (1, 58));
+    assert_eq!((program.iterations().generation(), program.iterations().total()), (1, 58));
 }
 
 /// The last iteration of a rank of which no kernel event was seen: each has one operation of a ring, issued 10 ms after the one before
@@ -129,69 +152,57 @@ fn in_flight(timeline: &mut Timeline, at: HostTime, (steps, each_ms): (u32, u32)
 /// does more than an iteration, is none.
 #[test]
 fn an_iteration_that_crawls_is_seen_before_it_ends() {
-    let mut timeline = Timeline::default();
-    let (mut now, mut seq) = (T0, 0);
-    let mut step = |timeline: &mut Timeline, size: u32, gap_ms: u64| {
-        (now, seq) = (now + gap_ms * MS, seq + 1);
-        complete(timeline, size, seq, now);
-        timeline.settle();
-        HostTime(now)
-    };
+    let mut program = Program::new();
     let mut end = HostTime::NONE;
     for _ in 0..30 {
         (0..4).for_each(|_| {
-            step(&mut timeline, 2, 100);
+            program.end(2, 100);
         });
-        end = step(&mut timeline, 4, 100);
+        end = program.end(4, 100);
     }
-    let iterations = |timeline: &Timeline| {
-        let iterations = &timeline.ranks.get(&Rank(0)).unwrap().iterations;
+    let iterations = |program: &Program| {
+        let iterations = program.iterations();
         (iterations.generation(), iterations.list().back().unwrap().end, iterations.running_since())
     };
-    let generation = iterations(&timeline).0;
-    step(&mut timeline, 2, 10_000);
-    let until = step(&mut timeline, 2, 10_000);
-    assert_eq!(iterations(&timeline), (generation, end, Some(end)));
+    let generation = iterations(&program).0;
+    program.end(2, 10_000);
+    let until = program.end(2, 10_000);
+    assert_eq!(iterations(&program), (generation, end, Some(end)));
     let show = |timeline: &mut Timeline| {
         timeline
             .with_running(until, |timeline| *timeline.ranks.get(&Rank(0)).unwrap().iterations.list().back().unwrap())
     };
-    let shown = show(&mut timeline);
+    let shown = show(&mut program.timeline);
     assert_eq!((shown.start, shown.end, shown.compute_us, shown.host_us, shown.copy_us), (end, until, 0.0, 0.0, 0.0));
-    assert_eq!(iterations(&timeline).1, end, "and it is as it was");
-    in_flight(&mut timeline, until, (20, 400), &[Direction::Send]);
-    let first_us = show(&mut timeline).out.first_us;
+    assert_eq!(iterations(&program).1, end, "and it is as it was");
+    in_flight(&mut program.timeline, until, (20, 400), &[Direction::Send]);
+    let first_us = show(&mut program.timeline).out.first_us;
     assert_eq!(first_us, 8e6, "its first slice counts once the slots hold nothing of the one before");
-    in_flight(&mut timeline, until, (20, 400), &[Direction::Send, Direction::Recv]);
-    assert_eq!(show(&mut timeline).copy_us, 8e6, "what the device has done of an operation in flight");
-    assert_eq!(iterations(&timeline).1, end);
+    in_flight(&mut program.timeline, until, (20, 400), &[Direction::Send, Direction::Recv]);
+    assert_eq!(show(&mut program.timeline).copy_us, 8e6, "what the device has done of an operation in flight");
+    assert_eq!(iterations(&program).1, end);
     (0..4).for_each(|_| {
-        step(&mut timeline, 2, 100);
+        program.end(2, 100);
     });
-    assert_eq!(iterations(&timeline).2, None, "more than an iteration does");
+    assert_eq!(iterations(&program).2, None, "more than an iteration does");
 }
 
 /// A loss in every fourth iteration has not come for less than its own rhythm, while an iteration crawls: it ends none.
 #[test]
 fn what_comes_seldom_is_no_iteration_while_one_crawls() {
-    let mut timeline = Timeline::default();
-    let (mut now, mut seq) = (T0, 0);
-    let mut step = |timeline: &mut Timeline, size: u32, gap_ms: u64| {
-        (now, seq) = (now + gap_ms * MS, seq + 1);
-        complete(timeline, size, seq, now);
-        timeline.settle();
-    };
+    let mut program = Program::new();
     for lap in 0..40 {
-        [50, 150, 50, 150, 50, 150].into_iter().for_each(|gap_ms| step(&mut timeline, 2, gap_ms));
-        step(&mut timeline, 4, 200);
+        [50, 150, 50, 150, 50, 150].into_iter().for_each(|gap_ms| {
+            program.end(2, gap_ms);
+        });
+        program.end(4, 200);
         if lap % 4 == 3 {
-            step(&mut timeline, 0, 1);
+            program.end(0, 1);
         }
     }
-    let generation = |timeline: &Timeline| timeline.ranks.get(&Rank(0)).unwrap().iterations.generation();
-    let before = generation(&timeline);
-    step(&mut timeline, 2, 9_000);
-    assert_eq!(generation(&timeline), before);
+    let before = program.iterations().generation();
+    program.end(2, 9_000);
+    assert_eq!(program.iterations().generation(), before);
 }
 
 /// A device computes twice as long from the middle of an iteration on that is long for another reason: it is known when what it
