@@ -14,18 +14,20 @@ mod known;
 mod past;
 mod pauses;
 mod rank_sum;
+mod ranks;
 mod track;
 
 use crate::measure::{CELLS, Component, Role, Row, Way};
 use crate::median::median;
-use expected::{Expected, First, Scale, by_host, exposed};
+use expected::{Expected, First, Scale, exposed};
 use iterations::{Iterations, Longer};
 use known::Known;
 use mycroft_record::{HostName, HostTime};
-use past::{FEW_MIN, Past, SPREAD_LEAST, Spread};
+use past::{FEW_MIN, OfRanks, Past, SPREAD_LEAST, Spread};
 pub(crate) use past::{LATELY, PAST_MIN};
 use pauses::Pauses;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use track::Value;
 
 pub(crate) use track::Track;
 
@@ -86,9 +88,9 @@ type BetweenHosts<'a> = (&'a (HostName, HostName), &'a Way);
 /// What has been gathered of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
-    ranks: BTreeMap<Component, (Vec<Past>, Spread, Spread)>,
+    ranks: BTreeMap<Component, OfRanks>,
     ways: BTreeMap<(HostName, HostName), Known>,
-    waits: BTreeMap<HostName, Past>,
+    hosts: BTreeMap<Component, (BTreeMap<HostName, Past>, Spread)>,
     pauses: Pauses,
     iterations: Iterations,
     /// How long the iteration that runs has taken, milliseconds, where that is many times as long as usual.
@@ -109,7 +111,7 @@ impl Evidence {
             self.take_ranks(component, hosts, roles, row, is_odd);
         }
         self.take_ways(row, is_odd);
-        self.take_waits(row, is_odd);
+        self.take_hosts(row, is_odd);
         self.take_pauses(row);
         self.take_iteration(row, hosts.len());
     }
@@ -122,7 +124,7 @@ impl Evidence {
             self.take_ranks(component, hosts, roles, row, true);
         }
         self.take_ways(row, true);
-        self.take_waits(row, true);
+        self.take_hosts(row, true);
         self.take_pauses(row);
     }
 
@@ -171,8 +173,8 @@ impl Evidence {
     fn take_computed(&mut self, row: &Row) {
         self.computed.resize(self.computed.len().max(row.ranks.len()), VecDeque::new());
         for (lately, cells) in self.computed.iter_mut().zip(&row.ranks) {
-            let Some(cells) = cells else { continue };
-            lately.push_back(cells.ms(Component::Computation));
+            let Some(ms) = cells.as_ref().and_then(|cells| cells.ms(Component::Computation)) else { continue };
+            lately.push_back(ms);
             if lately.len() > LATELY {
                 lately.pop_front();
             }
@@ -188,42 +190,6 @@ impl Evidence {
     /// How long iterations usually are, milliseconds, and the standard deviation of their means of about a second.
     pub(crate) fn usual_ms(&self) -> Option<(f64, f64)> {
         self.iterations.usual().map(|(level_ms, sigma)| (level_ms, sigma * level_ms))
-    }
-
-    fn take_ranks(&mut self, component: Component, hosts: &[HostName], roles: &[Role], row: &Row, is_raised: bool) {
-        let values: Vec<Option<f64>> = row.ranks.iter().map(|cells| Some(cells.as_ref()?.ms(component))).collect();
-        let (pasts, spread, host_spread) = self.ranks.entry(component).or_default();
-        pasts.resize(values.len(), Past::default());
-        let grows = if component.is_work() { Scale::Times(row.iteration_ms) } else { Scale::Plus(row.iteration_ms) };
-        // A rank that sends to others than its peers do takes longer by design: its past tells.
-        let roles = if component == Component::Sending { &[] } else { roles };
-        let expected = Expected::of(&values, roles, pasts, grows, First::Peers);
-        let is_tested = |slot| self.tracks.contains_key(&(component, Subject::Rank(slot as u32)));
-        expected.learn(&values, pasts, (is_raised, is_tested), COST);
-        self.common.take(component, expected.common);
-        if component == Component::Rest {
-            return; // it only tells more work from slower devices
-        }
-        spread.take(&expected.beyond);
-        let of_hosts = by_host(&expected.beyond, hosts);
-        let shares: Vec<Option<f64>> = of_hosts.values().copied().map(Some).collect();
-        host_spread.take(&shares);
-        let (sigma, host_sigma) = (spread.sigma(), host_spread.sigma());
-        let own = by_host(&expected.sigmas.iter().copied().map(Some).collect::<Vec<_>>(), hosts);
-        let doubts: Vec<Option<f64>> = row.ranks.iter().map(|cells| Some(cells.as_ref()?.doubt())).collect();
-        let of_host = by_host(&doubts, hosts);
-        for (slot, share) in exposed(&expected.beyond).into_iter().enumerate() {
-            let sigma = sigma.max(expected.sigmas[slot]) * doubts[slot].unwrap_or(1.0);
-            self.test((component, Subject::Rank(slot as u32)), share, row.iteration_ms, (COST, sigma), row);
-        }
-        if component == Component::Sending {
-            return; // a host whose ranks all send slowly has slow ways
-        }
-        for (host, share) in of_hosts.keys().zip(exposed(&shares)) {
-            let sigma =
-                host_sigma.max(own.get(host).copied().unwrap_or(0.0)) * of_host.get(host).copied().unwrap_or(1.0);
-            self.test((component, Subject::Host(host.clone())), share, row.iteration_ms, (COST, sigma), row);
-        }
     }
 
     /// Ways in shares of what the same bytes took: how much of an iteration waits for a way is not seen. Ways that carry little are
@@ -247,13 +213,13 @@ impl Evidence {
         let values: Vec<Option<f64>> = ways.iter().map(|(_, way)| Some(way.ms_per_mb())).collect();
         let past_of = |hosts| self.ways.get(hosts).map(|known: &Known| known.past).unwrap_or_default();
         let mut pasts: Vec<Past> = ways.iter().map(|(hosts, _)| past_of(*hosts)).collect();
-        let roles: Vec<Role> = ways.iter().map(|(_, way)| way.role()).collect();
+        let roles: Vec<Option<Role>> = ways.iter().map(|(_, way)| Some(way.role())).collect();
         let expected = Expected::of(&values, &roles, &pasts, Scale::Times(usual.max(1e-9)), First::Past);
         let is_tested = |at: usize| {
             let (from, to) = ways[at].0;
             self.tracks.contains_key(&(Component::Wire, Subject::Way(from.clone(), to.clone())))
         };
-        expected.learn(&values, &mut pasts, (is_raised, is_tested), SLOWER);
+        expected.learn(&values, &mut pasts, (|_| is_raised, is_tested), SLOWER);
         // None is known to vary less than most do.
         let known = expected.sigmas.iter().zip(&pasts).filter(|(_, past)| past.n > FEW_MIN);
         let sigma = median(known.map(|(own, _)| *own).collect()).unwrap_or(0.0).max(WAY_SPREAD_LEAST);
@@ -266,22 +232,39 @@ impl Evidence {
             // No iteration waits for a way longer than data is under way.
             let costs = way.sent_ms - past.level * way.mb >= COST / 2.0 * row.iteration_ms;
             let share = share.filter(|_| is_known).map(|share| if costs { share } else { share.min(0.0) });
-            self.test(key, share, past.level * way.mb, (SLOWER, sigma.max(*own)), row);
+            self.test(key, value(share, past.level * way.mb), (SLOWER, sigma.max(*own)), row);
         }
     }
 
-    /// Threads that wait for a processor, beside those of other hosts: it costs what they are late with, which is not seen here.
-    fn take_waits(&mut self, row: &Row, is_raised: bool) {
-        let values: Vec<Option<f64>> = row.waits.values().copied().map(Some).collect();
-        let mut pasts: Vec<Past> =
-            row.waits.keys().map(|host| self.waits.get(host).copied().unwrap_or_default()).collect();
-        let roles = vec![Role::default(); values.len()];
-        let expected = Expected::of(&values, &roles, &pasts, Scale::Plus(1.0), First::Peers);
-        expected.learn(&values, &mut pasts, (is_raised, |_| false), WAITS);
-        for (host, (past, share)) in row.waits.keys().zip(pasts.into_iter().zip(exposed(&expected.beyond))) {
-            self.waits.insert(host.clone(), past);
-            let key = (Component::Waiting, Subject::Host(host.clone()));
-            self.test(key, share, 0.0, (WAITS, WAIT_SPREAD_LEAST), row);
+    /// What hosts are compared in: threads that wait for a processor, which cost what they are late with, that is not seen here; and ways
+    /// through them.
+    fn take_hosts(&mut self, row: &Row, is_raised: bool) {
+        self.take_host(Component::Waiting, &row.waits, (1.0, 0.0), (WAITS, WAIT_SPREAD_LEAST), (row, is_raised));
+        let unit = (row.iteration_ms, row.iteration_ms);
+        self.take_host(Component::Through, &row.through, unit, (COST, SPREAD_LEAST), (row, is_raised));
+    }
+
+    /// A component of hosts. `unit`: what their values are shares of, and what of an iteration such a share costs, milliseconds.
+    fn take_host(
+        &mut self,
+        component: Component,
+        of: &BTreeMap<HostName, f64>,
+        (unit, unit_ms): (f64, f64),
+        (counts, least): (f64, f64),
+        (row, is_raised): (&Row, bool),
+    ) {
+        let values: Vec<Option<f64>> = of.values().copied().map(Some).collect();
+        let (known, spread) = self.hosts.entry(component).or_default();
+        let mut pasts: Vec<Past> = of.keys().map(|host| known.get(host).copied().unwrap_or_default()).collect();
+        let roles = vec![Some(Role::default()); values.len()];
+        let expected = Expected::of(&values, &roles, &pasts, Scale::Plus(unit), First::Peers);
+        expected.learn(&values, &mut pasts, (|_| is_raised, |_| false), counts);
+        known.extend(of.keys().cloned().zip(pasts));
+        spread.take(&expected.beyond);
+        let sigma = spread.sigma().max(least);
+        for ((host, share), own) in of.keys().zip(exposed(&expected.beyond)).zip(expected.sigmas) {
+            let key = (component, Subject::Host(host.clone()));
+            self.test(key, value(share, unit_ms), (counts, sigma.max(own)), row);
         }
     }
 
@@ -302,7 +285,8 @@ impl Evidence {
         if let Some((level_ms, sigma)) = self.iterations.usual() {
             let share = row.iteration_ms / level_ms - 1.0;
             let least = if self.iterations.knows_spread() { SPREAD_LEAST } else { COST };
-            self.test((Component::Iteration, Subject::Job), Some(share), level_ms, (COST, sigma.max(least)), row);
+            let key = (Component::Iteration, Subject::Job);
+            self.test(key, value(Some(share), level_ms), (COST, sigma.max(least)), row);
         }
         self.iterations.take(row, self.doubtful_since(ranks));
     }
@@ -336,7 +320,7 @@ impl Evidence {
 
     /// What all ranks compute and issue longer than before, milliseconds an iteration: more work, or slower devices.
     pub(crate) fn work_ms(&self) -> f64 {
-        let pasts = self.ranks.get(&Component::Computation).map_or(&[][..], |(pasts, _, _)| pasts);
+        let pasts = self.ranks.get(&Component::Computation).map_or(&[][..], |known| &known.pasts);
         let level_ms = median(pasts.iter().filter(|past| past.n > 0).map(|past| past.level).collect()).unwrap_or(0.0);
         let times = self.common.of(Component::Computation).unwrap_or(1.0);
         (times - 1.0) * level_ms + self.common.of(Component::Issue).unwrap_or(0.0)
@@ -355,28 +339,26 @@ impl Evidence {
         (now_ms, level_ms.map(|level_ms| now_ms - level_ms))
     }
 
-    fn test(
-        &mut self,
-        key: (Component, Subject),
-        share: Option<f64>,
-        unit_ms: f64,
-        (cost, sigma): (f64, f64),
-        row: &Row,
-    ) {
-        let Some(share) = share else { return };
+    fn test(&mut self, key: (Component, Subject), value: Option<Value>, (cost, sigma): (f64, f64), row: &Row) {
+        let Some(value) = value else { return };
         match self.tracks.get_mut(&key) {
             Some(track) => {
-                track.take(share, share * unit_ms, (cost, sigma), (row.start, row.end));
+                track.take(value, (cost, sigma), (row.start, row.end));
                 if track.is_over() {
                     self.tracks.remove(&key);
                 }
             }
-            None if share > cost / 2.0 => {
-                self.tracks.insert(key, Track::begin(share, share * unit_ms, (cost, sigma), (row.start, row.end)));
+            None if value.share > cost / 2.0 => {
+                self.tracks.insert(key, Track::begin(value, (cost, sigma), (row.start, row.end)));
             }
             None => {}
         }
     }
+}
+
+/// That something takes longer by a share of so much, milliseconds.
+fn value(share: Option<f64>, unit_ms: f64) -> Option<Value> {
+    share.map(|share| Value { share, more_ms: share * unit_ms, tells: f64::INFINITY })
 }
 
 #[cfg(test)]

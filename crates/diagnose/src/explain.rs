@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use found::{Cause, Key, Told};
 
 /// Nobody is told of whom it is less sure: something else stands out nearly as much.
-const SURE_ENOUGH: f64 = 0.6;
+pub(crate) const SURE_ENOUGH: f64 = 0.6;
 /// Causes told at a time, and places that stand out alike: where there are more nobody stands out.
 const CAUSES_MAX: usize = 3;
 
@@ -49,12 +49,13 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
     };
     let awaits = found.iter().any(|found| is_likely(&found));
     let mut causes: Vec<Cause> = Vec::new();
-    // Of the transport the ways, or what of a rank stands out more.
+    // Of the transport the ways, or what of a rank stands out more; ways that cost far less are no reason for it.
     let is_way = |found: &&Found<'_>| found.component == Component::Wire && found.track.log_odds >= needed / 2.0;
-    let ways_times = found.iter().filter(is_way).map(|found| found.times).fold(0.0, f64::max);
+    let accounts = |way: &Found<'_>, of: &Found<'_>| way.track.more_ms >= WORK * of.track.more_ms;
+    let ways = |of| found.iter().filter(is_way).filter(move |way| accounts(way, of));
     for of in found.iter().filter(is_told) {
         let is_there = causes.iter().any(|cause| same_host(timeline, &cause.key.1, of.subject));
-        let is_behind_ways = of.times < ways_times && of.component != Component::Sending;
+        let is_behind_ways = ways(of).any(|way| of.times < way.times) && of.component != Component::Sending;
         let is_behind = !of.is_own() && (awaits || !causes.is_empty() || is_behind_ways);
         if is_there || is_behind || causes.len() >= CAUSES_MAX {
             continue;
@@ -66,10 +67,11 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
         // The next that is not about the same places nor their ends, and has no case of its own.
         let is_there = |other: &&Found<'_>| alike.iter().any(|of| same_host(timeline, other.subject, of.subject));
         // What the transport takes does not speak against who comes late: it may wait for it.
-        let is_waiting = |other: &&Found<'_>| waits(timeline, evidence, other, needed);
         let speaks = |other: &&Found<'_>| match of.is_own() {
             true => other.is_own() && !is_told(other),
-            false => !is_waiting(other),
+            false => {
+                (other.component != Component::Wire || accounts(other, of)) && !waits(timeline, evidence, other, needed)
+            }
         };
         let next = found.iter().filter(speaks).find(|other| !is_there(other));
         let confidence = confidence(of.times, next);
@@ -83,7 +85,7 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
         causes.extend(of_network(timeline, evidence, &network, &found, &causes));
     }
     if causes.is_empty() {
-        causes.extend(job::cause(evidence, needed));
+        causes.extend(job::cause(timeline, evidence, needed));
     }
     causes
 }

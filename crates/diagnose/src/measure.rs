@@ -60,12 +60,16 @@ pub(crate) struct Row {
     pub(crate) ways: Ways,
     /// By host: for which share of the time its threads waited for a processor.
     pub(crate) waits: BTreeMap<HostName, f64>,
+    /// By host: what a way through more than two of its ranks costs, milliseconds.
+    pub(crate) through: BTreeMap<HostName, f64>,
 }
 
 impl Row {
-    /// Whether it says something of more than half of the ranks: else these know no iteration in common.
-    fn is_of_most(&self) -> bool {
-        2 * self.ranks.iter().flatten().count() > self.ranks.len()
+    /// Whether it says something of more than half of the ranks of which iterations are seen: else these know none in common. Of ranks
+    /// inside a host, without kernel events, none may be.
+    fn is_of_most(&self, timeline: &Timeline) -> bool {
+        let seen = timeline.ranks.by_slot().iter().filter(|state| state.iterations.total() > 0);
+        2 * self.ranks.iter().flatten().count() > seen.count()
     }
 }
 
@@ -102,13 +106,14 @@ impl Measure {
             }
             let slept = pauses::slept(timeline, (start, end), pause_us);
             let mut row = row(timeline, (start, end), ns, each, slept);
-            self.knows_most |= row.is_of_most();
-            self.few = if row.is_of_most() { 0 } else { self.few + 1 };
-            if !row.is_of_most() {
+            let is_of_most = row.is_of_most(timeline);
+            self.knows_most |= is_of_most;
+            self.few = if is_of_most { 0 } else { self.few + 1 };
+            if !is_of_most {
                 row.ranks.fill(None);
             }
             // Where most ranks never know an iteration, the ways between hosts are measured all the same.
-            if row.is_of_most() || !self.knows_most {
+            if is_of_most || !self.knows_most {
                 rows.push(row);
             }
         }
@@ -209,13 +214,16 @@ fn is_complete(timeline: &Timeline, end: HostTime, iteration_ns: u64) -> bool {
 fn row(timeline: &Timeline, (start, end): (HostTime, HostTime), ns: u64, each: Each, slept: Vec<Slept>) -> Row {
     let iterations = each.len();
     let iteration_ms = ns as f64 / 1e6 / iterations as f64;
-    let (ways, sent) = ways::of(timeline, (start, end), iterations, &slept);
-    let of = |(state, sent): (&RankState, &Sent)| cells(state, (start, end), &each, sent);
-    let mut ranks: Vec<Option<Cells>> = timeline.ranks.by_slot().iter().zip(&sent).map(of).collect();
-    through::add(timeline, (start, end), &each, &mut ranks);
+    let of = |state: &RankState| cells(state, (start, end), &each);
+    let mut ranks: Vec<Option<Cells>> = timeline.ranks.by_slot().iter().map(of).collect();
+    let proxy_ms = |slot: u32| ranks[slot as usize].and_then(|cells| cells.ms(Component::Proxy)).unwrap_or(0.0);
+    let (ways, sent) = ways::of(timeline, (start, end), iterations, &slept, proxy_ms);
+    let known = ranks.iter_mut().zip(&sent).filter_map(|(cells, sent)| Some((cells.as_mut()?, sent)));
+    known.for_each(|(cells, sent)| cells.add_sent(sent));
+    let through = through::add(timeline, (start, end), &each, &mut ranks);
     let waits = timeline.loads.waits(start, end);
     let latest_ms = latest_ms(timeline, (start, end), &each);
-    Row { start, end, iterations, iteration_ms, each, latest_ms, ranks, sent, slept, ways, waits }
+    Row { start, end, iterations, iteration_ms, each, latest_ms, ranks, sent, slept, ways, waits, through }
 }
 
 /// The mean of what the latest rank to issue made its device idle in each iteration: all wait for it, now for this rank and now for
@@ -225,7 +233,7 @@ fn latest_ms(timeline: &Timeline, row: (HostTime, HostTime), each: &Each) -> f64
     for state in timeline.ranks.by_slot().iter().filter(|state| !state.dead_since.is_some()) {
         for (nth, it) in inside(state, row, each) {
             if let Some(latest_us) = latest_us.get_mut(nth) {
-                *latest_us = it.host_us.max(*latest_us);
+                *latest_us = f64::from(it.host_us).max(*latest_us);
             }
         }
     }

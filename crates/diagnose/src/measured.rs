@@ -139,7 +139,7 @@ impl Measured {
 
 fn stretch(row: &Row) -> Stretch {
     let of = |(slot, cells): (usize, &Option<Cells>)| {
-        let ms = |component| cells.as_ref().map(|cells| cells.ms(component));
+        let ms = |component| cells.as_ref().map(|cells| cells.ms(component).unwrap_or(0.0));
         let sent = row.sent.get(slot).copied().unwrap_or_default();
         let proxy_ms = ms(Component::Proxy)? + ms(Component::Handover)?;
         let took_ms =

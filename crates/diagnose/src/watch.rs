@@ -356,7 +356,7 @@ fn common_idle_ms(lists: &BTreeMap<Rank, &VecDeque<Iteration>>, iteration: &Iter
                 .rev()
                 .take_while(|it| it.end > iteration.start)
                 .filter(|it| it.start < iteration.end)
-                .map(|it| it.host_us / 1e3)
+                .map(|it| f64::from(it.host_us) / 1e3)
                 .fold(0.0, f64::max)
         })
         .fold(f64::MAX, f64::min)

@@ -3,7 +3,7 @@ use super::past::{FEW_MIN, PAST_MIN, Past};
 use crate::measure::Role;
 use crate::median::{low_median, median};
 use mycroft_record::HostName;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Ranks of one role that make a median worth comparing with: of two, neither is usual.
 const PEERS_MIN: usize = 3;
@@ -69,7 +69,13 @@ pub(super) struct Expected {
 
 impl Expected {
     /// `first`: who is asked first, where both are known.
-    pub(super) fn of(values: &[Option<f64>], roles: &[Role], pasts: &[Past], scale: Scale, first: First) -> Expected {
+    pub(super) fn of(
+        values: &[Option<f64>],
+        roles: &[Option<Role>],
+        pasts: &[Past],
+        scale: Scale,
+        first: First,
+    ) -> Expected {
         let unit_ms = scale.unit_ms();
         let usual = usual(values, roles);
         let common = common(values, pasts, scale, first.rows());
@@ -77,7 +83,7 @@ impl Expected {
         let (mut beyond, mut sigmas) = (vec![None; values.len()], vec![0.0; values.len()]);
         for (at, value) in values.iter().enumerate() {
             let (Some(ms), past) = (value, &pasts[at]) else { continue };
-            let peers = roles.get(at).and_then(|role| usual.get(role));
+            let peers = roles.get(at).copied().flatten().and_then(|role| usual.get(&role));
             let peers = peers.filter(|_| first == First::Peers || past.n < first.rows());
             let more_ms = match (peers, scale) {
                 (Some(usual), _) => {
@@ -99,13 +105,13 @@ impl Expected {
         Expected { beyond, sigmas, common, offsets, unit_ms, first }
     }
 
-    /// `is_tested`: whether more than one row says that it takes longer. What is usual is learned from what is within half of what counts while iterations are as usual; first of all from
+    /// `is_raised`: whether something else is slow meanwhile. `is_tested`: whether more than one row says that it takes longer. What is usual is learned from what is within half of what counts while iterations are as usual; first of all from
     /// anything.
     pub(super) fn learn(
         &self,
         values: &[Option<f64>],
         pasts: &mut [Past],
-        (is_raised, is_tested): (bool, impl Fn(usize) -> bool),
+        (is_raised, is_tested): (impl Fn(usize) -> bool, impl Fn(usize) -> bool),
         counts: f64,
     ) {
         for (at, value) in values.iter().enumerate() {
@@ -120,10 +126,10 @@ impl Expected {
                 None => ms - pasts[at].level,
             };
             // What a fault moves says nothing of how much it varies, nor do rows that follow one that may be the first of a fault.
-            if !is_raised && !is_tested(at) {
+            if !is_raised(at) && !is_tested(at) {
                 pasts[at].vary(off_ms.abs(), self.first.rows());
             }
-            if (is_usual && !is_raised) || pasts[at].n < self.first.rows() {
+            if (is_usual && !is_raised(at)) || pasts[at].n < self.first.rows() {
                 let most = LEARNED_MAX * self.unit_ms;
                 pasts[at].learn(*ms, self.offsets[at].clamp(-most, most));
                 if self.first == First::Past && pasts[at].n == FEW_MIN {
@@ -136,13 +142,24 @@ impl Expected {
 
 /// The median of each role that has enough ranks. Faults make slower: of two in the middle the lower one, so that of two hosts
 /// with the ranks of a role one may be slow.
-fn usual(values: &[Option<f64>], roles: &[Role]) -> BTreeMap<Role, f64> {
+fn usual(values: &[Option<f64>], roles: &[Option<Role>]) -> BTreeMap<Role, f64> {
     let mut of_role: BTreeMap<Role, Vec<f64>> = BTreeMap::new();
     for (value, role) in values.iter().zip(roles) {
-        of_role.entry(*role).or_default().extend(*value);
+        if let Some(role) = role {
+            of_role.entry(*role).or_default().extend(*value);
+        }
     }
     let medians = of_role.into_iter().filter(|(_, list)| list.len() >= PEERS_MIN);
     medians.filter_map(|(role, list)| Some((role, low_median(list)?))).collect()
+}
+
+/// The roles of ranks that others elsewhere have too: of those that one host has all ranks of, peers do not say that it is slow.
+pub(super) fn shared(roles: &[Option<Role>], hosts: &[HostName]) -> Vec<Option<Role>> {
+    let mut on: BTreeMap<Role, BTreeSet<&HostName>> = BTreeMap::new();
+    for (role, host) in roles.iter().zip(hosts).filter_map(|(role, host)| Some(((*role)?, host))) {
+        on.entry(role).or_default().insert(host);
+    }
+    roles.iter().map(|role| role.filter(|role| on[role].len() > 1)).collect()
 }
 
 /// What all take more than before: the median.

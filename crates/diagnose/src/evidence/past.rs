@@ -98,6 +98,31 @@ pub(super) fn sigma(values: Vec<f64>) -> Option<f64> {
     Some(OF_FEW.get(n - 2).copied().unwrap_or(n as f64 / (n as f64 - 0.8)) * mad / MAD_OF_SIGMA)
 }
 
+/// By how much whoever was furthest beyond the others was so, in rows in which nothing is known to be wrong: now this one, now that one.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Furthest(VecDeque<f64>);
+
+impl Furthest {
+    /// Takes in the values of a row.
+    pub(super) fn take(&mut self, shares: &[Option<f64>]) {
+        let Some(most) = shares.iter().flatten().copied().reduce(f64::max) else { return };
+        self.0.push_back(most);
+        if self.0.len() > SPREAD_ROWS {
+            self.0.pop_front();
+        }
+    }
+
+    /// What one row tells at most, as a log-likelihood ratio, of one that is so far beyond: as far as whoever is furthest often is, only
+    /// that it is this one of so many.
+    pub(super) fn most(&self, share: f64, of: usize) -> f64 {
+        let mut known: Vec<f64> = self.0.iter().copied().collect();
+        known.sort_by(|a, b| b.total_cmp(a));
+        // In one of as many rows as make a past.
+        let often = known.get(known.len() / PAST_MIN as usize).filter(|_| known.len() >= PAST_MIN as usize);
+        if often.is_some_and(|often| share <= *often) { (of.max(2) as f64).ln() } else { f64::INFINITY }
+    }
+}
+
 /// How much values of a row differ while nothing is wrong.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Spread(VecDeque<f64>);
@@ -116,4 +141,15 @@ impl Spread {
     pub(crate) fn sigma(&self) -> f64 {
         (young(self.0.len()) * median(self.0.iter().copied().collect()).unwrap_or(0.0)).max(SPREAD_LEAST)
     }
+}
+
+/// What is usual of a component of ranks, and of the hosts that have them.
+#[derive(Debug, Default)]
+pub(super) struct OfRanks {
+    /// By slot.
+    pub(super) pasts: Vec<Past>,
+    pub(super) spread: Spread,
+    pub(super) host_spread: Spread,
+    pub(super) furthest: Furthest,
+    pub(super) furthest_host: Furthest,
 }

@@ -97,6 +97,31 @@ fn a_slow_host_is_found_among_the_two_of_its_stage() {
     assert_eq!(job.found(), [(COMPUTES, Subject::Host(HostName::from("host3")))]);
 }
 
+/// Each host has all ranks of a stage: a slow host's peers are as slow as it, and only its past tells.
+#[test]
+fn a_slow_host_is_found_that_has_a_stage_for_itself() {
+    let mut job = Job::new(13);
+    job.roles = (0..RANKS).map(|rank| Role::number((rank / PER_HOST) as u32)).collect();
+    let usual = |rank: usize| if rank / PER_HOST == 3 { 240.0 } else { 200.0 };
+    (0..12).for_each(|_| job.second(usual, 0.01, &[]));
+    (0..12).for_each(|_| job.second(|rank| if rank / PER_HOST == 1 { 260.0 } else { usual(rank) }, 0.01, &[]));
+    assert_eq!(job.found(), [(COMPUTES, Subject::Host(HostName::from("host1")))]);
+}
+
+/// Now this rank, now that one is far beyond the others: that one is a few times in a row, as far as somebody always is, says little.
+#[test]
+fn who_is_furthest_by_turns_is_no_suspect() {
+    let mut job = Job::new(14);
+    for second in 0..120u64 {
+        let who = (second.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33) as usize % RANKS;
+        let who = if (60..64).contains(&second) { 5 } else { who };
+        job.second(|rank| if rank == who { 240.0 } else { 200.0 }, 0.01, &[]);
+        assert_eq!(job.found(), [], "second {second}");
+    }
+    (0..20).for_each(|_| job.second(|rank| if rank == 5 { 240.0 } else { 200.0 }, 0.01, &[]));
+    assert_eq!(job.found(), [(COMPUTES, Subject::Rank(5))]);
+}
+
 #[test]
 fn a_ramp_is_found_although_no_second_is_slower_than_the_one_before() {
     let mut job = Job::new(2);
@@ -172,10 +197,14 @@ fn each_way_is_compared_with_its_own_past() {
 /// In a restless job some rows before the fault take longer by chance: they are not its beginning.
 #[test]
 fn a_cause_begins_where_it_exceeds_what_is_usual() {
-    let mut track = Track::begin(0.04, 1.0, (COST, 0.3), (HostTime(0), HostTime(NANOS_PER_SEC)));
+    let mut track = Track::begin(
+        Value { share: 0.04, more_ms: 1.0, tells: f64::INFINITY },
+        (COST, 0.3),
+        (HostTime(0), HostTime(NANOS_PER_SEC)),
+    );
     for (row, share) in (1..).zip([0.08, -0.1, 0.12, 0.05, 0.9, 1.0, 0.2, 1.1]) {
         let at = |second: u64| HostTime(second * NANOS_PER_SEC);
-        track.take(share, 100.0 * share, (COST, 0.3), (at(row), at(row + 1)));
+        track.take(Value { share, more_ms: 100.0 * share, tells: f64::INFINITY }, (COST, 0.3), (at(row), at(row + 1)));
     }
     assert_eq!((track.since, track.onset()), (HostTime(0), HostTime(5 * NANOS_PER_SEC)));
 }
@@ -184,10 +213,11 @@ fn a_cause_begins_where_it_exceeds_what_is_usual() {
 #[test]
 fn a_cause_begins_with_the_step_and_not_with_what_was_odd_before() {
     let at = |second: u64| HostTime(second * NANOS_PER_SEC);
-    let mut track = Track::begin(0.08, 8.0, (COST, 0.01), (at(0), at(1)));
+    let mut track =
+        Track::begin(Value { share: 0.08, more_ms: 8.0, tells: f64::INFINITY }, (COST, 0.01), (at(0), at(1)));
     for row in 1..60 {
         let share = if row < 40 { 0.08 } else { 0.6 };
-        track.take(share, 100.0 * share, (COST, 0.01), (at(row), at(row + 1)));
+        track.take(Value { share, more_ms: 100.0 * share, tells: f64::INFINITY }, (COST, 0.01), (at(row), at(row + 1)));
     }
     assert_eq!((track.since, track.onset()), (at(0), at(40)));
 }
@@ -236,8 +266,8 @@ proptest! {
 fn what_is_in_doubt_widens_no_spread() {
     let mut pasts = [Past::default()];
     let mut take = |ms: f64, (is_raised, is_tested): (bool, bool)| {
-        let expected = Expected::of(&[Some(ms)], &[Role::default()], &pasts, Scale::Times(20.0), First::Past);
-        expected.learn(&[Some(ms)], &mut pasts, (is_raised, |_| is_tested), SLOWER);
+        let expected = Expected::of(&[Some(ms)], &[Some(Role::default())], &pasts, Scale::Times(20.0), First::Past);
+        expected.learn(&[Some(ms)], &mut pasts, (|_| is_raised, |_| is_tested), SLOWER);
         pasts[0].sigma_ms()
     };
     let healthy_ms = (0..20).map(|nth| take(if nth % 2 == 0 { 18.0 } else { 22.0 }, (false, false))).last();
@@ -283,9 +313,14 @@ fn what_a_rank_sends_is_judged_by_its_own_past() {
 fn a_large_shift_of_what_varies_much_is_told() {
     let at = |second: u64| HostTime(second * NANOS_PER_SEC);
     let odds = |shares: &[f64]| {
-        let mut track = Track::begin(shares[0], 0.0, (SLOWER, 0.7), (at(0), at(1)));
+        let mut track =
+            Track::begin(Value { share: shares[0], more_ms: 0.0, tells: f64::INFINITY }, (SLOWER, 0.7), (at(0), at(1)));
         for (row, share) in (1..).zip(&shares[1..]) {
-            track.take(*share, 0.0, (SLOWER, 0.7), (at(row), at(row + 1)));
+            track.take(
+                Value { share: *share, more_ms: 0.0, tells: f64::INFINITY },
+                (SLOWER, 0.7),
+                (at(row), at(row + 1)),
+            );
         }
         track
     };
@@ -342,8 +377,8 @@ fn what_peers_take_says_nothing_of_how_much_one_varies() {
     for row in 0..6 {
         let ms = |at: usize| if at == 0 { 3.0 + 0.1 * f64::from(row % 2) } else { 0.6 };
         let values: Vec<Option<f64>> = (0..8).map(|at| Some(ms(at))).collect();
-        let expected = Expected::of(&values, &[Role::default(); 8], &pasts, Scale::Times(0.6), First::Past);
-        expected.learn(&values, &mut pasts, (false, |_| false), SLOWER);
+        let expected = Expected::of(&values, &[Some(Role::default()); 8], &pasts, Scale::Times(0.6), First::Past);
+        expected.learn(&values, &mut pasts, (|_| false, |_| false), SLOWER);
     }
     assert!(pasts[0].sigma_ms() / 0.6 < 0.1, "{}", pasts[0].sigma_ms() / 0.6);
 }
@@ -353,8 +388,8 @@ fn what_peers_take_says_nothing_of_how_much_one_varies() {
 fn the_last_of_the_first_rows_may_be_slow_already() {
     let mut pasts = [Past::default()];
     for ms in [7.0, 4.8, 3.5, 310.0] {
-        let expected = Expected::of(&[Some(ms)], &[Role::default()], &pasts, Scale::Times(5.0), First::Past);
-        expected.learn(&[Some(ms)], &mut pasts, (false, |_| false), SLOWER);
+        let expected = Expected::of(&[Some(ms)], &[Some(Role::default())], &pasts, Scale::Times(5.0), First::Past);
+        expected.learn(&[Some(ms)], &mut pasts, (|_| false, |_| false), SLOWER);
     }
     assert!((pasts[0].level - 4.8).abs() < 0.1 && pasts[0].sigma_ms() / 5.0 < 2.0, "{pasts:?}");
 }

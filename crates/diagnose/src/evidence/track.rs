@@ -16,6 +16,17 @@ const SHIFTS_MOST: f64 = 2.0;
 /// Sizes of a shift whose beginnings are kept, each twice the one before: 5 % to 160 % of an iteration.
 const SIZES: usize = 6;
 
+/// What a row says of something.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Value {
+    /// How much longer it takes, as a share.
+    pub(super) share: f64,
+    /// The same in milliseconds an iteration.
+    pub(super) more_ms: f64,
+    /// What that tells at most, as a log-likelihood ratio.
+    pub(super) tells: f64,
+}
+
 /// Evidence that something costs as much.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Track {
@@ -61,9 +72,9 @@ impl Begun {
 }
 
 impl Track {
-    pub(super) fn begin(share: f64, more_ms: f64, of: (f64, f64), (since, until): (HostTime, HostTime)) -> Track {
+    pub(super) fn begin(value: Value, of: (f64, f64), (since, until): (HostTime, HostTime)) -> Track {
         let mut track = Track::empty(of, since);
-        track.take(share, more_ms, of, (since, until));
+        track.take(value, of, (since, until));
         track
     }
 
@@ -85,10 +96,11 @@ impl Track {
         }
     }
 
-    pub(super) fn take(&mut self, share: f64, more_ms: f64, (cost, sigma): (f64, f64), row: (HostTime, HostTime)) {
+    pub(super) fn take(&mut self, value: Value, (cost, sigma): (f64, f64), row: (HostTime, HostTime)) {
+        let Value { share, more_ms, tells } = value;
         let seconds = row.1.since_ns(row.0) as f64 / NANOS_PER_SEC as f64;
         let most = SECOND_MOST * seconds.clamp(1.0, 1.25);
-        let gain = |shift: f64| (shift / (sigma * sigma) * (share - shift / 2.0)).clamp(-most, most);
+        let gain = |shift: f64| (shift / (sigma * sigma) * (share - shift / 2.0)).clamp(-most, most.min(tells));
         (self.cost, self.sigma) = (cost, sigma);
         let (mut shift, mut best) = (cost, (0.0, 0));
         for (nth, begun) in self.begun.iter_mut().enumerate() {

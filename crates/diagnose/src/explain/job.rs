@@ -2,6 +2,7 @@
 use super::found::{Cause, SURELY_LONGER, Told, WORK};
 use crate::evidence::{COST, Evidence, PAST_MIN, Subject};
 use crate::measure::Component;
+use crate::timeline::Timeline;
 use mycroft_record::Category;
 
 /// By how many standard deviations iterations must be longer than before where all wait for late issue: many iterations of a job that
@@ -17,7 +18,7 @@ const DOUBLED: f64 = 1.0;
 /// grown. More micro-batches issue more and compute more: where no rank computes longer, what iterations grew and the latest to
 /// issue is late with is what they wait for. All ranks are late by it (storage, input), or now this one is and now that one
 /// (garbage that each collects when it has enough).
-pub(super) fn cause(evidence: &Evidence, needed: f64) -> Option<Cause> {
+pub(super) fn cause(timeline: &Timeline, evidence: &Evidence, needed: f64) -> Option<Cause> {
     let subject = Subject::Job;
     let track = evidence.tracks.get(&(Component::Iteration, subject.clone()))?;
     if track.log_odds < needed || track.mean() < DUE {
@@ -38,7 +39,10 @@ pub(super) fn cause(evidence: &Evidence, needed: f64) -> Option<Cause> {
     if track.rows < PAST_MIN {
         return None; // whoever it is may stand out yet
     }
-    let (component, category, text) = if all_are_longer && computation >= 1.0 + COST && rest >= 1.0 + COST {
+    // Without kernel events what seems to be computed may wait.
+    let knows_work = timeline.ranks.by_slot().iter().all(|state| state.kernel_events);
+    let (component, category, text) = if all_are_longer && knows_work && computation >= 1.0 + COST && rest >= 1.0 + COST
+    {
         let text = format!(
             "all devices compute {computation:.2} times as long, and {rest:.2} times between operations of one pass"
         );

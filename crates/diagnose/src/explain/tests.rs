@@ -361,20 +361,15 @@ fn a_slow_way_is_no_cause_where_iterations_were_as_long_before() {
 fn copies_through_a_host_are_told_where_its_ways_are_fast() {
     let told = |sent_ms: Option<[f64; 2]>| {
         let mut ring = Ring::default();
-        let row = |iteration_ms: f64, sent_ms: Option<f64>| {
+        let row = |iteration_ms: f64, sent_ms: Option<f64>, through_ms: f64| {
             let way = |host: usize| ((name(host), name(host + 1)), Way { sent_ms: sent_ms.unwrap_or(0.0), mb: 100.0 });
             let ways = (0..4).filter(|_| sent_ms.is_some()).map(way).collect();
-            Row { iteration_ms, ways, ..Row::default() }
+            let through = (0..4).map(|host| (name(host), if host == 2 { through_ms } else { 0.5 })).collect();
+            Row { iteration_ms, ways, through, ..Row::default() }
         };
-        let takes = |through_ms: f64| {
-            move |rank: usize, component| match component {
-                Component::Computation => 200.0,
-                Component::Through if rank / 4 == 2 => through_ms,
-                _ => 0.0,
-            }
-        };
-        ring.of_ranks(20, &row(300.0, sent_ms.map(|[before, _]| before)), takes(0.0));
-        ring.of_ranks(12, &row(360.0, sent_ms.map(|[_, after]| after)), takes(60.0));
+        let takes = |_, component| if component == Component::Computation { 200.0 } else { 0.0 };
+        ring.of_ranks(20, &row(300.0, sent_ms.map(|[before, _]| before), 0.5), takes);
+        ring.of_ranks(12, &row(360.0, sent_ms.map(|[_, after]| after), 60.0), takes);
         ring.causes()
     };
     assert_eq!(told(Some([20.0, 20.0])), [(Category::GpuCopy, Subject::Host(name(2)))]);

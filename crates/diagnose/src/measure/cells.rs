@@ -61,7 +61,7 @@ impl Component {
         match self {
             Component::Computation => it.compute_us,
             Component::Rest => it.compute_us - f64::from(it.compute_max_us),
-            Component::Issue => it.host_us,
+            Component::Issue => f64::from(it.host_us),
             Component::Copy => it.copy_us + f64::from(it.out.us.min(it.out.first_us)),
             Component::Proxy => it.proxy_us,
             Component::Through
@@ -80,7 +80,7 @@ impl Component {
     }
 }
 
-/// What a rank took in a row, milliseconds per iteration of the reference, in the order of [`CELLS`].
+/// What a rank took in a row, milliseconds per iteration of the reference, in the order of [`CELLS`]; NaN: not known.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Cells {
     ms: [f32; CELLS.len()],
@@ -95,14 +95,20 @@ impl Cells {
         Cells { ms: CELLS.map(|component| ms(component) as f32), measured: 1.0 }
     }
 
+    /// Takes in what its links to other hosts took.
+    pub(super) fn add_sent(&mut self, sent: &Sent) {
+        self.ms[OF_ITERATIONS..OF_ITERATIONS + 2].copy_from_slice(&[sent.held_ms as f32, sent.slower_ms as f32]);
+    }
+
     /// Takes in what ways through its host cost more.
     pub(super) fn add_through(&mut self, ms: f64) {
         self.ms[CELLS.len() - 1] += ms as f32;
     }
 
-    /// Milliseconds of a component of a rank; 0 of others.
-    pub(crate) fn ms(&self, component: Component) -> f64 {
-        CELLS.iter().position(|cell| *cell == component).map_or(0.0, |at| f64::from(self.ms[at]))
+    /// Milliseconds of a component of a rank; `None`: not known.
+    pub(crate) fn ms(&self, component: Component) -> Option<f64> {
+        let at = CELLS.iter().position(|cell| *cell == component)?;
+        Some(f64::from(self.ms[at])).filter(|ms| !ms.is_nan())
     }
 
     /// How many times as much they vary by chance as those of a rank that was measured in all iterations: the mean of fewer varies
@@ -150,36 +156,34 @@ fn same<'a>(
     ended_inside.map(nth).filter(is_alike)
 }
 
-/// What a rank took in a row.
-pub(super) fn cells(
-    state: &RankState,
-    row: (HostTime, HostTime),
-    each: &[(HostTime, f64)],
-    sent: &Sent,
-) -> Option<Cells> {
+/// What iterations of a rank tell of a row.
+pub(super) fn cells(state: &RankState, row: (HostTime, HostTime), each: &[(HostTime, f64)]) -> Option<Cells> {
     if state.dead_since.is_some() {
         return None;
     }
     let (count, ms) = mean(inside(state, row, each), each)?;
     let [computation, rest, issue, copy, proxy] = ms.map(|ms| ms as f32);
-    let ms = [computation, rest, issue, copy, proxy, sent.held_ms as f32, sent.slower_ms as f32, 0.0];
+    let ms = [computation, rest, issue, copy, proxy, 0.0, 0.0, 0.0];
     Some(Cells { ms, measured: (count as f32 / each.len().max(1) as f32).min(1.0) })
 }
 
 /// How many iterations of a rank are known, and what it took in each of the row, milliseconds: those that are missing took the same share of
-/// their time, and may be longer than others.
+/// their time, and may be longer than others. NaN: of no iteration.
 fn mean<'a>(
     known: impl Iterator<Item = (usize, &'a Iteration)>,
     each: &[(HostTime, f64)],
 ) -> Option<(usize, [f64; OF_ITERATIONS])> {
-    let (mut count, mut known_ms, mut ms) = (0, 0.0, [0.0; OF_ITERATIONS]);
+    let (mut count, mut known_ms, mut ms) = (0, [0.0; OF_ITERATIONS], [0.0; OF_ITERATIONS]);
     for (nth, it) in known {
         count += 1;
-        known_ms += each[nth].1;
-        ms.iter_mut().zip(CELLS).for_each(|(sum, cell)| *sum += cell.us(it) * 1e3 / it.ns() as f64 * each[nth].1);
+        let told = |cell: &Component| it.knows_work || !(cell.is_work() || *cell == Component::Issue);
+        for (at, cell) in CELLS[..OF_ITERATIONS].iter().enumerate().filter(|(_, cell)| told(cell)) {
+            known_ms[at] += each[nth].1;
+            ms[at] += cell.us(it) * 1e3 / it.ns() as f64 * each[nth].1;
+        }
     }
     let mean_ms = each.iter().map(|(_, ms)| ms).sum::<f64>() / each.len().max(1) as f64;
-    (count > 0).then(|| (count, ms.map(|ms| ms / known_ms.max(1e-9) * mean_ms)))
+    (count > 0).then(|| (count, std::array::from_fn(|at| ms[at] / known_ms[at] * mean_ms)))
 }
 
 #[cfg(test)]
@@ -207,10 +211,30 @@ mod tests {
     #[test]
     fn what_is_known_of_long_iterations_alone_is_no_more_computation() {
         let mut reference = ending(&[100, 200, 300, 1_100]);
-        reference.iter_mut().for_each(|it| it.compute_us = it.ns() as f64 / 2e3);
+        for it in &mut reference {
+            (it.compute_us, it.knows_work) = (it.ns() as f64 / 2e3, true);
+        }
         let each: Vec<(HostTime, f64)> = reference.iter().map(|it| (it.end, it.ns() as f64 / 1e6)).collect();
         let computed = |from: usize| mean(reference.iter().enumerate().skip(from), &each).map(|(n, ms)| (n, ms[0]));
         assert_eq!((computed(0), computed(3), computed(4)), (Some((4, 137.5)), Some((1, 137.5)), None));
+    }
+
+    /// What is not known is not nothing: of iterations without a known beginning the proxy is told, and no computation.
+    #[test]
+    fn what_no_iteration_tells_is_missing() {
+        let mut list = ending(&[100, 200, 300]);
+        list.iter_mut().for_each(|it| it.proxy_us = 5_000.0);
+        (list[1].compute_us, list[1].knows_work) = (40_000.0, true);
+        let each: Vec<(HostTime, f64)> = list.iter().map(|it| (it.end, it.ns() as f64 / 1e6)).collect();
+        let told = |list: &[Iteration]| {
+            let (_, ms) = mean(list.iter().enumerate(), &each).expect("there are some");
+            let mut ms = ms.iter().map(|ms| *ms as f32).chain([0.0; 3]);
+            let cells = Cells { ms: std::array::from_fn(|_| ms.next().unwrap_or(0.0)), measured: 1.0 };
+            (cells.ms(Component::Computation), cells.ms(Component::Proxy))
+        };
+        assert_eq!(told(&list), (Some(40.0), Some(5.0)));
+        list[1].knows_work = false;
+        assert_eq!(told(&list), (None, Some(5.0)));
     }
 
     /// In one of five iterations somebody pauses for a second: all take as long. One that lost an end seems to take two for one.

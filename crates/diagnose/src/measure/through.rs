@@ -23,14 +23,16 @@ impl Ends {
     }
 }
 
-/// Adds to ranks what ways through their host cost. Of two members on a host the entry is slow, of more any of them
-/// but the exit may be: then all are as slow, and it is the host.
+/// What ways through hosts cost, milliseconds per iteration. Of two members on a host the entry is slow, to whose cells it is added; of
+/// more any of them but the exit may be: then it is the host's, the most of one communicator, by host whose ranks are measured.
 pub(super) fn add(
     timeline: &Timeline,
     row: (HostTime, HostTime),
     each: &[(HostTime, f64)],
     cells: &mut [Option<Cells>],
-) {
+) -> BTreeMap<HostName, f64> {
+    let measured = timeline.ranks.by_slot().iter().zip(cells.iter()).filter(|(_, cells)| cells.is_some());
+    let mut of_host: BTreeMap<HostName, f64> = measured.map(|(state, _)| (state.host.clone(), 0.0)).collect();
     let mut all: BTreeMap<(&HostName, CommId), Ends> = BTreeMap::new();
     for (slot, state) in timeline.ranks.by_slot().iter().enumerate() {
         let Some(of) = Waited::of(state, row, each) else { continue };
@@ -43,20 +45,20 @@ pub(super) fn add(
     }
     for ((host, comm), ends) in &all {
         let Some((entry, ms)) = ends.worst() else { continue };
-        let members = members(timeline, host, *comm);
-        let slow = if members.len() <= 2 { vec![entry] } else { members };
-        for slot in slow {
-            if let Some(cells) = &mut cells[slot] {
-                cells.add_through(ms);
-            }
+        match (&mut cells[entry], of_host.get_mut(*host)) {
+            (Some(cells), _) if members(timeline, host, *comm) <= 2 => cells.add_through(ms),
+            (_, Some(most_ms)) => *most_ms = ms.max(*most_ms),
+            _ => {}
         }
     }
+    of_host
 }
 
-fn members(timeline: &Timeline, host: &HostName, comm: CommId) -> Vec<usize> {
-    let Some(comm) = timeline.comms.get(&comm) else { return Vec::new() };
+/// How many members a communicator has on a host.
+fn members(timeline: &Timeline, host: &HostName, comm: CommId) -> usize {
+    let Some(comm) = timeline.comms.get(&comm) else { return 0 };
     let slots = comm.members.values().filter_map(|rank| timeline.ranks.slot(*rank));
-    slots.filter(|slot| timeline.ranks.at(*slot).host == *host).map(|slot| slot as usize).collect()
+    slots.filter(|slot| timeline.ranks.at(*slot).host == *host).count()
 }
 
 /// For how long a rank's ends of ways waited in a row, milliseconds per iteration, and of which communicator they are.

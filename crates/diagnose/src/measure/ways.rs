@@ -77,12 +77,14 @@ pub(crate) struct Sent {
 }
 
 /// The ways that carried something, and by slot of the rank what its links took. What stood still because a proxy thread
-/// `slept` says nothing of a way, nor of what other threads held.
+/// `slept` says nothing of a way, nor of what other threads held. A receiver whose thread passes on late, `proxy_ms` by slot, asks for
+/// the next data as late: that long its sender holds nothing.
 pub(super) fn of(
     timeline: &Timeline,
     (start, end): (HostTime, HostTime),
     iterations: usize,
     slept: &[Slept],
+    proxy_ms: impl Fn(u32) -> f64,
 ) -> (Ways, Vec<Sent>) {
     let mut links: BTreeMap<(HostName, HostName), Vec<(usize, Sum)>> = BTreeMap::new();
     let mut sent = vec![Sent::default(); timeline.ranks.len()];
@@ -96,7 +98,7 @@ pub(super) fn of(
             continue;
         }
         let (rank, ms) = (&mut sent[from as usize], |us: f64| us / 1e3 / per_iteration);
-        rank.held_ms += ms(sum.held_us);
+        rank.held_ms += (ms(sum.held_us) - proxy_ms(to)).max(0.0);
         rank.sent_ms = rank.sent_ms.max(ms(sum.sent_us));
         rank.awaited_ms = rank.awaited_ms.max(ms(sum.awaited_us.min(sum.sent_us)));
         links.entry((hosts.0.clone(), hosts.1.clone())).or_default().push((from as usize, sum));
@@ -216,10 +218,17 @@ mod tests {
     #[test]
     fn a_late_handover_is_the_senders() {
         let timeline = late_sender();
-        let (ways, sent) = of(&timeline, (HostTime(1_000 * S), HostTime(1_001 * S)), 1, &[]);
+        let (ways, sent) = of(&timeline, (HostTime(1_000 * S), HostTime(1_001 * S)), 1, &[], |_| 0.0);
         assert_eq!(ways.len(), 1, "{ways:?}");
         assert!(sent[0].held_ms > 1.0 && sent[1] == Sent::default(), "{sent:?}");
         assert!(sent[0].awaited_ms <= sent[0].sent_ms, "{sent:?}");
+        let held_ms = sent[0].held_ms;
+        let held_beside = |of_receiver_ms: f64| {
+            let proxy_ms = |slot| if slot == 1 { of_receiver_ms } else { 0.0 };
+            of(&timeline, (HostTime(1_000 * S), HostTime(1_001 * S)), 1, &[], proxy_ms).1[0].held_ms
+        };
+        assert_eq!(held_beside(0.5), held_ms - 0.5, "a receiver that passes on late asks for the next as late");
+        assert_eq!(held_beside(1e6), 0.0);
     }
 
     /// Three ranks send as much the same way, one of them three times as slowly; a fourth sends less, alone, and what the slow one

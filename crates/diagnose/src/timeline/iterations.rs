@@ -71,12 +71,14 @@ pub(crate) struct Iteration {
     pub compute_us: f64,
     /// Longest single piece of `compute_us`.
     pub compute_max_us: f32,
+    /// The beginning of an operation is known: else `compute_us` and `host_us` are not.
+    pub knows_work: bool,
     /// Operations that ended in it.
     pub ops: u32,
     /// When the device began what made `compute_us` more than in the iteration before; `NONE`: it is not.
     pub computes_more_at: HostTime,
     /// Device idle because the host issued late.
-    pub host_us: f64,
+    pub host_us: f32,
     /// Time the device took for copies into and out of the transport's slots.
     pub copy_us: f64,
     /// Of collectives that this rank sends out of its host and another one receives: how long slots waited for data.
@@ -302,18 +304,7 @@ impl Iterations {
                 self.sums.len() - 1
             }
         };
-        let (sums, times) = (&mut self.sums[at], &done.times);
-        let flow = FlowSum::of(times, done.flow.direction, done.counters.total_chunks);
-        match done.flow.direction {
-            Direction::Send => {
-                sums.send.add(flow);
-                sums.first_ready = coarse(times.first_ready_at);
-            }
-            Direction::Recv => {
-                sums.recv.add(flow);
-                sums.flush_us = sums.flush_us.max(times.stage_us[1]);
-            }
-        }
+        self.sums[at].take(done);
     }
 
     /// Closes the iterations whose records have all come. `false`: nothing changed, and nothing will before the next

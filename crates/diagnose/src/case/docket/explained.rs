@@ -5,7 +5,7 @@ use super::{CASES_MAX, Docket, Open, Told};
 use crate::case::weigh::{SURER, Verdict};
 use crate::case::{Case, CaseEvent, CaseId, CaseState, Evidence as Seen, Reason, Said, advice};
 use crate::evidence::{Evidence, Subject};
-use crate::explain::{self, Cause, Key};
+use crate::explain::{self, Cause, Key, SURE_ENOUGH};
 use crate::fact::WANDER;
 use crate::measure::Component;
 use mycroft_record::{Finding, HostTime, Place, Suspect, What};
@@ -25,11 +25,16 @@ impl Docket {
             }
         }
         for cause in causes {
-            if let Some(id) = self.surer_now(cause).or_else(|| self.is_why(cause)) {
+            let id = self.surer_now(cause).or_else(|| self.knew_nobody(cause)).or_else(|| self.is_why(cause));
+            if let Some(id) = id {
                 events.push(self.revise(id, cause, now));
                 continue;
             }
-            if self.told.iter().any(|told| told.key == cause.key) || self.names_one_of(&cause.suspects) {
+            if let Some(told) = self.told.iter().find(|told| told.key == cause.key) {
+                self.began_later(told.id, cause);
+                continue;
+            }
+            if self.names_one_of(&cause.suspects) {
                 continue;
             }
             if (cause.suspects.is_empty() || cause.key.1 == Subject::Job) && self.has_open() {
@@ -107,13 +112,30 @@ impl Docket {
     }
 
     /// The case of this cause, if the cause is surer by now: others may be cleared, or another one is named. What is slow of the
-    /// ways is one cause, whichever of them is slowest.
+    /// ways is one cause, whichever of them is slowest; that it is all of them is as sure as anything that is told.
     fn surer_now(&self, cause: &Cause) -> Option<CaseId> {
         let is_it = |key: &Key| *key == cause.key || (key.0 == Component::Wire && cause.key.0 == Component::Wire);
         let id = self.told.iter().find(|told| is_it(&told.key))?.id;
-        let (finding, now) = (&self.case(id).finding, cause.suspects.first()?);
-        let before = finding.suspects.first().map_or(0.0, |suspect| suspect.confidence);
-        (now.confidence > before + SURER).then_some(id)
+        let is_wire = cause.key.0 == Component::Wire;
+        let sure_of =
+            |suspects: &[Suspect]| suspects.first().map_or(if is_wire { SURE_ENOUGH } else { 0.0 }, |of| of.confidence);
+        (sure_of(&cause.suspects) > sure_of(&self.case(id).finding.suspects) + SURER).then_some(id)
+    }
+
+    /// More of what came since says that all of the job began to be slow later: what was odd before had another reason.
+    fn began_later(&mut self, id: CaseId, cause: &Cause) {
+        let at = self.place_of(id);
+        let since = &mut self.cases[at].finding.since;
+        if cause.key.1 == Subject::Job {
+            *since = cause.since.max(*since);
+        }
+    }
+
+    /// The case that all of the job is slow, where it is so for another reason now.
+    fn knew_nobody(&self, cause: &Cause) -> Option<CaseId> {
+        let names_nobody = |told: &&Told| self.case(told.id).finding.suspects.is_empty();
+        let is_new = cause.suspects.is_empty() && self.told.iter().all(|told| told.key != cause.key);
+        self.told.iter().filter(|_| is_new).find(names_nobody).map(|told| told.id)
     }
 
     fn revise(&mut self, id: CaseId, cause: &Cause, now: HostTime) -> CaseEvent {
@@ -205,7 +227,8 @@ mod tests {
             let way = |from: u32| ((host(from), host(from + 1)), Way { sent_ms: sent_ms(from), mb: 100.0 });
             let ways = (0..3).map(way).collect();
             let end = start + NANOS_PER_SEC;
-            evidence.take(&[], &[], &Row { start, end, iterations: 3, iteration_ms: 300.0, ways, ..Row::default() });
+            let iteration_ms = if second >= 20 { 600.0 } else { 300.0 };
+            evidence.take(&[], &[], &Row { start, end, iterations: 3, iteration_ms, ways, ..Row::default() });
         }
         evidence
     }
@@ -243,6 +266,33 @@ mod tests {
         let other = cause((0, 1), &[(1, 0.97)]);
         assert_eq!(look(1_033, other), (vec![CaseEvent::Revised(CaseId(1))], 1, vec![place(1)], 1));
         assert_eq!(look(1_034, both).2, [place(1)], "what is less sure says nothing");
+    }
+
+    /// What slows all of the job is told as one case; that it is all ways, and not one, too.
+    #[test]
+    fn a_case_that_names_nobody_goes_on_as_that_of_another_cause() {
+        let evidence = slow_way();
+        let at = |second: u64| HostTime(second * NANOS_PER_SEC);
+        let job = |since: u64| Cause {
+            key: (Component::Issue, Subject::Job),
+            since: at(since),
+            category: Category::NotStarted,
+            ..cause((0, 1), &[])
+        };
+        let mut docket = Docket::default();
+        docket.explained(&[job(1_010)], &evidence, at(1_030));
+        assert_eq!(docket.explained(&[job(1_020)], &evidence, at(1_031)), []);
+        assert_eq!(docket.cases[0].finding.since, at(1_020), "it began later than it seemed to");
+        let named = docket.explained(&[cause((0, 1), &[(0, 0.9)])], &evidence, at(1_032));
+        assert_eq!(named, [CaseEvent::Opened(CaseId(2))], "somebody is slow besides");
+        let mut docket = Docket::default();
+        docket.explained(&[job(1_020)], &evidence, at(1_030));
+        assert_eq!(docket.explained(&[cause((0, 1), &[])], &evidence, at(1_031)), [CaseEvent::Revised(CaseId(1))]);
+        assert_eq!(docket.cases[0].finding.category, Category::NetworkSend);
+        let mut docket = Docket::default();
+        docket.explained(&[cause((0, 1), &[(0, 0.48), (1, 0.48)])], &evidence, at(1_030));
+        assert_eq!(docket.explained(&[cause((2, 3), &[])], &evidence, at(1_031)), [CaseEvent::Revised(CaseId(1))]);
+        assert_eq!(docket.cases[0].finding.suspects, []);
     }
 
     /// The case of a stop that is over, of which nobody is known: a cause says why the job goes on slowly.

@@ -49,3 +49,21 @@ fn a_nic_is_told_beside_a_device_only_where_iterations_got_longer_with_it() {
     assert_eq!(told(10, 0.0), [Category::Gpu], "no iteration waits for it");
     assert_eq!(told(0, 150.0), [Category::Gpu], "they began together");
 }
+
+/// A rank keeps data for most of what iterations grew. Ways that are several times as slow, and cost far less, are no reason for that.
+#[test]
+fn ways_that_cost_little_do_not_hide_a_thread_that_keeps_data() {
+    let told = |nic_ms: f64| {
+        let mut ring = Ring::default();
+        let holds = |ms: f64| {
+            move |rank: usize, component| if component == Component::Handover && rank == 9 { ms } else { 0.0 }
+        };
+        ring.of_ranks(20, &row(300.0, 8.0, 0.0), holds(0.0));
+        ring.of_ranks(12, &row(400.0, nic_ms, 0.0), holds(100.0));
+        let causes = causes(&ranks(), &Config::default(), &ring.evidence);
+        causes.into_iter().map(|cause| cause.category).collect::<Vec<_>>()
+    };
+    assert_eq!(told(8.0), [Category::HostThread]);
+    assert_eq!(told(40.0), [Category::HostThread], "five times as slow, for a third of it");
+    assert!(!told(100.0).contains(&Category::HostThread), "it accounts for as much");
+}

@@ -36,6 +36,20 @@ fn all_devices_are_told_once_no_iteration_is_as_short_as_before() {
     assert_eq!(ring.causes(), [(Category::Gpu, Subject::Job)]);
 }
 
+/// Without kernel events all that seem to compute longer may wait.
+#[test]
+fn no_device_is_told_of_where_computation_is_not_known_for_sure() {
+    let mut ring = Ring::default();
+    of_loads(&mut ring, &[1.0; 20]);
+    of_loads(&mut ring, &[1.5; 16]);
+    let told = |kernel_events: bool| {
+        let causes = causes(&sending::ranks_with(kernel_events), &Config::default(), &ring.evidence);
+        causes.into_iter().map(|cause| cause.category).collect::<Vec<_>>()
+    };
+    assert_eq!(told(true), [Category::Gpu]);
+    assert_eq!(told(false), []);
+}
+
 /// A few iterations that were a little longer just before do not make what follows as short as before.
 #[test]
 fn all_devices_are_told_although_the_last_iterations_before_were_odd() {

@@ -8,7 +8,7 @@ pub(super) fn ranks() -> Timeline {
 }
 
 /// The same, of whose kernels events are seen or not.
-fn ranks_with(kernel_events: bool) -> Timeline {
+pub(super) fn ranks_with(kernel_events: bool) -> Timeline {
     let mut timeline = Timeline::default();
     for rank in 0..16u32 {
         let process = ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 };

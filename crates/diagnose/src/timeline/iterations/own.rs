@@ -1,8 +1,8 @@
 //! What a rank did itself in an iteration, free of waiting for others.
 use super::raw::{RING, Raw, STARTED};
-use super::{COARSE_BITS, GROUP_NS, HalfCopy, Iteration, Iterations, OpSums, coarse, copy_us, us};
+use super::{COARSE_BITS, COARSE_US, FlowSum, GROUP_NS, HalfCopy, Iteration, Iterations, OpSums, coarse, copy_us, us};
 use crate::timeline::past::Past;
-use mycroft_record::{Algorithm, HostTime, OpClass, OpDone, OpKind};
+use mycroft_record::{Algorithm, Direction, FlowDone, HostTime, OpClass, OpDone, OpKind};
 use std::collections::BTreeMap;
 
 /// An operation ends soon after its last flow: its sums are among so many last ones.
@@ -18,14 +18,53 @@ impl Iteration {
     }
 }
 
+impl Iteration {
+    /// Takes in a collective of which nobody knows when the device began it: what waits at both of its ends, and at an entry into the host.
+    fn take_unseen(&mut self, op: &Raw, sums: &OpSums, class: OpClass, halves: &mut BTreeMap<(bool, u16), HalfCopy>) {
+        if class != OpClass::Collective {
+            return;
+        }
+        // It lasted at least since its first slot was filled.
+        let lasted_us = f64::from(coarse(op.ended_at()).wrapping_sub(sums.first_ready)) * COARSE_US;
+        self.copy_us += copy_us(class, op.is(RING), (sums.send, sums.recv), lasted_us);
+        if op.is(RING) && !sums.send.is_some() {
+            halves.entry((false, op.counter)).or_default().add(sums, HostTime::NONE);
+        }
+    }
+}
+
+impl OpSums {
+    /// Takes in a flow of the operation that is complete.
+    pub(super) fn take(&mut self, done: &FlowDone) {
+        let times = &done.times;
+        let flow = FlowSum::of(times, done.flow.direction, done.counters.total_chunks);
+        match done.flow.direction {
+            Direction::Send => {
+                let ready = coarse(times.first_ready_at);
+                let is_earlier = ready.wrapping_sub(self.first_ready) > u32::MAX / 2;
+                if !self.send.is_some() || is_earlier {
+                    self.first_ready = ready;
+                }
+                self.send.add(flow);
+            }
+            Direction::Recv => {
+                self.recv.add(flow);
+                self.flush_us = self.flush_us.max(times.stage_us[1]);
+            }
+        }
+    }
+}
+
 impl Iterations {
     /// When the device began an operation: where no kernel event tells it, when it had filled the first slot of a flow with data of
-    /// its own, as it does first in a ring and in a send. `NONE`: nobody knows.
+    /// its own, as it does first in a ring, in a send, and in that of two trees of which it is a leaf. `NONE`: nobody knows.
     pub(super) fn began(&self, counter: u16, done: &OpDone) -> HostTime {
         let op = &done.op;
-        let is_own = match op.kind {
-            OpKind::AllReduce | OpKind::ReduceScatter | OpKind::AllGather => op.algorithm == Algorithm::Ring,
-            kind => kind == OpKind::Send,
+        let is_own = match (op.kind, op.algorithm) {
+            (OpKind::AllReduce | OpKind::ReduceScatter | OpKind::AllGather, Algorithm::Ring) => true,
+            // NCCL lays two trees over the hosts, one in every second channel, and a host within one is a leaf of the other.
+            (OpKind::AllReduce, Algorithm::Tree) => op.n_channels > 1,
+            (kind, _) => kind == OpKind::Send,
         };
         if op.started_at.is_some() || !is_own {
             return op.started_at;
@@ -36,15 +75,21 @@ impl Iterations {
         sums.map_or(HostTime::NONE, |sums| done.ended_at - before(sums))
     }
 
-    /// What a rank did itself in the iteration between two moments.
-    pub(in crate::timeline) fn measure(&self, past: &Past, start: HostTime, end: HostTime) -> Iteration {
-        let mut out = Iteration { start, end, ..Iteration::default() };
+    /// Operations that ended between two moments, in the order in which the device began them.
+    fn inside(&self, past: &Past, start: HostTime, end: HostTime) -> Vec<&Raw> {
         let is_inside = |op: &&Raw| op.ended_at() > start && op.ended_at() <= end;
         // Those before one that ended so long before the start ended before the start.
         let may_be_inside = |op: &&Raw| op.ended_at() + self.late_ns > start;
         let mut ops: Vec<&Raw> = self.raw.iter().rev().take_while(may_be_inside).filter(is_inside).collect();
         ops.reverse();
         ops.sort_by_key(|op| (op.began().unwrap_or(op.ended_at()), op.ended_at(), *past.counter(op.counter), op.seq));
+        ops
+    }
+
+    /// What a rank did itself in the iteration between two moments.
+    pub(in crate::timeline) fn measure(&self, past: &Past, start: HostTime, end: HostTime) -> Iteration {
+        let mut out = Iteration { start, end, ..Iteration::default() };
+        let ops = self.inside(past, start, end);
         let has_kernels = ops.iter().any(|op| op.is(STARTED));
         out.ops = ops.len() as u32;
         let mut device_free = start;
@@ -58,10 +103,15 @@ impl Iterations {
         for op in ops {
             // Of one whose kernel nobody saw the transport's threads tell what they took.
             let Some(started_at) = op.began().filter(|_| op.is(STARTED) || !has_kernels) else {
-                out.proxy_us += self.sums_of(op, &mut near).map_or(0.0, |sums| f64::from(sums.flush_us));
-                device_free = if has_kernels { device_free } else { device_free.max(op.left.at(op.ended_at())) };
+                let sums = self.sums_of(op, &mut near);
+                out.proxy_us += sums.map_or(0.0, |sums| f64::from(sums.flush_us));
+                if !has_kernels {
+                    device_free = device_free.max(op.left.at(op.ended_at()));
+                    sums.iter().for_each(|sums| out.take_unseen(op, sums, past.counter(op.counter).1, &mut halves));
+                }
                 continue;
             };
+            out.knows_work = true;
             let enqueued_at = op.enqueued.at(op.ended_at());
             let ready = device_free.max(enqueued_at);
             let compute = us(started_at.since_ns(ready));
@@ -70,7 +120,7 @@ impl Iterations {
                 out.computes_more_at = ready;
             }
             out.compute_max_us = out.compute_max_us.max(compute as f32);
-            out.host_us += us(enqueued_at.since_ns(device_free));
+            out.host_us += us(enqueued_at.since_ns(device_free)) as f32;
             device_free = device_free.max(op.left.at(op.ended_at()));
             let Some(sums) = self.sums_of(op, &mut near) else { continue };
             out.proxy_us += f64::from(sums.flush_us);

@@ -66,26 +66,38 @@ fn what_comes_often_in_one_iteration_marks_none() {
 /// The last iteration of a rank of which no kernel event was seen: each has one operation of a ring, issued 10 ms after the one before
 /// ended. Of its flow in one direction, how long it was in each stage and how long before the end its first slot was filled.
 fn without_kernels(direction: Direction, stage_us: [u32; 3], ready_ms: u64) -> Iteration {
+    unseen((Algorithm::Ring, 1), &[(direction, stage_us, ready_ms)])
+}
+
+/// The same of operations of an algorithm, in so many channels, with several flows.
+fn unseen((algorithm, channels): (Algorithm, u8), flows: &[(Direction, [u32; 3], u64)]) -> Iteration {
     let mut timeline = Timeline::default();
     for seq in 1..20u64 {
         let now = T0 + seq * 500 * MS;
         let step = Step { rank: 0, comm: 0, back: 0, told: Told::Left, look: false };
         let mut op = Teller { now, ..Teller::new() }.meta(&step, true);
         (op.id.seq, op.started_at, op.enqueued_at) = (OpSeq(seq), HostTime::NONE, HostTime(now - 490 * MS));
+        (op.algorithm, op.n_channels) = (algorithm, channels);
         let at = HostTime(now);
-        let flow = FlowDone {
-            flow: FlowKey { op: op.id, channel: ChannelId(0), peer: CommRank(1), direction },
+        let of = |(nth, (direction, stage_us, ready_ms)): (usize, &(Direction, [u32; 3], u64))| FlowDone {
+            flow: FlowKey { op: op.id, channel: ChannelId(nth as u8), peer: CommRank(1), direction: *direction },
             counters: FlowCounters { total_chunks: 8, posted: 8, ready: 8, transmitted: 8, done: 8 },
             bytes: 1 << 20,
-            times: FlowTimes { stage_us, first_ready_at: HostTime(now - ready_ms * MS), ..FlowTimes::default() },
+            times: FlowTimes {
+                stage_us: *stage_us,
+                stage_max_us: stage_us.map(|us| us / 9 * 2),
+                first_ready_at: HostTime(now - ready_ms * MS),
+                ..FlowTimes::default()
+            },
             ended_at: at,
             peer_wait_polls: 0,
             proxied_for_pid: 0,
         };
-        let done = OpDone { op, ended_first_at: at, ended_at: at, flows: 1, observed: true };
+        let ended = flows.iter().enumerate().map(of).map(Record::FlowDone);
+        let done = OpDone { op, ended_first_at: at, ended_at: at, flows: flows.len() as u16, observed: true };
         let process = ProcessKey { rank: Rank(0), pid: 1, nonce: 1 };
         let source = Source { job: "job".into(), host: "host".into(), process: Some(process) };
-        let records = vec![Record::FlowDone(flow), Record::OpDone(done)];
+        let records = ended.chain([Record::OpDone(done)]).collect();
         timeline.observe(&Batch { source, collected_at: at, records }, 500_000);
         timeline.settle();
     }
@@ -110,6 +122,40 @@ fn computation_is_measured_without_kernel_events() {
     assert_eq!(last(Direction::Send, 100), (390.0, 10.0));
     assert_eq!(last(Direction::Send, 40), (450.0, 10.0));
     assert_eq!(last(Direction::Recv, 100), (0.0, 0.0), "it may have begun at any time");
+    let knows = |direction| without_kernels(direction, [100; 3], 100).knows_work;
+    assert!(knows(Direction::Send) && !knows(Direction::Recv), "none of it is known, which is not that there is none");
+}
+
+/// Of two trees a rank is a leaf of one: there it sends what is its own first. Of one tree it may wait for those below it.
+#[test]
+fn a_leaf_of_one_of_two_trees_shows_when_its_device_began() {
+    let sends = |ready_ms: u64| (Direction::Send, [100; 3], ready_ms);
+    for flows in [[sends(40), sends(100)], [sends(100), sends(40)]] {
+        let of = |channels: u8| unseen((Algorithm::Tree, channels), &flows);
+        assert_eq!((of(2).knows_work, (of(2).compute_us / 1e3).round()), (true, 390.0));
+        assert!(!of(1).knows_work);
+    }
+}
+
+/// The device's part in what waits at both of its ends does not need to know when it began.
+#[test]
+fn copies_in_a_tree_are_measured_without_kernel_events() {
+    // Of eight slices served in 25 ms each one waits longer than the next.
+    let copies = |each_us: u32| {
+        let waited_us = 36 * each_us;
+        let both = [(Direction::Send, [waited_us, 0, 0], 400), (Direction::Recv, [0, 0, waited_us], 400)];
+        unseen((Algorithm::Tree, 1), &both).copy_us
+    };
+    assert!((180_000.0..220_000.0).contains(&copies(25_000)), "{}", copies(25_000));
+    assert_eq!(copies(0), 0.0);
+}
+
+/// Data waits at the entry of a way through the host, whenever the rank there began.
+#[test]
+fn the_entry_of_a_way_through_a_host_is_measured_without_kernel_events() {
+    let into = |waits_us: u32| without_kernels(Direction::Recv, [0, 0, waits_us], 400).into.us;
+    assert!(into(800_000) > 50_000.0, "{}", into(800_000));
+    assert_eq!(into(0), 0.0);
 }
 
 /// Rank 0 is in a ring's operation: of its slices its device has served so many, in so long each, in both directions.

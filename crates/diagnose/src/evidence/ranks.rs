@@ -1,0 +1,67 @@
+//! How much longer each rank, and each host, takes for a component than its peers, or than before.
+use super::expected::{Expected, First, Scale, by_host, exposed, shared};
+use super::past::{Furthest, Past};
+use super::track::Value;
+use super::{COST, Evidence, Subject, value};
+use crate::measure::{Component, Role, Row};
+use mycroft_record::HostName;
+
+impl Evidence {
+    /// A component of all ranks, by slot, on `hosts` with `roles`. `is_raised`: something may be slow meanwhile, and nothing is learned.
+    pub(super) fn take_ranks(
+        &mut self,
+        component: Component,
+        hosts: &[HostName],
+        roles: &[Role],
+        row: &Row,
+        is_raised: bool,
+    ) {
+        let values: Vec<Option<f64>> = row.ranks.iter().map(|cells| cells.as_ref()?.ms(component)).collect();
+        let known = self.ranks.entry(component).or_default();
+        let pasts = &mut known.pasts;
+        pasts.resize(values.len(), Past::default());
+        let grows = if component.is_work() { Scale::Times(row.iteration_ms) } else { Scale::Plus(row.iteration_ms) };
+        // A rank that sends to others than its peers do takes longer by design: its past tells.
+        let role_of = |role: &Role| Some(*role).filter(|_| component != Component::Sending);
+        let roles: Vec<Option<Role>> = roles.iter().map(role_of).collect();
+        let expected = Expected::of(&values, &roles, pasts, grows, First::Peers);
+        let at_hosts = Expected::of(&values, &shared(&roles, hosts), pasts, grows, First::Peers);
+        let is_tested = |slot| self.tracks.contains_key(&(component, Subject::Rank(slot as u32)));
+        let is_slow = |slot: usize| at_hosts.beyond[slot].is_some_and(|share| share >= COST / 2.0);
+        expected.learn(&values, pasts, (|slot| is_raised || is_slow(slot), is_tested), COST);
+        self.common.take(component, expected.common);
+        if component == Component::Rest {
+            return; // it only tells more work from slower devices
+        }
+        known.spread.take(&expected.beyond);
+        let of_hosts = by_host(&at_hosts.beyond, hosts);
+        let shares: Vec<Option<f64>> = of_hosts.values().copied().map(Some).collect();
+        known.host_spread.take(&shares);
+        let (sigma, host_sigma) = (known.spread.sigma(), known.host_spread.sigma());
+        let (of_ranks, at_each) = (exposed(&expected.beyond), exposed(&shares));
+        let values = |furthest: &Furthest, shares: &[Option<f64>]| -> Vec<Option<Value>> {
+            let tells = |of: Value| Value { tells: furthest.most(of.share, shares.len()), ..of };
+            shares.iter().map(|share| value(*share, row.iteration_ms).map(tells)).collect()
+        };
+        let (rank_values, host_values) = (values(&known.furthest, &of_ranks), values(&known.furthest_host, &at_each));
+        if !is_raised {
+            known.furthest.take(&of_ranks);
+            known.furthest_host.take(&at_each);
+        }
+        let own = by_host(&at_hosts.sigmas.iter().copied().map(Some).collect::<Vec<_>>(), hosts);
+        let doubts: Vec<Option<f64>> = row.ranks.iter().map(|cells| Some(cells.as_ref()?.doubt())).collect();
+        let of_host = by_host(&doubts, hosts);
+        for (slot, value) in rank_values.into_iter().enumerate() {
+            let sigma = sigma.max(expected.sigmas[slot]) * doubts[slot].unwrap_or(1.0);
+            self.test((component, Subject::Rank(slot as u32)), value, (COST, sigma), row);
+        }
+        if matches!(component, Component::Sending | Component::Through) {
+            return; // a host whose ranks all send slowly has slow ways; ways through hosts are the hosts'
+        }
+        for (host, value) in of_hosts.keys().zip(host_values) {
+            let sigma =
+                host_sigma.max(own.get(host).copied().unwrap_or(0.0)) * of_host.get(host).copied().unwrap_or(1.0);
+            self.test((component, Subject::Host(host.clone())), value, (COST, sigma), row);
+        }
+    }
+}
