@@ -18,7 +18,7 @@ pub(crate) struct TestArgs {
 
 /// Debian packages the tests use, each by a program of it: network namespaces and traffic control, a C compiler for bundled
 /// SQLite and zstd, real Python processes for captures, `setpriv` for processes without rights,
-/// and what makes and reads an .rpm.
+/// what makes and reads an .rpm, and the PostgreSQL server of which tests start instances of their own.
 const APT_PACKAGES: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("tc", "iproute2"),
@@ -27,6 +27,7 @@ const APT_PACKAGES: &[(&str, &str)] = &[
     ("python3", "python3"),
     ("setpriv", "util-linux"),
     ("rpmbuild", "rpm"),
+    ("pg_ctlcluster", "postgresql"),
 ];
 
 /// How many of the slowest tests are listed: those that make up most of the time.

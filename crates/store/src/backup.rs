@@ -1,5 +1,6 @@
 //! A copy of a store while its server uses it (`docs/formats/store.md`, "Backup").
 use crate::error::StoreError;
+use crate::facade::{META_FILE, META_WAITING};
 use crate::meta;
 use crate::names::{io_error, log_path, segments, wal_dir};
 use mycroft_wire::log::{create_private_dir, numbered_files, sync_dir};
@@ -8,7 +9,9 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 
 /// What is in the folder and is not copied as a file: copied in another way, or of the server's process.
-const APART: [&str; 6] = ["lock", "wal", "segments", "meta.sqlite", "meta.sqlite-wal", "meta.sqlite-shm"];
+const APART: [&str; 3] = ["lock", "wal", "segments"];
+/// Databases, each with its log (`-wal`, `-shm`): copied as they are at one moment.
+const DATABASES: [&str; 2] = [META_FILE, META_WAITING];
 
 /// What a backup holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,10 +36,12 @@ pub fn back_up(dir: &Path, to: &Path) -> Result<BackedUp, StoreError> {
     }
     let mut done = BackedUp::default();
     create_private_dir(&wal_dir(to)).map_err(io_error("creating", to))?;
-    let database = dir.join("meta.sqlite");
-    if database.exists() {
-        meta::copy(&database, &to.join("meta.sqlite"))?;
-        done.files += 1;
+    for name in DATABASES {
+        let database = dir.join(name);
+        if database.exists() {
+            meta::copy(&database, &to.join(name))?;
+            done.files += 1;
+        }
     }
     let wal = wal_dir(dir);
     for number in numbered_files(&wal, "log").map_err(io_error("listing", &wal))? {
@@ -47,13 +52,15 @@ pub fn back_up(dir: &Path, to: &Path) -> Result<BackedUp, StoreError> {
         let Ok(place) = segment.path.strip_prefix(dir) else { continue };
         copy(&segment.path, &to.join(place), &mut done)?;
     }
-    copy_rest(dir, to, &APART, &mut done)?;
+    let logs = DATABASES.iter().flat_map(|name| ["", "-wal", "-shm"].map(|end| format!("{name}{end}")));
+    let apart: Vec<String> = logs.chain(APART.map(str::to_owned)).collect();
+    copy_rest(dir, to, &apart, &mut done)?;
     sync_dir(to).map_err(io_error("syncing", to))?;
     Ok(done)
 }
 
 /// Files that are replaced or only grow: runs, tokens, captures.
-fn copy_rest(dir: &Path, to: &Path, apart: &[&str], done: &mut BackedUp) -> Result<(), StoreError> {
+fn copy_rest(dir: &Path, to: &Path, apart: &[String], done: &mut BackedUp) -> Result<(), StoreError> {
     let listed = std::fs::read_dir(dir).and_then(Iterator::collect::<io::Result<Vec<_>>>);
     for entry in listed.map_err(io_error("listing", dir))? {
         let (name, path) = (entry.file_name(), entry.path());

@@ -56,7 +56,9 @@ impl StoreError {
     pub fn is_full(&self) -> bool {
         use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
         match self {
-            StoreError::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge),
+            StoreError::Io { source, .. } | StoreError::Meta(MetaError::File { source, .. }) => {
+                matches!(source.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+            }
             StoreError::Meta(MetaError::Sqlite { source, .. }) => {
                 source.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
             }
@@ -64,7 +66,7 @@ impl StoreError {
             | StoreError::Damaged { .. }
             | StoreError::Encode(_)
             | StoreError::NotKept { .. }
-            | StoreError::Meta(MetaError::Newer { .. }) => false,
+            | StoreError::Meta(MetaError::Newer { .. } | MetaError::Postgres { .. } | MetaError::Address(_)) => false,
         }
     }
 }

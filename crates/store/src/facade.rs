@@ -1,22 +1,26 @@
 //! The one door to everything the store keeps.
+mod database;
 mod series;
+
+pub(crate) use database::{FILE as META_FILE, WAITING as META_WAITING};
 
 use crate::delivery::Deliveries;
 use crate::disk::{self, Arrival, Disk};
 use crate::error::StoreError;
-use crate::meta::{ActionRow, CaseRow, Meta, PolicyRow};
+use crate::meta::{ActionRow, CaseRow, MetaPlace, PolicyRow};
 use crate::names::{io_error, wal_dir};
 use crate::runs::Runs;
 use crate::source::{Replay, sources};
+use database::Database;
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
 use mycroft_wire::codec;
 use mycroft_wire::sync::lock;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How long a failed attempt (to write a segment, to open the database) is left alone: it costs seconds of a processor,
-/// and a disk that fails does not change its mind soon.
+/// How long a failed attempt to write a segment is left alone: it costs seconds of a processor, and a disk that fails does not
+/// change its mind soon.
 const RETRY_NS: u64 = 10 * NANOS_PER_SEC;
 
 /// What a store keeps and for how long.
@@ -28,6 +32,8 @@ pub struct StoreConfig {
     pub retain_bytes: u64,
     /// A log older than this becomes a segment.
     pub segment_age: Duration,
+    /// Where cases, actions, policies and series are.
+    pub meta: MetaPlace,
 }
 
 impl Default for StoreConfig {
@@ -37,6 +43,7 @@ impl Default for StoreConfig {
             retain_age: Duration::from_secs(7 * 24 * 3600),
             retain_bytes: 64 << 30,
             segment_age: Duration::from_secs(600),
+            meta: MetaPlace::File,
         }
     }
 }
@@ -61,17 +68,7 @@ pub struct Store {
     compacting: Mutex<HostTime>,
     /// Opened when it is needed first.
     runs: Mutex<Option<Runs>>,
-    meta: Mutex<Meta>,
-    meta_trouble: Mutex<Option<MetaTrouble>>,
-}
-
-/// Why cases are in memory only.
-#[derive(Debug)]
-struct MetaTrouble {
-    path: PathBuf,
-    why: String,
-    /// Not tried before.
-    retry_at: HostTime,
+    meta: Database,
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -80,7 +77,7 @@ fn nanos(duration: Duration) -> u64 {
 
 /// Whether a folder holds a store.
 pub fn is_store(dir: &Path) -> bool {
-    dir.join("meta.sqlite").exists() || wal_dir(dir).is_dir()
+    dir.join(META_FILE).exists() || wal_dir(dir).is_dir()
 }
 
 /// The deliveries of a store's folder, whether or not a server uses it. Nothing is written there.
@@ -92,30 +89,15 @@ pub fn read_only(dir: &Path) -> Result<Deliveries, StoreError> {
 }
 
 impl Store {
-    /// Opens or creates the store in `dir`. Where the database of cases cannot be used (a full disk, a damaged file) cases
+    /// Opens or creates the store in `dir`. Where the file of cases cannot be used (a full disk, a damaged file) cases
     /// are kept in memory until it can; [`Store::meta_trouble`] says so.
     ///
     /// # Errors
-    /// When the directory cannot be used, or another process uses it.
+    /// When the directory cannot be used, or another process uses it; when cases are on a server that cannot be used.
     pub fn open(dir: &Path, config: StoreConfig) -> Result<Store, StoreError> {
         let disk = Disk::open(dir)?;
-        let path = dir.join("meta.sqlite");
-        let (meta, trouble) = match Meta::open(&path) {
-            Ok(meta) => (meta, None),
-            Err(error) => {
-                let copy = Meta::copy_in_memory(&path).or_else(|_| Meta::in_memory())?;
-                let why = error.to_string();
-                (copy, Some(MetaTrouble { path, why, retry_at: HostTime::NONE }))
-            }
-        };
-        Ok(Store {
-            config,
-            disk: Mutex::new(disk),
-            compacting: Mutex::default(),
-            runs: Mutex::default(),
-            meta: Mutex::new(meta),
-            meta_trouble: Mutex::new(trouble),
-        })
+        let meta = Database::open(dir, &config.meta)?;
+        Ok(Store { config, disk: Mutex::new(disk), compacting: Mutex::default(), runs: Mutex::default(), meta })
     }
 
     /// Notes that a server starts: what is appended from now on is what it takes in, and its first new case gets this number.
@@ -157,9 +139,15 @@ impl Store {
         lock(&self.disk).damage().to_vec()
     }
 
-    /// Why cases are kept in memory only, where they are.
+    /// Why cases are not in their database, where they are not.
     pub fn meta_trouble(&self) -> Option<String> {
-        lock(&self.meta_trouble).as_ref().map(|trouble| trouble.why.clone())
+        self.meta.trouble()
+    }
+
+    /// Whether what is put while there is trouble is put into the database when it can be used again: it waits on the disk. Else it
+    /// is in memory only.
+    pub fn meta_waits(&self) -> bool {
+        self.meta.waits()
     }
 
     /// Keeps frames, with one write: they are in the kernel when this returns, so they survive the end of the process.
@@ -209,7 +197,7 @@ impl Store {
     /// # Errors
     /// When the disk says no; nothing is lost then, and a later call tries again.
     pub fn maintain(&self, now: HostTime) -> Result<Maintained, StoreError> {
-        let mut done = Maintained { is_meta_back: self.retry_meta(now), ..Maintained::default() };
+        let mut done = Maintained { is_meta_back: self.meta.retry(now), ..Maintained::default() };
         let dir = lock(&self.disk).dir().to_owned();
         // First: on a full disk this is what makes room.
         done.segments_removed = disk::retain(&dir, now - nanos(self.config.retain_age), self.config.retain_bytes)?;
@@ -250,24 +238,6 @@ impl Store {
             let Some(number) = number else { return Ok(written) };
             written += disk::compact(&dir, number)?;
             lock(&self.disk).forget_sealed(number);
-        }
-    }
-
-    /// Opens the database of cases if it could not be used so far. True: it can now.
-    fn retry_meta(&self, now: HostTime) -> bool {
-        let mut trouble = lock(&self.meta_trouble);
-        let Some(known) = trouble.as_mut().filter(|known| now >= known.retry_at) else { return false };
-        match Meta::open(&known.path) {
-            Ok(meta) => {
-                *lock(&self.meta) = meta;
-                *trouble = None;
-                true
-            }
-            Err(error) => {
-                known.why = error.to_string();
-                known.retry_at = now + RETRY_NS;
-                false
-            }
         }
     }
 
@@ -317,7 +287,7 @@ impl Store {
     /// # Errors
     /// When the database says no.
     pub fn put_case(&self, case: &CaseRow) -> Result<(), StoreError> {
-        Ok(lock(&self.meta).put_case(case)?)
+        self.meta.write(|meta| meta.put_case(case))
     }
 
     /// Cases of a job (or of all jobs), newest first.
@@ -325,11 +295,11 @@ impl Store {
     /// # Errors
     /// When the database says no.
     pub fn list_cases(&self, job: Option<&str>, limit: usize) -> Result<Vec<CaseRow>, StoreError> {
-        Ok(lock(&self.meta).list_cases(job, limit)?)
+        self.meta.ask(|meta| meta.list_cases(job, limit))
     }
 
-    /// Writes an action into the audit log, in place of what it said of the same action before. Refused while the database is in
-    /// memory only: what nobody could read up later is not done.
+    /// Writes an action into the audit log, in place of what it said of the same action before. Refused while the database
+    /// cannot be used: what nobody could read up later is not done.
     ///
     /// # Errors
     /// When the database says no, or cannot keep it.
@@ -337,7 +307,7 @@ impl Store {
         if let Some(why) = self.meta_trouble() {
             return Err(StoreError::NotKept { why });
         }
-        Ok(lock(&self.meta).put_action(action)?)
+        self.meta.write(|meta| meta.put_action(action))
     }
 
     /// Actions, newest first.
@@ -345,7 +315,7 @@ impl Store {
     /// # Errors
     /// When the database says no.
     pub fn list_actions(&self, limit: usize) -> Result<Vec<ActionRow>, StoreError> {
-        Ok(lock(&self.meta).list_actions(limit)?)
+        self.meta.ask(|meta| meta.list_actions(limit))
     }
 
     /// Writes what may be done to a job.
@@ -356,7 +326,7 @@ impl Store {
         if let Some(why) = self.meta_trouble() {
             return Err(StoreError::NotKept { why });
         }
-        Ok(lock(&self.meta).put_policy(policy)?)
+        self.meta.write(|meta| meta.put_policy(policy))
     }
 
     /// What may be done to which job, by name.
@@ -364,6 +334,6 @@ impl Store {
     /// # Errors
     /// When the database says no.
     pub fn list_policies(&self) -> Result<Vec<PolicyRow>, StoreError> {
-        Ok(lock(&self.meta).list_policies()?)
+        self.meta.ask(|meta| meta.list_policies())
     }
 }

@@ -1,6 +1,6 @@
 //! The store: how batches are kept and found again.
 //!
-//! [`Store`] keeps them: a write-ahead log and Parquet segments on disk, cases in SQLite. [`read_only`] reads what a
+//! [`Store`] keeps them: a write-ahead log and Parquet segments on disk, cases in SQLite or PostgreSQL. [`read_only`] reads what a
 //! store holds and writes nothing. [`back_up`] copies one that is in use. [`recording`] keeps a finished run in a folder of its own. Formats:
 //! `docs/formats/store.md`, `docs/formats/record.md`.
 #![forbid(unsafe_code)]

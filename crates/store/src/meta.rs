@@ -1,101 +1,58 @@
-//! Cases, what was done about them, and series, in SQLite: the small data that changes in place.
+//! Cases, what was done about them, and series: the small data that changes in place. In an SQLite file, or in PostgreSQL.
+mod error;
+pub(crate) mod identity;
+mod place;
+#[cfg(feature = "postgres")]
+mod postgres;
+mod rows;
+mod sqlite;
+
+pub use error::MetaError;
+pub use place::{MetaPlace, PostgresAt};
+pub use rows::{ActionRow, CaseRow, PolicyRow};
+pub(crate) use sqlite::copy;
+
+use crate::series::{SeriesRows, StoredSeries};
 use mycroft_record::HostTime;
-use mycroft_wire::sync::lock;
-use rusqlite::{Connection, OpenFlags, Row, params};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
 
-/// Layout of the tables; a file with a higher one belongs to a newer release. Tables may be added without a new number: releases
-/// that do not know them leave them alone.
-const SCHEMA_VERSION: i64 = 1;
-/// How long to wait for another process (a person with the sqlite3 tool) to finish.
-const BUSY_LIMIT: std::time::Duration = std::time::Duration::from_secs(5);
-/// Most rows a listing gives: a page of a user interface has far fewer.
-const MAX_LIST: usize = 100_000;
-
-/// One case as the store keeps it. The text is the server's own JSON; the store does not read it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CaseRow {
-    /// Case number, unique within a job.
-    pub id: u64,
-    /// The job.
-    pub job: String,
-    /// State word, e.g. `open` or `closed`.
-    pub state: String,
-    /// When the case was opened.
-    pub opened_at: HostTime,
-    /// When it last changed.
-    pub updated_at: HostTime,
-    /// The whole case.
-    pub json: String,
-}
-
-/// One action of the audit log: what was done to a job, why, and what came of it. The text is the server's own JSON.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ActionRow {
-    /// Number of the action, unique within a store.
-    pub id: u64,
-    /// The job.
-    pub job: String,
-    /// State word, e.g. `applied` or `taken-back`.
-    pub state: String,
-    /// When it was decided.
-    pub at: HostTime,
-    /// The whole action.
-    pub json: String,
-}
-
-/// What may be done to a job without asking. The text is the server's own JSON.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PolicyRow {
-    /// The job.
-    pub job: String,
-    /// The whole policy.
-    pub json: String,
-}
-
-/// Why the database could not be used.
-#[derive(Debug, thiserror::Error)]
-pub enum MetaError {
-    /// SQLite said no.
-    #[error("{operation} {path}: {source}; check that the file is writable and a mycroft database")]
-    Sqlite {
-        /// What was being done.
-        operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// What SQLite said.
-        source: rusqlite::Error,
-    },
-    /// A newer release has written it.
-    #[error(
-        "opening {path}: table layout {found}, this release knows {SCHEMA_VERSION}; use the newer release or another directory"
-    )]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its layout.
-        found: i64,
-    },
+impl MetaPlace {
+    /// A database by its URL, such as `postgres://mycroft@db.example.org/mycroft`. `ca_pem`: certificates that may sign the
+    /// server's; with it the connection is TLS.
+    ///
+    /// # Errors
+    /// The URL is none, the file of certificates cannot be used, or others could listen on the way to the server.
+    pub fn postgres(url: String, password: Option<String>, ca_pem: Option<PathBuf>) -> Result<MetaPlace, MetaError> {
+        let at = PostgresAt { url, password, ca_pem };
+        #[cfg(feature = "postgres")]
+        return postgres::address::Address::of(&at).map(|_| MetaPlace::Postgres(at));
+        #[cfg(not(feature = "postgres"))]
+        return Meta::open_postgres(&at, "", None).map(|_| MetaPlace::Postgres(at));
+    }
 }
 
 /// The database. All methods take `&self`.
 #[derive(Debug)]
 pub struct Meta {
-    path: PathBuf,
-    connection: Mutex<Connection>,
+    backend: Backend,
 }
 
-/// Copies a database that a server may be using, as it is at one moment, with what still lies in its log.
-///
-/// # Errors
-/// When it cannot be read, or the copy cannot be written.
-pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), MetaError> {
-    let failed = |source| MetaError::Sqlite { operation: "copying", path: from.to_owned(), source };
-    let connection = Connection::open_with_flags(from, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(failed)?;
-    connection.busy_timeout(BUSY_LIMIT).map_err(failed)?;
-    connection.execute("VACUUM INTO ?1", params![to.to_string_lossy()]).map_err(failed)?;
-    Ok(())
+#[derive(Debug)]
+enum Backend {
+    Sqlite(sqlite::Sqlite),
+    #[cfg(feature = "postgres")]
+    Postgres(postgres::Postgres),
+}
+
+/// Asks whichever it is.
+macro_rules! ask {
+    ($meta:expr, $one:ident => $answer:expr) => {
+        match &$meta.backend {
+            Backend::Sqlite($one) => $answer,
+            #[cfg(feature = "postgres")]
+            Backend::Postgres($one) => $answer,
+        }
+    };
 }
 
 impl Meta {
@@ -104,8 +61,40 @@ impl Meta {
     /// # Errors
     /// When the file cannot be used or is of a newer release.
     pub fn open(path: &Path) -> Result<Meta, MetaError> {
-        let connection = Connection::open(path);
-        Meta::prepare(path, connection)
+        Ok(Meta { backend: Backend::Sqlite(sqlite::Sqlite::open(path)?) })
+    }
+
+    /// Opens a database of a PostgreSQL server for the store of this name, and makes or renews its tables. Rows of the store
+    /// that lie in `file` are taken over where the database does not know the store yet.
+    ///
+    /// # Errors
+    /// When it cannot be reached or used, is of a newer release, or another process uses it for this store.
+    #[cfg(feature = "postgres")]
+    pub fn open_postgres(at: &PostgresAt, store: &str, file: Option<&Path>) -> Result<Meta, MetaError> {
+        let postgres = postgres::Postgres::open(at, store, || {
+            let file = file.filter(|file| file.exists());
+            file.map_or_else(|| Ok(rows::Rows::default()), |file| sqlite::Sqlite::open(file)?.rows())
+        })?;
+        Ok(Meta { backend: Backend::Postgres(postgres) })
+    }
+
+    /// As with the feature `postgres`, which this program was built without.
+    ///
+    /// # Errors
+    /// Always.
+    #[cfg(not(feature = "postgres"))]
+    pub fn open_postgres(_: &PostgresAt, _: &str, _: Option<&Path>) -> Result<Meta, MetaError> {
+        Err(MetaError::Address("this program was built without PostgreSQL (cargo feature `postgres`)".to_owned()))
+    }
+
+    /// Brings the tables of a PostgreSQL server to a layout by its number, forwards or back, and gives the one that was found. 0: none
+    /// are left. What an older layout has no place for is lost.
+    ///
+    /// # Errors
+    /// When it cannot be reached, is of a newer release, or does not know such a layout.
+    #[cfg(feature = "postgres")]
+    pub fn bring_postgres_to(at: &PostgresAt, layout: i64) -> Result<i64, MetaError> {
+        postgres::bring_to(at, layout)
     }
 
     /// A database that ends with the process.
@@ -113,69 +102,28 @@ impl Meta {
     /// # Errors
     /// Only without memory.
     pub fn in_memory() -> Result<Meta, MetaError> {
-        Meta::prepare(Path::new("in memory"), Connection::open_in_memory())
+        Ok(Meta { backend: Backend::Sqlite(sqlite::Sqlite::in_memory()?) })
     }
 
     /// A database that ends with the process, with the cases of a file that cannot be written now (a full disk): those
     /// that the file itself holds, without what may still lie in its log.
     pub(crate) fn copy_in_memory(path: &Path) -> Result<Meta, MetaError> {
-        let meta = Meta::in_memory()?;
-        let failed = |source| MetaError::Sqlite { operation: "reading", path: path.to_owned(), source };
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-        let name = path.to_string_lossy().replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-        let file = Connection::open_with_flags(format!("file:{name}?immutable=1"), flags).map_err(failed)?;
-        let old = Meta { path: path.to_owned(), connection: Mutex::new(file) };
-        for case in old.list_cases(None, MAX_LIST)? {
-            meta.put_case(&case)?;
-        }
-        // A file of an older release has no such tables; then there is nothing to copy.
-        for action in old.list_actions(MAX_LIST).unwrap_or_default() {
-            meta.put_action(&action)?;
-        }
-        for policy in old.list_policies().unwrap_or_default() {
-            meta.put_policy(&policy)?;
-        }
-        Ok(meta)
+        Ok(Meta { backend: Backend::Sqlite(sqlite::Sqlite::copy_in_memory(path)?) })
     }
 
-    fn prepare(path: &Path, connection: rusqlite::Result<Connection>) -> Result<Meta, MetaError> {
-        let failed = |source| MetaError::Sqlite { operation: "opening", path: path.to_owned(), source };
-        let connection = connection.map_err(failed)?;
-        connection.busy_timeout(BUSY_LIMIT).map_err(failed)?;
-        let found: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
-        if found > SCHEMA_VERSION {
-            return Err(MetaError::Newer { path: path.to_owned(), found });
+    /// Where this is a server's: moves all rows here from a file that stood in for it.
+    ///
+    /// # Errors
+    /// When they cannot be read or written; none is then, and all stay in the file.
+    pub(crate) fn take_over(&self, stand_in: &Meta) -> Result<(), MetaError> {
+        match (&self.backend, &stand_in.backend) {
+            #[cfg(feature = "postgres")]
+            (Backend::Postgres(postgres), Backend::Sqlite(file)) => {
+                postgres.restore(file.rows()?)?;
+                file.clear()
+            }
+            _ => Ok(()),
         }
-        connection
-            .execute_batch(&format!(
-                "PRAGMA journal_mode = WAL;
-                 PRAGMA synchronous = NORMAL;
-                 BEGIN;
-                 CREATE TABLE IF NOT EXISTS cases (
-                     job TEXT NOT NULL, id INTEGER NOT NULL, state TEXT NOT NULL,
-                     opened_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, json TEXT NOT NULL,
-                     PRIMARY KEY (job, id)) WITHOUT ROWID;
-                 CREATE INDEX IF NOT EXISTS cases_by_time ON cases (opened_at);
-                 CREATE TABLE IF NOT EXISTS actions (
-                     id INTEGER NOT NULL PRIMARY KEY, job TEXT NOT NULL, state TEXT NOT NULL, at INTEGER NOT NULL,
-                     json TEXT NOT NULL);
-                 CREATE TABLE IF NOT EXISTS policies (job TEXT NOT NULL PRIMARY KEY, json TEXT NOT NULL);
-                 {series}
-                 PRAGMA user_version = 1;
-                 COMMIT;",
-                series = crate::series::TABLES
-            ))
-            .map_err(failed)?;
-        Ok(Meta { path: path.to_owned(), connection: Mutex::new(connection) })
-    }
-
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Connection> {
-        lock(&self.connection)
-    }
-
-    pub(crate) fn failed(&self, operation: &'static str) -> impl FnOnce(rusqlite::Error) -> MetaError {
-        let path = self.path.clone();
-        move |source| MetaError::Sqlite { operation, path, source }
     }
 
     /// Inserts or replaces a case.
@@ -183,16 +131,7 @@ impl Meta {
     /// # Errors
     /// When it cannot be written.
     pub fn put_case(&self, case: &CaseRow) -> Result<(), MetaError> {
-        // Bits of an unsigned number in SQLite's signed ones; times end in 2262.
-        let (id, opened, updated) =
-            (case.id.cast_signed(), case.opened_at.0.cast_signed(), case.updated_at.0.cast_signed());
-        self.lock()
-            .execute(
-                "INSERT OR REPLACE INTO cases (job, id, state, opened_at, updated_at, json) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![case.job, id, case.state, opened, updated, case.json],
-            )
-            .map(|_| ())
-            .map_err(self.failed("writing a case to"))
+        ask!(self, one => one.put_case(case))
     }
 
     /// Cases of a job (or of all jobs), newest first.
@@ -200,15 +139,7 @@ impl Meta {
     /// # Errors
     /// When they cannot be read.
     pub fn list_cases(&self, job: Option<&str>, limit: usize) -> Result<Vec<CaseRow>, MetaError> {
-        let sql = "SELECT job, id, state, opened_at, updated_at, json FROM cases WHERE ?1 IS NULL OR job = ?1
-                   ORDER BY opened_at DESC, id DESC, job LIMIT ?2";
-        let connection = self.lock();
-        let list = || -> rusqlite::Result<Vec<CaseRow>> {
-            let mut statement = connection.prepare_cached(sql)?;
-            let limit = limit.min(MAX_LIST) as i64;
-            statement.query_map(params![job, limit], case_of)?.collect()
-        };
-        list().map_err(self.failed("listing the cases of"))
+        ask!(self, one => one.list_cases(job, limit))
     }
 
     /// Inserts or replaces an action.
@@ -216,12 +147,7 @@ impl Meta {
     /// # Errors
     /// When it cannot be written.
     pub fn put_action(&self, action: &ActionRow) -> Result<(), MetaError> {
-        let sql = "INSERT OR REPLACE INTO actions (id, job, state, at, json) VALUES (?1, ?2, ?3, ?4, ?5)";
-        let (id, at) = (action.id.cast_signed(), action.at.0.cast_signed());
-        self.lock()
-            .execute(sql, params![id, action.job, action.state, at, action.json])
-            .map(|_| ())
-            .map_err(self.failed("writing an action to"))
+        ask!(self, one => one.put_action(action))
     }
 
     /// Actions, newest first.
@@ -229,16 +155,7 @@ impl Meta {
     /// # Errors
     /// When they cannot be read.
     pub fn list_actions(&self, limit: usize) -> Result<Vec<ActionRow>, MetaError> {
-        let connection = self.lock();
-        let list = || -> rusqlite::Result<Vec<ActionRow>> {
-            let sql = "SELECT id, job, state, at, json FROM actions ORDER BY id DESC LIMIT ?1";
-            let row = |row: &Row<'_>| {
-                let (id, at) = (row.get::<_, i64>(0)?.cast_unsigned(), time(row.get(3)?));
-                Ok(ActionRow { id, job: row.get(1)?, state: row.get(2)?, at, json: row.get(4)? })
-            };
-            connection.prepare_cached(sql)?.query_map(params![limit.min(MAX_LIST) as i64], row)?.collect()
-        };
-        list().map_err(self.failed("listing the actions of"))
+        ask!(self, one => one.list_actions(limit))
     }
 
     /// Inserts or replaces what may be done to a job.
@@ -246,9 +163,7 @@ impl Meta {
     /// # Errors
     /// When it cannot be written.
     pub fn put_policy(&self, policy: &PolicyRow) -> Result<(), MetaError> {
-        let sql = "INSERT OR REPLACE INTO policies (job, json) VALUES (?1, ?2)";
-        let written = self.lock().execute(sql, params![policy.job, policy.json]);
-        written.map(|_| ()).map_err(self.failed("writing a policy to"))
+        ask!(self, one => one.put_policy(policy))
     }
 
     /// What may be done to which job, by name.
@@ -256,26 +171,22 @@ impl Meta {
     /// # Errors
     /// When it cannot be read.
     pub fn list_policies(&self) -> Result<Vec<PolicyRow>, MetaError> {
-        let connection = self.lock();
-        let list = || -> rusqlite::Result<Vec<PolicyRow>> {
-            let row = |row: &Row<'_>| Ok(PolicyRow { job: row.get(0)?, json: row.get(1)? });
-            connection.prepare_cached("SELECT job, json FROM policies ORDER BY job")?.query_map([], row)?.collect()
-        };
-        list().map_err(self.failed("listing the policies of"))
+        ask!(self, one => one.list_policies())
     }
-}
 
-fn time(value: i64) -> HostTime {
-    HostTime(value.cast_unsigned())
-}
+    /// Keeps rows, all or none, and forgets what is older than it is kept, of all jobs what ended before `forget_before`.
+    ///
+    /// # Errors
+    /// When they cannot be written.
+    pub fn put_series(&self, rows: &SeriesRows, forget_before: HostTime) -> Result<(), MetaError> {
+        ask!(self, one => one.put_series(rows, forget_before))
+    }
 
-fn case_of(row: &Row<'_>) -> rusqlite::Result<CaseRow> {
-    Ok(CaseRow {
-        job: row.get(0)?,
-        id: row.get::<_, i64>(1)?.cast_unsigned(),
-        state: row.get(2)?,
-        opened_at: time(row.get(3)?),
-        updated_at: time(row.get(4)?),
-        json: row.get(5)?,
-    })
+    /// The series of a job; empty where nothing is known.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn series(&self, job: &str) -> Result<StoredSeries, MetaError> {
+        ask!(self, one => one.series(job))
+    }
 }

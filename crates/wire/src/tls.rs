@@ -208,4 +208,12 @@ impl TlsClient {
     pub fn check(&self) -> Result<(), WireError> {
         client(self).map(|_| ())
     }
+
+    /// As rustls takes it, for a connection that is not of the wire.
+    ///
+    /// # Errors
+    /// As `check`.
+    pub fn config(&self) -> Result<Arc<ClientConfig>, WireError> {
+        client(self)
+    }
 }

@@ -22,17 +22,17 @@ impl Store {
         &self.config
     }
 
-    /// Keeps what of a job's series is over, and forgets what is older than records are kept. While the database is in memory only
-    /// nothing is kept: a restart would not have it.
+    /// Keeps what of a job's series is over, and forgets what is older than records are kept. While a file of cases cannot be
+    /// used nothing is kept: a restart would not have it.
     ///
     /// # Errors
     /// When the database says no.
     pub fn put_series(&self, rows: &SeriesRows, now: HostTime) -> Result<(), StoreError> {
-        if self.meta_trouble().is_some() {
+        if self.meta_trouble().is_some() && !self.meta_waits() {
             return Ok(());
         }
         let forget_before = HostTime(now.0.saturating_sub(nanos(self.config.retain_age)));
-        Ok(lock(&self.meta).put_series(rows, forget_before)?)
+        self.meta.write(|meta| meta.put_series(rows, forget_before))
     }
 
     /// The series of a job as they were kept.
@@ -40,7 +40,7 @@ impl Store {
     /// # Errors
     /// When the database says no.
     pub fn series(&self, job: &str) -> Result<StoredSeries, StoreError> {
-        Ok(lock(&self.meta).series(job)?)
+        self.meta.ask(|meta| meta.series(job))
     }
 }
 

@@ -1,0 +1,10 @@
+//! The database of cases as a file: what any must answer.
+mod suite;
+
+use mycroft_store::meta::Meta;
+
+#[test]
+fn a_file_answers_as_any_database_must() {
+    let dir = tempfile::tempdir().expect("a folder");
+    suite::all(&|| Meta::open(&dir.path().join("meta.sqlite")).expect("a database"));
+}

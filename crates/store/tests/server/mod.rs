@@ -1,0 +1,182 @@
+//! A PostgreSQL server of a test's own: in a temporary folder, on a Unix socket only, gone with the test.
+#![allow(dead_code, reason = "each test binary uses some of it")]
+use mycroft_store::meta::{Meta, MetaPlace, PostgresAt};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{MetadataExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Attempts to start a server on the folder of one that was killed: its processes may still be ending.
+const STARTS_MAX: usize = 100;
+
+pub(crate) struct Server {
+    folder: tempfile::TempDir,
+    programs: PathBuf,
+    user: Option<u32>,
+    running: Option<Child>,
+}
+
+impl Server {
+    /// Starts one; `None`, with a line that says so: the programs are not on this machine.
+    pub(crate) fn start() -> Option<Server> {
+        Server::start_encoded("UTF8")
+    }
+
+    pub(crate) fn start_encoded(encoding: &str) -> Option<Server> {
+        let Some(programs) = programs() else {
+            println!("skipped: no PostgreSQL server in /usr/lib/postgresql or MYCROFT_TEST_POSTGRES");
+            return None;
+        };
+        let folder = tempfile::tempdir().expect("a folder");
+        let is_root = std::fs::metadata(folder.path()).expect("a folder").uid() == 0;
+        let user = is_root.then(user);
+        chown(folder.path(), user, user).expect("ours");
+        let mut server = Server { folder, programs, user, running: None };
+        // A language whose order of names is not that of their bytes.
+        let locale: &[&str] = match encoding {
+            "UTF8" => &["--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en"],
+            _ => &["--locale=C"],
+        };
+        let made = server
+            .program("initdb")
+            .args(["-A", "trust", "-U", "ada", "--no-sync", "-E", encoding])
+            .args(locale)
+            .output();
+        let made = made.expect("initdb runs");
+        assert!(
+            made.status.success(),
+            "{}{}",
+            String::from_utf8_lossy(&made.stdout),
+            String::from_utf8_lossy(&made.stderr)
+        );
+        server.go_on();
+        Some(server)
+    }
+
+    /// As the user of the server; ended with the thread that starts it.
+    fn program(&self, name: &str) -> Command {
+        let mut command = Command::new("setpriv");
+        if let Some(user) = self.user {
+            command.args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".to_owned()]);
+        }
+        command.arg("--pdeathsig=QUIT").arg(self.programs.join(name)).arg("-D").arg(self.folder.path().join("data"));
+        command.current_dir(self.folder.path()).env_remove("PGDATA");
+        command
+    }
+
+    /// Starts it (again), and returns when it takes connections.
+    pub(crate) fn go_on(&mut self) {
+        let mut said = String::new();
+        for _ in 0..STARTS_MAX {
+            let mut command = self.program("postgres");
+            let run =
+                command.arg("-k").arg(self.folder.path()).args(["-c", "listen_addresses=", "-c", "max_connections=20"]);
+            let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("postgres runs");
+            let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
+            said.clear();
+            for line in lines.by_ref() {
+                said.push_str(&line);
+                said.push('\n');
+                if line.contains("ready to accept connections") {
+                    // Its pipe must not fill.
+                    std::thread::spawn(move || lines.for_each(drop));
+                    self.running = Some(child);
+                    return;
+                }
+            }
+            child.wait().expect("ended");
+        }
+        panic!("postgres does not start: {said}");
+    }
+
+    fn processes(&self) -> Vec<u32> {
+        let Some(child) = &self.running else { return Vec::new() };
+        let pid = child.id();
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+        std::iter::once(pid).chain(children.split_whitespace().filter_map(|pid| pid.parse().ok())).collect()
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        for pid in self.processes() {
+            let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a process");
+            // One that has ended meanwhile needs none.
+            let _ = rustix::process::kill_process(pid, signal);
+        }
+    }
+
+    /// `kill -9` of the server and all its processes.
+    pub(crate) fn kill(&mut self) {
+        self.signal(rustix::process::Signal::KILL);
+        if let Some(mut child) = self.running.take() {
+            child.wait().expect("ended");
+        }
+    }
+
+    /// It neither answers nor ends, until it is thawed.
+    pub(crate) fn freeze(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    pub(crate) fn thaw(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("postgres://ada:s3cret@/postgres?host={}", self.folder.path().display())
+    }
+
+    pub(crate) fn place(&self) -> MetaPlace {
+        MetaPlace::postgres(self.url(), None, None).expect("an address")
+    }
+
+    pub(crate) fn at(&self) -> PostgresAt {
+        match self.place() {
+            MetaPlace::Postgres(at) => at,
+            MetaPlace::File => panic!("no file was meant"),
+        }
+    }
+
+    pub(crate) fn open(&self, store: &str) -> Meta {
+        Meta::open_postgres(&self.at(), store, None).expect("a database")
+    }
+
+    /// What `psql` prints, without decoration.
+    pub(crate) fn sql(&self, sql: &str) -> String {
+        let mut command = Command::new(self.programs.join("psql"));
+        let asked = command
+            .args(["-U", "ada", "-d", "postgres", "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql])
+            .arg("-h")
+            .arg(self.folder.path());
+        let output = asked.output().expect("psql runs");
+        assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.thaw();
+        self.kill();
+    }
+}
+
+/// The newest server that is installed.
+fn programs() -> Option<PathBuf> {
+    if let Some(told) = std::env::var_os("MYCROFT_TEST_POSTGRES") {
+        return Some(PathBuf::from(told)).filter(|path| path.join("initdb").exists());
+    }
+    let version = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
+    let installed = std::fs::read_dir("/usr/lib/postgresql").ok()?.filter_map(|entry| Some(entry.ok()?.path()));
+    let newest = installed.filter(|path| path.join("bin/initdb").exists()).max_by_key(|path| version(path))?;
+    Some(newest.join("bin"))
+}
+
+/// PostgreSQL does not run as root.
+fn user() -> u32 {
+    let users = std::fs::read_to_string("/etc/passwd").expect("users");
+    let id = |name: &str| {
+        let mut fields = users.lines().find(|line| line.split(':').next() == Some(name))?.split(':');
+        fields.nth(2)?.parse().ok()
+    };
+    id("postgres").or_else(|| id("nobody")).expect("a user")
+}

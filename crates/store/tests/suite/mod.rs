@@ -1,0 +1,166 @@
+//! What any database of cases must answer, whichever it is.
+#![allow(dead_code, reason = "each test binary uses some of it")]
+use mycroft_record::HostTime;
+use mycroft_store::meta::{ActionRow, CaseRow, Meta, PolicyRow};
+use mycroft_store::series::{PieceRow, SeriesRows, StoredSeries};
+
+const SECOND: u64 = 1_000_000_000;
+/// Names whose order is another one by language, and what only some databases take.
+const JOBS: [&str; 8] = ["train", "Train", "train-7", "Zebra", "apple", "\u{e4}rger", "a\0b", ""];
+
+pub(crate) fn case(id: u64, job: &str, opened_at: u64) -> CaseRow {
+    CaseRow {
+        id,
+        job: job.to_owned(),
+        state: "open".to_owned(),
+        opened_at: HostTime(opened_at),
+        updated_at: HostTime(opened_at + 1),
+        json: format!("{{\"id\": {id}, \"nul\": \"\\u0000\", \"text\": \"\u{1}0 \u{20ac}\"}}"),
+    }
+}
+
+fn piece(what: &'static str, width_s: u64, start_s: u64) -> PieceRow {
+    let (start, end) = (HostTime(start_s * SECOND), HostTime((start_s + width_s) * SECOND));
+    PieceRow { what, width_s, kept_ns: 3_600 * SECOND, start, end, iterations: 7, sum_ms: 700.5, body: vec![0, 1, 255] }
+}
+
+fn rows(job: &str, pieces: Vec<PieceRow>) -> SeriesRows {
+    SeriesRows { job: job.to_owned(), pieces, states: vec![("ranks", format!("[{job:?}]"))] }
+}
+
+/// `open` gives the same database each time.
+pub(crate) fn all(open: &dyn Fn() -> Meta) {
+    cases(&open());
+    actions(&open());
+    policies(&open());
+    series(&open());
+    // All is there after a restart.
+    let meta = open();
+    assert_eq!(meta.list_cases(Some("a"), 1).expect("cases")[0].id, 2);
+    assert_eq!(meta.list_actions(10).expect("actions").len(), 3);
+    assert_eq!(meta.list_policies().expect("policies").len(), JOBS.len());
+    assert_eq!(meta.series("a").expect("series").pieces.len(), 1);
+}
+
+fn cases(meta: &Meta) {
+    for case in
+        [case(1, "a", 5), case(2, "a", 9), case(1, "b", 7), case(u64::MAX, "a", 1), case(3, "b", 9), case(2, "c", 9)]
+    {
+        meta.put_case(&case).expect("kept");
+    }
+    let closed = CaseRow { state: "closed".to_owned(), json: "[]".to_owned(), ..case(1, "a", 5) };
+    meta.put_case(&closed).expect("replaced");
+    let list = |job, limit| meta.list_cases(job, limit).expect("cases");
+    // Newest first, of the same time the highest number, of the same number by name.
+    let by = |case: &CaseRow| (case.id, case.job.clone());
+    let order: Vec<_> = list(None, 100).iter().map(by).collect();
+    let told = [(3, "b"), (2, "a"), (2, "c"), (1, "b"), (1, "a"), (u64::MAX, "a")];
+    assert_eq!(order, told.map(|(id, job)| (id, job.to_owned())));
+    assert_eq!(list(Some("a"), 2), [case(2, "a", 9), closed]);
+    assert_eq!(list(Some("none"), 2), []);
+    assert_eq!(list(None, 0), []);
+    assert_eq!(list(None, usize::MAX).len(), 6);
+}
+
+fn actions(meta: &Meta) {
+    let action = |id: u64, state: &str| ActionRow {
+        id,
+        job: "a\0b".to_owned(),
+        state: state.to_owned(),
+        at: HostTime(u64::MAX / 4 + id),
+        json: "{}".to_owned(),
+    };
+    for id in [1, 3, 2] {
+        meta.put_action(&action(id, "planned")).expect("kept");
+    }
+    meta.put_action(&action(3, "applied")).expect("replaced");
+    assert_eq!(meta.list_actions(2).expect("actions"), [action(3, "applied"), action(2, "planned")]);
+    assert_eq!(meta.list_actions(0).expect("actions"), []);
+}
+
+fn policies(meta: &Meta) {
+    for (at, job) in JOBS.iter().enumerate() {
+        let policy = PolicyRow { job: (*job).to_owned(), json: format!("[{at}]") };
+        meta.put_policy(&PolicyRow { json: "old".to_owned(), ..policy.clone() }).expect("kept");
+        meta.put_policy(&policy).expect("replaced");
+    }
+    let mut sorted = JOBS;
+    sorted.sort_unstable();
+    let policies = meta.list_policies().expect("policies");
+    assert_eq!(policies.iter().map(|policy| policy.job.as_str()).collect::<Vec<_>>(), sorted, "by their bytes");
+    assert!(policies.iter().all(|policy| policy.json != "old"));
+}
+
+/// Pieces come back and old ones go.
+fn series(meta: &Meta) {
+    let never = HostTime::NONE;
+    meta.put_series(
+        &rows("a", vec![piece("ranks", 900, 100), piece("ranks", 60, 100), piece("paths", 60, 100)]),
+        never,
+    )
+    .expect("kept");
+    meta.put_series(&rows("b", vec![piece("ranks", 60, 100)]), never).expect("kept");
+    meta.put_series(&rows("b", vec![PieceRow { iterations: 8, ..piece("ranks", 60, 100) }]), never).expect("replaced");
+    let stored = meta.series("a").expect("read");
+    assert_eq!(stored.states, [("ranks".to_owned(), "[\"a\"]".to_owned())]);
+    let first = &stored.pieces[1];
+    assert_eq!((first.iterations, first.sum_ms, &*first.body), (7, 700.5, &[0u8, 1, 255][..]));
+    assert_eq!(first.start, HostTime(100 * SECOND));
+    let told = |job| {
+        let pieces = meta.series(job).expect("read").pieces;
+        pieces.into_iter().map(|one| (one.what, one.width_s, one.start.0 / SECOND)).collect::<Vec<_>>()
+    };
+    let of = |what: &str, width_s, start_s| (what.to_owned(), width_s, start_s);
+    assert_eq!(told("a"), [of("paths", 60, 100), of("ranks", 60, 100), of("ranks", 900, 100)]);
+    assert_eq!(meta.series("b").expect("read").pieces[0].iterations, 8);
+    // An hour later the minute is forgotten; what else there is, and what another job has, is not.
+    meta.put_series(&rows("a", vec![piece("ranks", 60, 3_800)]), never).expect("kept");
+    assert_eq!(told("a"), [of("paths", 60, 100), of("ranks", 900, 100), of("ranks", 60, 3_800)]);
+    assert_eq!(told("b"), [of("ranks", 60, 100)]);
+    // What is older than the store keeps anything goes with its job.
+    meta.put_series(&rows("a", Vec::new()), HostTime(2_000 * SECOND)).expect("kept");
+    assert_eq!((told("a"), told("b")), (vec![of("ranks", 60, 3_800)], vec![]));
+    assert_eq!(meta.series("b").expect("read"), StoredSeries::default());
+    assert_eq!(meta.series("none").expect("read"), StoredSeries::default());
+}
+
+/// Does the same, drawn from a seed, to both, and asks both everything.
+pub(crate) fn same_answers(one: &Meta, other: &Meta, seed: u64) {
+    let mut state = seed;
+    let mut draw = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for step in 0..120 {
+        let job = JOBS[draw(JOBS.len() as u64) as usize];
+        let (id, at, width) = (draw(5), draw(20), [60, 900][draw(2) as usize]);
+        let what = ["ranks", "paths"][draw(2) as usize];
+        let kind = draw(4);
+        for meta in [one, other] {
+            match kind {
+                0 => meta.put_case(&CaseRow { json: step.to_string(), ..case(id, job, at) }),
+                1 => meta.put_action(&ActionRow {
+                    id,
+                    job: job.to_owned(),
+                    state: step.to_string(),
+                    at: HostTime(at),
+                    json: String::new(),
+                }),
+                2 => meta.put_policy(&PolicyRow { job: job.to_owned(), json: step.to_string() }),
+                _ => {
+                    let pieces = vec![piece(what, width, at * 600), piece(what, 60, at * 600 + id)];
+                    meta.put_series(&rows(job, pieces), HostTime(id * 600 * SECOND))
+                }
+            }
+            .expect("kept");
+        }
+    }
+    assert_eq!(one.list_cases(None, 1_000).expect("cases"), other.list_cases(None, 1_000).expect("cases"));
+    assert_eq!(one.list_cases(None, 7).expect("cases"), other.list_cases(None, 7).expect("cases"));
+    assert_eq!(one.list_actions(1_000).expect("actions"), other.list_actions(1_000).expect("actions"));
+    assert_eq!(one.list_policies().expect("policies"), other.list_policies().expect("policies"));
+    for job in JOBS {
+        assert_eq!(one.series(job).expect("series"), other.series(job).expect("series"), "{job:?}");
+        assert_eq!(one.list_cases(Some(job), 3).expect("cases"), other.list_cases(Some(job), 3).expect("cases"));
+    }
+}
