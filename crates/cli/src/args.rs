@@ -4,6 +4,7 @@ use crate::{
     api::ServerArgs,
     config::args::{ConfigArgs, ConfigCommand},
     log::LogArgs,
+    meta::MetaArgs,
     secure::AgentTlsArgs,
     token::{ActTokenArgs, TokenArgs},
 };
@@ -200,6 +201,8 @@ pub(crate) struct ServeArgs {
     /// Directory of the store; without it records live in memory only.
     #[arg(long, env = "MYCROFT_STORE")]
     pub(crate) store: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) meta: MetaArgs,
     /// Days that stored records are kept, by this server's clock.
     #[arg(long, default_value_t = 7, value_parser = value_parser!(u64).range(1..=36_500))]
     pub(crate) retain_days: u64,

@@ -24,6 +24,7 @@ mod libraries;
 mod lines;
 mod live;
 mod log;
+mod meta;
 mod mitigate;
 mod overhead;
 mod pages;

@@ -80,13 +80,21 @@ impl TokenArgs {
 ///
 /// # Errors
 /// When it cannot be read, or is not safe there.
-pub(crate) fn read(path: &Path) -> Result<String> {
+pub(crate) fn secret(path: &Path) -> Result<String> {
     let bytes = trusted::read(path, Holds::Secret)?;
-    let token = std::str::from_utf8(&bytes).context("is not text")?.trim();
+    Ok(std::str::from_utf8(&bytes).context("is not text")?.trim().to_owned())
+}
+
+/// As `secret`, of a token, which is never empty.
+///
+/// # Errors
+/// As `secret`, and when it is empty.
+pub(crate) fn read(path: &Path) -> Result<String> {
+    let token = secret(path)?;
     if token.is_empty() {
         bail!("is empty; remove it and `mycroft serve --token-file` makes a new one");
     }
-    Ok(token.to_owned())
+    Ok(token)
 }
 
 /// Makes the file, readable by its owner only. False: it is there already.

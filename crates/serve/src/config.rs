@@ -3,6 +3,7 @@ use crate::alert::WebhookFormat;
 use crate::http::auth::TOKEN_BYTES_MIN;
 use crate::otlp::OtlpHeaders;
 use mycroft_store::StoreConfig;
+use mycroft_store::meta::MetaPlace;
 use mycroft_wire::{Endpoint, TlsIdentity, TlsServer};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -32,6 +33,8 @@ pub struct ServeConfig {
     pub http_tls: Option<TlsIdentity>,
     /// Where records and cases are kept; `None`: nothing outlives the server.
     pub store_dir: Option<PathBuf>,
+    /// Where cases, actions, policies and series are, of a server with a store.
+    pub meta: MetaPlace,
     /// Stored records that arrived longer ago than this are deleted.
     pub retain_age: Duration,
     /// The oldest stored records are deleted while all together take more bytes than this.
@@ -65,6 +68,7 @@ impl Default for ServeConfig {
             tls: None,
             http_tls: None,
             store_dir: None,
+            meta: MetaPlace::File,
             retain_age: StoreConfig::default().retain_age,
             retain_bytes: StoreConfig::default().retain_bytes,
             tick: TICK,
@@ -90,6 +94,7 @@ impl fmt::Debug for ServeConfig {
             .field("tls", &self.tls)
             .field("http_tls", &self.http_tls)
             .field("store_dir", &self.store_dir)
+            .field("meta", &self.meta)
             .field("retain_age", &self.retain_age)
             .field("retain_bytes", &self.retain_bytes)
             .field("tick", &self.tick)

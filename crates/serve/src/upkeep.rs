@@ -51,7 +51,7 @@ impl Upkeep {
         self.look_at_disk();
         match self.store.maintain((self.clock)()) {
             Ok(done) => {
-                if done.is_meta_back {
+                if done.is_meta_back && !self.store.meta_waits() {
                     self.book.all().iter().for_each(|case| self.book.unwritten_again(case.number));
                     self.write_cases();
                 }
@@ -59,8 +59,13 @@ impl Upkeep {
             }
             Err(error) => self.note("store.maintain", Err(error)),
         }
-        let cases = self.store.meta_trouble().map(|why| {
-            format!("cases are kept in memory only, until their database can be used ({why}); records are stored")
+        let cases = self.store.meta_trouble().map(|why| match self.store.meta_waits() {
+            true => format!(
+                "cases wait in the store's folder, until their database can be used ({why}); records are stored"
+            ),
+            false => {
+                format!("cases are kept in memory only, until their database can be used ({why}); records are stored")
+            }
         });
         note(&self.stats, "store.cases-database", cases);
         let hangs = self.storage.queue.hangs().then(|| {

@@ -3,25 +3,19 @@
 //!
 //! The batches are synthetic, their times lie around the real clock: the iterations before the stall are in the past,
 //! those after the recovery a little in the future, as hosts' clocks are.
-use mycroft_record::{
-    Algorithm, Batch, Category, CommId, CommInit, CommRank, Datatype, HostTime, NANOS_PER_MS, NANOS_PER_SEC, OpClass,
-    OpDone, OpId, OpKind, OpMeta, OpSeq, OpState, Place, ProcessInfo, ProcessKey, Protocol, Rank, Record, Sampled,
-    Source, What,
-};
+mod stalled;
+
+use mycroft_record::{Batch, Category, HostTime, NANOS_PER_MS, NANOS_PER_SEC, Place, Rank, What};
 use mycroft_serve::api::{CaseJson, CasesJson, HealthJson, RanksJson};
 use mycroft_serve::{BookState, BookedCase, ServeConfig, Server, ServerHandle};
 use mycroft_wire::{Client, ClientConfig, Endpoint, WireError};
+use stalled::{HEALTHY, ITERATION, batch, done, hello, iterations, now, waiting};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const TOKEN: &str = "a-token-of-sufficient-length";
-const COMM: CommId = CommId(0xfeed);
-/// Time of one iteration.
-const ITERATION: u64 = 200 * NANOS_PER_MS;
-/// Healthy iterations before the stall.
-const HEALTHY: u64 = 20;
 
 /// What is blamed first.
 fn first(booked: &BookedCase) -> Option<&Place> {
@@ -30,11 +24,6 @@ fn first(booked: &BookedCase) -> Option<&Place> {
 
 fn is_slow(booked: &BookedCase) -> bool {
     booked.case.finding.what == What::Slowdown
-}
-
-fn now() -> HostTime {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970");
-    HostTime(u64::try_from(since.as_nanos()).expect("before 2554"))
 }
 
 fn config(dir: &std::path::Path) -> ServeConfig {
@@ -67,58 +56,6 @@ fn get<T: serde::de::DeserializeOwned>(server: &ServerHandle, path: &str) -> T {
     serde_json::from_str(body).unwrap_or_else(|e| panic!("{path}: {e}: {body}"))
 }
 
-/// Rank n lives on host n.
-fn batch(rank: u32, at: HostTime, mut records: Vec<Record>, in_flight: u32) -> Batch {
-    let sampled = Sampled { at, ops_in_flight: in_flight, flows_in_flight: 0, alive: true, stopped: false };
-    records.push(Record::Sampled(sampled));
-    let process = ProcessKey { rank: Rank(rank), pid: 100 + rank, nonce: 7 };
-    let source = Source { job: "train".into(), host: format!("host{rank}").as_str().into(), process: Some(process) };
-    Batch { source, collected_at: at, records }
-}
-
-fn hello(rank: u32, at: HostTime) -> Vec<Record> {
-    let process = ProcessInfo {
-        attached_at: at,
-        world_size: 2,
-        local_rank: 0,
-        gpu: 0,
-        profiler_abi: 6,
-        nccl_version: 22_803,
-        kernel_events: true,
-    };
-    let init = CommInit { at, comm: COMM, n_ranks: 2, n_nodes: 2, comm_rank: CommRank(rank), name: "DP_0".into() };
-    vec![Record::Process(process), Record::CommInit(init)]
-}
-
-fn op(rank: u32, seq: u64, began: HostTime) -> OpMeta {
-    OpMeta {
-        id: OpId { comm: COMM, class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(seq) },
-        kind: OpKind::AllReduce,
-        nccl_seq: seq,
-        comm_rank: CommRank(rank),
-        count: 1 << 20,
-        datatype: Datatype::Bfloat16,
-        root: u32::MAX,
-        algorithm: Algorithm::Ring,
-        protocol: Protocol::Simple,
-        n_channels: 1,
-        enqueued_at: began,
-        started_at: began,
-        started_last_at: began,
-    }
-}
-
-fn done(rank: u32, seq: u64, began: HostTime, ended: HostTime) -> Record {
-    let op = op(rank, seq, began);
-    Record::OpDone(OpDone { op, ended_first_at: ended, ended_at: ended, flows: 0, observed: true })
-}
-
-/// Iterations `from..to` of a rank, one AllReduce each; iteration n ends at `origin + n * ITERATION`.
-fn iterations(rank: u32, origin: HostTime, from: u64, to: u64) -> Vec<Record> {
-    let end = |seq: u64| origin + seq * ITERATION;
-    (from..to).map(|seq| done(rank, seq, end(seq) - 20 * NANOS_PER_MS, end(seq))).collect()
-}
-
 /// Both ranks were healthy until two seconds ago; since then rank 0 waits in the next AllReduce, which rank 1 does not
 /// enter.
 fn stall(clients: &mut [Client], origin: HostTime, at: HostTime) {
@@ -138,19 +75,6 @@ fn stall_of_known(clients: &mut [Client], origin: HostTime, at: HostTime) {
         let in_flight = live.len() as u32;
         ship(client, &batch(rank, at, live, in_flight));
     }
-}
-
-/// What a look at a stalled rank finds.
-fn waiting(rank: u32, origin: HostTime, at: HostTime) -> Vec<Record> {
-    let waits = OpState {
-        sampled_at: at,
-        op: op(0, HEALTHY, origin + HEALTHY * ITERATION - 20 * NANOS_PER_MS),
-        kernels_started: 1,
-        kernels_stopped: 0,
-        flows_started: 0,
-        flows_done: 0,
-    };
-    if rank == 0 { vec![Record::OpState(waits)] } else { Vec::new() }
 }
 
 /// The missing rank comes.

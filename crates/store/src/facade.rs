@@ -55,7 +55,8 @@ pub struct Maintained {
     pub segments_written: usize,
     /// Segments deleted.
     pub segments_removed: usize,
-    /// The database of cases could not be used before and can now: every case must be put again.
+    /// The database of cases could not be used before and can now. Where nothing waited for it ([`Store::meta_waits`]), every case
+    /// must be put again.
     pub is_meta_back: bool,
 }
 
@@ -287,7 +288,7 @@ impl Store {
     /// # Errors
     /// When the database says no.
     pub fn put_case(&self, case: &CaseRow) -> Result<(), StoreError> {
-        self.meta.write(|meta| meta.put_case(case))
+        self.meta.keep(|meta| meta.put_case(case))
     }
 
     /// Cases of a job (or of all jobs), newest first.

@@ -126,6 +126,11 @@ impl Meta {
         }
     }
 
+    /// Why nothing can be asked any more, where a connection has ended.
+    pub(crate) fn gone(&self) -> Option<MetaError> {
+        ask!(self, one => one.gone())
+    }
+
     /// Inserts or replaces a case.
     ///
     /// # Errors

@@ -3,7 +3,7 @@ mod server;
 mod suite;
 
 use mycroft_record::HostTime;
-use mycroft_store::meta::{Meta, MetaError, MetaPlace};
+use mycroft_store::meta::{Meta, MetaError};
 use server::Server;
 use suite::case;
 
@@ -107,19 +107,16 @@ fn rows_of_a_file_are_taken_over_at_the_first_start() {
 fn what_cannot_be_used_is_named_without_its_password() {
     let Some(mut server) = Server::start() else { return };
     let told = |url: String| {
-        let MetaPlace::Postgres(at) = MetaPlace::postgres(url, None, None).expect("an address") else {
-            panic!("a file")
-        };
-        let told = Meta::open_postgres(&at, "one", None).expect_err("refused").to_string();
+        let told = Meta::open_postgres(&server::at(url), "one", None).expect_err("refused").to_string();
         assert!(!told.contains("s3cret"), "{told}");
         told
     };
     let nowhere = told(server.url().replace("/postgres?", "/nothing?"));
     assert!(nowhere.contains("/nothing: ") && nowhere.contains("CREATE DATABASE"), "{nowhere}");
-    let nobody = told(server.url().replace("ada:", "eve:"));
+    let nobody = told(server.url().replace("ada@", "eve@"));
     assert!(nobody.contains("postgres://eve@") && nobody.contains("check user and password"), "{nobody}");
     server.sql("CREATE ROLE bob LOGIN");
-    let forbidden = told(server.url().replace("ada:", "bob:"));
+    let forbidden = told(server.url().replace("ada@", "bob@"));
     assert!(
         forbidden.contains("permission denied") && forbidden.contains("must be allowed to make tables"),
         "{forbidden}"
@@ -127,7 +124,7 @@ fn what_cannot_be_used_is_named_without_its_password() {
     server.kill();
     let away = told(server.url());
     assert!(away.contains("connecting to postgres://ada@/") && away.contains("look whether it runs"), "{away}");
-    let refused = told("postgres://ada:s3cret@127.0.0.1:1/x".to_owned());
+    let refused = told("postgres://ada@127.0.0.1:1/x".to_owned());
     assert!(refused.contains("postgres://ada@127.0.0.1:1/x: "), "{refused}");
 }
 

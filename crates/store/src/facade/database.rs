@@ -132,6 +132,18 @@ impl Database {
         self.ask(change)
     }
 
+    /// As `write`, for what need not be in the database yet: where that turns out to be away, it waits.
+    ///
+    /// # Errors
+    /// What it said, or what stands in for it.
+    pub(super) fn keep(&self, change: impl Fn(&Meta) -> Result<(), MetaError>) -> Result<(), StoreError> {
+        let _until_written = lock(&self.writing);
+        match self.ask(&change) {
+            Err(StoreError::Meta(error)) if error.is_away() => self.ask(change),
+            other => other,
+        }
+    }
+
     fn lose(&self, lost: &Arc<Meta>, why: &MetaError) -> Result<(), MetaError> {
         let mut trouble = lock(&self.trouble);
         let mut current = lock(&self.current);
@@ -145,6 +157,12 @@ impl Database {
     /// Opens it again if it could not be used so far. True: it can now. A file is tried here and now, a server of databases by
     /// a thread, of which a later call hears.
     pub(super) fn retry(&self, now: HostTime) -> bool {
+        let current = Arc::clone(&lock(&self.current));
+        if let Some(gone) = current.gone()
+            && self.lose(&current, &gone).is_err()
+        {
+            return false;
+        }
         if self.trouble().is_none() {
             return false;
         }

@@ -32,7 +32,7 @@ impl Store {
             return Ok(());
         }
         let forget_before = HostTime(now.0.saturating_sub(nanos(self.config.retain_age)));
-        self.meta.write(|meta| meta.put_series(rows, forget_before))
+        self.meta.keep(|meta| meta.put_series(rows, forget_before))
     }
 
     /// The series of a job as they were kept.

@@ -21,7 +21,7 @@ pub struct PostgresAt {
     pub(super) ca_pem: Option<PathBuf>,
 }
 
-/// The password, which may stand in the URL, does not show.
+/// The password does not show, nor what stands in the URL where none belongs.
 impl fmt::Debug for PostgresAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PostgresAt").field("ca_pem", &self.ca_pem).finish_non_exhaustive()

@@ -87,6 +87,12 @@ impl Postgres {
         self.link.ask(operation, WHOLE_LIMIT, move |client| Box::pin(enter(client, store, rows, is_new)))
     }
 
+    /// Why nothing can be asked any more, where the connection has ended.
+    pub(crate) fn gone(&self) -> Option<MetaError> {
+        let told = "the connection has ended; look whether it runs and is reachable";
+        self.link.is_ended().then(|| away("using", self.link.shown(), told.to_owned()))
+    }
+
     pub(crate) fn put_case(&self, case: &CaseRow) -> Result<(), MetaError> {
         let (store, case) = (self.store.clone(), case.clone());
         self.ask("writing a case to", |client| Box::pin(async move { cases::put_case(client, &store, &case).await }))

@@ -111,6 +111,11 @@ impl Sqlite {
         })
     }
 
+    /// A file does not go away by itself.
+    pub(crate) fn gone(&self) -> Option<MetaError> {
+        None
+    }
+
     /// Takes all rows out.
     ///
     /// # Errors

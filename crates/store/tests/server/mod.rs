@@ -96,17 +96,15 @@ impl Server {
         std::iter::once(pid).chain(children.split_whitespace().filter_map(|pid| pid.parse().ok())).collect()
     }
 
-    fn signal(&self, signal: rustix::process::Signal) {
-        for pid in self.processes() {
-            let pid = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a process");
-            // One that has ended meanwhile needs none.
-            let _ = rustix::process::kill_process(pid, signal);
-        }
+    fn signal(&self, signal: &str) {
+        let pids = self.processes().into_iter().map(|pid| pid.to_string());
+        // One that has ended meanwhile needs none.
+        Command::new("kill").arg(signal).args(pids).stderr(Stdio::null()).status().expect("kill runs");
     }
 
     /// `kill -9` of the server and all its processes.
     pub(crate) fn kill(&mut self) {
-        self.signal(rustix::process::Signal::KILL);
+        self.signal("-KILL");
         if let Some(mut child) = self.running.take() {
             child.wait().expect("ended");
         }
@@ -114,26 +112,23 @@ impl Server {
 
     /// It neither answers nor ends, until it is thawed.
     pub(crate) fn freeze(&self) {
-        self.signal(rustix::process::Signal::STOP);
+        self.signal("-STOP");
     }
 
     pub(crate) fn thaw(&self) {
-        self.signal(rustix::process::Signal::CONT);
+        self.signal("-CONT");
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("postgres://ada:s3cret@/postgres?host={}", self.folder.path().display())
+        format!("postgres://ada@/postgres?host={}", self.folder.path().display())
     }
 
     pub(crate) fn place(&self) -> MetaPlace {
-        MetaPlace::postgres(self.url(), None, None).expect("an address")
+        MetaPlace::Postgres(at(self.url()))
     }
 
     pub(crate) fn at(&self) -> PostgresAt {
-        match self.place() {
-            MetaPlace::Postgres(at) => at,
-            MetaPlace::File => panic!("no file was meant"),
-        }
+        at(self.url())
     }
 
     pub(crate) fn open(&self, store: &str) -> Meta {
@@ -150,6 +145,14 @@ impl Server {
         let output = asked.output().expect("psql runs");
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+}
+
+/// With a password, which nothing may show.
+pub(crate) fn at(url: String) -> PostgresAt {
+    match MetaPlace::postgres(url, Some("s3cret".to_owned()), None).expect("an address") {
+        MetaPlace::Postgres(at) => at,
+        MetaPlace::File => panic!("no file was meant"),
     }
 }
 

@@ -37,10 +37,17 @@ impl Address {
         let Some(mut config) = parsed else {
             return Err(MetaError::Address(
                 "expected a URL such as postgres://USER@HOST:PORT/DATABASE, or postgres:///DATABASE?host=/run/postgresql&user=USER \
-                 for a Unix socket; characters of a password other than letters and digits as %XX, or better in a file"
+                 for a Unix socket"
                     .to_owned(),
             ));
         };
+        if config.get_password().is_some() {
+            return Err(MetaError::Address(
+                "a password in the URL is seen by whoever lists processes or reads the configuration: put it into a file \
+                 (--meta-password-file)"
+                    .to_owned(),
+            ));
+        }
         if let Some(password) = &at.password {
             config.password(password);
         }
@@ -126,19 +133,23 @@ mod tests {
             "http://ada:s3cret@db/x",
             "ada:s3cret@db",
             "postgres://ada:s3cret@/x",
-            "postgres://ada:s3cret@db/x",
-            "postgres://ada:s3cret@db/x?sslmode=require",
-            "postgres://ada@db/x?password=s3cret",
+            "postgres://ada:s3cret@localhost/x",
+            "postgres://ada@localhost/x?password=s3cret",
         ] {
             let told = address(url, None).err().expect("refused");
             assert!(!told.contains("s3cret"), "{told}");
-            let place = MetaPlace::postgres(url.to_owned(), Some("s3cret".to_owned()), None);
-            assert!(!format!("{place:?}").contains("s3cret"), "{place:?}");
         }
-        let good = address("postgres://ada:s3cret@127.0.0.1/x", None).expect("an address");
-        assert_eq!(good.shown, "postgres://ada@127.0.0.1:5432/x");
-        let at = PostgresAt { url: "postgres://ada:s3cret@localhost/x".into(), password: None, ca_pem: None };
-        assert!(!format!("{at:?}").contains("s3cret"));
+        let told = address("postgres://ada:s3cret@localhost/x", None).err().expect("refused");
+        assert!(told.contains("--meta-password-file"), "{told}");
+        let url = "postgres://ada@127.0.0.1/x".to_owned();
+        let place = MetaPlace::postgres(url, Some("s3cret".to_owned()), None).expect("an address");
+        assert!(!format!("{place:?}").contains("s3cret"), "{place:?}");
+        let MetaPlace::Postgres(at) = place else { panic!("a file") };
+        let good = Address::of(&at).expect("an address");
+        assert_eq!(
+            (&*good.shown, good.config.get_password()),
+            ("postgres://ada@127.0.0.1:5432/x", Some(&b"s3cret"[..]))
+        );
     }
 
     #[test]

@@ -100,6 +100,11 @@ impl Link {
         answered.map_err(|(is_away, reason)| MetaError::Postgres { operation, place, reason, is_away })
     }
 
+    /// Whether it is known that the other end is gone. While something is being asked, that will hear of it.
+    pub(super) fn is_ended(&self) -> bool {
+        self.client.try_lock().is_ok_and(|client| client.is_closed())
+    }
+
     /// User, host and database.
     pub(super) fn shown(&self) -> &str {
         &self.shown
