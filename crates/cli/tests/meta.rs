@@ -20,7 +20,7 @@ fn a_server_keeps_cases_in_postgresql_and_says_when_it_is_away() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
     let (store, password) = (path("store"), path("password"));
-    fs::write(&password, "s3cret\n").unwrap();
+    fs::write(&password, format!("{}\n", server::PASSWORD)).unwrap();
     fs::set_permissions(&password, PermissionsExt::from_mode(0o600)).unwrap();
     let url = database.url();
     let (server, http) = serve(&["--store", &store, "--meta", &url, "--meta-password-file", &password]);
@@ -58,9 +58,11 @@ fn the_configuration_file_names_the_database() {
     let Some(database) = server::Server::start() else { return };
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();
-    let config = path("mycroft.toml");
+    let (config, password) = (path("mycroft.toml"), path("password"));
+    fs::write(&password, server::PASSWORD).unwrap();
+    fs::set_permissions(&password, PermissionsExt::from_mode(0o600)).unwrap();
     let text = format!(
-        "[serve]\nhttp = \"127.0.0.1:0\"\nwire = [\"127.0.0.1:0\"]\nstore = {:?}\nmeta = {:?}\n",
+        "[serve]\nhttp = \"127.0.0.1:0\"\nwire = [\"127.0.0.1:0\"]\nstore = {:?}\nmeta = {:?}\nmeta-password-file = {password:?}\n",
         path("store"),
         database.url()
     );

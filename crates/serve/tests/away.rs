@@ -77,7 +77,7 @@ fn a_server_that_stops_while_the_database_is_away_loses_no_case() {
     server.stop();
     let config =
         ServeConfig { store_dir: Some(dir.path().join("store")), meta: database.place(), ..ServeConfig::default() };
-    let refused = Server::start(config).err().expect("refused").to_string();
+    let refused = Server::start(config).expect_err("refused").to_string();
     assert!(refused.contains("opening the store: connecting to postgres://ada@/"), "{refused}");
     assert!(!refused.contains("s3cret"), "{refused}");
     database.go_on();

@@ -1,5 +1,6 @@
 //! The one door to everything the store keeps.
 mod database;
+mod leases;
 mod series;
 
 pub(crate) use database::{FILE as META_FILE, WAITING as META_WAITING};

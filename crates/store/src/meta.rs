@@ -1,6 +1,7 @@
 //! Cases, what was done about them, and series: the small data that changes in place. In an SQLite file, or in PostgreSQL.
 mod error;
 pub(crate) mod identity;
+mod lease;
 mod place;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -8,6 +9,7 @@ mod rows;
 mod sqlite;
 
 pub use error::MetaError;
+pub use lease::{Lease, Leased};
 pub use place::{MetaPlace, PostgresAt};
 pub use rows::{ActionRow, CaseRow, PolicyRow};
 pub(crate) use sqlite::copy;
@@ -15,6 +17,7 @@ pub(crate) use sqlite::copy;
 use crate::series::{SeriesRows, StoredSeries};
 use mycroft_record::HostTime;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 impl MetaPlace {
     /// A database by its URL, such as `postgres://mycroft@db.example.org/mycroft`. `ca_pem`: certificates that may sign the
@@ -193,5 +196,29 @@ impl Meta {
     /// When they cannot be read.
     pub fn series(&self, job: &str) -> Result<StoredSeries, MetaError> {
         ask!(self, one => one.series(job))
+    }
+
+    /// Takes a job for `holder`: one that nobody has, or whose lease is over; one's own begins anew.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn take_lease(&self, job: &str, holder: &str, length: Duration) -> Result<Leased, MetaError> {
+        ask!(self, one => one.take_lease(job, holder, length))
+    }
+
+    /// Lengthens the lease of `holder` to `length` from now, which is not over yet.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn renew_lease(&self, job: &str, holder: &str, length: Duration) -> Result<Leased, MetaError> {
+        ask!(self, one => one.renew_lease(job, holder, length))
+    }
+
+    /// Gives the lease of `holder` up; false: it is not its own any more.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn release_lease(&self, job: &str, holder: &str) -> Result<bool, MetaError> {
+        ask!(self, one => one.release_lease(job, holder))
     }
 }

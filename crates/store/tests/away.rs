@@ -3,7 +3,7 @@ mod server;
 mod suite;
 
 use mycroft_record::{HostTime, NANOS_PER_SEC};
-use mycroft_store::meta::{ActionRow, Meta, PolicyRow};
+use mycroft_store::meta::{ActionRow, Leased, Meta, PolicyRow};
 use mycroft_store::series::{PieceRow, SeriesRows};
 use mycroft_store::{Store, StoreConfig, StoreError};
 use server::Server;
@@ -117,6 +117,13 @@ fn a_server_that_does_not_answer_is_given_up() {
     let dir = tempfile::tempdir().expect("a folder");
     let store = open(&server, dir.path()).expect("a store");
     store.put_series(&series(0), T0).expect("kept");
+    server.freeze();
+    assert!(store.take_lease("a", "one", Duration::from_secs(1)).is_err());
+    // What stands in for the database is nobody else's.
+    assert!(matches!(store.take_lease("a", "one", Duration::from_secs(1)), Err(StoreError::NotKept { .. })));
+    server.thaw();
+    wait(&store);
+    assert!(matches!(store.take_lease("a", "one", Duration::from_secs(1)), Ok(Leased::Ours(_))));
     server.freeze();
     let silent = store.series("a").expect_err("no answer").to_string();
     assert!(

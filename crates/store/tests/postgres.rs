@@ -3,8 +3,9 @@ mod server;
 mod suite;
 
 use mycroft_record::HostTime;
-use mycroft_store::meta::{Meta, MetaError};
+use mycroft_store::meta::{Leased, Meta, MetaError};
 use server::Server;
+use std::time::Duration;
 use suite::case;
 
 #[test]
@@ -20,6 +21,12 @@ fn a_server_answers_as_any_database_must_and_as_a_file_does() {
 }
 
 #[test]
+fn a_job_has_one_holder_among_servers_that_share_a_database() {
+    let Some(server) = Server::start() else { return };
+    suite::leases(&|number| server.open(&format!("store-{number}")));
+}
+
+#[test]
 fn layouts_go_forwards_and_back_and_a_newer_one_is_refused() {
     let Some(server) = Server::start() else { return };
     let at = server.at();
@@ -30,6 +37,13 @@ fn layouts_go_forwards_and_back_and_a_newer_one_is_refused() {
     };
     assert_eq!(Meta::bring_postgres_to(&at, newest).expect("as it is"), newest);
     assert_eq!(server.open("one").list_cases(None, 9).expect("cases").len(), 1, "the newest again loses nothing");
+    server.open("one").take_lease("a", "one", Duration::from_secs(3_600)).expect("asked");
+    assert_eq!(Meta::bring_postgres_to(&at, 1).expect("back"), newest);
+    assert_eq!(tables(), "7", "layout 1 has no leases");
+    let again = server.open("one");
+    assert_eq!(again.list_cases(None, 9).expect("cases").len(), 1, "and all cases");
+    assert!(matches!(again.take_lease("a", "other", Duration::ZERO), Ok(Leased::Ours(_))), "what had no place is lost");
+    drop(again);
     // Back by single steps, and forwards by single steps.
     for layout in (0..newest).rev() {
         assert_eq!(Meta::bring_postgres_to(&at, layout).expect("back"), layout + 1);
@@ -115,7 +129,10 @@ fn what_cannot_be_used_is_named_without_its_password() {
     assert!(nowhere.contains("/nothing: ") && nowhere.contains("CREATE DATABASE"), "{nowhere}");
     let nobody = told(server.url().replace("ada@", "eve@"));
     assert!(nobody.contains("postgres://eve@") && nobody.contains("check user and password"), "{nobody}");
-    server.sql("CREATE ROLE bob LOGIN");
+    server.sql("CREATE ROLE bob LOGIN PASSWORD 's3cret'");
+    server.sql("CREATE ROLE mallory LOGIN PASSWORD 'another'");
+    let wrong = told(server.url().replace("ada@", "mallory@"));
+    assert!(wrong.contains("password authentication failed") && wrong.contains("postgres://mallory@"), "{wrong}");
     let forbidden = told(server.url().replace("ada@", "bob@"));
     assert!(
         forbidden.contains("permission denied") && forbidden.contains("must be allowed to make tables"),

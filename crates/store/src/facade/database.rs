@@ -114,13 +114,36 @@ impl Database {
     /// What it said.
     pub(super) fn ask<T>(&self, question: impl FnOnce(&Meta) -> Result<T, MetaError>) -> Result<T, StoreError> {
         let meta = Arc::clone(&lock(&self.current));
-        let answer = question(&meta);
+        self.ask_of(&meta, question)
+    }
+
+    fn ask_of<T>(
+        &self,
+        meta: &Arc<Meta>,
+        question: impl FnOnce(&Meta) -> Result<T, MetaError>,
+    ) -> Result<T, StoreError> {
+        let answer = question(meta);
         if let Err(error) = &answer
             && error.is_away()
         {
-            self.lose(&meta, error)?;
+            self.lose(meta, error)?;
         }
         Ok(answer?)
+    }
+
+    /// As `ask`, and never what stands in for it.
+    ///
+    /// # Errors
+    /// What it said, or that it cannot be asked.
+    pub(super) fn ask_itself<T>(&self, question: impl FnOnce(&Meta) -> Result<T, MetaError>) -> Result<T, StoreError> {
+        let meta = {
+            let trouble = lock(&self.trouble);
+            if let Some(trouble) = trouble.as_ref() {
+                return Err(StoreError::NotKept { why: trouble.why.clone() });
+            }
+            Arc::clone(&lock(&self.current))
+        };
+        self.ask_of(&meta, question)
     }
 
     /// As `ask`, for what changes rows.

@@ -2,17 +2,20 @@
 pub(crate) mod address;
 mod cases;
 mod layout;
+mod leases;
 mod link;
 mod series;
 mod text;
 
 use super::error::MetaError;
+use super::lease::Leased;
 use super::place::PostgresAt;
 use super::rows::{ActionRow, CaseRow, PolicyRow, Rows};
 use crate::series::{SeriesRows, StoredSeries};
 use address::Address;
 use link::{ASK_LIMIT, Link, WHOLE_LIMIT, Work, away};
 use mycroft_record::HostTime;
+use std::time::Duration;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Error};
 
@@ -143,6 +146,25 @@ impl Postgres {
     pub(crate) fn series(&self, job: &str) -> Result<StoredSeries, MetaError> {
         let (store, job) = (self.store.clone(), job.to_owned());
         self.ask("reading series of", |client| Box::pin(async move { series::read(client, &store, &job).await }))
+    }
+
+    pub(crate) fn take_lease(&self, job: &str, holder: &str, length: Duration) -> Result<Leased, MetaError> {
+        let (job, holder) = (job.to_owned(), holder.to_owned());
+        self.ask("taking a lease of", move |client| {
+            Box::pin(async move { leases::take(client, &job, &holder, length).await })
+        })
+    }
+
+    pub(crate) fn renew_lease(&self, job: &str, holder: &str, length: Duration) -> Result<Leased, MetaError> {
+        let (job, holder) = (job.to_owned(), holder.to_owned());
+        self.ask("renewing a lease of", move |client| {
+            Box::pin(async move { leases::renew(client, &job, &holder, length).await })
+        })
+    }
+
+    pub(crate) fn release_lease(&self, job: &str, holder: &str) -> Result<bool, MetaError> {
+        let (job, holder) = (job.to_owned(), holder.to_owned());
+        self.ask("giving up a lease of", |client| Box::pin(async move { leases::release(client, &job, &holder).await }))
     }
 
     fn ask<T: Send + 'static>(

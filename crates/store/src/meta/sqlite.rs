@@ -1,4 +1,5 @@
 //! The database as an SQLite file, or in memory.
+mod leases;
 mod series;
 
 use super::error::MetaError;
@@ -154,6 +155,8 @@ impl Sqlite {
                      id INTEGER NOT NULL PRIMARY KEY, job TEXT NOT NULL, state TEXT NOT NULL, at INTEGER NOT NULL,
                      json TEXT NOT NULL);
                  CREATE TABLE IF NOT EXISTS policies (job TEXT NOT NULL PRIMARY KEY, json TEXT NOT NULL);
+                 CREATE TABLE IF NOT EXISTS leases (
+                     job TEXT NOT NULL PRIMARY KEY, holder TEXT NOT NULL, until INTEGER NOT NULL);
                  {series}
                  PRAGMA user_version = 1;
                  COMMIT;",

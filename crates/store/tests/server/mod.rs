@@ -9,6 +9,9 @@ use std::process::{Child, Command, Stdio};
 /// Attempts to start a server on the folder of one that was killed: its processes may still be ending.
 const STARTS_MAX: usize = 100;
 
+/// Of its user `ada`. Nothing may show it.
+pub(crate) const PASSWORD: &str = "s3cret";
+
 pub(crate) struct Server {
     folder: tempfile::TempDir,
     programs: PathBuf,
@@ -31,6 +34,7 @@ impl Server {
         let is_root = std::fs::metadata(folder.path()).expect("a folder").uid() == 0;
         let user = is_root.then(user);
         chown(folder.path(), user, user).expect("ours");
+        std::fs::write(folder.path().join("password"), PASSWORD).expect("written");
         let mut server = Server { folder, programs, user, running: None };
         // A language whose order of names is not that of their bytes.
         let locale: &[&str] = match encoding {
@@ -39,7 +43,7 @@ impl Server {
         };
         let made = server
             .program("initdb")
-            .args(["-A", "trust", "-U", "ada", "--no-sync", "-E", encoding])
+            .args(["-A", "scram-sha-256", "--pwfile", "password", "-U", "ada", "--no-sync", "-E", encoding])
             .args(locale)
             .output();
         let made = made.expect("initdb runs");
@@ -142,15 +146,14 @@ impl Server {
             .args(["-U", "ada", "-d", "postgres", "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql])
             .arg("-h")
             .arg(self.folder.path());
-        let output = asked.output().expect("psql runs");
+        let output = asked.env("PGPASSWORD", PASSWORD).output().expect("psql runs");
         assert!(output.status.success(), "{sql}: {}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 }
 
-/// With a password, which nothing may show.
 pub(crate) fn at(url: String) -> PostgresAt {
-    match MetaPlace::postgres(url, Some("s3cret".to_owned()), None).expect("an address") {
+    match MetaPlace::postgres(url, Some(PASSWORD.to_owned()), None).expect("an address") {
         MetaPlace::Postgres(at) => at,
         MetaPlace::File => panic!("no file was meant"),
     }

@@ -1,9 +1,11 @@
 //! What any database of cases must answer, whichever it is.
 #![allow(dead_code, reason = "each test binary uses some of it")]
 use mycroft_record::HostTime;
-use mycroft_store::meta::{ActionRow, CaseRow, Meta, PolicyRow};
+use mycroft_store::meta::{ActionRow, CaseRow, Lease, Leased, Meta, PolicyRow};
 use mycroft_store::series::{PieceRow, SeriesRows, StoredSeries};
+use std::time::{Duration, Instant};
 
+const LONG: Duration = Duration::from_secs(3_600);
 const SECOND: u64 = 1_000_000_000;
 /// Names whose order is another one by language, and what only some databases take.
 const JOBS: [&str; 8] = ["train", "Train", "train-7", "Zebra", "apple", "\u{e4}rger", "a\0b", ""];
@@ -162,5 +164,89 @@ pub(crate) fn same_answers(one: &Meta, other: &Meta, seed: u64) {
     for job in JOBS {
         assert_eq!(one.series(job).expect("series"), other.series(job).expect("series"), "{job:?}");
         assert_eq!(one.list_cases(Some(job), 3).expect("cases"), other.list_cases(Some(job), 3).expect("cases"));
+    }
+}
+
+fn ours(leased: Leased) -> Lease {
+    match leased {
+        Leased::Ours(lease) => lease,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// `open` gives another connection to the same database each time, and may be asked for eight.
+pub(crate) fn leases(open: &(dyn Fn(usize) -> Meta + Sync)) {
+    let (one, other) = (open(0), open(1));
+    let taken = ours(one.take_lease("train", "a", LONG).expect("asked"));
+    assert_eq!((&*taken.job, &*taken.holder), ("train", "a"));
+    assert_eq!(
+        other.take_lease("train", "b", LONG).expect("asked"),
+        Leased::Held(taken.clone()),
+        "and it says whose it is"
+    );
+    assert_eq!(other.renew_lease("train", "b", LONG).expect("asked"), Leased::Held(taken.clone()));
+    assert!(!other.release_lease("train", "b").expect("asked"), "it is another's");
+    let renewed = ours(one.renew_lease("train", "a", 2 * LONG).expect("asked"));
+    let longer_s = (renewed.until.0 - taken.until.0) / SECOND;
+    assert!((3_599..3_700).contains(&longer_s), "{longer_s} s longer");
+    assert!(ours(one.take_lease("train", "a", LONG).expect("one's own")).until < renewed.until);
+    ours(other.take_lease("another\0", "b", LONG).expect("another job"));
+    assert!(one.release_lease("train", "a").expect("asked"));
+    assert!(!one.release_lease("train", "a").expect("asked"), "it is given up");
+    assert_eq!(one.renew_lease("train", "a", LONG).expect("asked"), Leased::Over);
+    let taken = ours(other.take_lease("train", "b", LONG).expect("asked"));
+    assert_eq!(one.take_lease("train", "a", LONG).expect("asked"), Leased::Held(taken));
+    over(&one, &other);
+    race(open);
+}
+
+/// A lease that is over is anybody's, and not renewed.
+fn over(one: &Meta, other: &Meta) {
+    ours(one.take_lease("short", "a", Duration::ZERO).expect("asked"));
+    assert_eq!(one.renew_lease("short", "a", LONG).expect("asked"), Leased::Over);
+    let taken = ours(other.take_lease("short", "b", LONG).expect("taken over"));
+    assert_eq!(one.renew_lease("short", "a", LONG).expect("asked"), Leased::Held(taken.clone()));
+    assert_eq!(one.take_lease("short", "a", LONG).expect("asked"), Leased::Held(taken));
+    assert!(!one.release_lease("short", "a").expect("asked"));
+    // By the clock.
+    ours(one.take_lease("soon", "a", Duration::from_millis(300)).expect("asked"));
+    let begun = Instant::now();
+    let mut refused = 0;
+    while let Leased::Held(lease) = other.take_lease("soon", "b", LONG).expect("asked") {
+        assert_eq!(lease.holder, "a");
+        assert!(begun.elapsed() < Duration::from_secs(60), "it is never over");
+        refused += 1;
+    }
+    assert!(refused > 0, "it held for a while");
+    assert!(matches!(one.renew_lease("soon", "a", LONG).expect("asked"), Leased::Held(lease) if lease.holder == "b"));
+}
+
+/// Of several that ask at once one has it, and the others are told so.
+fn race(open: &(dyn Fn(usize) -> Meta + Sync)) {
+    const ROUNDS: usize = 40;
+    let start = std::sync::Barrier::new(4);
+    let told: Vec<Vec<Leased>> = std::thread::scope(|scope| {
+        let racers: Vec<_> = (0..4)
+            .map(|racer| {
+                let start = &start;
+                scope.spawn(move || {
+                    let meta = open(2 + racer);
+                    let take = |round: usize| {
+                        start.wait();
+                        meta.take_lease(&format!("race-{round}"), &format!("racer-{racer}"), LONG).expect("asked")
+                    };
+                    (0..ROUNDS).map(take).collect()
+                })
+            })
+            .collect();
+        racers.into_iter().map(|racer| racer.join().expect("it ended")).collect()
+    });
+    for round in 0..ROUNDS {
+        let winners: Vec<&Leased> =
+            told.iter().map(|of| &of[round]).filter(|told| matches!(told, Leased::Ours(_))).collect();
+        assert_eq!(winners.len(), 1, "round {round}");
+        let Leased::Ours(lease) = winners[0] else { panic!("{winners:?}") };
+        let held = told.iter().filter(|of| of[round] == Leased::Held(lease.clone())).count();
+        assert_eq!(held, 3, "round {round}: {told:?}");
     }
 }

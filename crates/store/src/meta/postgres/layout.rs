@@ -8,7 +8,9 @@ struct Step {
 }
 
 /// All steps; the first makes layout 1 of an empty database. A step that was released is never changed.
-const STEPS: &[Step] = &[Step {
+const STEPS: &[Step] = &[CASES, LEASES];
+
+const CASES: Step = Step {
     // Names compare by bytes, as in SQLite, whatever the database's language.
     up: r#"
         CREATE TABLE mycroft_stores (
@@ -35,7 +37,15 @@ const STEPS: &[Step] = &[Step {
             store TEXT COLLATE "C" NOT NULL REFERENCES mycroft_stores ON DELETE CASCADE, job TEXT COLLATE "C" NOT NULL,
             what TEXT COLLATE "C" NOT NULL, json TEXT NOT NULL, PRIMARY KEY (store, job, what));"#,
     down: "DROP TABLE mycroft_series_states, mycroft_series_pieces, mycroft_policies, mycroft_actions, mycroft_cases, mycroft_stores;",
-}];
+};
+
+/// Of all stores together: a job has one server.
+const LEASES: Step = Step {
+    up: r#"
+        CREATE TABLE mycroft_leases (
+            job TEXT COLLATE "C" NOT NULL PRIMARY KEY, holder TEXT NOT NULL, until TIMESTAMPTZ NOT NULL);"#,
+    down: "DROP TABLE mycroft_leases;",
+};
 
 /// One at a time: several servers may start at once. The number is ours, in a space that is the database's own: "mycroft" in ASCII.
 const LOCK: i64 = 0x006d_7963_726f_6674;
