@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test binary uses some of it")]
 use mycroft_store::meta::{Meta, MetaPlace, PostgresAt};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::{MetadataExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -17,6 +17,8 @@ pub(crate) struct Server {
     programs: PathBuf,
     user: Option<u32>,
     running: Option<Child>,
+    /// What it is started with besides.
+    settings: Vec<String>,
 }
 
 impl Server {
@@ -35,7 +37,8 @@ impl Server {
         let user = is_root.then(user);
         chown(folder.path(), user, user).expect("ours");
         std::fs::write(folder.path().join("password"), PASSWORD).expect("written");
-        let mut server = Server { folder, programs, user, running: None };
+        let settings = vec!["listen_addresses=".to_owned()];
+        let mut server = Server { folder, programs, user, running: None, settings };
         // A language whose order of names is not that of their bytes.
         let locale: &[&str] = match encoding {
             "UTF8" => &["--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en"],
@@ -73,8 +76,8 @@ impl Server {
         let mut said = String::new();
         for _ in 0..STARTS_MAX {
             let mut command = self.program("postgres");
-            let run =
-                command.arg("-k").arg(self.folder.path()).args(["-c", "listen_addresses=", "-c", "max_connections=20"]);
+            let settings = self.settings.iter().flat_map(|setting| ["-c", setting]);
+            let run = command.arg("-k").arg(self.folder.path()).args(["-c", "max_connections=20"]).args(settings);
             let mut child = run.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("postgres runs");
             let mut lines = BufReader::new(child.stderr.take().expect("a pipe")).lines().map_while(Result::ok);
             said.clear();
@@ -91,6 +94,28 @@ impl Server {
             child.wait().expect("ended");
         }
         panic!("postgres does not start: {said}");
+    }
+
+    /// Starts it again with TLS and a certificate for this machine, on a port that is free; gives the port. `certificate` and `key`
+    /// are PEM.
+    pub(crate) fn go_on_with_tls(&mut self, certificate: &str, key: &str) -> u16 {
+        self.kill();
+        for (name, text) in [("server.crt", certificate), ("server.key", key)] {
+            let path = self.folder.path().join(name);
+            std::fs::write(&path, text).expect("written");
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("ours");
+            chown(&path, self.user, self.user).expect("ours");
+        }
+        // Freed again for the server, which cannot say which one it got.
+        let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = free.local_addr().expect("bound").port();
+        drop(free);
+        let file = |setting: &str, name: &str| format!("{setting}={}", self.folder.path().join(name).display());
+        let files = [file("ssl_cert_file", "server.crt"), file("ssl_key_file", "server.key")];
+        self.settings = vec!["listen_addresses=127.0.0.1".to_owned(), format!("port={port}"), "ssl=on".to_owned()];
+        self.settings.extend(files);
+        self.go_on();
+        port
     }
 
     fn processes(&self) -> Vec<u32> {
@@ -141,9 +166,15 @@ impl Server {
 
     /// What `psql` prints, without decoration.
     pub(crate) fn sql(&self, sql: &str) -> String {
+        self.sql_at(5432, sql)
+    }
+
+    /// As `sql`, of a server whose socket is named by another port.
+    pub(crate) fn sql_at(&self, port: u16, sql: &str) -> String {
         let mut command = Command::new(self.programs.join("psql"));
         let asked = command
             .args(["-U", "ada", "-d", "postgres", "-XAtq", "-v", "ON_ERROR_STOP=1", "-c", sql])
+            .args(["-p", &port.to_string()])
             .arg("-h")
             .arg(self.folder.path());
         let output = asked.env("PGPASSWORD", PASSWORD).output().expect("psql runs");

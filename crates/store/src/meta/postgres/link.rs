@@ -180,7 +180,12 @@ fn said(error: &Error) -> String {
         text.push_str(&format!(": {source}"));
         next = source.source();
     }
-    format!("{text}; look whether it runs and is reachable")
+    let hint = if text.contains("TLS") {
+        "look whether --meta-ca is its authority, and the host in the URL a name in its certificate"
+    } else {
+        "look whether it runs and is reachable"
+    };
+    format!("{text}; {hint}")
 }
 
 fn hint(told: &DbError) -> Option<&'static str> {
