@@ -26,6 +26,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("mycroft-serve", &["mycroft-record", "mycroft-wire", "mycroft-store", "mycroft-diagnose", "mycroft-formats"]),
     ("mycroft-sim", &["mycroft-record"]),
     ("mycroft-testbed-nccl", &[]),
+    ("mycroft-testbed-verbs", &[]),
     ("mycroft-testbed", &["mycroft-sim", "mycroft-testbed-nccl"]),
     (
         "mycroft-cli",
