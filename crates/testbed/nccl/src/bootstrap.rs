@@ -63,7 +63,7 @@ pub fn random_u64() -> u64 {
     if got == 8 {
         u64::from_ne_bytes(bytes)
     } else {
-        crate::device::monotonic_ns() ^ (u64::from(std::process::id()) << 32)
+        crate::clock::monotonic_ns() ^ (u64::from(std::process::id()) << 32)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The device: streams, each with one thread that executes its items in order while the host runs ahead.
 
+use crate::clock::monotonic_ns;
 use crate::env::{Control, Identity};
 use crate::kernel::Kernel;
 use std::collections::{HashMap, VecDeque};
@@ -13,23 +14,6 @@ const NOTICE_NS: u64 = 20_000_000;
 /// Locks without minding a panic elsewhere: the data is plain and every holder leaves it consistent.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// CLOCK_MONOTONIC in nanoseconds.
-pub fn monotonic_ns() -> u64 {
-    clock(libc::CLOCK_MONOTONIC)
-}
-
-/// The device's timer: CLOCK_REALTIME in nanoseconds, as the GPU's `globaltimer` is set from the host's wall clock.
-pub fn globaltimer_ns() -> u64 {
-    clock(libc::CLOCK_REALTIME)
-}
-
-fn clock(id: libc::clockid_t) -> u64 {
-    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: t is a valid timespec to write to.
-    unsafe { libc::clock_gettime(id, &mut t) };
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
 /// Something that happens once on a stream and that others wait for.

@@ -3,7 +3,7 @@
 //! It exists so that everything the tracer and the diagnosis claim about collective communication can be tried on any
 //! machine. Inside it works as NCCL does: a communicator has channels; a channel runs a ring or a tree; a connection
 //! is a FIFO of eight slots with credits; a device thread per stream fills and drains slots; a proxy thread per
-//! communicator moves slots between hosts over TCP; ranks of one host share memory. Faults come from a
+//! communicator moves slots between hosts over TCP or RDMA; ranks of one host share memory. Faults come from a
 //! [`control::ControlFile`].
 //!
 //! | file | question it answers |
@@ -13,7 +13,7 @@
 //! | `personality` | what differs between NCCL versions; `MYCROFT_TESTBED_NCCL` |
 //! | `tuner`, `schedule` | algorithm, protocol and channels by size; channels and order of transfers |
 //! | `kernel` | what the device does with slots (ring, tree, point to point) |
-//! | `device` | how streams execute in order |
+//! | `device`, `clock` | how streams execute in order, and by which clocks |
 //! | `proxy` | how slots cross the network, and when the plugin hears of it |
 //! | `transport` | what a FIFO, a segment and a connection are |
 //! | `profiler` | how a plugin is loaded and called, one file per interface version |
@@ -29,6 +29,7 @@
 pub mod abi;
 pub mod api;
 pub mod bootstrap;
+mod clock;
 pub mod comm;
 pub mod control;
 pub mod device;

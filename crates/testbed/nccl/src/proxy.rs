@@ -1,16 +1,19 @@
 //! The proxy progress thread of a communicator: moves slots between FIFOs and the network, polls the works' clocks,
 //! and tells the profiler plugin at exactly the points where NCCL does.
 
+mod delay;
 mod op;
 mod tell;
 
 use crate::abi::Code;
 use crate::comm::Comm;
-use crate::device::{lock, monotonic_ns};
 use crate::env::STEPS;
 use crate::profiler::{Ev, Handle, Start, kind, state};
-use crate::transport::net::{Arrival, Link, RecvLink, SendLink, Stop, Stranger, hello, nic_down};
+use crate::transport::greet::{Stranger, hello};
+use crate::transport::net::{Arrival, Link, RecvLink, SendLink, Stop, nic_down};
 use crate::transport::{ConnKey, Dir};
+use crate::{clock::monotonic_ns, device::lock};
+use delay::maybe_delay;
 pub(crate) use op::Op;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -23,6 +26,10 @@ const RECHECK_NS: u64 = 20_000_000;
 /// cores, and a wake-up per kernel would cost the job more than everything else a plugin does. The event carries the
 /// device's own clock, so only the hearing is late.
 const DOZE_NS: u64 = 40_000_000;
+
+/// How long the end of a communicator waits at most for senders whose last slice has no answer yet: with RDMA it is the queue
+/// pair that answers them. Long enough for some losses in a row at timeouts of 100 ms.
+const LINGER_NS: u64 = 1_000_000_000;
 
 /// What the launching thread hands over.
 #[derive(Debug)]
@@ -113,8 +120,17 @@ pub(crate) fn run(comm: &Arc<Comm>) {
     };
     loop {
         proxy.take_messages();
-        if comm.is_aborted() || (proxy.stopping && proxy.is_quiet()) {
+        if comm.is_aborted() {
             return;
+        }
+        if proxy.stopping && proxy.is_quiet() {
+            proxy.conns.values_mut().for_each(|conn| conn.send = None);
+            let until_ns = monotonic_ns() + LINGER_NS;
+            return proxy
+                .conns
+                .values_mut()
+                .filter_map(|conn| conn.recv.as_mut())
+                .for_each(|recv| recv.linger(until_ns));
         }
         if proxy.pass() {
             continue;
@@ -266,11 +282,13 @@ impl Proxy<'_> {
             if let Some(send) = &conn.send {
                 let out = if send.is_sending() && conn.wait_ns.is_none() { libc::POLLOUT } else { 0 };
                 fds.push(poll(send.link.fd(), libc::POLLIN | out));
+                fds.extend(send.rdma().map(|(fd, _)| poll(fd, libc::POLLIN)));
             }
             if let Some(recv) = &conn.recv {
                 let out = if recv.link.has_queued() { libc::POLLOUT } else { 0 };
                 let inn = if conn.wait_ns.is_none() { libc::POLLIN } else { 0 };
                 fds.push(poll(recv.link.fd(), inn | out));
+                fds.extend(recv.rdma_fd().map(|fd| poll(fd, libc::POLLIN)));
             }
         }
         let idle = self.is_quiet();
@@ -374,6 +392,7 @@ impl ConnWork<'_> {
         if link.link.finish_connect()? {
             moved |= link.listen()?;
         }
+        conn.wait_ns = link.rdma().map(|(_, look_ns)| look_ns).filter(|_| !conn.ops.is_empty());
         Ok(moved | Self::pump_send(self.comm, link, &mut conn.wait_ns)?)
     }
 
@@ -394,7 +413,8 @@ impl ConnWork<'_> {
     fn connect(&self) -> io::Result<SendLink> {
         let to = self.comm.peers[self.key.peer].addr.ok_or_else(|| io::Error::other("the peer has no address"))?;
         let greeting = hello(self.comm.hash, self.comm.rank, self.key.channel, self.key.lane);
-        Ok(SendLink::new(Link::connect(self.comm.identity.addr, to, greeting)?, to.ip()))
+        let from = self.comm.identity.addr;
+        SendLink::new(Link::connect(from, to, greeting)?, from, to.ip())
     }
 
     /// s2: free slots become credit for the device.
@@ -426,14 +446,14 @@ impl ConnWork<'_> {
             teller(self.comm).step_record(op, op.transmitted, state::STEP_SEND_PEER_WAIT);
             if op.ready <= op.transmitted {
                 op.ready = op.transmitted + op.slice_steps;
-                self.maybe_delay();
+                maybe_delay(&self.comm.identity, self.rng);
             }
             let Some(link) = &mut conn.send else { break };
             if link.credit < step + op.slice_steps || link.is_sending() {
                 break;
             }
             let bytes = op.fifo.size(step);
-            link.begin(step, op.fifo.slot(step, op.slice_steps) as usize, bytes);
+            link.begin(&op.fifo, step, op.slice_steps, bytes);
             conn.try_io(down, |conn| match &mut conn.send {
                 Some(link) => Self::pump_send(self.comm, link, &mut conn.wait_ns),
                 None => Ok(false),
@@ -465,7 +485,7 @@ impl ConnWork<'_> {
         let mut moved = false;
         let connected = conn.recv.is_some() && conn.broken.is_none() && !down;
         if let Some(op) = conn.ops.front_mut() {
-            moved |= self.recv_post(op, connected, &mut conn.credit);
+            moved |= self.recv_post(op, conn.recv.as_mut().filter(|_| connected), &mut conn.credit);
         }
         moved |= conn.try_io(down, |conn| self.recv_io(conn));
         if let Some(op) = conn.ops.front_mut() {
@@ -479,20 +499,19 @@ impl ConnWork<'_> {
         let moved = self.recv_data(conn.ops.front_mut(), link, &mut conn.acked, &mut conn.wait_ns)?;
         if (conn.credit, conn.acked) != conn.word_sent {
             conn.word_sent = (conn.credit, conn.acked);
-            link.link.queue_word(conn.credit, conn.acked);
+            link.tell(conn.credit, conn.acked);
         }
         link.link.flush()?;
         Ok(moved)
     }
 
     /// Posts receives: credit for the sender. Without a connection the start is repeated, as NCCL does.
-    fn recv_post(&self, op: &mut Op, connected: bool, credit: &mut u64) -> bool {
+    fn recv_post(&self, op: &mut Op, mut link: Option<&mut RecvLink>, credit: &mut u64) -> bool {
         let mut moved = false;
         while op.posted < op.nsteps && op.posted + op.slice_steps <= op.done + STEPS {
             teller(self.comm).step_start(op, op.posted);
-            if !connected {
-                break;
-            }
+            let Some(link) = &mut link else { break };
+            link.post(&op.fifo, op.base + op.posted, op.slice_steps);
             op.posted += op.slice_steps;
             *credit = op.base + op.posted;
             teller(self.comm).op_record(op, state::OP_RECV_POSTED, op.posted);
@@ -554,24 +573,5 @@ impl ConnWork<'_> {
             moved = true;
         }
         moved
-    }
-
-    /// The fault `proxy_delay`: with a small probability per step the thread really sleeps.
-    fn maybe_delay(&mut self) {
-        let Some(control) = &self.comm.identity.control else { return };
-        let ppm = control.rank().proxy_delay_ppm.load(std::sync::atomic::Ordering::Relaxed);
-        if ppm == 0 {
-            return;
-        }
-        // xorshift64*: small, seeded, good enough to draw rare events.
-        *self.rng ^= *self.rng >> 12;
-        *self.rng ^= *self.rng << 25;
-        *self.rng ^= *self.rng >> 27;
-        let draw = ((self.rng.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32) * 1_000_000) >> 32;
-        if draw < ppm {
-            let ms = control.rank().proxy_delay_ms.load(std::sync::atomic::Ordering::Relaxed);
-            std::thread::sleep(std::time::Duration::from_millis(ms));
-            control.rank().proxy_sleeps.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        }
     }
 }

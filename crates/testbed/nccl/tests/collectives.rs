@@ -57,7 +57,7 @@ mod random {
         let what = (0usize..5, 0usize..12, 0usize..5, size, any::<u16>(), any::<bool>());
         (world, what).prop_map(|((ranks, hosts, tree, channels, kib), (f, d, o, bytes, root, in_place))| {
             let algo = if tree { Algo::Tree } else { Algo::Ring };
-            let world = World { ranks, hosts: hosts.min(ranks), algo, channels, buffsize: kib * 1024, control: None };
+            let world = World { algo, channels, buffsize: kib * 1024, ..World::new(ranks, hosts.min(ranks)) };
             let dtype = DType::ALL[d];
             let count = (bytes / dtype.size()).max(1);
             let case = Case { func: COLLECTIVES[f], dtype, op: RedOp::ALL[o], count, root: usize::from(root) % ranks };

@@ -161,7 +161,18 @@ impl Device {
         let mut connection = lock(&pair.connection);
         let now_ns = self.now_ns();
         let result = change(&mut connection, now_ns);
+        // What came is told before it is answered: whoever has the answer may rely on it.
+        self.tell(pair, &mut connection);
         let until = self.drive(pair, &mut connection, now_ns);
+        self.tell(pair, &mut connection);
+        pair.deadline_ns.store(until, Ordering::SeqCst);
+        drop(connection);
+        self.wake_before(until);
+        result
+    }
+
+    /// Hands out what is done, and events.
+    fn tell(&self, pair: &Pair, connection: &mut Connection) {
         while let Some(done) = connection.next_completion() {
             let cq = if done.is_receive() { &pair.recv_cq } else { &pair.send_cq };
             cq.push(abi::Wc::of(&done, pair.number));
@@ -174,10 +185,6 @@ impl Device {
             };
             self.events.push(kind, pair.handle.load(Ordering::Relaxed));
         }
-        pair.deadline_ns.store(until, Ordering::SeqCst);
-        drop(connection);
-        self.wake_before(until);
-        result
     }
 
     /// The thread looks at `until` at the latest.

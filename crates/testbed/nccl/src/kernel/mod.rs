@@ -10,12 +10,12 @@ pub mod ring;
 pub mod tree;
 
 use crate::abi::{DType, RedOp};
+use crate::clock::{globaltimer_ns, monotonic_ns};
 use crate::comm::Comm;
-use crate::device::{Event, globaltimer_ns, lock, monotonic_ns, sleep_until, stop_here_if_told};
+use crate::device::{Event, lock, sleep_until, stop_here_if_told};
 use crate::dtype;
 use crate::env::STEPS;
-use crate::transport::fifo::{Doorbell, Fifo};
-use crate::transport::{ConnKey, net::ProxyWaker};
+use crate::transport::{ConnKey, fifo::Doorbell, fifo::Fifo, waker::ProxyWaker};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

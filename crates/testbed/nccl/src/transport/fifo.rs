@@ -65,6 +65,11 @@ impl Fifo {
         unsafe { &*self.map.base().add(self.offset).cast::<Ctrl>() }
     }
 
+    /// The memory that it lies in.
+    pub fn mapping(&self) -> &Arc<Mapping> {
+        &self.map
+    }
+
     /// Bytes of one slot.
     pub fn slot_bytes(&self) -> usize {
         self.slot_bytes

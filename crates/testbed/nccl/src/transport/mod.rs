@@ -1,9 +1,12 @@
-//! How bytes get from a rank to its neighbour: the FIFO both transports share, shared memory, and TCP.
+//! How bytes get from a rank to its neighbour: the FIFO both transports share, shared memory, TCP, and RDMA.
 
 pub mod fifo;
+pub mod greet;
 pub mod net;
 pub mod shm;
 pub mod tokens;
+pub mod verbs;
+pub mod waker;
 
 /// What a connection is for. Collectives and point-to-point traffic never share one, as in NCCL (connIndex 0 and 1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -3,99 +3,30 @@
 //! It emulates RDMA with receiver credit. Sender to receiver: a hello, then for each slice a frame head (kind, bytes,
 //! step) and the payload, which is read straight into the receiver's slot. Receiver to sender: words of credit and
 //! acknowledgement, both cumulative in raw steps. A slice may leave only when its credit is there; it is *done* when
-//! the receiver's proxy has all of it and has said so.
+//! the receiver's proxy has all of it and has said so. With RDMA (`verbs`) the connection carries only how to reach the
+//! queue pairs, and a word that the sender is ready.
 
+use super::fifo::Fifo;
 pub use super::tokens::nic_down;
 use super::tokens::{count, take};
-use super::{ConnKey, Dir, Lane};
+use super::verbs::{self, CARD_BYTES, Grant};
+use crate::clock::monotonic_ns;
 use crate::control::Direction;
-use crate::device::monotonic_ns;
 use crate::env::Identity;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Kernel buffer of a connection, both ways: small, so that a dead link shows after two slots.
 pub const SOCKET_BUFFER_BYTES: i32 = 128 * 1024;
 /// Most bytes written or read at once; the grain of the token buckets.
 pub const PIECE_BYTES: usize = 16 * 1024;
-const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"MTBNET01");
-const HELLO_BYTES: usize = 32;
+/// Bytes of a hello.
+pub(super) const HELLO_BYTES: usize = 32;
+/// How often a sender looks for credit that the receiver wrote into its memory: NCCL's proxy spins, here ranks share cores.
+const CREDIT_LOOK_NS: u64 = 100_000;
 const FRAME_BYTES: usize = 16;
 const WORD_BYTES: usize = 16;
-
-/// Wakes a proxy thread that sleeps in poll.
-#[derive(Debug)]
-pub struct ProxyWaker {
-    event: OwnedFd,
-    sleep: AtomicU8,
-}
-
-/// The thread runs, or will look once more before it sleeps.
-const AWAKE: u8 = 0;
-/// The thread sleeps until it is woken.
-const ASLEEP: u8 = 1;
-/// The thread sleeps and will look by itself soon.
-const DOZING: u8 = 2;
-
-impl ProxyWaker {
-    /// A waker with its eventfd.
-    ///
-    /// # Errors
-    /// No descriptor can be had.
-    pub fn new() -> io::Result<ProxyWaker> {
-        // SAFETY: plain system call without pointers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: fd is fresh and owned by nobody else.
-        Ok(ProxyWaker { event: unsafe { OwnedFd::from_raw_fd(fd) }, sleep: AtomicU8::new(AWAKE) })
-    }
-
-    /// Says that there may be work. Publish the work first.
-    pub fn wake(&self) {
-        std::sync::atomic::fence(Ordering::SeqCst);
-        if self.sleep.load(Ordering::SeqCst) != AWAKE && self.sleep.swap(AWAKE, Ordering::SeqCst) != AWAKE {
-            self.ring();
-        }
-    }
-
-    /// Says that there is something to look at that can wait until the thread looks by itself, if it will soon.
-    pub fn nudge(&self) {
-        std::sync::atomic::fence(Ordering::SeqCst);
-        let asleep = self.sleep.load(Ordering::SeqCst) == ASLEEP;
-        if asleep && self.sleep.compare_exchange(ASLEEP, AWAKE, Ordering::SeqCst, Ordering::SeqCst).is_ok() {
-            self.ring();
-        }
-    }
-
-    fn ring(&self) {
-        let one = 1u64;
-        // SAFETY: eight readable bytes, an open eventfd.
-        unsafe { libc::write(self.event.as_raw_fd(), (&raw const one).cast(), 8) };
-    }
-
-    /// Announces that the thread will sleep unless one more look finds work; `dozing`: not for long.
-    pub fn about_to_sleep(&self, dozing: bool) {
-        self.sleep.store(if dozing { DOZING } else { ASLEEP }, Ordering::SeqCst);
-        std::sync::atomic::fence(Ordering::SeqCst);
-    }
-
-    /// The thread is awake again.
-    pub fn awake(&self) {
-        self.sleep.store(AWAKE, Ordering::SeqCst);
-        let mut count = 0u64;
-        // SAFETY: eight writable bytes, an open non-blocking eventfd.
-        unsafe { libc::read(self.event.as_raw_fd(), (&raw mut count).cast(), 8) };
-    }
-
-    /// The descriptor to poll for reading.
-    pub fn fd(&self) -> RawFd {
-        self.event.as_raw_fd()
-    }
-}
 
 /// Why bytes stopped moving.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +49,7 @@ pub struct Link {
 }
 
 impl Link {
-    fn new(fd: OwnedFd, connected: bool) -> Link {
+    pub(super) fn new(fd: OwnedFd, connected: bool) -> Link {
         Link { fd, connected, out: Vec::new(), out_at: 0 }
     }
 
@@ -225,7 +156,7 @@ fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
 }
 
 /// Non-blocking read: `None` means "not now"; the end of the stream is an error of kind `UnexpectedEof`.
-fn read(fd: RawFd, to: *mut u8, len: usize) -> io::Result<Option<usize>> {
+pub(super) fn read(fd: RawFd, to: *mut u8, len: usize) -> io::Result<Option<usize>> {
     // SAFETY: the caller of this private function gives `len` writable bytes at `to`.
     let n = unsafe { libc::recv(fd, to.cast(), len, libc::MSG_DONTWAIT) };
     if n == 0 && len > 0 {
@@ -262,21 +193,51 @@ pub struct SendLink {
     word_at: usize,
     /// Where it goes.
     to: IpAddr,
+    rdma: Option<Box<RdmaSend>>,
+}
+
+/// The sender's end of a connection that goes over RDMA.
+#[derive(Debug)]
+struct RdmaSend {
+    sender: verbs::Sender,
+    /// What the receiver told, and how much of it has come.
+    card: ([u8; CARD_BYTES], usize),
+    /// The slice that is to go: its FIFO, its step and its steps, its bytes, and how many of them have tokens.
+    slice: Option<(Fifo, (u64, u64), usize, usize)>,
 }
 
 impl SendLink {
-    /// Wraps a connecting socket.
-    pub fn new(link: Link, to: IpAddr) -> SendLink {
-        SendLink { link, credit: 0, acked: 0, payload: (0, 0), word: [0; WORD_BYTES], word_at: 0, to }
+    /// Wraps a connecting socket of `from`.
+    ///
+    /// # Errors
+    /// RDMA is asked for, and there is no device.
+    pub fn new(mut link: Link, from: IpAddr, to: IpAddr) -> io::Result<SendLink> {
+        let mut rdma = None;
+        if verbs::is_chosen() {
+            let sender = verbs::Sender::new(from)?;
+            link.queue(&sender.card());
+            rdma = Some(Box::new(RdmaSend { sender, card: ([0; CARD_BYTES], 0), slice: None }));
+        }
+        Ok(SendLink { link, credit: 0, acked: 0, payload: (0, 0), word: [0; WORD_BYTES], word_at: 0, to, rdma })
+    }
+
+    /// The descriptor of completions, and how often to look for credit, which comes without one: with RDMA.
+    pub fn rdma(&self) -> Option<(RawFd, u64)> {
+        self.rdma.as_ref().map(|rdma| (rdma.sender.fd(), CREDIT_LOOK_NS))
     }
 
     /// Whether the last slice still has bytes to hand to the kernel.
     pub fn is_sending(&self) -> bool {
-        self.link.has_queued() || self.payload.1 > 0
+        self.link.has_queued() || self.payload.1 > 0 || self.rdma.as_ref().is_some_and(|rdma| rdma.slice.is_some())
     }
 
-    /// Takes over a slice. The bytes must stay put until it is acknowledged.
-    pub fn begin(&mut self, step: u64, addr: usize, bytes: usize) {
+    /// Takes over the slice of `steps` steps at `step`. The bytes must stay put until it is acknowledged.
+    pub fn begin(&mut self, fifo: &Fifo, step: u64, steps: u64, bytes: usize) {
+        if let Some(rdma) = &mut self.rdma {
+            rdma.slice = Some((fifo.clone(), (step, steps), bytes, 0));
+            return;
+        }
+        let addr = fifo.slot(step, steps) as usize;
         let mut frame = [0u8; FRAME_BYTES];
         frame[..4].copy_from_slice(&1u32.to_le_bytes());
         frame[4..8].copy_from_slice(&(bytes as u32).to_le_bytes());
@@ -292,6 +253,9 @@ impl SendLink {
     pub fn pump(&mut self, identity: &Identity) -> io::Result<Stop> {
         if !self.link.flush()? {
             return Ok(Stop::Kernel);
+        }
+        if let Some(rdma) = &mut self.rdma {
+            return rdma.pump(identity, self.to);
         }
         while self.payload.1 > 0 {
             let piece = self.payload.1.min(PIECE_BYTES);
@@ -316,6 +280,20 @@ impl SendLink {
     /// The connection failed, or the peer broke the protocol.
     pub fn listen(&mut self) -> io::Result<bool> {
         let mut news = false;
+        if let Some(rdma) = &mut self.rdma
+            && rdma.card.1 == CARD_BYTES
+        {
+            let (credit, acked) = rdma.sender.listen()?;
+            news = credit > self.credit || acked > self.acked;
+            (self.credit, self.acked) = (self.credit.max(credit), self.acked.max(acked));
+        } else if let Some(rdma) = &mut self.rdma {
+            if !fill(self.link.fd(), &mut rdma.card.0, &mut rdma.card.1)? {
+                return Ok(false);
+            }
+            rdma.sender.connect(&rdma.card.0)?;
+            self.link.queue_word(0, 0);
+            return Ok(true);
+        }
         loop {
             let left = WORD_BYTES - self.word_at;
             let to = self.word[self.word_at..].as_mut_ptr();
@@ -330,6 +308,37 @@ impl SendLink {
             }
         }
     }
+}
+
+impl RdmaSend {
+    /// Posts the slice once all its bytes have tokens.
+    fn pump(&mut self, identity: &Identity, to: IpAddr) -> io::Result<Stop> {
+        let Some((fifo, (step, steps), bytes, taken)) = &mut self.slice else { return Ok(Stop::Done) };
+        while *taken < *bytes {
+            let piece = (*bytes - *taken).min(PIECE_BYTES);
+            if let Err(wait) = take(identity, Some(to), piece, monotonic_ns()) {
+                return Ok(Stop::Tokens(wait));
+            }
+            count(identity, Direction::Egress, piece, piece);
+            *taken += piece;
+        }
+        let from = fifo.slot(*step, *steps) as usize;
+        self.sender.send(fifo.mapping(), from, *bytes, *step + *steps)?;
+        self.slice = None;
+        Ok(Stop::Done)
+    }
+}
+
+/// Reads on until `bytes` is full; whether it is.
+fn fill(fd: RawFd, bytes: &mut [u8], at: &mut usize) -> io::Result<bool> {
+    while *at < bytes.len() {
+        let to = bytes[*at..].as_mut_ptr();
+        match read(fd, to, bytes.len() - *at)? {
+            None => return Ok(false),
+            Some(n) => *at += n,
+        }
+    }
+    Ok(true)
 }
 
 /// What the receiver's end found.
@@ -349,12 +358,100 @@ pub struct RecvLink {
     head: [u8; FRAME_BYTES],
     head_at: usize,
     body_at: usize,
+    rdma: Option<Box<RdmaRecv>>,
+}
+
+/// The receiver's end of a connection that goes over RDMA.
+#[derive(Debug, Default)]
+struct RdmaRecv {
+    receiver: Option<verbs::Receiver>,
+    /// What the sender told, and how much of it has come; then its word that it is ready.
+    card: ([u8; CARD_BYTES], usize),
+    /// Slices that the sender is to be told of.
+    grants: Vec<Grant>,
+}
+
+impl RdmaRecv {
+    fn pump(&mut self, link: &mut Link, identity: &Identity) -> io::Result<Arrival> {
+        let Some(receiver) = &mut self.receiver else {
+            if fill(link.fd(), &mut self.card.0, &mut self.card.1)? {
+                let receiver = self.receiver.insert(verbs::Receiver::new(identity.addr, &self.card.0)?);
+                link.queue(&receiver.card());
+                self.card.1 = 0;
+            }
+            return Ok(Arrival::None(Stop::Kernel));
+        };
+        for grant in self.grants.drain(..) {
+            receiver.grant(grant)?;
+        }
+        let mut found = receiver.poll()?;
+        if found.is_none() {
+            // A sender that ends has its answers: then the last slices are there, though perhaps not when we looked.
+            let heard = self.hear(link);
+            let receiver = self.receiver.as_mut().ok_or(ErrorKind::NotConnected)?;
+            found = receiver.poll()?;
+            if found.is_none() {
+                heard?;
+            }
+        }
+        let Some((step, bytes)) = found else { return Ok(Arrival::None(Stop::Kernel)) };
+        count(identity, Direction::Ingress, bytes, bytes);
+        Ok(Arrival::Slice(step, bytes))
+    }
+
+    /// Reads the sender's word that it is ready; then only its end comes.
+    fn hear(&mut self, link: &Link) -> io::Result<()> {
+        let mut nothing_more = [0; WORD_BYTES];
+        if self.card.1 >= WORD_BYTES {
+            return fill(link.fd(), &mut nothing_more, &mut 0).map(|_| ());
+        }
+        if fill(link.fd(), &mut self.card.0[..WORD_BYTES], &mut self.card.1)?
+            && let Some(receiver) = &mut self.receiver
+        {
+            receiver.begin()?;
+        }
+        Ok(())
+    }
 }
 
 impl RecvLink {
     /// Wraps an accepted socket whose hello was read.
     pub fn new(link: Link) -> RecvLink {
-        RecvLink { link, head: [0; FRAME_BYTES], head_at: 0, body_at: 0 }
+        let rdma = verbs::is_chosen().then(Box::default);
+        RecvLink { link, head: [0; FRAME_BYTES], head_at: 0, body_at: 0, rdma }
+    }
+
+    /// There is room for the slice of `steps` steps at `step`: RDMA must know where.
+    pub fn post(&mut self, fifo: &Fifo, step: u64, steps: u64) {
+        if let Some(rdma) = &mut self.rdma {
+            let (map, address) = (fifo.mapping().clone(), fifo.slot(step, steps) as usize);
+            rdma.grants.push(Grant { map, address, room: fifo.slot_bytes() * steps as usize, step, end: step + steps });
+        }
+    }
+
+    /// Queues credit and acknowledgement, which RDMA tells by itself.
+    pub fn tell(&mut self, credit: u64, acked: u64) {
+        if self.rdma.is_none() {
+            self.link.queue_word(credit, acked);
+        }
+    }
+
+    /// With RDMA, waits until the sender has closed its end, at most until `until_ns`: its last slice may lack an answer.
+    pub fn linger(&mut self, until_ns: u64) {
+        let mut rest = [0; WORD_BYTES];
+        while self.rdma.is_some() && read(self.link.fd(), rest.as_mut_ptr(), WORD_BYTES).is_ok() {
+            let left_ms = until_ns.saturating_sub(monotonic_ns()) / 1_000_000;
+            let mut poll = libc::pollfd { fd: self.link.fd(), events: libc::POLLIN, revents: 0 };
+            // SAFETY: one valid pollfd.
+            if left_ms == 0 || unsafe { libc::poll(&mut poll, 1, left_ms as i32) } == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The descriptor of completions, with RDMA.
+    pub fn rdma_fd(&self) -> Option<RawFd> {
+        self.rdma.as_ref()?.receiver.as_ref().map(verbs::Receiver::fd)
     }
 
     /// Reads on. `slot` gives address and room for the slice at a raw step, or `None` when it was not posted.
@@ -362,12 +459,11 @@ impl RecvLink {
     /// # Errors
     /// The connection failed, or the peer broke the protocol.
     pub fn pump(&mut self, identity: &Identity, slot: impl Fn(u64) -> Option<(*mut u8, usize)>) -> io::Result<Arrival> {
-        while self.head_at < FRAME_BYTES {
-            let to = self.head[self.head_at..].as_mut_ptr();
-            match read(self.link.fd(), to, FRAME_BYTES - self.head_at)? {
-                None => return Ok(Arrival::None(Stop::Kernel)),
-                Some(n) => self.head_at += n,
-            }
+        if let Some(rdma) = &mut self.rdma {
+            return rdma.pump(&mut self.link, identity);
+        }
+        if !fill(self.link.fd(), &mut self.head, &mut self.head_at)? {
+            return Ok(Arrival::None(Stop::Kernel));
         }
         let word = |at: usize| u32::from_le_bytes(self.head[at..at + 4].try_into().unwrap_or_default());
         let step = u64::from_le_bytes(self.head[8..].try_into().unwrap_or_default());
@@ -400,111 +496,7 @@ impl RecvLink {
     }
 }
 
-/// The hello of the sender `rank` of the communicator with hash `comm`.
-pub fn hello(comm: u64, rank: usize, channel: usize, lane: Lane) -> [u8; HELLO_BYTES] {
-    let mut bytes = [0u8; HELLO_BYTES];
-    bytes[..8].copy_from_slice(&HELLO_MAGIC.to_le_bytes());
-    bytes[8..16].copy_from_slice(&comm.to_le_bytes());
-    bytes[16..24].copy_from_slice(&(rank as u64).to_le_bytes());
-    bytes[24..28].copy_from_slice(&(channel as u32).to_le_bytes());
-    bytes[28..32].copy_from_slice(&(lane as u32).to_le_bytes());
-    bytes
-}
-
-/// A socket that was accepted and has not yet said who it is.
-#[derive(Debug)]
-pub struct Stranger {
-    link: Link,
-    bytes: [u8; HELLO_BYTES],
-    at: usize,
-}
-
-impl Stranger {
-    /// The descriptor to poll.
-    pub fn fd(&self) -> RawFd {
-        self.link.fd()
-    }
-
-    /// Reads on; the key and the link once the hello is complete and right.
-    ///
-    /// # Errors
-    /// The connection failed, or the peer broke the protocol.
-    pub fn listen(
-        mut self,
-        comm: u64,
-        ranks: usize,
-        channels: usize,
-    ) -> io::Result<Result<(ConnKey, RecvLink), Stranger>> {
-        while self.at < HELLO_BYTES {
-            let to = self.bytes[self.at..].as_mut_ptr();
-            match read(self.link.fd(), to, HELLO_BYTES - self.at)? {
-                None => return Ok(Err(self)),
-                Some(n) => self.at += n,
-            }
-        }
-        let word = |at: usize| u64::from_le_bytes(self.bytes[at..at + 8].try_into().unwrap_or_default());
-        let half = |at: usize| u32::from_le_bytes(self.bytes[at..at + 4].try_into().unwrap_or_default());
-        let (peer, channel) = (word(16) as usize, half(24) as usize);
-        let lane = if half(28) == 0 { Lane::Coll } else { Lane::P2p };
-        if word(0) != HELLO_MAGIC || word(8) != comm || peer >= ranks || channel >= channels {
-            return Err(io::Error::other("a connection that does not belong to this communicator"));
-        }
-        Ok(Ok((ConnKey { dir: Dir::Recv, peer, channel, lane }, RecvLink::new(self.link))))
-    }
-}
-
-/// The listening socket of one rank in one communicator.
-#[derive(Debug)]
-pub struct Listener {
-    fd: OwnedFd,
-    /// Where peers connect to.
-    pub addr: SocketAddr,
-}
-
-impl Listener {
-    /// Listens on a free port of `ip`.
-    ///
-    /// # Errors
-    /// No port of the address can be had.
-    pub fn bind(ip: IpAddr) -> io::Result<Listener> {
-        let fd = socket(ip)?;
-        let (addr, len) = sockaddr(SocketAddr::new(ip, 0));
-        // SAFETY: addr holds a valid socket address of `len` bytes.
-        let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const addr).cast(), len) };
-        // SAFETY: plain system call on an open socket.
-        if bound != 0 || unsafe { libc::listen(fd.as_raw_fd(), 512) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let listener = std::net::TcpListener::from(fd);
-        let addr = listener.local_addr()?;
-        Ok(Listener { fd: listener.into(), addr })
-    }
-
-    /// The descriptor to poll.
-    pub fn fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
-    }
-
-    /// The next waiting connection.
-    ///
-    /// # Errors
-    /// The socket failed; that nobody waits is no error.
-    pub fn accept(&self) -> io::Result<Option<Stranger>> {
-        let (none, flags) = (std::ptr::null_mut(), libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
-        // SAFETY: null addresses are allowed; the socket is open and non-blocking.
-        let fd = unsafe { libc::accept4(self.fd(), none, std::ptr::null_mut(), flags) };
-        if fd < 0 {
-            let e = io::Error::last_os_error();
-            return if e.kind() == ErrorKind::WouldBlock { Ok(None) } else { Err(e) };
-        }
-        // SAFETY: fd is fresh and owned by nobody else.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        option(fd.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-        Ok(Some(Stranger { link: Link::new(fd, true), bytes: [0; HELLO_BYTES], at: 0 }))
-    }
-}
-
-fn option(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
+pub(super) fn option(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     let len = size_of::<i32>() as libc::socklen_t;
     // SAFETY: value is readable for `len` bytes.
     match unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) } {
@@ -513,7 +505,7 @@ fn option(fd: RawFd, level: i32, name: i32, value: i32) -> io::Result<()> {
     }
 }
 
-fn socket(ip: IpAddr) -> io::Result<OwnedFd> {
+pub(super) fn socket(ip: IpAddr) -> io::Result<OwnedFd> {
     let domain = if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     // SAFETY: plain system call.
     let fd = unsafe { libc::socket(domain, libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC, 0) };
@@ -528,7 +520,7 @@ fn socket(ip: IpAddr) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-fn sockaddr(addr: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
+pub(super) fn sockaddr(addr: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: all-zero bytes are a valid sockaddr_storage.
     let mut out: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
     let len = match addr {

@@ -2,6 +2,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 pub mod jobs;
+pub mod rdma;
 pub mod shape;
 
 use mycroft_testbed_nccl::abi::{Algo, DType, Func, RedOp, UniqueId};
@@ -10,6 +11,7 @@ use mycroft_testbed_nccl::control::ControlFile;
 use mycroft_testbed_nccl::dtype;
 use mycroft_testbed_nccl::env::{Identity, set_thread_identity};
 use std::ffi::c_void;
+use std::net::IpAddr;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -24,11 +26,21 @@ pub struct World {
     pub channels: usize,
     pub buffsize: usize,
     pub control: Option<Arc<ControlFile>>,
+    /// The address of each rank, where they have some of their own.
+    pub addresses: Vec<IpAddr>,
 }
 
 impl World {
     pub fn new(ranks: usize, hosts: usize) -> World {
-        World { ranks, hosts, algo: Algo::Ring, channels: 2, buffsize: 512 * 1024, control: None }
+        World {
+            ranks,
+            hosts,
+            algo: Algo::Ring,
+            channels: 2,
+            buffsize: 512 * 1024,
+            control: None,
+            addresses: Vec::new(),
+        }
     }
 
     pub fn algo(mut self, algo: Algo) -> World {
@@ -63,6 +75,9 @@ impl World {
         identity.algo = Some(self.algo);
         identity.channels = Some(self.channels);
         identity.buffsize = Some(self.buffsize);
+        if let Some(address) = self.addresses.get(rank) {
+            identity.addr = *address;
+        }
         match &self.control {
             Some(file) => identity.with_control(Arc::clone(file), rank),
             None => identity,
