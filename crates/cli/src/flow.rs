@@ -48,7 +48,7 @@ pub(crate) struct FlowArgs {
     /// Also the operations in each curve: what lies between two silences of --gap.
     #[arg(long)]
     operations: bool,
-    /// Who of the senders is slow while it sends, begins late or stopped first, of all flows of the capture.
+    /// Who of the senders is slow while it sends, held up by its host, begins late or stopped first, of all flows of the capture.
     #[arg(long)]
     suspects: bool,
     /// Shortest silence between two operations.

@@ -1,16 +1,26 @@
 //! Operations in the rate curve of a flow (Pulse, section 5.2, Algorithm 1): what lies between two gaps of a millisecond or
 //! more, if as much went over the wire as an operation sends. Time and bytes come as arguments; whose flow it is, and which
 //! operation of NCCL, is not known here.
+mod exchanges;
 mod gaps;
+mod held;
+mod lateness;
+mod members;
 mod recur;
+mod round;
 mod rounds;
+mod stopped;
+mod suspect;
 mod suspects;
+mod table;
 mod volume;
+mod ways;
 
 pub use gaps::{GAP_BOUNDS_NS, Gaps};
 pub use recur::{Kind, kinds, rejoin};
-pub use rounds::Sent;
-pub use suspects::{Sign, Suspect, suspects};
+pub use round::Sent;
+pub use suspect::{Sign, Suspect};
+pub use suspects::suspects;
 pub use volume::{Asked, Shape};
 
 /// Shortest silence between two operations, unless another is asked for: gaps inside of one are microseconds, but for late

@@ -15,13 +15,16 @@ pub(super) struct SuspectJson {
     source: String,
     /// Its receivers in these operations.
     destinations: Vec<String>,
-    /// `slow`, `late` or `stopped`.
+    /// `slow`, `held`, `late` or `stopped`.
     sign: &'static str,
     /// Bytes per second and flow while it sends, its own and the middle one of its peers.
     #[serde(skip_serializing_if = "Option::is_none")]
     actual_bytes_per_sec: Option<[f64; 2]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     late_ns: Option<u64>,
+    /// What interruptions cost in an operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held_ns: Option<u64>,
     /// Bytes that it sent of the operation that did not end, and those of a whole one.
     #[serde(skip_serializing_if = "Option::is_none")]
     sent_bytes: Option<[u64; 2]>,
@@ -107,13 +110,19 @@ impl Told {
             Sign::Late { by_ns } => {
                 let by = time(by_ns);
                 format!(
-                    "{from} begins late: {by} after the middle one of {peers} others, {of}: what its host or GPU does before"
+                    "{from} begins late: it is silent before for {by} longer than the middle one of {peers} others, {of}: what its host or GPU does before"
+                )
+            }
+            Sign::Held { by_ns } => {
+                let by = time(by_ns);
+                format!(
+                    "{from} is interrupted again and again, {by} of an operation, and is the first of {peers} others that goes on, {of}: its host is busy otherwise"
                 )
             }
             Sign::Stopped { sent: 0, since_ns, .. } => {
                 let at = time(since_ns.saturating_sub(begin_ns));
                 format!(
-                    "{from} did not begin an operation that {peers} others were in, at {at}: its process, host or GPU"
+                    "{from} did not begin an operation that {peers} others were in, at {at}: its process, host or GPU, or its NIC if that went down before"
                 )
             }
             Sign::Stopped { sent, whole, since_ns } => {
@@ -129,10 +138,24 @@ impl Told {
     /// For programs.
     pub(super) fn json(&self) -> Vec<SuspectJson> {
         let one = |suspect: &Suspect| {
-            let (sign, rates, late_ns, sent_bytes, since_ns) = match suspect.sign {
-                Sign::Slow { rate, usual } => ("slow", Some([rate, usual]), None, None, None),
-                Sign::Late { by_ns } => ("late", None, Some(by_ns), None, None),
-                Sign::Stopped { sent, whole, since_ns } => ("stopped", None, None, Some([sent, whole]), Some(since_ns)),
+            let (mut rates, mut late_ns, mut held_ns, mut sent_bytes, mut since_ns) = (None, None, None, None, None);
+            let sign = match suspect.sign {
+                Sign::Slow { rate, usual } => {
+                    rates = Some([rate, usual]);
+                    "slow"
+                }
+                Sign::Late { by_ns } => {
+                    late_ns = Some(by_ns);
+                    "late"
+                }
+                Sign::Held { by_ns } => {
+                    held_ns = Some(by_ns);
+                    "held"
+                }
+                Sign::Stopped { sent, whole, since_ns: at_ns } => {
+                    (sent_bytes, since_ns) = (Some([sent, whole]), Some(at_ns));
+                    "stopped"
+                }
             };
             SuspectJson {
                 source: self.address(suspect.from).to_string(),
@@ -140,6 +163,7 @@ impl Told {
                 sign,
                 actual_bytes_per_sec: rates,
                 late_ns,
+                held_ns,
                 sent_bytes,
                 since_ns,
                 operations: suspect.rounds,

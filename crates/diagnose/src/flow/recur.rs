@@ -9,6 +9,11 @@ pub(super) const RECURS: usize = 3;
 /// Most pieces that are joined to one operation: a receiver that is late again and again.
 pub(super) const PIECES_MAX: usize = 16;
 
+/// Most pieces of an operation that is interrupted: one for each slot of 512 KiB of 256 MiB.
+const INTERRUPTIONS_MAX: usize = 512;
+/// Pieces are whole together when no more than this share is missing or too much.
+const WHOLE: f64 = 0.01;
+
 /// Operations of like volume.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Kind {
@@ -85,6 +90,53 @@ fn pieces(operations: &[Operation], is_lone: &[bool], volumes: &[u64]) -> usize 
         }
     }
     1
+}
+
+/// Joins pieces that together are a volume that this flow sent whole before, three times or more: an operation that was interrupted
+/// again and again, so that its pieces are small and like each other. Of several such volumes it is the largest.
+pub(super) fn rejoin_learned(operations: Vec<Operation>) -> Vec<Operation> {
+    let mut learned: Vec<(u64, usize)> = Vec::new();
+    let mut joined: Vec<Operation> = Vec::with_capacity(operations.len());
+    let mut at = 0;
+    while at < operations.len() {
+        let count = interrupted(&operations[at..], &learned);
+        let mut whole = operations[at].clone();
+        operations[at + 1..at + count].iter().for_each(|piece| whole.join(piece));
+        match learned.iter_mut().find(|(volume, _)| is_same(*volume, whole.bytes)) {
+            Some((_, times)) => *times += 1,
+            None => learned.push((whole.bytes, 1)),
+        }
+        joined.push(whole);
+        at += count;
+    }
+    joined
+}
+
+/// How many of the first operations are a learned volume together; else 1.
+fn interrupted(operations: &[Operation], learned: &[(u64, usize)]) -> usize {
+    let known = || learned.iter().filter(|(_, times)| *times >= RECURS).map(|(volume, _)| *volume);
+    let Some(most) = known().max() else { return 1 };
+    if known().any(|volume| is_same(volume, operations[0].bytes)) {
+        return 1;
+    }
+    let (mut sum, mut best): (u64, Option<(u64, u64, usize)>) = (0, None);
+    for (count, operation) in (1..=INTERRUPTIONS_MAX).zip(operations) {
+        sum += operation.bytes;
+        if sum > most + (most as f64 * WHOLE) as u64 {
+            break;
+        }
+        for volume in known().filter(|volume| is_same(*volume, sum)) {
+            let off = volume.abs_diff(sum);
+            if best.is_none_or(|(of, by, _)| (volume, std::cmp::Reverse(off)) > (of, std::cmp::Reverse(by))) {
+                best = Some((volume, off, count));
+            }
+        }
+    }
+    best.map_or(1, |(.., count)| count)
+}
+
+fn is_same(volume: u64, bytes: u64) -> bool {
+    volume.abs_diff(bytes) as f64 <= volume as f64 * WHOLE
 }
 
 /// Whether a volume is at most a twentieth more than a smaller one.
