@@ -32,6 +32,9 @@ pub(crate) struct BenchArgs {
     /// Leave larger jobs out of the scale measurement, and print its page only.
     #[arg(long, default_value_t = u32::MAX)]
     ranks_max: u32,
+    /// Of the flow measurement this section only; the others of its page stay as they are.
+    #[arg(long, value_enum)]
+    only: Option<flow::Section>,
 }
 
 /// The measurements.
@@ -47,7 +50,7 @@ enum What {
     Preload,
     /// How long a validation pauses jobs of 64 to 1,024 simulated ranks.
     Pause,
-    /// Bytes of flows in epochs of microseconds: events per second, memory, and which epoch shows which straggler.
+    /// Bytes of flows in epochs of microseconds: events per second, memory, which epoch shows which straggler, and Pulse's experiments (its Table 4).
     Flow,
     /// Dumps of 1,024 ranks to one verdict: time, memory, linearity, beside PyTorch's analyser where it is installed.
     Autopsy,
@@ -84,7 +87,7 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
         pause::measure(root, rounds)?;
     }
     if wanted(What::Flow) {
-        flow::measure(root, rounds)?;
+        flow::measure(root, rounds, args.only)?;
     }
     if wanted(What::Autopsy) {
         autopsy::measure(root, rounds)?;
