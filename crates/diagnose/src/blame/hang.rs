@@ -215,7 +215,7 @@ pub(crate) fn blame(timeline: &Timeline, graph: &Graph<OpNode>, config: &Config,
         out.facts.extend(silent.map(|state| live.no_data(state, waiting.clone(), false)));
     }
     out.facts.extend(walk.stuck_unseen(timeline));
-    held::weigh(timeline, &walk.ranks_seen, &mut out.facts);
+    held::weigh(timeline, &walk.ranks_seen, |rank| walk.entry_edges.contains_key(rank), &mut out.facts);
     let cycle = live.cycle(&walk, &out.facts);
     if !cycle.is_empty() {
         out.facts.retain(|fact| !matches!(fact, Fact::NeverIssued { rank, .. } if live.may_wait_to_send(*rank)));

@@ -1,12 +1,14 @@
-//! Progress (proxy) threads that somebody holds: the device gets nothing to do and tells nothing, as if it had stopped.
+//! What explains that ranks are still: progress (proxy) threads that somebody holds, so that the device gets nothing to do and tells
+//! nothing, as if it had stopped; and somebody else who does not come.
 use crate::fact::Fact;
 use crate::timeline::{RankState, Timeline};
 use mycroft_record::{ProxyHeld, Rank};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Adds the ranks among `ranks` whose progress threads are held, and takes away what that explains. Where most are still, their
-/// library does not turn them, and stillness says nothing.
-pub(super) fn weigh(timeline: &Timeline, ranks: &BTreeSet<Rank>, facts: &mut Vec<Fact>) {
+/// library does not turn them, and stillness says nothing. `waits`: whether a rank waits for another to enter an operation.
+pub(super) fn weigh(timeline: &Timeline, ranks: &BTreeSet<Rank>, waits: impl Fn(&Rank) -> bool, facts: &mut Vec<Fact>) {
+    forget_waiting(waits, facts);
     let states = || ranks.iter().filter_map(|rank| timeline.ranks.get(rank));
     let held: BTreeMap<Rank, (&RankState, ProxyHeld)> =
         states().filter_map(|state| Some((state.rank, (state, state.proxy_held?)))).collect();
@@ -24,4 +26,17 @@ pub(super) fn weigh(timeline: &Timeline, ranks: &BTreeSet<Rank>, facts: &mut Vec
         since: proxies.since,
         proxies: Some(proxies),
     }));
+}
+
+/// Sends and receives of a group end together: whoever is inside one of them and waits for somebody to enter another is explained by that.
+/// Where others are inside and wait for nobody, it stopped there.
+fn forget_waiting(waits: impl Fn(&Rank) -> bool, facts: &mut Vec<Fact>) {
+    let is_explained = |fact: &Fact| match fact {
+        Fact::StuckInside { members, .. } => members.iter().all(|(rank, ..)| waits(rank)),
+        _ => false,
+    };
+    let stopped = |fact: &Fact| matches!(fact, Fact::StuckInside { .. }) && !is_explained(fact);
+    if facts.iter().any(stopped) {
+        facts.retain(|fact| !is_explained(fact));
+    }
 }
