@@ -101,9 +101,11 @@ fn install(root: &Path) -> Result<()> {
     missing.dedup();
     if !missing.is_empty() {
         run(root, "apt-get", &["update", "-qq"])?;
-        let mut args = vec!["install", "-y", "-qq", "--no-install-recommends"];
+        // Packages must not ask anybody anything.
+        let mut args =
+            vec!["DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "-qq", "--no-install-recommends"];
         args.extend(missing);
-        run(root, "apt-get", &args)?;
+        run(root, "env", &args)?;
     }
     if !answers("cargo", &["nextest", "--version"]) {
         run(root, "cargo", &["install", "--locked", "cargo-nextest"])?;

@@ -203,6 +203,27 @@ impl CaseBook {
         inner.cases.values().filter(|c| c.is_open() && job.is_none_or(|job| job == &*c.job)).count() as u64
     }
 
+    /// Whether the disk has all cases in their newest form.
+    pub(crate) fn is_written(&self) -> bool {
+        lock(&self.inner).unwritten.is_empty()
+    }
+
+    /// Hands each case to `put` of which the disk does not have the newest form. From the first on that cannot be written all
+    /// wait: a disk is not asked for each in turn.
+    ///
+    /// # Errors
+    /// What `put` said.
+    pub(crate) fn write_out<E>(&self, mut put: impl FnMut(&BookedCase) -> Result<(), E>) -> Result<(), E> {
+        let unwritten = self.take_unwritten();
+        for (at, case) in unwritten.iter().enumerate() {
+            if let Err(error) = put(case) {
+                unwritten[at..].iter().for_each(|case| self.unwritten_again(case.number));
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     /// Cases that the disk does not have yet in their newest form.
     pub(crate) fn take_unwritten(&self) -> Vec<BookedCase> {
         let mut inner = lock(&self.inner);
@@ -242,5 +263,34 @@ impl Inner {
             let number = case.number;
             self.cases.remove(&number);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::{NEW_YEAR, example_case};
+    use mycroft_diagnose::CaseId;
+
+    /// One that cannot be written takes no others with it, which nothing may change again.
+    #[test]
+    fn cases_behind_one_that_cannot_be_written_wait_with_it() {
+        let cases = (1..=3)
+            .map(|number| BookedCase::of(number, &"train".into(), &example_case(CaseId(number), HostTime(NEW_YEAR))));
+        let book = CaseBook::reopen(cases.collect(), 3);
+        (1..=3).for_each(|number| book.unwritten_again(number));
+        let write = |fails: u64| {
+            let mut written = Vec::new();
+            let outcome = book.write_out(|case| {
+                if case.number == fails {
+                    return Err("no room");
+                }
+                written.push(case.number);
+                Ok(())
+            });
+            (outcome, written, book.is_written())
+        };
+        assert_eq!(write(2), (Err("no room"), vec![1], false));
+        assert_eq!(write(0), (Ok(()), vec![2, 3], true));
     }
 }

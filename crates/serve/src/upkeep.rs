@@ -97,22 +97,14 @@ impl Upkeep {
     }
 
     fn write_cases(&self) {
-        let unwritten = self.book.take_unwritten();
-        if let (Some(at), false) = (self.storage.told_at().some(), unwritten.is_empty()) {
+        if self.book.is_written() {
+            return;
+        }
+        if let Some(at) = self.storage.told_at().some() {
             // First: a replay that knows of a case knows until when this run told of cases.
             self.note("store.runs", self.store.note_told(at));
         }
-        for case in unwritten {
-            let outcome = self.store.put_case(&row(&case));
-            if outcome.is_err() {
-                self.book.unwritten_again(case.number);
-            }
-            let failed = outcome.is_err();
-            self.note("store.cases", outcome);
-            if failed {
-                return; // Tried again at the next round; the disk is not asked for each case in turn.
-            }
-        }
+        self.note("store.cases", self.book.write_out(|case| self.store.put_case(&row(case))));
     }
 
     fn note(&self, place: &'static str, outcome: Result<(), StoreError>) {

@@ -306,9 +306,6 @@ impl Store {
     /// # Errors
     /// When the database says no, or cannot keep it.
     pub fn put_action(&self, action: &ActionRow) -> Result<(), StoreError> {
-        if let Some(why) = self.meta_trouble() {
-            return Err(StoreError::NotKept { why });
-        }
         self.meta.write(|meta| meta.put_action(action))
     }
 
@@ -325,9 +322,6 @@ impl Store {
     /// # Errors
     /// When the database says no, or cannot keep it.
     pub fn put_policy(&self, policy: &PolicyRow) -> Result<(), StoreError> {
-        if let Some(why) = self.meta_trouble() {
-            return Err(StoreError::NotKept { why });
-        }
         self.meta.write(|meta| meta.put_policy(policy))
     }
 

@@ -4,7 +4,10 @@ use super::routes::{
     Asked, Params, Refusal, Shared, ask_report, bad_request, body, deny, list_limit, named, parameters, wanted, who,
 };
 use super::{gates, holders};
-use crate::api::{ActRequest, ActionJson, ActionsJson, AutoRequest, CaseJson, PolicyJson, ValidationJson};
+use crate::act::plan as plans;
+use crate::api::{
+    ActRequest, ActionJson, ActionsJson, AutoRequest, CaseJson, PlanJson, PlanRequest, PolicyJson, ValidationJson,
+};
 use crate::case::Validation;
 use axum::extract::rejection::{JsonRejection, PathRejection};
 use axum::extract::{DefaultBodyLimit, Path, Request, State};
@@ -20,9 +23,9 @@ use tracing::info;
 /// Largest request: a layout, and the names of some hundred spare hosts.
 const BODY_BYTES_MAX: usize = 64 << 10;
 
-/// The route of the audit log, behind the readers' checks.
+/// The routes of the audit log and of plans, behind the readers' checks.
 pub(super) fn for_readers() -> Router<Arc<Shared>> {
-    Router::new().route("/api/v1/actions", on_get(list))
+    Router::new().route("/api/v1/actions", on_get(list)).route("/api/v1/plan", on_get(plan))
 }
 
 /// The routes that act.
@@ -73,7 +76,15 @@ struct ActionsQuery {
 async fn list(State(shared): State<Arc<Shared>>, asked: Asked<ActionsQuery>) -> Result<Json<ActionsJson>, Refusal> {
     let query = parameters(asked, "job and limit")?;
     let limit = list_limit(query.limit)?;
-    Ok(Json(shared.acts.list(query.job.as_deref(), limit)))
+    blocking(move || Ok(shared.acts.list(query.job.as_deref(), limit))).await
+}
+
+/// What may be done against slowness.
+async fn plan(State(shared): State<Arc<Shared>>, asked: Asked<PlanRequest>) -> Result<Json<PlanJson>, Refusal> {
+    let query = parameters(asked, plans::KNOWN)?;
+    plans::told(&query).map_err(bad_request)?;
+    let report = ask_report(&shared, query.job.clone()).await?;
+    blocking(move || shared.acts.plan(&report, &query)).await
 }
 
 /// Carries out what is due, or takes back what is in force.

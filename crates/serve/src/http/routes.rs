@@ -4,9 +4,9 @@ use super::auth::Denied;
 use super::guests::Guest;
 use super::holders::{self, Holder, Wanted};
 use super::{dumps, metrics, pages};
-use crate::act::{Acts, plan as plans};
+use crate::act::Acts;
 use crate::alert::Alerts;
-use crate::api::{CaseJson, CasesJson, ErrorJson, HealthJson, JobsJson, PlanJson, PlanRequest, RanksJson, ReportJson};
+use crate::api::{CaseJson, CasesJson, ErrorJson, HealthJson, JobsJson, RanksJson, ReportJson};
 use crate::book::{CaseBook, Filter};
 use crate::case::BookState;
 use crate::clock::Clock;
@@ -97,7 +97,6 @@ pub(crate) fn router(shared: Arc<Shared>, for_readers: Router<Arc<Shared>>, more
         .route("/api/v1/cases/{id}", on_get(case))
         .route("/api/v1/report", on_get(report))
         .route("/api/v1/ranks", on_get(ranks))
-        .route("/api/v1/plan", on_get(plan))
         .route("/api/v1/health", on_get(health))
         .route("/api/v1/jobs/{job}/dumps", on_get(dumps::list).post(dumps::begin))
         .route("/api/v1/jobs/{job}/dumps/{id}", on_get(dumps::one))
@@ -324,13 +323,6 @@ async fn ranks(State(shared): State<Arc<Shared>>, asked: Asked<RanksQuery>) -> R
     let key = Key::of_report(&report, limit, is_trouble_first);
     let told = shared.answers.told(key, move || RanksJson::of(&report, limit, is_trouble_first)).await;
     told.ok_or_else(not_worked_out)
-}
-
-async fn plan(State(shared): State<Arc<Shared>>, asked: Asked<PlanRequest>) -> Result<Json<PlanJson>, Refusal> {
-    let query = parameters(asked, plans::KNOWN)?;
-    plans::told(&query).map_err(bad_request)?;
-    let report = ask_report(&shared, query.job.clone()).await?;
-    shared.acts.plan(&report, &query).map(Json).map_err(|(status, text)| Refusal(status, text))
 }
 
 /// The report of a job, of the only job when none is named.

@@ -84,6 +84,8 @@ impl Database {
                 let waiting = dir.join(WAITING);
                 if source.remote.is_some() && waiting.exists() {
                     meta.take_over(&Meta::open(&waiting)?)?;
+                    // Emptied, and closed by now. A later start must not need room on the disk for it; where it stays it is empty.
+                    let _ = std::fs::remove_file(&waiting);
                 }
                 (meta, None)
             }
@@ -146,13 +148,17 @@ impl Database {
         self.ask_of(&meta, question)
     }
 
-    /// As `ask`, for what changes rows.
+    /// As `ask_itself`, for what changes rows.
     ///
     /// # Errors
-    /// What it said.
+    /// What it said, or that it cannot be asked.
     pub(super) fn write(&self, change: impl FnOnce(&Meta) -> Result<(), MetaError>) -> Result<(), StoreError> {
+        // Before waiting, since rows that move back may take long; whoever was waited for may have found it away.
+        if let Some(why) = self.trouble() {
+            return Err(StoreError::NotKept { why });
+        }
         let _until_written = lock(&self.writing);
-        self.ask(change)
+        self.ask_itself(change)
     }
 
     /// As `write`, for what need not be in the database yet: where that turns out to be away, it waits.
@@ -189,27 +195,12 @@ impl Database {
         if self.trouble().is_none() {
             return false;
         }
-        // In this order: who writes and finds it away takes both, too.
+        let Some(tried) = self.tried(now) else { return false };
+        // Nobody writes while rows move; who only asks waits for nothing, and neither does whoever asks why it is away.
         let _until_swapped = lock(&self.writing);
-        let mut trouble = lock(&self.trouble);
-        let Some(known) = trouble.as_mut() else { return false };
-        let tried = match &known.tried {
-            Some(answer) => match answer.try_recv() {
-                Ok(tried) => tried,
-                Err(TryRecvError::Empty) => return false,
-                Err(TryRecvError::Disconnected) => Err(MetaError::Address("trying it again failed".to_owned())),
-            },
-            None if now < known.retry_at => return false,
-            None if self.source.remote.is_none() => self.source.open(),
-            None => {
-                known.tried = self.try_beside();
-                known.retry_at = now + RETRY_NS;
-                return false;
-            }
-        };
-        known.tried = None;
         let stand_in = Arc::clone(&lock(&self.current));
         let back = tried.and_then(|meta| meta.take_over(&stand_in).map(|()| meta));
+        let mut trouble = lock(&self.trouble);
         match back {
             Ok(meta) => {
                 *lock(&self.current) = Arc::new(meta);
@@ -217,11 +208,35 @@ impl Database {
                 true
             }
             Err(error) => {
-                known.why = error.to_string();
-                known.retry_at = now + RETRY_NS;
+                if let Some(known) = trouble.as_mut() {
+                    known.why = error.to_string();
+                    known.retry_at = now + RETRY_NS;
+                }
                 false
             }
         }
+    }
+
+    /// What came of trying it again; `None`: nothing yet, or it is not due.
+    fn tried(&self, now: HostTime) -> Option<Result<Meta, MetaError>> {
+        let mut trouble = lock(&self.trouble);
+        let known = trouble.as_mut()?;
+        let tried = match &known.tried {
+            Some(answer) => match answer.try_recv() {
+                Ok(tried) => tried,
+                Err(TryRecvError::Empty) => return None,
+                Err(TryRecvError::Disconnected) => Err(MetaError::Address("trying it again failed".to_owned())),
+            },
+            None if now < known.retry_at => return None,
+            None if self.source.remote.is_none() => self.source.open(),
+            None => {
+                known.tried = self.try_beside();
+                known.retry_at = now + RETRY_NS;
+                return None;
+            }
+        };
+        known.tried = None;
+        Some(tried)
     }
 
     fn try_beside(&self) -> Option<Receiver<Result<Meta, MetaError>>> {

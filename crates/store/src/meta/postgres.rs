@@ -13,7 +13,7 @@ use super::place::PostgresAt;
 use super::rows::{ActionRow, CaseRow, PolicyRow, Rows};
 use crate::series::{SeriesRows, StoredSeries};
 use address::Address;
-use link::{ASK_LIMIT, Link, WHOLE_LIMIT, Work, away};
+use link::{ASK_LIMIT, FIRST_LIMIT, Link, WHOLE_LIMIT, Work, away};
 use mycroft_record::HostTime;
 use std::time::Duration;
 use tokio_postgres::error::SqlState;
@@ -64,7 +64,7 @@ impl Postgres {
             Found::New => postgres.begin(rows()?)?,
             Found::InUse => {
                 let reason = format!(
-                    "another process uses it for the store {store:?}; stop that one, or give this folder another name in store-id"
+                    "another process uses it for the store {store:?}; stop that one, or wait for the end of a connection that was cut (half a minute); or give this folder another name in store-id"
                 );
                 return Err(away("opening", postgres.link.shown(), reason));
             }
@@ -87,7 +87,8 @@ impl Postgres {
 
     fn whole(&self, operation: &'static str, rows: Rows, is_new: bool) -> Result<(), MetaError> {
         let store = self.store.clone();
-        self.link.ask(operation, WHOLE_LIMIT, move |client| Box::pin(enter(client, store, rows, is_new)))
+        let limit = if is_new { FIRST_LIMIT } else { WHOLE_LIMIT };
+        self.link.ask(operation, limit, move |client| Box::pin(enter(client, store, rows, is_new)))
     }
 
     /// Why nothing can be asked any more, where the connection has ended.

@@ -123,9 +123,14 @@ impl Sqlite {
     /// When they cannot be; all stay then.
     #[cfg(feature = "postgres")]
     pub(crate) fn clear(&self) -> Result<(), MetaError> {
-        let sql = "BEGIN; DELETE FROM cases; DELETE FROM actions; DELETE FROM policies; DELETE FROM series_pieces;
-                   DELETE FROM series_states; COMMIT;";
-        self.lock().execute_batch(sql).map_err(self.failed("emptying"))
+        let sql = "DELETE FROM cases; DELETE FROM actions; DELETE FROM policies; DELETE FROM series_pieces;
+                   DELETE FROM series_states;";
+        let empty = |connection: &mut Connection| -> rusqlite::Result<()> {
+            let work = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+            work.execute_batch(sql)?;
+            work.commit()
+        };
+        empty(&mut self.lock()).map_err(self.failed("emptying"))
     }
 
     fn prepare(path: &Path, connection: rusqlite::Result<Connection>) -> Result<Sqlite, MetaError> {
@@ -145,7 +150,7 @@ impl Sqlite {
             .execute_batch(&format!(
                 "PRAGMA journal_mode = WAL;
                  PRAGMA synchronous = NORMAL;
-                 BEGIN;
+                 BEGIN IMMEDIATE;
                  CREATE TABLE IF NOT EXISTS cases (
                      job TEXT NOT NULL, id INTEGER NOT NULL, state TEXT NOT NULL,
                      opened_at INTEGER NOT NULL, updated_at INTEGER NOT NULL, json TEXT NOT NULL,

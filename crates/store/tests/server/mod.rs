@@ -9,6 +9,9 @@ use std::process::{Child, Command, Stdio};
 /// Attempts to start a server on the folder of one that was killed: its processes may still be ending.
 const STARTS_MAX: usize = 100;
 
+/// Shared memory lies in its folder, which goes with the test. Processes that are killed lose nothing that the kernel has: no disk is waited for.
+const SETTINGS: [&str; 2] = ["dynamic_shared_memory_type=mmap", "fsync=off"];
+
 /// Of its user `ada`. Nothing may show it.
 pub(crate) const PASSWORD: &str = "s3cret";
 
@@ -37,7 +40,7 @@ impl Server {
         let user = is_root.then(user);
         chown(folder.path(), user, user).expect("ours");
         std::fs::write(folder.path().join("password"), PASSWORD).expect("written");
-        let settings = vec!["listen_addresses=".to_owned()];
+        let settings = SETTINGS.into_iter().chain(["listen_addresses="]).map(str::to_owned).collect();
         let mut server = Server { folder, programs, user, running: None, settings };
         // A language whose order of names is not that of their bytes.
         let locale: &[&str] = match encoding {
@@ -112,8 +115,10 @@ impl Server {
         drop(free);
         let file = |setting: &str, name: &str| format!("{setting}={}", self.folder.path().join(name).display());
         let files = [file("ssl_cert_file", "server.crt"), file("ssl_key_file", "server.key")];
-        self.settings = vec!["listen_addresses=127.0.0.1".to_owned(), format!("port={port}"), "ssl=on".to_owned()];
-        self.settings.extend(files);
+        // Two addresses, so that one is not the certificate's.
+        let tcp = ["listen_addresses=127.0.0.1,127.0.0.2", "ssl=on"];
+        self.settings = SETTINGS.into_iter().chain(tcp).map(str::to_owned).chain(files).collect();
+        self.settings.push(format!("port={port}"));
         self.go_on();
         port
     }
@@ -193,7 +198,11 @@ pub(crate) fn at(url: String) -> PostgresAt {
 impl Drop for Server {
     fn drop(&mut self) {
         self.thaw();
-        self.kill();
+        // An immediate shutdown: unlike a kill it takes its System V segment with it.
+        if let Some(mut child) = self.running.take() {
+            Command::new("kill").args(["-QUIT", &child.id().to_string()]).status().expect("kill runs");
+            child.wait().expect("ended");
+        }
     }
 }
 

@@ -3,11 +3,11 @@ use super::Sqlite;
 use crate::meta::error::MetaError;
 use crate::meta::lease::{Lease, Leased};
 use mycroft_record::HostTime;
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 use std::time::Duration;
 
-/// Now, ns since 1970, in whole milliseconds.
-const NOW: &str = "CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000000";
+/// Asks for now, ns since 1970, in whole milliseconds.
+const NOW: &str = "SELECT CAST(round(unixepoch('subsec') * 1000) AS INTEGER) * 1000000";
 
 impl Sqlite {
     /// Takes a job that nobody has, or whose lease is over; goes on with one's own.
@@ -15,12 +15,10 @@ impl Sqlite {
     /// # Errors
     /// When it cannot be written.
     pub(crate) fn take_lease(&self, job: &str, holder: &str, length: Duration) -> Result<Leased, MetaError> {
-        let sql = format!(
-            "INSERT INTO leases (job, holder, until) VALUES (?1, ?2, {NOW} + ?3)
-             ON CONFLICT (job) DO UPDATE SET holder = excluded.holder, until = excluded.until
-             WHERE leases.until <= {NOW} OR leases.holder = excluded.holder RETURNING until"
-        );
-        self.change_lease("taking a lease of", &sql, (job, holder, length))
+        let sql = "INSERT INTO leases (job, holder, until) VALUES (?1, ?2, ?4 + ?3)
+                   ON CONFLICT (job) DO UPDATE SET holder = excluded.holder, until = excluded.until
+                   WHERE leases.until <= ?4 OR leases.holder = excluded.holder RETURNING until";
+        self.change_lease("taking a lease of", sql, (job, holder, length))
     }
 
     /// Lengthens one's own lease, which is not over yet.
@@ -28,10 +26,8 @@ impl Sqlite {
     /// # Errors
     /// When it cannot be written.
     pub(crate) fn renew_lease(&self, job: &str, holder: &str, length: Duration) -> Result<Leased, MetaError> {
-        let sql = format!(
-            "UPDATE leases SET until = {NOW} + ?3 WHERE job = ?1 AND holder = ?2 AND until > {NOW} RETURNING until"
-        );
-        self.change_lease("renewing a lease of", &sql, (job, holder, length))
+        let sql = "UPDATE leases SET until = ?4 + ?3 WHERE job = ?1 AND holder = ?2 AND until > ?4 RETURNING until";
+        self.change_lease("renewing a lease of", sql, (job, holder, length))
     }
 
     /// Gives one's own lease up; false: it is not one's own.
@@ -52,14 +48,16 @@ impl Sqlite {
         let length_ns = i64::try_from(length.as_nanos()).unwrap_or(i64::MAX / 4);
         let change = |connection: &mut Connection| -> rusqlite::Result<Leased> {
             let work = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            // One moment for all that is asked: a lease that ends in between would be nobody's.
+            let now: i64 = work.query_row(NOW, [], |row| row.get(0))?;
             let until: Option<i64> =
-                work.query_row(sql, params![job, holder, length_ns], |row| row.get(0)).optional()?;
+                work.query_row(sql, params![job, holder, length_ns, now], |row| row.get(0)).optional()?;
             let leased = match until {
                 Some(until) => {
                     let until = HostTime(until.cast_unsigned());
                     Leased::Ours(Lease { job: job.to_owned(), holder: holder.to_owned(), until })
                 }
-                None => held(&work, job)?,
+                None => held(&work, job, now)?,
             };
             work.commit()?;
             Ok(leased)
@@ -68,9 +66,10 @@ impl Sqlite {
     }
 }
 
-fn held(work: &Transaction<'_>, job: &str) -> rusqlite::Result<Leased> {
-    let sql = format!("SELECT holder, until FROM leases WHERE job = ?1 AND until > {NOW}");
-    let row = work.query_row(&sql, [job], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))).optional()?;
+fn held(work: &Transaction<'_>, job: &str, now: i64) -> rusqlite::Result<Leased> {
+    let sql = "SELECT holder, until FROM leases WHERE job = ?1 AND until > ?2";
+    let of = |row: &Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?));
+    let row = work.query_row(sql, params![job, now], of).optional()?;
     Ok(row.map_or(Leased::Over, |(holder, until)| {
         Leased::Held(Lease { job: job.to_owned(), holder, until: HostTime(until.cast_unsigned()) })
     }))
