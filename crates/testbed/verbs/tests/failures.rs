@@ -36,7 +36,9 @@ fn nobody_answers() {
     assert_eq!(post_receive(from, 50, None), 0);
     let began = Instant::now();
     for id in 1..=3 {
-        let mut wr = write(id, &mut source.sge(), &target);
+        // It names the piece until it is posted.
+        let mut sge = source.sge();
+        let mut wr = write(id, &mut sge, &target);
         wr.send_flags = 0;
         assert_eq!(post(from, &mut wr), 0);
     }
