@@ -232,33 +232,3 @@ fn a_job_of_which_all_called_the_same_does_not_hang() {
     nobody_calls(&mut hand, 200_000);
     assert!(hand.engine.cases().is_empty(), "{}", hand.text(200_000));
 }
-
-/// Eight ranks of four hosts exchange with each other, twice. The device of one does not get to the end of the first exchange, which all
-/// others are through; they are in the second one, in which it is not, and of which nobody shows a flow.
-#[test]
-fn of_two_exchanges_the_rank_that_is_alone_in_the_first_is_named() {
-    let all: Vec<u32> = (0..8).collect();
-    let mut hand = Hand::of(2, &[(1, "EP", &all)]);
-    let exchange = |rank: u32, seq: u64| -> Vec<OpMeta> {
-        let with = |peer: u32| {
-            [(OpClass::Send, OpKind::Send), (OpClass::Recv, OpKind::Recv)].map(|(class, kind)| {
-                let id = OpId { comm: CommId(1), class, peer: CommRank(peer), seq: OpSeq(seq) };
-                OpMeta { id, kind, algorithm: Algorithm::Unknown, ..meta(1, seq, rank, true) }
-            })
-        };
-        (0..8).filter(|peer| *peer != rank).flat_map(with).collect()
-    };
-    for rank in 0..8 {
-        let ends = exchange(rank, 0).into_iter().map(|op| Record::OpDone(done(op, 1_000, true)));
-        hand.look(rank, 1_000, &[], ends.collect());
-        if rank != 3 {
-            let ends = exchange(rank, 1).into_iter().map(|op| Record::OpDone(done(op, 1_400, true)));
-            hand.look(rank, 1_400, &[], ends.collect());
-        }
-    }
-    for at in (1_500..13_000).step_by(100) {
-        (0..8).for_each(|rank| hand.look(rank, at, &exchange(rank, if rank == 3 { 1 } else { 2 }), vec![]));
-        hand.tick(at);
-    }
-    assert_eq!(hand.suspects(), ["rank 3"], "{}", hand.text(13_000));
-}

@@ -40,3 +40,30 @@ fn forget_waiting(waits: impl Fn(&Rank) -> bool, facts: &mut Vec<Fact>) {
         facts.retain(|fact| !is_explained(fact));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blame::hang::NO_META;
+    use crate::fact::OpRef;
+    use mycroft_record::{HostName, HostTime};
+
+    /// Of two exchanges in a row rank 3 is alone in the first, which all others are through; these are in pairs of the second, in which
+    /// rank 3 is not.
+    #[test]
+    fn what_waits_for_somebody_to_come_is_not_where_it_stopped() {
+        let inside = |ranks: &[u32]| {
+            let members = ranks.iter().map(|rank| (Rank(*rank), HostName::from("host"), HostTime(1))).collect();
+            Fact::StuckInside { op: OpRef { meta: NO_META, label: "Send EP #1".to_owned() }, members }
+        };
+        let left = |facts: &[Fact], waits: &dyn Fn(&Rank) -> bool| {
+            let mut facts = facts.to_vec();
+            forget_waiting(waits, &mut facts);
+            facts
+        };
+        let facts = [inside(&[3]), inside(&[1, 2]), inside(&[2, 4]), inside(&[3, 4])];
+        assert_eq!(left(&facts, &|rank| *rank != Rank(3)), [inside(&[3]), inside(&[3, 4])]);
+        assert_eq!(left(&facts, &|_| true), facts, "a cycle: it stopped in one of these, and nothing tells in which");
+        assert_eq!(left(&facts, &|_| false), facts);
+    }
+}
