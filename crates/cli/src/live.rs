@@ -92,6 +92,8 @@ pub(crate) struct Outcome {
     pub(crate) score: Score,
     pub(crate) iterations: u64,
     pub(crate) iteration_ms_median: Option<f64>,
+    /// Of the iterations that began after the fault; `None`: none did, or nobody measured it.
+    pub(crate) faulty_iteration_ms_median: Option<f64>,
     pub(crate) report_text: String,
     /// What stacks and Flight Recorder dumps of the ranks say, where a run waits for them.
     pub(crate) capture: Option<Gain>,
@@ -328,6 +330,7 @@ impl Live {
             iterations_to_detection,
             iterations: progress.iterations.iter().copied().min().unwrap_or(0),
             iteration_ms_median: progress.iteration_ms_median,
+            faulty_iteration_ms_median: progress.faulty_iteration_ms_median,
             report_text,
             truth,
             capture: first.and_then(|_| self.capture()),

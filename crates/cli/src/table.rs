@@ -21,6 +21,8 @@ struct Row {
     detected_ms: Vec<i64>,
     settled_ms: Vec<i64>,
     iterations: Vec<u64>,
+    /// Percent that the fault made iterations longer.
+    costs: Vec<f64>,
     wrong: Vec<String>,
     stops_job: bool,
 }
@@ -36,6 +38,8 @@ struct Run {
     detected_after_ms: Option<i64>,
     diagnosed_after_ms: Option<i64>,
     iterations_after_fault: Option<u64>,
+    iteration_ms_median: Option<f64>,
+    faulty_iteration_ms_median: Option<f64>,
     truth: RunTruth,
 }
 
@@ -174,6 +178,9 @@ fn add(rows: &mut BTreeMap<(String, String), Row>, run: &Run) -> Result<()> {
         row.settled_ms.push(diagnosed - detected);
     }
     row.iterations.extend(run.iterations_after_fault);
+    if let (Some(before), Some(after)) = (run.iteration_ms_median, run.faulty_iteration_ms_median) {
+        row.costs.push(100.0 * (after / before - 1.0));
+    }
     row.stops_job = fault.is_some_and(|fault| fault.kind.stops_job());
     if !run.correct {
         row.wrong.push(format!("seed {}: {}", run.seed, run.why));
@@ -224,6 +231,12 @@ fn spread(values: &[i64]) -> String {
     }
 }
 
+/// Least and largest of a list.
+fn range(values: &[f64]) -> String {
+    let (least, most) = (values.iter().copied().reduce(f64::min), values.iter().copied().reduce(f64::max));
+    least.zip(most).map_or("-".to_owned(), |(least, most)| format!("{least:.0} to {most:.0}"))
+}
+
 fn render(rows: &BTreeMap<(String, String), Row>, args: &TableArgs) -> String {
     let mut out = String::from("# Testbed results\n\n");
     let via: Vec<String> = args.transport.iter().map(|arg| via_name(*arg)).collect();
@@ -237,8 +250,13 @@ fn render(rows: &BTreeMap<(String, String), Row>, args: &TableArgs) -> String {
         env!("CARGO_PKG_VERSION"),
     );
     out.push_str("Times in seconds, median / worst. *Detected*: fault to case. *Settled*: case to diagnosis. ");
-    out.push_str("*Iterations*: finished by the slowest rank between the fault's first effect and the case (slowdowns), median / worst.\n\n");
-    out.push_str("| scenario | transport | right | detected | settled | iterations |\n|---|---|---|---|---|---|\n");
+    out.push_str("*Iterations*: finished by the slowest rank between the fault's first effect and the case (slowdowns), median / worst. ");
+    out.push_str(
+        "*Cost*: by how much the fault made iterations longer, as the ranks timed them, percent, least to most.\n\n",
+    );
+    out.push_str(
+        "| scenario | transport | right | detected | settled | iterations | cost |\n|---|---|---|---|---|---|---|\n",
+    );
     for ((scenario, transport), row) in rows {
         let mut iterations = row.iterations.clone();
         iterations.sort_unstable();
@@ -248,11 +266,12 @@ fn render(rows: &BTreeMap<(String, String), Row>, args: &TableArgs) -> String {
         };
         let _ = writeln!(
             out,
-            "| {scenario} | {transport} | {} of {} | {} | {} | {iterations} |",
+            "| {scenario} | {transport} | {} of {} | {} | {} | {iterations} | {} |",
             row.correct,
             row.runs,
             spread(&row.detected_ms),
-            spread(&row.settled_ms)
+            spread(&row.settled_ms),
+            if row.stops_job { "-".to_owned() } else { range(&row.costs) }
         );
     }
     let mut stalls: Vec<i64> =

@@ -101,6 +101,7 @@ pub(crate) fn as_json(outcome: &Outcome) -> Value {
         "iterations": outcome.iterations,
         "iterations_after_fault": outcome.iterations_to_detection,
         "iteration_ms_median": outcome.iteration_ms_median,
+        "faulty_iteration_ms_median": outcome.faulty_iteration_ms_median,
     });
     if let Some(capture) = &outcome.capture {
         whole["capture"] = json!({

@@ -228,16 +228,16 @@ fn a_table_goes_on_where_its_run_log_ends() {
     let dir = tempfile::tempdir().unwrap();
     let scenario = format!("{}/../../scenarios/healthy-dp8.toml", env!("CARGO_MANIFEST_DIR"));
     let run = |seed: u32, correct: bool| {
-        json!({
-            "scenario": "healthy-dp8", "transport": "loopback", "seed": seed, "correct": correct, "why": "as told",
+        json!({"scenario": "healthy-dp8", "transport": "loopback", "seed": seed, "correct": correct, "why": "as told",
             "detected_after_ms": 7, "diagnosed_after_ms": 9, "iterations_after_fault": null, "truth": {"fault": null},
-        })
+            "iteration_ms_median": 50.0, "faulty_iteration_ms_median": 54 + seed})
     };
     let log = write(dir.path(), "runs.jsonl", &format!("{}\n{}\n", run(1, true), run(2, false)));
-    let table = ["testbed", "table", &scenario, "--transport", "loopback", "--seeds", "2", "--runs", &log];
-    let said = end(mycroft(&table));
+    let said =
+        end(mycroft(&["testbed", "table", &scenario, "--transport", "loopback", "--seeds", "2", "--runs", &log]));
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.stdout.contains("| healthy-dp8 | loopback | 1 of 2 | 0.01 / 0.01 | 0.00 / 0.00 |"), "{said:?}");
+    let row = "| healthy-dp8 | loopback | 1 of 2 | 0.01 / 0.01 | 0.00 / 0.00 | - | 10 to 12 |";
+    assert!(said.stdout.contains(row), "{said:?}");
     assert!(said.stdout.contains("healthy-dp8 loopback seed 2: as told"), "{said:?}");
     let torn = write(dir.path(), "torn.jsonl", &format!("{}\n{{\"scenario\"", run(1, true)));
     expect(&["testbed", "table", &scenario, "--runs", &torn], &["torn.jsonl", "line 2 is no run"]);

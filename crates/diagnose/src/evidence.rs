@@ -222,7 +222,7 @@ impl Evidence {
         expected.learn(&values, &mut pasts, (|_| is_raised, is_tested), SLOWER);
         // None is known to vary less than most do.
         let known = expected.sigmas.iter().zip(&pasts).filter(|(_, past)| past.n > FEW_MIN);
-        let sigma = median(known.map(|(own, _)| *own).collect()).unwrap_or(0.0).max(WAY_SPREAD_LEAST);
+        let sigma = median(known.map(|(own, _)| own.unwrap_or(0.0)).collect()).unwrap_or(0.0).max(WAY_SPREAD_LEAST);
         let shares = expected.beyond.iter().zip(&expected.sigmas);
         for (((hosts, way), past), (share, own)) in ways.iter().zip(pasts).zip(shares) {
             let known = self.ways.entry((*hosts).clone()).or_default();
@@ -232,7 +232,7 @@ impl Evidence {
             // No iteration waits for a way longer than data is under way.
             let costs = way.sent_ms - past.level * way.mb >= COST / 2.0 * row.iteration_ms;
             let share = share.filter(|_| is_known).map(|share| if costs { share } else { share.min(0.0) });
-            self.test(key, value(share, past.level * way.mb), (SLOWER, sigma.max(*own)), row);
+            self.test(key, value(share, past.level * way.mb, *own), (SLOWER, sigma.max(own.unwrap_or(0.0))), row);
         }
     }
 
@@ -264,7 +264,7 @@ impl Evidence {
         let sigma = spread.sigma().max(least);
         for ((host, share), own) in of.keys().zip(exposed(&expected.beyond)).zip(expected.sigmas) {
             let key = (component, Subject::Host(host.clone()));
-            self.test(key, value(share, unit_ms), (counts, sigma.max(own)), row);
+            self.test(key, value(share, unit_ms, own), (counts, sigma.max(own.unwrap_or(0.0))), row);
         }
     }
 
@@ -286,7 +286,7 @@ impl Evidence {
             let share = row.iteration_ms / level_ms - 1.0;
             let least = if self.iterations.knows_spread() { SPREAD_LEAST } else { COST };
             let key = (Component::Iteration, Subject::Job);
-            self.test(key, value(Some(share), level_ms), (COST, sigma.max(least)), row);
+            self.test(key, value(Some(share), level_ms, Some(sigma)), (COST, sigma.max(least)), row);
         }
         self.iterations.take(row, self.doubtful_since(ranks));
     }
@@ -356,9 +356,9 @@ impl Evidence {
     }
 }
 
-/// That something takes longer by a share of so much, milliseconds.
-fn value(share: Option<f64>, unit_ms: f64) -> Option<Value> {
-    share.map(|share| Value { share, more_ms: share * unit_ms, tells: f64::INFINITY })
+/// That something takes longer by a share of so much, milliseconds; `own`: how much it varies, where its past says what it should take.
+fn value(share: Option<f64>, unit_ms: f64, own: Option<f64>) -> Option<Value> {
+    share.map(|share| Value { share, more_ms: share * unit_ms, tells: f64::INFINITY, by_past: own.is_some() })
 }
 
 #[cfg(test)]

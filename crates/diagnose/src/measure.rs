@@ -5,6 +5,7 @@
 //! elsewhere, or of which some are missing, is compared all the same. Times are the rank's own, free of waiting for others
 //! (`timeline::iterations`), so a row compares ranks with each other and with their past.
 mod cells;
+mod local;
 mod pauses;
 mod role;
 mod through;
@@ -221,6 +222,7 @@ fn row(timeline: &Timeline, (start, end): (HostTime, HostTime), ns: u64, each: E
     let known = ranks.iter_mut().zip(&sent).filter_map(|(cells, sent)| Some((cells.as_mut()?, sent)));
     known.for_each(|(cells, sent)| cells.add_sent(sent));
     let through = through::add(timeline, (start, end), &each, &mut ranks);
+    local::add(timeline, (start, end), &each, &mut ranks);
     let waits = timeline.loads.waits(start, end);
     let latest_ms = latest_ms(timeline, (start, end), &each);
     Row { start, end, iterations, iteration_ms, each, latest_ms, ranks, sent, slept, ways, waits, through }

@@ -151,6 +151,7 @@ fn outcome(scenario: &Scenario, run: &Run) -> Outcome {
         score: Score { correct: run.judgement.correct(), why },
         iterations: run.progress.iterations,
         iteration_ms_median: Some(run.progress.iteration_ms_median).filter(|ms| *ms > 0.0),
+        faulty_iteration_ms_median: None,
         report_text: render(&run.report),
         capture: None,
         fault: truth.fault.as_ref().map(ToString::to_string),

@@ -57,8 +57,8 @@ impl First {
 pub(super) struct Expected {
     /// By how much each is beyond it, in shares of the unit; `None`: missing, or not known.
     pub(super) beyond: Vec<Option<f64>>,
-    /// How much each varies by itself, in shares of the unit: of those that peers say nothing of.
-    pub(super) sigmas: Vec<f64>,
+    /// How much each varies by itself, in shares of the unit; `None`: peers say what it should take.
+    pub(super) sigmas: Vec<Option<f64>>,
     /// What all take more than before.
     pub(super) common: f64,
     /// By how much each is beyond the median of its peers, milliseconds; 0 without peers.
@@ -80,7 +80,7 @@ impl Expected {
         let usual = usual(values, roles);
         let common = common(values, pasts, scale, first.rows());
         let mut offsets = vec![0.0; values.len()];
-        let (mut beyond, mut sigmas) = (vec![None; values.len()], vec![0.0; values.len()]);
+        let (mut beyond, mut sigmas) = (vec![None; values.len()], vec![None; values.len()]);
         for (at, value) in values.iter().enumerate() {
             let (Some(ms), past) = (value, &pasts[at]) else { continue };
             let peers = roles.get(at).copied().flatten().and_then(|role| usual.get(&role));
@@ -98,7 +98,7 @@ impl Expected {
             };
             // Who is judged by its past alone is no surer than that.
             if peers.is_none() {
-                sigmas[at] = past.sigma_ms() / unit_ms;
+                sigmas[at] = Some(past.sigma_ms() / unit_ms);
             }
             beyond[at] = Some(more_ms / unit_ms);
         }
@@ -186,6 +186,16 @@ pub(super) fn exposed(beyond: &[Option<f64>]) -> Vec<Option<f64>> {
     let at_once = (sorted.len() / ONE_OF).clamp(1, AT_ONCE);
     let others = |share: f64| if share > sorted[at_once] { sorted[at_once] } else { sorted[at_once - 1] };
     beyond.iter().map(|share| share.map(|share| share - others(share))).collect()
+}
+
+/// By how much the rank of a host is beyond that is so most.
+pub(super) fn most_of_host(beyond: &[Option<f64>], hosts: &[HostName]) -> BTreeMap<HostName, f64> {
+    let mut most: BTreeMap<HostName, f64> = BTreeMap::new();
+    for (share, host) in beyond.iter().zip(hosts).filter_map(|(share, host)| Some(((*share)?, host))) {
+        let known = most.entry(host.clone()).or_insert(share);
+        *known = known.max(share);
+    }
+    most
 }
 
 /// By how much all ranks of a host but a quarter are beyond.

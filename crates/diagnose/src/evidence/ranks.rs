@@ -1,5 +1,5 @@
 //! How much longer each rank, and each host, takes for a component than its peers, or than before.
-use super::expected::{Expected, First, Scale, by_host, exposed, shared};
+use super::expected::{Expected, First, Scale, by_host, exposed, most_of_host, shared};
 use super::past::{Furthest, Past};
 use super::track::Value;
 use super::{COST, Evidence, Subject, value};
@@ -34,33 +34,37 @@ impl Evidence {
             return; // it only tells more work from slower devices
         }
         known.spread.take(&expected.beyond);
-        let of_hosts = by_host(&at_hosts.beyond, hosts);
+        let of_each = if component == Component::Local { most_of_host } else { by_host };
+        let of_hosts = of_each(&at_hosts.beyond, hosts);
         let shares: Vec<Option<f64>> = of_hosts.values().copied().map(Some).collect();
         known.host_spread.take(&shares);
         let (sigma, host_sigma) = (known.spread.sigma(), known.host_spread.sigma());
         let (of_ranks, at_each) = (exposed(&expected.beyond), exposed(&shares));
-        let values = |furthest: &Furthest, shares: &[Option<f64>]| -> Vec<Option<Value>> {
+        let values = |furthest: &Furthest, shares: &[Option<f64>], own: &[Option<f64>]| -> Vec<Option<Value>> {
             let tells = |of: Value| Value { tells: furthest.most(of.share, shares.len()), ..of };
-            shares.iter().map(|share| value(*share, row.iteration_ms).map(tells)).collect()
+            let each = shares.iter().zip(own);
+            each.map(|(share, own)| value(*share, row.iteration_ms, *own).map(tells)).collect()
         };
-        let (rank_values, host_values) = (values(&known.furthest, &of_ranks), values(&known.furthest_host, &at_each));
+        let own_of = by_host(&at_hosts.sigmas, hosts);
+        let host_own: Vec<Option<f64>> = of_hosts.keys().map(|host| own_of.get(host).copied()).collect();
+        let rank_values = values(&known.furthest, &of_ranks, &expected.sigmas);
+        let host_values = values(&known.furthest_host, &at_each, &host_own);
         if !is_raised {
             known.furthest.take(&of_ranks);
             known.furthest_host.take(&at_each);
         }
-        let own = by_host(&at_hosts.sigmas.iter().copied().map(Some).collect::<Vec<_>>(), hosts);
         let doubts: Vec<Option<f64>> = row.ranks.iter().map(|cells| Some(cells.as_ref()?.doubt())).collect();
         let of_host = by_host(&doubts, hosts);
-        for (slot, value) in rank_values.into_iter().enumerate() {
-            let sigma = sigma.max(expected.sigmas[slot]) * doubts[slot].unwrap_or(1.0);
+        let of_one = |_: &_| component != Component::Local; // what ranks do together is their host's
+        for (slot, value) in rank_values.into_iter().enumerate().filter(of_one) {
+            let sigma = sigma.max(expected.sigmas[slot].unwrap_or(0.0)) * doubts[slot].unwrap_or(1.0);
             self.test((component, Subject::Rank(slot as u32)), value, (COST, sigma), row);
         }
         if matches!(component, Component::Sending | Component::Through) {
             return; // a host whose ranks all send slowly has slow ways; ways through hosts are the hosts'
         }
-        for (host, value) in of_hosts.keys().zip(host_values) {
-            let sigma =
-                host_sigma.max(own.get(host).copied().unwrap_or(0.0)) * of_host.get(host).copied().unwrap_or(1.0);
+        for ((host, value), own) in of_hosts.keys().zip(host_values).zip(host_own) {
+            let sigma = host_sigma.max(own.unwrap_or(0.0)) * of_host.get(host).copied().unwrap_or(1.0);
             self.test((component, Subject::Host(host.clone())), value, (COST, sigma), row);
         }
     }

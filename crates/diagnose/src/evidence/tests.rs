@@ -80,6 +80,11 @@ impl Job {
 
 const COMPUTES: Component = Component::Computation;
 
+/// That something takes longer, as a share and in milliseconds.
+fn of(share: f64, more_ms: f64) -> Value {
+    Value { share, more_ms, tells: f64::INFINITY, by_past: false }
+}
+
 #[test]
 fn a_rank_that_is_slow_from_the_first_second_is_told_from_its_peers() {
     let mut job = Job::new(1);
@@ -94,7 +99,9 @@ fn a_slow_host_is_found_among_the_two_of_its_stage() {
     job.roles = (0..RANKS).map(|rank| Role::number((rank / PER_HOST % 2) as u32)).collect();
     (0..4).for_each(|_| job.second(|_| 200.0, 0.01, &[]));
     (0..4).for_each(|_| job.second(|rank| if rank / PER_HOST == 3 { 500.0 } else { 200.0 }, 0.01, &[]));
-    assert_eq!(job.found(), [(COMPUTES, Subject::Host(HostName::from("host3")))]);
+    let host = (COMPUTES, Subject::Host(HostName::from("host3")));
+    assert!(!job.evidence.tracks[&host].by_past);
+    assert_eq!(job.found(), [host]);
 }
 
 /// Each host has all ranks of a stage: a slow host's peers are as slow as it, and only its past tells.
@@ -105,7 +112,9 @@ fn a_slow_host_is_found_that_has_a_stage_for_itself() {
     let usual = |rank: usize| if rank / PER_HOST == 3 { 240.0 } else { 200.0 };
     (0..12).for_each(|_| job.second(usual, 0.01, &[]));
     (0..12).for_each(|_| job.second(|rank| if rank / PER_HOST == 1 { 260.0 } else { usual(rank) }, 0.01, &[]));
-    assert_eq!(job.found(), [(COMPUTES, Subject::Host(HostName::from("host1")))]);
+    let host = (COMPUTES, Subject::Host(HostName::from("host1")));
+    assert!(job.evidence.tracks[&host].by_past);
+    assert_eq!(job.found(), [host]);
 }
 
 /// Now this rank, now that one is far beyond the others: that one is a few times in a row, as far as somebody always is, says little.
@@ -197,14 +206,10 @@ fn each_way_is_compared_with_its_own_past() {
 /// In a restless job some rows before the fault take longer by chance: they are not its beginning.
 #[test]
 fn a_cause_begins_where_it_exceeds_what_is_usual() {
-    let mut track = Track::begin(
-        Value { share: 0.04, more_ms: 1.0, tells: f64::INFINITY },
-        (COST, 0.3),
-        (HostTime(0), HostTime(NANOS_PER_SEC)),
-    );
+    let mut track = Track::begin(of(0.04, 1.0), (COST, 0.3), (HostTime(0), HostTime(NANOS_PER_SEC)));
     for (row, share) in (1..).zip([0.08, -0.1, 0.12, 0.05, 0.9, 1.0, 0.2, 1.1]) {
         let at = |second: u64| HostTime(second * NANOS_PER_SEC);
-        track.take(Value { share, more_ms: 100.0 * share, tells: f64::INFINITY }, (COST, 0.3), (at(row), at(row + 1)));
+        track.take(of(share, 100.0 * share), (COST, 0.3), (at(row), at(row + 1)));
     }
     assert_eq!((track.since, track.onset()), (HostTime(0), HostTime(5 * NANOS_PER_SEC)));
 }
@@ -213,11 +218,10 @@ fn a_cause_begins_where_it_exceeds_what_is_usual() {
 #[test]
 fn a_cause_begins_with_the_step_and_not_with_what_was_odd_before() {
     let at = |second: u64| HostTime(second * NANOS_PER_SEC);
-    let mut track =
-        Track::begin(Value { share: 0.08, more_ms: 8.0, tells: f64::INFINITY }, (COST, 0.01), (at(0), at(1)));
+    let mut track = Track::begin(of(0.08, 8.0), (COST, 0.01), (at(0), at(1)));
     for row in 1..60 {
         let share = if row < 40 { 0.08 } else { 0.6 };
-        track.take(Value { share, more_ms: 100.0 * share, tells: f64::INFINITY }, (COST, 0.01), (at(row), at(row + 1)));
+        track.take(of(share, 100.0 * share), (COST, 0.01), (at(row), at(row + 1)));
     }
     assert_eq!((track.since, track.onset()), (at(0), at(40)));
 }
@@ -313,14 +317,9 @@ fn what_a_rank_sends_is_judged_by_its_own_past() {
 fn a_large_shift_of_what_varies_much_is_told() {
     let at = |second: u64| HostTime(second * NANOS_PER_SEC);
     let odds = |shares: &[f64]| {
-        let mut track =
-            Track::begin(Value { share: shares[0], more_ms: 0.0, tells: f64::INFINITY }, (SLOWER, 0.7), (at(0), at(1)));
+        let mut track = Track::begin(of(shares[0], 0.0), (SLOWER, 0.7), (at(0), at(1)));
         for (row, share) in (1..).zip(&shares[1..]) {
-            track.take(
-                Value { share: *share, more_ms: 0.0, tells: f64::INFINITY },
-                (SLOWER, 0.7),
-                (at(row), at(row + 1)),
-            );
+            track.take(of(*share, 0.0), (SLOWER, 0.7), (at(row), at(row + 1)));
         }
         track
     };

@@ -25,6 +25,8 @@ pub(super) struct Value {
     pub(super) more_ms: f64,
     /// What that tells at most, as a log-likelihood ratio.
     pub(super) tells: f64,
+    /// Longer than before, and not than peers.
+    pub(super) by_past: bool,
 }
 
 /// Evidence that something costs as much.
@@ -50,6 +52,8 @@ pub(crate) struct Track {
     pub(crate) more_ms: f64,
     /// Of the last rows, by their number.
     lately_ms: [f64; past::LATELY],
+    /// The last row said longer than before, and not than peers.
+    pub(crate) by_past: bool,
 }
 
 /// A shift of one size: Page's sums (1954).
@@ -93,15 +97,16 @@ impl Track {
             mean: 0.0,
             more_ms: 0.0,
             lately_ms: [0.0; past::LATELY],
+            by_past: false,
         }
     }
 
     pub(super) fn take(&mut self, value: Value, (cost, sigma): (f64, f64), row: (HostTime, HostTime)) {
-        let Value { share, more_ms, tells } = value;
+        let Value { share, more_ms, tells, by_past } = value;
         let seconds = row.1.since_ns(row.0) as f64 / NANOS_PER_SEC as f64;
         let most = SECOND_MOST * seconds.clamp(1.0, 1.25);
         let gain = |shift: f64| (shift / (sigma * sigma) * (share - shift / 2.0)).clamp(-most, most.min(tells));
-        (self.cost, self.sigma) = (cost, sigma);
+        (self.cost, self.sigma, self.by_past) = (cost, sigma, by_past);
         let (mut shift, mut best) = (cost, (0.0, 0));
         for (nth, begun) in self.begun.iter_mut().enumerate() {
             begun.take(share, shift, row.0);

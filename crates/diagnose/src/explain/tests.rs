@@ -12,6 +12,7 @@ mod sending;
 struct Ring {
     evidence: Evidence,
     row: u64,
+    roles: [Role; 16],
 }
 
 impl Ring {
@@ -69,9 +70,16 @@ impl Ring {
             let start = at(self.row);
             let ranks = (0..16).map(|rank| Some(Cells::of(|component| ms(rank, component)))).collect();
             let row = Row { start, end: start + NANOS_PER_SEC, iterations: 3, ranks, ..like.clone() };
-            self.evidence.take(&hosts, &[Role::default(); 16], &row);
+            self.evidence.take(&hosts, &self.roles, &row);
             self.row += 1;
         }
+    }
+
+    /// What the only cause is told with first.
+    fn because(&self) -> String {
+        let causes = causes(&Timeline::default(), &Config::default(), &self.evidence);
+        let [cause] = &causes[..] else { panic!("{} causes", causes.len()) };
+        cause.because[0].text.clone()
     }
 
     /// The kind of fault of each cause, and what it is about.

@@ -20,6 +20,9 @@ pub(super) fn because(timeline: &Timeline, evidence: &Evidence, found: &Found<'_
         Component::Through => {
             ("peers.through", "hands data on inside its host, from where it comes in to where it goes out,")
         }
+        Component::Local => {
+            ("peers.local", "takes for collectives among its own ranks, from when all of them are in one,")
+        }
         Component::Proxy | Component::Handover => ("peers.proxy", "keeps data that is ready"),
         Component::Pause => ("peers.pause", "has a proxy thread that sleeps"),
         Component::Wire => ("peers.wire", "has the same bytes on the way"),
@@ -34,6 +37,7 @@ pub(super) fn because(timeline: &Timeline, evidence: &Evidence, found: &Found<'_
         Component::Pause => {
             format!("for {:.0} % of the time, while nothing goes on that it sends or receives", 100.0 * mean)
         }
+        _ if found.track.by_past => format!("{:.0} ms an iteration longer than before", mean * now_ms),
         _ => format!("{:.0} ms an iteration longer than all but the slowest of its peers", mean * now_ms),
     };
     let rows = found.track.rows;

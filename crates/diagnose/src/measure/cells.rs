@@ -24,6 +24,8 @@ pub(crate) enum Component {
     /// Copies from the rank by which a ring comes into a host to the one by which it goes out, which its flows do not show:
     /// they wait at both ends.
     Through,
+    /// Collectives among ranks of its host, once all of them had begun: no flow shows what is copied.
+    Local,
     /// What the rank sends to other hosts was longer on its way than as much of other ranks that goes the same way.
     Sending,
     /// The proxy thread passed on late what was delivered.
@@ -41,7 +43,7 @@ pub(crate) enum Component {
 }
 
 /// Those that are a rank's, in the order of its cells.
-pub(crate) const CELLS: [Component; 8] = [
+pub(crate) const CELLS: [Component; 9] = [
     Component::Computation,
     Component::Rest,
     Component::Issue,
@@ -50,6 +52,7 @@ pub(crate) const CELLS: [Component; 8] = [
     Component::Handover,
     Component::Sending,
     Component::Through,
+    Component::Local,
 ];
 
 /// Of these what iterations of a rank tell.
@@ -62,9 +65,10 @@ impl Component {
             Component::Computation => it.compute_us,
             Component::Rest => it.compute_us - f64::from(it.compute_max_us),
             Component::Issue => f64::from(it.host_us),
-            Component::Copy => it.copy_us + f64::from(it.out.us.min(it.out.first_us)),
-            Component::Proxy => it.proxy_us,
-            Component::Through
+            Component::Copy => f64::from(it.copy_us + it.out.us.min(it.out.first_us)),
+            Component::Proxy => f64::from(it.proxy_us),
+            Component::Local
+            | Component::Through
             | Component::Sending
             | Component::Handover
             | Component::Pause
@@ -102,7 +106,12 @@ impl Cells {
 
     /// Takes in what ways through its host cost more.
     pub(super) fn add_through(&mut self, ms: f64) {
-        self.ms[CELLS.len() - 1] += ms as f32;
+        self.ms[OF_ITERATIONS + 2] += ms as f32;
+    }
+
+    /// Takes in what collectives inside its host took.
+    pub(super) fn add_local(&mut self, ms: f64) {
+        self.ms[OF_ITERATIONS + 3] = ms as f32;
     }
 
     /// Milliseconds of a component of a rank; `None`: not known.
@@ -163,7 +172,7 @@ pub(super) fn cells(state: &RankState, row: (HostTime, HostTime), each: &[(HostT
     }
     let (count, ms) = mean(inside(state, row, each), each)?;
     let [computation, rest, issue, copy, proxy] = ms.map(|ms| ms as f32);
-    let ms = [computation, rest, issue, copy, proxy, 0.0, 0.0, 0.0];
+    let ms = [computation, rest, issue, copy, proxy, 0.0, 0.0, 0.0, f32::NAN];
     Some(Cells { ms, measured: (count as f32 / each.len().max(1) as f32).min(1.0) })
 }
 

@@ -16,6 +16,7 @@ use mycroft_record::{
     Algorithm, CommId, CommRank, Datatype, Direction, FlowDone, FlowTimes, HostTime, NANOS_PER_MS, NANOS_PER_SEC,
     OpClass, OpDone, OpKind,
 };
+pub(crate) use raw::Local;
 use raw::{NO_MARK, RING, Raw, SMALL, STARTED, Span};
 use recurrence::{Recurrence, Weight};
 pub(super) use room::Room;
@@ -80,13 +81,15 @@ pub(crate) struct Iteration {
     /// Device idle because the host issued late.
     pub host_us: f32,
     /// Time the device took for copies into and out of the transport's slots.
-    pub copy_us: f64,
+    pub copy_us: f32,
     /// Of collectives that this rank sends out of its host and another one receives: how long slots waited for data.
     pub out: HalfCopy,
     /// Of collectives that this rank receives from another host and another one sends on: how long data waited.
     pub into: HalfCopy,
     /// Time between the delivery of slices and the moment at which this rank's proxy thread passed them on: its own only.
-    pub proxy_us: f64,
+    pub proxy_us: f32,
+    /// Collectives among ranks of its host, from when its device began each: waiting for the others is in it.
+    pub local: Local,
 }
 
 /// One end of the way that a ring takes through a host. Whether the slots wait for the device or for the host's other ranks,

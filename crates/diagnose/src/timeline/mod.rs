@@ -273,8 +273,8 @@ impl Timeline {
         let state = self.ranks.at_mut(slot);
         state.comms.insert(init.comm, Joined { at, me: init.comm_rank, ended: false });
         state.progress_at = state.progress_at.max(init.at);
-        let rank = state.rank;
-        let Some(at) = at else { return };
+        state.past.joins(init);
+        let (rank, Some(at)) = (state.rank, at) else { return };
         let comm = self.comms.at_mut(at);
         comm.n_ranks = init.n_ranks;
         if comm.name.is_empty() {

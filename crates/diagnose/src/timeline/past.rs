@@ -1,5 +1,5 @@
 //! What a rank has done, in few bytes: its order counters, and what its last operations were.
-use mycroft_record::{CommId, CommRank, Datatype, HostTime, OpClass, OpId, OpKind, OpMeta, OpSeq};
+use mycroft_record::{CommId, CommInit, CommRank, Datatype, HostTime, OpClass, OpId, OpKind, OpMeta, OpSeq};
 use std::collections::VecDeque;
 
 /// Completed operations remembered per rank: 512 x 16 B = 8 KiB, 84 MB at 10,240 ranks. Enough to know that a peer has
@@ -101,6 +101,8 @@ pub(crate) struct Past {
     done: VecDeque<Done>,
     /// Communicators with collectives whose end cannot be seen, ascending.
     unseen: Vec<CommId>,
+    /// Communicators whose ranks are all on one host, ascending.
+    local: Vec<CommId>,
 }
 
 impl Past {
@@ -158,6 +160,20 @@ impl Past {
         if let Err(at) = self.unseen.binary_search(&comm) {
             self.unseen.insert(at, comm);
         }
+    }
+
+    /// It is a member of a communicator now, whose ranks may all be on one host.
+    pub(crate) fn joins(&mut self, init: &CommInit) {
+        let is_local = init.n_nodes == 1 && init.n_ranks > 1;
+        if let (true, Err(at)) = (is_local, self.local.binary_search(&init.comm)) {
+            self.local.insert(at, init.comm);
+        }
+    }
+
+    /// Whether a counter is of collectives among ranks of one host.
+    pub(crate) fn is_local(&self, number: u16) -> bool {
+        let (comm, class, _) = self.counter(number);
+        *class == OpClass::Collective && self.local.binary_search(comm).is_ok()
     }
 
     /// Whether an operation with this number or a later one was issued.

@@ -89,7 +89,7 @@ impl Iteration {
             let lasted_us = op.seen_at.since_ns(op.meta.started_at) as f64 / 1e3;
             let own_us = copy_us(class, ring, (send, recv), lasted_us);
             if class == OpClass::Collective {
-                self.copy_us += own_us;
+                self.copy_us += own_us as f32;
                 if ring && send.is_some() != recv.is_some() {
                     self.take_half(past, op, (send, recv), &emptied);
                 }
@@ -97,10 +97,10 @@ impl Iteration {
             }
             match &mut group {
                 Some((start, least)) if op.meta.started_at.since_ns(*start) < GROUP_NS => *least = least.min(own_us),
-                _ => self.copy_us += group.replace((op.meta.started_at, own_us)).map_or(0.0, |(_, least)| least),
+                _ => self.copy_us += group.replace((op.meta.started_at, own_us)).map_or(0.0, |(_, least)| least as f32),
             }
         }
-        self.copy_us += group.map_or(0.0, |(_, least)| least);
+        self.copy_us += group.map_or(0.0, |(_, least)| least as f32);
     }
 
     /// Adds the end of a ring's way through the host that an operation in flight is.

@@ -1,6 +1,7 @@
 //! Ways that are slow while something else slows the job.
 use super::sending::ranks;
 use super::*;
+use mycroft_record::Rank;
 
 /// Rows of a ring of which the NIC of host 0 makes both its ways take so long, milliseconds, in iterations of which the last rank to issue
 /// makes its device idle for so long.
@@ -66,4 +67,51 @@ fn ways_that_cost_little_do_not_hide_a_thread_that_keeps_data() {
     assert_eq!(told(8.0), [Category::HostThread]);
     assert_eq!(told(40.0), [Category::HostThread], "five times as slow, for a third of it");
     assert!(!told(100.0).contains(&Category::HostThread), "it accounts for as much");
+}
+
+/// A host is told as slower than its peers, and one that has a stage of the pipeline for itself as slower than before.
+#[test]
+fn beside_whom_a_host_is_slow_is_told() {
+    let told = |stages: u32| {
+        let mut ring =
+            Ring { roles: std::array::from_fn(|rank| Role::number(rank as u32 / 4 % stages)), ..Ring::default() };
+        let takes = |ms: f64| {
+            move |rank: usize, component| match component {
+                Component::Computation if rank < 4 => ms,
+                Component::Computation => 200.0,
+                _ => 0.0,
+            }
+        };
+        ring.of_ranks(20, &Row { iteration_ms: 300.0, ..Row::default() }, takes(200.0));
+        ring.of_ranks(10, &Row { iteration_ms: 360.0, ..Row::default() }, takes(260.0));
+        ring.because()
+    };
+    let more = "host0 computes 60 ms an iteration longer than";
+    assert_eq!(told(1), format!("{more} all but the slowest of its peers, in 10 looks of about a second"));
+    assert_eq!(told(4), format!("{more} before, in 10 looks of about a second"));
+}
+
+/// Of two communicators on a host one takes 40 ms longer for what its ranks do together: the host is named, or the rank of it whose
+/// copies into the transport's slots take longer too.
+#[test]
+fn slow_copies_inside_a_host_are_the_hosts_or_the_ranks_that_copies_slowly() {
+    let told = |copy_ms: f64| {
+        let mut ring = Ring::default();
+        let takes = |local_ms: f64, copy_ms: f64| {
+            move |rank: usize, component| match component {
+                Component::Computation => 200.0,
+                Component::Local if (4..6).contains(&rank) => local_ms,
+                Component::Local => 10.0,
+                Component::Copy if rank == 5 => copy_ms,
+                _ => 0.0,
+            }
+        };
+        ring.of_ranks(20, &Row { iteration_ms: 300.0, ..Row::default() }, takes(10.0, 0.0));
+        ring.of_ranks(10, &Row { iteration_ms: 340.0, ..Row::default() }, takes(50.0, copy_ms));
+        let of_others = causes(&ranks(), &Config::default(), &ring.evidence)[0].because[0].text.clone();
+        assert!(of_others.starts_with("host1 takes for collectives among its own ranks"), "{of_others}");
+        causes_of(&ring)
+    };
+    assert_eq!(told(0.0), [(Category::GpuCopy, host(1))]);
+    assert_eq!(told(25.0), [(Category::GpuCopy, Place::Rank { rank: Rank(5), host: name(1) })]);
 }

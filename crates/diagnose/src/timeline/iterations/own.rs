@@ -1,6 +1,8 @@
 //! What a rank did itself in an iteration, free of waiting for others.
 use super::raw::{RING, Raw, STARTED};
-use super::{COARSE_BITS, COARSE_US, FlowSum, GROUP_NS, HalfCopy, Iteration, Iterations, OpSums, coarse, copy_us, us};
+use super::{
+    COARSE_BITS, COARSE_US, FlowSum, GROUP_NS, HalfCopy, Iteration, Iterations, Local, OpSums, coarse, copy_us, us,
+};
 use crate::timeline::past::Past;
 use mycroft_record::{Algorithm, Direction, FlowDone, HostTime, OpClass, OpDone, OpKind};
 use std::collections::BTreeMap;
@@ -19,6 +21,19 @@ impl Iteration {
 }
 
 impl Iteration {
+    /// Takes in what came before an operation: when the device was free, when the operation was issued, and when the device began it.
+    fn take_work(&mut self, (free, issued, began): (HostTime, HostTime, HostTime), before_us: f64) {
+        let ready = free.max(issued);
+        let compute = us(began.since_ns(ready));
+        self.knows_work = true;
+        self.compute_us += compute;
+        if self.compute_us > before_us && !self.computes_more_at.is_some() {
+            self.computes_more_at = ready;
+        }
+        self.compute_max_us = self.compute_max_us.max(compute as f32);
+        self.host_us += us(issued.since_ns(free)) as f32;
+    }
+
     /// Takes in a collective of which nobody knows when the device began it: what waits at both of its ends, and at an entry into the host.
     fn take_unseen(&mut self, op: &Raw, sums: &OpSums, class: OpClass, halves: &mut BTreeMap<(bool, u16), HalfCopy>) {
         if class != OpClass::Collective {
@@ -26,7 +41,7 @@ impl Iteration {
         }
         // It lasted at least since its first slot was filled.
         let lasted_us = f64::from(coarse(op.ended_at()).wrapping_sub(sums.first_ready)) * COARSE_US;
-        self.copy_us += copy_us(class, op.is(RING), (sums.send, sums.recv), lasted_us);
+        self.copy_us += copy_us(class, op.is(RING), (sums.send, sums.recv), lasted_us) as f32;
         if op.is(RING) && !sums.send.is_some() {
             halves.entry((false, op.counter)).or_default().add(sums, HostTime::NONE);
         }
@@ -97,6 +112,7 @@ impl Iterations {
         // Sends and receives of one group are served one after the other: all but the first wait for their turn.
         let mut group: Option<(HostTime, f64)> = None;
         let mut halves: BTreeMap<(bool, u16), HalfCopy> = BTreeMap::new();
+        let mut locals: BTreeMap<u16, f32> = BTreeMap::new();
         // When the slots of a ring held nothing of the operation before any more.
         let mut emptied: BTreeMap<u16, HostTime> = BTreeMap::new();
         let before_us = self.list.back().map_or(f64::MAX, |before| before.compute_us);
@@ -104,31 +120,28 @@ impl Iterations {
             // Of one whose kernel nobody saw the transport's threads tell what they took.
             let Some(started_at) = op.began().filter(|_| op.is(STARTED) || !has_kernels) else {
                 let sums = self.sums_of(op, &mut near);
-                out.proxy_us += sums.map_or(0.0, |sums| f64::from(sums.flush_us));
+                out.proxy_us += sums.map_or(0.0, |sums| sums.flush_us as f32);
                 if !has_kernels {
                     device_free = device_free.max(op.left.at(op.ended_at()));
                     sums.iter().for_each(|sums| out.take_unseen(op, sums, past.counter(op.counter).1, &mut halves));
                 }
                 continue;
             };
-            out.knows_work = true;
             let enqueued_at = op.enqueued.at(op.ended_at());
-            let ready = device_free.max(enqueued_at);
-            let compute = us(started_at.since_ns(ready));
-            out.compute_us += compute;
-            if out.compute_us > before_us && !out.computes_more_at.is_some() {
-                out.computes_more_at = ready;
-            }
-            out.compute_max_us = out.compute_max_us.max(compute as f32);
-            out.host_us += us(enqueued_at.since_ns(device_free)) as f32;
+            out.take_work((device_free, enqueued_at, started_at), before_us);
             device_free = device_free.max(op.left.at(op.ended_at()));
-            let Some(sums) = self.sums_of(op, &mut near) else { continue };
-            out.proxy_us += f64::from(sums.flush_us);
-            let class = past.counter(op.counter).1;
             let lasted_us = us(op.left.at(op.ended_at()).since_ns(started_at));
+            let Some(sums) = self.sums_of(op, &mut near) else {
+                if past.is_local(op.counter) {
+                    *locals.entry(op.counter).or_default() += lasted_us as f32;
+                }
+                continue;
+            };
+            out.proxy_us += sums.flush_us as f32;
+            let class = past.counter(op.counter).1;
             let own_us = copy_us(class, op.is(RING), (sums.send, sums.recv), lasted_us);
             if class == OpClass::Collective {
-                out.copy_us += own_us;
+                out.copy_us += own_us as f32;
                 if op.is(RING) && sums.send.is_some() != sums.recv.is_some() {
                     let empty_at = emptied.insert(op.counter, op.ended_at()).unwrap_or_default().max(started_at);
                     halves.entry((sums.send.is_some(), op.counter)).or_default().add(sums, empty_at);
@@ -137,10 +150,15 @@ impl Iterations {
             }
             match &mut group {
                 Some((start, least)) if started_at.since_ns(*start) < GROUP_NS => *least = least.min(own_us),
-                _ => out.copy_us += group.replace((started_at, own_us)).map_or(0.0, |(_, least)| least),
+                _ => out.copy_us += group.replace((started_at, own_us)).map_or(0.0, |(_, least)| least as f32),
             }
         }
-        out.copy_us += group.map_or(0.0, |(_, least)| least);
+        out.copy_us += group.map_or(0.0, |(_, least)| least as f32);
+        out.local = locals
+            .into_iter()
+            .max_by(|a, b| a.1.total_cmp(&b.1))
+            .map(|(counter, us)| Local { counter, us })
+            .unwrap_or_default();
         halves.into_iter().for_each(|((sends, counter), half)| out.keep_half(sends, HalfCopy { counter, ..half }));
         out
     }

@@ -104,3 +104,11 @@ mod tests {
         assert_eq!(size_of::<Raw>(), 28);
     }
 }
+
+/// What collectives of one communicator took.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Local {
+    /// The communicator's order counter: of several the one that took most.
+    pub counter: u16,
+    pub us: f32,
+}
