@@ -11,6 +11,7 @@
 mod expected;
 mod iterations;
 mod known;
+mod later;
 mod past;
 mod pauses;
 mod rank_sum;
@@ -22,6 +23,7 @@ use crate::median::median;
 use expected::{Expected, First, Scale, exposed};
 use iterations::{Iterations, Longer};
 use known::Known;
+use later::Later;
 use mycroft_record::{HostName, HostTime};
 use past::{FEW_MIN, OfRanks, Past, SPREAD_LEAST, Spread};
 pub(crate) use past::{LATELY, PAST_MIN};
@@ -91,6 +93,7 @@ pub(crate) struct Evidence {
     ranks: BTreeMap<Component, OfRanks>,
     ways: BTreeMap<(HostName, HostName), Known>,
     hosts: BTreeMap<Component, (BTreeMap<HostName, Past>, Spread)>,
+    later: Later,
     pauses: Pauses,
     iterations: Iterations,
     /// How long the iteration that runs has taken, milliseconds, where that is many times as long as usual.
@@ -107,6 +110,7 @@ impl Evidence {
         self.running_ms = None;
         self.take_computed(row);
         let is_odd = self.doubtful_since(hosts.len()).is_some() || self.iterations.is_odd(row.iteration_ms);
+        self.take_later(hosts, roles, row, is_odd);
         for component in CELLS {
             self.take_ranks(component, hosts, roles, row, is_odd);
         }

@@ -297,7 +297,7 @@ fn copying(timeline: &Timeline, evidence: &Evidence, host: &HostName) -> Option<
 /// The kind of fault: Table 4 of the paper, by what of the rank or host takes longer.
 fn category(found: &Found<'_>) -> Category {
     match (found.component, found.subject) {
-        (Component::Computation | Component::Rest | Component::Iteration, _) => Category::Gpu,
+        (Component::Computation | Component::Rest | Component::Later | Component::Iteration, _) => Category::Gpu,
         (Component::Issue, Subject::Rank(_)) => Category::NotStarted,
         (Component::Issue | Component::Proxy | Component::Handover | Component::Pause | Component::Waiting, _) => {
             Category::HostThread

@@ -14,7 +14,9 @@ pub(super) fn because(timeline: &Timeline, evidence: &Evidence, found: &Found<'_
     };
     let now_ms = evidence.grown_ms(found.track.since).0;
     let (rule, what) = match found.component {
-        Component::Computation | Component::Rest | Component::Iteration => ("peers.computation", "computes"),
+        Component::Computation | Component::Rest | Component::Later | Component::Iteration => {
+            ("peers.computation", "computes")
+        }
         Component::Issue => ("peers.issue", "issues operations late, while its device idles,"),
         Component::Copy => ("peers.copy", "copies into and out of the transport's slots"),
         Component::Through => {

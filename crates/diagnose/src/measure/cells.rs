@@ -19,6 +19,8 @@ pub(crate) enum Component {
     Rest,
     /// The device idles because the host issued late.
     Issue,
+    /// Both: by so much an operation begins after the one before.
+    Later,
     /// Copies into and out of the transport's slots.
     Copy,
     /// Copies from the rank by which a ring comes into a host to the one by which it goes out, which its flows do not show:
@@ -67,7 +69,8 @@ impl Component {
             Component::Issue => f64::from(it.host_us),
             Component::Copy => f64::from(it.copy_us + it.out.us.min(it.out.first_us)),
             Component::Proxy => f64::from(it.proxy_us),
-            Component::Local
+            Component::Later
+            | Component::Local
             | Component::Through
             | Component::Sending
             | Component::Handover
@@ -80,7 +83,7 @@ impl Component {
 
     /// Whether more of it for all is so many times as long, and not so much longer.
     pub(crate) fn is_work(self) -> bool {
-        matches!(self, Component::Computation | Component::Rest)
+        matches!(self, Component::Computation | Component::Rest | Component::Later)
     }
 }
 
@@ -116,6 +119,9 @@ impl Cells {
 
     /// Milliseconds of a component of a rank; `None`: not known.
     pub(crate) fn ms(&self, component: Component) -> Option<f64> {
+        if component == Component::Later {
+            return Some(self.ms(Component::Computation)? + self.ms(Component::Issue)?);
+        }
         let at = CELLS.iter().position(|cell| *cell == component)?;
         Some(f64::from(self.ms[at])).filter(|ms| !ms.is_nan())
     }

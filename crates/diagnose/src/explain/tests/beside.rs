@@ -115,3 +115,32 @@ fn slow_copies_inside_a_host_are_the_hosts_or_the_ranks_that_copies_slowly() {
     assert_eq!(told(0.0), [(Category::GpuCopy, host(1))]);
     assert_eq!(told(25.0), [(Category::GpuCopy, Place::Rank { rank: Rank(5), host: name(1) })]);
 }
+
+/// A rank that has its operations issued in time computes while others wait for theirs, and begins the next one with them.
+#[test]
+fn who_computes_while_others_wait_for_their_host_is_not_slow() {
+    let told = |issue_ms: f64| {
+        let mut ring = Ring::default();
+        let takes = move |rank: usize, component| match component {
+            Component::Computation => {
+                if rank == 9 {
+                    240.0
+                } else {
+                    200.0
+                }
+            }
+            Component::Issue => {
+                if rank == 9 {
+                    issue_ms
+                } else {
+                    40.0
+                }
+            }
+            _ => 0.0,
+        };
+        ring.of_ranks(20, &Row { iteration_ms: 300.0, ..Row::default() }, takes);
+        causes_of(&ring)
+    };
+    assert_eq!(told(0.0), []);
+    assert_eq!(told(40.0), [(Category::Gpu, Place::Rank { rank: Rank(9), host: name(2) })]);
+}
