@@ -88,8 +88,8 @@ fn who_waits_for_a_late_message_is_not_late() {
     }
 }
 
-/// Each sends to all others; a way's rate is one of `times`.
-fn exchange(draw: &mut Draw, rounds: u64, at_once: bool, times: impl Fn(u32, u32) -> f64) -> Wire {
+/// Each sends to all others, those of `at_once` to all at the same time, others to one after the other; a way's rate is one of `times`.
+fn exchange(draw: &mut Draw, rounds: u64, at_once: fn(u32) -> bool, times: impl Fn(u32, u32) -> f64) -> Wire {
     let mut wire = Wire::default();
     for round in 0..rounds {
         for from in 0..RANKS {
@@ -97,7 +97,8 @@ fn exchange(draw: &mut Draw, rounds: u64, at_once: bool, times: impl Fn(u32, u32
             for to in (0..RANKS).filter(|to| *to != from) {
                 let lasts = (40 * SLICE_NS) as f64 * times(from, to) * (1.0 + draw.below(40) as f64 / 1000.0);
                 wire.send((from, to, 0), at, at + lasts as u64, 40 * SLICE);
-                at += if at_once || from == 1 { 0 } else { lasts as u64 + 100_000 };
+                // The next one begins when the last slices are on their way.
+                at += if at_once(from) { 0 } else { lasts as u64 - 200_000 };
             }
         }
     }
@@ -111,18 +112,18 @@ fn a_slow_path_is_slower_than_what_both_of_its_ends_do_otherwise() {
         let mut draw = Draw::stream(seed, 23);
         let slow = 1.4 + draw.below(20) as f64 / 10.0;
         let of = |from: u32, to: u32| if [(0, 2), (2, 0)].contains(&(from, to)) { slow } else { 1.0 };
-        let found = exchange(&mut draw, 12, true, of).suspects();
+        let found = exchange(&mut draw, 12, |_| true, of).suspects();
         let told: Vec<(u32, &[u32])> = found.iter().map(|one| (one.from, &one.to[..])).collect();
         assert_eq!(told, [(0, &[2][..]), (2, &[0][..])], "seed {seed}, {slow} times slower: {found:?}");
     }
 }
 
-/// Rank 1 sends to all at once, the others to one after the other.
+/// Rank 1 sends to one after the other, at a third of what the others send to all at once; on each way it is as fast as they.
 #[test]
 fn who_sends_to_one_after_the_other_is_not_slow() {
     for seed in 0..20 {
         let mut draw = Draw::stream(seed, 24);
-        let found = exchange(&mut draw, 12, false, |_, _| 1.0).suspects();
+        let found = exchange(&mut draw, 12, |from| from != 1, |_, _| 1.0).suspects();
         assert!(found.iter().all(|one| !matches!(one.sign, Sign::Slow { .. })), "seed {seed}: {found:?}");
     }
 }
@@ -254,6 +255,78 @@ fn of_all_operations_that_did_not_end_the_first_tells() {
         }
         wire.until_ns += 4 * PERIOD_NS;
         assert_eq!(names(&wire.suspects()), [12], "seed {seed}");
+    }
+}
+
+/// Messages of six senders, and answers 6 ms later; sender 2's last message ends after 4 slices, and nobody answers. In the first
+/// rounds sender 4's receiver is late by 3 ms where `buffers` says so, and what goes before is 4 slices too.
+fn unanswered(draw: &mut Draw, buffers: bool) -> Wire {
+    let mut wire = Wire::default();
+    for round in 0..10u64 {
+        for rank in 0..6u32 {
+            let at = 10_000_000 + round * PERIOD_NS + draw.below(50_000);
+            let (there, back) = ((rank, 10 + rank, 0), (10 + rank, rank, 0));
+            let slices = if round == 9 && rank == 2 { 4 } else { 30 };
+            if buffers && round < 3 && rank == 4 {
+                let late = at + 3_000_000;
+                wire.send(there, at, at + 4 * SLICE_NS, 4 * SLICE);
+                wire.send(there, late, late + 26 * SLICE_NS, 26 * SLICE);
+            } else {
+                wire.send(there, at, at + slices * SLICE_NS, slices * SLICE);
+            }
+            if round < 9 || rank != 2 {
+                wire.send(back, at + 6_000_000, at + 6_000_000 + 30 * SLICE_NS, 30 * SLICE);
+            }
+        }
+    }
+    wire.until_ns += 4 * PERIOD_NS;
+    wire
+}
+
+/// As much as flows paused after before is what buffers take for a receiver that does not begin.
+#[test]
+fn a_message_that_ends_where_buffers_are_full_is_held_by_its_receiver() {
+    for seed in 0..20 {
+        let mut draw = Draw::stream(seed, 32);
+        let found = unanswered(&mut draw, true).suspects();
+        let told: Vec<(u32, &[u32])> = found.iter().map(|one| (one.from, &one.to[..])).collect();
+        assert_eq!(told, [(12, &[2][..])], "seed {seed}: {found:?}");
+        assert!(matches!(found[0].sign, Sign::Stopped { sent: 0, .. }), "{found:?}");
+    }
+}
+
+/// Otherwise either end of it may have stopped.
+#[test]
+fn of_a_message_that_ends_anywhere_neither_end_is_named() {
+    for seed in 0..20 {
+        let mut draw = Draw::stream(seed, 33);
+        assert_eq!(unanswered(&mut draw, false).suspects(), [], "seed {seed}");
+    }
+}
+
+/// A ring in which rank 2 stopped, and another one, later, in which rank 13 did not begin because it waits for a message of the first.
+#[test]
+fn who_waits_for_an_operation_that_did_not_end_has_not_stopped() {
+    for seed in 0..20 {
+        let mut draw = Draw::stream(seed, 31);
+        let mut wire = Wire::default();
+        for round in 0..10u64 {
+            let at = 10_000_000 + round * PERIOD_NS;
+            for rank in 0..RANKS {
+                let slices = if round == 9 { 4 + u64::from((rank + 2) % RANKS) * 2 } else { 40 };
+                let begin = at + draw.below(30_000);
+                wire.send((rank, (rank + 1) % RANKS, 0), begin, begin + slices * SLICE_NS, slices * SLICE);
+                let (waits, later) = (round == 9 && rank == 3, at + 6_000_000 + draw.below(30_000));
+                let slices = if round == 9 { 12 + 2 * u64::from(rank) } else { 80 };
+                let flow = (10 + rank, 10 + (rank + 1) % RANKS, 0);
+                if !waits {
+                    wire.send(flow, later, later + slices * SLICE_NS, slices * SLICE);
+                }
+            }
+        }
+        wire.until_ns += 4 * PERIOD_NS;
+        let found = wire.suspects();
+        assert_eq!(names(&found), [2], "seed {seed}: {found:?}");
     }
 }
 

@@ -75,3 +75,45 @@ fn exchanges(senders: &BTreeMap<u32, BTreeMap<u64, u64>>, gap: u64) -> Vec<Vec<(
     found.push(closed(open));
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EPOCH_NS: u64 = 1_000;
+    const GAP_NS: u64 = 10_000;
+
+    /// Each of three sends to both others, twice. The last one comes late by more than a gap: until then the others send what its
+    /// buffers take. Shares of each round: sender, beginning and end.
+    fn rounds_of(ways: &[(u32, u32)]) -> Vec<Vec<(u32, u64, u64)>> {
+        let (begins, late, again) = (100..110, 150..160, 300..310);
+        let epochs = |from: u32| -> Vec<(u64, u32)> {
+            let first = if from == 2 { late.clone() } else { begins.clone() };
+            let rest = if from == 2 { 0..0 } else { late.clone() };
+            first.chain(rest).chain(again.clone()).map(|epoch| (epoch, 100)).collect()
+        };
+        let curves: Vec<_> = ways.iter().map(|(from, to)| (*from, *to, epochs(*from))).collect();
+        let sent: Vec<Sent<'_>> = curves
+            .iter()
+            .map(|(from, to, epochs)| Sent { from: *from, to: *to, epochs, operations: Vec::new() })
+            .collect();
+        let span = |share: &Share| (share.from, share.start_ns / EPOCH_NS, share.end_ns / EPOCH_NS);
+        let rounds = of_senders(&sent.iter().collect::<Vec<_>>(), EPOCH_NS, GAP_NS);
+        rounds.iter().map(|round| round.shares.iter().map(span).collect()).collect()
+    }
+
+    #[test]
+    fn an_exchange_of_all_with_all_waits_for_the_last_of_them() {
+        let mesh = [(0, 1), (0, 2), (1, 0), (1, 2), (2, 0), (2, 1)];
+        let first = vec![(0, 100, 160), (1, 100, 160), (2, 150, 160)];
+        assert_eq!(rounds_of(&mesh), [first, vec![(0, 300, 310), (1, 300, 310), (2, 300, 310)]]);
+    }
+
+    #[test]
+    fn what_is_no_exchange_of_all_with_all_ends_with_a_silence() {
+        let chain = [(0, 1), (1, 0), (1, 2), (2, 1)];
+        let before = vec![(0, 100, 110), (1, 100, 110)];
+        let late = vec![(0, 150, 160), (1, 150, 160), (2, 150, 160)];
+        assert_eq!(rounds_of(&chain), [before, late, vec![(0, 300, 310), (1, 300, 310), (2, 300, 310)]]);
+    }
+}
