@@ -13,6 +13,7 @@ mod stopped;
 mod suspect;
 mod suspects;
 mod table;
+mod uses;
 mod volume;
 mod ways;
 
@@ -21,6 +22,7 @@ pub use recur::{Kind, kinds, rejoin};
 pub use round::Sent;
 pub use suspect::{Sign, Suspect};
 pub use suspects::suspects;
+pub use uses::{Basis, Members, Use, Used, uses};
 pub use volume::{Asked, Shape};
 
 /// Shortest silence between two operations, unless another is asked for: gaps inside of one are microseconds, but for late
