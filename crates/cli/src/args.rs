@@ -91,7 +91,12 @@ pub(crate) enum Command {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Checks that tracing can work here, and says what to fix.
+    /// Checks that tracing can work here, or on every host that a server knows, and says what to fix.
+    ///
+    /// Exit code 1 when something must be mended, 2 when it could not be looked at.
+    #[command(
+        after_help = "Examples:\n  mycroft doctor                                     this host\n  mycroft doctor --server http://mycroft.example:7701 --token-file reader.token    every host, worst first\n  mycroft doctor --server mycroft.example:7700 --token-file /etc/mycroft/token     this host, and whether its agent is let in"
+    )]
     Doctor(crate::reach::DoctorArgs),
     /// Tokens by name, for one agent, reader, operator or admin each; made on the machine of the server.
     #[command(

@@ -3,8 +3,8 @@ use crate::check::{Check, Grade, fail, ok, warn};
 use crate::exit::{EXIT_ERROR, EXIT_FOUND, EXIT_OK};
 use crate::reach::{DoctorArgs, server, wire};
 use crate::told::print;
-use crate::{libraries, peculiar, plugin};
-use anyhow::Result;
+use crate::{fleet, libraries, peculiar, plugin};
+use anyhow::{Result, bail};
 use mycroft_record::NcclVersion;
 use mycroft_record::text::printable;
 use mycroft_ring::SegmentReader;
@@ -19,6 +19,12 @@ const SHM_BYTES_MIN: u64 = 8 << 20;
 
 /// Runs every check; exit 0 all fine, 1 something to fix, 2 could not look.
 pub(crate) fn doctor(args: &DoctorArgs) -> Result<u8> {
+    if let Some(url) = args.wire.as_deref().filter(|server| fleet::is_url(server)) {
+        if args.pid.is_some() {
+            bail!("--pid looks at this host, and --server {url} at those that a server knows: leave one of them out");
+        }
+        return fleet::doctor(url, &args.server, args.json);
+    }
     let dir = args.dir.clone().unwrap_or_else(|| PathBuf::from(format!("/dev/shm/mycroft-{}", own_uid())));
     let mut checks = vec![version(), plugin_library(), plugin_variable()];
     checks.extend(shared_memory(&dir));
@@ -286,7 +292,10 @@ fn process(pid: u32) -> Vec<Check> {
         Ok(maps) if maps.contains("libnccl") => checks.push(fail(
             "its libraries",
             "NCCL is loaded, the tracer is not",
-            "NCCL older than 2.23 has no profiler plugins; else run with NCCL_DEBUG=INFO and look for PROFILER",
+            format!(
+                "run with NCCL_DEBUG=INFO and look for PROFILER; before 2.23 NCCL has no plugins: {}",
+                peculiar::BEFORE_PLUGINS
+            ),
         )),
         Ok(_) => checks.push(warn("its libraries", "NCCL is not loaded (yet, or it is linked statically)", "")),
         Err(error) => checks.push(warn("its libraries", error.to_string(), "run the doctor as the job's user or root")),

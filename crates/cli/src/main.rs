@@ -18,6 +18,7 @@ mod dump;
 mod exit;
 mod export;
 mod files;
+mod fleet;
 mod flow;
 mod keys;
 mod libraries;

@@ -3,11 +3,25 @@ use crate::check::{Check, ok, warn};
 use mycroft_record::nccl::{Effect, Library, NcclVersion, Peculiarity, peculiarities};
 use std::collections::BTreeSet;
 
+/// The first version of NCCL that has plugins of profilers.
+pub(crate) const FIRST_WITH_PROFILER: u32 = 22_300;
+/// What to do where NCCL has none.
+pub(crate) const BEFORE_PLUGINS: &str = "NCCL 2.23 or later (PyTorch from 2.7 on brings one); until then \
+     LD_PRELOAD=/path/libmycroft_preload.so and RANK in the job: its calls are recorded";
+
+/// What is seen of a version without plugins of profilers.
+pub(crate) fn calls_only(version: NcclVersion) -> String {
+    format!("NCCL {version} has no profiler plugins: calls alone are recorded, no operation's progress")
+}
+
 /// A line for each peculiarity of the NCCL versions met in traced processes. Nothing where no version is known.
 pub(crate) fn of_versions(met: &BTreeSet<NcclVersion>) -> Vec<Check> {
     met.iter()
         .filter(|version| version.0 != 0)
         .flat_map(|version| {
+            if version.0 < FIRST_WITH_PROFILER {
+                return vec![warn("NCCL version", calls_only(*version), BEFORE_PLUGINS)];
+            }
             let known: Vec<Check> = peculiarities(Library::Nccl, *version).map(|known| line(known, *version)).collect();
             if known.is_empty() { vec![ok("NCCL version", format!("{version}: nothing to mind"))] } else { known }
         })
@@ -28,7 +42,8 @@ pub(crate) fn of_maps(maps: &str) -> Vec<Check> {
         .collect()
 }
 
-fn line(known: &Peculiarity, version: NcclVersion) -> Check {
+/// A peculiarity that a version has.
+pub(crate) fn line(known: &Peculiarity, version: NcclVersion) -> Check {
     let what = match known.effect {
         Effect::NotVisible(_) => "not visible",
         Effect::FlowsNotObserved => "not observed",
@@ -52,6 +67,14 @@ mod tests {
     #[test]
     fn each_version_has_its_lines() {
         assert_eq!(lines(&[0]), []);
+        assert_eq!(lines(&[22_105]), [(Grade::Warn, "NCCL version")]);
+        let before_plugins = of_versions(&BTreeSet::from([NcclVersion(22_105)]));
+        assert!(
+            before_plugins[0].found.starts_with("NCCL 2.21.5 has no profiler plugins"),
+            "{}",
+            before_plugins[0].found
+        );
+        assert!(before_plugins[0].fix.contains("libmycroft_preload.so"), "{}", before_plugins[0].fix);
         assert_eq!(lines(&[22_602]), [(Grade::Ok, "NCCL version")]);
         assert_eq!(lines(&[22_705]), [(Grade::Ok, "not observed")]);
         assert_eq!(lines(&[22_907]), [(Grade::Warn, "not visible")]);

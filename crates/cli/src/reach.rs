@@ -18,7 +18,8 @@ pub(crate) struct DoctorArgs {
     pub(crate) dir: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) server: ServerArgs,
-    /// Where agents of this host ship to, HOST:PORT or unix:/path: looks whether an agent is let in there.
+    /// http://HOST:7701 or https://...: looks at every host that this server knows, and not at this one. Else where agents of this
+    /// host ship to, HOST:PORT or unix:/path: looks whether an agent is let in there.
     #[arg(long = "server", env = "MYCROFT_SERVER", value_name = "SERVER")]
     pub(crate) wire: Option<String>,
     /// Name of this host, as its agent says it; default the host name. A token or certificate may be for one host.

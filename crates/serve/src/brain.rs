@@ -107,6 +107,8 @@ impl Loop {
             let unreadable = beginning.unreadable;
             warn!(unreadable, "{unreadable} stored pieces cannot be read and were passed over");
         }
+        let past = beginning.past.iter();
+        past.for_each(|delivery| warm.around.stats.fleet.take(delivery.arrives_at, &delivery.batch));
         warm.core.start(beginning.at, &beginning.past);
         warm.tell_all();
         if !beginning.past.is_empty() {
@@ -171,6 +173,7 @@ impl Loop {
         add(&stats.batches, 1);
         add(&stats.records, batch.records.len() as u64);
         stats.clocks.take(batch);
+        stats.fleet.take(at, batch);
         let collected_at = stats.clocks.server_time(&batch.source.host, batch.collected_at);
         self.lag_ns = self.lag_ns.max(now.since_ns(collected_at));
         if self.heard.len() < HOSTS_MAX || self.heard.contains_key(&batch.source.host) {
@@ -190,6 +193,7 @@ impl Loop {
         {
             add(&self.around.stats.dropped_store, 1);
         }
+        self.around.stats.fleet.lost(now, &told.source, records);
         self.core.lost(now, &told, records);
     }
 
@@ -311,6 +315,7 @@ impl Loop {
     fn count_hosts(&mut self) {
         let now = (self.around.clock)();
         self.heard.retain(|_, at| now.since_ns(*at) < SILENT_NS);
+        self.around.stats.fleet.forget(now);
         self.around.stats.clocks.keep(|host| self.heard.contains_key(host));
         self.problem("clock", self.around.stats.clocks.problem());
         self.around.stats.hosts_heard.store(self.heard.len() as u64, Ordering::Relaxed);

@@ -11,6 +11,7 @@ use crate::command::Command;
 use crate::config::ServeConfig;
 use crate::dump::{Around, Dumps};
 use crate::error::ServeError;
+use crate::expiry::watched;
 use crate::gates::Gates;
 use crate::http::answers::Answers;
 use crate::http::{self, Shared};
@@ -218,8 +219,7 @@ fn join(thread: JoinHandle<()>) {
 /// `Server::start` with its parts.
 pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, ServeError> {
     config.check()?;
-    let stats = Arc::new(Stats::new());
-    let (store, book) = open_store(&config)?;
+    let (stats, (store, book)) = (Arc::new(Stats::new()), open_store(&config)?);
     let now = HostTime((seams.clock)().0 / 1000 * 1000);
     let past = store.as_ref().map(|store| begin_run(store, now, book.next_number())).transpose()?;
     let (store, book) = (store.map(Arc::new), Arc::new(book));
@@ -251,6 +251,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
         answers: Answers::default(),
         act_token: config.act_token.clone(),
         http_tls,
+        certificates: watched(&config),
     });
     let otlp = Otlp::start(&config, &shared, seams.metrics_every)?;
     let intake = Arc::new(Intake::new(&inbox, storage.as_ref(), &stats, &seams.clock));

@@ -2,6 +2,7 @@
 use crate::api::{DiskJson, JobJson};
 use crate::census::Totals;
 use crate::clocks::ClockBoard;
+use crate::fleet::Fleet;
 use crate::series::Sums;
 use mycroft_record::{Category, Finding, JobName, What};
 use mycroft_wire::sync::lock;
@@ -53,6 +54,8 @@ pub(crate) struct Stats {
     opened: Mutex<BTreeMap<Kind, u64>>,
     /// The clocks of hosts.
     pub(crate) clocks: ClockBoard,
+    /// What each host has said of itself.
+    pub(crate) fleet: Fleet,
     /// The disk of the store, as of the last second.
     pub(crate) disk: Mutex<Option<DiskJson>>,
     /// Jobs as of the last tick.
@@ -93,6 +96,7 @@ impl Stats {
             otlp: Default::default(),
             opened: Mutex::default(),
             clocks: ClockBoard::default(),
+            fleet: Fleet::default(),
             disk: Mutex::default(),
             board: Mutex::default(),
             sums: Mutex::default(),

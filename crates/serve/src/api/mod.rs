@@ -8,6 +8,7 @@ mod booked;
 pub mod case;
 pub mod compare;
 pub mod dump;
+pub mod fleet;
 mod gate;
 pub mod health;
 pub mod job;
@@ -25,6 +26,7 @@ pub use case::{
 };
 pub use compare::{CompareJson, DifferenceJson, RankDifferenceJson, WindowJson};
 pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson, untold};
+pub use fleet::{AgentJson, CertificateJson, FleetJson, HostClockJson, HostJson, LostJson, RanksOfJobJson, TracedJson};
 pub use gate::{GateAnswers, GateRequest, GateSaidJson, hex, unhex};
 pub use health::{ClockJson, ClocksJson, DiskJson, DroppedJson, HealthJson, QueueJson};
 pub use job::{JobJson, JobsJson, LifeJson};

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header};
 use std::sync::Arc;
 
 /// Paths that a token for some jobs may ask without naming one: what they tell is of no job, or is filtered.
-const OF_NO_JOB: &[&str] = &["/api/v1/jobs", "/api/v1/health", "/login"];
+const OF_NO_JOB: &[&str] = &["/api/v1/jobs", "/api/v1/health", "/api/v1/fleet", "/login"];
 
 /// Who has shown a token. `None`: no token is asked for, or the server's own was shown.
 #[derive(Clone)]

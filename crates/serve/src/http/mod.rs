@@ -8,6 +8,7 @@ pub(crate) mod auth;
 mod compare;
 mod dumps;
 mod events;
+mod fleet;
 mod gates;
 mod guests;
 mod health;
@@ -55,7 +56,8 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, shares: Sh
         .merge(compare::routes())
         .merge(operations::routes())
         .merge(notes::routes())
-        .merge(events::routes());
+        .merge(events::routes())
+        .merge(fleet::routes());
     let router = routes::router(Arc::clone(&shared), for_readers, acts::router(&shared));
     let graceful = GracefulShutdown::new();
     let guests = Guests::new(shares.visitors, shares.readers);

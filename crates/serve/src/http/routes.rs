@@ -12,6 +12,7 @@ use crate::case::BookState;
 use crate::clock::Clock;
 use crate::command::Command;
 use crate::dump::Dumps;
+use crate::expiry::Watched;
 use crate::gates::Gates;
 use crate::inbox::Inbox;
 use crate::stats::Stats;
@@ -68,6 +69,8 @@ pub(crate) struct Shared {
     pub(crate) act_token: Option<String>,
     /// TLS of the HTTP address.
     pub(crate) http_tls: Option<Arc<ServerTls>>,
+    /// Certificates that the server uses.
+    pub(crate) certificates: Vec<Watched>,
 }
 
 /// A refusal: status and what the client is told.

@@ -6,6 +6,7 @@ mod divisions;
 mod dumps;
 mod events;
 mod example;
+mod fleet;
 mod heard;
 mod hostile;
 mod live_page;
