@@ -5,6 +5,7 @@ use crate::{
     config::args::{ConfigArgs, ConfigCommand},
     log::LogArgs,
     meta::MetaArgs,
+    records::{RecordsArgs, RecordsInArgs},
     secure::AgentTlsArgs,
     token::{ActTokenArgs, TokenArgs},
 };
@@ -208,6 +209,8 @@ pub(crate) struct ServeArgs {
     pub(crate) store: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) meta: MetaArgs,
+    #[command(flatten)]
+    pub(crate) records: RecordsArgs,
     /// Days that stored records are kept, by this server's clock.
     #[arg(long, default_value_t = 7, value_parser = value_parser!(u64).range(1..=36_500))]
     pub(crate) retain_days: u64,
@@ -331,4 +334,6 @@ pub(crate) struct ReplayArgs {
     /// Milliseconds of recorded time between two rounds of diagnosis.
     #[arg(long, default_value_t = 1000, value_parser = value_parser!(u64).range(10..=60_000))]
     pub(crate) tick_ms: u64,
+    #[command(flatten)]
+    pub(crate) records_in: RecordsInArgs,
 }

@@ -164,6 +164,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
         http_tls,
         store_dir: args.store.clone(),
         meta: args.meta.place()?,
+        records: args.records.place()?,
         retain_age: Duration::from_secs(args.retain_days.saturating_mul(24 * 3600)),
         retain_bytes: args.retain_bytes,
         tick: Duration::from_millis(args.tick_ms),

@@ -34,6 +34,7 @@ mod plugin;
 mod progress;
 mod reach;
 mod recorded;
+mod records;
 mod regain;
 mod replay;
 mod secure;

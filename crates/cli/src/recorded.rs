@@ -1,7 +1,7 @@
 //! What was recorded: a store, a recording, or what was exported of one.
 use anyhow::{Context, Result, bail};
 use mycroft_record::Batch;
-use mycroft_store::{Delivery, StoreError, is_store, read_only, recording};
+use mycroft_store::{Delivery, StoreAt, StoreError, is_store, read_only, recording};
 use mycroft_wire::codec;
 use std::path::Path;
 
@@ -14,7 +14,8 @@ pub(crate) fn readable<T>(all: impl Iterator<Item = Result<T, StoreError>>) -> i
 }
 
 /// The deliveries of a store's or a recording's folder, or of an exported file.
-pub(crate) fn deliveries(path: &Path) -> Result<Deliveries> {
+pub(crate) fn deliveries(store: &StoreAt) -> Result<Deliveries> {
+    let path = store.dir.as_path();
     if path.is_file() {
         let mut batches = read_frames(path)?;
         mycroft_record::batch::sort_as_collected(&mut batches);
@@ -25,7 +26,7 @@ pub(crate) fn deliveries(path: &Path) -> Result<Deliveries> {
     let found = if recording::is_recording(path) {
         recording::read(path)?
     } else if is_store(path) {
-        read_only(path)?
+        read_only(store.clone())?
     } else {
         bail!("{}: no store; {GIVE}", path.display());
     };

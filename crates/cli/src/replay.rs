@@ -12,7 +12,7 @@ use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
 use mycroft_serve::api::ReportJson;
 use mycroft_serve::replay::{Player, TAIL};
 use mycroft_store::runs::{Happening, history};
-use mycroft_store::{Delivery, is_store, recording};
+use mycroft_store::{Delivery, StoreAt, is_store, recording};
 use mycroft_wire::codec;
 use serde_json::json;
 use std::io::Write;
@@ -27,7 +27,8 @@ const RANKS_MAX: usize = 10_000;
 /// Prints each job's report; exit 1 when any has a case.
 pub(crate) fn replay(args: &ReplayArgs) -> Result<u8> {
     let stop = Stop::on_signals()?;
-    let mut all = deliveries(&args.store)?;
+    let store = args.records_in.at(&args.store)?;
+    let mut all = deliveries(&store)?;
     let wanted = args.job.clone();
     let mine = move |delivery: &Delivery| wanted.as_deref().is_none_or(|job| job == &*delivery.batch.source.job);
     let mut some = all.by_ref().filter(mine).peekable();
@@ -43,10 +44,10 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8> {
     }
     let played = if is_store(&args.store) && !recording::is_recording(&args.store) {
         drop(some);
-        let what = readable(history(&args.store)?);
-        play(what, args, &stop)?
+        let what = readable(history(store.clone())?);
+        play(what, (args, &store), &stop)?
     } else {
-        play(some.map(Happening::Delivered), args, &stop)?
+        play(some.map(Happening::Delivered), (args, &store), &stop)?
     };
     let Some(player) = played else { return Ok(EXIT_INTERRUPTED) };
     let reports: Vec<Report> = player.finish(TAIL).into_values().map(|played| played.report).collect();
@@ -61,7 +62,11 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8> {
 }
 
 /// Lets a player live through what happened; `None` when interrupted.
-fn play(happenings: impl Iterator<Item = Happening>, args: &ReplayArgs, stop: &Stop) -> Result<Option<Player>> {
+fn play(
+    happenings: impl Iterator<Item = Happening>,
+    (args, store): (&ReplayArgs, &StoreAt),
+    stop: &Stop,
+) -> Result<Option<Player>> {
     let mut player = Player::new(Duration::from_millis(args.tick_ms));
     let mut progress = Progress::start();
     let (mut first, mut batches) = (HostTime::NONE, 0_u64);
@@ -69,7 +74,7 @@ fn play(happenings: impl Iterator<Item = Happening>, args: &ReplayArgs, stop: &S
         if stop.asked() {
             return Ok(None);
         }
-        player.happened(&args.store, &happening, args.job.as_deref())?;
+        player.happened(store, &happening, args.job.as_deref())?;
         let Happening::Delivered(delivery) = happening else { continue };
         first = first.some().unwrap_or(delivery.arrives_at);
         batches += 1;

@@ -4,6 +4,7 @@ use crate::http::auth::TOKEN_BYTES_MIN;
 use crate::otlp::OtlpHeaders;
 use mycroft_store::StoreConfig;
 use mycroft_store::meta::MetaPlace;
+use mycroft_store::remote::RecordsPlace;
 use mycroft_wire::{Endpoint, TlsIdentity, TlsServer};
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
@@ -35,6 +36,8 @@ pub struct ServeConfig {
     pub store_dir: Option<PathBuf>,
     /// Where cases, actions, policies and series are, of a server with a store.
     pub meta: MetaPlace,
+    /// Where segments of records go besides the store's folder.
+    pub records: RecordsPlace,
     /// Stored records that arrived longer ago than this are deleted.
     pub retain_age: Duration,
     /// The oldest stored records are deleted while all together take more bytes than this.
@@ -69,6 +72,7 @@ impl Default for ServeConfig {
             http_tls: None,
             store_dir: None,
             meta: MetaPlace::File,
+            records: RecordsPlace::Folder,
             retain_age: StoreConfig::default().retain_age,
             retain_bytes: StoreConfig::default().retain_bytes,
             tick: TICK,
@@ -95,6 +99,7 @@ impl fmt::Debug for ServeConfig {
             .field("http_tls", &self.http_tls)
             .field("store_dir", &self.store_dir)
             .field("meta", &self.meta)
+            .field("records", &self.records)
             .field("retain_age", &self.retain_age)
             .field("retain_bytes", &self.retain_bytes)
             .field("tick", &self.tick)

@@ -8,10 +8,9 @@ use crate::warm::recent;
 use mycroft_diagnose::{Case, CaseEvent, CaseId, Config, Engine, Report};
 use mycroft_record::{Batch, HostTime, JobName};
 use mycroft_store::runs::{Happening, before};
-use mycroft_store::{Delivery, StoreError};
+use mycroft_store::{Delivery, StoreAt, StoreError};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -140,12 +139,12 @@ impl Player {
     /// or of all.
     ///
     /// # Errors
-    /// When the folder cannot be listed again for what arrived before a start.
-    pub fn happened(&mut self, dir: &Path, happening: &Happening, job: Option<&str>) -> Result<(), StoreError> {
+    /// When the store cannot be listed again for what arrived before a start.
+    pub fn happened(&mut self, store: &StoreAt, happening: &Happening, job: Option<&str>) -> Result<(), StoreError> {
         let is_wanted = |batch: &Batch| job.is_none_or(|job| job == &*batch.source.job);
         match happening {
             Happening::Started(run) => {
-                let past = before(dir, run, run.at - WARM_NS)?;
+                let past = before(store, run, run.at - WARM_NS)?;
                 let past = past.filter(|one| one.as_ref().map_or(true, |delivery| is_wanted(&delivery.batch)));
                 self.start(run.at, run.next_case, past);
             }

@@ -337,8 +337,9 @@ fn open_store(config: &ServeConfig) -> Result<(Option<Store>, CaseBook), ServeEr
     };
     // What is opened by its path from now on is ours, and nobody else can exchange it.
     PrivateDir::open(dir).map_err(|source| ServeError::StoreDir { dir: dir.clone(), source })?;
-    let (retain_age, retain_bytes, meta) = (config.retain_age, config.retain_bytes, config.meta.clone());
-    let store = Store::open(dir, StoreConfig { retain_age, retain_bytes, meta, ..StoreConfig::default() })?;
+    let (retain_age, retain_bytes) = (config.retain_age, config.retain_bytes);
+    let (meta, records) = (config.meta.clone(), config.records.clone());
+    let store = Store::open(dir, StoreConfig { retain_age, retain_bytes, meta, records, ..StoreConfig::default() })?;
     store.damage().iter().for_each(|line| warn!(path = %dir.display(), "{line}"));
     let (cases, highest, unreadable) = old_cases(&store, CASES_KEPT)?;
     if unreadable > 0 {

@@ -68,6 +68,7 @@ impl Upkeep {
             }
         });
         note(&self.stats, "store.cases-database", cases);
+        note(&self.stats, "store.records-database", self.store.records_trouble());
         let hangs = self.storage.queue.hangs().then(|| {
             "the store's disk hangs: records are diagnosed and not stored, agents keep them and send them again"
                 .to_owned()

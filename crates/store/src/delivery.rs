@@ -50,6 +50,8 @@ impl Deliveries {
 fn says_arrival(source: &From) -> bool {
     match source {
         From::Segment(file) => footer::says_arrival(&file.path),
+        #[cfg(feature = "clickhouse")]
+        From::Rows(..) => true,
         From::Log { path, .. } => again(path).is_some_and(|mut log| log.any(|arrived| arrived.at.some().is_some())),
     }
 }
@@ -98,6 +100,9 @@ struct Part {
 fn earliest(source: &From) -> HostTime {
     match source {
         From::Segment(file) => footer::earliest(&file.path).unwrap_or_default(),
+        // These say when they arrived, and are not merged.
+        #[cfg(feature = "clickhouse")]
+        From::Rows(..) => HostTime::NONE,
         From::Log { path, .. } => {
             let collected = again(path).and_then(|log| log.map(|arrived| arrived.batch.collected_at).min());
             collected.unwrap_or_default()

@@ -1,5 +1,6 @@
 //! Why a store operation failed.
 use crate::meta::MetaError;
+use crate::remote::RecordsError;
 use mycroft_wire::codec::EncodeError;
 use std::path::PathBuf;
 
@@ -43,6 +44,9 @@ pub enum StoreError {
     /// The database of cases.
     #[error(transparent)]
     Meta(#[from] MetaError),
+    /// The database of records.
+    #[error(transparent)]
+    Records(#[from] RecordsError),
     /// The database is in memory only, and this must outlive the process.
     #[error("it cannot be written down ({why}): mend the database first")]
     NotKept {
@@ -65,6 +69,7 @@ impl StoreError {
             StoreError::Segment { .. }
             | StoreError::Damaged { .. }
             | StoreError::Encode(_)
+            | StoreError::Records(_)
             | StoreError::NotKept { .. }
             | StoreError::Meta(MetaError::Newer { .. } | MetaError::Postgres { .. } | MetaError::Address(_)) => false,
         }

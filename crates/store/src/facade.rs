@@ -8,10 +8,15 @@ pub(crate) use database::{FILE as META_FILE, WAITING as META_WAITING};
 use crate::delivery::Deliveries;
 use crate::disk::{self, Arrival, Disk};
 use crate::error::StoreError;
+#[cfg(feature = "clickhouse")]
+use crate::meta::identity;
 use crate::meta::{ActionRow, CaseRow, MetaPlace, PolicyRow};
 use crate::names::{io_error, wal_dir};
+use crate::remote::RecordsPlace;
+#[cfg(feature = "clickhouse")]
+use crate::remote::ship::Shipper;
 use crate::runs::Runs;
-use crate::source::{Replay, sources};
+use crate::source::{Replay, StoreAt, local, sources};
 use database::Database;
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
 use mycroft_wire::codec;
@@ -35,6 +40,8 @@ pub struct StoreConfig {
     pub segment_age: Duration,
     /// Where cases, actions, policies and series are.
     pub meta: MetaPlace,
+    /// Where segments go besides the folder.
+    pub records: RecordsPlace,
 }
 
 impl Default for StoreConfig {
@@ -45,6 +52,7 @@ impl Default for StoreConfig {
             retain_bytes: 64 << 30,
             segment_age: Duration::from_secs(600),
             meta: MetaPlace::File,
+            records: RecordsPlace::Folder,
         }
     }
 }
@@ -71,6 +79,9 @@ pub struct Store {
     /// Opened when it is needed first.
     runs: Mutex<Option<Runs>>,
     meta: Database,
+    /// Sends segments to where they are besides the folder.
+    #[cfg(feature = "clickhouse")]
+    shipper: Option<Shipper>,
 }
 
 fn nanos(duration: Duration) -> u64 {
@@ -85,9 +96,9 @@ pub fn is_store(dir: &Path) -> bool {
 /// The deliveries of a store's folder, whether or not a server uses it. Nothing is written there.
 ///
 /// # Errors
-/// When the directory cannot be listed.
-pub fn read_only(dir: &Path) -> Result<Deliveries, StoreError> {
-    Ok(Deliveries::stored(sources(dir, HostTime::NONE)?))
+/// When the directory cannot be listed, or the database of its records not be used.
+pub fn read_only(at: impl Into<StoreAt>) -> Result<Deliveries, StoreError> {
+    Ok(Deliveries::stored(sources(&at.into(), HostTime::NONE)?))
 }
 
 impl Store {
@@ -99,7 +110,20 @@ impl Store {
     pub fn open(dir: &Path, config: StoreConfig) -> Result<Store, StoreError> {
         let disk = Disk::open(dir)?;
         let meta = Database::open(dir, &config.meta)?;
-        Ok(Store { config, disk: Mutex::new(disk), compacting: Mutex::default(), runs: Mutex::default(), meta })
+        #[cfg(feature = "clickhouse")]
+        let shipper = match &config.records {
+            RecordsPlace::Folder => None,
+            RecordsPlace::ClickHouse(at) => Some(Shipper::start(dir, at, &identity::of(dir)?, config.retain_age)?),
+        };
+        Ok(Store {
+            config,
+            disk: Mutex::new(disk),
+            compacting: Mutex::default(),
+            runs: Mutex::default(),
+            meta,
+            #[cfg(feature = "clickhouse")]
+            shipper,
+        })
     }
 
     /// Notes that a server starts: what is appended from now on is what it takes in, and its first new case gets this number.
@@ -144,6 +168,25 @@ impl Store {
     /// Why cases are not in their database, where they are not.
     pub fn meta_trouble(&self) -> Option<String> {
         self.meta.trouble()
+    }
+
+    /// Why segments are not where they are to be besides the folder, where they are not: they wait in the folder.
+    pub fn records_trouble(&self) -> Option<String> {
+        #[cfg(feature = "clickhouse")]
+        {
+            self.shipper.as_ref().and_then(Shipper::trouble)
+        }
+        #[cfg(not(feature = "clickhouse"))]
+        {
+            None
+        }
+    }
+
+    /// Sends the segments that wait now, with this server's time, and waits for it; [`Store::records_trouble`] says whether that
+    /// worked. Nothing where segments are in the folder only.
+    #[cfg(feature = "clickhouse")]
+    pub fn send_records(&self, now: HostTime) {
+        self.shipper.iter().for_each(|shipper| shipper.round(now));
     }
 
     /// Whether what is put while there is trouble is put into the database when it can be used again: it waits on the disk. Else it
@@ -216,6 +259,8 @@ impl Store {
             done.segments_written = self.write_segments()?;
             *not_before = HostTime::NONE;
         }
+        #[cfg(feature = "clickhouse")]
+        self.shipper.iter().for_each(|shipper| shipper.wake(now));
         Ok(done)
     }
 
@@ -281,7 +326,7 @@ impl Store {
         // Not while a log is replaced by its segment.
         let _still = lock(&self.compacting);
         let dir = lock(&self.disk).dir().to_owned();
-        sources(&dir, from)
+        local(&dir, from)
     }
 
     /// Inserts or replaces a case.

@@ -3,7 +3,7 @@
 use crate::delivery::{Deliveries, Delivery};
 use crate::error::StoreError;
 use crate::names::io_error;
-use crate::source::sources;
+use crate::source::{StoreAt, sources};
 use mycroft_record::HostTime;
 use mycroft_wire::log::{LogFile, Marks, Piece, Pieces, sync_dir};
 use std::collections::VecDeque;
@@ -192,11 +192,12 @@ pub struct History {
 /// What happened to the servers of a store's folder. Nothing is written there.
 ///
 /// # Errors
-/// When the directory cannot be listed, or its runs not be read.
-pub fn history(dir: &Path) -> Result<History, StoreError> {
+/// When the directory cannot be listed, its runs not be read, or the database of its records not be used.
+pub fn history(at: impl Into<StoreAt>) -> Result<History, StoreError> {
+    let at = at.into();
     // Before the records: a run that starts meanwhile is not known, nor what it has taken in.
-    let runs = runs(dir)?.into();
-    let mut deliveries = Deliveries::stored(sources(dir, HostTime::NONE)?);
+    let runs = runs(&at.dir)?.into();
+    let mut deliveries = Deliveries::stored(sources(&at, HostTime::NONE)?);
     let next = deliveries.next_numbered();
     Ok(History { deliveries, next, runs, on: None, starts: false })
 }
@@ -205,8 +206,8 @@ pub fn history(dir: &Path) -> Result<History, StoreError> {
 ///
 /// # Errors
 /// When the directory cannot be listed.
-pub fn before(dir: &Path, run: &Run, from: HostTime) -> Result<Deliveries, StoreError> {
-    let sources = sources(dir, from)?.into_iter().filter(|source| source.number() < run.log).collect();
+pub fn before(at: &StoreAt, run: &Run, from: HostTime) -> Result<Deliveries, StoreError> {
+    let sources = sources(at, from)?.into_iter().filter(|source| source.number() < run.log).collect();
     Ok(Deliveries::stored(sources))
 }
 

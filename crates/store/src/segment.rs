@@ -35,7 +35,7 @@ const MAX_TEXTS: usize = 1 << 20;
 
 /// How a column of the file holds its values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Physical {
+pub(crate) enum Physical {
     Text,
     Flag,
     Int32,
@@ -44,13 +44,13 @@ enum Physical {
 
 /// A column of the file: the fixed ones first, then every column of every kind once.
 #[derive(Clone, Debug)]
-struct FileColumn {
-    name: String,
-    physical: Physical,
-    annotation: &'static str,
+pub(crate) struct FileColumn {
+    pub(crate) name: String,
+    pub(crate) physical: Physical,
+    pub(crate) annotation: &'static str,
     /// Small ranges of numbers in time order: bits of differences; everything else goes into a dictionary.
     delta: bool,
-    optional: bool,
+    pub(crate) optional: bool,
     /// Time, whose distance is stored.
     time: bool,
 }
@@ -80,8 +80,8 @@ const POSITION: usize = 8;
 const TIME: usize = 9;
 const ARRIVED_AT: usize = 10;
 
-struct Layout {
-    columns: Vec<FileColumn>,
+pub(crate) struct Layout {
+    pub(crate) columns: Vec<FileColumn>,
     /// For each kind, for each of its columns, the file's column.
     of_kind: Vec<Vec<usize>>,
 }
@@ -93,7 +93,8 @@ fn file_name(column: &Column) -> String {
     }
 }
 
-fn layout() -> &'static Layout {
+/// The columns of a row: those of a segment, and of a table that takes its place.
+pub(crate) fn layout() -> &'static Layout {
     static LAYOUT: OnceLock<Layout> = OnceLock::new();
     LAYOUT.get_or_init(|| {
         let fixed = FIXED.iter().map(|&(name, physical, annotation, delta, optional)| FileColumn {
@@ -180,24 +181,26 @@ fn properties() -> Result<WriterProperties, ParquetError> {
     Ok(builder.build())
 }
 
-struct Row {
+/// A record among others.
+pub(crate) struct Row {
     kind: Kind,
-    batch: u32,
+    pub(crate) batch: u32,
     position: u32,
     /// Where its cells begin.
     cells: usize,
 }
 
-struct Rows<'a> {
+/// The rows of batches, in the order of a segment.
+pub(crate) struct Rows<'a> {
     batches: &'a [Batch],
     arrivals: &'a [HostTime],
     strings: Interner,
     cells: Vec<u64>,
-    rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 impl<'a> Rows<'a> {
-    fn new(batches: &'a [Batch], arrivals: &'a [HostTime]) -> Rows<'a> {
+    pub(crate) fn new(batches: &'a [Batch], arrivals: &'a [HostTime]) -> Rows<'a> {
         let mut all = Rows { batches, arrivals, strings: Interner::default(), cells: Vec::new(), rows: Vec::new() };
         for (number, batch) in batches.iter().enumerate() {
             for (position, record) in batch.records.iter().enumerate() {
@@ -224,7 +227,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The value of a column in a row, `None` for null.
-    fn value(&self, column: usize, row: &Row) -> Option<u64> {
+    pub(crate) fn value(&self, column: usize, row: &Row) -> Option<u64> {
         let process = self.source(row).process;
         match column {
             RANK => process.map(|p| u64::from(p.rank.0)),
@@ -253,7 +256,8 @@ impl<'a> Rows<'a> {
         micros(self.cells[row.cells + column]).unwrap_or(time)
     }
 
-    fn text(&self, column: usize, row: &Row) -> Option<&str> {
+    /// The text of a column in a row, `None` for null.
+    pub(crate) fn text(&self, column: usize, row: &Row) -> Option<&str> {
         match column {
             KIND => Some(row.kind.as_str()),
             JOB => Some(&self.source(row).job),
@@ -391,15 +395,20 @@ fn read_file(path: &Path) -> Result<Vec<Arrived>, String> {
     for group in 0..reader.num_row_groups() {
         read_group(&reader, group, &mut batches)?;
     }
+    Ok(whole(batches))
+}
+
+/// The batches of whose rows all were taken.
+pub(crate) fn whole(batches: Batches) -> Vec<Arrived> {
     let whole = batches.into_values().map(|(Arrived { at, batch }, records)| Arrived {
         at,
         batch: Batch { records: records.into_values().collect(), ..batch },
     });
-    Ok(whole.collect())
+    whole.collect()
 }
 
 /// The batches of a file by number, and their records by position.
-type Batches = BTreeMap<u32, (Arrived, BTreeMap<u32, Record>)>;
+pub(crate) type Batches = BTreeMap<u32, (Arrived, BTreeMap<u32, Record>)>;
 
 fn read_group(reader: &SerializedFileReader<File>, group: usize, batches: &mut Batches) -> Result<(), String> {
     let group = reader.get_row_group(group).map_err(|e| e.to_string())?;
@@ -470,10 +479,18 @@ fn read_column(
 }
 
 fn intern_text(value: &ByteArray, strings: &mut Interner) -> Result<u64, String> {
-    if value.len() > MAX_TEXT_BYTES || strings.strings().len() > MAX_TEXTS {
+    let text = value.as_utf8().map_err(|e| e.to_string())?;
+    intern(text, strings)
+}
+
+/// The number of a text.
+///
+/// # Errors
+/// It is longer than those that mycroft writes, or there are too many.
+pub(crate) fn intern(text: &str, strings: &mut Interner) -> Result<u64, String> {
+    if text.len() > MAX_TEXT_BYTES || strings.strings().len() > MAX_TEXTS {
         return Err("has too long or too many texts".to_owned());
     }
-    let text = value.as_utf8().map_err(|e| e.to_string())?;
     Ok(strings.intern(&Arc::from(text)))
 }
 
@@ -498,7 +515,11 @@ fn read_values<T: DataType>(
     Ok((optional.then_some(levels), values))
 }
 
-fn take_row(line: &[Option<u64>], strings: &Interner, batches: &mut Batches) -> Result<(), String> {
+/// Takes a row, whose texts are numbers in `strings`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(crate) fn take_row(line: &[Option<u64>], strings: &Interner, batches: &mut Batches) -> Result<(), String> {
     let text = |column: usize| {
         let index = line[column].and_then(|i| usize::try_from(i).ok());
         index.and_then(|i| strings.strings().get(i)).cloned().ok_or_else(|| format!("column {column} has no text"))
@@ -544,52 +565,5 @@ fn take_row(line: &[Option<u64>], strings: &Interner, batches: &mut Batches) -> 
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::footer::earliest;
-    use mycroft_record::{NANOS_PER_SEC, StepMark};
-
-    #[test]
-    fn the_schema_is_one_the_parquet_crate_accepts_and_names_are_unique() {
-        let schema = parse_message_type(&schema_text()).unwrap();
-        assert_eq!(schema.get_fields().len(), layout().columns.len());
-        assert_eq!(FIXED[TIME].0, "time");
-    }
-
-    #[test]
-    fn a_file_of_another_program_is_refused_by_name() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x.parquet");
-        std::fs::write(&path, b"PAR1 not really").unwrap();
-        assert!(read_unchecked(&path).is_err());
-        let schema = Arc::new(parse_message_type("message m { REQUIRED INT32 a; }").unwrap());
-        let writer = SerializedFileWriter::new(File::create(&path).unwrap(), schema, Arc::default()).unwrap();
-        writer.close().unwrap();
-        assert_eq!(read_unchecked(&path).unwrap_err(), "a Parquet file, but not one of mycroft's");
-    }
-
-    #[test]
-    fn any_damage_gives_an_error_or_batches_never_a_panic() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x.parquet");
-        let source = Source { job: Arc::from("j"), host: Arc::from("h"), process: None };
-        let at = HostTime(1_700_000_000 * NANOS_PER_SEC);
-        let records = (0..50).map(|step| Record::StepMark(StepMark { at: at + step * 1000, step })).collect();
-        write(&path, &[Batch { source, collected_at: at, records }], &[]).unwrap();
-        assert_eq!(earliest(&path), Some(at));
-        let whole = std::fs::read(&path).unwrap();
-        for cut in (0..whole.len()).step_by(211) {
-            std::fs::write(&path, &whole[..cut]).unwrap();
-            assert!(read_unchecked(&path).is_err() && earliest(&path).is_none(), "cut at {cut}");
-        }
-        for at in (0..whole.len()).step_by(41) {
-            let mut damaged = whole.clone();
-            damaged[at] ^= 0x55;
-            std::fs::write(&path, &damaged).unwrap();
-            if let Ok(batches) = read_unchecked(&path) {
-                assert!(batches.iter().map(|arrived| arrived.batch.records.len()).sum::<usize>() <= 50);
-            }
-            let _ = earliest(&path);
-        }
-    }
-}
+#[path = "segment_tests.rs"]
+mod tests;

@@ -1,12 +1,20 @@
 //! Reading: the batches of segments and logs, with when each arrived. Nothing here writes.
 use crate::error::StoreError;
+#[cfg(feature = "clickhouse")]
+use crate::meta::identity;
 use crate::names::{self, SegmentFile, io_error};
+use crate::remote::RecordsPlace;
 use crate::segment::{self, Arrived};
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
 use mycroft_wire::codec;
 use mycroft_wire::log::{Marks, Piece, Pieces, numbered_files};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+#[cfg(feature = "clickhouse")]
+use {
+    crate::remote::table::{Segment, Table},
+    std::sync::Arc,
+};
 
 /// What the content of a log's entry begins with, before the time of arrival.
 const ARRIVAL_MARK: [u8; 4] = *b"MYCA";
@@ -38,7 +46,14 @@ pub(crate) fn split(content: &[u8]) -> (HostTime, &[u8]) {
 #[derive(Debug)]
 pub(crate) enum Source {
     Segment(SegmentFile),
-    Log { number: u64, path: PathBuf, pieces: Pieces },
+    Log {
+        number: u64,
+        path: PathBuf,
+        pieces: Pieces,
+    },
+    /// A segment in a database.
+    #[cfg(feature = "clickhouse")]
+    Rows(Arc<Table>, Segment),
 }
 
 impl Source {
@@ -53,6 +68,8 @@ impl Source {
         match self {
             Source::Segment(file) => file.log,
             Source::Log { number, .. } => *number,
+            #[cfg(feature = "clickhouse")]
+            Source::Rows(_, segment) => segment.log,
         }
     }
 
@@ -60,6 +77,8 @@ impl Source {
     pub(crate) fn advance(self) -> (Option<Source>, Result<Vec<Arrived>, StoreError>) {
         match self {
             Source::Segment(file) => (None, read_segment(file)),
+            #[cfg(feature = "clickhouse")]
+            Source::Rows(table, segment) => (None, table.read(&segment).map_err(StoreError::from)),
             Source::Log { number, path, mut pieces } => match pieces.next() {
                 None => (None, Ok(Vec::new())),
                 Some(piece) => {
@@ -95,9 +114,51 @@ pub(crate) fn read_segment(file: SegmentFile) -> Result<Vec<Arrived>, StoreError
     }
 }
 
+/// Where a store is: its folder, and where the segments are that are not in it any more.
+#[derive(Clone, Debug)]
+pub struct StoreAt {
+    /// The folder.
+    pub dir: PathBuf,
+    /// Where segments are besides.
+    pub records: RecordsPlace,
+}
+
+impl<P: AsRef<Path> + ?Sized> From<&P> for StoreAt {
+    fn from(dir: &P) -> StoreAt {
+        StoreAt { dir: dir.as_ref().to_owned(), records: RecordsPlace::Folder }
+    }
+}
+
+/// As `local`, with those that are elsewhere. A segment that is in both is read where it stays.
+pub(crate) fn sources(at: &StoreAt, from: HostTime) -> Result<Vec<Source>, StoreError> {
+    let found = local(&at.dir, from)?;
+    match &at.records {
+        RecordsPlace::Folder => Ok(found),
+        #[cfg(feature = "clickhouse")]
+        RecordsPlace::ClickHouse(server) => {
+            let store = identity::named(&at.dir)?;
+            let table = Arc::new(Table::new(server, &store)?);
+            let first = from.0 / NANOS_PER_SEC / HOUR_SECONDS * HOUR_SECONDS;
+            let mut segments = table.segments()?;
+            segments.retain(|_, segment| u64::from(segment.at) >= first);
+            let logs = found.iter().filter(|source| matches!(source, Source::Log { .. })).map(Source::number);
+            // A log that is still there is not over.
+            for log in logs {
+                segments.remove(&log);
+            }
+            let mut all: Vec<Source> = found.into_iter().filter(|one| !segments.contains_key(&one.number())).collect();
+            all.extend(segments.into_values().map(|segment| Source::Rows(Arc::clone(&table), segment)));
+            all.sort_by_key(Source::number);
+            Ok(all)
+        }
+        #[cfg(not(feature = "clickhouse"))]
+        RecordsPlace::ClickHouse(_) => Err(StoreError::Records(crate::remote::RecordsError::NotBuilt)),
+    }
+}
+
 /// Everything that arrived since `from`, and what lies in the same files, by the number of the log: what a directory
 /// holds now, whether or not a server uses it.
-pub(crate) fn sources(dir: &Path, from: HostTime) -> Result<Vec<Source>, StoreError> {
+pub(crate) fn local(dir: &Path, from: HostTime) -> Result<Vec<Source>, StoreError> {
     let wal = names::wal_dir(dir);
     let numbers = match numbered_files(&wal, "log") {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),

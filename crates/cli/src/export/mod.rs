@@ -7,6 +7,7 @@ mod trace;
 
 use crate::exit::{EXIT_INTERRUPTED, EXIT_OK};
 use crate::recorded::deliveries;
+use crate::records::RecordsInArgs;
 use crate::stop::Stop;
 use crate::whole::WholeFile;
 use anyhow::{Context, Result, bail};
@@ -14,6 +15,7 @@ use mycroft_record::time::{day_of_date, rfc3339};
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 use mycroft_serve::api::ReportJson;
 use mycroft_serve::replay::{Player, TAIL};
+use mycroft_store::StoreAt;
 use pieces::{PIECES_MAX, Pieces};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -55,13 +57,16 @@ pub(crate) struct ExportArgs {
     /// The file; it is there whole or not at all.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    #[command(flatten)]
+    records_in: RecordsInArgs,
 }
 
 /// Writes the file. Times are those of each host's clock, as in the records.
 pub(crate) fn export(args: &ExportArgs) -> Result<u8> {
     let stop = Stop::on_signals()?;
-    let job = the_job(args)?;
-    let last = deliveries(&args.store)?
+    let store = args.records_in.at(&args.store)?;
+    let job = the_job(args, &store)?;
+    let last = deliveries(&store)?
         .filter(|delivery| delivery.batch.source.job.as_ref() == job)
         .map(|delivery| delivery.batch.collected_at)
         .max()
@@ -69,7 +74,7 @@ pub(crate) fn export(args: &ExportArgs) -> Result<u8> {
     let from = time(args.from.as_deref(), last, HostTime::NONE).context("--from")?;
     let to = time(args.to.as_deref(), last, HostTime(u64::MAX)).context("--to")?;
     let (mut pieces, mut player) = (Pieces::new(from, to), Player::new(TICK));
-    for delivery in deliveries(&args.store)?.filter(|delivery| delivery.batch.source.job.as_ref() == job) {
+    for delivery in deliveries(&store)?.filter(|delivery| delivery.batch.source.job.as_ref() == job) {
         if stop.asked() {
             return Ok(EXIT_INTERRUPTED);
         }
@@ -104,9 +109,8 @@ pub(crate) fn export(args: &ExportArgs) -> Result<u8> {
 }
 
 /// The job that is meant.
-fn the_job(args: &ExportArgs) -> Result<String> {
-    let mut jobs: Vec<String> =
-        deliveries(&args.store)?.map(|delivery| delivery.batch.source.job.to_string()).collect();
+fn the_job(args: &ExportArgs, store: &StoreAt) -> Result<String> {
+    let mut jobs: Vec<String> = deliveries(store)?.map(|delivery| delivery.batch.source.job.to_string()).collect();
     jobs.sort_unstable();
     jobs.dedup();
     match (&args.job, jobs.as_slice()) {

@@ -13,7 +13,7 @@ use mycroft_diagnose::{Config, Engine};
 use mycroft_record::{Batch, HostName, HostTime, NANOS_PER_MS};
 use mycroft_sim::{Fault, FaultKind, Random, Scenario, Simulation};
 use mycroft_store::runs::history;
-use mycroft_store::{Store, StoreConfig};
+use mycroft_store::{Store, StoreAt, StoreConfig};
 use mycroft_wire::codec;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -271,7 +271,7 @@ fn what_was_live_replays_to_the_same_cases() {
         let store = dir.path().join("store");
         let mut player = Player::new(TICK);
         for happening in history(&store).expect("a store") {
-            player.happened(&store, &happening.expect("whole"), None).expect("read");
+            player.happened(&StoreAt::from(&store), &happening.expect("whole"), None).expect("read");
         }
         let played: Vec<Line> =
             player.take_changes().iter().map(|change| line(change.at, change.word, &change.case)).collect();

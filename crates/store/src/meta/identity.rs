@@ -35,6 +35,19 @@ pub(crate) fn of(dir: &Path) -> Result<String, MetaError> {
     Ok(name.to_owned())
 }
 
+/// The name of the store in this folder, which has one.
+///
+/// # Errors
+/// The file is not there or cannot be read, or holds no name.
+#[cfg(feature = "clickhouse")]
+pub(crate) fn named(dir: &Path) -> Result<String, MetaError> {
+    let path = dir.join(FILE);
+    match std::fs::metadata(&path) {
+        Ok(_) => of(dir),
+        Err(source) => Err(MetaError::File { operation: "reading the name of the store in", path, source }),
+    }
+}
+
 /// Host and random digits: a person sees whose it is.
 fn make(dir: &Path, path: &Path) -> io::Result<String> {
     let mut random = [0; RANDOM_BYTES];
