@@ -54,10 +54,9 @@ impl Agent {
             send_timeout: within(WIRE_TIMEOUT),
             write_timeout: within(WRITE_TIMEOUT_DEFAULT),
         };
-        let endpoint = config.endpoint.clone();
+        let way = config.way.clone();
         let capturer = Capturer::new(config.capture.clone(), shared.clone());
-        let mut shipper =
-            Shipper::new(endpoint, client_config, backlog, outbox.clone(), shared.clone(), events.clone());
+        let mut shipper = Shipper::new(way, client_config, backlog, outbox.clone(), shared.clone(), events.clone());
         shipper.capturer = Some(capturer);
         shipper.holder = Some(Holder::new(config.may_hold, config.segment_dir.clone(), shared.clone()));
         let shipping = spawn("mycroft-ship", move || shipper.run())?;

@@ -1,5 +1,5 @@
 //! What an agent is told, and every limit it keeps.
-use mycroft_wire::{Endpoint, TlsClient};
+use mycroft_wire::{TlsClient, Way};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -84,8 +84,8 @@ pub struct AgentConfig {
     pub segment_dir: PathBuf,
     /// Name of this host; `None`: the name that each segment carries.
     pub host: Option<String>,
-    /// The server.
-    pub endpoint: Endpoint,
+    /// The way of records to a server; by an [`Endpoint`](mycroft_wire::Endpoint), its wire.
+    pub way: Way,
     /// Shared secret of the server.
     pub token: Option<String>,
     /// TLS to the server.
@@ -119,7 +119,7 @@ impl fmt::Debug for AgentConfig {
         f.debug_struct("AgentConfig")
             .field("segment_dir", &self.segment_dir)
             .field("host", &self.host)
-            .field("endpoint", &self.endpoint)
+            .field("way", &self.way)
             .field("token", &self.token.as_ref().map(|_| "(secret)"))
             .field("tls", &self.tls)
             .field("sample_every", &self.sample_every)
@@ -138,11 +138,11 @@ impl fmt::Debug for AgentConfig {
 
 impl AgentConfig {
     /// The defaults for a segment directory, a spool directory and a server.
-    pub fn new(segment_dir: &Path, spool_dir: &Path, endpoint: Endpoint) -> AgentConfig {
+    pub fn new(segment_dir: &Path, spool_dir: &Path, way: impl Into<Way>) -> AgentConfig {
         AgentConfig {
             segment_dir: segment_dir.to_path_buf(),
             host: None,
-            endpoint,
+            way: way.into(),
             token: None,
             tls: None,
             sample_every: Duration::from_millis(100),
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn the_token_is_not_printed() {
-        let config = AgentConfig::new(Path::new("/a"), Path::new("/b"), Endpoint::Tcp("c:1".to_owned()));
+        let config = AgentConfig::new(Path::new("/a"), Path::new("/b"), mycroft_wire::Endpoint::Tcp("c:1".to_owned()));
         let config = AgentConfig { token: Some("hunter2".to_owned()), ..config };
         let printed = format!("{config:?}");
         assert!(printed.contains("(secret)") && !printed.contains("hunter2"), "{printed}");

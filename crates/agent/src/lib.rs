@@ -10,7 +10,7 @@
 //! ```no_run
 //! use mycroft_agent::{Agent, AgentConfig};
 //! use std::path::Path;
-//! let endpoint = "127.0.0.1:7700".parse().expect("an endpoint");
+//! let endpoint: mycroft_agent::Endpoint = "127.0.0.1:7700".parse().expect("an endpoint");
 //! let config = AgentConfig::new(Path::new("/dev/shm/mycroft-1000"), Path::new("/var/lib/mycroft/spool"), endpoint);
 //! let agent = Agent::start(config).expect("an agent");
 //! for notice in agent.take_notices() {
@@ -52,5 +52,5 @@ pub use capture::here::{LocalRank, Taken, local_ranks, take_here};
 pub use capture::spy::main as spy;
 pub use config::{AgentConfig, CaptureConfig, REPEAT_EVERY, SpyProgram};
 pub use error::{AgentError, Notice};
-pub use mycroft_wire::{Endpoint, TlsClient};
+pub use mycroft_wire::{Endpoint, TlsClient, Way};
 pub use stats::AgentStats;

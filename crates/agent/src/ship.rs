@@ -1,5 +1,6 @@
 //! The shipping thread: batches to the server, or to the spool while it is away, in order for each source.
 mod orders;
+mod stop;
 
 use crate::backlog::{Backlog, Lost, count_lost, frames, record_count};
 use crate::capture::Capturer;
@@ -11,7 +12,7 @@ use crate::stats::{Shared, add};
 use crate::turns::Turns;
 use mycroft_record::{Batch, Gap, GapCause, HostTime, Record, Source};
 use mycroft_wire::codec;
-use mycroft_wire::{Client, ClientConfig, Endpoint, WireError};
+use mycroft_wire::{Carrier, ClientConfig, Way, WireError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
@@ -40,13 +41,14 @@ const REPLAY_FRAMES: usize = 16;
 pub(crate) struct Shipper {
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) shared: Arc<Shared>,
-    /// Told at each connection after the first: the server may be a new one that knows no process yet.
+    /// Told at each connection after the first, and where the way asks for it in between: the server may be a new one that knows no
+    /// process yet.
     pub(crate) server_back: Sender<crate::sampler::Event>,
     /// Does what the server orders.
     pub(crate) capturer: Option<Capturer>,
     /// Holds ranks where a coordinator says so.
     pub(crate) holder: Option<Holder>,
-    endpoint: Endpoint,
+    way: Way,
     client_config: ClientConfig,
     link: Link,
     backlog: Backlog,
@@ -64,6 +66,7 @@ pub(crate) struct Shipper {
     told_away: Option<String>,
     told_spool: bool,
     polled_at: Instant,
+    told_anew_at: Instant,
     /// Not before: the spool could not be read.
     replay_at: Instant,
     /// Not before: the server gave no credit.
@@ -72,10 +75,10 @@ pub(crate) struct Shipper {
 
 /// The way to the server.
 enum Link {
-    Up(Box<Client>),
+    Up(Box<dyn Carrier>),
     Down {
         /// The broken connection, which still holds what the server has not acknowledged.
-        client: Option<Box<Client>>,
+        client: Option<Box<dyn Carrier>>,
         retry_at: Instant,
         backoff: Duration,
     },
@@ -83,7 +86,7 @@ enum Link {
 
 impl Shipper {
     pub(crate) fn new(
-        endpoint: Endpoint,
+        way: Way,
         client_config: ClientConfig,
         backlog: Backlog,
         outbox: Arc<Outbox>,
@@ -97,7 +100,7 @@ impl Shipper {
             server_back,
             capturer: None,
             holder: None,
-            endpoint,
+            way,
             client_config,
             link: Link::Down { client: None, retry_at: now, backoff: BACKOFF_MIN },
             backlog,
@@ -112,6 +115,7 @@ impl Shipper {
             told_away: None,
             told_spool: false,
             polled_at: now,
+            told_anew_at: now,
             replay_at: now,
             send_at: now,
         }
@@ -124,6 +128,7 @@ impl Shipper {
             self.take_fresh(taken.batches, taken.lost);
             self.turns.taken(taken.turn);
             self.connect_if_due();
+            self.tell_anew();
             self.work();
             self.tell_safe();
             self.publish();
@@ -188,7 +193,7 @@ impl Shipper {
                     Err(e)
                 }
             },
-            None => Client::connect(&self.endpoint, &self.client_config).map(Box::new),
+            None => self.way.connect(&self.client_config),
         };
         match connected {
             Ok(client) => self.came_up(client),
@@ -200,16 +205,26 @@ impl Shipper {
         }
     }
 
-    fn came_up(&mut self, client: Box<Client>) {
+    fn came_up(&mut self, client: Box<dyn Carrier>) {
         self.link = Link::Up(client);
         self.polled_at = Instant::now();
         self.up_since = self.polled_at;
         self.connections += 1;
         if self.told_away.take().is_some() || self.connections > 1 {
-            self.shared.notice(Notice::ServerBack { endpoint: self.endpoint.to_string() });
+            self.shared.notice(Notice::ServerBack { endpoint: self.way.to_string() });
         }
         if self.connections > 1 {
             // Nobody listens any more while the agent stops; then nothing needs telling either.
+            let _ = self.server_back.send(crate::sampler::Event::ServerBack);
+        }
+    }
+
+    /// Nobody says when another server takes over.
+    fn tell_anew(&mut self) {
+        let is_due = self.way.anew_every().is_some_and(|every| self.told_anew_at.elapsed() >= every);
+        if is_due && matches!(self.link, Link::Up(_)) {
+            self.told_anew_at = Instant::now();
+            // As at a new connection.
             let _ = self.server_back.send(crate::sampler::Event::ServerBack);
         }
     }
@@ -232,7 +247,7 @@ impl Shipper {
     fn tell_away(&mut self, error: &WireError) {
         let whole = error.to_string();
         if self.told_away.as_ref() != Some(&whole) {
-            let endpoint = self.endpoint.to_string();
+            let endpoint = self.way.to_string();
             self.shared.notice(match error {
                 WireError::Refused { code, text, .. } => {
                     Notice::ServerRefused { endpoint, reason: format!("{code}: {text}") }
@@ -290,7 +305,7 @@ impl Shipper {
         let Link::Up(client) = &mut self.link else { return };
         let frames = client.take_rejected();
         let Some(why) = client.last_reject().filter(|_| !frames.is_empty()) else { return };
-        self.shared.notice(Notice::Rejected { endpoint: self.endpoint.to_string(), reason: why.to_owned() });
+        self.shared.notice(Notice::Rejected { endpoint: self.way.to_string(), reason: why.to_owned() });
         for frame in frames {
             add(&self.shared.dropped, codec::header(&frame).map_or(0, |header| u64::from(header.records)));
             // What we encoded can be read; what an older agent left in the spool, most often.
@@ -428,59 +443,6 @@ impl Shipper {
         self.shared.spooled.store(self.backlog.len() as u64, Ordering::Relaxed);
         self.shared.connected.store(matches!(self.link, Link::Up(_)), Ordering::Relaxed);
         self.shared.shipper_cpu_ns.store(thread_cpu().as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    /// Sends what is left while the server takes it and time is left, then spools the rest for the next run.
-    fn finish(&mut self, by: Instant) {
-        if let Link::Up(client) = &mut self.link {
-            client.wait_until_at_most(by);
-        }
-        while matches!(self.link, Link::Up(_)) && self.has_unsent() && Instant::now() < by {
-            self.work();
-            let pause = self.pause().min(by).saturating_duration_since(Instant::now());
-            std::thread::sleep(pause);
-        }
-        if let Link::Up(client) = &mut self.link
-            && let Err(error) = client.flush(by.saturating_duration_since(Instant::now()))
-        {
-            self.went_down(&error);
-        }
-        self.spool_fresh();
-        self.spool_unacknowledged();
-        let gaps = self.gap_batches();
-        self.lost.clear();
-        self.refused.clear();
-        self.spool(&gaps);
-        self.publish();
-        self.shared.connected.store(false, Ordering::Relaxed);
-    }
-
-    /// Until when nothing can be sent: the server gave no credit, or what is left cannot be read now.
-    fn pause(&self) -> Instant {
-        let only_spooled = self.fresh.is_empty() && self.lost.is_empty() && self.refused.is_empty();
-        if only_spooled { self.send_at.max(self.replay_at) } else { self.send_at }
-    }
-
-    fn has_unsent(&self) -> bool {
-        !self.fresh.is_empty() || !self.lost.is_empty() || !self.refused.is_empty() || self.backlog.len() > 0
-    }
-
-    /// What a broken connection never got acknowledged is older than what waits in the spool, so the spool is turned
-    /// round once behind it.
-    fn spool_unacknowledged(&mut self) {
-        let down = Link::Down { client: None, retry_at: Instant::now(), backoff: BACKOFF_MIN };
-        let client = match std::mem::replace(&mut self.link, down) {
-            Link::Up(client) => client,
-            Link::Down { client: Some(client), .. } => client,
-            Link::Down { client: None, .. } => return,
-        };
-        let unacknowledged = client.into_unacked();
-        if unacknowledged.is_empty() {
-            return;
-        }
-        if let Err(reason) = self.backlog.push_before(&unacknowledged, &mut self.lost) {
-            self.tell_spool(reason);
-        }
     }
 }
 

@@ -135,6 +135,11 @@ impl PeerClock {
         self.last = times;
     }
 
+    /// What the peer sent at `sent` by its clock came at `at`, of a peer that is never answered.
+    pub fn heard(&mut self, sent: HostTime, at: HostTime) {
+        self.collected.came(sent, at);
+    }
+
     /// Batches came at `at`: what is to be told of the peer's clock before them.
     pub fn tell(&mut self, batches: &[Batch], at: HostTime) -> Vec<Batch> {
         let estimate = self.estimator.estimate(at).or_else(|| self.ahead(batches, at));

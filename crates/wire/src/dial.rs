@@ -125,7 +125,7 @@ fn addresses(text: &str, deadline: Instant) -> std::io::Result<Vec<SocketAddr>> 
 }
 
 /// A number that all agents of this machine say until it starts again, and hardly one of another machine; 0: not known.
-pub(super) fn this_machine() -> u64 {
+pub fn this_machine() -> u64 {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     // A UUID: 64 of its 122 random bits tell machines apart.
     let digits: String = boot.chars().filter(char::is_ascii_hexdigit).take(16).collect();
@@ -134,7 +134,7 @@ pub(super) fn this_machine() -> u64 {
 
 /// Tells this client from every other one, also of the same host; the standard library's hasher is seeded by the
 /// operating system.
-pub(super) fn random_id() -> u64 {
+pub fn random_id() -> u64 {
     let mut hasher = std::hash::RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
     hasher.finish()

@@ -14,6 +14,7 @@ mod arrival;
 pub mod budget;
 mod bytes;
 mod capture;
+mod carrier;
 pub mod cells;
 mod certificate;
 mod client;
@@ -45,8 +46,10 @@ pub mod trusted;
 pub use admission::{Door, Doorkeeper};
 pub use arrival::ServerLimits;
 pub use capture::{CAPTURE_TEXT_BYTES_MAX, CaptureKind, CaptureOrder, Captured, PIECE_BYTES_MAX, VERSION_CAPTURE};
+pub use carrier::{Carrier, Way};
 pub use client::{Client, ClientStats};
 pub use clock::{VERSION_TIMES, WireClock};
+pub use dial::{random_id, this_machine};
 pub use gate::{GATE_BYTES_MAX, GateSaid, VERSION_GATE};
 pub use intake::{Received, Sink};
 pub use places::{NotOrdered, Peer, Places};
@@ -261,6 +264,14 @@ pub enum WireError {
         bytes: usize,
         /// The server's limit.
         max: usize,
+    },
+    /// What takes frames in place of a server cannot be reached or used.
+    #[error("sending to {endpoint}: {reason}")]
+    Away {
+        /// To whom.
+        endpoint: String,
+        /// Why, and what to do.
+        reason: String,
     },
     /// The batches do not fit a frame.
     #[error(transparent)]
