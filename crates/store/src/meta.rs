@@ -11,7 +11,7 @@ mod sqlite;
 pub use error::MetaError;
 pub use lease::{Lease, Leased};
 pub use place::{MetaPlace, PostgresAt};
-pub use rows::{ActionRow, CaseRow, PolicyRow};
+pub use rows::{ActionRow, CaseRow, PolicyRow, SHARED_FROM};
 pub(crate) use sqlite::copy;
 
 use crate::series::{SeriesRows, StoredSeries};
@@ -220,5 +220,29 @@ impl Meta {
     /// When it cannot be written.
     pub fn release_lease(&self, job: &str, holder: &str) -> Result<bool, MetaError> {
         ask!(self, one => one.release_lease(job, holder))
+    }
+
+    /// Leases that are not over, of jobs whose names begin so.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub fn leases(&self, prefix: &str) -> Result<Vec<Lease>, MetaError> {
+        ask!(self, one => one.leases(prefix))
+    }
+
+    /// Makes the cases with shared numbers ([`SHARED_FROM`]) of all jobs that `is_wanted` this store's, and gives them, newest first.
+    ///
+    /// # Errors
+    /// When they cannot be read or written.
+    pub fn claim_cases(&self, is_wanted: &dyn Fn(&str) -> bool, limit: usize) -> Result<Vec<CaseRow>, MetaError> {
+        ask!(self, one => one.claim_cases(is_wanted, limit))
+    }
+
+    /// The highest number of a case in `[from, to)` that any store has; 0: none has one.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn highest_case(&self, from: u64, to: u64) -> Result<u64, MetaError> {
+        ask!(self, one => one.highest_case(from, to))
     }
 }

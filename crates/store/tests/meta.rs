@@ -7,6 +7,7 @@ use mycroft_store::meta::Meta;
 fn a_file_answers_as_any_database_must() {
     let dir = tempfile::tempdir().expect("a folder");
     suite::all(&|| Meta::open(&dir.path().join("meta.sqlite")).expect("a database"));
+    suite::shared(&Meta::in_memory().expect("memory"));
 }
 
 #[test]

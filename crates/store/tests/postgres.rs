@@ -3,7 +3,7 @@ mod server;
 mod suite;
 
 use mycroft_record::HostTime;
-use mycroft_store::meta::{Leased, Meta, MetaError};
+use mycroft_store::meta::{CaseRow, Leased, Meta, MetaError};
 use server::Server;
 use std::time::Duration;
 use suite::case;
@@ -18,12 +18,36 @@ fn a_server_answers_as_any_database_must_and_as_a_file_does() {
         suite::same_answers(&file, &remote, seed);
     }
     suite::all(&|| server.open("two"));
+    suite::shared(&server.open("three"));
 }
 
 #[test]
 fn a_job_has_one_holder_among_servers_that_share_a_database() {
     let Some(server) = Server::start() else { return };
     suite::leases(&|number| server.open(&format!("store-{number}")));
+}
+
+/// Of servers on a bus.
+#[test]
+fn a_case_moves_with_its_job_and_who_had_it_writes_it_no_more() {
+    let Some(server) = server::Server::start() else { return };
+    let (one, other) = (server.open("one"), server.open("other"));
+    let numbers = [7, 1_000_001, 1_000_002];
+    numbers.iter().for_each(|id| one.put_case(&case(*id, "moves", *id)).expect("written"));
+    one.put_case(&case(1_000_003, "stays", 1)).expect("written");
+    let claimed = other.claim_cases(&|job| job == "moves", 9).expect("claimed");
+    assert_eq!(claimed.iter().map(|case| case.id).collect::<Vec<_>>(), [1_000_002, 1_000_001]);
+    let rows =
+        || server.sql("SELECT string_agg(store || ' ' || id || ' ' || state, ', ' ORDER BY id) FROM mycroft_cases");
+    let moved = "one 7 open, other 1000001 open, other 1000002 open, one 1000003 open";
+    assert_eq!(rows(), moved);
+    let late = CaseRow { state: "late".to_owned(), ..case(1_000_001, "moves", 9) };
+    one.put_case(&late).expect("nothing is wrong, and nothing is written");
+    assert_eq!(rows(), moved);
+    other.put_case(&CaseRow { state: "closed".to_owned(), ..late }).expect("written");
+    assert_eq!(rows(), moved.replace("1000001 open", "1000001 closed"));
+    assert_eq!(one.highest_case(1_000_000, 2_000_000).expect("asked"), 1_000_003, "whosever they are");
+    assert_eq!(one.claim_cases(&|_| true, 9).expect("claimed").len(), 3, "and back");
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod series;
 mod text;
 
 use super::error::MetaError;
-use super::lease::Leased;
+use super::lease::{Lease, Leased};
 use super::place::PostgresAt;
 use super::rows::{ActionRow, CaseRow, PolicyRow, Rows};
 use crate::series::{SeriesRows, StoredSeries};
@@ -166,6 +166,40 @@ impl Postgres {
     pub(crate) fn release_lease(&self, job: &str, holder: &str) -> Result<bool, MetaError> {
         let (job, holder) = (job.to_owned(), holder.to_owned());
         self.ask("giving up a lease of", |client| Box::pin(async move { leases::release(client, &job, &holder).await }))
+    }
+
+    pub(crate) fn leases(&self, prefix: &str) -> Result<Vec<Lease>, MetaError> {
+        let prefix = prefix.to_owned();
+        self.ask("listing leases of", |client| Box::pin(async move { leases::list(client, &prefix).await }))
+    }
+
+    pub(crate) fn claim_cases(
+        &self,
+        is_wanted: &dyn Fn(&str) -> bool,
+        limit: usize,
+    ) -> Result<Vec<CaseRow>, MetaError> {
+        const OPERATION: &str = "taking over cases in";
+        let jobs = self.link.ask(OPERATION, WHOLE_LIMIT, |client| Box::pin(cases::shared_jobs(client)))?;
+        let jobs: Vec<String> = jobs.into_iter().filter(|job| is_wanted(job)).collect();
+        if jobs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let store = self.store.clone();
+        self.link.ask(OPERATION, WHOLE_LIMIT, move |client| {
+            Box::pin(async move {
+                let work = client.transaction().await?;
+                cases::claim(&work, &store, &jobs).await?;
+                let claimed = cases::list_shared(&work, &store, &jobs, limit).await?;
+                work.commit().await?;
+                Ok(claimed)
+            })
+        })
+    }
+
+    pub(crate) fn highest_case(&self, from: u64, to: u64) -> Result<u64, MetaError> {
+        self.ask("looking for the newest case in", move |client| {
+            Box::pin(async move { cases::highest(client, from, to).await })
+        })
     }
 
     fn ask<T: Send + 'static>(

@@ -6,6 +6,9 @@ use mycroft_record::HostTime;
 /// Most rows a listing gives: a page of a user interface has far fewer.
 pub(super) const MAX_LIST: usize = 100_000;
 
+/// Numbers of cases from here on are unique in a database that several stores use: such a case may become another store's.
+pub const SHARED_FROM: u64 = 1_000_000;
+
 /// One case as the store keeps it. The text is the server's own JSON; the store does not read it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CaseRow {

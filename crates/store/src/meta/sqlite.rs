@@ -5,7 +5,7 @@ mod series;
 use super::error::MetaError;
 #[cfg(feature = "postgres")]
 use super::rows::Rows;
-use super::rows::{ActionRow, CaseRow, MAX_LIST, PolicyRow};
+use super::rows::{ActionRow, CaseRow, MAX_LIST, PolicyRow, SHARED_FROM};
 use mycroft_record::HostTime;
 use mycroft_wire::sync::lock;
 use rusqlite::{Connection, OpenFlags, Row, params};
@@ -211,6 +211,31 @@ impl Sqlite {
             statement.query_map(params![job, limit], case_of)?.collect()
         };
         list().map_err(self.failed("listing the cases of"))
+    }
+
+    /// Cases with shared numbers of jobs that are wanted, newest first: all are this store's.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(crate) fn claim_cases(
+        &self,
+        is_wanted: &dyn Fn(&str) -> bool,
+        limit: usize,
+    ) -> Result<Vec<CaseRow>, MetaError> {
+        let is_shared = |case: &CaseRow| case.id >= SHARED_FROM && is_wanted(&case.job);
+        let cases = self.list_cases(None, MAX_LIST)?;
+        Ok(cases.into_iter().filter(is_shared).take(limit).collect())
+    }
+
+    /// The highest number of a case in `[from, to)`; 0: there is none.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn highest_case(&self, from: u64, to: u64) -> Result<u64, MetaError> {
+        let sql = "SELECT coalesce(max(id), 0) FROM cases WHERE id >= ?1 AND id < ?2";
+        let (from, to) = (from.cast_signed(), to.cast_signed());
+        let found = self.lock().query_row(sql, params![from, to], |row| row.get::<_, i64>(0));
+        found.map(i64::cast_unsigned).map_err(self.failed("looking for the newest case in"))
     }
 
     /// Inserts or replaces an action.

@@ -32,6 +32,20 @@ fn rows(job: &str, pieces: Vec<PieceRow>) -> SeriesRows {
     SeriesRows { job: job.to_owned(), pieces, states: vec![("ranks", format!("[{job:?}]"))] }
 }
 
+/// Cases that move with their job, of one store: all are its own.
+pub(crate) fn shared(meta: &Meta) {
+    for (id, job) in [(7, "moves"), (1_000_001, "moves"), (1_000_002, "moves"), (1_000_003, "stays")] {
+        meta.put_case(&case(id, job, id)).expect("written");
+    }
+    let changed = CaseRow { state: "closed".to_owned(), ..case(1_000_001, "moves", 5) };
+    meta.put_case(&changed).expect("written");
+    let claimed = meta.claim_cases(&|job| job == "moves", 9).expect("claimed");
+    assert_eq!(claimed, [case(1_000_002, "moves", 1_000_002), changed], "newest first, without what does not move");
+    assert_eq!(meta.claim_cases(&|job| job == "moves", 1).expect("claimed").len(), 1);
+    assert_eq!(meta.highest_case(1_000_000, 2_000_000).expect("asked"), 1_000_003);
+    assert_eq!(meta.highest_case(2_000_000, 3_000_000).expect("asked"), 0);
+}
+
 /// `open` gives the same database each time.
 pub(crate) fn all(open: &dyn Fn() -> Meta) {
     cases(&open());
@@ -199,7 +213,18 @@ pub(crate) fn leases(open: &(dyn Fn(usize) -> Meta + Sync)) {
     let taken = ours(other.take_lease("train", "b", LONG).expect("asked"));
     assert_eq!(one.take_lease("train", "a", LONG).expect("asked"), Leased::Held(taken));
     over(&one, &other);
+    listed(&one, &other);
     race(open);
+}
+
+/// Who has what is told of those whose names begin so, and are not over.
+fn listed(one: &Meta, other: &Meta) {
+    let first = ours(one.take_lease("bus t 1", "a", LONG).expect("asked"));
+    let second = ours(other.take_lease("bus t 2", "b", LONG).expect("asked"));
+    ours(one.take_lease("bus t 3", "a", Duration::ZERO).expect("asked"));
+    ours(one.take_lease("bus u 1", "a", LONG).expect("asked"));
+    assert_eq!(other.leases("bus t ").expect("listed"), [first, second]);
+    assert_eq!(one.leases("bus%").expect("listed"), []);
 }
 
 /// A lease that is over is anybody's, and not renewed.

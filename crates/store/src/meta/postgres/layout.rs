@@ -8,7 +8,7 @@ struct Step {
 }
 
 /// All steps; the first makes layout 1 of an empty database. A step that was released is never changed.
-const STEPS: &[Step] = &[CASES, LEASES];
+const STEPS: &[Step] = &[CASES, LEASES, SHARED];
 
 const CASES: Step = Step {
     // Names compare by bytes, as in SQLite, whatever the database's language.
@@ -45,6 +45,12 @@ const LEASES: Step = Step {
         CREATE TABLE mycroft_leases (
             job TEXT COLLATE "C" NOT NULL PRIMARY KEY, holder TEXT NOT NULL, until TIMESTAMPTZ NOT NULL);"#,
     down: "DROP TABLE mycroft_leases;",
+};
+
+/// Numbers from 1,000,000 on are of cases that move from server to server: no second row of one.
+const SHARED: Step = Step {
+    up: "CREATE UNIQUE INDEX mycroft_cases_shared ON mycroft_cases (job, id) WHERE id >= 1000000;",
+    down: "DROP INDEX mycroft_cases_shared;",
 };
 
 /// One at a time: several servers may start at once. The number is ours, in a space that is the database's own: "mycroft" in ASCII.

@@ -4,7 +4,7 @@ use super::text::{kept, told};
 use crate::meta::lease::{Lease, Leased};
 use mycroft_record::HostTime;
 use std::time::Duration;
-use tokio_postgres::{Client, Error};
+use tokio_postgres::{Client, Error, Row};
 
 /// Takes a job that nobody has, or whose lease is over; goes on with one's own. Where another has it, the statement has locked the
 /// row, so that what is read then is what it met.
@@ -29,6 +29,16 @@ pub(super) async fn renew(client: &mut Client, job: &str, holder: &str, length: 
 pub(super) async fn release(client: &Client, job: &str, holder: &str) -> Result<bool, Error> {
     let sql = "DELETE FROM mycroft_leases WHERE job = $1 AND holder = $2";
     Ok(client.execute(sql, &[&kept(job), &kept(holder)]).await? > 0)
+}
+
+pub(super) async fn list(client: &Client, prefix: &str) -> Result<Vec<Lease>, Error> {
+    let sql = "SELECT job, holder, (extract(epoch FROM until) * 1000000000)::bigint FROM mycroft_leases
+               WHERE starts_with(job, $1) AND until > now() ORDER BY job";
+    let lease = |row: &Row| {
+        let until = HostTime(row.try_get::<_, i64>(2)?.cast_unsigned());
+        Ok(Lease { job: told(row.try_get(0)?), holder: told(row.try_get(1)?), until })
+    };
+    client.query(sql, &[&kept(prefix)]).await?.iter().map(lease).collect()
 }
 
 async fn change(

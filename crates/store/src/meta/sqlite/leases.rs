@@ -39,6 +39,24 @@ impl Sqlite {
         gone.map(|rows| rows > 0).map_err(self.failed("giving up a lease of"))
     }
 
+    /// Leases that are not over, of jobs whose names begin so.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(crate) fn leases(&self, prefix: &str) -> Result<Vec<Lease>, MetaError> {
+        let list = |connection: &Connection| -> rusqlite::Result<Vec<Lease>> {
+            let now: i64 = connection.query_row(NOW, [], |row| row.get(0))?;
+            let sql = "SELECT job, holder, until FROM leases WHERE substr(job, 1, length(?1)) = ?1 AND until > ?2 ORDER BY job";
+            let mut found = connection.prepare(sql)?;
+            let lease = |row: &Row<'_>| {
+                let until = HostTime(row.get::<_, i64>(2)?.cast_unsigned());
+                Ok(Lease { job: row.get(0)?, holder: row.get(1)?, until })
+            };
+            found.query_map(params![prefix, now], lease)?.collect()
+        };
+        list(&self.lock()).map_err(self.failed("listing leases of"))
+    }
+
     fn change_lease(
         &self,
         operation: &'static str,
