@@ -23,12 +23,16 @@ const APT_PACKAGES: &[(&str, &str)] = &[
     ("ip", "iproute2"),
     ("tc", "iproute2"),
     ("cc", "gcc"),
+    ("make", "make"),
     ("nm", "binutils"),
     ("python3", "python3"),
     ("setpriv", "util-linux"),
     ("rpmbuild", "rpm"),
     ("pg_ctlcluster", "postgresql"),
 ];
+
+/// What is tested besides the defaults: a bus, which not everybody wants to build (docs/decisions/025-bus.md).
+const FEATURES: &str = "mycroft-cli/kafka,mycroft-bus/kafka,mycroft-serve/kafka";
 
 /// How many of the slowest tests are listed: those that make up most of the time.
 const SLOWEST: usize = 20;
@@ -45,10 +49,11 @@ pub(crate) fn test(root: &Path, args: &TestArgs) -> Result<()> {
         } else {
             eprintln!("no cargo-deny here: licences, bans and sources of dependencies were not checked");
         }
-        run(root, "cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+        let clippy = ["clippy", "--workspace", "--all-targets", "--features", FEATURES, "--", "-D", "warnings"];
+        run(root, "cargo", &clippy)?;
     }
-    run(root, "cargo", &["build", "--workspace"])?;
-    let mut nextest = vec!["nextest", "run", "--workspace", "--no-fail-fast"];
+    run(root, "cargo", &["build", "--workspace", "--features", FEATURES])?;
+    let mut nextest = vec!["nextest", "run", "--workspace", "--no-fail-fast", "--features", FEATURES];
     if args.quick {
         nextest.extend(["-E", "not binary(/^testbed_|^hundred$/)"]);
     }

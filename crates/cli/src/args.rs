@@ -2,6 +2,7 @@
 use crate::args_testbed::{TestbedCommand, TransportArg};
 use crate::{
     api::ServerArgs,
+    bus::BusArgs,
     config::args::{ConfigArgs, ConfigCommand},
     log::LogArgs,
     meta::MetaArgs,
@@ -154,6 +155,8 @@ pub(crate) struct AgentArgs {
     /// Server to ship to: HOST:PORT or unix:/path.
     #[arg(long, env = "MYCROFT_SERVER", default_value = "127.0.0.1:7700")]
     pub(crate) server: String,
+    #[command(flatten)]
+    pub(crate) bus: BusArgs,
     /// Directory of trace segments; default /dev/shm/mycroft-UID.
     #[arg(long, env = "MYCROFT_DIR")]
     pub(crate) dir: Option<PathBuf>,
@@ -204,6 +207,8 @@ pub(crate) struct ServeArgs {
     /// this machine; without one 127.0.0.1:7700, this machine only.
     #[arg(long, env = "MYCROFT_WIRE", value_delimiter = ',')]
     pub(crate) wire: Vec<String>,
+    #[command(flatten)]
+    pub(crate) bus: BusArgs,
     /// Directory of the store; without it records live in memory only.
     #[arg(long, env = "MYCROFT_STORE")]
     pub(crate) store: Option<PathBuf>,

@@ -26,11 +26,18 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
     args.log.begin("mycroft agent");
     args.config.tell();
     let stop = Stop::on_signals()?;
-    let endpoint: Endpoint = args.server.parse().context("--server")?;
+    let way = match args.bus.way()? {
+        Some(way) => way,
+        None => args.server.parse::<Endpoint>().context("--server")?.into(),
+    };
+    let server = way.to_string();
+    if args.bus.bus.is_some() && args.may_hold {
+        warn!("--may-hold does nothing: nobody asks an agent anything by a bus");
+    }
     let segment_dir = args.dir.clone().unwrap_or_else(default_segment_dir);
     let spool_dir =
         args.spool.clone().map_or_else(|| default_spool_dir(uid(), |name| std::env::var_os(name), &segment_dir), Ok)?;
-    let mut config = AgentConfig::new(&segment_dir, &spool_dir, endpoint);
+    let mut config = AgentConfig::new(&segment_dir, &spool_dir, way);
     config.host = args.host.clone();
     config.token = args.token.read()?;
     config.sample_every = Duration::from_millis(args.sample_ms);
@@ -44,7 +51,7 @@ pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
     // Before the agent's threads exist: they inherit it.
     rustix::process::nice(args.nice).with_context(|| format!("--nice {}: cannot lower the priority", args.nice))?;
     let handle = Agent::start(config).context("cannot start the agent")?;
-    let (path, server) = (segment_dir.display(), &args.server);
+    let path = segment_dir.display();
     info!(%path, server, "watching {path}, shipping to {server}");
     while !stop.asked() {
         handle.take_notices().iter().for_each(tell);
@@ -159,6 +166,7 @@ pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     let config = ServeConfig {
         http: args.http,
         wire,
+        bus: args.bus.source()?,
         token,
         tls,
         http_tls,

@@ -7,6 +7,7 @@ mod args;
 mod args_testbed;
 mod autopsy;
 mod backup;
+mod bus;
 mod cases;
 mod check;
 mod collect;

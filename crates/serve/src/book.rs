@@ -3,6 +3,7 @@ use crate::case::{BookState, BookedCase, Capture, Note, Validation};
 pub(crate) use crate::feed::Change;
 use crate::feed::Feed;
 use mycroft_record::{HostTime, JobName};
+use mycroft_store::meta::SHARED_FROM;
 use mycroft_wire::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -112,6 +113,27 @@ impl CaseBook {
         drop(inner);
         self.changed.notify_all();
         change
+    }
+
+    /// Takes cases that another server had, as it left them.
+    pub(crate) fn admit(&self, cases: Vec<BookedCase>) {
+        let mut inner = lock(&self.inner);
+        for case in cases {
+            inner.cases.entry(case.number).or_insert(case);
+        }
+        inner.forget_oldest();
+        drop(inner);
+        self.changed.notify_all();
+    }
+
+    /// Lets the cases of jobs go that move from server to server with them: another writes them from now on.
+    pub(crate) fn let_go(&self, jobs: &BTreeSet<JobName>) {
+        if jobs.is_empty() {
+            return;
+        }
+        let Inner { cases, unwritten, .. } = &mut *lock(&self.inner);
+        cases.retain(|number, case| *number < SHARED_FROM || !jobs.contains(&case.job));
+        unwritten.retain(|number| cases.contains_key(number));
     }
 
     /// Adds what a capture brought to a case. False: it is not known, or has gained enough.

@@ -4,8 +4,11 @@
 //! A stall is declared when the engine says it becomes due (`next_check`), not at the next regular tick (`schedule`). Looks
 //! bear the time at which they are due, and everything that had arrived by then was taken in before: a replay of the store
 //! does the same.
+mod lost;
+
 use crate::alert::Alerts;
 use crate::book::{CaseBook, Change};
+use crate::bus::held::Held;
 use crate::case::BookedCase;
 use crate::clock::Clock;
 use crate::command::{Command, SeriesTold};
@@ -49,6 +52,7 @@ pub(crate) struct Surroundings {
     pub(crate) alerts: Option<Arc<Alerts>>,
     pub(crate) dumps: Arc<Dumps>,
     pub(crate) clock: Clock,
+    pub(crate) held: Arc<Held>,
 }
 
 /// The loop's state.
@@ -122,6 +126,7 @@ impl Loop {
     /// Runs until the inbox is closed and drained.
     pub(crate) fn run(mut self) {
         loop {
+            self.let_go_lost();
             match self.around.inbox.next(self.deadline(), &self.around.clock) {
                 Event::Batch(at, batch) => self.take_all(at, batch),
                 Event::Lost(source, records) => self.take_loss(source, records),
@@ -136,6 +141,14 @@ impl Loop {
                 Event::Command(Command::Operations { job, wanted, reply }) => {
                     let now = (self.around.clock)().max(self.core.now());
                     let _ = reply.send(self.core.operations(&job, &wanted, now).map(Box::new));
+                }
+                Event::Command(Command::Join(joining)) => {
+                    self.core.join(*joining.core);
+                    let _ = joining.reply.send(());
+                }
+                Event::Command(Command::LetGo { part, reply }) => {
+                    self.around.held.lose(part);
+                    let _ = reply.send(self.let_go());
                 }
                 Event::Due(now) => self.core.advance(now),
                 Event::Closed => break,
@@ -168,6 +181,9 @@ impl Loop {
 
     /// Takes in one batch.
     fn take(&mut self, at: HostTime, batch: &Batch) {
+        if !self.around.held.may_judge(&batch.source.job) {
+            return;
+        }
         let now = (self.around.clock)();
         let stats = &self.around.stats;
         add(&stats.batches, 1);
@@ -227,6 +243,8 @@ impl Loop {
                     self.reports.remove(&job);
                 }
                 Told::Asked { took, .. } => stats.ticked(took),
+                // The lease ended while it was weighed.
+                Told::Case(_, _, case) if !self.around.held.may_judge(&case.job) => {}
                 Told::Case(at, change, case) => {
                     if change == Change::Opened {
                         stats.case_opened(&case.job, &case.case.finding);

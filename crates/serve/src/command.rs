@@ -1,8 +1,10 @@
 //! What others may ask of the brain's thread.
+use crate::core::joined::Joining;
 use crate::series::{ChangePoint, JobSeries, PathWindow, RankWindow, Summary};
 use mycroft_diagnose::Report;
 use mycroft_diagnose::operations::{Operations, Wanted};
 use mycroft_record::{HostTime, JobName};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
@@ -24,6 +26,15 @@ pub(crate) enum Command {
         wanted: Wanted,
         /// Where the answer goes.
         reply: oneshot::Sender<Option<Box<Operations>>>,
+    },
+    /// Jobs that another server had come to this one.
+    Join(Joining),
+    /// A partition of the bus is to be another server's: its jobs are let go, and not judged any more when the answer comes.
+    LetGo {
+        /// The partition.
+        part: u32,
+        /// Where the jobs go.
+        reply: oneshot::Sender<BTreeSet<JobName>>,
     },
     /// The series of a job in a window; `None` for a job that is not known.
     Series {

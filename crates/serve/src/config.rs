@@ -1,5 +1,6 @@
 //! What a server is told, and the rules that a configuration must keep before anything is bound.
 use crate::alert::WebhookFormat;
+use crate::bus::source::BusSource;
 use crate::http::auth::TOKEN_BYTES_MIN;
 use crate::otlp::OtlpHeaders;
 use mycroft_store::StoreConfig;
@@ -26,6 +27,8 @@ pub struct ServeConfig {
     pub http: SocketAddr,
     /// Where agents connect; empty for a server that only shows old cases.
     pub wire: Vec<Endpoint>,
+    /// A bus from which records come as well; needs a store, and one database for all servers of it.
+    pub bus: Option<BusSource>,
     /// Shared secret of agents and readers; required as soon as any address is not loopback.
     pub token: Option<String>,
     /// TLS of the wire's TCP endpoints.
@@ -67,6 +70,7 @@ impl Default for ServeConfig {
         ServeConfig {
             http: SocketAddr::from((Ipv4Addr::LOCALHOST, HTTP_PORT)),
             wire: Vec::new(),
+            bus: None,
             token: None,
             tls: None,
             http_tls: None,
@@ -94,6 +98,7 @@ impl fmt::Debug for ServeConfig {
         f.debug_struct("ServeConfig")
             .field("http", &self.http)
             .field("wire", &self.wire)
+            .field("bus", &self.bus)
             .field("token", &self.token.as_ref().map(|_| "set"))
             .field("tls", &self.tls)
             .field("http_tls", &self.http_tls)
@@ -154,6 +159,9 @@ pub enum ConfigError {
          readers': {0} is missing or not fit"
     )]
     Acts(&'static str),
+    /// Leases and cases of a bus are in the store.
+    #[error("a server that reads a bus needs a store: its leases and cases are there")]
+    BusWithoutStore,
     /// PagerDuty takes events with a routing key only.
     #[error("alerts for PagerDuty need its routing key")]
     NoRoutingKey,
@@ -190,6 +198,9 @@ impl ServeConfig {
             return Err(ConfigError::NoRoutingKey);
         }
         self.check_acts()?;
+        if self.bus.is_some() && self.store_dir.is_none() {
+            return Err(ConfigError::BusWithoutStore);
+        }
         if !self.http.ip().is_loopback() {
             self.check_exposed("the HTTP address", &self.http.to_string())?;
         }

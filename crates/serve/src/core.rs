@@ -1,6 +1,8 @@
 //! Everything between a delivery with its time of arrival and the cases that come of it: jobs, when their brains are asked,
 //! cases of earlier runs, numbers, the book, and the end of jobs. Pure: the live server drives it with its clock, the warm
 //! start and a replay with recorded times, and the same starts, deliveries and stops give the same cases.
+pub(crate) mod joined;
+
 use crate::book::{CaseBook, Change};
 use crate::case::{BookState, BookedCase};
 use crate::census::{Census, Totals};
@@ -11,7 +13,6 @@ use crate::warm::{Orphans, keep_beginning};
 use mycroft_diagnose::operations::{Operations, Wanted};
 use mycroft_diagnose::{Case, CaseEvent, CaseId, CaseState, Report};
 use mycroft_record::{Batch, HostTime, JobName, NANOS_PER_SEC};
-use mycroft_store::Delivery;
 use mycroft_store::series::SeriesRows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -87,27 +88,6 @@ impl Core {
         let orphans = Orphans::new(Vec::new(), HostTime::NONE);
         let (jobs, told) = (BTreeMap::new(), Vec::new());
         Core { parts, jobs, orphans, schedule, now: HostTime::NONE, warming: None, told }
-    }
-
-    /// The server starts at `at`: fresh engines, which live through what arrived lately; the cases in the book are those of
-    /// the earlier run.
-    pub(crate) fn start(&mut self, at: HostTime, past: &[Delivery]) {
-        self.jobs.clear();
-        self.orphans = Orphans::new(self.parts.book.all(), at);
-        if let Some((first, last)) = past.first().zip(past.last()) {
-            self.warming = Some(BTreeSet::new());
-            self.begin_rhythm(first.arrives_at);
-            for delivery in past {
-                self.deliver(delivery.arrives_at.max(self.now), &delivery.batch);
-            }
-            self.ask(last.arrives_at.max(self.now), None);
-            self.warming = None;
-        }
-        self.begin_rhythm(at);
-        for (name, job) in &self.jobs {
-            self.schedule.asked(name, at, job.check_at);
-        }
-        self.recognize();
     }
 
     fn begin_rhythm(&mut self, at: HostTime) {

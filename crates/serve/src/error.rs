@@ -27,6 +27,9 @@ pub enum ServeError {
     /// The store cannot be opened or its cases cannot be read.
     #[error("opening the store: {0}")]
     Store(#[from] StoreError),
+    /// The bus cannot be used.
+    #[error(transparent)]
+    Bus(#[from] mycroft_bus::BusError),
     /// The store's directory cannot be used, or others may change it.
     #[error("using the store's directory {}: {source}", dir.display())]
     StoreDir {

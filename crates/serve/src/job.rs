@@ -8,6 +8,7 @@ use mycroft_record::{Batch, HostName, HostTime, JobName, NANOS_PER_SEC, ProcessK
 use mycroft_store::series::SeriesRows;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 
 /// Times an engine may fail before diagnosis of its job is switched off: a defect that comes back three times is in
 /// the data, and each restart costs the job its baselines.
@@ -67,7 +68,7 @@ impl Brain for Engine {
 }
 
 /// Makes the engine of a job.
-pub(crate) type BrainMaker = Box<dyn Fn(&JobName) -> Box<dyn Brain> + Send>;
+pub(crate) type BrainMaker = Arc<dyn Fn(&JobName) -> Box<dyn Brain> + Send + Sync>;
 
 /// What a tick changed.
 #[derive(Default)]

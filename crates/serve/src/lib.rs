@@ -5,6 +5,8 @@
 //!            `-> keep_queue -> keeper (one thread: log)      upkeep <--'  (one thread: cases, segments)
 //! ```
 //!
+//! `bus` brings records to the same intake from partitions that this server holds by leases.
+//!
 //! `act` writes files that carry plans out, where a person or a policy asked for it (HTTP, and a thread of its own).
 //!
 //! Notable events (a case opened, the disk failed) are told with `tracing`; all threads of a server tell the subscriber of
@@ -20,6 +22,7 @@ pub mod autopsy;
 mod bind;
 mod book;
 mod brain;
+mod bus;
 mod case;
 mod census;
 mod clock;
@@ -41,6 +44,7 @@ mod keep_queue;
 mod keeper;
 mod keepers;
 mod lately;
+mod open;
 mod otlp;
 mod post;
 pub mod replay;
@@ -57,6 +61,7 @@ mod upkeep;
 mod warm;
 
 pub use alert::{AlertJson, WebhookFormat};
+pub use bus::source::BusSource;
 pub use case::{BookState, BookedCase, Capture, Validation};
 pub use config::{ConfigError, HTTP_PORT, ServeConfig, TICK};
 pub use error::ServeError;

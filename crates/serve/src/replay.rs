@@ -107,11 +107,11 @@ impl Player {
     pub fn new(tick: Duration) -> Player {
         let book = Arc::new(CaseBook::reopen(Vec::new(), 0));
         let parts = Parts {
-            make: Box::new(|job| Box::new(Engine::new(job.clone(), Config::default()))),
+            make: Arc::new(|job| Box::new(Engine::new(job.clone(), Config::default()))),
             tick_ns: u64::try_from(tick.as_nanos()).unwrap_or(u64::MAX),
             book: Arc::clone(&book),
             named: Arc::default(),
-            series: Box::new(|_| JobSeries::default()),
+            series: Arc::new(|_| JobSeries::default()),
             stopwatch: None,
             is_live: false,
         };

@@ -1,15 +1,17 @@
 //! Starting and stopping: binds everything, starts the threads, and takes them down in the order of the line.
 use crate::act::{Acts, run};
-use crate::alert::{Alerts, Recipient};
+use crate::alert::Alerts;
 use crate::api::{ActionsJson, AutoRequest, PolicyJson};
 use crate::bind::{BoundHttp, bind_http, bind_wire};
-use crate::book::{CASES_KEPT, CaseBook};
+use crate::book::CaseBook;
 use crate::brain::{Beginning, Loop, Surroundings};
+use crate::bus::held::Held;
+use crate::bus::{self, Bus};
 use crate::case::BookedCase;
 use crate::clock::{Clock, wall_now};
 use crate::command::Command;
 use crate::config::ServeConfig;
-use crate::dump::{Around, Dumps};
+use crate::dump::Dumps;
 use crate::error::ServeError;
 use crate::expiry::watched;
 use crate::gates::Gates;
@@ -20,29 +22,27 @@ use crate::intake::Intake;
 use crate::job::BrainMaker;
 use crate::keep_queue::Storage;
 use crate::keepers::Keepers;
+use crate::open::{Listeners, Threaded, begin_run, open_dumps, open_store, start_alerts};
 use crate::otlp::{METRICS_EVERY, Otlp};
 use crate::stats::Stats;
 use crate::stored::{SeriesMaker, Stored};
 use crate::thread::spawn;
-use crate::upkeep::old_cases;
-use crate::warm::{WARM_NS, recent};
+use crate::warm::recent;
 use mycroft_diagnose::{Config, Engine, Report};
 use mycroft_record::{Batch, HostTime};
-use mycroft_store::{Deliveries, Store, StoreConfig};
+use mycroft_store::Deliveries;
 use mycroft_wire::descriptors::Shares;
-use mycroft_wire::dir::PrivateDir;
 use mycroft_wire::sync::lock;
 use mycroft_wire::{Endpoint, Listener, ListenerHandle, Sink};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{oneshot, watch};
-use tracing::dispatcher::{Dispatch, get_default};
-use tracing::{info, warn};
+use tracing::info;
 
 /// Parts of a server that tests replace.
 pub(crate) struct Seams {
@@ -55,7 +55,7 @@ pub(crate) struct Seams {
 impl Default for Seams {
     fn default() -> Seams {
         Seams {
-            make: Box::new(|job| Box::new(Engine::new(job.clone(), Config::default()))),
+            make: Arc::new(|job| Box::new(Engine::new(job.clone(), Config::default()))),
             clock: Arc::new(wall_now),
             queue_records: QUEUE_RECORDS,
             metrics_every: METRICS_EVERY,
@@ -105,6 +105,7 @@ struct Running {
     alerts: Option<(Arc<Alerts>, JoinHandle<()>)>,
     otlp: Option<Otlp>,
     acts: Threaded<Acts>,
+    bus: Option<Bus>,
 }
 
 impl ServerHandle {
@@ -187,6 +188,7 @@ impl Running {
     fn shut_down(self, inbox: &Inbox, book: &CaseBook) {
         self.dumps.close();
         std::mem::take(&mut *lock(&self.listeners)).into_iter().for_each(drop);
+        let bus = self.bus.map(Bus::stop);
         // Both fail only when the other side is gone already, which is what is wanted.
         let _ = self.stop_http.send(true);
         if let Some((runtime, task)) = self.http {
@@ -199,6 +201,9 @@ impl Running {
         join(self.brain);
         if let Some(keepers) = self.keepers {
             keepers.stop();
+        }
+        if let Some(bus) = bus {
+            bus.release();
         }
         // Both are told before one is waited for: what they talk to may be away.
         self.otlp.iter().for_each(Otlp::close);
@@ -222,6 +227,8 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let (stats, (store, book)) = (Arc::new(Stats::new()), open_store(&config)?);
     let now = HostTime((seams.clock)().0 / 1000 * 1000);
     let past = store.as_ref().map(|store| begin_run(store, now, book.next_number())).transpose()?;
+    // Jobs of a bus are read again from there.
+    let past = past.filter(|_| config.bus.is_none());
     let (store, book) = (store.map(Arc::new), Arc::new(book));
     let acts = Arc::new(Acts::open(config.act_dir.clone(), store.clone(), &book, &seams.clock)?);
     let inbox = Arc::new(Inbox::new(seams.queue_records));
@@ -255,16 +262,11 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     });
     let otlp = Otlp::start(&config, &shared, seams.metrics_every)?;
     let intake = Arc::new(Intake::new(&inbox, storage.as_ref(), &stats, &seams.clock));
-    let around = Surroundings {
-        inbox: Arc::clone(&inbox),
-        storage,
-        book: Arc::clone(&book),
-        stats,
-        alerts: alerts.as_ref().map(|(alerts, _)| Arc::clone(alerts)),
-        dumps: Arc::clone(&dumps),
-        clock: seams.clock,
-    };
-    let (brain, is_warm) = start_brain(around, (seams.make, stored.maker()), config.tick, (now, past))?;
+    let held = Arc::default();
+    let around = surroundings(&shared, storage, &held);
+    let makers = (seams.make, stored.clone().maker());
+    let bus = bus::around(&config, (&intake, &inbox, &book, &stats), (held, &stored, &seams.clock), makers.clone());
+    let (brain, is_warm) = start_brain(around, makers, config.tick, (now, past))?;
     let (stop_http, task) = serve_http(&runtime, listener, (shared, shares));
     let endpoints: Vec<Endpoint> = bound.0.iter().map(Listener::local_endpoint).collect();
     // Agents that knock meanwhile keep their records: better in their spools than dropped from a full inbox. The other
@@ -272,10 +274,26 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let _ = is_warm.recv();
     lock(&listeners).extend(serve_agents(std::mem::take(&mut bound.0), &intake, (&dumps, &gates)));
     info!(%http, "listening: http {http}, agents {}", shown(&endpoints));
+    let bus = bus.map(Bus::start).transpose()?;
     let actor = run::start(Arc::clone(&acts), Arc::clone(&inbox))?;
     let (http_task, actor) = (Some((runtime, task)), (Arc::clone(&acts), actor));
-    let running = Running { listeners, dumps, stop_http, http: http_task, brain, keepers, alerts, otlp, acts: actor };
+    let running =
+        Running { listeners, dumps, stop_http, http: http_task, brain, keepers, alerts, otlp, acts: actor, bus };
     Ok(ServerHandle { http, endpoints, inbox, intake, book, acts, running: Some(running) })
+}
+
+/// What the brain's loop touches, of what readers touch, and the disk.
+fn surroundings(shared: &Shared, storage: Option<Storage>, held: &Arc<Held>) -> Surroundings {
+    Surroundings {
+        inbox: Arc::clone(&shared.inbox),
+        storage,
+        book: Arc::clone(&shared.book),
+        stats: Arc::clone(&shared.stats),
+        alerts: shared.alerts.clone(),
+        dumps: Arc::clone(&shared.dumps),
+        clock: Arc::clone(&shared.clock),
+        held: Arc::clone(held),
+    }
 }
 
 /// Starts the brain's thread; the other end hears of it when what is stored has been lived through.
@@ -328,61 +346,4 @@ fn shown(endpoints: &[Endpoint]) -> String {
         return "nowhere".to_owned();
     }
     endpoints.iter().map(Endpoint::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// The store, if one is wanted, and the book with the cases of earlier runs.
-fn open_store(config: &ServeConfig) -> Result<(Option<Store>, CaseBook), ServeError> {
-    let Some(dir) = &config.store_dir else {
-        return Ok((None, CaseBook::reopen(Vec::new(), 0)));
-    };
-    // What is opened by its path from now on is ours, and nobody else can exchange it.
-    PrivateDir::open(dir).map_err(|source| ServeError::StoreDir { dir: dir.clone(), source })?;
-    let (retain_age, retain_bytes) = (config.retain_age, config.retain_bytes);
-    let (meta, records) = (config.meta.clone(), config.records.clone());
-    let store = Store::open(dir, StoreConfig { retain_age, retain_bytes, meta, records, ..StoreConfig::default() })?;
-    store.damage().iter().for_each(|line| warn!(path = %dir.display(), "{line}"));
-    let (cases, highest, unreadable) = old_cases(&store, CASES_KEPT)?;
-    if unreadable > 0 {
-        warn!(unreadable, "{unreadable} stored cases were written by another version and are not shown");
-    }
-    Ok((Some(store), CaseBook::reopen(cases, highest)))
-}
-
-/// Says in the store that a run begins; what arrived lately before, and perhaps more.
-fn begin_run(store: &Store, now: HostTime, next_case: u64) -> Result<Deliveries, ServeError> {
-    if let Err(error) = store.note_started(now, next_case) {
-        warn!(%error, "a replay of this store will not know that the server started now: {error}");
-    }
-    Ok(store.deliveries_since(now - WARM_NS)?)
-}
-
-/// Captures lie beside the records.
-fn open_dumps(
-    config: &ServeConfig,
-    (listeners, inbox, storage): (&Listeners, &Arc<Inbox>, Option<&Storage>),
-    (book, clock): (&Arc<CaseBook>, &Clock),
-) -> Result<Arc<Dumps>, ServeError> {
-    let around = Around {
-        listeners: Arc::clone(listeners),
-        inbox: Arc::clone(inbox),
-        storage: storage.cloned(),
-        book: Arc::clone(book),
-        clock: Arc::clone(clock),
-        subscriber: get_default(Dispatch::clone),
-        on_case: config.dump_on_case,
-    };
-    let dir = config.store_dir.as_ref().map(|dir| dir.join("dumps"));
-    Dumps::open(dir.clone(), around).map(Arc::new).map_err(|source| ServeError::Dumps { dir, source })
-}
-
-type Listeners = Arc<Mutex<Vec<ListenerHandle>>>;
-type Threaded<T> = (Arc<T>, JoinHandle<()>);
-
-fn start_alerts(config: &ServeConfig, stats: &Arc<Stats>) -> Result<Option<Threaded<Alerts>>, ServeError> {
-    let Some(url) = config.webhook.clone() else { return Ok(None) };
-    let to = Recipient { url, format: config.webhook_format, key: config.webhook_key.clone() };
-    let alerts = Arc::new(Alerts::new(Arc::clone(stats)));
-    let worker = Arc::clone(&alerts);
-    let thread = spawn("mycroft-alerts", move || worker.run(&to))?;
-    Ok(Some((alerts, thread)))
 }

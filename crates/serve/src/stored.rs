@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tracing::warn;
 
 /// Gives what is known of a job's series from before.
-pub(crate) type SeriesMaker = Box<dyn Fn(&JobName) -> JobSeries + Send>;
+pub(crate) type SeriesMaker = Arc<dyn Fn(&JobName) -> JobSeries + Send + Sync>;
 
 /// The store to read from; none where nothing is kept.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Stored(pub(crate) Option<Arc<Store>>);
 impl Stored {
     /// Gives the series of jobs, new ones where nothing was kept.
     pub(crate) fn maker(self) -> SeriesMaker {
-        Box::new(move |job| self.series(job).unwrap_or_default())
+        Arc::new(move |job| self.series(job).unwrap_or_default())
     }
 
     /// The series of a job as far as they were kept; `None`: nothing was. Waits for the disk: some 30 MB at 10,240 ranks.

@@ -137,8 +137,12 @@ pub(crate) fn old_cases(store: &Store, limit: usize) -> Result<(Vec<BookedCase>,
     let rows = store.list_cases(None, limit)?;
     let left_out = if store.meta_trouble().is_some() { NUMBERS_LEFT_OUT } else { 0 };
     let highest = rows.iter().map(|row| row.id).max().unwrap_or(0) + left_out;
-    let read = |row: &CaseRow| serde_json::from_str::<CaseJson>(&row.json).ok()?.booked();
-    let cases: Vec<BookedCase> = rows.iter().filter_map(read).collect();
+    let cases: Vec<BookedCase> = rows.iter().filter_map(booked).collect();
     let unreadable = rows.len() - cases.len();
     Ok((cases, highest, unreadable))
+}
+
+/// The case of a row; `None`: another version wrote it.
+pub(crate) fn booked(row: &CaseRow) -> Option<BookedCase> {
+    serde_json::from_str::<CaseJson>(&row.json).ok()?.booked()
 }

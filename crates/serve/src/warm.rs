@@ -46,26 +46,37 @@ pub(crate) fn recent(
     (Vec::from(kept), unreadable)
 }
 
-/// Cases of an earlier run that wait to be recognized.
+/// Cases of an earlier run, or of another server, that wait to be recognized.
 pub(crate) struct Orphans {
-    cases: Vec<BookedCase>,
+    /// Each with the time by which the open ones that nobody recognized have ended.
+    cases: Vec<(BookedCase, HostTime)>,
     /// Those whose number an engine of this run goes on with.
     adopted: BTreeSet<u64>,
-    /// The open ones that nobody recognized by then have ended.
-    until: HostTime,
 }
 
 impl Orphans {
     /// The cases of the earlier run, from `now` on.
     pub(crate) fn new(cases: Vec<BookedCase>, now: HostTime) -> Orphans {
-        Orphans { cases, adopted: BTreeSet::new(), until: now + ORPHAN_NS }
+        Orphans { cases: cases.into_iter().map(|case| (case, now + ORPHAN_NS)).collect(), adopted: BTreeSet::new() }
+    }
+
+    /// Those of another server wait beside.
+    pub(crate) fn join(&mut self, other: Orphans) {
+        self.cases.extend(other.cases);
+        self.adopted.extend(other.adopted);
+    }
+
+    /// Those of these jobs are somebody else's.
+    pub(crate) fn forget(&mut self, jobs: &BTreeSet<JobName>) {
+        self.cases.retain(|(case, _)| !jobs.contains(&case.job));
     }
 
     /// The number under which this case is known already. An open case goes on under the number of an open one only; a
     /// closed one is looked for among the closed ones first.
     pub(crate) fn adopt(&mut self, job: &JobName, case: &Case) -> Option<u64> {
         let find = |open: bool, is_same: fn(&Case, &Case) -> bool| {
-            let fits = |old: &BookedCase| old.job == *job && old.is_open() == open && is_same(&old.case, case);
+            let fits =
+                |(old, _): &(BookedCase, _)| old.job == *job && old.is_open() == open && is_same(&old.case, case);
             self.cases.iter().rposition(fits)
         };
         // A closed one ended in records that the earlier run had taken but not weighed yet, or ended before it stopped.
@@ -73,7 +84,7 @@ impl Orphans {
             true => find(true, began_together).or_else(|| find(true, say_the_same)),
             false => find(false, began_together).or_else(|| find(true, began_together)),
         }?;
-        let number = self.cases.remove(index).number;
+        let number = self.cases.remove(index).0.number;
         self.adopted.insert(number);
         Some(number)
     }
@@ -85,15 +96,13 @@ impl Orphans {
 
     /// Whether a case waits that has to be ended when nobody recognizes it.
     pub(crate) fn are_waiting(&self) -> bool {
-        self.cases.iter().any(BookedCase::is_open)
+        self.cases.iter().any(|(case, _)| case.is_open())
     }
 
     /// The open cases that nobody recognized, once their time is over.
     pub(crate) fn overdue(&mut self, now: HostTime) -> Vec<u64> {
-        if now < self.until {
-            return Vec::new();
-        }
-        std::mem::take(&mut self.cases).into_iter().filter(BookedCase::is_open).map(|case| case.number).collect()
+        let over = self.cases.extract_if(.., |(_, until)| now >= *until);
+        over.filter(|(case, _)| case.is_open()).map(|(case, _)| case.number).collect()
     }
 }
 

@@ -216,7 +216,7 @@ impl World {
         let clock = Arc::new(AtomicU64::new(now_ns));
         let (brain_gate, brain_clock, begun) = (Arc::clone(&gate), Arc::clone(&clock), Instant::now());
         let seams = Seams {
-            make: Box::new(move |job| {
+            make: Arc::new(move |job| {
                 Box::new(Scripted {
                     job: job.clone(),
                     pending: Vec::new(),

@@ -154,11 +154,11 @@ impl Live<'_> {
         let book = Arc::new(CaseBook::reopen(cases, highest));
         store.note_started(at, book.next_number()).expect("room");
         let mut core = Core::new(Parts {
-            make: Box::new(|job| Box::new(Engine::new(job.clone(), Config::default()))),
+            make: Arc::new(|job| Box::new(Engine::new(job.clone(), Config::default()))),
             tick_ns: TICK.as_nanos() as u64,
             book: Arc::clone(&book),
             named: Arc::default(),
-            series: Box::new(|_| crate::series::JobSeries::default()),
+            series: Arc::new(|_| crate::series::JobSeries::default()),
             stopwatch: None,
             is_live: true,
         });
