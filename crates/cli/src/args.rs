@@ -41,7 +41,7 @@ pub(crate) enum Command {
     /// Host daemon: reads what the tracer writes and ships it to a server.
     Agent(AgentArgs),
     /// Always-on side: stores, diagnoses, keeps cases, answers over HTTP.
-    Serve(ServeArgs),
+    Serve(Box<ServeArgs>),
     /// Takes stacks and Flight Recorder dumps of a running job, on all its hosts at once, and says what they show.
     Dump(crate::dump::DumpArgs),
     /// Holds a running job for a second, tests its devices, hosts and ways, and says who is slower than its peers.

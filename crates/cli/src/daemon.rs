@@ -211,7 +211,7 @@ mod tests {
 
     fn serve_args(typed: &[&str]) -> ServeArgs {
         match Args::try_parse_from([&["mycroft", "serve"], typed].concat()).expect("typed right").command {
-            Command::Serve(args) => args,
+            Command::Serve(args) => *args,
             other => panic!("{other:?}"),
         }
     }

@@ -73,12 +73,12 @@ fn what_ends_and_comes_back_loses_nothing_and_doubles_nothing() {
     feeder.stall_one("train-1");
     until("a case", &mut feeder, || states(&database) == "train-1 open");
     // Each server once, while a case is open.
-    for server in 0..2 {
-        end(&mut servers[server]);
+    for (number, server) in servers.iter_mut().enumerate() {
+        end(server);
         feed_for(&mut feeder, Duration::from_secs(1));
-        servers[server] = serve(server, &database);
+        *server = serve(number, &database);
         feed_for(&mut feeder, Duration::from_secs(6));
-        assert_eq!(states(&database), "train-1 open", "server {server}");
+        assert_eq!(states(&database), "train-1 open", "server {number}");
     }
     feeder.go_on();
     until("the case ends", &mut feeder, || states(&database) == "train-1 closed");

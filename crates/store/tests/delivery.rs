@@ -208,6 +208,6 @@ fn a_history_has_each_run_around_what_it_took_in() {
     assert_eq!(words, wanted);
     let third = runs(dir.path()).unwrap()[2];
     let earlier: Vec<HostTime> =
-        before(dir.path(), &third, HostTime::NONE).unwrap().map(|one| one.unwrap().arrives_at).collect();
+        before(&dir.path().into(), &third, HostTime::NONE).unwrap().map(|one| one.unwrap().arrives_at).collect();
     assert_eq!(earlier, [at(0), at(11)]);
 }

@@ -37,7 +37,8 @@ impl Finding {
 
 /// The worst first; what is alike on several hosts once, that of more hosts before that of fewer.
 pub(super) fn together(findings: Vec<Finding>) -> Vec<Finding> {
-    let mut alike: BTreeMap<(Option<String>, &'static str, String, String, Grade), Vec<String>> = BTreeMap::new();
+    type Said = (Option<String>, &'static str, String, String, Grade);
+    let mut alike: BTreeMap<Said, Vec<String>> = BTreeMap::new();
     for Finding { grade, check, hosts, job, found, fix } in findings {
         alike.entry((job, check, found, fix, grade)).or_default().extend(hosts);
     }

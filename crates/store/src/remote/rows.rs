@@ -42,7 +42,7 @@ pub(super) fn put(out: &mut Vec<u8>, rows: &Rows<'_>, row: &Row, own: &Own<'_>) 
     out.extend_from_slice(&own.at.to_le_bytes());
     for (index, column) in layout().columns.iter().enumerate() {
         if column.physical == Physical::Text {
-            put_optional(out, column, rows.text(index, row), |out, text| put_text(out, text));
+            put_optional(out, column, rows.text(index, row), put_text);
         } else {
             put_optional(out, column, rows.value(index, row), |out, value| match column.physical {
                 Physical::Flag => out.push(u8::from(value != 0)),
