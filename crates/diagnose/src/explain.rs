@@ -146,6 +146,9 @@ fn all<'a>(timeline: &Timeline, evidence: &'a Evidence) -> Vec<Found<'a>> {
     let of = |((component, subject), track): (&'a Key, &'a Track)| found(*component, subject, track);
     let mut all: Vec<Found<'_>> = evidence.tracks.iter().filter_map(of).collect();
     all.retain(|found| found.component != Component::Through || is_inside(timeline, evidence, found));
+    // A rank whose copies surely stand out is told, and not what its host's ranks do together.
+    let is_told = |host: &HostName| has_copier(timeline, evidence, host);
+    all.retain(|of| !matches!((of.component, of.subject), (Component::Local, Subject::Host(host)) if is_told(host)));
     all.sort_by(|a, b| b.is_own().cmp(&a.is_own()).then(b.times.total_cmp(&a.times)));
     all
 }
@@ -244,8 +247,7 @@ fn cause(timeline: &Timeline, evidence: &Evidence, alike: &[&Found<'_>], confide
     let found = alike[0];
     let mut places: Vec<Place> = Vec::new();
     for of in alike {
-        let new =
-            places_of(timeline, evidence, of).into_iter().filter(|place| !places.contains(place)).collect::<Vec<_>>();
+        let new = places_of(timeline, of).into_iter().filter(|place| !places.contains(place)).collect::<Vec<_>>();
         places.extend(new);
     }
     let each = confidence / places.len().max(1) as f64;
@@ -259,7 +261,7 @@ fn cause(timeline: &Timeline, evidence: &Evidence, alike: &[&Found<'_>], confide
 }
 
 /// Of a way both ends: nothing tells them apart. Without kernel events a rank may wait for another of its host that nothing shows: the host.
-fn places_of(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> Vec<Place> {
+fn places_of(timeline: &Timeline, found: &Found<'_>) -> Vec<Place> {
     let host = |host: &HostName| Place::Host { host: host.clone() };
     match found.subject {
         Subject::Rank(slot) => {
@@ -270,28 +272,21 @@ fn places_of(timeline: &Timeline, evidence: &Evidence, found: &Found<'_>) -> Vec
                 Place::Rank { rank: state.rank, host: state.host.clone() }
             }]
         }
-        Subject::Host(of) if found.component == Component::Local => match copying(timeline, evidence, of) {
-            Some(place) => vec![place],
-            None => vec![host(of)],
-        },
         Subject::Host(of) => vec![host(of)],
         Subject::Way(from, to) => [from, to].map(host).to_vec(),
         Subject::Job => Vec::new(),
     }
 }
 
-/// The rank of a host whose copies stand out, where it is one: what its host's ranks do together is as slow as it.
-fn copying(timeline: &Timeline, evidence: &Evidence, host: &HostName) -> Option<Place> {
-    let likely = evidence.needed(timeline.ranks.len()) / 2.0;
-    let copies = evidence.tracks.iter().filter_map(|((component, subject), track)| match (component, subject) {
+/// Whether copies of a rank of the host surely stand out: what its host's ranks do together is as slow as it.
+fn has_copier(timeline: &Timeline, evidence: &Evidence, host: &HostName) -> bool {
+    let needed = evidence.needed(timeline.ranks.len());
+    evidence.tracks.iter().any(|((component, subject), track)| match (component, subject) {
         (Component::Copy, Subject::Rank(slot)) => {
-            Some(timeline.ranks.at(*slot)).filter(|state| state.host == *host).zip(Some(track))
+            timeline.ranks.at(*slot).host == *host && track.log_odds >= needed && track.mean() >= COST
         }
-        _ => None,
-    });
-    let mut those = copies.filter(|(_, track)| track.log_odds >= likely && track.mean() >= COST);
-    let (one, _) = those.next().filter(|_| those.next().is_none())?;
-    Some(Place::Rank { rank: one.rank, host: host.clone() })
+        _ => false,
+    })
 }
 
 /// The kind of fault: Table 4 of the paper, by what of the rank or host takes longer.
