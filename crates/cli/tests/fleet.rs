@@ -29,17 +29,8 @@ fn every_host_that_a_server_knows_is_looked_at_with_a_readers_token() {
     let text = doctor(&[]);
     assert!(text.stdout.contains("all 1 hosts: nothing to mend"), "{text:?}");
     agent.signal("KILL");
-    // Its clock may be told of before.
-    let finding = until("it is missed", || {
-        let told = doctor(&["--json"]).json();
-        told["findings"].as_array()?.iter().find(|one| one["check"] == "agent").cloned()
-    });
-    assert_eq!(
-        (&finding["grade"], &finding["hosts"][0]),
-        (&"warn".into(), &"h0".into()),
-        "no job ran there: {finding}"
-    );
-    assert!(finding["fix"].as_str().unwrap().contains("systemctl start"), "{finding}");
+    // No job was ever told of there: nothing is missed.
+    until("the host is forgotten", || (doctor(&["--json"]).json()["hosts"] == 0).then_some(()));
     let mut stranger = mycroft(&["doctor", "--server", &url]);
     stranger.env("MYCROFT_TOKEN", "another-token-of-that-length");
     let stranger = end(stranger);
