@@ -1,4 +1,5 @@
 //! `mycroft flow`: what packets of a capture or an interface show of each flow, in epochs of microseconds.
+mod communicators;
 mod intake;
 mod json;
 mod lengths;
@@ -23,7 +24,7 @@ use std::path::PathBuf;
 
 /// Which capture, and what of it is shown.
 #[derive(clap::Args, Debug)]
-#[command(group(clap::ArgGroup::new("cut").args(["operations", "suspects"]).multiple(true)))]
+#[command(group(clap::ArgGroup::new("cut").args(["operations", "suspects", "communicators"]).multiple(true)))]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct FlowArgs {
     #[command(subcommand)]
@@ -51,6 +52,10 @@ pub(crate) struct FlowArgs {
     /// Who of the senders is slow while it sends, held up by its host, begins late or stopped first, of all flows of the capture.
     #[arg(long)]
     suspects: bool,
+    /// What the communicators among the flows are for: data, tensor, pipeline, expert or context parallel, by who sends to whom. Each rank
+    /// must have a NIC of its own; what stays inside a host shows no flow.
+    #[arg(long)]
+    communicators: bool,
     /// Shortest silence between two operations.
     #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = lengths::gap, requires = "cut")]
     gap: u64,
@@ -107,15 +112,20 @@ fn show(args: &FlowArgs, seen: &Seen, live: Option<&Live>) -> Result<u8> {
     }
     let rule = Rule { gap_ns: args.gap, volumes: [&args.volume[..], &args.expect].concat() };
     let told = args.suspects.then(|| suspects::of(seen, args.epoch, &flows, &rule));
+    let found = args.communicators.then(|| communicators::of(args.epoch, &flows, args.gap));
     if args.json {
         let rule = args.operations.then_some(&rule);
-        print(&format!("{}\n", as_json(&json::of(seen, live, args.epoch, &flows, rule, told.as_ref()))?))?;
+        print(&format!(
+            "{}\n",
+            as_json(&json::of(seen, live, args.epoch, &flows, rule, told.as_ref(), found.as_ref()))?
+        ))?;
     } else {
         let begin_ns = seen.span_ns.map_or(0, |span| span.0);
         let mut table = text::table(seen, args.epoch, shown, flows.len());
         if args.operations {
             table.push_str(&operations::told(shown, args.epoch, &rule, begin_ns));
         }
+        table.extend(found.map(|found| found.text()));
         table.extend(told.map(|told| told.text(begin_ns)));
         table.extend(live.map(|live| live.text(begin_ns)));
         print(&table)?;

@@ -192,7 +192,7 @@ fn captured(folder: &tempfile::TempDir, load: &str) -> Option<(String, String)> 
 #[test]
 fn the_slow_way_of_a_ring_is_the_one_suspect() {
     let mut packets = Vec::new();
-    for iteration in 0..5u64 {
+    for iteration in 0..8u64 {
         let later = |packet: Written| Written { time_ns: packet.time_ns + iteration * 50_000_000, ..packet };
         packets.extend(ring(12).into_iter().map(later));
     }
@@ -201,9 +201,21 @@ fn the_slow_way_of_a_ring_is_the_one_suspect() {
     assert_eq!(said.code, Some(0), "{said:?}");
     let told = said.stdout.split_once("\n1 suspect\n").unwrap_or_else(|| panic!("{}", said.stdout)).1;
     assert!(told.starts_with("  10.0.0.3 sends slowly: "), "{told}");
-    assert!(told.contains(" of 3 others, in 5 operations: its NIC, PCIe or link, or the path to 10.0.0.4"), "{told}");
+    assert!(told.contains(" of 3 others, in 8 operations: its NIC, PCIe or link, or the path to 10.0.0.4"), "{told}");
     let said = piped(&["--suspects", "--epoch", "1024us"], &file);
     assert!(said.stdout.contains("\nno sender is slower than its peers"), "hidden: {}", said.stdout);
+    let told = &piped(&["--communicators", "--epoch", "8us"], &file).stdout;
+    let of =
+        "  data parallel: 1 group of 4 ranks, by what usually crosses hosts\n    10.0.0.1 10.0.0.2 10.0.0.3 10.0.0.4\n";
+    assert!(told.contains("\ncommunicators, by who sends to whom") && told.ends_with(of), "{told}");
+    let said = piped(&["--communicators", "--epoch", "8us", "--json"], &file).json();
+    let one = &said["communicators"][0];
+    assert_eq!(
+        (&one["use"], &one["ranks"], &one["is_exact"]),
+        (&"data parallel".into(), &4.into(), &true.into()),
+        "{said}"
+    );
+    assert_eq!(one["groups"][0].as_array().map(Vec::len), Some(4), "{said}");
 }
 
 /// TCP of the kernel around a ring, one rank of which sends at half the rate.

@@ -1,4 +1,5 @@
 //! The flows of a capture as JSON, version 1 (docs/formats/flow.md).
+use super::communicators::{Communicators, CommunicatorsJson};
 use super::intake::Seen;
 use super::live::Live;
 use super::operations;
@@ -32,6 +33,9 @@ pub(super) struct Answer {
     /// Where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     suspects: Option<Vec<SuspectJson>>,
+    /// Where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    communicators: Option<Vec<CommunicatorsJson>>,
     flows: Vec<Flow>,
 }
 
@@ -130,6 +134,7 @@ pub(super) fn of(
     flows: &[(&WireFlow, &Curve)],
     rule: Option<&Rule>,
     suspects: Option<&Told>,
+    communicators: Option<&Communicators>,
 ) -> Answer {
     Answer {
         version: 1,
@@ -143,6 +148,7 @@ pub(super) fn of(
         live: live.map(LiveJson::of),
         gap_bounds_ns: rule.map(|_| GAP_BOUNDS_NS),
         suspects: suspects.map(Told::json),
+        communicators: communicators.map(Communicators::json),
         flows: flows.iter().map(|(key, curve)| flow(grain, key, curve, rule)).collect(),
     }
 }

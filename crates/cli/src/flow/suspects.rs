@@ -42,11 +42,17 @@ pub(super) struct Told {
     unkept: usize,
 }
 
+/// Both ends of all flows, in order.
+pub(super) fn addresses_of(flows: &[(&WireFlow, &Curve)]) -> Vec<IpAddr> {
+    let mut addresses: Vec<IpAddr> = flows.iter().flat_map(|(key, _)| [key.source, key.destination]).collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
 /// Looks for them.
 pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&WireFlow, &Curve)], rule: &Rule) -> Told {
-    let mut senders: Vec<IpAddr> = flows.iter().flat_map(|(key, _)| [key.source, key.destination]).collect();
-    senders.sort_unstable();
-    senders.dedup();
+    let senders = addresses_of(flows);
     let number = |address: IpAddr| senders.binary_search(&address).map_or(0, |number| number as u32);
     let with_payload: Vec<_> = flows.iter().filter(|(_, curve)| curve.exchange.payload_bytes > 0).collect();
     let sent: Vec<Sent<'_>> = with_payload

@@ -23,7 +23,7 @@ pub(super) fn because(timeline: &Timeline, evidence: &Evidence, found: &Found<'_
             ("peers.through", "hands data on inside its host, from where it comes in to where it goes out,")
         }
         Component::Local => {
-            ("peers.local", "takes for collectives among its own ranks, from when all of them are in one,")
+            ("peers.local", "runs collectives among its own ranks, from when the last of them has begun,")
         }
         Component::Proxy | Component::Handover => ("peers.proxy", "keeps data that is ready"),
         Component::Pause => ("peers.pause", "has a proxy thread that sleeps"),

@@ -33,8 +33,6 @@ pub enum Use {
     Of(Parallelism),
     /// It agrees on numbers such as losses.
     Numbers,
-    /// It does not show.
-    Unknown,
 }
 
 /// Ranks of a group.
