@@ -1,8 +1,8 @@
 //! Records that wait on disk while the server is away, and whose they are: what the spool drops is known per source,
 //! so that a `Gap` can say it (invariant 4).
 use mycroft_record::{Batch, Source};
-use mycroft_wire::codec;
 use mycroft_wire::spool::{Spool, SpoolError};
+use mycroft_wire::{Spooled, codec};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 
@@ -27,6 +27,8 @@ pub(crate) struct Backlog {
     numbers: BTreeMap<Source, u32>,
     max_bytes: u64,
     dropped_seen: u64,
+    /// All that was dropped, as of the last call of `take_dropped`.
+    dropped_all: u64,
     /// Dropped without coming to the spool, since the last call of `take_dropped`.
     dropped_unspooled: u64,
 }
@@ -58,6 +60,7 @@ impl Backlog {
             numbers: BTreeMap::new(),
             max_bytes,
             dropped_seen,
+            dropped_all: 0,
             dropped_unspooled: 0,
         })
     }
@@ -157,7 +160,15 @@ impl Backlog {
         let dropped = self.spool.dropped_records();
         let new = dropped.saturating_sub(self.dropped_seen);
         self.dropped_seen = dropped;
-        new + std::mem::take(&mut self.dropped_unspooled)
+        let new = new + std::mem::take(&mut self.dropped_unspooled);
+        self.dropped_all += new;
+        new
+    }
+
+    /// What the server is to know of the spool.
+    pub(crate) fn spooled(&self) -> Spooled {
+        let (records, bytes) = self.spool.waiting();
+        Spooled { records, bytes, dropped: self.dropped_all }
     }
 
     fn note(&mut self, batches: &[Batch]) -> FrameNote {

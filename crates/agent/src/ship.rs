@@ -1,4 +1,5 @@
 //! The shipping thread: batches to the server, or to the spool while it is away, in order for each source.
+mod gaps;
 mod orders;
 mod stop;
 
@@ -10,7 +11,8 @@ use crate::outbox::Outbox;
 use crate::process::thread_cpu;
 use crate::stats::{Shared, add};
 use crate::turns::Turns;
-use mycroft_record::{Batch, Gap, GapCause, HostTime, Record, Source};
+use gaps::gap_batches;
+use mycroft_record::{Batch, GapCause, Record};
 use mycroft_wire::codec;
 use mycroft_wire::{Carrier, ClientConfig, Way, WireError};
 use std::sync::Arc;
@@ -411,6 +413,7 @@ impl Shipper {
         let Link::Up(client) = &mut self.link else { return Ok(()) };
         if self.polled_at.elapsed() >= every {
             self.polled_at = Instant::now();
+            client.say_spooled(self.backlog.spooled());
             client.poll()?;
         }
         self.count_rejected();
@@ -449,15 +452,4 @@ impl Shipper {
 /// Whether sending the same again can never work.
 fn is_hopeless(error: &WireError) -> bool {
     matches!(error, WireError::TooLarge { .. } | WireError::Encode(_))
-}
-
-/// One batch per source that lost records, saying how many.
-fn gap_batches(lost: &Lost, cause: GapCause, now: HostTime) -> Vec<Batch> {
-    let batch = |(source, &lost): (&Source, &u64)| {
-        let gap = Record::Gap(Gap { noticed_at: now, lost, cause });
-        let mut batch = Batch { source: source.clone(), collected_at: now, records: vec![gap] };
-        codec::round_to_micros(&mut batch);
-        batch
-    };
-    lost.iter().map(batch).collect()
 }

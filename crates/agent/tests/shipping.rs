@@ -5,6 +5,7 @@ use common::child::{Traced, noise};
 use common::{PATIENCE, Rig, steps, wait_for, wait_until};
 use mycroft_agent::{Agent, AgentConfig, Notice};
 use mycroft_record::{Batch, GapCause, NANOS_PER_SEC, Record};
+use mycroft_wire::Spooled;
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -102,9 +103,13 @@ fn a_spool_that_overflows_drops_the_oldest_and_says_how_many() {
         }
         agent.stats().dropped > 10_000
     });
-    let _server = rig.serve();
+    let server = rig.serve();
     wait_until("the newest mark arrives", || steps(&rig.of(pid)).last() == Some(&noise(told)));
     wait_until("the spool is empty", || agent.stats().spooled == 0);
+    wait_until("the server is told so, and what was dropped", || {
+        let dropped = agent.stats().dropped;
+        server.peers().first().and_then(|peer| peer.spooled) == Some(Spooled { records: 0, bytes: 0, dropped })
+    });
     let stats = agent.stop();
     assert_eq!(stats.records_lost, 0, "the ring held what the agent had not read");
     let records = rig.of(pid);

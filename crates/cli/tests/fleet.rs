@@ -29,8 +29,26 @@ fn every_host_that_a_server_knows_is_looked_at_with_a_readers_token() {
     let text = doctor(&[]);
     assert!(text.stdout.contains("all 1 hosts: nothing to mend"), "{text:?}");
     agent.signal("KILL");
-    // No job was ever told of there: nothing is missed.
-    until("the host is forgotten", || (doctor(&["--json"]).json()["hosts"] == 0).then_some(()));
+    // No job was ever told of there, and the host is known all the same.
+    let told = until("the agent is missed", || {
+        let told = doctor(&["--json"]).json();
+        let first = &told["findings"].as_array().unwrap().iter().find(|one| one["check"] == "agent")?["found"];
+        Some(first.as_str().unwrap().to_owned())
+    });
+    assert!(told.contains("its agent has not been heard since 20"), "{told}");
+    let text = doctor(&[]);
+    assert!(text.stdout.contains("systemctl start mycroft-agent"), "{text:?}");
+    // One that shows another token is refused, and named.
+    let args =
+        ["agent", "--server", &wire, "--dir", &path("segments"), "--spool", &path("other"), "--host", "h\u{1b}9"];
+    let mut refused = Going::start(mycroft(&[&args[..], &["--token", "another-token-of-that-length"]].concat()));
+    line_with(&mut refused.stderr, "refuse");
+    let text = until("it is named", || {
+        let told = doctor(&[]);
+        told.stdout.contains("agents are refused").then_some(told.stdout)
+    });
+    assert!(text.contains("h\\u{1b}9 at 127.0.0.1") && text.contains("--token-file"), "{text}");
+    assert!(!text.contains('\u{1b}') && !text.contains("another-token") && !text.contains(TOKEN), "{text}");
     let mut stranger = mycroft(&["doctor", "--server", &url]);
     stranger.env("MYCROFT_TOKEN", "another-token-of-that-length");
     let stranger = end(stranger);

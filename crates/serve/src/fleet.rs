@@ -1,10 +1,11 @@
-//! What each host has said of itself: its clock, its traced processes, what was lost there, and when it was last heard. For
-//! `GET /api/v1/fleet`, of which `mycroft doctor --server` is made; the brain has its own.
-use crate::api::{HostClockJson, HostJson, LostJson, RanksOfJobJson, TimeJson, TracedJson};
+//! What each host has said of itself: its clock, its traced processes, what was lost there, and when it and its agent were last
+//! heard. For `GET /api/v1/fleet`, of which `mycroft doctor --server` is made; the brain has its own.
+use crate::api::{HostClockJson, HostJson, LastAgentJson, LostJson, RanksOfJobJson, SpoolJson, TimeJson, TracedJson};
 use mycroft_record::{
     Batch, ClockOffset, GapCause, HostName, HostTime, JobName, NANOS_PER_SEC, NcclVersion, ProcessInfo, ProcessKey,
     Rank, Record, Source,
 };
+use mycroft_wire::Peer;
 use mycroft_wire::sync::lock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex};
 const HOSTS_MAX: usize = 4 * 4096;
 /// Processes remembered of a host: what an agent watches at once (256), four times over.
 const PROCESSES_MAX: usize = 1024;
-/// A host that is silent for so long is forgotten: a night, and the morning on which somebody looks.
+/// A host that is silent for so long, and its agent, too, is forgotten: a night, and the morning on which somebody looks.
 const FORGOTTEN_NS: u64 = 24 * 3600 * NANOS_PER_SEC;
 /// Where there is no room for more hosts: those that are silent for so long.
 const CROWDED_NS: u64 = 60 * NANOS_PER_SEC;
@@ -32,14 +33,24 @@ type Hosts = BTreeMap<HostName, Arc<Seen>>;
 /// What one host has said.
 #[derive(Clone, Debug, Default)]
 struct Seen {
+    /// When its first and its newest batch arrived; `NONE`: nothing came yet.
     first_at: HostTime,
     last_at: HostTime,
+    /// The agent that said hello or ended last.
+    agent: Option<Said>,
     /// Age of its newest batch when that arrived.
     behind_ns: u64,
     clock: Option<ClockOffset>,
     agent_dropped: u64,
     lost: Lost,
     processes: BTreeMap<(JobName, ProcessKey), Traced>,
+}
+
+/// An agent, and when it was last heard.
+#[derive(Clone, Debug)]
+struct Said {
+    at: HostTime,
+    peer: Peer,
 }
 
 /// A traced process.
@@ -80,7 +91,8 @@ impl Fleet {
     /// Takes in what a batch that arrived at `at` says of its host.
     pub(crate) fn take(&self, at: HostTime, batch: &Batch) {
         let mut hosts = lock(&self.0);
-        let Some(seen) = seen_of(&mut hosts, &batch.source.host, at) else { return };
+        let Some(seen) = seen_of(&mut hosts, &batch.source.host) else { return };
+        seen.first_at = seen.first_at.some().unwrap_or(at);
         seen.last_at = seen.last_at.max(at);
         let process = batch.source.process.map(|process| (batch.source.job.clone(), process));
         let mut is_gone = false;
@@ -110,6 +122,14 @@ impl Fleet {
         }
     }
 
+    /// An agent came or has ended, whether or not it has ever sent anything.
+    pub(crate) fn said(&self, now: HostTime, peer: &Peer) {
+        let mut hosts = lock(&self.0);
+        let Some(seen) = seen_of(&mut hosts, &peer.host.as_str().into()) else { return };
+        let silent_ns = u64::try_from(peer.silent.as_nanos()).unwrap_or(u64::MAX);
+        seen.agent = Some(Said { at: HostTime(now.0.saturating_sub(silent_ns)), peer: peer.clone() });
+    }
+
     /// The server dropped records of a source.
     pub(crate) fn lost(&self, at: HostTime, source: &Source, records: u64) {
         if let Some(seen) = lock(&self.0).get_mut(&source.host) {
@@ -121,7 +141,7 @@ impl Fleet {
     pub(crate) fn forget(&self, now: HostTime) {
         let mut hosts = lock(&self.0);
         let longest_ns = if hosts.len() < HOSTS_MAX { FORGOTTEN_NS } else { CROWDED_NS };
-        hosts.retain(|_, seen| now.since_ns(seen.last_at) < longest_ns);
+        hosts.retain(|_, seen| now.since_ns(seen.heard_at()) < longest_ns);
         for seen in hosts.values_mut() {
             let is_over = |one: &Traced| seen.last_at.since_ns(one.last_at) >= PROCESS_SILENT_NS;
             if seen.processes.values().any(is_over) {
@@ -160,17 +180,22 @@ impl Fleet {
     }
 }
 
-fn seen_of<'a>(hosts: &'a mut Hosts, host: &HostName, at: HostTime) -> Option<&'a mut Seen> {
+fn seen_of<'a>(hosts: &'a mut Hosts, host: &HostName) -> Option<&'a mut Seen> {
     if !hosts.contains_key(host) {
         if hosts.len() >= HOSTS_MAX {
             return None;
         }
-        hosts.insert(host.clone(), Arc::new(Seen { first_at: at, last_at: at, ..Seen::default() }));
+        hosts.insert(host.clone(), Arc::default());
     }
     hosts.get_mut(host).map(Arc::make_mut)
 }
 
 impl Seen {
+    /// When it or its agent was last heard.
+    fn heard_at(&self) -> HostTime {
+        self.agent.as_ref().map_or(self.last_at, |said| said.at.max(self.last_at))
+    }
+
     fn json(&self, host: &HostName, now: HostTime, is_told: &impl Fn(&JobName) -> bool) -> HostJson {
         let mut traced: BTreeMap<(&JobName, u32, u32, Option<bool>), u64> = BTreeMap::new();
         for ((job, _), one) in self.processes.iter().filter(|((job, _), _)| is_told(job)) {
@@ -188,9 +213,10 @@ impl Seen {
         HostJson {
             host: host.to_string(),
             agents: Vec::new(),
+            last_agent: self.agent.as_ref().map(Said::json),
             first_heard_at: TimeJson::of(self.first_at),
             last_heard_at: TimeJson::of(self.last_at),
-            silent_s: seconds(now.since_ns(self.last_at)),
+            silent_s: self.last_at.some().map_or(0.0, |last_at| seconds(now.since_ns(last_at))),
             behind_s: seconds(self.behind_ns),
             clock: self.clock.map(|clock| HostClockJson {
                 offset_s: clock.offset_at(now) as f64 / NANOS_PER_SEC as f64,
@@ -217,6 +243,17 @@ impl Seen {
                     kernel_events,
                 })
                 .collect(),
+        }
+    }
+}
+
+impl Said {
+    fn json(&self) -> LastAgentJson {
+        LastAgentJson {
+            heard_at: TimeJson::exact(self.at),
+            software: self.peer.software.clone(),
+            wire_version: self.peer.version,
+            spool: self.peer.spooled.map(SpoolJson::from),
         }
     }
 }

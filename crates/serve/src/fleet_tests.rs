@@ -107,3 +107,36 @@ fn names_without_end_take_no_more_room_than_is_given() {
     (0..1_500).for_each(|rank| many.take(NOW, &batch("h", Some(rank), vec![mark()])));
     assert_eq!(all(&many, NOW).1[0].ranks, PROCESSES_MAX as u64);
 }
+
+fn peer(host: &str, silent_s: u64) -> Peer {
+    Peer {
+        connection: 1,
+        host: host.to_owned(),
+        software: "mycroft 0.1.0".to_owned(),
+        version: 4,
+        silent: std::time::Duration::from_secs(silent_s),
+        spooled: Some(mycroft_wire::Spooled { records: 5, bytes: 600, dropped: 1 }),
+    }
+}
+
+#[test]
+fn a_host_whose_agent_said_hello_and_nothing_else_is_remembered_for_a_day() {
+    let fleet = Fleet::default();
+    fleet.said(NOW, &peer("h0", 0));
+    fleet.said(NOW + 10 * S, &peer("h0", 3));
+    let host = all(&fleet, NOW + 20 * S).0["h0"].clone();
+    assert_eq!((host.first_heard_at, host.last_heard_at, host.silent_s), (None, None, 0.0));
+    let agent = host.last_agent.expect("it said hello");
+    assert_eq!((agent.heard_at.ns, agent.wire_version), ((NOW + 7 * S).0, 4));
+    assert_eq!(agent.spool, Some(SpoolJson { records: 5, bytes: 600, dropped: 1 }));
+    fleet.take(NOW + 30 * S, &batch("h0", None, vec![mark()]));
+    let host = all(&fleet, NOW + 30 * S).0["h0"].clone();
+    assert_eq!((host.first_heard_at.clone(), host.first_heard_at), (host.last_heard_at, TimeJson::of(NOW + 30 * S)));
+    fleet.said(NOW + 60 * S, &peer("h0", 0));
+    fleet.forget(NOW + 60 * S + FORGOTTEN_NS - 1);
+    assert_eq!(all(&fleet, NOW).0.len(), 1, "its agent was heard later than it");
+    fleet.forget(NOW + 60 * S + FORGOTTEN_NS);
+    assert!(all(&fleet, NOW).0.is_empty());
+    (0..HOSTS_MAX + 9).for_each(|host| fleet.said(NOW, &peer(&format!("h{host}"), 0)));
+    assert_eq!(all(&fleet, NOW).0.len(), HOSTS_MAX, "names without end");
+}

@@ -7,7 +7,7 @@ use crate::stats::{Stats, add};
 use mycroft_record::Batch;
 use mycroft_wire::codec;
 use mycroft_wire::sync::lock;
-use mycroft_wire::{Kept, Receipt, Received, Sink};
+use mycroft_wire::{Attendance, Kept, Receipt, Received, Sink};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -95,5 +95,19 @@ impl Sink for Intake {
 
     fn keeps(&self) -> bool {
         self.queue.as_ref().is_none_or(|queue| queue.keeps())
+    }
+
+    fn attends(&self, who: Attendance<'_>) {
+        let now = (self.clock)();
+        match who {
+            Attendance::Came(peer) => {
+                self.stats.fleet.said(now, peer);
+                self.stats.refusals.mended(&peer.host);
+            }
+            Attendance::Gone(peer) => self.stats.fleet.said(now, peer),
+            Attendance::Refused { host, from, code, text } => {
+                self.stats.refusals.note(now, (host, from), (code, text));
+            }
+        }
     }
 }

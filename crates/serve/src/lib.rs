@@ -47,6 +47,7 @@ mod lately;
 mod open;
 mod otlp;
 mod post;
+mod refusals;
 pub mod replay;
 mod schedule;
 mod series;

@@ -3,6 +3,7 @@ use crate::api::{DiskJson, JobJson};
 use crate::census::Totals;
 use crate::clocks::ClockBoard;
 use crate::fleet::Fleet;
+use crate::refusals::Refusals;
 use crate::series::Sums;
 use mycroft_record::{Category, Finding, JobName, What};
 use mycroft_wire::sync::lock;
@@ -56,6 +57,8 @@ pub(crate) struct Stats {
     pub(crate) clocks: ClockBoard,
     /// What each host has said of itself.
     pub(crate) fleet: Fleet,
+    /// Agents that were refused.
+    pub(crate) refusals: Refusals,
     /// The disk of the store, as of the last second.
     pub(crate) disk: Mutex<Option<DiskJson>>,
     /// Jobs as of the last tick.
@@ -97,6 +100,7 @@ impl Stats {
             opened: Mutex::default(),
             clocks: ClockBoard::default(),
             fleet: Fleet::default(),
+            refusals: Refusals::default(),
             disk: Mutex::default(),
             board: Mutex::default(),
             sums: Mutex::default(),

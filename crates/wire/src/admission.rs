@@ -34,9 +34,18 @@ pub(super) fn begin_tls(
     }
 }
 
+/// Longest wait for the rest of a hello whose version is not spoken: it comes in one piece with the head, and is read to name the
+/// host only.
+const NAME_PATIENCE: Duration = Duration::from_millis(200);
+
 /// Reads an agent's hello and checks everything that does not depend on who else is here.
-/// With whom its number belongs to.
-pub(super) fn read_hello(stream: &mut Stream, door: &Door, deadline: Instant) -> Result<(Hello, Owner), End> {
+/// With whom its number belongs to. `named` is the host that it says, as soon as that is known.
+pub(super) fn read_hello(
+    stream: &mut Stream,
+    door: &Door,
+    deadline: Instant,
+    named: &mut Option<String>,
+) -> Result<(Hello, Owner), End> {
     let mut head = [0u8; proto::HELLO_HEAD_BYTES];
     let (magic, rest) = head.split_at_mut(4);
     stream.read_exact_by(magic, deadline).map_err(unwelcome)?;
@@ -50,6 +59,9 @@ pub(super) fn read_hello(stream: &mut Stream, door: &Door, deadline: Instant) ->
     let (lowest, highest, length) = Hello::head(&head);
     let (own_low, own_high) = (proto::VERSION_LOWEST, proto::VERSION_HIGHEST);
     let versions = format!("agent speaks {lowest} to {highest}, server {own_low} to {own_high}");
+    if highest < own_low || lowest > own_high {
+        *named = read_name(stream, length, deadline.min(Instant::now() + NAME_PATIENCE));
+    }
     if highest < own_low {
         return refuse(Refusal::TooOld, format!("protocol versions: {versions}; upgrade the agent"));
     }
@@ -64,6 +76,7 @@ pub(super) fn read_hello(stream: &mut Stream, door: &Door, deadline: Instant) ->
     let Some(hello) = Hello::body(lowest, highest, &body) else {
         return refuse(Refusal::Malformed, "the hello ends too early");
     };
+    *named = Some(hello.host.clone());
     match door.opens(&hello) {
         Ok(token) => {
             let certificate = stream.certificate();
@@ -75,6 +88,13 @@ pub(super) fn read_hello(stream: &mut Stream, door: &Door, deadline: Instant) ->
         }
         Err(why) => refuse(Refusal::BadToken, why),
     }
+}
+
+/// The host of a hello whose versions are not spoken: its fields of version 1 are the same in all.
+fn read_name(stream: &mut Stream, length: usize, deadline: Instant) -> Option<String> {
+    let mut body = vec![0u8; Some(length).filter(|length| *length <= proto::MAX_HELLO_BODY_BYTES)?];
+    stream.read_exact_by(&mut body, deadline).ok()?;
+    Some(Hello::body(0, 0, &body)?.host)
 }
 
 /// An agent that TLS does not let in is told in the log; itself it learns from TLS.

@@ -2,6 +2,7 @@
 use crate::capture::{CaptureOrder, Captured};
 use crate::client::Client;
 use crate::gate::GateSaid;
+use crate::spooled::Spooled;
 use crate::{ClientConfig, Endpoint, WireError};
 use std::fmt;
 use std::net::IpAddr;
@@ -50,6 +51,9 @@ pub trait Carrier: Send {
 
     /// As [`Client::wait_until_at_most`].
     fn wait_until_at_most(&mut self, by: Instant);
+
+    /// As [`Client::say_spooled`].
+    fn say_spooled(&mut self, _spooled: Spooled) {}
 
     /// As [`Client::take_orders`].
     fn take_orders(&mut self) -> Vec<CaptureOrder> {
@@ -177,6 +181,10 @@ impl Carrier for Client {
 
     fn wait_until_at_most(&mut self, by: Instant) {
         Client::wait_until_at_most(self, by);
+    }
+
+    fn say_spooled(&mut self, spooled: Spooled) {
+        Client::say_spooled(self, spooled);
     }
 
     fn take_orders(&mut self) -> Vec<CaptureOrder> {

@@ -1,5 +1,6 @@
 //! The agent's end: keeps what was not acknowledged, resends it after a reconnect, respects the server's credit.
 mod answers;
+mod kept;
 
 use crate::capture::CaptureOrder;
 use crate::clock::{Stamps, VERSION_TIMES};
@@ -8,6 +9,7 @@ use crate::dial::{Tls, dial, handshake_error, random_id, this_machine};
 use crate::gate::GateSaid;
 use crate::proto::{self, Answer, Hello, Message, MessageHead};
 use crate::refusal::Refusal;
+use crate::spooled::Spooled;
 use crate::stream::Stream;
 use crate::{ClientConfig, Endpoint, WireError};
 use mycroft_record::text::printable;
@@ -76,6 +78,9 @@ struct Connection {
     /// The times to send, where the server exchanges them.
     stamps: Option<Stamps>,
     exchanged_at: Instant,
+    /// What the server was told of the spool on this connection, and when.
+    told_spooled: Option<Spooled>,
+    told_at: Instant,
 }
 
 impl Connection {
@@ -110,6 +115,8 @@ pub struct Client {
     orders: VecDeque<CaptureOrder>,
     /// What coordinators said, oldest first.
     gate_requests: VecDeque<GateSaid>,
+    /// What is to be said of the spool.
+    spooled: Option<Spooled>,
     /// No call waits beyond.
     until: Option<Instant>,
     stats: ClientStats,
@@ -142,6 +149,7 @@ impl Client {
             rejected: VecDeque::new(),
             orders: VecDeque::new(),
             gate_requests: VecDeque::new(),
+            spooled: None,
             until: None,
             stats: ClientStats::default(),
         };
@@ -198,6 +206,7 @@ impl Client {
         if is_idle && self.live()?.exchanged_at.elapsed() >= EXCHANGE_EVERY {
             self.exchange()?;
         }
+        self.tell_spooled()?;
         self.heartbeat()
     }
 
@@ -214,9 +223,10 @@ impl Client {
 
     fn write_heartbeat(&mut self) -> Result<(), WireError> {
         let (deadline, now) = (self.end_of(self.config.write_timeout), self.config.clock.now());
+        let heartbeat = Message::Heartbeat(0, self.spooled_now()).encode();
         let connection = self.live()?;
         let mut message = connection.times(now);
-        message.extend_from_slice(&Message::Heartbeat(0).encode());
+        message.extend_from_slice(&heartbeat);
         connection.writes(Instant::now());
         match connection.stream.write_all_by(&message, deadline) {
             Ok(()) => Ok(()),
@@ -242,28 +252,6 @@ impl Client {
         Ok(())
     }
 
-    /// Whether the connection stands, as far as is known.
-    pub fn is_connected(&self) -> bool {
-        self.connection.is_some()
-    }
-
-    /// Counters.
-    pub fn stats(&self) -> ClientStats {
-        let (unacknowledged, unacknowledged_bytes) = (self.pending.len(), self.pending_bytes);
-        ClientStats { unacknowledged, unacknowledged_bytes, ..self.stats }
-    }
-
-    /// Why the server last rejected a frame for good.
-    pub fn last_reject(&self) -> Option<&str> {
-        self.last_reject.as_deref()
-    }
-
-    /// Takes the frames that the server rejected since the last call, oldest first; of too many the latest. What was in
-    /// them is lost, and its sources should be told.
-    pub fn take_rejected(&mut self) -> Vec<Vec<u8>> {
-        self.rejected.drain(..).collect()
-    }
-
     /// From now on no call waits beyond `by`, whatever its own limit: for a last flush that must end in time.
     pub fn wait_until_at_most(&mut self, by: Instant) {
         self.until = Some(by);
@@ -273,17 +261,6 @@ impl Client {
     fn end_of(&self, limit: Duration) -> Instant {
         let end = Instant::now() + limit;
         self.until.map_or(end, |until| end.min(until))
-    }
-
-    /// Numbers of the frames from the oldest that was not acknowledged to the latest; empty, at the number of the next
-    /// frame, when all were. Numbers only grow.
-    pub fn unacknowledged(&self) -> std::ops::Range<u64> {
-        self.pending.front().map_or(self.next_sequence, |oldest| oldest.sequence)..self.next_sequence
-    }
-
-    /// Gives back the frames that were not acknowledged, oldest first (for the spool).
-    pub fn into_unacked(self) -> Vec<Vec<u8>> {
-        self.pending.into_iter().map(|p| p.frame).collect()
     }
 
     /// Connects again and resends what was not acknowledged.
@@ -331,6 +308,8 @@ impl Client {
             allowed: UNASKED_MAX,
             stamps: (version >= VERSION_TIMES).then(Stamps::default),
             exchanged_at: now,
+            told_spooled: None,
+            told_at: now,
         });
         self.acknowledge(welcome.last_sequence);
         for pending in &mut self.pending {
@@ -536,7 +515,7 @@ impl Client {
                 }
             }
             Message::HeartbeatAck(_)
-            | Message::Heartbeat(_)
+            | Message::Heartbeat(..)
             | Message::Batches { .. }
             | Message::Captured(_)
             | Message::GateAnswer(_)

@@ -5,6 +5,7 @@
 //! behind it are handed over for diagnosis only, and the agent gets its credit back without an acknowledgement: it goes
 //! on sending and holds what it sent. When there is room again the connection is ended, and the agent sends all of it
 //! once more.
+use crate::attendance::Attendance;
 use crate::codec;
 use crate::proto::Message;
 use crate::receipt::{Kept, Receipt};
@@ -51,6 +52,9 @@ pub trait Sink: Send + Sync {
     fn keeps(&self) -> bool {
         true
     }
+
+    /// Is told who comes, goes and is refused, by the thread of the connection.
+    fn attends(&self, _who: Attendance<'_>) {}
 }
 
 /// A sink that keeps nothing: what it has taken in is acknowledged.

@@ -1,9 +1,10 @@
 //! The places of agents on a server, and the names that they go by.
 use crate::descriptors::Shares;
+use crate::spooled::Spooled;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Orders that may wait for one agent.
 pub(super) const ORDERS_MAX: usize = 16;
@@ -19,6 +20,10 @@ pub struct Peer {
     pub software: String,
     /// The protocol version that is spoken with it.
     pub version: u16,
+    /// Since its last message, when this was asked.
+    pub silent: Duration,
+    /// What it said last of its spool; `None`: nothing.
+    pub spooled: Option<Spooled>,
 }
 
 /// Why an agent was not given an order.

@@ -5,6 +5,7 @@ use crate::clock::Times;
 use crate::gate::{self, GateSaid};
 use crate::narrow::{low_u16, low_u32};
 use crate::refusal::Refusal;
+use crate::spooled::Spooled;
 
 /// First bytes of both directions.
 pub(super) const MAGIC: [u8; 4] = *b"MYCW";
@@ -171,8 +172,8 @@ pub(super) enum Message {
     Ack { sequence: u64, bytes: u64 },
     /// Server: this frame will never be accepted; credit comes back all the same.
     Reject { sequence: u64, bytes: u64, text: String },
-    /// Agent: are you there?
-    Heartbeat(u64),
+    /// Agent: are you there? And what it says of its spool, if it is not too old to.
+    Heartbeat(u64, Option<Spooled>),
     /// Server: yes.
     HeartbeatAck(u64),
     /// Server: the connection ends, and why.
@@ -264,8 +265,9 @@ impl Message {
                 put_text(&mut body, text);
                 REJECT
             }
-            Message::Heartbeat(nonce) => {
+            Message::Heartbeat(nonce, spooled) => {
                 body.extend_from_slice(&nonce.to_le_bytes());
+                spooled.iter().for_each(|spooled| spooled.put(&mut body));
                 HEARTBEAT
             }
             Message::HeartbeatAck(nonce) => {
@@ -319,7 +321,7 @@ impl Message {
         Some(match kind {
             ACK => Message::Ack { sequence: r.u64()?, bytes: r.u64()? },
             REJECT => Message::Reject { sequence: r.u64()?, bytes: r.u64()?, text: r.text16()?.to_owned() },
-            HEARTBEAT => Message::Heartbeat(r.u64()?),
+            HEARTBEAT => Message::Heartbeat(r.u64()?, Spooled::read(r)),
             HEARTBEAT_ACK => Message::HeartbeatAck(r.u64()?),
             GOODBYE => {
                 let code = Refusal::from_code(r.u16()?);

@@ -54,6 +54,26 @@ impl Refusal {
         }
     }
 
+    /// The same as a word for programs; it does not change.
+    pub fn word(self) -> &'static str {
+        match self {
+            Refusal::TooOld => "too-old",
+            Refusal::TooNew => "too-new",
+            Refusal::BadToken => "token",
+            Refusal::OtherProtocol => "other-protocol",
+            Refusal::TlsRequired => "tls-required",
+            Refusal::NoTls => "no-tls",
+            Refusal::Full => "full",
+            Refusal::Malformed => "malformed",
+            Refusal::Stopping => "stopping",
+            Refusal::Failed => "failed",
+            Refusal::Busy => "busy",
+            Refusal::NumberTaken => "number-taken",
+            Refusal::BadCertificate => "certificate",
+            Refusal::Other(_) => "other",
+        }
+    }
+
     pub(super) fn from_code(code: u16) -> Refusal {
         match code {
             1 => Refusal::TooOld,

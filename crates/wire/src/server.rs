@@ -3,10 +3,12 @@
 mod counters;
 mod orders;
 mod standing;
+mod told;
 
 use crate::admission::{Door, Shown, begin_tls, read_hello};
 use crate::agents::{Agents, Owner, Seen};
 use crate::arrival::{ServerLimits, charge, read_body};
+use crate::attendance::Attendance;
 use crate::budget::{Budgets, Charge};
 use crate::capture::Captured;
 use crate::clock::{PeerClock, VERSION_TIMES, WireClock};
@@ -14,7 +16,7 @@ use crate::codec;
 use crate::descriptors::{self, Shares};
 use crate::gate::{GATE_LATENCY, GateHandler};
 use crate::intake::{CREDIT_FRAMES, HANDLER_TRIES, Plain, Sink, Taken};
-use crate::places::{Named, Peer, Place, Places, shared_names};
+use crate::places::{Peer, Place, Places};
 use crate::proto::{self, Answer, Hello, Message, MessageHead, Welcome};
 use crate::refusal::Refusal;
 use crate::refused::{End, LeftOut, Told, refuse, shown};
@@ -78,6 +80,12 @@ struct Line {
     /// Until when orders have to be on their way soon.
     quick_until: Option<Instant>,
     _place: Place,
+}
+
+impl Line {
+    fn peer(&self) -> Peer {
+        Peer { silent: self.heard.elapsed(), ..self.peer.clone() }
+    }
 }
 
 struct Shared {
@@ -261,33 +269,6 @@ impl ListenerHandle {
         self.endpoint.clone()
     }
 
-    /// Counters.
-    pub fn stats(&self) -> ServerStats {
-        self.shared.counters.stats(lock(&self.shared.connections).len())
-    }
-
-    /// The agents connected now, by connection.
-    pub fn peers(&self) -> Vec<Peer> {
-        lock(&self.shared.connections).values().map(|line| line.peer.clone()).collect()
-    }
-
-    /// Names of hosts that agents of several machines give themselves and go on with: each has sent something since the
-    /// last of them came, so none is what a restarted machine has left behind.
-    pub fn shared_names(&self) -> Vec<String> {
-        let connections = lock(&self.shared.connections);
-        shared_names(connections.values().map(|line| Named {
-            host: &line.peer.host,
-            machine: line.machine,
-            since: line.since,
-            heard: line.heard,
-        }))
-    }
-
-    /// How many connections it takes of each kind.
-    pub fn shares(&self) -> Shares {
-        self.shared.places.shares
-    }
-
     /// Ends all connections and waits for the accepting thread.
     pub fn stop(mut self) {
         self.shut();
@@ -356,7 +337,8 @@ struct Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         lock(&self.shared.strangers).leave(self.number);
-        lock(&self.shared.connections).remove(&self.number);
+        let gone = lock(&self.shared.connections).remove(&self.number);
+        gone.iter().for_each(|line| self.shared.sink.attends(Attendance::Gone(&line.peer())));
     }
 }
 
@@ -364,38 +346,33 @@ fn run_connection(stream: Stream, shared: &Shared, number: u64, from: Option<IpA
     let deadline = Instant::now() + shared.limits.handshake;
     let mut stream = match begin_tls(stream, shared.tls.as_ref().map(ServerTls::config), deadline) {
         Ok(stream) => stream,
-        Err((mut stream, end)) => return say_no(&mut stream, shared, from, end),
+        Err((mut stream, end)) => return say_no(&mut stream, shared, (from, None), end),
     };
-    let (seen, token) = match handshake(&mut stream, shared, deadline, number) {
+    let mut named = None;
+    let (seen, token) = match handshake(&mut stream, shared, deadline, number, &mut named) {
         Ok(welcome) => welcome,
-        Err(end) => return say_no(&mut stream, shared, from, end),
+        Err(end) => return say_no(&mut stream, shared, (from, named), end),
     };
     if let Err(End::Refuse(code, text)) = messages(&mut stream, shared, number, &seen, token) {
         count(&shared.counters.refused, 1);
-        let host = lock(&shared.connections).get(&number).map(|line| shown(&line.peer.host)).unwrap_or_default();
+        let host = named.as_deref().map(shown).unwrap_or_default();
         let say = |more| warn!(host, %code, error = text, "agent of host {host} cut off ({code}): {text}{more}");
         shared.tell(say);
+        shared.sink.attends(Attendance::Refused { host: named.as_deref(), from, code, text: &text });
         // The peer may be gone already.
         let _ = stream.write_all_by(&Message::Goodbye { code, text }.encode(), Instant::now() + WRITE_LIMIT);
     }
 }
 
-fn say_no(stream: &mut Stream, shared: &Shared, from: Option<IpAddr>, end: End) {
+fn say_no(stream: &mut Stream, shared: &Shared, (from, named): (Option<IpAddr>, Option<String>), end: End) {
     count(&shared.counters.refused, 1);
     if let End::Refuse(code, text) = end {
+        shared.sink.attends(Attendance::Refused { host: named.as_deref(), from, code, text: &text });
         let from = from.map_or_else(|| "the unix socket".to_owned(), |ip| ip.to_string());
         let say = |more| warn!(peer = from, %code, error = text, "agent at {from} refused ({code}): {text}{more}");
         shared.tell(say);
         let answer = Answer::Refused { code, text }.encode(0);
-        let deadline = Instant::now() + WRITE_LIMIT;
-        if stream.write_all_by(&answer, deadline).is_ok() {
-            // Read what the peer still sends, else the kernel resets the connection and the answer is lost.
-            let mut rest = Vec::new();
-            let quiet = Instant::now() + Duration::from_millis(500);
-            while Instant::now() < quiet && stream.read_available(Duration::from_millis(100), &mut rest).is_ok() {
-                rest.clear();
-            }
-        }
+        stream.write_last_words(&answer, Instant::now() + WRITE_LIMIT);
     }
 }
 
@@ -404,14 +381,16 @@ fn handshake(
     shared: &Shared,
     deadline: Instant,
     number: u64,
+    named: &mut Option<String>,
 ) -> Result<(Seen, Option<Shown>), End> {
-    let (hello, owner) = read_hello(stream, &shared.token, deadline)?;
+    let (hello, owner) = read_hello(stream, &shared.token, deadline, named)?;
     let token = Shown::of(&hello, &owner);
     let version = hello.highest.min(proto::VERSION_HIGHEST);
     // Before anything is done to whoever has that number.
     let seen = lock(&shared.agents).get(hello.agent, &owner)?;
     let only = owner.only();
-    admit(shared, number, version, hello, owner)?;
+    let peer = admit(shared, number, version, hello, owner)?;
+    shared.sink.attends(Attendance::Came(&peer));
     // Waits for frames that the agent's previous connection has handed over.
     let last_sequence = lock(&seen).take_over(number, only);
     let welcome = Welcome {
@@ -425,8 +404,8 @@ fn handshake(
     Ok((seen, token))
 }
 
-/// A stranger that has shown the token becomes an agent. Its earlier connection ends, if it has one.
-fn admit(shared: &Shared, number: u64, version: u16, hello: Hello, owner: Owner) -> Result<(), End> {
+/// A stranger that has shown the token becomes an agent, as which it is told. Its earlier connection ends, if it has one.
+fn admit(shared: &Shared, number: u64, version: u16, hello: Hello, owner: Owner) -> Result<Peer, End> {
     let mut connections = lock(&shared.connections);
     connections.retain(|_, line| {
         let is_another = line.agent != hello.agent;
@@ -448,9 +427,9 @@ fn admit(shared: &Shared, number: u64, version: u16, hello: Hello, owner: Owner)
     let closer = lock(&shared.strangers).leave(number).ok_or(End::Silent)?;
     let named_so = |line: &Line| line.peer.host == hello.host && line.machine != 0 && line.machine != hello.machine;
     let is_second = hello.machine != 0 && connections.values().any(named_so);
-    let peer = Peer { connection: number, host: hello.host, software: hello.software, version };
-    let host = shown(&peer.host);
-    let now = Instant::now();
+    let (silent, spooled) = (Duration::ZERO, None);
+    let peer = Peer { connection: number, host: hello.host, software: hello.software, version, silent, spooled };
+    let (host, now, told) = (shown(&peer.host), Instant::now(), peer.clone());
     let (agent, machine, orders) = (hello.agent, hello.machine, VecDeque::new());
     let line =
         Line { closer, peer, agent, owner, machine, since: now, heard: now, orders, quick_until: None, _place: place };
@@ -463,7 +442,7 @@ fn admit(shared: &Shared, number: u64, version: u16, hello: Hello, owner: Owner)
             warn!(host, "host {host}: {what}; if both stay, give one of them another name with --host{left_out}");
         });
     }
-    Ok(())
+    Ok(told)
 }
 
 /// A connection whose handshake is done.
@@ -561,7 +540,10 @@ fn messages(stream: &mut Stream, shared: &Shared, number: u64, seen: &Seen, toke
                 let _opened = open(talk.stream, shared, sequence, &frame)?;
                 handle(shared, number, seen, sequence, frame, &mut talk.clock)?;
             }
-            Ok(Message::Heartbeat(nonce)) => talk.write(&Message::HeartbeatAck(nonce).encode())?,
+            Ok(Message::Heartbeat(nonce, spooled)) => {
+                lock(&shared.connections).get_mut(&number).into_iter().for_each(|line| line.peer.spooled = spooled);
+                talk.write(&Message::HeartbeatAck(nonce).encode())?;
+            }
             Ok(Message::Captured(captured)) => (shared.captured)(number, captured),
             Ok(Message::GateAnswer(said)) => {
                 if let Some(hear) = shared.gates.get() {

@@ -58,6 +58,8 @@ pub struct Spool {
     parts: VecDeque<Part>,
     head: Mark,
     dropped_records: u64,
+    /// Records and bytes of the entries of all parts.
+    waiting: (u64, u64),
     /// Holds the directory against a second agent.
     _lock: std::fs::File,
 }
@@ -89,7 +91,9 @@ impl Spool {
             if parts.is_empty() {
                 parts.push_back(open_part(&dir, part_number + 1, 0, &mut dropped_records)?);
             }
-            Ok(Spool { dir, max_bytes, parts, head, dropped_records, _lock: lock })
+            let mut spool = Spool { dir, max_bytes, parts, head, dropped_records, waiting: (0, 0), _lock: lock };
+            spool.waiting = totals(spool.parts.iter().flat_map(|part| &part.entries));
+            Ok(spool)
         };
         open().map_err(failed)
     }
@@ -120,14 +124,18 @@ impl Spool {
         let Some(part) = self.parts.back_mut() else { return Ok(()) };
         let offset = part.log.bytes();
         part.log.append(content)?;
-        part.entries.push_back(Entry { offset, records, bytes: ENTRY_HEAD_BYTES + content.len() as u64 });
+        let bytes = ENTRY_HEAD_BYTES + content.len() as u64;
+        part.entries.push_back(Entry { offset, records, bytes });
+        self.waiting = (self.waiting.0.saturating_add(records), self.waiting.1 + bytes);
         Ok(())
     }
 
     fn make_room(&mut self, need: u64) -> io::Result<()> {
         while self.disk_bytes() + need > self.max_bytes {
             let Some(part) = self.parts.pop_front() else { break };
-            self.dropped_records += part.entries.iter().map(|e| e.records).sum::<u64>();
+            let (records, bytes) = totals(part.entries.iter());
+            self.dropped_records = self.dropped_records.saturating_add(records);
+            self.no_longer(records, bytes);
             self.dir.remove(&part_name(part.number))?;
             if self.parts.is_empty() {
                 self.parts.push_back(open_part(&self.dir, part.number + 1, 0, &mut self.dropped_records)?);
@@ -171,6 +179,7 @@ impl Spool {
         let Some(part) = self.parts.front_mut() else { return Ok(()) };
         let Some(entry) = part.entries.pop_front() else { return Ok(()) };
         let (number, next) = (part.number, entry.offset + entry.bytes);
+        self.no_longer(entry.records, entry.bytes);
         self.head.set(number, next)?;
         // An emptied spool leaves nothing behind.
         if self.is_empty() {
@@ -209,9 +218,23 @@ impl Spool {
         self.dropped_records
     }
 
+    /// Records that wait, as their frames say, and the bytes of these on disk.
+    pub fn waiting(&self) -> (u64, u64) {
+        self.waiting
+    }
+
+    fn no_longer(&mut self, records: u64, bytes: u64) {
+        self.waiting = (self.waiting.0.saturating_sub(records), self.waiting.1.saturating_sub(bytes));
+    }
+
     fn failed(&self, operation: &'static str, source: io::Error) -> SpoolError {
         SpoolError { operation, path: self.dir.path().to_owned(), source }
     }
+}
+
+/// Records and bytes of entries. What a file says of its records may be anything.
+fn totals<'a>(entries: impl Iterator<Item = &'a Entry>) -> (u64, u64) {
+    entries.fold((0, 0), |(records, bytes), entry| (u64::saturating_add(records, entry.records), bytes + entry.bytes))
 }
 
 fn part_name(number: u64) -> String {

@@ -6,6 +6,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// How long a peer that gets last words is heard out: longer than they take to it.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
 /// A connected socket.
 pub(super) enum Stream {
     Tcp(Arc<TcpStream>),
@@ -221,6 +224,18 @@ impl Stream {
             }
             Err(e) if is_pause(&e) => Ok(0),
             Err(e) => Err(e),
+        }
+    }
+
+    /// Writes the last words to a peer that may not have read yet, and hears it out for a moment: else the kernel resets the
+    /// connection and they are lost.
+    pub(super) fn write_last_words(&mut self, words: &[u8], deadline: Instant) {
+        if self.write_all_by(words, deadline).is_ok() {
+            let mut rest = Vec::new();
+            let quiet = Instant::now() + LAST_WORDS;
+            while Instant::now() < quiet && self.read_available(LAST_WORDS / 5, &mut rest).is_ok() {
+                rest.clear();
+            }
         }
     }
 

@@ -65,6 +65,9 @@ proptest! {
                 }
             }
             prop_assert_eq!(spool.len(), model.len());
+            // Each has 16 bytes before it: length, checksum, count.
+            let bytes = model.iter().map(|frame| frame.len() as u64 + 16).sum();
+            prop_assert_eq!(spool.waiting(), (model.len() as u64, bytes));
             prop_assert!(spool.disk_bytes() <= LIMIT);
         }
         prop_assert_eq!(drain(&mut spool), Vec::from(model));

@@ -3,16 +3,18 @@ use super::clocks;
 use super::finding::Finding;
 use crate::check::Grade;
 use crate::peculiar::{self, FIRST_WITH_PROFILER};
-use crate::told::age;
+use crate::told::{age, to_the_second};
 use mycroft_record::nccl::{Effect, Library, NcclVersion, peculiarities};
 use mycroft_record::text::printable;
-use mycroft_serve::api::{AgentJson, FleetJson, HostJson, TracedJson};
+use mycroft_serve::api::{AgentJson, FleetJson, HostJson, SpoolJson, TracedJson};
 use std::collections::BTreeMap;
 
 /// A host that is not heard for longer is silent, as in health, seconds.
 const SILENT_S: f64 = 10.0;
 /// Records that are older on arrival have waited in the spool, seconds.
 const BEHIND_S: f64 = 10.0;
+/// Of records that wait in a spool, what is told of: about a minute of a host of 8 ranks, at 15 KB a second.
+const WAITING_BYTES: u64 = 1 << 20;
 /// A loss is told for so long after it, seconds.
 const LOST_S: u64 = 3600;
 /// How an agent's service is looked at.
@@ -25,14 +27,7 @@ pub(super) fn findings(host: &HostJson, fleet: &FleetJson) -> Vec<Finding> {
     let is_heard = host.last_heard_at.is_some() && host.silent_s <= SILENT_S;
     found.extend(host.clock.as_ref().filter(|_| is_heard).and_then(clocks::of_host));
     found.extend(lost(host, fleet));
-    if is_heard && host.behind_s > BEHIND_S {
-        let text = format!(
-            "its records arrive {} late: the agent sends what waited in its spool, and verdicts on the host wait for it",
-            span(host.behind_s)
-        );
-        let fix = "it catches up by itself; where it does not: the network to the server, or the host's load";
-        found.push(Finding::new(Grade::Warn, "spool", text, fix));
-    }
+    found.extend(spooled(host));
     found.extend(host.traced.iter().flat_map(nccl));
     found.extend(host.traced.iter().filter_map(not_seen));
     let name = printable(&host.host);
@@ -54,28 +49,91 @@ fn ranks_there(host: &HostJson) -> String {
 }
 
 fn silence(host: &HostJson, fleet: &FleetJson) -> Option<Finding> {
+    let is_heard = host.last_heard_at.is_some() && host.silent_s <= SILENT_S;
+    if is_heard {
+        return None;
+    }
+    if host.agents.is_empty() { Some(gone(host)) } else { mute(host, fleet) }
+}
+
+/// Of an agent that is connected and sends no records.
+fn mute(host: &HostJson, fleet: &FleetJson) -> Option<Finding> {
+    let (ranks, answers) = (ranks_there(host), host.agents.iter().any(is_alive));
+    // It says each second that it is there; where no job runs there is nothing else to send.
+    if answers && ranks.is_empty() {
+        return None;
+    }
     if host.last_heard_at.is_none() {
         let text = "the agent is connected and has sent nothing";
         return (fleet.uptime_s > SILENT_S).then(|| Finding::new(Grade::Warn, "agent", text, SERVICE));
     }
-    if host.silent_s <= SILENT_S {
-        return None;
-    }
-    let (ago, ranks) = (span(host.silent_s), ranks_there(host));
-    if !host.agents.is_empty() {
-        let text = format!("the agent is connected and has sent nothing for {ago}: it hangs, or the host does");
-        return Some(Finding::new(Grade::Fail, "agent", text, SERVICE));
-    }
+    let ago = span(host.silent_s);
+    let text = if answers {
+        format!("the agent answers and has sent nothing of {ranks} for {ago}: what reads the ranks there hangs")
+    } else {
+        format!("the agent is connected and has sent nothing for {ago}: it hangs, or the host does")
+    };
+    Some(Finding::new(Grade::Fail, "agent", text, SERVICE))
+}
+
+fn is_alive(agent: &AgentJson) -> bool {
+    agent.silent_s.is_some_and(|silent_s| silent_s <= SILENT_S)
+}
+
+/// Of a host without an agent.
+fn gone(host: &HostJson) -> Finding {
+    let ranks = ranks_there(host);
+    let since = host.last_agent.as_ref().map(|agent| to_the_second(&printable(&agent.heard_at.text)));
+    let heard = match &since {
+        Some(since) => format!("its agent has not been heard since {since}"),
+        None => format!("no agent is connected; last heard {} ago", span(host.silent_s)),
+    };
+    let spool = host.last_agent.as_ref().and_then(|agent| agent.spool);
+    let waits = spool.filter(|spool| spool.records > 0).map(|spool| format!("; then {} in its spool", waiting(spool)));
+    let waits = waits.unwrap_or_default();
     if ranks.is_empty() {
-        let text = format!("no agent is connected; last heard {ago} ago, when no job ran there");
+        let job =
+            if host.last_heard_at.is_some() { "no job ran there then" } else { "nothing of a job had come of it" };
+        let text = format!("{heard}: {job}{waits}");
         let fix = "there: systemctl start mycroft-agent; a host that was taken away is forgotten after a day";
-        return Some(Finding::new(Grade::Warn, "agent", text, fix));
+        return Finding::new(Grade::Warn, "agent", text, fix);
     }
     let text = format!(
-        "no agent is connected, with {ranks}; last heard {ago} ago: nothing is known of them, their records wait in the spool \
-         if the agent runs (256 MiB: some four hours)"
+        "{heard}, with {ranks}: nothing is known of them, their records wait in the spool if the agent runs (256 MiB: some four \
+         hours){waits}"
     );
-    Some(Finding::new(Grade::Fail, "agent", text, SERVICE))
+    Finding::new(Grade::Fail, "agent", text, SERVICE)
+}
+
+/// `1200 records (0.3 MiB) waited`.
+fn waiting(spool: SpoolJson) -> String {
+    format!("{} records ({:.1} MiB) waited", spool.records, spool.bytes as f64 / f64::from(1 << 20))
+}
+
+/// What waits at a host for the server.
+fn spooled(host: &HostJson) -> Option<Finding> {
+    let is_late = host.last_heard_at.is_some() && host.silent_s <= SILENT_S && host.behind_s > BEHIND_S;
+    let spools = host.agents.iter().filter_map(|agent| agent.spool);
+    let (records, bytes) = spools.fold((0, 0), |(records, bytes), spool| {
+        (u64::saturating_add(records, spool.records), u64::saturating_add(bytes, spool.bytes))
+    });
+    let mib = bytes as f64 / f64::from(1 << 20);
+    let text = match (is_late, bytes >= WAITING_BYTES) {
+        (false, false) => return None,
+        (false, true) => {
+            format!("{records} records ({mib:.1} MiB) wait in its spool: verdicts on the host wait for them")
+        }
+        (true, _) => {
+            let left =
+                if records > 0 { format!(", and {records} records ({mib:.1} MiB) still do") } else { String::new() };
+            let late = span(host.behind_s);
+            format!(
+                "its records arrive {late} late: the agent sends what waited in its spool{left}, and verdicts on the host wait for it"
+            )
+        }
+    };
+    let fix = "it catches up by itself; where it does not: the network to the server, or the host's load";
+    Some(Finding::new(Grade::Warn, "spool", text, fix))
 }
 
 fn version(agent: &AgentJson, fleet: &FleetJson) -> Option<Finding> {
@@ -119,8 +177,10 @@ fn lost(host: &HostJson, fleet: &FleetJson) -> Vec<Finding> {
     let text = |records: u64, what: &str| format!("{records} records were {what}; what they would show is unknown");
     let mut found: Vec<Finding> =
         lately.map(|(records, what, fix)| Finding::new(Grade::Warn, "lost", text(records, what), fix)).collect();
-    if host.agent_dropped > 0 && lost.spool == 0 {
-        let text = format!("the agent has dropped {} records since it started", host.agent_dropped);
+    let said = host.agents.iter().filter_map(|agent| agent.spool).map(|spool| spool.dropped).max().unwrap_or(0);
+    let dropped = host.agent_dropped.max(said);
+    if dropped > 0 && lost.spool == 0 {
+        let text = format!("the agent has dropped {dropped} records since it started");
         found.push(Finding::new(Grade::Warn, "lost", text, "mycroft agent --spool-bytes higher, and room on its disk"));
     }
     found

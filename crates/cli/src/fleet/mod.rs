@@ -4,6 +4,7 @@ mod clocks;
 mod finding;
 mod host;
 mod jobs;
+mod refusals;
 mod server;
 #[cfg(test)]
 mod tests;

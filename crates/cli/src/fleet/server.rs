@@ -1,5 +1,6 @@
 //! The server itself: its version, its state, its disk, its certificates, and whom it refused.
 use super::finding::Finding;
+use super::refusals;
 use super::told::Asked;
 use crate::check::Grade;
 use crate::told::{age, to_the_second};
@@ -98,10 +99,11 @@ fn disk(disk: Option<DiskJson>) -> Option<Finding> {
     })
 }
 
+/// Connections that were refused, where no agent is named, and that were put out.
 fn refused(fleet: &FleetJson) -> Vec<Finding> {
-    let mut found = Vec::new();
+    let mut found = refusals::findings(fleet);
     let since = age((fleet.uptime_s.max(0.0) * 1e9) as u64);
-    if fleet.refused > 0 {
+    if fleet.refused > 0 && fleet.refusals.is_empty() {
         let text =
             format!("{} connections of agents were refused in {since}: token, certificate or version", fleet.refused);
         let fix =

@@ -2,8 +2,8 @@
 use super::*;
 use mycroft_record::{HostTime, NANOS_PER_SEC};
 use mycroft_serve::api::{
-    AgentJson, CertificateJson, ClockJson, ClocksJson, DiskJson, DroppedJson, HostClockJson, HostJson, LostJson,
-    QueueJson, RanksOfJobJson, TimeJson, TracedJson,
+    AgentJson, CertificateJson, ClockJson, ClocksJson, DiskJson, DroppedJson, HostClockJson, HostJson, LastAgentJson,
+    LostJson, QueueJson, RanksOfJobJson, RefusalJson, SpoolJson, TimeJson, TracedJson,
 };
 
 const NOW: u64 = 1_735_689_600;
@@ -44,7 +44,8 @@ fn host(name: &str, ms: f64) -> HostJson {
     let software = format!("mycroft {}", env!("CARGO_PKG_VERSION"));
     HostJson {
         host: name.to_owned(),
-        agents: vec![AgentJson { software, wire_version: 4 }],
+        agents: vec![AgentJson { software, wire_version: 4, silent_s: None, spool: None }],
+        last_agent: None,
         first_heard_at: Some(at(90_000)),
         last_heard_at: Some(at(0)),
         silent_s: 0.1,
@@ -66,6 +67,7 @@ fn fleet(hosts: Vec<HostJson>) -> FleetJson {
         more: 0,
         jobs: Vec::new(),
         refused: 0,
+        refusals: Vec::new(),
         put_out: 0,
         certificates: Vec::new(),
     }
@@ -92,7 +94,8 @@ fn asked(fleet: FleetJson) -> Asked {
 fn drawn() -> Asked {
     let mut hosts: Vec<HostJson> = (0..16).map(|nth| host(&format!("h{nth:02}"), f64::from(nth) / 10.0)).collect();
     for old in [1, 2, 3, 4] {
-        hosts[old].agents[0] = AgentJson { software: "mycroft 0.0.9".to_owned(), wire_version: 2 };
+        hosts[old].agents[0] =
+            AgentJson { software: "mycroft 0.0.9".to_owned(), wire_version: 2, silent_s: None, spool: None };
         hosts[old].clock = None;
     }
     (hosts[5].agents, hosts[5].silent_s, hosts[5].last_heard_at) = (Vec::new(), 312.0, Some(at(312)));
@@ -257,4 +260,112 @@ fn names_from_the_wire_do_not_reach_the_terminal_as_they_are() {
     one.traced[0].job = evil.to_owned();
     let told = text::text(&found(&asked(fleet(vec![one, host("h1", 0.0)]))));
     assert!(!told.contains('\u{1b}') && told.contains("no agent is connected"), "{told:?}");
+}
+
+fn spool(records: u64, bytes: u64, dropped: u64) -> Option<SpoolJson> {
+    Some(SpoolJson { records, bytes, dropped })
+}
+
+#[test]
+fn a_host_whose_agent_ended_is_told_with_since_when_and_what_waited_there() {
+    use Grade::{Fail, Warn};
+    let ended = |host: &mut HostJson, seconds_ago: i64, spool| {
+        host.agents.clear();
+        let software = "mycroft 0.1.0".to_owned();
+        host.last_agent = Some(LastAgentJson { heard_at: at(seconds_ago), software, wire_version: 4, spool });
+    };
+    let before_any_job = |asked: &mut Asked| {
+        let host = first_host(asked);
+        (host.first_heard_at, host.last_heard_at, host.silent_s, host.clock) = (None, None, 0.0, None);
+        host.traced.clear();
+        ended(host, 3_600, spool(0, 0, 0));
+    };
+    let parts =
+        ["has not been heard since 2024-12-31 23:00:00 UTC", "nothing of a job", "systemctl start mycroft-agent"];
+    says(before_any_job, "agent", Warn, &parts);
+    let under_a_job = |asked: &mut Asked| {
+        let host = first_host(asked);
+        host.silent_s = 61.0;
+        ended(host, 60, spool(1_200, 3 << 20, 0));
+    };
+    let parts =
+        ["since 2024-12-31 23:59:00 UTC", "with 8 ranks of train", "then 1200 records (3.0 MiB) waited in its spool"];
+    says(under_a_job, "agent", Fail, &parts);
+}
+
+#[test]
+fn an_agent_that_answers_is_missed_where_ranks_are_and_nowhere_else() {
+    let idle = |asked: &mut Asked| {
+        let host = first_host(asked);
+        (host.last_heard_at, host.clock, host.traced) = (None, None, Vec::new());
+        host.agents[0].silent_s = Some(0.4);
+    };
+    assert!(of(idle).is_empty(), "no job runs there");
+    let after_its_job = |asked: &mut Asked| {
+        let host = first_host(asked);
+        (host.silent_s, host.traced, host.agents[0].silent_s) = (900.0, Vec::new(), Some(0.4));
+    };
+    assert!(of(after_its_job).is_empty(), "the job there is over");
+    let under_a_job = |asked: &mut Asked| {
+        let host = first_host(asked);
+        (host.silent_s, host.agents[0].silent_s) = (90.0, Some(0.4));
+    };
+    says(under_a_job, "agent", Grade::Fail, &["answers and has sent nothing of 8 ranks of train for 1 min"]);
+    let hangs = |asked: &mut Asked| {
+        let host = first_host(asked);
+        (host.silent_s, host.agents[0].silent_s) = (90.0, Some(80.0));
+    };
+    says(hangs, "agent", Grade::Fail, &["connected and has sent nothing for 1 min"]);
+}
+
+#[test]
+fn what_waits_in_spools_or_was_dropped_there_is_told() {
+    use Grade::Warn;
+    let waits = |asked: &mut Asked| first_host(asked).agents[0].spool = spool(90_000, 12 << 20, 0);
+    says(waits, "spool", Warn, &["90000 records (12.0 MiB) wait in its spool"]);
+    let little = |asked: &mut Asked| first_host(asked).agents[0].spool = spool(90, 12 << 10, 0);
+    assert!(of(little).is_empty(), "a moment's");
+    let late = |asked: &mut Asked| {
+        let host = first_host(asked);
+        (host.behind_s, host.agents[0].spool) = (95.0, spool(90, 12 << 10, 0));
+    };
+    says(late, "spool", Warn, &["arrive 1 min late", "90 records (0.0 MiB) still do"]);
+    let dropped = |asked: &mut Asked| first_host(asked).agents[0].spool = spool(0, 0, 44);
+    says(dropped, "lost", Warn, &["dropped 44 records", "--spool-bytes"]);
+}
+
+fn refused(host: Option<&str>, reason: &str, seconds_ago: i64) -> RefusalJson {
+    RefusalJson {
+        host: host.map(str::to_owned),
+        address: Some("10.0.0.7".to_owned()),
+        reason: reason.to_owned(),
+        text: "the token is missing or wrong".to_owned(),
+        times: 12,
+        first_at: at(seconds_ago + 30),
+        last_at: at(seconds_ago),
+    }
+}
+
+#[test]
+fn agents_that_are_refused_are_named_with_what_lets_them_in() {
+    use Grade::Warn;
+    let refuse = |refusals: Vec<RefusalJson>| {
+        move |asked: &mut Asked| {
+            let fleet = asked.fleet.as_mut().expect("a fleet");
+            (fleet.refused, fleet.refusals) = (24, refusals);
+        }
+    };
+    let parts = ["the token is missing or wrong: h7 at 10.0.0.7 (12 times, last 2 s ago)", "--token-file"];
+    says(refuse(vec![refused(Some("h7"), "token", 2)]), "refused", Warn, &parts);
+    let many = (0..20).map(|nth| refused(Some(&format!("h{nth}")), "certificate", 2)).collect();
+    says(refuse(many), "refused", Warn, &["h7 at", "and 12 more", "--tls-client-ca"]);
+    says(refuse(vec![refused(None, "no-tls", 2)]), "refused", Warn, &["no name at 10.0.0.7"]);
+    assert!(of(refuse(vec![refused(Some("h7"), "token", 4_000)])).is_empty(), "it has stopped");
+    let evil = refused(Some("h\u{1b}[2J"), "token\u{1b}[2J", 2);
+    let told =
+        of(refuse(vec![RefusalJson { text: "\u{1b}[2J".to_owned(), address: Some("\u{1b}[2J".to_owned()), ..evil }]));
+    assert!(told.len() == 1 && !told[0].2.contains('\u{1b}'), "{told:?}");
+    let mut asked = asked(fleet(vec![host("h7", 0.0)]));
+    asked.fleet.as_mut().expect("a fleet").refusals = vec![refused(Some("h7"), "token", 2)];
+    assert_eq!(found(&asked).healthy, 1, "nobody vouches for a name");
 }

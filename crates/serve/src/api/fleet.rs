@@ -1,5 +1,6 @@
 //! Every host that the server knows, as JSON.
 use super::TimeJson;
+use mycroft_wire::Spooled;
 use serde::{Deserialize, Serialize};
 
 /// `GET /api/v1/fleet`.
@@ -13,15 +14,17 @@ pub struct FleetJson {
     pub wire_versions: [u16; 2],
     /// Seconds since the server started: counts begin then.
     pub uptime_s: f64,
-    /// In name order: hosts with an agent that is connected, or that were heard within a day.
+    /// In name order: hosts with an agent that is connected, or that were heard within a day, were it by a hello alone.
     pub hosts: Vec<HostJson>,
     /// Hosts cut off by `limit`.
     pub more: u64,
     /// Jobs that are not over and have traced processes, in name order.
     pub jobs: Vec<RanksOfJobJson>,
-    /// Connections of agents that were refused or ended for breaking the rules: token, certificate, version. The server's
-    /// log says whose.
+    /// Connections of agents that were refused or ended for breaking the rules: token, certificate, version.
     pub refused: u64,
+    /// Whose they were, as far as they came to say: of the last day, the newest first, 64 at most.
+    #[serde(default)]
+    pub refusals: Vec<RefusalJson>,
     /// Connections that were put out before they had shown who they are, because too many came.
     pub put_out: u64,
     /// Certificates that the server itself uses.
@@ -36,6 +39,9 @@ pub struct HostJson {
     pub host: String,
     /// Agents that are connected under this name now.
     pub agents: Vec<AgentJson>,
+    /// Where none is connected, the one that was heard last; null: one is, or none has said hello since the server started.
+    #[serde(default)]
+    pub last_agent: Option<LastAgentJson>,
     /// When its first batch arrived, server clock; null: none has.
     pub first_heard_at: Option<TimeJson>,
     /// When its newest batch arrived, server clock; null: none has.
@@ -56,12 +62,68 @@ pub struct HostJson {
 }
 
 /// An agent that is connected.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct AgentJson {
     /// Its program and version, as it says: `mycroft 0.9.0`.
     pub software: String,
     /// The version of the protocol that is spoken with it.
     pub wire_version: u16,
+    /// Seconds since its last message, a sign of life each second included; null: the server does not tell.
+    #[serde(default)]
+    pub silent_s: Option<f64>,
+    /// What it says of its spool; null: it does not.
+    #[serde(default)]
+    pub spool: Option<SpoolJson>,
+}
+
+/// An agent that is not connected any more.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LastAgentJson {
+    /// When its last message came, server clock.
+    pub heard_at: TimeJson,
+    /// As in [`AgentJson`].
+    pub software: String,
+    /// As in [`AgentJson`].
+    pub wire_version: u16,
+    /// What it said of its spool then; null: nothing.
+    pub spool: Option<SpoolJson>,
+}
+
+/// The spool of an agent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct SpoolJson {
+    /// Records that wait there for the server.
+    pub records: u64,
+    /// Bytes of their frames on its disk.
+    pub bytes: u64,
+    /// Records that the agent has dropped since it started.
+    pub dropped: u64,
+}
+
+impl From<Spooled> for SpoolJson {
+    fn from(Spooled { records, bytes, dropped }: Spooled) -> SpoolJson {
+        SpoolJson { records, bytes, dropped }
+    }
+}
+
+/// An agent that was refused. Nobody vouches for what it says.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct RefusalJson {
+    /// The host that it says it is of, what does not print escaped, 256 characters at most; null: it did not come to say.
+    pub host: Option<String>,
+    /// The address that it came from; null: the unix socket.
+    pub address: Option<String>,
+    /// Why: `token`, `certificate`, `too-old`, `too-new`, `tls-required`, `no-tls`, `full`, `number-taken`, `malformed`,
+    /// `other-protocol`.
+    pub reason: String,
+    /// The same for people, as in the server's log.
+    pub text: String,
+    /// How often, since it first was or was last let in.
+    pub times: u64,
+    /// When it first was, server clock.
+    pub first_at: TimeJson,
+    /// When it last was, server clock.
+    pub last_at: TimeJson,
 }
 
 /// A host's clock against the server's.
@@ -143,6 +205,7 @@ impl HostJson {
         HostJson {
             host,
             agents: Vec::new(),
+            last_agent: None,
             first_heard_at: None,
             last_heard_at: None,
             silent_s: 0.0,

@@ -26,7 +26,10 @@ pub use case::{
 };
 pub use compare::{CompareJson, DifferenceJson, RankDifferenceJson, WindowJson};
 pub use dump::{CaseDumpJson, DumpFileJson, DumpHostJson, DumpJson, DumpTriedJson, DumpsJson, untold};
-pub use fleet::{AgentJson, CertificateJson, FleetJson, HostClockJson, HostJson, LostJson, RanksOfJobJson, TracedJson};
+pub use fleet::{
+    AgentJson, CertificateJson, FleetJson, HostClockJson, HostJson, LastAgentJson, LostJson, RanksOfJobJson,
+    RefusalJson, SpoolJson, TracedJson,
+};
 pub use gate::{GateAnswers, GateRequest, GateSaidJson, hex, unhex};
 pub use health::{ClockJson, ClocksJson, DiskJson, DroppedJson, HealthJson, QueueJson};
 pub use job::{JobJson, JobsJson, LifeJson};

@@ -1,7 +1,7 @@
 //! `GET /api/v1/fleet`: every host that the server knows.
 use super::holders::Holder;
 use super::routes::{Asked, ListQuery, Refusal, Shared, list_limit, not_worked_out, parameters};
-use crate::api::{AgentJson, FleetJson, HostJson, TimeJson};
+use crate::api::{AgentJson, FleetJson, HostJson, SpoolJson, TimeJson};
 use axum::extract::State;
 use axum::response::Json;
 use axum::{Extension, Router, routing::get as on_get};
@@ -47,6 +47,7 @@ impl Shared {
             more,
             jobs,
             refused: wire.refused,
+            refusals: self.stats.refusals.json(now),
             put_out: wire.put_out,
             certificates: self.certificates.iter().map(crate::expiry::Watched::json).collect(),
         }
@@ -56,8 +57,15 @@ impl Shared {
     fn add_agents(&self, hosts: &mut BTreeMap<String, HostJson>) {
         let peers: Vec<_> = lock(&self.listeners).iter().flat_map(ListenerHandle::peers).collect();
         for peer in peers {
-            let agent = AgentJson { software: peer.software, wire_version: peer.version };
-            hosts.entry(peer.host.clone()).or_insert_with(|| HostJson::unheard(peer.host)).agents.push(agent);
+            let agent = AgentJson {
+                software: peer.software,
+                wire_version: peer.version,
+                silent_s: Some(peer.silent.as_secs_f64()),
+                spool: peer.spooled.map(SpoolJson::from),
+            };
+            let host = hosts.entry(peer.host.clone()).or_insert_with(|| HostJson::unheard(peer.host));
+            host.last_agent = None;
+            host.agents.push(agent);
         }
     }
 }
