@@ -330,6 +330,10 @@ pub(crate) struct ReplayArgs {
     /// Print one JSON object instead of text: `{"reports": [...]}`, each as the server's API tells it.
     #[arg(long, conflicts_with_all = ["records", "export"])]
     pub(crate) json: bool,
+    /// Print the series of each job instead of reports, as one JSON object: iterations, where the time of ranks went, and what went
+    /// between hosts, `{"series": [...]}`, each as the server's API tells it.
+    #[arg(long, conflicts_with_all = ["json", "records", "export"])]
+    pub(crate) series: bool,
     /// Print every record, one a line, instead of diagnosing.
     #[arg(long)]
     pub(crate) records: bool,

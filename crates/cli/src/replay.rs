@@ -7,10 +7,10 @@ use crate::recorded::{deliveries, readable};
 use crate::stop::Stop;
 use crate::whole::WholeFile;
 use anyhow::{Result, bail};
-use mycroft_diagnose::{Report, render};
+use mycroft_diagnose::render;
 use mycroft_record::{Batch, HostTime, NANOS_PER_SEC};
 use mycroft_serve::api::ReportJson;
-use mycroft_serve::replay::{Player, TAIL};
+use mycroft_serve::replay::{Played, Player, TAIL};
 use mycroft_store::runs::{Happening, history};
 use mycroft_store::{Delivery, StoreAt, is_store, recording};
 use mycroft_wire::codec;
@@ -50,8 +50,14 @@ pub(crate) fn replay(args: &ReplayArgs) -> Result<u8> {
         play(some.map(Happening::Delivered), (args, &store), &stop)?
     };
     let Some(player) = played else { return Ok(EXIT_INTERRUPTED) };
-    let reports: Vec<Report> = player.finish(TAIL).into_values().map(|played| played.report).collect();
-    let text = if args.json {
+    let (mut reports, mut series) = (Vec::new(), Vec::new());
+    for Played { report, series: of_job, .. } in player.finish(TAIL).into_values() {
+        reports.push(report);
+        series.extend(of_job);
+    }
+    let text = if args.series {
+        format!("{}\n", json!({ "series": series }))
+    } else if args.json {
         let reports: Vec<ReportJson> = reports.iter().map(|report| ReportJson::of(report, RANKS_MAX)).collect();
         format!("{}\n", json!({ "reports": reports }))
     } else {
@@ -67,7 +73,8 @@ fn play(
     (args, store): (&ReplayArgs, &StoreAt),
     stop: &Stop,
 ) -> Result<Option<Player>> {
-    let mut player = Player::new(Duration::from_millis(args.tick_ms));
+    let player = Player::new(Duration::from_millis(args.tick_ms));
+    let mut player = if args.series { player.with_series() } else { player };
     let mut progress = Progress::start();
     let (mut first, mut batches) = (HostTime::NONE, 0_u64);
     for happening in happenings {

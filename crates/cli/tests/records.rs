@@ -27,6 +27,15 @@ fn recorded() -> Vec<Batch> {
     batches
 }
 
+/// What `replay --series` told of a job of some iterations.
+fn has_series(told: &[u8], job: &str) {
+    let told: serde_json::Value = serde_json::from_slice(told).unwrap();
+    for what in ["iterations", "ranks", "paths"] {
+        let series = &told["series"][0][what];
+        assert!(series["job"] == *job && series["iterations"].as_u64() > Some(5), "{what}: {told}");
+    }
+}
+
 #[test]
 fn replay_and_export_give_the_same_from_clickhouse_as_from_files() {
     let Some(database) = Server::start() else { return };
@@ -56,7 +65,7 @@ fn replay_and_export_give_the_same_from_clickhouse_as_from_files() {
         let replayed = say(&[&["replay", &store_dir][..], from].concat());
         assert_eq!((replayed.code, replayed.stderr.as_str()), (Some(1), ""), "a hang is in it");
         let mut texts = vec![replayed.stdout.into_bytes()];
-        for more in [&["--json"][..], &["--records"]] {
+        for more in [&["--json"][..], &["--records"], &["--series"]] {
             texts.push(say(&[&["replay", &store_dir][..], more, from].concat()).stdout.into_bytes());
         }
         for format in ["perfetto", "csv", "json", "parquet"] {
@@ -70,6 +79,7 @@ fn replay_and_export_give_the_same_from_clickhouse_as_from_files() {
     };
     let files = read(&[]);
     assert!(files.iter().all(|text| text.len() > 100));
+    has_series(&files[3], &job);
     store.send_records(last);
     store.send_records(last + 7_200 * NANOS_PER_SEC);
     assert_eq!(store.records_trouble(), None);

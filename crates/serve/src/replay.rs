@@ -1,9 +1,12 @@
 //! Replay: batches through the brain at full speed, with the time at which each arrives for a clock. Recorded stores,
 //! exported files and simulated jobs all take this way, through the same core as a live server.
+mod series;
+
+use crate::api::SeriesJson;
 use crate::book::{CaseBook, Change as Said, Filter};
 use crate::case::BookedCase;
 use crate::core::{Core, Parts, Told};
-use crate::series::JobSeries;
+use crate::series::{JobSeries, KeptSeries};
 use crate::warm::recent;
 use mycroft_diagnose::{Case, CaseEvent, CaseId, Config, Engine, Report};
 use mycroft_record::{Batch, HostTime, JobName};
@@ -70,6 +73,8 @@ pub struct Played {
     pub ticks: u64,
     /// The longest of them by the caller's stopwatch; zero without one.
     pub slowest_tick: Duration,
+    /// Its series; `None`: they are not wanted ([`Player::with_series`]).
+    pub series: Option<SeriesJson>,
 }
 
 /// What is told of a job while it is played.
@@ -90,6 +95,8 @@ pub struct Player {
     stories: BTreeMap<JobName, Story>,
     /// What was told of cases and not taken yet.
     changes: Vec<Change>,
+    /// Series of before; `None`: they are not wanted.
+    kept: Option<Arc<KeptSeries>>,
     /// When the newest batch arrived.
     last: HostTime,
     /// A server that has stopped weighs nothing more.
@@ -121,6 +128,7 @@ impl Player {
             book,
             stories: BTreeMap::new(),
             changes: Vec::new(),
+            kept: None,
             last: HostTime::NONE,
             has_stopped: false,
         }
@@ -218,8 +226,13 @@ impl Player {
         }
         self.listen();
         self.keep_reports();
-        let stories = std::mem::take(&mut self.stories);
-        stories.into_iter().filter_map(|(name, story)| self.played(&name, story).map(|played| (name, played))).collect()
+        let mut series = self.series();
+        let mut played = BTreeMap::new();
+        for (name, story) in std::mem::take(&mut self.stories) {
+            let series = series.remove(&name);
+            played.extend(self.played(&name, story).map(|played| (name, Played { series, ..played })));
+        }
+        played
     }
 
     /// The core, which begins at `at` where nobody said when the server started.
@@ -232,8 +245,9 @@ impl Player {
         self.core.as_mut()
     }
 
-    /// Keeps the last reports of engines that go.
+    /// Keeps the last reports of engines that go, and what of series is over.
     fn keep_reports(&mut self) {
+        self.keep_series();
         let Some(core) = &mut self.core else { return };
         let names: Vec<JobName> = core.jobs().keys().cloned().collect();
         for name in names {
@@ -244,7 +258,11 @@ impl Player {
 
     fn listen(&mut self) {
         let Some(core) = &mut self.core else { return };
-        for told in core.take_told() {
+        let told = core.take_told();
+        if told.iter().any(|told| matches!(told, Told::Ticked)) {
+            self.keep_series();
+        }
+        for told in told {
             match told {
                 Told::Began(name) => drop(self.stories.entry(name).or_default()),
                 Told::Retired(name, report) => self.stories.entry(name).or_default().report = report,
@@ -274,7 +292,7 @@ impl Player {
         let numbered = |booked: &BookedCase| Case { id: CaseId(booked.number), ..booked.case.clone() };
         let earlier: Vec<Case> = cases.iter().filter(|booked| !is_told(booked)).map(numbered).collect();
         report.cases.splice(0..0, earlier);
-        Some(Played { report, cases, moments, ticks, slowest_tick })
+        Some(Played { report, cases, moments, ticks, slowest_tick, series: None })
     }
 }
 

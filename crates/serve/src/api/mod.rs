@@ -38,7 +38,8 @@ pub use operations::{GroupOpsJson, InFlightJson, OperationsJson, RankOpsJson};
 pub use plan::{AssignmentJson, ChoiceJson, LeftOutJson, NextJson, PlanJson, PlanRequest};
 pub use report::{CaveatJson, RankJson, RanksJson, ReportJson, SplitJson, ThresholdJson};
 pub use series::{
-    BandJson, ChangeJson, HostExcessJson, IterationsJson, PathJson, PathsJson, PointJson, RankSeriesJson, RankSpentJson,
+    BandJson, ChangeJson, HostExcessJson, IterationsJson, PathJson, PathsJson, PointJson, RankSeriesJson,
+    RankSpentJson, SeriesJson,
 };
 pub use time::{TimeJson, rfc3339};
 

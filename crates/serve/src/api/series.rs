@@ -3,7 +3,7 @@
 use super::case::finite;
 use super::{SuspectJson, TimeJson, rank_number};
 use crate::case::BookedCase;
-use crate::series::{ChangePoint, HIDDEN, PathMean, PathWindow, RankMean, RankWindow, Summary};
+use crate::series::{ChangePoint, HIDDEN, PathMean, PathWindow, RankMean, RankWindow, SeriesTold, Summary, thin};
 use mycroft_diagnose::Part;
 use mycroft_record::HostTime;
 use serde::{Deserialize, Serialize};
@@ -28,6 +28,17 @@ pub struct IterationsJson {
     pub changes: Vec<ChangeJson>,
     /// Cases of the job, oldest first.
     pub bands: Vec<BandJson>,
+}
+
+/// All series of a job, each as its route tells it.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct SeriesJson {
+    /// Its iterations.
+    pub iterations: IterationsJson,
+    /// Where the time of its ranks went.
+    pub ranks: RankSeriesJson,
+    /// What went between its hosts.
+    pub paths: PathsJson,
 }
 
 /// One iteration, or what is known of several that follow each other.
@@ -160,6 +171,29 @@ pub struct PathJson {
     pub sent_ms: f64,
     /// How much longer than on the path in the middle of those that carry from half to twice as much.
     pub excess_ms: f64,
+}
+
+impl IterationsJson {
+    /// What is known of a window, at most so many points; with cases, oldest first.
+    pub(crate) fn of(
+        job: &str,
+        as_of: TimeJson,
+        told: &SeriesTold,
+        points: usize,
+        cases: &[BookedCase],
+    ) -> IterationsJson {
+        let (level_ms, healthy_ms) = told.levels;
+        IterationsJson {
+            job: job.to_owned(),
+            as_of,
+            iterations: told.count,
+            points: thin(&told.iterations, points).iter().map(PointJson::of).collect(),
+            level_ms,
+            healthy_ms,
+            changes: told.changes.iter().map(ChangeJson::of).collect(),
+            bands: cases.iter().map(BandJson::of).collect(),
+        }
+    }
 }
 
 impl PathsJson {

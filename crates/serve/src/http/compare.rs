@@ -2,7 +2,7 @@
 use super::routes::{Asked, Refusal, Shared, bad_request, list_limit, not_worked_out, parameters};
 use super::series::{RANKS_DEFAULT, ask, window};
 use crate::api::CompareJson;
-use crate::command::SeriesKind;
+use crate::series::SeriesKind;
 use axum::extract::State;
 use axum::response::Json;
 use axum::{Router, routing::get as on_get};

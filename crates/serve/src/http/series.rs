@@ -1,10 +1,10 @@
 //! The routes of a job's series: its iterations, where the time of its ranks went, and what went between its hosts.
 use super::answers::Key;
 use super::routes::{Asked, Refusal, Shared, ask_brain, bad_request, list_limit, named, not_worked_out, parameters};
-use crate::api::{BandJson, ChangeJson, IterationsJson, PathsJson, PointJson, RankSeriesJson, TimeJson};
+use crate::api::{IterationsJson, PathsJson, RankSeriesJson, TimeJson};
 use crate::book::Filter;
-use crate::command::{Command, SeriesKind, SeriesTold};
-use crate::series::thin;
+use crate::command::Command;
+use crate::series::{SeriesKind, SeriesTold};
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -87,17 +87,8 @@ async fn iterations(
     let told = ask(&shared, &job, SeriesKind::Iterations, (from, to)).await?;
     let (mut cases, _) = shared.book.list(&Filter { job: Some(JobName::from(&*job)), state: None }, BANDS_MAX);
     cases.reverse();
-    let (level_ms, healthy_ms) = told.levels;
-    Ok(Json(IterationsJson {
-        job,
-        as_of: TimeJson::exact((shared.clock)()),
-        iterations: told.count,
-        points: thin(&told.iterations, points).iter().map(PointJson::of).collect(),
-        level_ms,
-        healthy_ms,
-        changes: told.changes.iter().map(ChangeJson::of).collect(),
-        bands: cases.iter().map(BandJson::of).collect(),
-    }))
+    let as_of = TimeJson::exact((shared.clock)());
+    Ok(Json(IterationsJson::of(&job, as_of, &told, points, &cases)))
 }
 
 /// `GET /api/v1/jobs/JOB/ranks/series`.

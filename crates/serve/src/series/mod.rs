@@ -3,6 +3,7 @@
 //! a server that starts again goes on with what was over, and lives through the rest again.
 mod compare;
 mod iterations;
+mod kept;
 mod ladder;
 mod paths;
 mod ranks;
@@ -13,14 +14,17 @@ mod standing;
 mod sums;
 #[cfg(test)]
 mod tests;
+mod told;
 
 pub(crate) use compare::{Compared, Difference, RankDifference, compare};
 pub(crate) use iterations::{ChangePoint, Iterations, Summary, thin};
+pub(crate) use kept::KeptSeries;
 pub(crate) use ladder::Pieces;
 pub(crate) use paths::{PathMean, PathSeries, PathWindow};
 pub(crate) use ranks::{HIDDEN, RankMean, RankSeries, RankWindow};
 pub(crate) use standing::stands_since;
 pub(crate) use sums::{BOUNDS_S, Sums, us};
+pub(crate) use told::{SeriesKind, SeriesTold};
 
 use mycroft_diagnose::Measured;
 use mycroft_record::HostTime;

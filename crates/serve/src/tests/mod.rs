@@ -15,6 +15,8 @@ mod notes;
 mod operations;
 mod otlp;
 mod prometheus;
+#[cfg(feature = "clickhouse")]
+mod records;
 mod restarts;
 mod routes;
 mod running;
