@@ -3,7 +3,7 @@ use super::address::ClickHouseAt;
 use super::error::RecordsError;
 use mycroft_record::text::printable_within;
 use mycroft_wire::trusted::{self, Holds};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::time::Duration;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
@@ -17,6 +17,15 @@ const READ_LIMIT: Duration = Duration::from_secs(300);
 const ANSWER_BYTES_MAX: u64 = 16 << 20;
 /// Of a refusal, what is told.
 const SHOWN_CHARS: usize = 300;
+
+/// Where TLS does not come about.
+const NOT_BELIEVED: &str = "look whether --records-ca is its authority, the host in the URL a name in its certificate, and the port that of \
+                            HTTPS (8443)";
+
+/// Where something else than HTTP answers, as a port of TLS does.
+const NO_HTTP: &str = "look whether the port is that of its HTTP interface (8123); where it speaks TLS there, name its authority \
+                       (--records-ca)";
+const CUT_OFF: [ErrorKind; 3] = [ErrorKind::ConnectionReset, ErrorKind::UnexpectedEof, ErrorKind::BrokenPipe];
 
 /// A server to ask.
 pub(super) struct Link {
@@ -92,8 +101,9 @@ impl Link {
         if let Some(password) = &self.at.password {
             request = request.header("X-ClickHouse-Key", password);
         }
-        let look = "look whether it runs and is reachable";
-        let answer = request.send(body).map_err(|error| self.failed(operation, format!("{error}; {look}")))?;
+        let answer = request
+            .send(body)
+            .map_err(|error| self.failed(operation, format!("{error}; {}", self.to_look_at(&error))))?;
         let status = answer.status();
         let mut body = answer.into_body().into_with_config().limit(u64::MAX).reader();
         if status.is_success() {
@@ -103,16 +113,37 @@ impl Link {
         // Whatever can be read of a refusal is better than nothing.
         let _ = body.by_ref().take(4096).read_to_end(&mut said);
         let said = printable_within(String::from_utf8_lossy(&said).trim(), SHOWN_CHARS).into_owned();
-        let hint = match status.as_u16() {
-            401 | 403 | 516 => "; look at the user and --records-password-file",
-            _ => "",
-        };
-        Err(self.failed(operation, format!("it answered {}: {said}{hint}", status.as_u16())))
+        let remedy = remedy(status.as_u16(), &said);
+        Err(self.failed(operation, format!("it answered {}: {said}{remedy}", status.as_u16())))
+    }
+
+    /// Where no answer came.
+    fn to_look_at(&self, error: &ureq::Error) -> &'static str {
+        let is_tls = self.at.ca_pem.is_some();
+        match error {
+            ureq::Error::Tls(_) | ureq::Error::Rustls(_) => NOT_BELIEVED,
+            ureq::Error::Io(error) if is_tls && error.kind() == ErrorKind::InvalidData => NOT_BELIEVED,
+            ureq::Error::Protocol(_) | ureq::Error::Http(_) if !is_tls => NO_HTTP,
+            ureq::Error::Io(error) if !is_tls && CUT_OFF.contains(&error.kind()) => NO_HTTP,
+            _ => "look whether it runs and is reachable",
+        }
     }
 
     /// An error of this server.
     pub(super) fn failed(&self, operation: &'static str, reason: String) -> RecordsError {
         RecordsError::Server { operation, at: self.shown(), reason }
+    }
+}
+
+/// What lets a user in who was refused. ClickHouse begins a refusal with its own number, which says more than the status.
+fn remedy(status: u16, said: &str) -> &'static str {
+    let number = said.strip_prefix("Code: ").and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next());
+    match (number.and_then(|number| number.parse().ok()), status) {
+        (Some(81), _) => "; make the database there (CREATE DATABASE), or name another in the URL",
+        (Some(195), _) => "; look at the addresses that the user may come from (<networks> of the user, there)",
+        (Some(497), _) => "; give the user there the right that it names (GRANT)",
+        (Some(192..=194 | 516), _) | (None, 401 | 403) => "; look at the user and --records-password-file",
+        _ => "",
     }
 }
 
