@@ -24,6 +24,10 @@ const SPOOL_NAME_BYTES_MAX: usize = 255;
 /// Runs the agent until a signal comes.
 pub(crate) fn agent(args: &AgentArgs) -> Result<u8> {
     args.log.begin("mycroft agent");
+    args.log.end(watch(args))
+}
+
+fn watch(args: &AgentArgs) -> Result<u8> {
     args.config.tell();
     let stop = Stop::on_signals()?;
     let way = match args.bus.way()? {
@@ -147,6 +151,10 @@ fn otlp_headers(path: &Path) -> Result<OtlpHeaders> {
 /// Runs the server until a signal comes.
 pub(crate) fn serve(args: &ServeArgs) -> Result<u8> {
     args.log.begin("mycroft serve");
+    args.log.end(diagnose(args))
+}
+
+fn diagnose(args: &ServeArgs) -> Result<u8> {
     args.config.tell();
     let stop = Stop::on_signals()?;
     stop.within(STOP_WITHIN, "what was received and not acknowledged is sent again by the agents")?;

@@ -1,14 +1,17 @@
 //! What daemons tell on standard error: the one place where events become lines, so that nothing from outside reaches a
 //! terminal or a log without passing `printable`.
+use crate::exit::EXIT_ERROR;
+use anyhow::Result;
 use clap::ValueEnum;
 use mycroft_record::HostTime;
 use mycroft_record::text::printable;
 use mycroft_serve::api::TimeJson;
 use serde_json::{Map, Value, json};
 use std::fmt::{self, Write};
+use std::panic::PanicHookInfo;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Level, Subscriber, error};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
@@ -58,7 +61,44 @@ impl LogArgs {
             LogLevel::Debug => LevelFilter::DEBUG,
         };
         begin(Targets::new().with_default(level), Lines { program, format: self.log_format });
+        if self.log_format == LogFormat::Json {
+            std::panic::set_hook(Box::new(tell_panic));
+        }
     }
+
+    /// The end of a daemon that has begun its log: where lines are objects, an error is one, too.
+    pub(crate) fn end(self, outcome: Result<u8>) -> Result<u8> {
+        match outcome {
+            Err(why) if self.log_format == LogFormat::Json => {
+                error!("{}", in_one_line(&why));
+                Ok(EXIT_ERROR)
+            }
+            other => other,
+        }
+    }
+}
+
+/// The error and what caused it, each said once: most messages of the libraries name their cause themselves.
+pub(crate) fn in_one_line(error: &anyhow::Error) -> String {
+    let mut said = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if said.is_empty() {
+            said = cause;
+        } else if !said.contains(&cause) {
+            said = format!("{said}: {cause}");
+        }
+    }
+    said.lines().map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+/// A panic as an event. As text the line of the standard library is one for people already.
+fn tell_panic(panic: &PanicHookInfo<'_>) {
+    let place = panic.location().map(ToString::to_string).unwrap_or_default();
+    let thread = std::thread::current().name().unwrap_or("without a name").to_owned();
+    let payload = panic.payload();
+    let text = payload.downcast_ref::<&str>().copied().or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let what = text.unwrap_or("something that is no text");
+    error!(place, thread, "thread {thread} panicked at {place}: {what}");
 }
 
 /// The same for the commands that run testbed jobs: what their hosts and ranks tell, and nothing of a server that they
@@ -193,7 +233,7 @@ mod tests {
     use super::*;
     use std::io;
     use std::sync::{Arc, Mutex};
-    use tracing::{debug, error, info, warn};
+    use tracing::{debug, info, warn};
 
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
@@ -269,5 +309,19 @@ mod tests {
         assert_eq!((&lines[0]["level"], &lines[0]["message"]), (&json!("debug"), &json!("one")));
         assert!(lines[0]["time"].as_str().is_some_and(|time| time.starts_with("20") && time.ends_with('Z')), "{text}");
         assert_eq!((&lines[1]["target"], &lines[1]["fields"]), (&json!("elsewhere"), &json!({})));
+    }
+
+    #[test]
+    fn a_panic_is_an_object_like_other_lines() {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(tell_panic));
+        let text = written(at(LevelFilter::INFO), LogFormat::Json, || {
+            let _ = std::panic::catch_unwind(|| panic!("of a\x1b[2J test"));
+        });
+        std::panic::set_hook(before);
+        let line: Value = serde_json::from_str(&text).expect("one line of JSON");
+        assert_eq!(line["level"], "error");
+        let message = line["message"].as_str().expect("a message");
+        assert!(message.contains("log.rs:") && message.ends_with("of a\\u{1b}[2J test"), "{message}");
     }
 }

@@ -59,6 +59,7 @@ use args::Command;
 use args_testbed::TestbedCommand;
 use config::Refused;
 use exit::{EXIT_ERROR, EXIT_OK};
+use log::in_one_line;
 use sim::args::SimCommand;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -154,17 +155,4 @@ fn refuse(error: &clap::Error, places: &[String]) -> ExitCode {
 /// Whether whoever reads standard output has seen enough, as `head` does. (Sockets have errors of their own types.)
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<std::io::Error>().is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
-}
-
-/// The error and what caused it, each said once: most messages of the libraries name their cause themselves.
-fn in_one_line(error: &anyhow::Error) -> String {
-    let mut said = String::new();
-    for cause in error.chain().map(ToString::to_string) {
-        if said.is_empty() {
-            said = cause;
-        } else if !said.contains(&cause) {
-            said = format!("{said}: {cause}");
-        }
-    }
-    said.lines().map(str::trim).collect::<Vec<_>>().join(" ")
 }

@@ -3,6 +3,7 @@ use anyhow::{Context, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tracing::error;
 
 /// How often it is looked whether somebody asked.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -26,7 +27,7 @@ impl Stop {
         Ok(Stop(flag))
     }
 
-    /// Ends the process when it has not ended so long after it was asked to; `what` says what is given up.
+    /// Ends the process, a daemon with a log, when it has not ended so long after it was asked to; `what` says what is given up.
     pub(crate) fn within(&self, limit: Duration, what: &'static str) -> Result<()> {
         let asked = self.clone();
         let watch = move || {
@@ -34,7 +35,7 @@ impl Stop {
                 std::thread::sleep(LOOK_EVERY);
             }
             std::thread::sleep(limit);
-            eprintln!("mycroft: not ended {} s after it was asked to: {what}", limit.as_secs_f32());
+            error!("not ended {} s after it was asked to: {what}", limit.as_secs_f32());
             std::process::exit(i32::from(EXIT_FAILED));
         };
         std::thread::Builder::new().spawn(watch).context("cannot start a thread")?;

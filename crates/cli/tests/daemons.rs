@@ -1,7 +1,7 @@
 //! Server and agent as processes: how they end, and what they say of each other.
 mod common;
 
-use common::{Going, line_with, mycroft};
+use common::{Going, line_with, mycroft, say};
 
 #[test]
 fn a_server_ends_in_time_whatever_it_waits_for() {
@@ -63,4 +63,26 @@ fn a_log_is_json_where_it_is_asked_for_and_its_level_holds() {
     assert!(line.starts_with("mycroft agent: warning: ") && line.contains("wrong token"), "{line}");
     let line = json(&line_with(&mut server.stderr, "refused"));
     assert_eq!((&line["level"], &line["fields"]["peer"]), (&"warn".into(), &"the unix socket".into()), "{line}");
+}
+
+#[test]
+fn what_ends_a_daemon_is_json_where_its_log_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let no_folder = dir.path().join("file");
+    std::fs::write(&no_folder, "").unwrap();
+    let no_folder = no_folder.display().to_string();
+    for (args, flag) in [
+        (vec!["serve", "--http", "127.0.0.1:0", "--wire", "127.0.0.1:0", "--store", &no_folder], "file"),
+        (vec!["agent", "--server", "127.0.0.1:9", "--dir", &no_folder, "--spool", &no_folder], "file"),
+        (vec!["agent", "--server", "nowhere"], "--server"),
+    ] {
+        let said = say(&[&args[..], &["--log-format", "json"]].concat());
+        let lines: Vec<serde_json::Value> =
+            said.stderr.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("{said:?}"))).collect();
+        let last = lines.last().unwrap();
+        assert_eq!((said.code, &last["level"]), (Some(2), &"error".into()), "{said:?}");
+        assert!(last["message"].as_str().unwrap().contains(flag), "{said:?}");
+        let text = say(&args);
+        assert!(text.code == Some(2) && text.stderr.lines().last().unwrap().starts_with("mycroft: "), "{text:?}");
+    }
 }
