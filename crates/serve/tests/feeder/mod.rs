@@ -28,8 +28,25 @@ impl Rig {
         for rank in 0..2 {
             job.send(batch(rank, origin, hello(rank, origin), 0));
         }
-        Feeder { jobs: vec![job], fed_at: Instant::now() - EVERY }
+        Feeder::of(job)
     }
+}
+
+/// A job that is fed.
+pub(crate) trait Fed {
+    fn name(&self) -> &str;
+
+    /// Sends what there is to send.
+    fn feed(&mut self);
+
+    /// Rank 1 does not enter the next operation.
+    fn stall(&mut self);
+
+    /// Rank 1 enters it, if it had not, and all goes on.
+    fn go_on(&mut self);
+
+    /// Step marks that must not be lost, by rank: 1 to these.
+    fn acknowledged(&self) -> [u64; 2];
 }
 
 struct Job {
@@ -47,11 +64,16 @@ struct Job {
 
 /// Jobs that are fed together.
 pub(crate) struct Feeder {
-    jobs: Vec<Job>,
+    jobs: Vec<Box<dyn Fed>>,
     fed_at: Instant,
 }
 
 impl Feeder {
+    /// Feeds a job.
+    pub(crate) fn of(job: impl Fed + 'static) -> Feeder {
+        Feeder { jobs: vec![Box::new(job)], fed_at: Instant::now() - EVERY }
+    }
+
     /// Feeds another job, too.
     pub(crate) fn join(&mut self, other: Feeder) {
         self.jobs.extend(other.jobs);
@@ -59,30 +81,29 @@ impl Feeder {
 
     /// Rank 1 does not enter the next operation of any job.
     pub(crate) fn stall(&mut self) {
-        self.jobs.iter_mut().for_each(Job::stall);
+        self.jobs.iter_mut().for_each(|job| job.stall());
     }
 
     /// As `stall`, of one job.
     pub(crate) fn stall_one(&mut self, name: &str) {
-        self.jobs.iter_mut().filter(|job| &*job.name == name).for_each(Job::stall);
+        self.jobs.iter_mut().filter(|job| job.name() == name).for_each(|job| job.stall());
     }
 
     /// Rank 1 enters it, and all goes on.
     pub(crate) fn go_on(&mut self) {
-        self.jobs.iter_mut().filter(|job| job.is_stalled).for_each(Job::go_on);
+        self.jobs.iter_mut().for_each(|job| job.go_on());
     }
 
-    /// Step marks that were acknowledged, by job and rank: 1 to these.
+    /// Step marks that must not be lost, by job and rank: 1 to these.
     pub(crate) fn acknowledged(&self) -> Vec<(JobName, [u64; 2])> {
-        let of = |agent: &dyn Carrier| agent.unacknowledged().start - 1;
-        self.jobs.iter().map(|job| (job.name.clone(), [of(&*job.agents[0]), of(&*job.agents[1])])).collect()
+        self.jobs.iter().map(|job| (job.name().into(), job.acknowledged())).collect()
     }
 
     /// Sends what there is to send, in time.
     pub(crate) fn feed(&mut self) {
         std::thread::sleep(EVERY.saturating_sub(self.fed_at.elapsed()));
         self.fed_at = Instant::now();
-        self.jobs.iter_mut().for_each(Job::feed);
+        self.jobs.iter_mut().for_each(|job| job.feed());
     }
 }
 
@@ -101,12 +122,34 @@ impl Job {
         }
     }
 
+    /// Rank 0 is in the operation that rank 1 does not enter.
+    fn waits(&self, at: HostTime) -> Record {
+        let began = self.origin + self.ended * ITERATION - 20 * NANOS_PER_MS;
+        Record::OpState(OpState {
+            sampled_at: at,
+            op: op(0, self.ended, began),
+            kernels_started: 1,
+            kernels_stopped: 0,
+            flows_started: 0,
+            flows_done: 0,
+        })
+    }
+}
+
+impl Fed for Job {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
     fn stall(&mut self) {
         self.feed();
         self.is_stalled = true;
     }
 
     fn go_on(&mut self) {
+        if !self.is_stalled {
+            return;
+        }
         let (at, seq) = (now(), self.ended);
         let began = self.origin + seq * ITERATION - 20 * NANOS_PER_MS;
         for rank in 0..2 {
@@ -131,16 +174,7 @@ impl Job {
         }
     }
 
-    /// Rank 0 is in the operation that rank 1 does not enter.
-    fn waits(&self, at: HostTime) -> Record {
-        let began = self.origin + self.ended * ITERATION - 20 * NANOS_PER_MS;
-        Record::OpState(OpState {
-            sampled_at: at,
-            op: op(0, self.ended, began),
-            kernels_started: 1,
-            kernels_stopped: 0,
-            flows_started: 0,
-            flows_done: 0,
-        })
+    fn acknowledged(&self) -> [u64; 2] {
+        self.agents.each_ref().map(|agent| agent.unacknowledged().start - 1)
     }
 }
