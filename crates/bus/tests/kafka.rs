@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
+/// Readers that give up at once: of so many some meet the moment at which a client is still leaving the place before.
+const GIVEN_UP: u32 = 50;
 
 fn frame(job: &str, step: u64) -> Vec<u8> {
     let source = Source { job: job.into(), host: "host0".into(), process: None };
@@ -125,6 +127,32 @@ fn a_connection_that_is_cut_while_records_are_written_loses_none_and_doubles_non
     assert_eq!(steps(&whole(&topic(&brokers), 0)), (1..=40).collect::<Vec<_>>());
 }
 
+/// A client that gave a record up is replaced, and what it held keeps its numbers, so that whoever reads knows it again.
+#[test]
+fn what_a_client_gave_up_is_sent_again_by_another_with_the_same_numbers() {
+    let brokers = MockBrokers::start("mycroft", 1);
+    let mut agent = agent(&brokers);
+    agent.send_frame(&frame("train", 1)).expect("room");
+    agent.flush(PATIENCE).expect("taken");
+    brokers.refuse_writes(1);
+    (2..=3).for_each(|step| agent.send_frame(&frame("train", step)).expect("room"));
+    let refused = agent.flush(PATIENCE).expect_err("it is told");
+    assert!(refused.to_string().contains("/mycroft: "), "{refused}");
+    assert!(agent.unacknowledged().contains(&3), "{:?}", agent.unacknowledged());
+    let deadline = Instant::now() + PATIENCE;
+    while agent.reconnect().and_then(|()| agent.flush(PATIENCE)).is_err() {
+        assert!(Instant::now() < deadline, "never taken");
+    }
+    assert_eq!((agent.unacknowledged(), agent.take_rejected().len()), (4..4, 0));
+    let found = whole(&topic(&brokers), 0);
+    let numbered: BTreeMap<u64, u64> = found
+        .iter()
+        .zip(steps(&found))
+        .map(|(record, step)| (step, Entry::decode(&record.value).expect("a record").sequence))
+        .collect();
+    assert_eq!(numbered, BTreeMap::from([(1, 1), (2, 2), (3, 3)]));
+}
+
 #[test]
 fn a_topic_that_is_not_there_is_told_and_not_made() {
     let brokers = MockBrokers::start("mycroft", 1);
@@ -166,4 +194,21 @@ fn reading_begins_where_nothing_is_kept_yet_and_goes_back_for_the_last_minutes()
         }
     };
     assert_eq!(next, 7);
+}
+
+/// As where the database is away when a server has just found where to begin. A client that is told twice where to read, and ended at
+/// once, may end the whole process.
+#[test]
+fn who_begins_and_gives_up_at_once_again_and_again_does_no_harm() {
+    let brokers = MockBrokers::start("mycroft", 1);
+    let mut agent = agent(&brokers);
+    (1..=10).for_each(|step| agent.send_frame(&frame("train", step)).expect("room"));
+    agent.flush(PATIENCE).expect("taken");
+    let topic = topic(&brokers);
+    for _ in 0..GIVEN_UP {
+        let mut part = topic.part(0).expect("a partition");
+        assert_eq!(part.begin(HostTime(1)).expect("a broker").end, 10);
+        part.go_to(5).expect("a place");
+    }
+    assert_eq!(steps(&whole(&topic, 0)).len(), 10);
 }

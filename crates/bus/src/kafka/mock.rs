@@ -67,4 +67,10 @@ impl MockBrokers {
         let cut = RDKafkaRespErr::RD_KAFKA_RESP_ERR__TRANSPORT;
         self.cluster.request_errors(RDKafkaApiKey::Produce, &vec![cut; times]);
     }
+
+    /// Answers each of the next so many requests to write with an error that the client does not get over by itself.
+    pub fn refuse_writes(&self, times: usize) {
+        let refused = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
+        self.cluster.request_errors(RDKafkaApiKey::Produce, &vec![refused; times]);
+    }
 }

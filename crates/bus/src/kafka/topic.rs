@@ -86,13 +86,17 @@ impl Topic for KafkaTopic {
         let (topic, bus) = (self.address.topic().to_owned(), self.address.to_string());
         // As brokers number them.
         let partition = partition.cast_signed();
-        Ok(Box::new(KafkaPart { consumer, topic, bus, partition }))
+        let settings = self.settings.clone();
+        Ok(Box::new(KafkaPart { settings, consumer, is_assigned: false, topic, bus, partition }))
     }
 }
 
 /// A partition that is read.
 struct KafkaPart {
+    settings: ClientConfig,
     consumer: BaseConsumer<Context>,
+    /// It has been told where to read.
+    is_assigned: bool,
     topic: String,
     bus: String,
     partition: i32,
@@ -176,6 +180,12 @@ impl Part for KafkaPart {
 
     fn go_to(&mut self, offset: i64) -> Result<(), BusError> {
         let list = self.list(Offset::Offset(offset))?;
+        // A client that is told of another place and is told again, or ended, before it has left the one before ends this process
+        // (librdkafka 2.12 stops a fetcher twice and asserts). So none is told twice.
+        if std::mem::replace(&mut self.is_assigned, true) {
+            let created = self.settings.create_with_context(Context::default());
+            self.consumer = created.map_err(|error| self.failed("reading", &error))?;
+        }
         self.consumer.assign(&list).map_err(|error| self.failed("reading", &error))
     }
 
