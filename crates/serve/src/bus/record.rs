@@ -83,3 +83,69 @@ fn read(fetched: &Fetched) -> Result<(Entry, Opened), String> {
     let frame = as_came.then(|| entry.frame.clone());
     Ok((entry, Opened { told: Vec::new(), batches, frame }))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mycroft_record::{ClockOffset, NANOS_PER_SEC, Source, StepMark};
+
+    const AT: HostTime = HostTime(1_700_000_000 * NANOS_PER_SEC);
+
+    fn batch(job: &str, record: Record) -> Batch {
+        let source = Source { job: job.into(), host: "host0".into(), process: None };
+        Batch { source, collected_at: AT, records: vec![record] }
+    }
+
+    fn mark() -> Record {
+        Record::StepMark(StepMark { at: AT, step: 1 })
+    }
+
+    fn record(key: &str, sequence: u64, sent: HostTime, batches: &[Batch]) -> Fetched {
+        let frame = codec::encode(batches).expect("it fits");
+        let (host, software) = ("host0".to_owned(), String::new());
+        let entry = Entry { agent: 7, machine: 0, sequence, sent, host, software, frame };
+        Fetched { offset: 0, at: AT, key: key.into(), value: entry.encode() }
+    }
+
+    #[test]
+    fn batches_of_another_job_than_the_key_are_passed_over() {
+        let mut opener = Opener::new(0);
+        let mixed = [batch("a", mark()), batch("b", mark())];
+        assert!(opener.open(&record("a", 1, AT, &mixed), AT).is_none(), "one of it is");
+        assert!(opener.open(&record("a", 2, AT, &mixed[1..]), AT).is_none(), "all of it is");
+        let opened = opener.open(&record("b", 3, AT, &mixed[1..]), AT).expect("it is the key's");
+        assert_eq!((opened.batches, opened.told), (mixed[1..].to_vec(), Vec::new()));
+    }
+
+    /// Also a second time, for the disk alone.
+    #[test]
+    fn what_was_seen_is_opened_again_only_where_that_is_meant() {
+        let (mut opener, batches) = (Opener::new(0), [batch("a", mark())]);
+        let record = record("a", 1, AT, &batches);
+        assert!(opener.open(&record, AT).is_some() && opener.open(&record, AT).is_none());
+        let again = opener.open_again(&record, AT).expect("it is opened");
+        assert_eq!((again.batches, again.frame), (batches.to_vec(), codec::encode(&batches).ok()));
+    }
+
+    #[test]
+    fn what_an_agent_says_of_its_own_clock_is_left_out() {
+        let claim = ClockOffset { at: AT, offset_ns: 5, drift_ppb: 0, bound_ns: 1, since: AT };
+        let mut claimed = batch("a", Record::ClockOffset(claim));
+        claimed.records.push(mark());
+        let opened = Opener::new(0).open(&record("a", 1, AT, &[claimed]), AT).expect("it is opened");
+        assert_eq!((opened.batches, opened.frame), (vec![batch("a", mark())], None), "nor is it kept as it came");
+    }
+
+    #[test]
+    fn a_clock_that_is_ahead_is_told_before_its_batches_and_one_that_is_behind_is_not() {
+        let batches = [batch("a", mark())];
+        let told = |sent: HostTime, at: HostTime| {
+            let opened = Opener::new(0).open(&record("a", 1, sent, &batches), at).expect("it is opened");
+            opened.told.into_iter().flat_map(|told| told.records).collect::<Vec<_>>()
+        };
+        assert_eq!(told(AT, AT + NANOS_PER_SEC), [], "it may have been on its way for a second");
+        let ahead = told(AT + NANOS_PER_SEC, AT);
+        let [Record::ClockOffset(offset)] = ahead[..] else { panic!("{ahead:?}") };
+        assert!(!offset.is_known() && offset.offset_ns == NANOS_PER_SEC.cast_signed(), "a guess: {offset:?}");
+    }
+}
