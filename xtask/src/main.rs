@@ -1,9 +1,10 @@
-//! House tools: `cargo xtask test` (everything a change must pass), `demo`, `tidy` (edges and house rules), `bench`,
-//! `web` (the pages in a browser), `torch` (PyTorch on the testbed), `dist` (what is handed out).
+//! House tools: `cargo xtask test` (everything a change must pass), `demo`, `tidy` (edges and house rules), `bench`, `cluster` (servers
+//! on a bus, killed), `web` (the pages in a browser), `torch` (PyTorch on the testbed), `dist` (what is handed out).
 #![forbid(unsafe_code)]
 
 mod bench;
 mod calls;
+mod cluster;
 mod dist;
 mod run;
 mod testing;
@@ -39,6 +40,8 @@ enum Command {
     Bench(bench::BenchArgs),
     /// Play traces of profiler calls into the tracer and print a table; exit 0 only when all are right.
     Calls(calls::CallsArgs),
+    /// Run brokers, database, two servers and four agents on this machine, and kill them.
+    Cluster(cluster::ClusterArgs),
     /// Run the tests of the pages in a real browser, installing one where there is none.
     Web(web::WebArgs),
     /// Install Python with torch into the target folder, for the PyTorch programs of the testbed.
@@ -59,6 +62,7 @@ fn main() -> anyhow::Result<()> {
         Command::Tidy(args) => tidy::tidy(&root, &args),
         Command::Bench(args) => bench::bench(&root, &args),
         Command::Calls(args) => calls::calls(&root, &args),
+        Command::Cluster(args) => cluster::cluster(&root, &args),
         Command::Web(args) => web::web(&root, &args),
         Command::Torch(args) => torch::torch(&root, &args),
         Command::Dist(args) => dist::dist(&root, &args),

@@ -32,7 +32,7 @@ const APT_PACKAGES: &[(&str, &str)] = &[
 ];
 
 /// What is tested besides the defaults: a bus, which not everybody wants to build (docs/decisions/025-bus.md).
-const FEATURES: &str = "mycroft-cli/kafka,mycroft-bus/kafka,mycroft-serve/kafka";
+pub(crate) const FEATURES: &str = "mycroft-cli/kafka,mycroft-bus/kafka,mycroft-serve/kafka";
 
 /// How many of the slowest tests are listed: those that make up most of the time.
 const SLOWEST: usize = 20;

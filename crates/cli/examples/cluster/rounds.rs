@@ -1,0 +1,206 @@
+//! Rounds, in each of which one part of the cluster is killed while a job stalls: what is lost, doubled or false, and how long the case
+//! took. A second job is well all the time. When, for how long and which one is drawn from a seed.
+use crate::kept::kept;
+use crate::site::{AGENTS, SERVERS, Site};
+use mycroft_sim::Random;
+use std::fmt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// The job that stalls once a round, and the one that never does.
+const JOB: &str = "train";
+const WELL: &str = "well";
+/// From so long of a job's iterations a stall is told from them.
+const HEALTHY: Duration = Duration::from_secs(6);
+/// A round begins so much after the one before, milliseconds.
+const CALM_MS: (u64, u64) = (1_000, 4_000);
+/// What was killed comes back after so long, milliseconds: before and after a lease (4 s) is over.
+const AWAY_MS: (u64, u64) = (200, 8_000);
+/// A case that is not there, or not over, after so long is lost.
+const LOST: Duration = Duration::from_secs(60);
+/// Records that are not in a store by then are lost.
+const KEPT: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// What is killed in turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    Brokers,
+    Server,
+    Database,
+    Agent,
+}
+
+const PARTS: [Part; 4] = [Part::Brokers, Part::Server, Part::Database, Part::Agent];
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Part::Brokers => "brokers: all connections cut, none taken",
+            Part::Server => "server that has the job: kill -9",
+            Part::Database => "PostgreSQL: kill -9",
+            Part::Agent => "agent of a rank: kill -9",
+        })
+    }
+}
+
+/// What came of the rounds of one part.
+#[derive(Default)]
+struct Sum {
+    rounds: u64,
+    lost: u64,
+    doubled: u64,
+    untrue: u64,
+    /// From the kill, and the stall, to the case in the database, milliseconds.
+    took_ms: Vec<u64>,
+}
+
+fn between(random: &mut Random, (low, high): (u64, u64)) -> Duration {
+    Duration::from_millis(low + random.below(high - low))
+}
+
+fn kill(site: &mut Site, part: Part, one: usize) {
+    match part {
+        Part::Brokers => site.brokers.down(),
+        Part::Server => site.kill_server(one % SERVERS),
+        Part::Database => site.database.kill(),
+        Part::Agent => site.kill_agent(one % AGENTS),
+    }
+}
+
+fn bring_back(site: &mut Site, part: Part, one: usize) {
+    match part {
+        Part::Brokers => site.brokers.up(),
+        Part::Server => site.start_server(one % SERVERS),
+        Part::Database => site.database.go_on(),
+        Part::Agent => site.start_agent(one % AGENTS),
+    }
+}
+
+/// Cases of a job: how many there are, and the state of the newest.
+fn cases(site: &Site, job: &str) -> (u64, String) {
+    let sql = format!(
+        "SELECT count(*) OVER () || ' ' || state FROM mycroft_cases WHERE job = '{job}' \
+         ORDER BY opened_at DESC, id DESC LIMIT 1"
+    );
+    let row = site.database.sql(&sql);
+    let (count, state) = row.split_once(' ').unwrap_or_default();
+    (count.parse().unwrap_or(0), state.to_owned())
+}
+
+/// Looks until it is so; false: it was not in time.
+fn is_in_time(site: &Site, mut is_so: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < LOST {
+        if is_so() {
+            return true;
+        }
+        site.wait(LOOK);
+    }
+    false
+}
+
+/// Plays one round, after others that made `known` cases.
+fn round(site: &mut Site, part: Part, random: &mut Random, sum: &mut Sum, known: u64) {
+    site.wait(between(random, CALM_MS));
+    let before = cases(site, JOB).0;
+    sum.untrue += before.saturating_sub(known);
+    let drawn = random.below(AGENTS as u64) as usize;
+    let one = if part == Part::Server { site.server_of(JOB).unwrap_or(drawn) } else { drawn };
+    let (away, absent) = (between(random, AWAY_MS), random.below(AGENTS as u64) as usize);
+    let killed = Instant::now();
+    kill(site, part, one);
+    site.job(JOB).stall(absent);
+    // Nobody can be asked for cases while the database is away.
+    let is_told = |site: &Site| part != Part::Database && cases(site, JOB).0 > before;
+    let mut took = None;
+    while killed.elapsed() < away {
+        if took.is_none() && is_told(site) {
+            took = Some(killed.elapsed());
+        }
+        site.wait(LOOK);
+    }
+    bring_back(site, part, one);
+    let is_found = is_in_time(site, || cases(site, JOB).0 > before);
+    let took = took.unwrap_or_else(|| killed.elapsed());
+    site.job(JOB).go_on();
+    let is_over = is_in_time(site, || cases(site, JOB).1 == "closed");
+    sum.rounds += 1;
+    sum.lost += u64::from(!is_found || !is_over);
+    sum.doubled += cases(site, JOB).0.saturating_sub(before + 1);
+    if is_found {
+        sum.took_ms.push(took.as_millis() as u64);
+    }
+    println!(
+        "{part:?} {one}, away for {:.1} s: {} after {:.1} s",
+        away.as_secs_f64(),
+        if is_found && is_over { "a case" } else { "NO CASE, or it does not end" },
+        sum.took_ms.last().map_or(0.0, |ms| *ms as f64 / 1e3)
+    );
+}
+
+/// Step marks that ranks have written, and how many of them are in stores when they all should be.
+fn found(site: &Site) -> (u64, u64) {
+    let stores: Vec<_> = (0..SERVERS).map(|server| site.store(server)).collect();
+    let written: Vec<(String, u64)> = site.jobs.iter().map(|job| (job.name().to_owned(), job.marks())).collect();
+    let all = written.iter().map(|(_, marks)| marks * AGENTS as u64).sum();
+    let begun = Instant::now();
+    loop {
+        let kept = kept(&stores);
+        let of = |job: &str, rank: u32, marks: u64| {
+            let found = kept.get(&(job.into(), rank));
+            found.map_or(0, |found| (1..=marks).filter(|mark| found.contains(mark)).count() as u64)
+        };
+        let ranks = 0..AGENTS as u32;
+        let sum = written.iter().flat_map(|(job, marks)| ranks.clone().map(move |rank| of(job, rank, *marks))).sum();
+        if sum == all || begun.elapsed() > KEPT {
+            return (all, sum);
+        }
+        site.wait(LOOK);
+    }
+}
+
+/// Plays rounds and prints what came of them; false where something was lost, doubled or false.
+pub(crate) fn play(program: &Path, rounds: u64, seed: u64) -> bool {
+    let Some(mut site) = Site::start(program) else { return false };
+    let (mut random, begun) = (Random::new(seed), Instant::now());
+    [JOB, WELL].into_iter().for_each(|job| site.start_job(job));
+    site.until("servers have the jobs", || [JOB, WELL].iter().all(|job| site.server_of(job).is_some()));
+    site.wait(HEALTHY);
+    let (mut sums, mut known): ([Sum; PARTS.len()], _) = (Default::default(), 0);
+    for number in 0..rounds {
+        let at = (number % PARTS.len() as u64) as usize;
+        print!("round {}: ", number + 1);
+        let well = cases(&site, WELL).0;
+        round(&mut site, PARTS[at], &mut random, &mut sums[at], known);
+        known = cases(&site, JOB).0;
+        sums[at].untrue += cases(&site, WELL).0 - well;
+    }
+    let (written, kept) = found(&site);
+    let is_right = sums.iter().all(|sum| sum.lost + sum.doubled + sum.untrue == 0) && written == kept;
+    drop(site);
+    print_table(&sums);
+    println!("\nStep marks written by ranks: {written}, found in stores: {kept}.");
+    println!("{rounds} rounds of seed {seed} in {:.0} s.", begun.elapsed().as_secs_f64());
+    is_right
+}
+
+fn print_table(sums: &[Sum]) {
+    println!(
+        "\n| killed, while a job stalls | rounds | cases lost | doubled | false | s to the case: min | median | max |"
+    );
+    println!("|---|---:|---:|---:|---:|---:|---:|---:|");
+    for (part, sum) in PARTS.iter().zip(sums) {
+        let Sum { rounds, lost, doubled, untrue, took_ms } = sum;
+        let mut sorted = took_ms.clone();
+        sorted.sort_unstable();
+        let at = |index: usize| sorted.get(index).map_or_else(String::new, |ms| format!("{:.1}", *ms as f64 / 1e3));
+        let last = sorted.len().saturating_sub(1);
+        println!(
+            "| {part} | {rounds} | {lost} | {doubled} | {untrue} | {} | {} | {} |",
+            at(0),
+            at(sorted.len() / 2),
+            at(last)
+        );
+    }
+}
