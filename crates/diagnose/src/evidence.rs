@@ -9,6 +9,7 @@
 //! is so in most rows gathers a likelihood ratio (Wald's sequential test): "it costs as much as counts" against "it costs
 //! nothing". See [`Evidence::needed`] for how much is enough.
 mod expected;
+mod first;
 mod iterations;
 mod known;
 mod later;
@@ -100,6 +101,8 @@ pub(crate) struct Evidence {
     running_ms: Option<f64>,
     /// By slot of the rank: what it computed per iteration in the last rows that know it, milliseconds.
     computed: Vec<VecDeque<f64>>,
+    /// The first row began then.
+    began: HostTime,
     pub(crate) tracks: BTreeMap<(Component, Subject), Track>,
     pub(crate) common: Common,
 }
@@ -108,6 +111,9 @@ impl Evidence {
     /// Takes in a row of ranks on `hosts` with `roles`, both by slot.
     pub(crate) fn take(&mut self, hosts: &[HostName], roles: &[Role], row: &Row) {
         self.running_ms = None;
+        if !self.began.is_some() {
+            self.began = row.start;
+        }
         self.take_computed(row);
         let is_odd = self.doubtful_since(hosts.len()).is_some() || self.iterations.is_odd(row.iteration_ms);
         self.take_later(hosts, roles, row, is_odd);
@@ -199,6 +205,7 @@ impl Evidence {
     /// Ways in shares of what the same bytes took: how much of an iteration waits for a way is not seen. Ways that carry little are
     /// each compared with themselves: latencies hide how fast they are, but not that they are slower.
     fn take_ways(&mut self, row: &Row, is_raised: bool) {
+        self.compare_at_first(row);
         let most = row.ways.values().map(|way| way.mb).fold(0.0, f64::max);
         let all = row.ways.iter().filter(|(_, way)| way.mb > 0.0);
         let (carrying, light): (Vec<_>, Vec<_>) = all.partition(|(_, way)| way.counts(most));
@@ -233,10 +240,14 @@ impl Evidence {
             let is_known = known.is_known();
             known.take(way, past, carry, share.is_some_and(|share| share >= SLOWER / 2.0));
             let key = (Component::Wire, Subject::Way(hosts.0.clone(), hosts.1.clone()));
+            let (expected_ms, by_past) = (known.expected_ms(), own.filter(|_| !known.was_slow_at_first()));
             // No iteration waits for a way longer than data is under way.
-            let costs = way.sent_ms - past.level * way.mb >= COST / 2.0 * row.iteration_ms;
+            let costs = way.sent_ms - expected_ms * way.mb >= COST / 2.0 * row.iteration_ms;
+            let share = share.map(|share| (1.0 + share) * past.level / expected_ms - 1.0);
             let share = share.filter(|_| is_known).map(|share| if costs { share } else { share.min(0.0) });
-            self.test(key, value(share, past.level * way.mb, *own), (SLOWER, sigma.max(own.unwrap_or(0.0))), row);
+            let began = if known.was_slow_at_first() { self.began } else { row.start };
+            let of = (SLOWER, sigma.max(own.unwrap_or(0.0)));
+            self.test_from(began, key, value(share, expected_ms * way.mb, by_past), of, row);
         }
     }
 
@@ -343,7 +354,19 @@ impl Evidence {
         (now_ms, level_ms.map(|level_ms| now_ms - level_ms))
     }
 
-    fn test(&mut self, key: (Component, Subject), value: Option<Value>, (cost, sigma): (f64, f64), row: &Row) {
+    fn test(&mut self, key: (Component, Subject), value: Option<Value>, of: (f64, f64), row: &Row) {
+        self.test_from(row.start, key, value, of, row);
+    }
+
+    /// Tests what began at a moment if it takes longer in a row for the first time.
+    fn test_from(
+        &mut self,
+        began: HostTime,
+        key: (Component, Subject),
+        value: Option<Value>,
+        (cost, sigma): (f64, f64),
+        row: &Row,
+    ) {
         let Some(value) = value else { return };
         match self.tracks.get_mut(&key) {
             Some(track) => {
@@ -353,7 +376,7 @@ impl Evidence {
                 }
             }
             None if value.share > cost / 2.0 => {
-                self.tracks.insert(key, Track::begin(value, (cost, sigma), (row.start, row.end)));
+                self.tracks.insert(key, Track::begin(value, (cost, sigma), (began, row.end)));
             }
             None => {}
         }

@@ -20,7 +20,7 @@ use cells::{cells, inside};
 pub(crate) use pauses::Slept;
 pub(crate) use role::Role;
 use ways::Ways;
-pub(crate) use ways::{Sent, Way};
+pub(crate) use ways::{Carries, Sent, Way};
 
 /// A row lasts at least so long: one look of a person, and enough 20 ms iterations for a mean.
 const ROW_NS: u64 = NANOS_PER_SEC;

@@ -6,7 +6,7 @@ use mycroft_record::HostName;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Ranks of one role that make a median worth comparing with: of two, neither is usual.
-const PEERS_MIN: usize = 3;
+pub(super) const PEERS_MIN: usize = 3;
 /// Healthy devices of a kind differ by this share at most; more is never learned as usual (FALCON Table 2: healthy iterations
 /// vary by 1 to 3 %).
 const LEARNED_MAX: f64 = 0.03;

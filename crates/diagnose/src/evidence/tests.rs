@@ -50,7 +50,7 @@ impl Job {
         };
         let start = HostTime((1_000 + self.row) * NANOS_PER_SEC);
         let way = |((from, to), sent_ms): &((&str, &str), f64)| {
-            ((HostName::from(*from), HostName::from(*to)), Way { sent_ms: *sent_ms, mb: 100.0 })
+            ((HostName::from(*from), HostName::from(*to)), Way { sent_ms: *sent_ms, mb: 100.0, ..Way::default() })
         };
         let row = Row {
             start,

@@ -18,6 +18,8 @@ pub(super) struct Network<'a> {
     slow: Vec<((HostName, HostName), &'a Track)>,
     ends: Ends,
     since: HostTime,
+    /// It was slow when it was first known: others say what it should take.
+    from_start: bool,
 }
 
 impl<'a> Network<'a> {
@@ -47,7 +49,8 @@ impl<'a> Network<'a> {
         let share = WORK * (1.0 - 1.0 / (1.0 + most.mean()));
         let shared = || ways::shared(&ways, &nic::busy_since(timeline, config, since, share));
         let ends = shared().or_else(|| ways::ends_of(&ways, least, &times, &light))?;
-        let network = Network { slow, ends, since };
+        let from_start = slow.iter().any(|(way, _)| evidence.was_slow_at_first(way));
+        let network = Network { slow, ends, since, from_start };
         // Where nothing tells a NIC from what it is connected to, somebody may stand out yet.
         let (sigmas, rows) = match network.ends {
             Ends::All => (SURELY_LONGER, PAST_MIN),
@@ -60,7 +63,8 @@ impl<'a> Network<'a> {
             && match evidence.grown_ms(since) {
                 (_, Some(more_ms)) if network.ends == Ends::All => evidence.work_ms() < (1.0 - WORK) * more_ms,
                 (_, Some(more_ms)) => network.accounts_for(evidence, more_ms),
-                (_, None) => true,
+                // Slow from the start is what others are not.
+                (_, None) => !(from_start && network.ends == Ends::All),
             };
         accounts.then_some(network)
     }
@@ -144,7 +148,8 @@ impl<'a> Network<'a> {
 
     fn text(&self) -> String {
         let slow = self.slow.len();
-        let are_of = |hosts| format!("all ways that take longer than before ({slow}) are those of {}", names(hosts));
+        let than = if self.from_start { "others that carry as much" } else { "before" };
+        let are_of = |hosts| format!("all ways that take longer than {than} ({slow}) are those of {}", names(hosts));
         match &self.ends {
             Ends::Nics(hosts) if hosts.len() == 1 => format!("{}, and all others are as fast", are_of(hosts)),
             Ends::Nics(hosts) => are_of(hosts),
@@ -160,7 +165,7 @@ impl<'a> Network<'a> {
                  between them",
             ),
             Ends::Path(hosts) => format!(
-                "between {} the same bytes are under way for longer, while both are as fast as before towards others",
+                "between {} the same bytes are under way for longer, while both are as fast as {than} towards others",
                 names(hosts)
             ),
             Ends::All => "the same bytes are longer on their way between all hosts".to_owned(),

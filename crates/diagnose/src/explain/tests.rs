@@ -39,7 +39,7 @@ impl Ring {
         for _ in 0..count {
             let start = at(self.row);
             let way = |((from, to), sent_ms, mb): &((usize, usize), f64, f64)| {
-                ((name(*from), name(*to)), Way { sent_ms: *sent_ms, mb: *mb })
+                ((name(*from), name(*to)), Way { sent_ms: *sent_ms, mb: *mb, ..Way::default() })
             };
             let ways = ways.iter().map(way).collect();
             let end = start + NANOS_PER_SEC;
@@ -53,7 +53,9 @@ impl Ring {
     fn waits(&mut self, count: u64, iteration_ms: f64, sent_ms: [f64; 4], waits: [f64; 4]) {
         for _ in 0..count {
             let start = at(self.row);
-            let way = |host: usize| ((name(host), name(host + 1)), Way { sent_ms: sent_ms[host], mb: 100.0 });
+            let way = |host: usize| {
+                ((name(host), name(host + 1)), Way { sent_ms: sent_ms[host], mb: 100.0, ..Way::default() })
+            };
             let ways = (0..4).map(way).collect();
             let waits = (0..4).map(|host| (name(host), waits[host])).collect();
             let end = start + NANOS_PER_SEC;
@@ -311,7 +313,7 @@ fn who_accounts_for_little_is_not_told_beside_a_way_that_accounts_for_all() {
         let row = |iteration_ms: f64, sent_ms: f64| {
             let way = |host: usize| {
                 let sent_ms = if host == 0 { sent_ms } else { 20.0 };
-                ((name(host), name(host + 1)), Way { sent_ms, mb: 100.0 })
+                ((name(host), name(host + 1)), Way { sent_ms, mb: 100.0, ..Way::default() })
             };
             Row { iteration_ms, ways: (0..4).map(way).collect(), ..Row::default() }
         };
@@ -370,7 +372,9 @@ fn copies_through_a_host_are_told_where_its_ways_are_fast() {
     let told = |sent_ms: Option<[f64; 2]>| {
         let mut ring = Ring::default();
         let row = |iteration_ms: f64, sent_ms: Option<f64>, through_ms: f64| {
-            let way = |host: usize| ((name(host), name(host + 1)), Way { sent_ms: sent_ms.unwrap_or(0.0), mb: 100.0 });
+            let way = |host: usize| {
+                ((name(host), name(host + 1)), Way { sent_ms: sent_ms.unwrap_or(0.0), mb: 100.0, ..Way::default() })
+            };
             let ways = (0..4).filter(|_| sent_ms.is_some()).map(way).collect();
             let through = (0..4).map(|host| (name(host), if host == 2 { through_ms } else { 0.5 })).collect();
             Row { iteration_ms, ways, through, ..Row::default() }

@@ -1,7 +1,7 @@
 //! What the ways between hosts, and the links of each rank, took in a row.
 use super::{Role, Slept};
 use crate::median::low_median;
-use crate::timeline::{Link, Timeline};
+use crate::timeline::{Link, LinkSample, Timeline};
 use mycroft_record::{HostName, HostTime};
 use std::collections::BTreeMap;
 
@@ -19,6 +19,15 @@ pub(crate) struct Way {
     pub(crate) sent_ms: f64,
     /// Megabytes per iteration.
     pub(crate) mb: f64,
+    /// Messages per iteration.
+    pub(crate) messages: f64,
+    /// Pairs of ranks.
+    pub(crate) links: u32,
+    /// For how long data was on its way, however many chunks of a message are side by side, milliseconds per iteration: the mean of the
+    /// links that carry most.
+    pub(crate) alone_ms: f64,
+    /// The same of a megabyte of the fastest message; 0 or infinite: not known.
+    pub(crate) fastest_ms: f64,
 }
 
 impl Way {
@@ -37,6 +46,30 @@ impl Way {
     pub(crate) fn role(&self) -> Role {
         Role::of_load(load(self.mb.max(1e-6)))
     }
+
+    /// How many links it has, and in half octaves what it carries and the size of its messages: the fastest messages of ways that have as
+    /// many links, and about as much of both, take as long. Latencies are as much of them, and as many share a line.
+    pub(crate) fn carries(&self) -> Carries {
+        let size = self.mb / self.messages.max(1e-6);
+        Carries { links: self.links, mb: load(self.mb.max(1e-6)), size: load(size.max(1e-6)) }
+    }
+}
+
+/// What a way carries, in steps.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Carries {
+    links: u32,
+    mb: i32,
+    size: i32,
+}
+
+impl Carries {
+    /// What is about as much: a step more or less.
+    pub(crate) fn near(self) -> impl Iterator<Item = Carries> {
+        (-1..=1).flat_map(move |mb| {
+            (-1..=1).map(move |size| Carries { links: self.links, mb: self.mb + mb, size: self.size + size })
+        })
+    }
 }
 
 /// What carries as much, within a fifth, is as much: half octaves.
@@ -48,12 +81,31 @@ fn load(much: f64) -> i32 {
 pub(crate) type Ways = BTreeMap<(HostName, HostName), Way>;
 
 /// What one link took in a row.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct Sum {
     bytes: u64,
+    messages: u32,
     sent_us: f64,
     held_us: f64,
     awaited_us: f64,
+    /// For how long data was on its way, however many steps are side by side.
+    alone_us: f64,
+    /// The same of a byte of the fastest message.
+    fastest_us: f64,
+}
+
+impl Default for Sum {
+    fn default() -> Sum {
+        Sum {
+            bytes: 0,
+            messages: 0,
+            sent_us: 0.0,
+            held_us: 0.0,
+            awaited_us: 0.0,
+            alone_us: 0.0,
+            fastest_us: f64::INFINITY,
+        }
+    }
 }
 
 impl Sum {
@@ -117,9 +169,12 @@ fn sum(link: &Link, start: HostTime, end: HostTime) -> Sum {
     let inside = link.samples().rev().skip_while(|sample| sample.at > end).take_while(|sample| sample.at > start);
     inside.fold(Sum::default(), |sum, sample| Sum {
         bytes: sum.bytes + sample.bytes,
-        sent_us: sum.sent_us + sample.sent_us,
-        held_us: sum.held_us + sample.held_us,
-        awaited_us: sum.awaited_us + (sample.wire_us - sample.held_us).max(0.0),
+        messages: sum.messages + u32::from(sample.bytes > 0),
+        sent_us: sum.sent_us + sample.took.sent_us,
+        held_us: sum.held_us + sample.took.held_us,
+        awaited_us: sum.awaited_us + sample.took.awaited_us,
+        alone_us: sum.alone_us + sample.took.alone_us,
+        fastest_us: sum.fastest_us.min(fastest_us(&sample)),
     })
 }
 
@@ -170,10 +225,26 @@ fn compare(links: &[(usize, Sum)], own: &mut [Own]) {
 
 fn way(links: &[(usize, Sum)], per_iteration: f64) -> Way {
     let most = links.iter().map(|(_, link)| link.bytes).max().unwrap_or(0);
-    let counted: Vec<f64> =
-        links.iter().filter(|(_, link)| link.bytes * CARRY_ALIKE >= most).map(|(_, link)| link.sent_us).collect();
-    let mb = links.iter().map(|(_, link)| link.bytes).sum::<u64>() as f64 / 1e6 / per_iteration;
-    Way { sent_ms: counted.iter().sum::<f64>() / counted.len().max(1) as f64 / 1e3 / per_iteration, mb }
+    let counted = || links.iter().map(|(_, link)| link).filter(|link| link.bytes * CARRY_ALIKE >= most);
+    let mean_ms =
+        |us: fn(&Sum) -> f64| counted().map(us).sum::<f64>() / counted().count().max(1) as f64 / 1e3 / per_iteration;
+    let sum = |of: fn(&Sum) -> f64| links.iter().map(|(_, link)| of(link)).sum::<f64>() / per_iteration;
+    Way {
+        sent_ms: mean_ms(|link| link.sent_us),
+        mb: sum(|link| link.bytes as f64 / 1e6),
+        messages: sum(|link| f64::from(link.messages)),
+        links: u32::try_from(links.len()).unwrap_or(u32::MAX),
+        alone_ms: mean_ms(|link| link.alone_us),
+        fastest_ms: links.iter().map(|(_, link)| link.fastest_us).fold(f64::INFINITY, f64::min) * 1e3,
+    }
+}
+
+/// For how long a byte of a message was on its way.
+fn fastest_us(sample: &LinkSample) -> f64 {
+    match sample.took.alone_us > 0.0 && sample.bytes > 0 {
+        true => sample.took.alone_us / sample.bytes as f64,
+        false => f64::INFINITY,
+    }
 }
 
 #[cfg(test)]

@@ -21,12 +21,17 @@ pub(super) struct Half {
     pub bytes: u64,
     pub stage_us: [u32; 3],
     pub stage_max_us: [u32; 3],
+    /// From when its first step was ready until its end; 0: not known.
+    pub lasted_us: u32,
     pub ended_at: HostTime,
 }
 
 impl Half {
     fn of(rank: Rank, done: &FlowDone) -> Half {
+        let first = done.times.first_ready_at;
+        let lasted_us = if first.is_some() { done.ended_at.since_ns(first) / 1000 } else { 0 };
         Half {
+            lasted_us: u32::try_from(lasted_us).unwrap_or(u32::MAX),
             rank,
             direction: done.flow.direction,
             total_chunks: done.counters.total_chunks,

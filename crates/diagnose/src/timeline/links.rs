@@ -56,25 +56,35 @@ type Micros = Rounded<11>;
 struct Packed {
     /// Microseconds after the link's beginning.
     at_us: u32,
-    blocked_us: u32,
     /// [`Bytes`].
     bytes: u32,
-    /// [`Micros`]: for how long its data was on its way, whether somebody waited for it or not.
+    /// [`Micros`], as the three that follow.
     sent_us: u16,
-    steps: u16,
+    awaited_us: u16,
+    held_us: u16,
+    alone_us: u16,
 }
 
-/// What the way from one proxy to the other cost one flow.
+/// What the way from one proxy to the other cost one flow, microseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub(crate) struct Took {
+    /// For how long data was on its way, whether it was awaited or not, where as many steps are side by side as there are slots.
+    pub sent_us: f64,
+    /// The part of it for which it was awaited.
+    pub awaited_us: f64,
+    /// Ready data was awaited, and the sender's proxy had not handed it over although there was credit.
+    pub held_us: f64,
+    /// For how long data was on its way: the sum over steps where they are one after the other, and no longer than the flow lasted where
+    /// they are side by side. Which of the two it is depends on how far ahead the receiver asks. 0: not known.
+    pub alone_us: f64,
+}
+
+/// What one flow took, and when.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct LinkSample {
     /// To the microsecond.
     pub at: HostTime,
-    /// Ready data was awaited.
-    pub wire_us: f64,
-    /// The part of it that the sender's proxy had not handed over although there was credit.
-    pub held_us: f64,
-    /// For how long data was on its way, whether it was awaited or not.
-    pub sent_us: f64,
+    pub took: Took,
     pub bytes: u64,
 }
 
@@ -93,19 +103,20 @@ impl Link {
     }
 
     fn unpack(&self, packed: &Packed) -> LinkSample {
-        let sent = Micros::unpack(u32::from(packed.sent_us));
-        let held = u64::from(packed.blocked_us).saturating_sub(sent);
-        let steps = u32::from(packed.steps);
+        let us = |packed: u16| Micros::unpack(u32::from(packed)) as f64;
         LinkSample {
             at: self.begin + u64::from(packed.at_us) * 1000,
-            wire_us: wall_us(f64::from(packed.blocked_us), steps, FIFO_SLOTS),
-            held_us: wall_us(held as f64, steps, FIFO_SLOTS),
-            sent_us: wall_us(sent as f64, steps, FIFO_SLOTS),
+            took: Took {
+                sent_us: us(packed.sent_us),
+                awaited_us: us(packed.awaited_us),
+                held_us: us(packed.held_us),
+                alone_us: us(packed.alone_us),
+            },
             bytes: Bytes::unpack(packed.bytes),
         }
     }
 
-    fn push(&mut self, at: HostTime, (blocked_us, sent_us): (u32, u32), steps: u32, bytes: u64) {
+    fn push(&mut self, at: HostTime, took: Took, bytes: u64) {
         let mut us = at.since_ns(self.begin) / 1000;
         if us > u64::from(u32::MAX) {
             // After 71 minutes the beginning moves on; samples of before it are at it.
@@ -116,12 +127,14 @@ impl Link {
             us -= later;
         }
         make_room(&mut self.samples);
+        let pack = |us: f64| Micros::pack(us.round() as u64) as u16;
         self.samples.push_back(Packed {
             at_us: us as u32,
-            blocked_us,
             bytes: Bytes::pack(bytes),
-            sent_us: Micros::pack(u64::from(sent_us)) as u16,
-            steps: u16::try_from(steps).unwrap_or(u16::MAX),
+            sent_us: pack(took.sent_us),
+            awaited_us: pack(took.awaited_us),
+            held_us: pack(took.held_us),
+            alone_us: pack(took.alone_us),
         });
     }
 
@@ -146,13 +159,13 @@ impl Outgoing {
     fn is_as_slow(&self, send: &Half, to: Rank) -> bool {
         let Ok(at) = self.links.binary_search_by(|link| link.to.cmp(&to)) else { return false };
         let samples = self.links[at].samples().rev().take(FLOWS_BEFORE).filter(|sample| sample.bytes > 0);
-        let before: Vec<f64> = samples.map(|sample| sample.sent_us / sample.bytes as f64).collect();
+        let before: Vec<f64> = samples.map(|sample| sample.took.sent_us / sample.bytes as f64).collect();
         let sent_us = wall_us(f64::from(send.stage_us[2]), send.total_chunks, FIFO_SLOTS);
         2 * before.len() >= FLOWS_BEFORE
             && median(before).is_some_and(|usual| sent_us / send.bytes.max(1) as f64 <= AS_SLOW * usual)
     }
 
-    fn add(&mut self, send: &Half, recv: &Half, blocked_us: (u32, u32)) {
+    fn add(&mut self, send: &Half, recv: &Half, took: Took) {
         let at = match self.links.binary_search_by(|link| link.to.cmp(&recv.rank)) {
             Ok(at) => at,
             Err(_) if self.links.len() >= LINKS_PER_RANK => return,
@@ -170,12 +183,12 @@ impl Outgoing {
             longest.samples.pop_front();
             self.samples -= 1;
         }
-        self.links[at].push(send.ended_at, blocked_us, send.total_chunks, send.bytes);
+        self.links[at].push(send.ended_at, took, send.bytes);
         self.samples += 1;
     }
 }
 
-/// For how long data was ready and awaited, and for how long it was on its way, microseconds.
+/// What the way between two ranks cost a flow.
 ///
 /// Data that is ready waits in the sender's stages 1 and 2; a receiver that is ready waits in its stage 0. Only while both
 /// wait is it the way between them: the smaller of the two needs no comparison of clocks.
@@ -183,11 +196,18 @@ impl Outgoing {
 /// What of it is not in stage 2 was not handed over. It may have waited for credit while other slices waited for data: there
 /// is none while the receiver's slots are full of what its device has not taken, which is its stage 2. That is neither the
 /// wire's nor anybody's between the two. Only what is longer than that is the sender's proxy's own.
-fn blocked(send: &Half, recv: &Half) -> (u32, u32) {
+fn took(send: &Half, recv: &Half) -> Took {
     let ready = u64::from(send.stage_us[1]) + u64::from(send.stage_us[2]);
     let both_wait_us = ready.min(u64::from(recv.stage_us[0])) as u32;
     let own_us = both_wait_us.saturating_sub(send.stage_us[2].saturating_add(recv.stage_us[2]));
-    (send.stage_us[2].min(both_wait_us) + own_us, send.stage_us[2])
+    let wall = |sum_us: u32| wall_us(f64::from(sum_us), send.total_chunks, FIFO_SLOTS);
+    let alone_us = send.stage_us[2].min(send.lasted_us).max(send.stage_max_us[2]);
+    Took {
+        sent_us: wall(send.stage_us[2]),
+        awaited_us: wall(send.stage_us[2].min(both_wait_us)),
+        held_us: wall(own_us),
+        alone_us: if send.lasted_us > 0 { f64::from(alone_us) } else { 0.0 },
+    }
 }
 
 /// A flow in which one step waited very long, from both ends.
@@ -241,7 +261,7 @@ impl Links {
         let outgoing = &mut self.outgoing[sender as usize];
         // What is on its way for long in all flows of a link is sent slowly, and nobody slept.
         let sent_slowly = send.stage_max_us[1] < limits.pause_us && outgoing.is_as_slow(&send, recv.rank);
-        outgoing.add(&send, &recv, blocked(&send, &recv));
+        outgoing.add(&send, &recv, took(&send, &recv));
         let longest = send.stage_max_us.iter().chain(recv.stage_max_us.iter()).max().copied().unwrap_or(0);
         let steady = |stage: usize| {
             send.stage_max_us[stage] >= limits.pause_us

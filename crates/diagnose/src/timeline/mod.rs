@@ -35,7 +35,7 @@ use waits::LiveGraph;
 pub(crate) use comms::Comm;
 pub use comms::Parallelism;
 pub(crate) use iterations::{Iteration, MARKER_MIN, NO_PEER};
-pub(crate) use links::{Link, Links, NicSample, Pause};
+pub(crate) use links::{Link, LinkSample, Links, NicSample, Pause};
 pub(crate) use loads::{ROOM_MILLI, Usual};
 pub(crate) use past::Issued;
 pub(crate) use rank::{FlowSlot, LiveFlow, LiveOp, RankState, Stand, device_has_left};

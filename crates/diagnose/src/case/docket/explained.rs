@@ -224,7 +224,8 @@ mod tests {
         for second in 0..30 {
             let start = HostTime((1_000 + second) * NANOS_PER_SEC);
             let sent_ms = |from: u32| if from == 0 && second >= 20 { 320.0 } else { 20.0 };
-            let way = |from: u32| ((host(from), host(from + 1)), Way { sent_ms: sent_ms(from), mb: 100.0 });
+            let way =
+                |from: u32| ((host(from), host(from + 1)), Way { sent_ms: sent_ms(from), mb: 100.0, ..Way::default() });
             let ways = (0..3).map(way).collect();
             let end = start + NANOS_PER_SEC;
             let iteration_ms = if second >= 20 { 600.0 } else { 300.0 };

@@ -7,7 +7,7 @@ use mycroft_record::Rank;
 /// makes its device idle for so long.
 fn row(iteration_ms: f64, nic_ms: f64, latest_ms: f64) -> Row {
     let sent_ms = |from: usize| if from.is_multiple_of(3) { nic_ms } else { 100.0 };
-    let way = |from: usize| ((name(from), name(from + 1)), Way { sent_ms: sent_ms(from), mb: 100.0 });
+    let way = |from: usize| ((name(from), name(from + 1)), Way { sent_ms: sent_ms(from), mb: 100.0, ..Way::default() });
     Row { iteration_ms, latest_ms, ways: (0..4).map(way).collect(), ..Row::default() }
 }
 

@@ -36,7 +36,10 @@ fn a_rank_that_sends_slowly_on_a_way_that_others_share_is_told_and_not_the_way()
         let mut ring = Ring::default();
         let row = |iteration_ms: f64, sent_ms: f64| {
             let way = |host: usize| {
-                ((name(host), name(host + 1)), Way { sent_ms: if host == 2 { sent_ms } else { 100.0 }, mb: 100.0 })
+                (
+                    (name(host), name(host + 1)),
+                    Way { sent_ms: if host == 2 { sent_ms } else { 100.0 }, mb: 100.0, ..Way::default() },
+                )
             };
             Row { iteration_ms, ways: (0..4).map(way).collect(), ..Row::default() }
         };

@@ -9,11 +9,11 @@ fn samples_keep_their_microsecond_for_days() {
     let mut outgoing: Vec<LinkSample> = Vec::new();
     for n in 0..5_000u64 {
         let at = first + n * 97 * NANOS_PER_SEC + n * 1_234_567;
-        let (blocked_us, bytes) = (1000 + n as u32, (1 << 33) + (n << 8));
-        link.push(at, (blocked_us, blocked_us - 900), 16, bytes);
-        let (wire_us, held_us) = (wall_us(1000.0 + n as f64, 16, FIFO_SLOTS), wall_us(900.0, 16, FIFO_SLOTS));
-        let sent_us = wire_us - held_us;
-        outgoing.push(LinkSample { at, wire_us, held_us, sent_us, bytes });
+        let us = 1000.0 + n as f64;
+        let took = Took { sent_us: us, awaited_us: us - 900.0, held_us: 900.0, alone_us: 2.0 * us };
+        let bytes = (1 << 33) + (n << 8);
+        link.push(at, took, bytes);
+        outgoing.push(LinkSample { at, took, bytes });
     }
     // 35 minutes are kept apart, which is more than any window looked at.
     let newest = link.newest().expect("there are samples").at;
@@ -21,15 +21,19 @@ fn samples_keep_their_microsecond_for_days() {
         link.samples().zip(&outgoing).filter(|(_, told)| newest.since_ns(told.at) < 35 * 60 * NANOS_PER_SEC)
     {
         assert!(told.at.since_ns(kept.at) < 1000 && kept.at <= told.at);
-        assert_eq!((kept.wire_us, kept.bytes), (told.wire_us, told.bytes));
-        assert!((kept.held_us - told.held_us).abs() <= told.wire_us / 1024.0, "{kept:?} {told:?}");
+        assert_eq!(kept.bytes, told.bytes);
+        let near = |kept: f64, told: f64| kept <= told && told - kept <= told / 1024.0;
+        let Took { sent_us, awaited_us, held_us, alone_us } = told.took;
+        let kept = kept.took;
+        let all = [(kept.sent_us, sent_us), (kept.awaited_us, awaited_us), (kept.held_us, held_us)];
+        assert!(all.iter().chain(&[(kept.alone_us, alone_us)]).all(|(kept, told)| near(*kept, *told)), "{kept:?}");
     }
-    link.push(first, (0, 0), 1, 0);
+    link.push(first, Took::default(), 0);
     assert!(link.newest().is_some_and(|sample| sample.at > first), "older than the link's beginning is at it");
     assert_eq!(size_of::<Packed>(), 16);
     assert!(size_of::<NicSample>() <= 40);
     assert_eq!(Link::new(Rank(0), Rank(1), first).samples().count(), 0);
-    link.push(newest + NANOS_PER_MS, (1, 1), 1, 1);
+    link.push(newest + NANOS_PER_MS, Took { sent_us: 1.0, ..Took::default() }, 1);
 }
 
 /// Stages of a flow's two ends, from recorded runs and simulated ones, in microseconds.
@@ -42,12 +46,15 @@ fn what_a_proxy_holds_is_told_from_what_waits_for_the_wire_or_for_credit() {
         bytes: 1,
         stage_us,
         stage_max_us: [0; 3],
+        lasted_us: 0,
         ended_at: HostTime(NANOS_PER_SEC),
     };
+    // Awaited in all, and held by the sender.
     let own = |send, recv| {
         let ends = (half(mycroft_record::Direction::Send, send), half(mycroft_record::Direction::Recv, recv));
-        let (blocked_us, sent_us) = blocked(&ends.0, &ends.1);
-        (blocked_us, blocked_us.saturating_sub(sent_us))
+        let took = took(&ends.0, &ends.1);
+        let sum = |us: f64| (us / wall_us(1.0, 8, FIFO_SLOTS)).round() as u32;
+        (sum(took.awaited_us + took.held_us), sum(took.held_us))
     };
     // The processors of the sender's host are busy: its data waits for its thread, and the receiver has room.
     assert_eq!(own([43_895, 20_849, 177], [38_336, 1, 0]), (21_026, 20_849));
@@ -61,6 +68,27 @@ fn what_a_proxy_holds_is_told_from_what_waits_for_the_wire_or_for_credit() {
     assert_eq!(own([10, 50_000, 100], [90, 1, 80_000]), (90, 0));
 }
 
+/// Eight chunks of a millisecond each: one after the other, as where the receiver asks for one at a time, and all at once, so that the
+/// last waits for seven. The wire was busy for as long.
+#[test]
+fn chunks_that_are_side_by_side_are_on_their_way_no_longer_than_the_flow_lasted() {
+    let half = |sum_us: u32, max_us: u32, lasted_us| Half {
+        rank: Rank(0),
+        direction: mycroft_record::Direction::Send,
+        total_chunks: 8,
+        bytes: 8 << 20,
+        stage_us: [0, 0, sum_us],
+        stage_max_us: [0, 0, max_us],
+        lasted_us,
+        ended_at: HostTime(NANOS_PER_SEC),
+    };
+    let alone_us = |send: Half| took(&send, &send).alone_us;
+    assert_eq!(alone_us(half(8_000, 1_000, 20_000)), 8_000.0, "in turn, between what its device fills");
+    assert_eq!(alone_us(half(36_000, 8_000, 8_000)), 8_000.0, "side by side");
+    assert_eq!(alone_us(half(36_000, 8_000, 7_990)), 8_000.0, "clocks of a flow end a little before its last chunk");
+    assert_eq!(alone_us(half(36_000, 8_000, 0)), 0.0, "nobody knows when it began");
+}
+
 /// A second on its way is a pause where other flows take milliseconds, and none where all take as long: these are sent slowly.
 #[test]
 fn what_is_sent_slowly_all_the_time_is_no_pause() {
@@ -71,6 +99,7 @@ fn what_is_sent_slowly_all_the_time_is_no_pause() {
         bytes: 1 << 20,
         stage_us,
         stage_max_us: stage_us,
+        lasted_us: 0,
         ended_at: HostTime(1_700_000_000 * NANOS_PER_SEC),
     };
     let pauses = |ms: &[u32]| {
@@ -112,12 +141,13 @@ fn links_of_a_rank_share_one_bound() {
         bytes: 1,
         stage_us: [1; 3],
         stage_max_us: [1; 3],
+        lasted_us: 0,
         ended_at: HostTime(1_700_000_000 * NANOS_PER_SEC),
     };
     let mut outgoing = Outgoing::default();
     for round in 0..100 {
         for peer in 1..=300 {
-            outgoing.add(&half(0), &half(peer), (round, 0));
+            outgoing.add(&half(0), &half(peer), Took { sent_us: f64::from(round), ..Took::default() });
         }
     }
     assert_eq!(outgoing.links.len(), LINKS_PER_RANK);
