@@ -94,7 +94,8 @@ mod with_brokers {
         line_with(&mut agent.stderr, "--may-hold does nothing");
         line_with(&mut agent.stderr, &format!("shipping to {bus}"));
         brokers.down();
-        until("it is told", || problems().contains("cannot be read").then_some(()));
+        // Of the partitions that it reads, or of how many there are where it has not learned that yet.
+        until("it is told", || problems().contains(&bus).then_some(()));
         brokers.up();
         until("it works again", || (problems() == "[]").then_some(()));
         agent.signal("TERM");
