@@ -1,7 +1,7 @@
 //! Ways that are slow from the first second on: no past says what they should take, but others that carry the same do (FALCON 4.3).
 //!
-//! What messages take depends on how many share a line, and on when: so the fastest ones are compared, of ways with as many links and
-//! messages of about the same size.
+//! What messages take depends on how many share a line, and on when: so the fastest ones are compared, of ways with as many links that
+//! carry about as much in messages of about the same size.
 use super::expected::PEERS_MIN;
 use super::known::Known;
 use super::{BetweenHosts, Evidence, SLOWER};
@@ -112,11 +112,16 @@ mod tests {
 
     /// A job whose ways carry the same from its first row on: so many times as long as usual each.
     fn job(times: &[(&str, &str, f64)]) -> Evidence {
+        job_from(0, times)
+    }
+
+    /// The same, from a row on; before it all are as fast as usual.
+    fn job_from(row: u64, times: &[(&str, &str, f64)]) -> Evidence {
         let mut evidence = Evidence::default();
         for second in 0..12 {
             let start = HostTime((1_000 + second) * NANOS_PER_SEC);
             let way = |(from, to, times): &(&str, &str, f64)| {
-                let ms = 50.0 * times;
+                let ms = 50.0 * if second >= row { *times } else { 1.0 };
                 let way = Way { sent_ms: ms, mb: 25.0, messages: 10.0, links: 1, alone_ms: ms, fastest_ms: ms / 25.0 };
                 ((HostName::from(*from), HostName::from(*to)), way)
             };
@@ -177,6 +182,15 @@ mod tests {
 
     #[test]
     fn of_two_ways_neither_says_what_the_other_should_take() {
-        assert!(told(&job(&[("a", "b", 3.0), ("b", "a", 1.0)])).is_empty());
+        assert!(told(&job(&[("a", "b", 3.0), ("c", "d", 1.0)])).is_empty());
+        assert_eq!(told(&job(&[("a", "b", 3.0), ("c", "d", 1.0), ("e", "f", 1.0)])), ["a>b"]);
+    }
+
+    /// What was as fast as others in the first row was not slow from the start: its past says what it should take.
+    #[test]
+    fn what_is_slow_later_is_not_slow_from_the_start() {
+        let ways = [("a", "b", 3.0), ("c", "d", 1.0), ("e", "f", 1.0)];
+        let at_first = |row| job_from(row, &ways).was_slow_at_first(&(HostName::from("a"), HostName::from("b")));
+        assert!(at_first(0) && !at_first(1) && !at_first(6));
     }
 }

@@ -144,3 +144,19 @@ fn who_computes_while_others_wait_for_their_host_is_not_slow() {
     assert_eq!(told(0.0), []);
     assert_eq!(told(40.0), [(Category::Gpu, Place::Rank { rank: Rank(9), host: name(2) })]);
 }
+
+/// A NIC that was slow before anybody looked is told beside others that carry the same, since the first row, and in these words.
+#[test]
+fn a_nic_that_is_slow_from_the_first_second_is_told_by_what_others_take() {
+    let mut slow = row(600.0, 300.0, 0.0);
+    for way in slow.ways.values_mut() {
+        *way = Way { messages: 10.0, links: 1, alone_ms: way.sent_ms, fastest_ms: way.sent_ms / way.mb, ..*way };
+    }
+    let mut ring = Ring::default();
+    ring.of_ranks(30, &slow, |_, _| 0.0);
+    let causes = causes(&ranks(), &Config::default(), &ring.evidence);
+    let [cause] = &causes[..] else { panic!("{causes:?}") };
+    assert_eq!((cause.category, &cause.suspects[0].place, cause.since), (Category::NetworkSend, &host(0), at(0)));
+    let told = &cause.because[0].text;
+    assert!(told.contains("take longer than others that carry as much") && !told.contains("before"), "{told}");
+}
