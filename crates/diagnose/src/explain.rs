@@ -16,14 +16,14 @@ use crate::evidence::{COST, Evidence, Subject, Track};
 use crate::fact::STARVED_MILLI;
 use crate::measure::Component;
 use crate::timeline::Timeline;
-use found::{Found, SURE, WORK, counts, hosts_of};
+use found::{Found, OTHERS, SURE, WORK, counts, hosts_of};
 use mycroft_record::{Category, HostName, Place, Suspect};
 use network::Network;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use found::{Cause, Key, Told};
 
-/// Nobody is told of whom it is less sure: something else stands out nearly as much.
+/// Nobody is told of whom less than this share of what stands out is: something else stands out nearly as much.
 pub(crate) const SURE_ENOUGH: f64 = 0.6;
 /// Causes told at a time, and places that stand out alike: where there are more nobody stands out.
 const CAUSES_MAX: usize = 3;
@@ -74,8 +74,8 @@ pub(crate) fn causes(timeline: &Timeline, config: &Config, evidence: &Evidence) 
             }
         };
         let next = found.iter().filter(speaks).find(|other| !is_there(other));
-        let confidence = confidence(of.times, next);
-        if confidence >= SURE_ENOUGH {
+        let (share, confidence) = confidence(of.times, next);
+        if share >= SURE_ENOUGH {
             causes.push(cause(timeline, evidence, &alike, confidence));
         }
     }
@@ -122,9 +122,9 @@ fn of_network(
     let is_other = |other: &&Found<'_>| {
         other.component != Component::Wire && !network.is_about(timeline, other.subject) && !is_told(other.subject)
     };
-    let confidence = confidence(network.times(), found.iter().find(is_other));
+    let (share, confidence) = confidence(network.times(), found.iter().find(is_other));
     let cost = || words::cost(evidence, network.worst().1);
-    (confidence >= SURE_ENOUGH).then(|| network.cause(confidence, cost()))
+    (share >= SURE_ENOUGH).then(|| network.cause(confidence, cost()))
 }
 
 /// Whether what threads of a host are late with shows: at a rank of it, or on a way from or to it; or they wait longer than they
@@ -237,10 +237,10 @@ fn same_host(timeline: &Timeline, a: &Subject, b: &Subject) -> bool {
     hosts_of(timeline, a).iter().any(|host| others.contains(host))
 }
 
-/// How sure it is that something is the cause, where something else stands out too.
-fn confidence(times: f64, next: Option<&Found<'_>>) -> f64 {
+/// How much of what stands out is of one, where something else does too, and how sure it is then that this one is the cause.
+fn confidence(times: f64, next: Option<&Found<'_>>) -> (f64, f64) {
     let next_times = next.map_or(0.0, |next| next.times.max(0.0));
-    (times / (times + next_times)).min(SURE)
+    (times / (times + next_times), (times / (times + OTHERS * next_times)).min(SURE))
 }
 
 fn cause(timeline: &Timeline, evidence: &Evidence, alike: &[&Found<'_>], confidence: f64) -> Cause {

@@ -1,5 +1,11 @@
 //! The middle of some values: what all rooms compare, since one odd value does not move it.
 
+/// Standard deviation of a normal distribution by its median absolute deviation.
+pub(crate) const SIGMA_PER_MAD: f64 = 1.4826;
+/// The root of pi / 2: the standard deviation of a normal distribution by its mean deviation, and the standard error of a median
+/// by that of a mean.
+pub(crate) const ROOT_HALF_PI: f64 = 1.2533;
+
 /// The median; between the two in the middle where their number is even. `None` of nothing.
 pub(crate) fn median(mut values: Vec<f64>) -> Option<f64> {
     if values.is_empty() {

@@ -13,6 +13,7 @@ use crate::timeline::{Iteration, Timeline};
 use mycroft_record::{HostTime, NANOS_PER_MS, NANOS_PER_SEC, Rank};
 use std::collections::{BTreeMap, VecDeque};
 use track::{Lap, SLACK_NS, Track, usual_longest_compute};
+pub(crate) use waits::REMEMBERED_NS;
 use waits::Waits;
 
 /// An iteration that runs for so many usual ones is looked at before it has ended ..

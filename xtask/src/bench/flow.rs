@@ -25,22 +25,32 @@ const SHOWS: f64 = 1.05;
 
 /// Seed of the experiments, which nobody tuned to.
 const EXPERIMENTS_SEED: &str = "4001";
-/// Heading of their section, the page's last one.
+/// Heading of their section.
 const EXPERIMENTS: &str = "## The experiments of Table 4";
+
+/// First seed and number of the drawn layouts, which nobody tuned to.
+const LAYOUTS: [&str; 2] = ["7000", "200"];
+/// Heading of their section.
+const PARALLELISM: &str = "## What communicators are for";
 
 /// A section that can be measured alone.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Section {
     /// Pulse's experiments: they need no quiet machine.
     Experiments,
+    /// What communicators are for, of drawn layouts: it needs no quiet machine either.
+    Parallelism,
 }
 
 /// Measures and writes the page, or one section of it.
 pub(crate) fn measure(root: &Path, rounds: usize, only: Option<Section>) -> Result<()> {
-    if only == Some(Section::Experiments) {
+    if let Some(only) = only {
         let page = std::fs::read_to_string(root.join("docs/results/flow.md")).context("docs/results/flow.md")?;
-        let before = page.split(EXPERIMENTS).next().unwrap_or_default().trim_end();
-        return write_page(root, "flow.md", &format!("{before}\n\n{}", experiments(root)?));
+        let section = match only {
+            Section::Experiments => experiments(root)?,
+            Section::Parallelism => parallelism(root)?,
+        };
+        return write_page(root, "flow.md", &with_section(&page, &section));
     }
     let load_before = load();
     let program = example(root, "mycroft-flow", "measure")?;
@@ -65,8 +75,17 @@ pub(crate) fn measure(root: &Path, rounds: usize, only: Option<Section>) -> Resu
     live(&mut page, &rows, &lives)?;
     held(&mut page, &memory)?;
     law(&mut page, &granularity)?;
-    page.push_str(&format!("\n{}", experiments(root)?));
-    write_page(root, "flow.md", &page)
+    page = with_section(&page, &parallelism(root)?);
+    write_page(root, "flow.md", &with_section(&page, &experiments(root)?))
+}
+
+/// The page with this section instead of that of the same heading, or behind the others.
+fn with_section(page: &str, section: &str) -> String {
+    let heading = section.lines().next().unwrap_or_default();
+    let (before, rest) = page.split_once(heading).unwrap_or((page, ""));
+    let after = rest.find("\n## ").map_or("", |at| rest[at..].trim());
+    let parts = [before.trim_end(), section.trim_end(), after];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n") + "\n"
 }
 
 fn events(page: &mut String, rows: &Rows, rounds: usize) -> Result<()> {
@@ -178,11 +197,29 @@ fn law(page: &mut String, granularity: &str) -> Result<()> {
     Ok(())
 }
 
-/// Plays the experiments and gives their section.
-fn experiments(root: &Path) -> Result<String> {
+/// Output of the program that plays experiments and layouts.
+fn played(root: &Path, arguments: &[&str]) -> Result<String> {
     run(root, "cargo", &["build", "--release", "--package", "mycroft-cli", "--example", "experiments"])?;
     let program = target_dir(root).join("release/examples/experiments");
-    let tables = output(root, &program.to_string_lossy(), &[EXPERIMENTS_SEED, "1", "table"])?;
+    output(root, &program.to_string_lossy(), arguments)
+}
+
+/// Plays drawn layouts and gives their section.
+fn parallelism(root: &Path) -> Result<String> {
+    let [first, count] = LAYOUTS;
+    let table = played(root, &[first, count, "parallelism"])?;
+    Ok(format!(
+        "{PARALLELISM}\n\nPulse, section 5.2: {count} drawn jobs of 2 to 512 ranks, split by tensors, sequence, stages, data and experts, from seed {first} on, \
+         once. From calls: all of them for ten seconds, without names of communicators; told whole where each dimension, its size and its groups \
+         are right. From flows: all NICs for four seconds, one for each rank; what stays inside a host shows nothing and is not asked for. Told whole \
+         where each dimension that crosses hosts is named, all senders of a group are of one, and its size is right, or \"at least\" no more \
+         than it. Intervals are Wilson's at 95 % (`cargo xtask bench flow --only parallelism`).\n\n{table}"
+    ))
+}
+
+/// Plays the experiments and gives their section.
+fn experiments(root: &Path) -> Result<String> {
+    let tables = played(root, &[EXPERIMENTS_SEED, "1", "table"])?;
     Ok(format!(
         "{EXPERIMENTS}\n\nPulse, appendix E, played with the simulator's slices on the wire and judged from flows alone, as `mycroft flow --suspects` \
          does, epochs of 32 us (`cargo xtask bench flow --only experiments`; what is played otherwise: docs/papers/pulse.md). Seed \
@@ -190,4 +227,17 @@ fn experiments(root: &Path) -> Result<String> {
          experiments in which a host at fault was named with the right sign. Right: of hosts that were named. Intervals are Wilson's at \
          95 %. The paper's figures are those of its own testbed.\n\n{tables}"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_takes_the_place_of_its_former_self() {
+        let page = "# Page\n\n## One\n\nold\n\n## Two\n\nkept\n";
+        assert_eq!(with_section(page, "## One\n\nnew\n"), "# Page\n\n## One\n\nnew\n\n## Two\n\nkept\n");
+        assert_eq!(with_section(page, "## Two\n\nnew"), "# Page\n\n## One\n\nold\n\n## Two\n\nnew\n");
+        assert_eq!(with_section("# Page\n", "## One\n\nnew\n"), "# Page\n\n## One\n\nnew\n");
+    }
 }

@@ -3,9 +3,11 @@
 //!
 //! `experiments FIRST_SEED SEEDS [FAILURE]` prints a line for each job and view: view, job, failure, severity, nature, seed, hosts
 //! rightly named, named wrongly, and what was said, with tabs between. `experiments FIRST_SEED SEEDS table` prints the tables of
-//! `docs/results/flow.md`, and the lines as errors.
+//! `docs/results/flow.md`, and the lines as errors. `experiments FIRST_SEED SEEDS parallelism` prints of how many drawn jobs it is told what
+//! communicators are for.
 mod curves;
 mod jobs;
+mod splits;
 mod table;
 
 use curves::{EPOCH_NS, Flow, captured};
@@ -18,6 +20,9 @@ fn main() {
     let argument = |at: usize| std::env::args().nth(at).and_then(|text| text.parse::<u64>().ok());
     let (first, seeds) = (argument(1).unwrap_or(0), argument(2).unwrap_or(1));
     let wanted = std::env::args().nth(3);
+    if wanted.as_deref() == Some("parallelism") {
+        return splits::print(first, seeds);
+    }
     let is_table = wanted.as_deref() == Some("table");
     let mut outcomes = Vec::new();
     for seed in first..first + seeds {

@@ -26,10 +26,6 @@ pub(super) const CHANCE: f64 = 1e-6;
 pub(super) const SIGMA_USUAL: f64 = 0.02;
 /// Longest start, values: leading long ones among them belong to the start.
 pub(super) const WARM_UP: usize = 10;
-/// Standard deviation of a normal distribution by its median absolute deviation.
-pub(super) const SIGMA_PER_MAD: f64 = 1.4826;
-/// Standard error of a median by that of a mean, both of normal values: the root of pi / 2.
-pub(super) const MEDIAN_PER_MEAN: f64 = 1.2533;
 /// Values in a block of the segment's past, and between two looks at a level that is well known: odd values of a checkpoint
 /// do not move the median of eight.
 pub(super) const BLOCK: usize = 8;

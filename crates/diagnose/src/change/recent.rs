@@ -1,5 +1,6 @@
 //! The newest values of a segment as logarithms, their times, and what is usual among them.
-use super::limits::{BLOCK, LEVEL_MIN, RUNS, SIGMA_PER_MAD, SIGMA_USUAL, VALUES};
+use super::limits::{BLOCK, LEVEL_MIN, RUNS, SIGMA_USUAL, VALUES};
+use crate::median::SIGMA_PER_MAD;
 use mycroft_record::HostTime;
 
 /// Centre and spread in natural logarithms.

@@ -1,7 +1,8 @@
 //! Verification of a change point (FALCON 4.2): the levels before and after must differ, by 5 %, by the spread, and by more than
 //! noise does by chance. FALCON asks for 10 % alone.
-use super::limits::{CHANCE, LEVEL_MIN, MEDIAN_PER_MEAN, RELATIVE_MIN};
+use super::limits::{CHANCE, LEVEL_MIN, RELATIVE_MIN};
 use super::recent::{Spread, spread};
+use crate::median::ROOT_HALF_PI;
 
 /// Where the values after `at` began: earlier where the last before it are beyond the middle of both levels already, since the
 /// first values of a new level may be odd themselves. Leaves `LEVEL_MIN` before.
@@ -28,7 +29,7 @@ pub(super) fn differs(old: Spread, new: Spread) -> bool {
     let by = (new.centre - old.centre).abs();
     let both = (n * old.sigma * old.sigma + m * new.sigma * new.sigma) / (n + m);
     let sigma = Spread { centre: 0.0, sigma: both.sqrt(), n: old.n + new.n }.expected();
-    let error = MEDIAN_PER_MEAN * sigma * (1.0 / n + 1.0 / m).sqrt();
+    let error = ROOT_HALF_PI * sigma * (1.0 / n + 1.0 / m).sqrt();
     by >= RELATIVE_MIN.ln_1p() && by >= sigma && by >= error * quantile(n + m - 2.0 + LEVEL_MIN as f64)
 }
 

@@ -1,5 +1,5 @@
 //! What was usual: levels, offsets from peers, and spreads.
-use crate::median::{low_median, median};
+use crate::median::{ROOT_HALF_PI, SIGMA_PER_MAD, low_median, median};
 use std::collections::VecDeque;
 
 /// Rows that make a past without which a rank without peers is not judged: ten iterations or seconds.
@@ -14,11 +14,6 @@ const OFFSET_ROWS: f64 = 5.0;
 const SPREAD_ROWS: usize = 32;
 /// Nobody is known more exactly than this share: what a second of noise leaves.
 pub(super) const SPREAD_LEAST: f64 = 0.01;
-/// A median absolute deviation of a normal spread is this part of its sigma.
-const MAD_OF_SIGMA: f64 = 0.6745;
-
-/// A mean deviation of a normal spread is this part of its sigma.
-const MEAN_OF_SIGMA: f64 = 0.7979;
 /// A spread needs so many rows: of fewer its error has no bound.
 pub(crate) const FEW_MIN: u32 = 4;
 /// Croux and Rousseeuw's factors by which the median absolute deviation of 2, 3 .. 9 values is too small; of more n / (n - 0.8).
@@ -57,7 +52,7 @@ impl Past {
         let (level, sigma) = (low_median(self.early.to_vec()), sigma(self.early.to_vec()));
         if let (Some(level), Some(sigma)) = (level.filter(|level| *level > 0.0), sigma) {
             self.level = level;
-            self.off = sigma / level * MEAN_OF_SIGMA * unit_ms;
+            self.off = sigma / level / ROOT_HALF_PI * unit_ms;
         }
     }
 
@@ -73,7 +68,7 @@ impl Past {
 
     /// The standard deviation of its rows, milliseconds; of few rows more, since it is known less.
     pub(super) fn sigma_ms(&self) -> f64 {
-        self.off / MEAN_OF_SIGMA * young(self.n as usize)
+        self.off * ROOT_HALF_PI * young(self.n as usize)
     }
 
     /// What it always took more than its peers, as far as that is known, `most` at most.
@@ -95,7 +90,7 @@ pub(super) fn sigma(values: Vec<f64>) -> Option<f64> {
     let n = values.len();
     let mid = median(values.clone()).filter(|_| n >= 2)?;
     let mad = median(values.into_iter().map(|value| (value - mid).abs()).collect())?;
-    Some(OF_FEW.get(n - 2).copied().unwrap_or(n as f64 / (n as f64 - 0.8)) * mad / MAD_OF_SIGMA)
+    Some(OF_FEW.get(n - 2).copied().unwrap_or(n as f64 / (n as f64 - 0.8)) * mad * SIGMA_PER_MAD)
 }
 
 /// By how much whoever was furthest beyond the others was so, in rows in which nothing is known to be wrong: now this one, now that one.

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 /// Waits kept, the longest; the second longest counts, so that one hiccup does not blunt the trigger.
 const WAITS_KEPT: usize = 64;
 /// For so long a job remembers them: checkpoints and evaluations come every few minutes to an hour.
-const REMEMBERED_NS: u64 = 3_600 * NANOS_PER_SEC;
+pub(crate) const REMEMBERED_NS: u64 = 3_600 * NANOS_PER_SEC;
 
 /// A wait that is over.
 #[derive(Clone, Copy, Debug)]

@@ -5,6 +5,7 @@ mod family;
 mod fault;
 mod load;
 mod slow;
+mod split;
 
 use crate::cluster::{Cluster, Fabric};
 use crate::life::Life;
@@ -14,6 +15,7 @@ use chance::{between, coin, pick};
 pub use family::Family;
 use load::Load;
 pub use slow::{share_out, slow_and_cost};
+pub use split::split;
 
 /// Operations per second that a rank may have, so that a run stays cheap.
 const OPS_PER_SEC_MAX: f64 = 60.0;

@@ -111,15 +111,24 @@ impl Docket {
         suspects.iter().filter(move |suspect| suspect.confidence + SURER >= surest).map(|suspect| &suspect.place)
     }
 
-    /// The case of this cause, if the cause is surer by now: others may be cleared, or another one is named. What is slow of the
-    /// ways is one cause, whichever of them is slowest; that it is all of them is as sure as anything that is told.
+    /// The case of this cause, if the cause is surer by now: others may be cleared, or another one is named. Slow ways that have an
+    /// end in common are one cause, whichever of them is slowest; that it is all of them is as sure as anything that is told.
     fn surer_now(&self, cause: &Cause) -> Option<CaseId> {
-        let is_it = |key: &Key| *key == cause.key || (key.0 == Component::Wire && cause.key.0 == Component::Wire);
-        let id = self.told.iter().find(|told| is_it(&told.key))?.id;
+        let is_it = |told: &&Told| told.key == cause.key || self.is_of_ways(told, cause);
+        let id = self.told.iter().find(is_it)?.id;
         let is_wire = cause.key.0 == Component::Wire;
         let sure_of =
             |suspects: &[Suspect]| suspects.first().map_or(if is_wire { SURE_ENOUGH } else { 0.0 }, |of| of.confidence);
         (sure_of(&cause.suspects) > sure_of(&self.case(id).finding.suspects) + SURER).then_some(id)
+    }
+
+    /// Whether a case and a cause are about ways that may have one reason: an end or a suspect of both, or one is about all ways.
+    fn is_of_ways(&self, told: &Told, cause: &Cause) -> bool {
+        let (Subject::Way(from, to), Subject::Way(a, b)) = (&told.key.1, &cause.key.1) else { return false };
+        let named = &self.case(told.id).finding.suspects;
+        let is_all = named.is_empty() || cause.suspects.is_empty();
+        let is_named = |of: &Suspect| named.iter().any(|named| meets(&of.place, &named.place));
+        is_all || [from, to].into_iter().any(|end| end == a || end == b) || cause.suspects.iter().any(is_named)
     }
 
     /// More of what came since says that all of the job began to be slow later: what was odd before had another reason.
@@ -267,6 +276,22 @@ mod tests {
         let other = cause((0, 1), &[(1, 0.97)]);
         assert_eq!(look(1_033, other), (vec![CaseEvent::Revised(CaseId(1))], 1, vec![place(1)], 1));
         assert_eq!(look(1_034, both).2, [place(1)], "what is less sure says nothing");
+    }
+
+    /// Another way that gets slow later, of other hosts, is another cause, however sure it is.
+    #[test]
+    fn a_case_of_a_way_is_not_taken_over_by_that_of_other_hosts() {
+        let (mut docket, evidence) = (Docket::default(), slow_way());
+        let at = |second: u64| HostTime(second * NANOS_PER_SEC);
+        let first = cause((0, 1), &[(0, 0.7)]);
+        docket.explained(std::slice::from_ref(&first), &evidence, at(1_030));
+        let both = [first, cause((2, 3), &[(2, 0.93)])];
+        assert_eq!(docket.explained(&both, &evidence, at(1_031)), [CaseEvent::Opened(CaseId(2))]);
+        let named = docket.cases.iter().map(|case| case.finding.suspects[0].place.clone());
+        assert!(named.eq([0, 2].map(|of| Place::Host { host: host(of) })), "each its own");
+        let next = cause((0, 3), &[(3, 0.93)]);
+        let events = docket.explained(&[next], &evidence, at(1_032));
+        assert_eq!(events.last(), Some(&CaseEvent::Revised(CaseId(1))), "an end in common");
     }
 
     /// What slows all of the job is told as one case; that it is all ways, and not one, too.

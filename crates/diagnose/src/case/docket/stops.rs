@@ -1,9 +1,8 @@
 //! Stops that a job came back from by itself: what it did twice it may do again, and who was late in turn is not at fault.
-use mycroft_record::{HostName, HostTime, NANOS_PER_SEC, Place, Rank};
+use crate::watch::REMEMBERED_NS;
+use mycroft_record::{HostName, HostTime, Place, Rank};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// For so long they are remembered: as waits are (`watch/waits`).
-const REMEMBERED_NS: u64 = 3_600 * NANOS_PER_SEC;
 /// Stops kept: one a minute.
 const KEPT: usize = 64;
 
@@ -62,6 +61,7 @@ impl Stops {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mycroft_record::NANOS_PER_SEC;
 
     #[test]
     fn two_stops_of_the_last_hour_make_one_usual() {
