@@ -17,6 +17,7 @@ mod past;
 mod pauses;
 mod rank_sum;
 mod ranks;
+mod told;
 mod track;
 
 use crate::measure::{CELLS, Component, Role, Row, Way};
@@ -103,6 +104,8 @@ pub(crate) struct Evidence {
     computed: Vec<VecDeque<f64>>,
     /// The first row began then.
     began: HostTime,
+    /// What cases that are open are about; `None`: a stop.
+    told: Vec<Option<(Component, Subject)>>,
     pub(crate) tracks: BTreeMap<(Component, Subject), Track>,
     pub(crate) common: Common,
 }
@@ -138,11 +141,6 @@ impl Evidence {
         self.take_pauses(row);
     }
 
-    /// What began then is told of by cases that are open.
-    pub(crate) fn tell(&mut self, since: HostTime) {
-        self.iterations.tell(since);
-    }
-
     /// How much longer iterations since then are than those before; `None`: too few were seen before.
     pub(crate) fn longer(&self, since: HostTime) -> Option<Longer> {
         self.iterations.longer(since)
@@ -151,11 +149,6 @@ impl Evidence {
     /// By how much iterations since then are longer than the last ones before, whatever slowed these, milliseconds; `None`: of too few.
     pub(crate) fn step_ms(&self, since: HostTime) -> Option<f64> {
         self.iterations.step_ms(since)
-    }
-
-    /// Whether a case says what slowed iterations just before a moment.
-    pub(crate) fn is_told(&self, at: HostTime) -> bool {
-        self.iterations.is_told(at)
     }
 
     /// From when on iterations before a moment are those with which [`Evidence::step_ms`] compares.

@@ -125,9 +125,7 @@ impl Engine {
         if is_other {
             self.evidence = evidence::Evidence::default();
         }
-        if let Some(since) = self.docket.usual_until() {
-            self.evidence.tell(since);
-        }
+        self.evidence.tell(self.docket.usual_until(), self.docket.slowed_by());
         let hosts: Vec<HostName> = self.timeline.ranks.by_slot().iter().map(|state| state.host.clone()).collect();
         rows.iter().for_each(|row| self.evidence.take(&hosts, &self.measure.roles, row));
         if !rows.is_empty() {

@@ -45,6 +45,8 @@ struct Traffic {
     sizes: Vec<Size>,
     /// Most members that one of them sends to.
     peers: usize,
+    /// Messages that each member sends in an iteration, within any group.
+    messages: Vec<f64>,
     exchanges: bool,
 }
 
@@ -73,9 +75,11 @@ impl Traffic {
         self.heavy().all(|size| size.kind == OpKind::AllReduce && size.often > OFTEN)
     }
 
-    /// It scatters and gathers, or each size is reduced once an iteration.
+    /// It scatters and gathers, or each size is reduced once an iteration, and not about as often as members send messages: a
+    /// reduction for each micro-batch looks like one for each iteration where that of a micro-batch was taken for one.
     fn is_of_gradients(&self) -> bool {
-        self.heavy().all(|size| size.kind != OpKind::AllReduce || ONCE.contains(&size.often))
+        let is_once = |often: f64| ONCE.contains(&often) && self.messages.iter().all(|sent| *sent >= OFTEN * often);
+        self.heavy().all(|size| size.kind != OpKind::AllReduce || is_once(size.often))
     }
 
     /// It adds up what the other scatters.
@@ -167,6 +171,7 @@ fn traffic(timeline: &Timeline) -> Vec<(CommId, Traffic)> {
     for state in timeline.ranks.by_slot() {
         let Some(iterations) = state.iterations.so_far().filter(|count| *count >= ITERATIONS_MIN) else { continue };
         let mut own: BTreeMap<CommId, (Vec<Size>, BTreeSet<u64>)> = BTreeMap::new();
+        let mut sent = 0;
         for ((comm, kind, count, datatype), times) in state.iterations.lines().filter(|(_, count)| *count >= RECURS) {
             let Some(traffic) = all.get_mut(&comm) else { continue };
             let (sizes, peers) = own.entry(comm).or_default();
@@ -175,6 +180,7 @@ fn traffic(timeline: &Timeline) -> Vec<(CommId, Traffic)> {
                     traffic.exchanges = true;
                     if kind == OpKind::Send {
                         peers.insert(count);
+                        sent += times;
                     }
                     continue;
                 }
@@ -186,6 +192,7 @@ fn traffic(timeline: &Timeline) -> Vec<(CommId, Traffic)> {
         }
         for (comm, (sizes, peers)) in own {
             let Some(traffic) = all.get_mut(&comm) else { continue };
+            traffic.messages.extend((sent > 0).then_some(sent as f64 / iterations));
             traffic.peers = traffic.peers.max(peers.len());
             if sizes.len() > traffic.sizes.len() {
                 traffic.sizes = sizes;

@@ -10,6 +10,10 @@ const ITERATIONS: u64 = 12;
 /// What is told, and that nobody is suspected: these jobs are healthy.
 fn told(wire: &Wire) -> Vec<Used> {
     assert_eq!(names(&wire.suspects()), []);
+    of(wire)
+}
+
+fn of(wire: &Wire) -> Vec<Used> {
     let curves: Vec<_> = wire.flows.iter().map(|(key, epochs)| (*key, Vec::from_iter(epochs.clone()))).collect();
     let sent = |((from, to, _), epochs): &'static (_, Vec<(u64, u32)>)| Sent {
         from: *from,
@@ -77,6 +81,38 @@ fn a_ring_of_two_is_no_pipeline() {
         }
     }
     assert_eq!(short(&told(&wire)), [(Use::Of(Data), Members::Exactly(2), 3, Basis::Usual)]);
+}
+
+/// Now one comes later, now the other: who is there sends its first step, and the rest once the other has come.
+#[test]
+fn a_ring_of_two_that_come_in_turns_is_no_pipeline() {
+    let (mut wire, mut draw) = (Wire::default(), Draw::stream(9, 40));
+    for iteration in 0..ITERATIONS {
+        let at = begin(iteration) + draw.below(30_000);
+        let (early, late) = if iteration % 2 == 0 { (0, 1) } else { (1, 0) };
+        wire.send((early, late, 0), at, at + 25 * SLICE_NS, 25 * SLICE);
+        let both = at + 25 * SLICE_NS + 3_000_000;
+        wire.send((early, late, 0), both, both + 25 * SLICE_NS, 25 * SLICE);
+        wire.send((late, early, 0), both, both + 50 * SLICE_NS, 50 * SLICE);
+    }
+    assert_eq!(short(&of(&wire)), [(Use::Of(Data), Members::Exactly(2), 1, Basis::Usual)]);
+}
+
+/// The first stage's gradients go in many parts of one size, as layers do, those of the second do not.
+#[test]
+fn rings_of_all_stages_are_for_the_same() {
+    let (mut wire, mut draw) = (Wire::default(), Draw::stream(10, 40));
+    for iteration in 0..ITERATIONS {
+        for rank in 0..4 {
+            pipeline(&mut wire, &mut draw, (rank, 10 + rank), begin(iteration));
+        }
+        for part in 0..8 {
+            ring(&mut wire, &mut draw, &[0, 1, 2, 3], 0, (begin(iteration) + 20_000_000 + part * 2_000_000, 10));
+        }
+        ring(&mut wire, &mut draw, &[10, 11, 12, 13], 0, (begin(iteration) + 20_000_000, 80));
+    }
+    let data = (Use::Of(Data), Members::Exactly(4), 2, Basis::Usual);
+    assert_eq!(short(&of(&wire)), [data, (Use::Of(Pipeline), Members::Exactly(2), 4, Basis::Shape)]);
 }
 
 /// Exchanges and smaller rings lie in those that sum gradients.

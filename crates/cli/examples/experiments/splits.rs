@@ -129,7 +129,13 @@ fn of_flows(scenario: &Scenario) -> (Said, String) {
         (_, true) if said.is_subset(&truth) => Said::Part,
         _ => Said::Wrong,
     };
-    (said, format!("{:?}, is {truth:?}", told.iter().map(|used| (used.of, used.members)).collect::<Vec<_>>()))
+    (
+        said,
+        format!(
+            "{:?}, is {truth:?}",
+            told.iter().map(|used| (used.of, used.members, &used.groups)).collect::<Vec<_>>()
+        ),
+    )
 }
 
 fn dimension(used: &Used) -> Option<Parallelism> {

@@ -184,6 +184,11 @@ impl Docket {
         self.open.iter().map(|open| open.onset).chain(told).min()
     }
 
+    /// What cases that are open are about; `None` of a stop.
+    pub(crate) fn slowed_by(&self) -> Vec<Option<Key>> {
+        self.open.iter().map(|_| None).chain(self.told.iter().map(|told| Some(told.key.clone()))).collect()
+    }
+
     /// A job that goes on, slowly, with ranks apart by an operation.
     fn apart(&mut self, bench: &Bench<'_>) -> Option<CaseEvent> {
         let (verdict, facts) = left_out(bench, bench.seen.slow.as_ref()?)?;

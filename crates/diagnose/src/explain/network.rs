@@ -89,9 +89,13 @@ impl<'a> Network<'a> {
         evidence.step_from(self.since).is_some_and(|from| from >= began)
     }
 
-    /// Whether they account for what iterations grew. What a case is about that slowed iterations before is not counted in.
+    /// Whether they account for what iterations grew. What a case is about that slowed iterations before, and does, is not counted in.
     fn accounts_for(&self, evidence: &Evidence, grown_ms: f64) -> bool {
-        match evidence.is_told(self.since) {
+        let is_own = |subject: &Subject| {
+            let is_of = |(from, to): &(HostName, HostName)| *subject == Subject::Way(from.clone(), to.clone());
+            self.slow.iter().any(|(way, _)| is_of(way))
+        };
+        match evidence.is_slowed_by_another(self.since, is_own) {
             true => self.accounts_for_step(evidence),
             false => self.more_ms() >= WORK * grown_ms,
         }

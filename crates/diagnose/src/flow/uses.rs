@@ -193,8 +193,10 @@ fn told(families: &[Family]) -> Vec<(Use, Basis)> {
         }
         let across: Vec<&&Family> = outer.iter().filter(|other| other.crosses(family)).collect();
         if across.is_empty() {
+            // Those of other stages of a pipeline are for the same, though they do not all look so.
+            let beside = || outer.iter().filter(|other| outer.iter().all(|another| !another.crosses(other)));
             let chain = families.iter().find(|other| other.shape == Shape::Chain);
-            let is_tensor = chain.is_some_and(|chain| is_of_layers(family.first(), chain.first()));
+            let is_tensor = chain.is_some_and(|chain| beside().all(|other| is_of_layers(other.first(), chain.first())));
             let of = if is_tensor { Parallelism::Tensor } else { Parallelism::Data };
             return (Use::Of(of), if is_tensor { Basis::Volume } else { Basis::Usual });
         }

@@ -51,6 +51,31 @@ fn a_nic_is_told_beside_a_device_only_where_iterations_got_longer_with_it() {
     assert_eq!(told(0, 150.0), [Category::Gpu], "they began together");
 }
 
+/// A NIC gets slow while a device still is: once the device is not, it accounts for what iterations are longer than before both, though
+/// they are no longer than with the device, and though the device's case is open.
+#[test]
+fn a_nic_is_told_after_a_device_that_is_well_again() {
+    let told = |device_ms: f64| {
+        let mut ring = Ring::default();
+        let computes = |more_ms: f64| {
+            move |rank: usize, component| match component {
+                Component::Computation if rank == 9 => 200.0 + more_ms,
+                Component::Computation => 200.0,
+                _ => 0.0,
+            }
+        };
+        let device = || vec![Some((Component::Computation, Subject::Rank(9)))];
+        ring.of_ranks(20, &row(300.0, 100.0, 0.0), computes(0.0));
+        ring.evidence.tell(Some(at(20)), device());
+        ring.of_ranks(10, &row(600.0, 100.0, 0.0), computes(300.0));
+        ring.evidence.tell(Some(at(20)), device());
+        ring.of_ranks(12, &row(600.0, 400.0, 0.0), computes(device_ms));
+        causes_of(&ring).into_iter().map(|(category, _)| category).collect::<Vec<_>>()
+    };
+    assert_eq!(told(0.0), [Category::NetworkSend]);
+    assert_eq!(told(300.0), [Category::Gpu], "no iteration waits for the NIC");
+}
+
 /// A rank keeps data for most of what iterations grew. Ways that are several times as slow, and cost far less, are no reason for that.
 #[test]
 fn ways_that_cost_little_do_not_hide_a_thread_that_keeps_data() {

@@ -65,9 +65,9 @@ fn all_devices_are_told_although_the_last_iterations_before_were_odd() {
 fn all_devices_are_told_again_after_a_case_that_is_over() {
     let mut ring = Ring::default();
     of_loads(&mut ring, &[1.0; 20]);
-    ring.evidence.tell(at(20));
+    ring.evidence.tell(Some(at(20)), Vec::new());
     of_loads(&mut ring, &[1.5; 40]);
-    ring.evidence.tell(at(20));
+    ring.evidence.tell(Some(at(20)), Vec::new());
     of_loads(&mut ring, &[1.0; 20]);
     of_loads(&mut ring, &[1.5; 16]);
     assert_eq!(ring.causes(), [(Category::Gpu, Subject::Job)]);

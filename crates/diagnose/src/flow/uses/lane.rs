@@ -87,13 +87,25 @@ impl<'a> Lane<'a> {
     }
 
     /// Between its own silences: how much more it sent than another, as a sign; 0: as much.
+    ///
+    /// One may send its first step and wait for a receiver that comes later: in the next stretch both send, and are even again.
     fn ahead(&self, other: &Lane<'_>) -> Vec<i8> {
         let least = NOTHING * self.bytes as f64 / self.starts.len() as f64;
-        let sign = |(own, of_other): (u64, u64)| {
+        let sign = |own: u64, of_other: u64| {
             let equal = least.max(EQUAL * own.max(of_other) as f64);
             if own.abs_diff(of_other) as f64 <= equal { 0 } else { if own > of_other { 1 } else { -1 } }
         };
-        self.between(&self.silences).into_iter().zip(other.between(&self.silences)).map(sign).collect()
+        let stretches: Vec<(u64, u64)> =
+            self.between(&self.silences).into_iter().zip(other.between(&self.silences)).collect();
+        let mut signs: Vec<i8> = stretches.iter().map(|(own, of_other)| sign(*own, *of_other)).collect();
+        for at in 1..signs.len() {
+            let ((own, of_other), (next, of_next)) = (stretches[at - 1], stretches[at]);
+            let both_send = next.min(of_next) as f64 > least;
+            if signs[at - 1] != 0 && both_send && sign(own + next, of_other + of_next) == 0 {
+                (signs[at - 1], signs[at]) = (0, 0);
+            }
+        }
+        signs
     }
 
     /// Both send the same at the same time, as ways of one ring do.
