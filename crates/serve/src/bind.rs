@@ -1,9 +1,10 @@
 //! Binding every address before the first thread starts.
+use crate::clock::Clock;
 use crate::config::ServeConfig;
 use crate::error::ServeError;
 use crate::tokens::TokenBook;
 use mycroft_wire::descriptors::{self, Shares};
-use mycroft_wire::{Door, Doorkeeper, Endpoint, Listener, Places, ServerConfig, ServerTls, TlsServer};
+use mycroft_wire::{Door, Doorkeeper, Endpoint, Listener, Places, ServerConfig, ServerTls, TlsServer, WireClock};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::net::TcpListener;
@@ -40,8 +41,11 @@ fn share_descriptors() -> Shares {
 }
 
 /// Binds every endpoint of agents; with the tokens by name, where a server has a token of its own and a store: without one of
-/// its own it asks nobody.
-pub(crate) fn bind_wire(config: &ServeConfig) -> Result<(Shares, Bound, Option<Arc<TokenBook>>), ServeError> {
+/// its own it asks nobody. Clocks of agents are compared with the server's, by which records arrive.
+pub(crate) fn bind_wire(
+    config: &ServeConfig,
+    clock: &Clock,
+) -> Result<(Shares, Bound, Option<Arc<TokenBook>>), ServeError> {
     let store = config.store_dir.as_ref().filter(|_| config.token.is_some());
     let tokens = store.map(|store| Arc::new(TokenBook::of(store)));
     let shares = share_descriptors();
@@ -55,7 +59,8 @@ pub(crate) fn bind_wire(config: &ServeConfig) -> Result<(Shares, Bound, Option<A
         let door = Door::from(config.token.clone());
         let door = tokens.as_ref().map_or(door.clone(), |tokens| door.with(Arc::clone(tokens) as Arc<dyn Doorkeeper>));
         let listener = Listener::bind(endpoint, ServerConfig { token: door, tls })?;
-        bound.0.push(listener.with_places(&places));
+        let read = Arc::clone(clock);
+        bound.0.push(listener.with_places(&places).with_clock(WireClock::new(move || read())));
     }
     Ok((shares, bound, tokens))
 }

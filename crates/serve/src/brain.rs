@@ -12,7 +12,7 @@ use crate::bus::held::Held;
 use crate::case::BookedCase;
 use crate::clock::Clock;
 use crate::command::Command;
-use crate::core::{Core, JOBS_MAX, Parts, Told};
+use crate::core::{Core, JOBS_MAX, Parts, Stopwatch, Told};
 use crate::dump::Dumps;
 use crate::inbox::{Event, Inbox};
 use crate::job::{BrainMaker, Job, SILENT_NS};
@@ -54,6 +54,7 @@ pub(crate) struct Surroundings {
     pub(crate) dumps: Arc<Dumps>,
     pub(crate) clock: Clock,
     pub(crate) held: Arc<Held>,
+    pub(crate) stopwatch: fn() -> Stopwatch,
 }
 
 /// The loop's state.
@@ -95,7 +96,7 @@ impl Loop {
             book: Arc::clone(&around.book),
             named: Arc::clone(&around.stats.named),
             series,
-            stopwatch: Some(Box::new(move || begun.elapsed())),
+            stopwatch: Some((around.stopwatch)()),
             is_live: true,
         };
         let mut warm = Loop {

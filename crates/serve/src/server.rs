@@ -8,9 +8,10 @@ use crate::brain::{Beginning, Loop, Surroundings};
 use crate::bus::held::Held;
 use crate::bus::{self, Bus};
 use crate::case::BookedCase;
-use crate::clock::{Clock, wall_now};
+use crate::clock::{Clock, elapsed, wall_now};
 use crate::command::Command;
 use crate::config::ServeConfig;
+use crate::core::Stopwatch;
 use crate::dump::Dumps;
 use crate::error::ServeError;
 use crate::expiry::watched;
@@ -48,6 +49,8 @@ use tracing::info;
 pub(crate) struct Seams {
     pub(crate) make: BrainMaker,
     pub(crate) clock: Clock,
+    /// Times looks at jobs: what is spent on them is left for records, too.
+    pub(crate) stopwatch: fn() -> Stopwatch,
     pub(crate) queue_records: usize,
     pub(crate) metrics_every: Duration,
 }
@@ -57,6 +60,7 @@ impl Default for Seams {
         Seams {
             make: Arc::new(|job| Box::new(Engine::new(job.clone(), Config::default()))),
             clock: Arc::new(wall_now),
+            stopwatch: elapsed,
             queue_records: QUEUE_RECORDS,
             metrics_every: METRICS_EVERY,
         }
@@ -233,7 +237,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let acts = Arc::new(Acts::open(config.act_dir.clone(), store.clone(), &book, &seams.clock)?);
     let inbox = Arc::new(Inbox::new(seams.queue_records));
     // Everything that can be refused is bound before the first thread starts.
-    let (shares, mut bound, tokens) = bind_wire(&config)?;
+    let (shares, mut bound, tokens) = bind_wire(&config, &seams.clock)?;
     let BoundHttp { runtime, listener, http, http_tls } = bind_http(&config)?;
     let alerts = start_alerts(&config, &stats)?;
     let (stored, listeners) = (Stored(store.clone()), Arc::default());
@@ -263,7 +267,7 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
     let otlp = Otlp::start(&config, &shared, seams.metrics_every)?;
     let intake = Arc::new(Intake::new(&inbox, storage.as_ref(), &stats, &seams.clock));
     let held = Arc::default();
-    let around = surroundings(&shared, storage, &held);
+    let around = surroundings(&shared, storage, (&held, seams.stopwatch));
     let makers = (seams.make, stored.clone().maker());
     let bus = bus::around(&config, (&intake, &inbox, &book, &stats), (held, &stored, &seams.clock), makers.clone());
     let (brain, is_warm) = start_brain(around, makers, config.tick, (now, past))?;
@@ -283,7 +287,11 @@ pub(crate) fn start(config: ServeConfig, seams: Seams) -> Result<ServerHandle, S
 }
 
 /// What the brain's loop touches, of what readers touch, and the disk.
-fn surroundings(shared: &Shared, storage: Option<Storage>, held: &Arc<Held>) -> Surroundings {
+fn surroundings(
+    shared: &Shared,
+    storage: Option<Storage>,
+    (held, stopwatch): (&Arc<Held>, fn() -> Stopwatch),
+) -> Surroundings {
     Surroundings {
         inbox: Arc::clone(&shared.inbox),
         storage,
@@ -293,6 +301,7 @@ fn surroundings(shared: &Shared, storage: Option<Storage>, held: &Arc<Held>) -> 
         dumps: Arc::clone(&shared.dumps),
         clock: Arc::clone(&shared.clock),
         held: Arc::clone(held),
+        stopwatch,
     }
 }
 

@@ -29,10 +29,10 @@ struct Edge {
 }
 
 impl Edge {
-    /// How much it has faded.
+    /// How much it has faded, not less.
     fn faded(&self, now: HostTime) -> i64 {
         let age = now.0.abs_diff(self.at.0);
-        i64::try_from(u128::from(age) * RATE_PPB_MAX as u128 / u128::from(NANOS_PER_SEC)).unwrap_or(i64::MAX)
+        i64::try_from((u128::from(age) * RATE_PPB_MAX as u128).div_ceil(u128::from(NANOS_PER_SEC))).unwrap_or(i64::MAX)
     }
 }
 
@@ -136,12 +136,12 @@ impl OffsetEstimator {
         self.high.map(|edge| edge.ns.saturating_add(edge.faded(now)))
     }
 
-    /// The middle of what is possible, and half its width.
+    /// The middle of what is possible, and the larger half of its width.
     fn middle(&self, now: HostTime) -> Option<(i64, i64)> {
         let (low, high) = (self.low_ns(now)?, self.high_ns(now)?);
         let half = (high - low) / 2;
         // They cross by a step that is too small to be told.
-        Some((low + half, if half < 0 { STEP_LEAST_NS } else { half + 1 }))
+        Some((low + half, if half < 0 { STEP_LEAST_NS } else { high - low - half }))
     }
 
     /// A line through the narrowest readings of the older and of the newer half; 0 where its error is more than it says.

@@ -2,6 +2,8 @@
 mod acts;
 mod alerts;
 mod collector;
+#[cfg(feature = "kafka")]
+mod distributed;
 mod divisions;
 mod dumps;
 mod events;
@@ -234,6 +236,7 @@ impl World {
             clock: Arc::new(move || HostTime(brain_clock.load(Ordering::SeqCst) + begun.elapsed().as_nanos() as u64)),
             queue_records,
             metrics_every: Duration::from_millis(50),
+            ..Seams::default()
         };
         let server = start(config, seams).expect("the server starts");
         World { server, met, gate, clock, begun }
