@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const ROUND_EVERY: Duration = Duration::from_secs(1);
 /// Numbers left out after a start at which the newest cases could not be read: as many may have been given since the
 /// database was last in order.
-const NUMBERS_LEFT_OUT: u64 = 1000;
+pub(crate) const NUMBERS_LEFT_OUT: u64 = 1000;
 
 /// The thread's state.
 pub(crate) struct Upkeep {

@@ -3,6 +3,7 @@
 mod database;
 mod feeder;
 mod fleet;
+mod small_disk;
 mod stalled;
 
 use feeder::Rig;
@@ -10,9 +11,11 @@ use fleet::{PATIENCE, case_of, child, holder, rows, signal, start, until};
 use mycroft_bus::kafka::mock::MockBrokers;
 use mycroft_bus::kafka::way;
 use mycroft_bus::{BusSecurity, Entry};
-use mycroft_record::HostTime;
+use mycroft_record::{HostTime, Record};
 use mycroft_serve::ServerHandle;
 use mycroft_store::meta::MetaPlace;
+use small_disk::SmallDisk;
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// What is promised from the end of a server to the next verdict.
@@ -74,6 +77,47 @@ fn a_record_that_comes_twice_is_kept_and_judged_once() {
     }
     server.stop();
     assert_eq!(kept(), batches);
+}
+
+/// Twice as long as a lease is.
+const LONGER_THAN_A_LEASE: Duration = Duration::from_secs(8);
+
+/// Cases are in a file of the disk, which no other server uses: nothing has to be written there for the server to go on.
+#[test]
+fn a_server_that_shares_its_database_with_nobody_judges_on_while_its_disk_is_full() {
+    let (brokers, dir) = (MockBrokers::start("mycroft", 1), tempfile::tempdir().expect("a folder"));
+    let Some(disk) = SmallDisk::mount(dir.path()) else { return };
+    let rig = Rig::new(way(brokers.address(), &BusSecurity::default()));
+    let mut feeder = rig.job("train");
+    let server = start(&brokers, &disk.0, MetaPlace::File);
+    until("the server has the job", &mut feeder, || server.report("train").is_some());
+    disk.fill();
+    let filled = Instant::now();
+    until("leases of before are over", &mut feeder, || filled.elapsed() > LONGER_THAN_A_LEASE);
+    feeder.stall();
+    let is_told = |server: &ServerHandle| server.wait_for_case(Duration::ZERO, case_of("train")).is_some();
+    until("a case", &mut feeder, || is_told(&server));
+    server.stop();
+    let again = start(&brokers, &disk.0, MetaPlace::File);
+    until("a case of a server that starts on a full disk", &mut feeder, || is_told(&again));
+    disk.free();
+    let kept = || {
+        let stored = mycroft_store::read_only(&disk.0.join("store")).expect("a store");
+        let mut marks = [(); 2].map(|()| BTreeSet::new());
+        for batch in stored.map(|delivery| delivery.expect("read").batch) {
+            let rank = batch.source.process.map_or(0, |process| process.rank.0 as usize);
+            marks[rank].extend(batch.records.iter().filter_map(|record| match record {
+                Record::StepMark(mark) => Some(mark.step),
+                _ => None,
+            }));
+        }
+        marks
+    };
+    let (_, acknowledged) = feeder.acknowledged().remove(0);
+    until("what the disk refused is read again", &mut feeder, || {
+        kept().iter().zip(acknowledged).all(|(marks, last)| (1..=last).all(|mark| marks.contains(&mark)))
+    });
+    again.stop();
 }
 
 /// The promise of docs/decisions/025-bus.md.

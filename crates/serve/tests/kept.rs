@@ -4,12 +4,15 @@ use mycroft_serve::api::HealthJson;
 use mycroft_serve::{ServeConfig, Server, ServerHandle};
 use mycroft_store::read_only;
 use mycroft_wire::{Client, ClientConfig, Endpoint};
+use small_disk::SmallDisk;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+mod small_disk;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 /// 2025-01-01T00:00:00Z.
@@ -135,46 +138,6 @@ fn killed_servers_had_stored_what_they_acknowledged_3() {
 #[test]
 fn killed_servers_had_stored_what_they_acknowledged_4() {
     acknowledged_is_found(4);
-}
-
-/// A disk of 6 MiB, unmounted when dropped.
-struct SmallDisk(PathBuf);
-
-impl SmallDisk {
-    fn mount(dir: &Path) -> Option<SmallDisk> {
-        let at = dir.join("disk");
-        std::fs::create_dir(&at).expect("a folder");
-        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=6m", "mycroft-test"]).arg(&at).output();
-        match mounted {
-            Ok(output) if output.status.success() => Some(SmallDisk(at)),
-            _ => {
-                println!("skipped: this user may not mount a tmpfs");
-                None
-            }
-        }
-    }
-
-    fn filler(&self) -> PathBuf {
-        self.0.join("filler")
-    }
-
-    /// Fills it up to the last byte.
-    fn fill(&self) {
-        let mut filler = std::fs::OpenOptions::new().append(true).create(true).open(self.filler()).expect("a file");
-        for size in [64 * 1024, 4096, 1] {
-            while filler.write_all(&vec![0; size]).is_ok() {}
-        }
-    }
-
-    fn free(&self) {
-        std::fs::remove_file(self.filler()).expect("removed");
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).output();
-    }
 }
 
 fn health(server: &ServerHandle) -> HealthJson {

@@ -195,6 +195,11 @@ impl Store {
         self.meta.waits()
     }
 
+    /// Whether other stores may use the database of cases, too: it is on a server. A file is this store's alone.
+    pub fn is_meta_shared(&self) -> bool {
+        self.meta.is_shared()
+    }
+
     /// Keeps frames, with one write: they are in the kernel when this returns, so they survive the end of the process.
     /// `flush` and `maintain` make them survive the end of the machine.
     ///

@@ -1,5 +1,7 @@
-//! Which partitions a server takes: free ones up to its share, by leases in the database that all servers of a bus use.
+//! Which partitions a server takes: free ones up to its share, by leases in the database that all servers of a bus use; all of them
+//! where its cases are in a file, which no other server uses.
 use super::held::Held;
+use super::numbers::FOR_GOOD;
 use mycroft_bus::Moment;
 use mycroft_store::meta::{Lease, Leased};
 use mycroft_store::{Store, StoreError};
@@ -48,6 +50,9 @@ impl Leases<'_> {
     /// # Errors
     /// The database does not answer: what is held is so until its time is over.
     pub(super) fn round(&self) -> Result<Round, StoreError> {
+        if !self.store.is_meta_shared() {
+            return Ok(self.alone());
+        }
         self.store.take_lease(&self.of_server(), &self.server, LEASE)?;
         for part in self.held.parts() {
             let asked_at = Moment::now();
@@ -68,13 +73,27 @@ impl Leases<'_> {
         Ok(Round { taken, surplus: plan.surplus })
     }
 
+    /// Takes everything for good: there is nobody to share with, and a disk that takes no row must not end a lease.
+    fn alone(&self) -> Round {
+        let ours = self.held.parts();
+        let free = (0..self.partitions).filter(|part| !ours.contains(part));
+        let until = Moment::now().after(FOR_GOOD);
+        Round { taken: free.map(|part| (part, self.held.take(part, until))).collect(), surplus: None }
+    }
+
     /// Gives a partition up, that nobody here judges any more.
     pub(super) fn release(&self, part: u32) -> Result<bool, StoreError> {
+        if !self.store.is_meta_shared() {
+            return Ok(true);
+        }
         self.store.release_lease(&self.of_part(part), &self.server)
     }
 
     /// This server goes.
     pub(super) fn leave(&self) -> Result<bool, StoreError> {
+        if !self.store.is_meta_shared() {
+            return Ok(true);
+        }
         self.store.release_lease(&self.of_server(), &self.server)
     }
 }

@@ -107,7 +107,7 @@ impl Database {
 
     /// Whether what stands in for it is put into it later.
     pub(super) fn waits(&self) -> bool {
-        self.source.remote.is_some()
+        self.is_shared()
     }
 
     /// Asks it, or what stands in for it. Where it turns out to be away, that stands in for it from now on.
@@ -146,6 +146,19 @@ impl Database {
             Arc::clone(&lock(&self.current))
         };
         self.ask_of(&meta, question)
+    }
+
+    /// As `ask_itself` where other stores use it, too; of a file, which is this store's alone, what stands in for it knows as much.
+    ///
+    /// # Errors
+    /// As `ask_itself`.
+    pub(super) fn ask_shared<T>(&self, question: impl FnOnce(&Meta) -> Result<T, MetaError>) -> Result<T, StoreError> {
+        if self.is_shared() { self.ask_itself(question) } else { self.ask(question) }
+    }
+
+    /// Whether other stores may use it, too.
+    pub(super) fn is_shared(&self) -> bool {
+        self.source.remote.is_some()
     }
 
     /// As `ask_itself`, for what changes rows.

@@ -45,7 +45,7 @@ impl Store {
     /// # Errors
     /// As `take_lease`.
     pub fn claim_cases(&self, is_wanted: &dyn Fn(&str) -> bool, limit: usize) -> Result<Vec<CaseRow>, StoreError> {
-        self.meta.ask_itself(|meta| meta.claim_cases(is_wanted, limit))
+        self.meta.ask_shared(|meta| meta.claim_cases(is_wanted, limit))
     }
 
     /// The highest number of a case in `[from, to)` that any store of the database has; 0: none has one.
@@ -53,7 +53,7 @@ impl Store {
     /// # Errors
     /// As `take_lease`.
     pub fn highest_case(&self, from: u64, to: u64) -> Result<u64, StoreError> {
-        self.meta.ask_itself(|meta| meta.highest_case(from, to))
+        self.meta.ask_shared(|meta| meta.highest_case(from, to))
     }
 
     /// The name of this store, which its folder keeps.
