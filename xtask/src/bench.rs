@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measurements that print ratios side by side and become docs/results.
 mod autopsy;
 mod callback;
+mod cluster;
 mod drift;
 mod flow;
 mod lttng;
@@ -32,6 +33,8 @@ pub(crate) struct BenchArgs {
     /// Leave larger jobs out of the scale measurement, and print its page only.
     #[arg(long, default_value_t = u32::MAX)]
     ranks_max: u32,
+    #[command(flatten)]
+    cluster: cluster::ClusterSize,
     /// Of the flow measurement this section only; the others of its page stay as they are.
     #[arg(long, value_enum)]
     only: Option<flow::Section>,
@@ -60,6 +63,8 @@ enum What {
     Plan,
     /// Brain, backend and simulator on jobs of 1,024 to 102,400 ranks: some ten minutes, two cores, 16 GB.
     Scale,
+    /// Two servers on a bus with 100 simulated jobs of 1,024 ranks: some ten minutes, two cores, as much memory as there is but 8 GB.
+    Cluster,
     /// What the live page of a job of 10,240 ranks costs server and browser: some four minutes, Chromium.
     Page,
     /// A day of a job of 64 ranks with restarts of everything: nothing lost, no case, memory flat.
@@ -101,6 +106,9 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
     if wanted(What::Scale) {
         scale::measure(root, args.ranks_max)?;
     }
+    if wanted(What::Cluster) {
+        cluster::measure(root, &args.cluster)?;
+    }
     if wanted(What::Page) {
         page::measure(root)?;
     }
@@ -117,16 +125,21 @@ pub(crate) fn bench(root: &Path, args: &BenchArgs) -> Result<()> {
         )?;
     }
     if wanted(What::Overhead) {
-        run(root, "cargo", &["build", "--release", "--workspace", "--exclude", "xtask"])?;
-        example(root, "mycroft-testbed-nccl", "empty")?;
-        let release = target_dir(root).join("release");
-        let (mycroft, empty) = (release.join("mycroft"), release.join("examples/libempty.so"));
-        let write = ["--write", "docs/results/overhead.md"];
-        let arguments = ["testbed", "overhead", "--empty-plugin", &empty.to_string_lossy()];
-        run(root, &mycroft.to_string_lossy(), &[&arguments[..], &write[..]].concat())?;
-        let in_job = ["testbed", "overhead", "--switch-every", "6", "--rounds", "1", "--seconds", "580"];
-        let write = ["--ranks-per-host", "1", "--write", "docs/results/overhead-in-job.md"];
-        run(root, &mycroft.to_string_lossy(), &[&in_job[..], &write[..]].concat())?;
+        overhead(root)?;
     }
     Ok(())
+}
+
+/// Of the testbed, in two ways.
+fn overhead(root: &Path) -> Result<()> {
+    run(root, "cargo", &["build", "--release", "--workspace", "--exclude", "xtask"])?;
+    example(root, "mycroft-testbed-nccl", "empty")?;
+    let release = target_dir(root).join("release");
+    let (mycroft, empty) = (release.join("mycroft"), release.join("examples/libempty.so"));
+    let write = ["--write", "docs/results/overhead.md"];
+    let arguments = ["testbed", "overhead", "--empty-plugin", &empty.to_string_lossy()];
+    run(root, &mycroft.to_string_lossy(), &[&arguments[..], &write[..]].concat())?;
+    let in_job = ["testbed", "overhead", "--switch-every", "6", "--rounds", "1", "--seconds", "580"];
+    let write = ["--ranks-per-host", "1", "--write", "docs/results/overhead-in-job.md"];
+    run(root, &mycroft.to_string_lossy(), &[&in_job[..], &write[..]].concat())
 }

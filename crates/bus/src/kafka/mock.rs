@@ -1,5 +1,6 @@
 //! Brokers inside this process, of librdkafka: for tests and demonstrations. They keep the newest 5 MB of each partition.
 use crate::BusAddress;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::mocking::MockCluster;
 use rdkafka::producer::{BaseProducer, BaseRecord, DefaultProducerContext, Producer as _};
 use rdkafka::types::{RDKafkaApiKey, RDKafkaRespErr};
@@ -62,6 +63,16 @@ impl MockBrokers {
         producer.flush(Duration::from_secs(60)).expect("the broker takes it");
     }
 
+    /// Writes many records by one client.
+    ///
+    /// # Panics
+    /// There is no memory for a client.
+    pub fn writer(&self) -> MockWriter {
+        let mut settings = rdkafka::ClientConfig::new();
+        settings.set("bootstrap.servers", self.cluster.bootstrap_servers()).set("partitioner", "murmur2");
+        MockWriter { producer: settings.create().expect("a client"), topic: self.address.topic().to_owned() }
+    }
+
     /// Cuts the connection at each of the next so many requests to write, instead of carrying them out.
     pub fn cut_writes(&self, times: usize) {
         let cut = RDKafkaRespErr::RD_KAFKA_RESP_ERR__TRANSPORT;
@@ -72,5 +83,40 @@ impl MockBrokers {
     pub fn refuse_writes(&self, times: usize) {
         let refused = RDKafkaRespErr::RD_KAFKA_RESP_ERR_TOPIC_AUTHORIZATION_FAILED;
         self.cluster.request_errors(RDKafkaApiKey::Produce, &vec![refused; times]);
+    }
+}
+
+/// Writes records that are ready, as the agents of many hosts do together.
+pub struct MockWriter {
+    producer: BaseProducer,
+    topic: String,
+}
+
+impl std::fmt::Debug for MockWriter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("MockWriter").field(&self.topic).finish()
+    }
+}
+
+impl MockWriter {
+    /// Gives a record to the client, and waits while that has no room.
+    ///
+    /// # Panics
+    /// The client does not take it.
+    pub fn write(&self, key: &[u8], value: &[u8]) {
+        let full = KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull);
+        while let Err((error, _)) = self.producer.send(BaseRecord::to(&self.topic).key(key).payload(value)) {
+            assert_eq!(error, full, "a record cannot be written");
+            self.producer.poll(Duration::from_millis(10));
+        }
+        self.producer.poll(Duration::ZERO);
+    }
+
+    /// Waits until the broker has everything.
+    ///
+    /// # Panics
+    /// It does not take it within a minute.
+    pub fn flush(&self) {
+        self.producer.flush(Duration::from_secs(60)).expect("the broker takes it");
     }
 }

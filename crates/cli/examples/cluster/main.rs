@@ -1,15 +1,23 @@
 //! A cluster on one machine: brokers (librdkafka's, in this process), PostgreSQL, two servers with a bus and four agents, each a process
 //! of `mycroft`. `cargo xtask cluster` builds and runs it; alone:
 //! `cargo run -p mycroft-cli --features kafka --example cluster -- show PROGRAM` or `... -- rounds PROGRAM ROUNDS SEED`,
-//! where PROGRAM is the built `mycroft`.
+//! where PROGRAM is the built `mycroft`. `cargo xtask bench cluster` runs `... -- load PROGRAM JOBS RANKS SECONDS`.
 #[path = "../../../store/tests/server/mod.rs"]
 mod database;
 #[path = "../../../serve/tests/hosts/mod.rs"]
 mod hosts;
+#[path = "../../../serve/examples/scale/job.rs"]
+#[allow(dead_code, reason = "what is healthy is wanted only")]
+mod job;
 mod kept;
+mod load;
+mod recordings;
 mod rounds;
 mod show;
 mod site;
+#[path = "../../../serve/examples/scale/used.rs"]
+#[allow(dead_code, reason = "processes of others are looked at only")]
+mod used;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -20,12 +28,18 @@ fn main() {
             (Ok(rounds), Ok(seed)) => rounds::play(program.as_ref(), rounds, seed),
             _ => usage(),
         },
+        ["load", program, jobs, ranks, seconds] => match (jobs.parse(), ranks.parse(), seconds.parse()) {
+            (Ok(jobs), Ok(ranks), Ok(seconds)) => load::drive(program.as_ref(), jobs, ranks, seconds),
+            _ => usage(),
+        },
         _ => usage(),
     };
     std::process::exit(i32::from(!is_done));
 }
 
 fn usage() -> bool {
-    eprintln!("usage: cluster show PROGRAM\n       cluster rounds PROGRAM ROUNDS SEED");
+    eprintln!(
+        "usage: cluster show PROGRAM\n       cluster rounds PROGRAM ROUNDS SEED\n       cluster load PROGRAM JOBS RANKS SECONDS"
+    );
     false
 }

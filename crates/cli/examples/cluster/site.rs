@@ -17,6 +17,8 @@ pub(crate) const AGENTS: usize = 4;
 const PARTITIONS: u32 = 4;
 /// Nothing takes longer unless it is broken.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// A server that stops first makes segments of what it took in: hundred millions of records of a measurement.
+const STOP: Duration = Duration::from_secs(600);
 /// Between two looks at something that will become true.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -63,6 +65,7 @@ impl Drop for Running {
 pub(crate) struct Site {
     program: PathBuf,
     pub(crate) brokers: MockBrokers,
+    partitions: u32,
     pub(crate) database: database::Server,
     servers: Vec<Option<Running>>,
     agents: Vec<Option<Running>>,
@@ -75,24 +78,32 @@ pub(crate) struct Site {
 impl Site {
     /// Starts all of it, but for jobs; `None`, with a line that says so: there is no PostgreSQL on this machine.
     pub(crate) fn start(program: &Path) -> Option<Site> {
+        let mut site = Site::without_agents(program, PARTITIONS)?;
+        (0..AGENTS).for_each(|agent| site.start_agent(agent));
+        Some(site)
+    }
+
+    /// Starts all of it, but for jobs and agents, with so many partitions; `None`: as `start`.
+    pub(crate) fn without_agents(program: &Path, partitions: u32) -> Option<Site> {
         let is_interrupted = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&is_interrupted)).expect("a signal can be heard");
         }
         let database = database::Server::start()?;
-        let (brokers, folder) = (MockBrokers::start("mycroft", PARTITIONS), tempfile::tempdir().expect("a folder"));
+        let (brokers, folder) = (MockBrokers::start("mycroft", partitions), tempfile::tempdir().expect("a folder"));
         let password = folder.path().join("password");
         fs::write(&password, PASSWORD).expect("written");
         fs::set_permissions(&password, PermissionsExt::from_mode(0o600)).expect("ours");
         let (servers, agents) = ((0..SERVERS).map(|_| None).collect(), (0..AGENTS).map(|_| None).collect());
         let program = program.to_owned();
-        let mut site = Site { program, brokers, database, servers, agents, jobs: Vec::new(), folder, is_interrupted };
+        let jobs = Vec::new();
+        let mut site = Site { program, brokers, partitions, database, servers, agents, jobs, folder, is_interrupted };
         (0..SERVERS).for_each(|server| site.start_server(server));
-        (0..AGENTS).for_each(|agent| site.start_agent(agent));
         Some(site)
     }
 
-    fn path(&self, name: &str) -> String {
+    /// A file or folder that goes with this.
+    pub(crate) fn path(&self, name: &str) -> String {
         self.folder.path().join(name).display().to_string()
     }
 
@@ -121,6 +132,19 @@ impl Site {
     /// `kill -9` of a server.
     pub(crate) fn kill_server(&mut self, server: usize) {
         self.servers[server] = None;
+    }
+
+    /// The process of a server.
+    pub(crate) fn pid(&self, server: usize) -> Option<u32> {
+        self.servers[server].as_ref().map(|running| running.child.id())
+    }
+
+    /// Stops a server as an operator does: what it has taken in is kept when this returns.
+    pub(crate) fn stop_server(&mut self, server: usize) {
+        let Some(mut running) = self.servers[server].take() else { return };
+        let told = Command::new("kill").args(["-TERM", &running.child.id().to_string()]).status().expect("kill runs");
+        assert!(told.success(), "it runs");
+        self.until_at_most(STOP, "a server stops", || running.child.try_wait().expect("it is ours").is_some());
     }
 
     /// `kill -9` of an agent.
@@ -159,7 +183,7 @@ impl Site {
 
     /// Which server has the partition of a job; `None`: nobody.
     pub(crate) fn server_of(&self, job: &str) -> Option<usize> {
-        let part = mycroft_bus::partition_of(job, PARTITIONS);
+        let part = mycroft_bus::partition_of(job, self.partitions);
         let sql = format!(
             "SELECT holder FROM mycroft_leases WHERE job LIKE 'bus % partition {part}' AND until > clock_timestamp()"
         );
@@ -169,10 +193,14 @@ impl Site {
     }
 
     /// Waits until it is so.
-    pub(crate) fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
+    pub(crate) fn until(&self, what: &str, is_so: impl FnMut() -> bool) -> Duration {
+        self.until_at_most(PATIENCE, what, is_so)
+    }
+
+    fn until_at_most(&self, most: Duration, what: &str, mut is_so: impl FnMut() -> bool) -> Duration {
         let begun = Instant::now();
         while !is_so() {
-            assert!(begun.elapsed() < PATIENCE, "not within {PATIENCE:?}: {what}");
+            assert!(begun.elapsed() < most, "not within {most:?}: {what}");
             self.wait(LOOK);
         }
         begun.elapsed()
