@@ -158,7 +158,10 @@ impl Core {
             }
             let at = self.schedule.next();
             match self.schedule.due(at) {
-                Due::Some(names) => drop(self.ask(at, Some(&names))),
+                Due::Some(names) => {
+                    let spent = self.ask(at, Some(&names));
+                    self.rest(at, spent);
+                }
                 Due::All => self.tick(at),
             }
         }
@@ -175,8 +178,13 @@ impl Core {
             self.end(number, BookState::Stale, "the server restarted and the fault did not show again", at);
         }
         self.told.push(Told::Ticked);
-        if self.parts.is_live {
-            self.schedule.not_before(at + 2 * nanos(spent));
+        self.rest(at, spent);
+    }
+
+    /// Leaves time to records after brains were asked. Recorded ones wait for nobody.
+    fn rest(&mut self, at: HostTime, spent: Duration) {
+        if self.parts.is_live && self.warming.is_none() {
+            self.schedule.spent(at, nanos(spent));
         }
     }
 

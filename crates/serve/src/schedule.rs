@@ -14,6 +14,8 @@ pub(crate) struct Schedule {
     /// When a brain said that something becomes due. It holds until the brain is asked again: records alone do not
     /// change it (`Engine::next_check`).
     checks: BTreeMap<JobName, HostTime>,
+    /// Nobody is asked before this.
+    rests_until: HostTime,
 }
 
 /// Who is asked now.
@@ -29,12 +31,13 @@ impl Schedule {
     /// A plan that begins at `now` and asks every job each `tick_ns` (a nanosecond at least).
     pub(crate) fn new(now: HostTime, tick_ns: u64) -> Schedule {
         let tick_ns = tick_ns.max(1);
-        Schedule { tick_ns, next_tick: now + tick_ns, checks: BTreeMap::new() }
+        Schedule { tick_ns, next_tick: now + tick_ns, checks: BTreeMap::new(), rests_until: HostTime::NONE }
     }
 
     /// When somebody is asked next.
     pub(crate) fn next(&self) -> HostTime {
-        self.checks.values().copied().min().map_or(self.next_tick, |check| check.min(self.next_tick))
+        let check = self.checks.values().copied().min().map(|check| check.max(self.rests_until));
+        check.map_or(self.next_tick, |check| check.min(self.next_tick))
     }
 
     /// Who is asked at `now`; empty before `next`.
@@ -43,7 +46,8 @@ impl Schedule {
             self.next_tick = now + self.tick_ns;
             return Due::All;
         }
-        let due = |(job, at): (&JobName, &HostTime)| (*at <= now).then(|| JobName::clone(job));
+        let due =
+            |(job, at): (&JobName, &HostTime)| (*at <= now && self.rests_until <= now).then(|| JobName::clone(job));
         Due::Some(self.checks.iter().filter_map(due).collect())
     }
 
@@ -60,9 +64,12 @@ impl Schedule {
         self.checks.remove(job);
     }
 
-    /// The next tick comes not before `at`.
-    pub(crate) fn not_before(&mut self, at: HostTime) {
-        self.next_tick = self.next_tick.max(at);
+    /// Brains were asked at `now`, which took so long: as long again is left to records before anybody is asked, at a tick or at a check. With
+    /// many jobs that are late, checks alone would take the whole thread.
+    pub(crate) fn spent(&mut self, now: HostTime, ns: u64) {
+        let until = now + 2 * ns;
+        self.next_tick = self.next_tick.max(until);
+        self.rests_until = self.rests_until.max(until);
     }
 
     /// Leaves out the ticks up to `now`: nobody is there to be asked. The rhythm goes on.
@@ -75,13 +82,14 @@ impl Schedule {
 
     /// Nothing is due before `at`: what was comes then.
     pub(crate) fn leap_to(&mut self, at: HostTime) {
-        self.not_before(at);
+        self.next_tick = self.next_tick.max(at);
         self.checks.values_mut().for_each(|check| *check = at.max(*check));
     }
 
     /// The clock was set back by so many nanoseconds: what was to come in a moment still does.
     pub(crate) fn set_back(&mut self, ns: u64) {
         self.next_tick = self.next_tick - ns;
+        self.rests_until = self.rests_until - ns;
         self.checks.values_mut().for_each(|at| *at = *at - ns);
     }
 }
@@ -127,8 +135,30 @@ mod tests {
         assert_eq!(schedule.next(), T0 + 15 * MS, "nor twice within the gap");
         schedule.forget(&job);
         assert_eq!(schedule.next(), T0 + 100 * MS);
-        schedule.not_before(T0 + 150 * MS);
+        schedule.spent(T0 + 90 * MS, 30 * MS);
         assert_eq!((schedule.due(T0 + 149 * MS), schedule.due(T0 + 150 * MS)), (some(&[]), Due::All));
+    }
+
+    #[test]
+    fn looks_of_many_jobs_leave_half_of_the_time_to_records() {
+        let jobs: Vec<JobName> = (0..50).map(|job| format!("job-{job}").as_str().into()).collect();
+        let mut schedule = Schedule::new(T0, 100 * MS);
+        // Each look takes a millisecond, and finds that something is due a millisecond later.
+        let (mut now, mut in_looks) = (T0, 0);
+        while now < T0 + 10_000 * MS {
+            now = schedule.next().max(now);
+            let asked = match schedule.due(now) {
+                Due::All => jobs.clone(),
+                Due::Some(jobs) => jobs,
+            };
+            let took = asked.len() as u64 * MS;
+            asked.iter().for_each(|job| schedule.asked(job, now, Some(now + MS)));
+            schedule.spent(now, took);
+            in_looks += took;
+            now = now + took;
+        }
+        let share = in_looks as f64 / now.since_ns(T0) as f64;
+        assert!((0.45..=0.52).contains(&share), "{share}");
     }
 
     #[test]
