@@ -1,14 +1,15 @@
 //! Rounds, in each of which one part of the cluster is killed while a job stalls: what is lost, doubled or false, and how long the case
-//! took. A second job is well all the time. When, for how long and which one is drawn from a seed.
+//! took. Each round has a job of its own, since a job that has stalled before is asked to wait longer; those of earlier rounds go on and
+//! are well, and so is one that never stalls. When, for how long and which part is drawn from a seed.
 use crate::kept::kept;
 use crate::site::{AGENTS, SERVERS, Site};
 use mycroft_sim::Random;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The job that stalls once a round, and the one that never does.
-const JOB: &str = "train";
+/// The job that never stalls. Others have the number of their round.
 const WELL: &str = "well";
 /// From so long of a job's iterations a stall is told from them.
 const HEALTHY: Duration = Duration::from_secs(6);
@@ -100,19 +101,24 @@ fn is_in_time(site: &Site, mut is_so: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Plays one round, after others that made `known` cases.
-fn round(site: &mut Site, part: Part, random: &mut Random, sum: &mut Sum, known: u64) {
+/// The job that stalls in a round.
+fn job_of(round: u64) -> String {
+    format!("train-{round}")
+}
+
+/// Plays one round. The job of the next one begins with it.
+fn round(site: &mut Site, number: u64, random: &mut Random, sum: &mut Sum) {
+    let (job, part) = (job_of(number), PARTS[(number % PARTS.len() as u64) as usize]);
+    site.start_job(&job_of(number + 1));
     site.wait(between(random, CALM_MS));
-    let before = cases(site, JOB).0;
-    sum.untrue += before.saturating_sub(known);
     let drawn = random.below(AGENTS as u64) as usize;
-    let one = if part == Part::Server { site.server_of(JOB).unwrap_or(drawn) } else { drawn };
+    let one = if part == Part::Server { site.server_of(&job).unwrap_or(drawn) } else { drawn };
     let (away, absent) = (between(random, AWAY_MS), random.below(AGENTS as u64) as usize);
     let killed = Instant::now();
     kill(site, part, one);
-    site.job(JOB).stall(absent);
+    site.job(&job).stall(absent);
     // Nobody can be asked for cases while the database is away.
-    let is_told = |site: &Site| part != Part::Database && cases(site, JOB).0 > before;
+    let is_told = |site: &Site| part != Part::Database && cases(site, &job).0 > 0;
     let mut took = None;
     while killed.elapsed() < away {
         if took.is_none() && is_told(site) {
@@ -121,13 +127,12 @@ fn round(site: &mut Site, part: Part, random: &mut Random, sum: &mut Sum, known:
         site.wait(LOOK);
     }
     bring_back(site, part, one);
-    let is_found = is_in_time(site, || cases(site, JOB).0 > before);
+    let is_found = is_in_time(site, || cases(site, &job).0 > 0);
     let took = took.unwrap_or_else(|| killed.elapsed());
-    site.job(JOB).go_on();
-    let is_over = is_in_time(site, || cases(site, JOB).1 == "closed");
+    site.job(&job).go_on();
+    let is_over = is_in_time(site, || cases(site, &job).1 == "closed");
     sum.rounds += 1;
     sum.lost += u64::from(!is_found || !is_over);
-    sum.doubled += cases(site, JOB).0.saturating_sub(before + 1);
     if is_found {
         sum.took_ms.push(took.as_millis() as u64);
     }
@@ -137,6 +142,37 @@ fn round(site: &mut Site, part: Part, random: &mut Random, sum: &mut Sum, known:
         if is_found && is_over { "a case" } else { "NO CASE, or it does not end" },
         sum.took_ms.last().map_or(0.0, |ms| *ms as f64 / 1e3)
     );
+}
+
+/// Cases so far that are not the one of a stall.
+#[derive(Default)]
+struct Seen {
+    doubled: u64,
+    untrue: u64,
+}
+
+/// Counts, after a round, cases that are not the one of each stall so far, and prints them.
+fn untrue(site: &Site, number: u64, sum: &mut Sum, before: &mut Seen) {
+    let rows =
+        site.database.sql("SELECT job || ' ' || id || ' ' || json FROM mycroft_cases ORDER BY job, opened_at, id");
+    let mut seen = BTreeSet::new();
+    let (mut doubled, mut untrue) = (Vec::new(), Vec::new());
+    for row in rows.lines() {
+        let job = row.split(' ').next().unwrap_or_default();
+        let is_due = (0..=number).any(|round| job_of(round) == job);
+        match (is_due, seen.insert(job.to_owned())) {
+            (false, _) => untrue.push(row),
+            (true, true) => {}
+            (true, false) => doubled.push(row),
+        }
+    }
+    let now = (doubled.len() as u64, untrue.len() as u64);
+    if now.0 > before.doubled || now.1 > before.untrue {
+        [doubled, untrue].concat().iter().for_each(|row| println!("  NOT OF A STALL: {row}"));
+    }
+    sum.doubled += now.0.saturating_sub(before.doubled);
+    sum.untrue += now.1.saturating_sub(before.untrue);
+    *before = Seen { doubled: now.0, untrue: now.1 };
 }
 
 /// Step marks that ranks have written, and how many of them are in stores when they all should be.
@@ -164,17 +200,17 @@ fn found(site: &Site) -> (u64, u64) {
 pub(crate) fn play(program: &Path, rounds: u64, seed: u64) -> bool {
     let Some(mut site) = Site::start(program) else { return false };
     let (mut random, begun) = (Random::new(seed), Instant::now());
-    [JOB, WELL].into_iter().for_each(|job| site.start_job(job));
-    site.until("servers have the jobs", || [JOB, WELL].iter().all(|job| site.server_of(job).is_some()));
+    let first = job_of(0);
+    [&first, WELL].into_iter().for_each(|job| site.start_job(job));
+    site.until("servers have the jobs", || [&first, WELL].iter().all(|job| site.server_of(job).is_some()));
     site.wait(HEALTHY);
-    let (mut sums, mut known): ([Sum; PARTS.len()], _) = (Default::default(), 0);
+    let mut sums: [Sum; PARTS.len()] = Default::default();
+    let mut seen = Seen::default();
     for number in 0..rounds {
-        let at = (number % PARTS.len() as u64) as usize;
         print!("round {}: ", number + 1);
-        let well = cases(&site, WELL).0;
-        round(&mut site, PARTS[at], &mut random, &mut sums[at], known);
-        known = cases(&site, JOB).0;
-        sums[at].untrue += cases(&site, WELL).0 - well;
+        let sum = &mut sums[(number % PARTS.len() as u64) as usize];
+        round(&mut site, number, &mut random, sum);
+        untrue(&site, number, sum, &mut seen);
     }
     let (written, kept) = found(&site);
     let is_right = sums.iter().all(|sum| sum.lost + sum.doubled + sum.untrue == 0) && written == kept;
