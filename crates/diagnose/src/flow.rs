@@ -52,8 +52,10 @@ pub struct Operation {
     pub start_ns: u64,
     /// End of its last epoch.
     pub end_ns: u64,
-    /// Bytes of its epochs.
+    /// Bytes of its epochs that were sent for the first time.
     pub bytes: u64,
+    /// Bytes that were sent again.
+    pub again_bytes: u64,
     /// Actual communication time: its epochs that are not empty (Pulse, section 6.2).
     pub actual_ns: u64,
     /// Its silences.
@@ -68,7 +70,16 @@ pub struct Operation {
 impl Operation {
     fn begin(start_ns: u64) -> Operation {
         let gaps = Gaps::default();
-        Operation { start_ns, end_ns: start_ns, bytes: 0, actual_ns: 0, gaps, pieces: 1, is_complete: true }
+        Operation {
+            start_ns,
+            end_ns: start_ns,
+            bytes: 0,
+            again_bytes: 0,
+            actual_ns: 0,
+            gaps,
+            pieces: 1,
+            is_complete: true,
+        }
     }
 
     /// Goes on with what came after a silence.
@@ -77,6 +88,7 @@ impl Operation {
         self.gaps.join(&piece.gaps);
         self.end_ns = piece.end_ns;
         self.bytes += piece.bytes;
+        self.again_bytes += piece.again_bytes;
         self.actual_ns += piece.actual_ns;
         self.pieces += piece.pieces;
         self.is_complete = piece.is_complete;
@@ -88,25 +100,45 @@ impl Operation {
     }
 }
 
-/// Cuts a curve into operations: epochs that are not empty, in order of time, as number and bytes; times are numbers
-/// times `epoch_ns`.
+/// An epoch that is not empty.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Point {
+    /// Its number: times the epoch's length it is nanoseconds.
+    pub epoch: u64,
+    /// Bytes on the wire.
+    pub bytes: u64,
+    /// Of these, bytes that had been sent before.
+    pub again_bytes: u64,
+    /// After a silence the flow went on with what it had sent before, or in the midst of a message: no operation begins so.
+    pub resumes: bool,
+}
+
+impl From<(u64, u64)> for Point {
+    fn from((epoch, bytes): (u64, u64)) -> Point {
+        Point { epoch, bytes, again_bytes: 0, resumes: false }
+    }
+}
+
+/// Cuts a curve into operations: epochs that are not empty, in order of time; times are numbers times `epoch_ns`.
 ///
-/// Where operations follow each other within `gap_ns` they are one here, as in the paper.
-pub fn segment(curve: impl IntoIterator<Item = (u64, u64)>, epoch_ns: u64, rule: &Rule) -> Vec<Operation> {
+/// Where operations follow each other within `gap_ns` they are one here, as in the paper. What is sent again after a silence belongs to
+/// the operation before: a queue pair whose last packet was lost is silent until its timeout.
+pub fn segment(curve: impl IntoIterator<Item: Into<Point>>, epoch_ns: u64, rule: &Rule) -> Vec<Operation> {
     let mut operations = Vec::new();
     let mut open: Option<Operation> = None;
     let volume_of = |number: usize| match rule.volumes.len() {
         0 => 0,
         count => rule.volumes[number % count],
     };
-    for (epoch, bytes) in curve {
-        let time_ns = epoch * epoch_ns;
+    for point in curve {
+        let point: Point = point.into();
+        let time_ns = point.epoch * epoch_ns;
         let operation = match open.take() {
             None => open.insert(Operation::begin(time_ns)),
             Some(before) => {
                 let silence_ns = time_ns.saturating_sub(before.end_ns);
                 let is_long = silence_ns >= rule.gap_ns;
-                if is_long && before.bytes >= volume_of(operations.len()) {
+                if is_long && !point.resumes && before.bytes >= volume_of(operations.len()) {
                     operations.push(before);
                     open.insert(Operation::begin(time_ns))
                 } else {
@@ -119,7 +151,8 @@ pub fn segment(curve: impl IntoIterator<Item = (u64, u64)>, epoch_ns: u64, rule:
         };
         operation.end_ns = time_ns + epoch_ns;
         operation.actual_ns += epoch_ns;
-        operation.bytes += bytes;
+        operation.bytes += point.bytes - point.again_bytes.min(point.bytes);
+        operation.again_bytes += point.again_bytes.min(point.bytes);
     }
     if let Some(mut last) = open {
         last.is_complete = last.bytes >= volume_of(operations.len());

@@ -1,5 +1,5 @@
 //! Operations in curves that are made up from operations: each is found again with its beginning, end and bytes.
-use mycroft_diagnose::flow::{GAP_BOUNDS_NS, Operation, Rule, kinds, rejoin, segment};
+use mycroft_diagnose::flow::{GAP_BOUNDS_NS, Operation, Point, Rule, kinds, rejoin, segment};
 use proptest::prelude::*;
 
 const EPOCH_NS: u64 = 32_000;
@@ -41,6 +41,24 @@ fn found(operations: &[Operation]) -> Vec<Found> {
 fn stretches(longest_gap: u64) -> impl Strategy<Value = Stretches> {
     let bytes = prop::collection::vec(1u64..800_000, 1..20);
     prop::collection::vec((1..=longest_gap, bytes), 1..6)
+}
+
+#[test]
+fn what_is_sent_again_begins_no_operation_and_fills_none() {
+    let point = |epoch, bytes, again_bytes, resumes| Point { epoch, bytes, again_bytes, resumes };
+    // Half of the first operation and as much again of it; a late receiver; the rest; its last packet again after a timeout; the next.
+    let curve = [
+        point(1000, 500, 0, false),
+        point(1001, 500, 500, false),
+        point(1001 + LONG + 1, 500, 0, false),
+        point(1001 + 5 * LONG, 10, 10, true),
+        point(1001 + 9 * LONG, 1000, 0, false),
+    ];
+    let rule = Rule { volumes: vec![950], ..Rule::default() };
+    let operations = segment(curve, EPOCH_NS, &rule);
+    let told: Vec<(u64, u64, u32)> = operations.iter().map(|one| (one.bytes, one.again_bytes, one.pieces)).collect();
+    assert_eq!(told, [(1000, 510, 3), (1000, 0, 1)]);
+    assert_eq!(operations[0].end_ns, (1002 + 5 * LONG) * EPOCH_NS);
 }
 
 proptest! {

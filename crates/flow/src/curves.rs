@@ -2,7 +2,7 @@
 //! one curve.
 use crate::key::WireFlow;
 use crate::limits::Grain;
-use crate::meter::{Counters, FlowReport};
+use crate::meter::{Counters, FlowReport, Resent};
 use crate::mirror::Exchange;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -12,6 +12,19 @@ use alloc::vec::Vec;
 pub const POINTS_MAX: usize = 1 << 24;
 /// Most flows whose curves are kept: 262,144 x about 0.5 KiB of sums = 128 MiB. A capture of days may have more connections of TCP.
 pub const CURVES_MAX: usize = 1 << 18;
+
+/// An epoch of a curve.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CurveEpoch {
+    /// Its number; times its length it is nanoseconds.
+    pub number: u64,
+    /// Bytes of payload on the wire.
+    pub bytes: u64,
+    /// Of these, bytes that had been sent before. (What fills no unit goes to the next epoch, so that they may be a few more than `bytes`.)
+    pub again_bytes: u64,
+    /// After a silence the flow went on here with what it had sent before, or in the midst of a message.
+    pub resumes: bool,
+}
 
 /// One flow.
 #[derive(Clone, Default, Debug)]
@@ -36,6 +49,8 @@ pub struct Curve {
     pub unkept_epochs: u64,
     /// Epochs and their bytes, in order of time.
     pub points: Vec<(u64, u32)>,
+    /// Of these, what had been sent before, and where the flow went on with that after a silence; in order of time.
+    pub resent: Vec<Resent>,
     last_epoch: Option<u64>,
     /// What the packets said since the flow came again.
     since: Exchange,
@@ -49,6 +64,17 @@ impl Curve {
     pub fn actual_rate(&self, grain: Grain) -> Option<f64> {
         let actual_ns = self.active_epochs.checked_mul(grain.epoch_ns())?;
         (actual_ns > 0).then(|| self.epoch_bytes as f64 * 1e9 / actual_ns as f64)
+    }
+
+    /// The epochs that were kept, in order of time, with what was sent again.
+    pub fn epochs(&self) -> impl Iterator<Item = CurveEpoch> + '_ {
+        let mut resent = self.resent.iter().peekable();
+        self.points.iter().map(move |(number, bytes)| {
+            while resent.next_if(|again| again.epoch < *number).is_some() {}
+            let again = resent.next_if(|again| again.epoch == *number);
+            let (again_bytes, resumes) = again.map_or((0, false), |again| (u64::from(again.bytes), again.resumes));
+            CurveEpoch { number: *number, bytes: u64::from(*bytes), again_bytes, resumes }
+        })
     }
 
     fn epoch(&mut self, epoch: u64, bytes: u64, keep: bool) {
@@ -98,6 +124,16 @@ impl Curves {
         for (epoch, bytes) in report.epochs() {
             curve.epoch(epoch, bytes, self.points_left > 0);
             self.points_left = self.points_left.saturating_sub(1);
+        }
+        for resent in report.resent {
+            match curve.resent.last_mut().filter(|last| last.epoch == resent.epoch) {
+                Some(last) => last.bytes = last.bytes.saturating_add(resent.bytes),
+                None if self.points_left > 0 => {
+                    self.points_left -= 1;
+                    curve.resent.push(*resent);
+                }
+                None => {}
+            }
         }
         // What its packets said counts since it began: only what is new is added.
         curve.exchange.add(exchange, &curve.since);

@@ -27,9 +27,9 @@ mod sequence;
 mod window;
 
 pub use bytes::Skipped;
-pub use curves::{CURVES_MAX, Curve, Curves, POINTS_MAX};
+pub use curves::{CURVES_MAX, Curve, CurveEpoch, Curves, POINTS_MAX};
 pub use key::{Ports, WireFlow};
-pub use meter::{Counters, FlowId, FlowReport, Meter};
+pub use meter::{Counters, FlowId, FlowReport, Meter, Resent};
 pub use mirror::{Exchange, MirrorMeter};
 pub use nic::NicMeter;
 pub use packet::{Link, Packet, Tcp, Transport};

@@ -48,6 +48,17 @@ impl Counters {
     }
 }
 
+/// Bytes of an epoch that had been sent before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resent {
+    /// Number of the epoch.
+    pub epoch: u64,
+    /// Bytes; also in the epoch.
+    pub bytes: u32,
+    /// The flow was silent for an epoch or longer, and went on here with what it had sent before, or in the midst of a message.
+    pub resumes: bool,
+}
+
 /// State of a flow between polls.
 struct Flow {
     /// Bytes that do not make an event's amount yet.
@@ -67,10 +78,20 @@ pub struct FlowReport<'a> {
     pub carried_bytes: u64,
     /// The flow sent nothing since the last poll (or the measurement ends): it is forgotten, and its memory given back.
     pub has_ended: bool,
+    /// Of its epochs, bytes that had been sent before, oldest first; only where packets are seen ([`MirrorMeter`](crate::MirrorMeter)), as far
+    /// as there was room for it.
+    pub resent: &'a [Resent],
     state: &'a Flow,
     pool: &'a Pool,
     chunks: (u64, u64),
     unit_bytes: u64,
+}
+
+impl<'a> FlowReport<'a> {
+    /// The same with what had been sent before.
+    pub(crate) fn with_resent(&self, resent: &'a [Resent]) -> FlowReport<'a> {
+        FlowReport { resent, ..*self }
+    }
 }
 
 impl FlowReport<'_> {
@@ -206,6 +227,7 @@ impl Meter {
                 counters: flow.counters,
                 carried_bytes: flow.carried_bytes,
                 has_ended,
+                resent: &[],
                 state: flow,
                 pool: &self.pool,
                 chunks,

@@ -1,8 +1,8 @@
 //! Packets of a mirror port or a capture: flows are what has one sender, one receiver and one queue pair or pair of ports.
 use crate::key::WireFlow;
 use crate::keyed::Keyed;
-use crate::limits::Grain;
-use crate::meter::{FlowId, FlowReport, Meter};
+use crate::limits::{Grain, RESENT_MAX};
+use crate::meter::{FlowId, FlowReport, Meter, Resent};
 use crate::packet::{Packet, Transport};
 use crate::roce::{Aeth, Opcode, Roce};
 use crate::sequence::{Order, Sequence};
@@ -17,7 +17,7 @@ pub struct Exchange {
     pub payload_bytes: u64,
     /// Bytes on the wire, from the link's header on.
     pub wire_bytes: u64,
-    /// Packets whose sequence numbers are not ahead of what was seen before; also in `packets`.
+    /// Packets whose sequence numbers are not ahead of what was seen before, whether or not they were passed over; also in `packets`.
     pub again_packets: u64,
     /// Bytes of payload of these; also in `payload_bytes` and in the curve.
     pub again_bytes: u64,
@@ -58,6 +58,10 @@ struct Seen {
     exchange: Exchange,
     requests: Sequence,
     responses: Sequence,
+    /// Time of the last packet with payload.
+    sent_ns: u64,
+    /// Since the last poll.
+    resent: Vec<Resent>,
 }
 
 /// A meter of the flows that pass a port.
@@ -66,6 +70,8 @@ pub struct MirrorMeter {
     seen: Vec<Option<Seen>>,
     meter: Meter,
     unplaced_packets: u64,
+    /// How many more epochs with bytes that were sent before can be told of by the next poll.
+    resent_left: usize,
 }
 
 impl MirrorMeter {
@@ -73,7 +79,7 @@ impl MirrorMeter {
     #[must_use]
     pub fn new(grain: Grain, amount_bytes: u32, seed: u64) -> MirrorMeter {
         let meter = Meter::with_amount(grain, amount_bytes);
-        MirrorMeter { index: Keyed::new(seed), seen: Vec::new(), meter, unplaced_packets: 0 }
+        MirrorMeter { index: Keyed::new(seed), seen: Vec::new(), meter, unplaced_packets: 0, resent_left: RESENT_MAX }
     }
 
     /// Counts a packet that passed at a time in nanoseconds and had so many bytes on the wire.
@@ -92,7 +98,10 @@ impl MirrorMeter {
             },
         };
         let Some(Some(seen)) = self.seen.get_mut(flow.0 as usize) else { return };
-        seen.take(time_ns, wire_bytes, packet);
+        let order = seen.take(time_ns, wire_bytes, packet);
+        if packet.payload_bytes() > 0 {
+            seen.note(time_ns, packet, order, self.meter.grain(), &mut self.resent_left);
+        }
         self.meter.record(flow, time_ns, packet.payload_bytes());
     }
 
@@ -108,7 +117,8 @@ impl MirrorMeter {
         }
         let exchange = Exchange { first_ns: time_ns, last_ns: time_ns, ..Exchange::default() };
         let (requests, responses) = (Sequence::default(), Sequence::default());
-        *self.seen.get_mut(place)? = Some(Seen { key, exchange, requests, responses });
+        let (sent_ns, resent) = (time_ns, Vec::new());
+        *self.seen.get_mut(place)? = Some(Seen { key, exchange, requests, responses, sent_ns, resent });
         Some(flow)
     }
 
@@ -122,6 +132,7 @@ impl MirrorMeter {
     pub fn poll(&mut self, until_ns: u64, mut each: impl FnMut(&WireFlow, &Exchange, &FlowReport<'_>)) {
         let (seen, mut ended) = (&mut self.seen, false);
         self.meter.poll(until_ns, |report| ended |= told(seen, report, &mut each));
+        self.resent_left = RESENT_MAX;
         if ended {
             refill(&mut self.index, &self.seen);
         }
@@ -164,7 +175,8 @@ fn told(
 ) -> bool {
     let Some(slot) = seen.get_mut(report.flow.0 as usize) else { return false };
     if let Some(seen) = slot {
-        each(&seen.key, &seen.exchange, report);
+        each(&seen.key, &seen.exchange, &report.with_resent(&seen.resent));
+        seen.resent.clear();
     }
     if report.has_ended {
         *slot = None;
@@ -173,7 +185,7 @@ fn told(
 }
 
 impl Seen {
-    fn take(&mut self, time_ns: u64, wire_bytes: u32, packet: &Packet) {
+    fn take(&mut self, time_ns: u64, wire_bytes: u32, packet: &Packet) -> Order {
         let exchange = &mut self.exchange;
         exchange.packets += 1;
         exchange.payload_bytes += u64::from(packet.payload_bytes());
@@ -190,10 +202,31 @@ impl Seen {
         match order {
             Order::Next => {}
             Order::Ahead(missing) => self.exchange.missing += u64::from(missing),
-            Order::Again => {
+            Order::Filled | Order::Again => {
                 self.exchange.again_packets += 1;
                 self.exchange.again_bytes += u64::from(packet.payload_bytes());
             }
+        }
+        order
+    }
+
+    /// Keeps what a curve does not show of a packet with payload: that it was sent before, or how the flow went on.
+    fn note(&mut self, time_ns: u64, packet: &Packet, order: Order, grain: Grain, left: &mut usize) {
+        let is_silent = time_ns.saturating_sub(self.sent_ns) >= grain.epoch_ns();
+        self.sent_ns = self.sent_ns.max(time_ns);
+        let resumes = is_silent && (matches!(order, Order::Again | Order::Filled) || packet.goes_on(order));
+        let bytes = if order == Order::Again { packet.payload_bytes() } else { 0 };
+        if bytes == 0 && !resumes {
+            return;
+        }
+        let epoch = grain.epoch(time_ns);
+        match self.resent.last_mut().filter(|last| last.epoch == epoch) {
+            Some(last) => last.bytes = last.bytes.saturating_add(bytes),
+            None if *left > 0 => {
+                *left -= 1;
+                self.resent.push(Resent { epoch, bytes, resumes });
+            }
+            None => {}
         }
     }
 

@@ -3,6 +3,7 @@
 use crate::bytes::{Skipped, be16, be32, byte, bytes_at};
 use crate::key::{Ports, WireFlow};
 use crate::roce::{Roce, parse_udp};
+use crate::sequence::Order;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Most tags of a virtual LAN before the address header: two are in use (IEEE 802.1ad), more are a trick.
@@ -120,6 +121,11 @@ impl Packet {
             Transport::Roce(roce) => roce.payload_bytes,
             Transport::Tcp(tcp) => tcp.payload_bytes,
         }
+    }
+
+    /// Whether it goes on with a message whose last packet came before it; of TCP that does not show.
+    pub(crate) fn goes_on(&self, order: Order) -> bool {
+        matches!((&self.transport, order), (Transport::Roce(roce), Order::Next) if !roce.opcode.begins_message())
     }
 }
 

@@ -7,14 +7,23 @@ pub enum Order {
     Next,
     /// So many numbers were passed over.
     Ahead(u32),
-    /// Not ahead of what was seen: sent again, or overtaken on its way. A mirror cannot tell these two apart.
+    /// Not ahead of what was seen, but passed over before: lost before it came here and sent again, or overtaken on its way. A
+    /// mirror cannot tell these two apart.
+    Filled,
+    /// Seen before: sent again.
     Again,
 }
+
+/// Ranges of numbers that were passed over and are remembered, the latest. One is usual: who goes back to the first one that
+/// was lost sends all others again as well.
+const HOLES: usize = 8;
 
 /// The next number of one direction of a connection, of so many bits.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Sequence {
     next: Option<u32>,
+    /// First number and count of what was passed over and did not come.
+    holes: [(u32, u32); HOLES],
 }
 
 impl Sequence {
@@ -33,10 +42,40 @@ impl Sequence {
             if after.wrapping_sub(next) & mask < half {
                 self.next = Some(after);
             }
-            return Order::Again;
+            return if self.fill(first, count, mask) { Order::Filled } else { Order::Again };
         }
         self.next = Some(after);
-        if ahead == 0 { Order::Next } else { Order::Ahead(ahead) }
+        if ahead == 0 {
+            return Order::Next;
+        }
+        self.pass_over((next, ahead));
+        Order::Ahead(ahead)
+    }
+
+    /// Takes numbers out of what was passed over; false where they are not in it.
+    fn fill(&mut self, first: u32, count: u32, mask: u32) -> bool {
+        let is_in = |(begin, length): &&mut (u32, u32)| first.wrapping_sub(*begin) & mask < *length;
+        let Some(hole) = self.holes.iter_mut().find(is_in) else { return false };
+        let (begin, length) = *hole;
+        let before = first.wrapping_sub(begin) & mask;
+        let after = length - before.saturating_add(count).min(length);
+        let rest = (begin.wrapping_add(length - after) & mask, after);
+        if before == 0 {
+            *hole = rest;
+            return true;
+        }
+        *hole = (begin, before);
+        if after > 0 {
+            self.pass_over(rest);
+        }
+        true
+    }
+
+    fn pass_over(&mut self, hole: (u32, u32)) {
+        // What was filled makes room, else what was passed over the longest ago.
+        let place = self.holes.iter().position(|(_, length)| *length == 0).unwrap_or(HOLES - 1);
+        self.holes[..=place].rotate_right(1);
+        self.holes[0] = hole;
     }
 
     /// Forgets what comes next: a request was seen that takes an unknown count of numbers.
@@ -57,6 +96,10 @@ mod tests {
         assert_eq!(psn.see(0, 1, 24), Order::Next, "24 bits");
         assert_eq!(psn.see(4, 1, 24), Order::Ahead(3));
         assert_eq!(psn.see(0xff_ffff, 1, 24), Order::Again);
+        assert_eq!(psn.see(1, 1, 24), Order::Filled, "it was passed over");
+        assert_eq!(psn.see(1, 1, 24), Order::Again, "and is there now");
+        assert_eq!(psn.see(2, 1, 24), Order::Filled);
+        assert_eq!(psn.see(3, 1, 24), Order::Filled);
         assert_eq!(psn.see(4, 1, 24), Order::Again);
         assert_eq!(psn.see(5, 1, 24), Order::Next, "what was sent again moves nothing back");
         let mut tcp = Sequence::default();

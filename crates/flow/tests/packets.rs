@@ -3,7 +3,7 @@ mod frames;
 
 use frames::{ethernet, host, ip, reth, roce, tcp, udp, write_only};
 use mycroft_flow::limits::Grain;
-use mycroft_flow::{Aeth, Curves, Exchange, Link, MirrorMeter, Opcode, Packet, Ports, Roce, Skipped, Transport};
+use mycroft_flow::{Aeth, Curve, Curves, Exchange, Link, MirrorMeter, Opcode, Packet, Ports, Roce, Skipped, Transport};
 use proptest::prelude::*;
 use std::net::IpAddr;
 
@@ -124,6 +124,70 @@ fn what_is_sent_again_or_missing_is_counted_apart() {
     assert_eq!((exchange.packets, exchange.payload_bytes, in_curve), (8, 8192, 8192));
     assert_eq!((exchange.again_packets, exchange.again_bytes, exchange.missing), (2, 2048, 2));
     assert_eq!((exchange.first_ns, exchange.last_ns), (0, 700_000));
+}
+
+proptest! {
+    /// A sender that goes back to what was lost before the mirror: what is not sent again is each packet once, as far as it came.
+    #[test]
+    fn each_packet_is_counted_once_though_some_are_lost_before_the_mirror(
+        lost in prop::collection::vec(prop::bool::weighted(0.1), 300),
+        window in 1u32..20,
+        first in prop::sample::select(vec![0u32, 0xff_fff0]),
+    ) {
+        const COUNT: u32 = 120;
+        let mut meter = MirrorMeter::new(Grain::default(), 0, 1);
+        let (mut next, mut acked, mut sends) = (0u32, 0u32, 0u64);
+        let mut lost = lost.into_iter();
+        while acked < COUNT {
+            // Of a flow whose first packet never came nobody knows that there was one.
+            let is_lost = lost.next().unwrap_or(false) && sends > 0;
+            if !is_lost {
+                let frame = write_only(1, 2, 5, (first + next) & 0xff_ffff, 1024);
+                meter.packet(sends * 1_000, frame.len() as u32, &parse(&frame).expect("a packet"));
+                acked += u32::from(next == acked);
+            }
+            sends += 1;
+            next += 1;
+            if next >= COUNT.min(acked + window) {
+                next = acked;
+            }
+        }
+        let (mut fresh, mut resent) = (0, 0);
+        let mut curves = Curves::default();
+        meter.finish(|key, exchange, report| curves.take(key, exchange, report));
+        for epoch in curves.flows().values().flat_map(Curve::epochs) {
+            fresh += epoch.bytes - epoch.again_bytes;
+            resent += epoch.again_bytes;
+        }
+        prop_assert_eq!(fresh, u64::from(COUNT) * 1024);
+        let exchange = curves.flows().values().next().expect("a flow").exchange;
+        prop_assert_eq!(fresh + resent, exchange.payload_bytes);
+    }
+}
+
+#[test]
+fn a_flow_that_goes_on_after_a_silence_is_told_from_one_that_begins() {
+    let ms = 1_000_000;
+    // First packet of a write, its second and last; the last again; a write; and one whose middle came late.
+    let packets = [
+        (0, 6, 0, false),
+        (2 * ms, 7, 1, true),
+        (2 * ms + 1_000, 8, 2, false),
+        (4 * ms, 8, 2, true),
+        (6 * ms, 10, 3, false),
+        (8 * ms, 6, 4, false),
+        (8 * ms + 1_000, 8, 5, false),
+    ];
+    let mut meter = MirrorMeter::new(Grain::default(), 0, 1);
+    for (time, opcode, psn, _) in packets {
+        let with_reth: &[u8] = if matches!(opcode, 6 | 10) { &[0; 16] } else { &[] };
+        let frame = ethernet(&ip(host(1), host(2), 17, &udp(&roce(opcode, 5, psn, with_reth, 1024))), 0);
+        meter.packet(time, frame.len() as u32, &parse(&frame).expect("a packet"));
+    }
+    let mut curves = Curves::default();
+    meter.finish(|key, exchange, report| curves.take(key, exchange, report));
+    let resumed: Vec<bool> = curves.flows().values().flat_map(Curve::epochs).map(|epoch| epoch.resumes).collect();
+    assert_eq!(resumed, [false, true, true, false, false]);
 }
 
 #[test]

@@ -33,6 +33,11 @@ const LAYOUTS: [&str; 2] = ["8000", "200"];
 /// Heading of their section.
 const PARALLELISM: &str = "## What communicators are for";
 
+/// First seed of the jobs over RDMA, which nobody tuned to.
+const BOUNDARIES_SEED: &str = "9100";
+/// Heading of their section.
+const BOUNDARIES: &str = "## Operations of jobs over RDMA";
+
 /// A section that can be measured alone.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Section {
@@ -40,6 +45,8 @@ pub(crate) enum Section {
     Experiments,
     /// What communicators are for, of drawn layouts: it needs no quiet machine either.
     Parallelism,
+    /// Where operations of jobs over RDMA begin and end: packets are real and take some minutes.
+    Boundaries,
 }
 
 /// Measures and writes the page, or one section of it.
@@ -49,6 +56,7 @@ pub(crate) fn measure(root: &Path, rounds: usize, only: Option<Section>) -> Resu
         let section = match only {
             Section::Experiments => experiments(root)?,
             Section::Parallelism => parallelism(root)?,
+            Section::Boundaries => boundaries(root)?,
         };
         return write_page(root, "flow.md", &with_section(&page, &section));
     }
@@ -75,6 +83,7 @@ pub(crate) fn measure(root: &Path, rounds: usize, only: Option<Section>) -> Resu
     live(&mut page, &rows, &lives)?;
     held(&mut page, &memory)?;
     law(&mut page, &granularity)?;
+    page = with_section(&page, &boundaries(root)?);
     page = with_section(&page, &parallelism(root)?);
     write_page(root, "flow.md", &with_section(&page, &experiments(root)?))
 }
@@ -214,6 +223,22 @@ fn parallelism(root: &Path) -> Result<String> {
          are right. From flows: all NICs for four seconds, one for each rank; what stays inside a host shows nothing and is not asked for. Told whole \
          where each dimension that crosses hosts is named, all senders of a group are of one, and its size is right, or \"at least\" no more \
          than it. Intervals are Wilson's at 95 % (`cargo xtask bench flow --only parallelism`).\n\n{table}"
+    ))
+}
+
+/// Plays jobs over RDMA and gives their section.
+fn boundaries(root: &Path) -> Result<String> {
+    run(root, "cargo", &["build", "--release", "--package", "mycroft-testbed-verbs", "--lib"])?;
+    let job = example(root, "mycroft-testbed-nccl", "rdma_job")?;
+    let table = played(root, &[&job, BOUNDARIES_SEED, "boundaries"])?;
+    Ok(format!(
+        "{BOUNDARIES}\n\nFour ranks with a queue pair for each of two channels, on the stand-ins for NCCL and libibverbs: RoCEv2 packets over loopback, \
+         as each device sends them, also those that are then lost; half as many come late. An iteration of six operations of 64 KB to 4 MB is drawn once \
+         for a job, with 3 to 30 ms of computation between them, and repeated. Seeds from {BOUNDARIES_SEED} on, once. The library says when the first \
+         slice of an operation was about to go on a queue pair, when the last one had arrived, and how many bytes there were. A boundary is right \
+         where exactly one silence that cuts has the end of the one operation before it and the beginning of the next behind it; a cut inside of an \
+         operation counts as a boundary that is wrong. A volume is right within 1 %. \"Bytes alone\": with the volumes of calls, as if one did not know \
+         what is sent again. Intervals are Wilson's at 95 % (`cargo xtask bench flow --only boundaries`).\n\n{table}"
     ))
 }
 

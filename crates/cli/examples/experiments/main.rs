@@ -4,7 +4,9 @@
 //! `experiments FIRST_SEED SEEDS [FAILURE]` prints a line for each job and view: view, job, failure, severity, nature, seed, hosts
 //! rightly named, named wrongly, and what was said, with tabs between. `experiments FIRST_SEED SEEDS table` prints the tables of
 //! `docs/results/flow.md`, and the lines as errors. `experiments FIRST_SEED SEEDS parallelism` prints of how many drawn jobs it is told what
-//! communicators are for.
+//! communicators are for. `experiments PROGRAM SEED boundaries` plays jobs over RDMA with `rdma_job` of the CPU library, and prints how
+//! often operations in their captures are cut where the library says.
+mod boundaries;
 mod curves;
 mod jobs;
 mod splits;
@@ -20,6 +22,9 @@ fn main() {
     let argument = |at: usize| std::env::args().nth(at).and_then(|text| text.parse::<u64>().ok());
     let (first, seeds) = (argument(1).unwrap_or(0), argument(2).unwrap_or(1));
     let wanted = std::env::args().nth(3);
+    if let (Some("boundaries"), Some(program)) = (wanted.as_deref(), std::env::args().nth(1)) {
+        return boundaries::print(std::path::Path::new(&program), seeds);
+    }
     if wanted.as_deref() == Some("parallelism") {
         return splits::print(first, seeds);
     }

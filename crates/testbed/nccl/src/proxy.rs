@@ -3,6 +3,7 @@
 
 mod delay;
 mod op;
+mod sent;
 mod tell;
 
 use crate::abi::Code;
@@ -366,6 +367,9 @@ impl ConnWork<'_> {
         let Some(mut op) = conn.ops.pop_front() else { return };
         conn.step = op.base + op.nsteps;
         conn.sum_bytes = op.sum_bytes;
+        if let Some(to) = conn.send.as_ref().and_then(SendLink::queue_pair) {
+            op.sent.tell(self.comm.identity.addr, to);
+        }
         if let Some(p) = &self.comm.profiler {
             p.stop(&mut op.handle);
         }
@@ -453,6 +457,7 @@ impl ConnWork<'_> {
                 break;
             }
             let bytes = op.fifo.size(step);
+            op.sent.slice(bytes);
             link.begin(&op.fifo, step, op.slice_steps, bytes);
             conn.try_io(down, |conn| match &mut conn.send {
                 Some(link) => Self::pump_send(self.comm, link, &mut conn.wait_ns),

@@ -267,7 +267,8 @@ impl Device {
         self.socket.send(bytes, &passing);
     }
 
-    fn flush(&self) {
+    /// Writes what is still in memory of the file of what was sent.
+    pub(crate) fn flush(&self) {
         if let Some(pcap) = &mut lock(&self.wire).pcap
             && let Err(e) = pcap.flush()
         {

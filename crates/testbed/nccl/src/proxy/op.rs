@@ -1,5 +1,6 @@
 //! An operation of the proxy.
 
+use super::sent::Sent;
 use crate::env::STEPS;
 use crate::profiler::Handle;
 use crate::transport::ConnKey;
@@ -32,6 +33,8 @@ pub(crate) struct Op {
     pub(super) done: u64,
     pub(super) step_bytes: usize,
     pub(super) sum_bytes: usize,
+    /// What of it was sent over RDMA.
+    pub(super) sent: Sent,
 }
 
 impl Op {
@@ -57,6 +60,7 @@ impl Op {
             done: 0,
             step_bytes: 0,
             sum_bytes: 0,
+            sent: Sent::default(),
         }
     }
 }

@@ -226,6 +226,11 @@ impl SendLink {
         self.rdma.as_ref().map(|rdma| (rdma.sender.fd(), CREDIT_LOOK_NS))
     }
 
+    /// Where it goes: the receiver's address and queue pair, with RDMA once it is connected.
+    pub fn queue_pair(&self) -> Option<(IpAddr, u32)> {
+        Some((self.to, self.rdma.as_ref()?.sender.peer()?))
+    }
+
     /// Whether the last slice still has bytes to hand to the kernel.
     pub fn is_sending(&self) -> bool {
         self.link.has_queued() || self.payload.1 > 0 || self.rdma.as_ref().is_some_and(|rdma| rdma.slice.is_some())

@@ -83,6 +83,7 @@ pub(super) unsafe extern "C" fn destroy_qp(qp: *mut abi::Qp) -> c_int {
     // SAFETY: `create_qp` made it, and the program gives it back.
     let owned = unsafe { Box::from_raw(qp.cast::<OwnedQp>()) };
     owned.device.remove_pair(&owned.pair);
+    owned.device.flush();
     0
 }
 

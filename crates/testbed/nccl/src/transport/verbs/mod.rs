@@ -82,6 +82,8 @@ pub struct Sender {
     used: usize,
     last_end: u64,
     posted: VecDeque<u64>,
+    /// The receiver's queue pair, once it is known.
+    peer: Option<u32>,
 }
 
 impl Sender {
@@ -93,7 +95,7 @@ impl Sender {
         let end = End::new(Nic::of(address)?)?;
         let credits = Registered::new(&end.nic, &Arc::new(Mapping::private(CREDITS * CREDIT_BYTES)?))?;
         let slots = Slots::default();
-        Ok(Sender { end, slots, credits, seen: 0, used: 0, last_end: 0, posted: VecDeque::new() })
+        Ok(Sender { end, slots, credits, seen: 0, used: 0, last_end: 0, posted: VecDeque::new(), peer: None })
     }
 
     /// What the receiver must know.
@@ -105,9 +107,15 @@ impl Sender {
     ///
     /// # Errors
     /// The device refuses.
-    pub fn connect(&self, card: &[u8; CARD_BYTES]) -> io::Result<()> {
+    pub fn connect(&mut self, card: &[u8; CARD_BYTES]) -> io::Result<()> {
         let (gid, number, _) = read(card);
+        self.peer = Some(number);
         self.end.connect((gid, number))
+    }
+
+    /// The number of the receiver's queue pair, which packets carry.
+    pub fn peer(&self) -> Option<u32> {
+        self.peer
     }
 
     /// The descriptor that says when to look again.
