@@ -18,6 +18,7 @@ use crate::stats::{Shared, add};
 use crate::vitals::VitalsSampler;
 use crate::waits::WaitSampler;
 use mycroft_record::{Batch, HostName, HostVitals, NicState, Record, Source};
+use mycroft_ring::PAIRS_SUFFIX;
 use mycroft_ring::SUFFIX;
 use mycroft_ring::collect::collect_dead;
 use std::collections::{BTreeMap, BTreeSet};
@@ -276,10 +277,13 @@ impl Sampler {
         }
     }
 
-    /// Removes what no sample removes: segments refused, and half made ones, whose process is gone.
+    /// Removes what no sample removes: segments refused, half made ones, and lists of queue pairs, whose process is gone.
     fn collect(&mut self) {
         let (directory, segments) = (&self.directory, &self.segments);
         let removed = collect_dead(directory.dir().handle(), |name| {
+            if name.as_encoded_bytes().ends_with(PAIRS_SUFFIX.as_bytes()) {
+                return true;
+            }
             let path = directory.dir().path().join(name);
             !segments.contains_key(&path) && directory.is_refused(&path)
         });

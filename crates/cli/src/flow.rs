@@ -5,6 +5,7 @@ mod json;
 mod lengths;
 mod live;
 mod operations;
+mod ranks;
 mod read;
 mod suspects;
 mod svg;
@@ -20,6 +21,7 @@ use live::Live;
 use mycroft_diagnose::flow::Rule;
 use mycroft_flow::limits::Grain;
 use mycroft_flow::{Curve, WireFlow};
+use ranks::Ranks;
 use std::path::PathBuf;
 
 /// Which capture, and what of it is shown.
@@ -68,6 +70,10 @@ pub(crate) struct FlowArgs {
     #[arg(long, value_name = "CALL,..", value_delimiter = ',', requires = "cut", conflicts_with = "volume",
           value_parser = operations::expected)]
     expect: Vec<u64>,
+    /// Folders of segments, or lists in them, that say between which ranks flows go (repeat it for several hosts): written by processes of the
+    /// job that LD_PRELOAD libmycroft_preload.so.
+    #[arg(long, value_name = "PATH")]
+    queue_pairs: Vec<PathBuf>,
     /// Print JSON, with all flows that the table would have without --top.
     #[arg(long)]
     json: bool,
@@ -92,38 +98,41 @@ pub(crate) fn flow(args: &FlowArgs) -> Result<u8> {
     if let Some(FlowCommand::Top(args)) = &args.command {
         return top::top(args);
     }
+    // What is wrong with them is said before a capture is waited for.
+    let listed = Ranks::read(&args.queue_pairs)?;
     match (&args.tap.interface, &args.file) {
         (Some(name), _) => {
             let (seen, live) = live::measure(&args.tap, name, args.seconds, args.epoch)?;
-            show(args, &seen, Some(&live))
+            // Connections that were made meanwhile.
+            show(args, &seen, Some(&live), &Ranks::read(&args.queue_pairs)?)
         }
-        (None, Some(file)) => show(args, &read::read(file, args.epoch)?, None),
+        (None, Some(file)) => show(args, &read::read(file, args.epoch)?, None, &listed),
         (None, None) => bail!("give a capture, or --interface"),
     }
 }
 
-fn show(args: &FlowArgs, seen: &Seen, live: Option<&Live>) -> Result<u8> {
+fn show(args: &FlowArgs, seen: &Seen, live: Option<&Live>, ranks: &Ranks) -> Result<u8> {
     let mut flows: Vec<(&WireFlow, &Curve)> = seen.curves.flows().iter().collect();
     flows.retain(|(_, curve)| args.all || curve.exchange.payload_bytes > 0);
     flows.sort_by_key(|(key, curve)| (std::cmp::Reverse(curve.exchange.payload_bytes), **key));
     let shown = &flows[..flows.len().min(usize::try_from(args.top).unwrap_or(usize::MAX))];
     if let Some(path) = &args.svg {
-        whole::write(path, &svg::draw(seen, args.epoch, shown))?;
+        whole::write(path, &svg::draw(seen, args.epoch, shown, ranks))?;
     }
     let rule = Rule { gap_ns: args.gap, volumes: [&args.volume[..], &args.expect].concat() };
-    let told = args.suspects.then(|| suspects::of(seen, args.epoch, &flows, &rule));
+    let told = args.suspects.then(|| suspects::of(seen, args.epoch, &flows, &rule, ranks));
     let found = args.communicators.then(|| communicators::of(args.epoch, &flows, args.gap));
     if args.json {
         let rule = args.operations.then_some(&rule);
         print(&format!(
             "{}\n",
-            as_json(&json::of(seen, live, args.epoch, &flows, rule, told.as_ref(), found.as_ref()))?
+            as_json(&json::of(seen, live, args.epoch, &flows, ranks, rule, told.as_ref(), found.as_ref()))?
         ))?;
     } else {
         let begin_ns = seen.span_ns.map_or(0, |span| span.0);
-        let mut table = text::table(seen, args.epoch, shown, flows.len());
+        let mut table = text::table(seen, args.epoch, shown, flows.len(), ranks);
         if args.operations {
-            table.push_str(&operations::told(shown, args.epoch, &rule, begin_ns));
+            table.push_str(&operations::told(shown, ranks, args.epoch, &rule, begin_ns));
         }
         table.extend(found.map(|found| found.text()));
         table.extend(told.map(|told| told.text(begin_ns)));

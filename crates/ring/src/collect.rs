@@ -5,7 +5,7 @@
 //! share: those whose lock nobody holds and whose process is gone. With an agent in the directory it removes nothing.
 //! The work is bounded whatever the directory holds, and needs no heap.
 use crate::limits::SPACE_SHARE;
-use crate::names::{AGENT_LOCK, FileName, Named};
+use crate::names::{AGENT_LOCK, FileName, Kind, Named};
 use crate::process::{ProcStat, effective_user};
 use crate::region::Space;
 use crate::sys::{open_at, unlink_at};
@@ -113,7 +113,7 @@ fn dead(directory: &File, name: &[u8], named: Named, owner: u32, now_s: i64) -> 
         return None;
     }
     let changed_s = metadata.ctime();
-    if named.unfinished && now_s.saturating_sub(metadata.mtime()) < UNFINISHED_KEPT_S {
+    if named.kind == Kind::Unfinished && now_s.saturating_sub(metadata.mtime()) < UNFINISHED_KEPT_S {
         return None;
     }
     Some(Dead { name, bytes: metadata.blocks().saturating_mul(512), changed_s })

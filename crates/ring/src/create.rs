@@ -110,7 +110,7 @@ impl Drop for Temporary<'_> {
 
 /// Opens the directory of segments, making it when missing (but not what it lies in: a host without /dev/shm is not ours to
 /// mend), and makes sure that only its owner, us, can put files there.
-fn open_directory(path: &FixedPath) -> Result<File, CreateError> {
+pub(crate) fn open_directory(path: &FixedPath) -> Result<File, CreateError> {
     let failed = CreateError::Directory;
     make_directory(path.as_c_str()).map_err(failed)?;
     let flags = libc::O_RDONLY | libc::O_DIRECTORY;
@@ -158,7 +158,7 @@ fn largest_that_fits(bytes: u64, allocate: impl Fn(u64) -> Result<(), Errno>) ->
 
 /// A random number, never 0. (The standard library's own source of them keeps it in thread-local storage, which takes heap
 /// and ends the process where there is none.)
-fn draw_nonce(identity: &Identity) -> u32 {
+pub(crate) fn draw_nonce(identity: &Identity) -> u32 {
     let mut bytes = [0; 4];
     // SAFETY: the buffer is writable for its length.
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), libc::GRND_NONBLOCK) };

@@ -3,6 +3,7 @@ use super::communicators::{Communicators, CommunicatorsJson};
 use super::intake::Seen;
 use super::live::Live;
 use super::operations;
+use super::ranks::{Process, Ranks};
 use super::suspects::{SuspectJson, Told};
 use mycroft_agent::tap::TapGap;
 use mycroft_diagnose::flow::{GAP_BOUNDS_NS, Operation as Found, Rule, kinds};
@@ -78,8 +79,27 @@ impl LiveJson {
     }
 }
 
+/// A process of a job.
+#[derive(Serialize)]
+struct ProcessJson {
+    job: String,
+    host: String,
+    rank: Option<u32>,
+}
+
+impl ProcessJson {
+    fn of(process: &Process) -> ProcessJson {
+        ProcessJson { job: process.job.clone(), host: process.host.clone(), rank: process.rank }
+    }
+}
+
 #[derive(Serialize)]
 struct Flow {
+    /// Whose queue pairs they are, where lists say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sender: Option<ProcessJson>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    receiver: Option<ProcessJson>,
     source: String,
     destination: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,6 +137,7 @@ struct Operation {
     start_ns: u64,
     end_ns: u64,
     bytes: u64,
+    again_bytes: u64,
     actual_ns: u64,
     gaps: [u32; GAP_BOUNDS_NS.len() + 1],
     longest_gap_ns: u64,
@@ -132,6 +153,7 @@ pub(super) fn of(
     live: Option<&Live>,
     grain: Grain,
     flows: &[(&WireFlow, &Curve)],
+    ranks: &Ranks,
     rule: Option<&Rule>,
     suspects: Option<&Told>,
     communicators: Option<&Communicators>,
@@ -149,17 +171,20 @@ pub(super) fn of(
         gap_bounds_ns: rule.map(|_| GAP_BOUNDS_NS),
         suspects: suspects.map(Told::json),
         communicators: communicators.map(Communicators::json),
-        flows: flows.iter().map(|(key, curve)| flow(grain, key, curve, rule)).collect(),
+        flows: flows.iter().map(|(key, curve)| flow(grain, ranks, key, curve, rule)).collect(),
     }
 }
 
-fn flow(grain: Grain, key: &WireFlow, curve: &Curve, rule: Option<&Rule>) -> Flow {
+fn flow(grain: Grain, ranks: &Ranks, key: &WireFlow, curve: &Curve, rule: Option<&Rule>) -> Flow {
     let (queue_pair, source_port, destination_port) = match key.ports {
         Ports::QueuePair(number) => (Some(number), None, None),
         Ports::Tcp { source, destination } => (None, Some(source), Some(destination)),
     };
     let exchange = &curve.exchange;
+    let ends = ranks.ends(key, exchange.last_ns);
     Flow {
+        sender: ends.sender.map(ProcessJson::of),
+        receiver: ends.receiver.map(ProcessJson::of),
         source: key.source.to_string(),
         destination: key.destination.to_string(),
         queue_pair,
@@ -195,6 +220,7 @@ fn of_curve(found: &[Found]) -> Vec<Operation> {
         start_ns: operation.start_ns,
         end_ns: operation.end_ns,
         bytes: operation.bytes,
+        again_bytes: operation.again_bytes,
         actual_ns: operation.actual_ns,
         gaps: operation.gaps.counts,
         longest_gap_ns: operation.gaps.longest_ns,

@@ -1,6 +1,7 @@
 //! Operations in the curves of flows, as text.
-use super::text::{bytes, name, rate, time};
-use mycroft_diagnose::flow::{Asked, GAP_BOUNDS_NS, Gaps, Kind, Operation, Rule, Shape, kinds, rejoin, segment};
+use super::ranks::Ranks;
+use super::text::{bytes, rate, time};
+use mycroft_diagnose::flow::{Asked, GAP_BOUNDS_NS, Gaps, Kind, Operation, Point, Rule, Shape, kinds, rejoin, segment};
 use mycroft_flow::limits::Grain;
 use mycroft_flow::{Curve, WireFlow};
 use mycroft_record::OpKind;
@@ -33,30 +34,39 @@ pub(super) fn of(curve: &Curve, grain: Grain, rule: &Rule) -> Option<Vec<Operati
     if curve.unkept_epochs > 0 {
         return None;
     }
-    let points = curve.points.iter().map(|(epoch, bytes)| (*epoch, u64::from(*bytes)));
+    let points = curve.epochs().map(|epoch| Point {
+        epoch: epoch.number,
+        bytes: epoch.bytes,
+        again_bytes: epoch.again_bytes,
+        resumes: epoch.resumes,
+    });
     let operations = segment(points, grain.epoch_ns(), rule);
     Some(if rule.volumes.is_empty() { rejoin(operations) } else { operations })
 }
 
 /// All operations of the flows that are shown.
-pub(super) fn told(flows: &[(&WireFlow, &Curve)], grain: Grain, rule: &Rule, begin_ns: u64) -> String {
+pub(super) fn told(flows: &[(&WireFlow, &Curve)], ranks: &Ranks, grain: Grain, rule: &Rule, begin_ns: u64) -> String {
     let mut text = String::new();
     for (key, curve) in flows {
         match of(curve, grain, rule) {
             None => {
-                let _ = writeln!(text, "\n{}: no operations: its curve is longer than what is kept", name(key));
+                let _ = writeln!(
+                    text,
+                    "\n{}: no operations: its curve is longer than what is kept",
+                    ranks.name(key, curve)
+                );
             }
-            Some(operations) => flow(&mut text, key, &operations, begin_ns),
+            Some(operations) => flow(&mut text, &ranks.name(key, curve), &operations, begin_ns),
         }
     }
     text
 }
 
-fn flow(text: &mut String, key: &WireFlow, operations: &[Operation], begin_ns: u64) {
+fn flow(text: &mut String, name: &str, operations: &[Operation], begin_ns: u64) {
     let kinds = kinds(operations);
     let counted = |count, one: &str| if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") };
     let of_kinds = counted(kinds.len(), "kind");
-    let _ = writeln!(text, "\n{}: {} of {of_kinds}", name(key), counted(operations.len(), "operation"));
+    let _ = writeln!(text, "\n{name}: {} of {of_kinds}", counted(operations.len(), "operation"));
     for (kind, letter) in kinds.iter().zip('A'..='Z') {
         let _ = writeln!(text, "  {letter}: {}", kind_line(kind));
     }
@@ -77,7 +87,7 @@ fn kind_line(kind: &Kind) -> String {
 
 fn line(operation: &Operation, begin_ns: u64) -> String {
     #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
-    let actual_rate = operation.bytes as f64 * 1e9 / operation.actual_ns.max(1) as f64;
+    let actual_rate = (operation.bytes + operation.again_bytes) as f64 * 1e9 / operation.actual_ns.max(1) as f64;
     let start = operation.start_ns.saturating_sub(begin_ns);
     let mut line = format!(
         "at {:>12}: {:>10} in {:>10}, {:>10} of it sending, {:>11}{}",
@@ -88,6 +98,9 @@ fn line(operation: &Operation, begin_ns: u64) -> String {
         rate(actual_rate),
         gaps(&operation.gaps),
     );
+    if operation.again_bytes > 0 {
+        let _ = write!(line, "; {} sent again", bytes(operation.again_bytes));
+    }
     if operation.pieces > 1 {
         let _ = write!(line, "; in {} pieces", operation.pieces);
     }

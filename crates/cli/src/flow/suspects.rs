@@ -1,6 +1,7 @@
 //! Who among the senders of a capture is slow, late or stopped.
 use super::intake::Seen;
 use super::operations;
+use super::ranks::Ranks;
 use super::text::{bytes, rate, time};
 use mycroft_diagnose::flow::{Rule, Sent, Sign, Suspect, suspects};
 use mycroft_flow::limits::Grain;
@@ -37,6 +38,8 @@ pub(super) struct SuspectJson {
 /// Those of all flows with payload, and their addresses.
 pub(super) struct Told {
     senders: Vec<IpAddr>,
+    /// What they are called.
+    names: Vec<String>,
     found: Vec<Suspect>,
     /// Flows that could not be looked at, since not all of their curves were kept.
     unkept: usize,
@@ -51,7 +54,7 @@ pub(super) fn addresses_of(flows: &[(&WireFlow, &Curve)]) -> Vec<IpAddr> {
 }
 
 /// Looks for them.
-pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&WireFlow, &Curve)], rule: &Rule) -> Told {
+pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&WireFlow, &Curve)], rule: &Rule, ranks: &Ranks) -> Told {
     let senders = addresses_of(flows);
     let number = |address: IpAddr| senders.binary_search(&address).map_or(0, |number| number as u32);
     let with_payload: Vec<_> = flows.iter().filter(|(_, curve)| curve.exchange.payload_bytes > 0).collect();
@@ -65,7 +68,8 @@ pub(super) fn of(seen: &Seen, grain: Grain, flows: &[(&WireFlow, &Curve)], rule:
     let unkept = with_payload.len() - sent.len();
     let until_ns = seen.span_ns.map_or(0, |span| span.1);
     let found = suspects(sent, grain.epoch_ns(), rule.gap_ns, until_ns);
-    Told { senders, found, unkept }
+    let names = senders.iter().map(|address| ranks.sender(*address, flows)).collect();
+    Told { senders, names, found, unkept }
 }
 
 impl Told {
@@ -94,8 +98,12 @@ impl Told {
         self.senders[number as usize]
     }
 
+    fn name(&self, number: u32) -> &str {
+        self.names.get(number as usize).map_or("?", String::as_str)
+    }
+
     fn line(&self, suspect: &Suspect, begin_ns: u64) -> String {
-        let from = self.address(suspect.from);
+        let from = self.name(suspect.from);
         let peers = suspect.peers;
         let of = match suspect.rounds {
             1 => "in 1 operation".to_owned(),
@@ -104,7 +112,7 @@ impl Told {
         match suspect.sign {
             Sign::Slow { rate: own, usual } => {
                 let path = match &suspect.to[..] {
-                    [to] => format!("the path to {}", self.address(*to)),
+                    [to] => format!("the path to {}", self.name(*to)),
                     to => format!("the path to one of its {} receivers", to.len()),
                 };
                 let share = 100.0 * own / usual;

@@ -1,6 +1,7 @@
 //! Rates of flows over time, one below the other, as a picture.
 use super::intake::Seen;
-use super::text::{name, rate, time};
+use super::ranks::Ranks;
+use super::text::{rate, time};
 use mycroft_flow::limits::Grain;
 use mycroft_flow::{Curve, WireFlow};
 use std::fmt::Write;
@@ -12,7 +13,7 @@ const TITLE: usize = 22;
 const MARGIN: usize = 16;
 
 /// The picture. Where several epochs share a pixel, its height is the fullest one's rate.
-pub(super) fn draw(seen: &Seen, grain: Grain, flows: &[(&WireFlow, &Curve)]) -> String {
+pub(super) fn draw(seen: &Seen, grain: Grain, flows: &[(&WireFlow, &Curve)], ranks: &Ranks) -> String {
     let (from, to) = seen.span_ns.map_or((0, 1), |(from, to)| (grain.epoch(from), grain.epoch(to) + 1));
     let row = HEIGHT + TITLE + MARGIN;
     let (width, height) = (WIDTH + 2 * MARGIN, flows.len() * row + TITLE + 2 * MARGIN);
@@ -30,7 +31,7 @@ pub(super) fn draw(seen: &Seen, grain: Grain, flows: &[(&WireFlow, &Curve)]) -> 
             svg,
             "<text x=\"{MARGIN}\" y=\"{}\">{}, {said} while it sends</text>",
             top + 14,
-            name(key).replace('>', "&gt;")
+            ranks.name(key, curve).replace('>', "&gt;")
         );
         let (base, left) = (top + TITLE + HEIGHT, MARGIN);
         let _ = writeln!(svg, "<path d=\"M{left} {base}H{}\" stroke=\"#bbb\"/>", left + WIDTH);

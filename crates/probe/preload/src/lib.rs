@@ -6,6 +6,8 @@
 //! lock, no heap, no system call. It waits only while a requester holds the gate (`mycroft_ring::gate`), and while it waits it
 //! does what the requester orders (`tasks`): tests of its device, its host, and its ways to others.
 //!
+//! It also stands before one function of libibverbs, which NCCL asks for by name, and lists whose queue pairs are whose (`verbs`).
+//!
 //! A program that is linked to NCCL is seen, also where NCCL came in with a library that was opened later (`real`). One that
 //! opens NCCL by itself and asks that handle for its functions is not, and neither is NCCL linked statically: such a process
 //! has no gate, and a requester says so.
@@ -27,4 +29,5 @@ mod room;
 mod table;
 mod tasks;
 mod thread;
+pub mod verbs;
 mod waited;

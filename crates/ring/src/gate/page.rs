@@ -4,7 +4,7 @@ use super::words::{GATE_WORDS, gate};
 use crate::collect::each_name;
 use crate::fixed::{FixedPath, FixedText};
 use crate::layout::{HEADER_BYTES, HEADER_WORDS, MAGIC, VERSION, header};
-use crate::names::{FileName, Named};
+use crate::names::{FileName, Kind, Named};
 use crate::narrow::low;
 use crate::process::{Identity, effective_user};
 use crate::sync::{AtomicU64, Ordering};
@@ -22,8 +22,9 @@ pub fn of_words(words: &[AtomicU64]) -> Option<&[AtomicU64]> {
 /// is none. Takes no heap.
 pub fn of_this_process(directory: &FixedPath) -> Option<&'static [AtomicU64]> {
     let identity = Identity::current().ok()?;
-    let is_ours =
-        |named: &Named| named.pid == identity.pid && named.start_time == identity.start_time && !named.unfinished;
+    let is_ours = |named: &Named| {
+        named.pid == identity.pid && named.start_time == identity.start_time && named.kind == Kind::Segment
+    };
     map(&segment_in(directory, is_ours, |_| true)?)
 }
 
@@ -74,7 +75,7 @@ impl Visit {
     /// there is none.
     pub fn beside(directory: &FixedPath, holder: u32, inode: u32) -> Option<Visit> {
         let is_it = |file: &File| file.metadata().is_ok_and(|metadata| low(metadata.ino()) == inode);
-        let file = segment_in(directory, |named| named.pid == holder && !named.unfinished, is_it)?;
+        let file = segment_in(directory, |named| named.pid == holder && named.kind == Kind::Segment, is_it)?;
         map(&file).map(|words| Visit { words })
     }
 

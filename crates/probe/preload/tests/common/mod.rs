@@ -13,6 +13,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,9 @@ pub fn built(name: &str) -> PathBuf {
     let found = folders.iter().map(|folder| folder.join(name)).find(|path| path.exists());
     found.unwrap_or_else(|| panic!("{name} is built together with its tests"))
 }
+
+/// Jobs of this process so far: each has addresses of its own.
+static JOBS: AtomicUsize = AtomicUsize::new(0);
 
 /// How a job is started.
 #[derive(Clone, Default)]
@@ -49,6 +53,8 @@ pub struct Shape {
     pub gpu: bool,
     /// As processes of this user.
     pub user: Option<u32>,
+    /// Between hosts over RDMA, each rank with a device of its own.
+    pub verbs: bool,
     pub env: Vec<(&'static str, String)>,
 }
 
@@ -85,7 +91,8 @@ impl Job {
             std::fs::create_dir_all(dir.path().join("segments")).expect("a folder");
             drop(ControlFile::create(&dir.path().join("control"), shape.ranks, shape.ranks).expect("a file"));
         }
-        let ranks = (0..shape.ranks).map(|rank| Rank::start(shape, dir.path(), &id, rank)).collect();
+        let number = JOBS.fetch_add(1, Ordering::Relaxed);
+        let ranks = (0..shape.ranks).map(|rank| Rank::start(shape, dir.path(), &id, rank, number)).collect();
         let mut job = Job { ranks, dir };
         job.ranks.iter_mut().for_each(|rank| rank.wait("ready", |rank| rank.end.is_some()));
         job
@@ -152,7 +159,7 @@ impl Drop for Job {
 }
 
 impl Rank {
-    fn start(shape: &Shape, dir: &Path, id: &UniqueId, rank: usize) -> Rank {
+    fn start(shape: &Shape, dir: &Path, id: &UniqueId, rank: usize, job: usize) -> Rank {
         let text: String = id.internal.iter().map(|c| format!("{:02x}", c.cast_unsigned())).collect();
         let host = if shape.apart { rank } else { rank % 2 };
         let mut command = match shape.user {
@@ -180,6 +187,15 @@ impl Rank {
             .envs(shape.env.iter().map(|(name, value)| (*name, value.as_str())))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
+        if shape.verbs {
+            let test = std::process::id();
+            let address = format!("127.{}.{}.{}", 1 + (test >> 8 & 0x7f), test & 0xff, 1 + 8 * job + rank);
+            command
+                .env("MYCROFT_TESTBED_NET", "verbs")
+                .env("MYCROFT_TESTBED_ADDR", &address)
+                .env("MYCROFT_VERBS_ADDRESS", &address)
+                .env("NCCL_IBVERBS_LIB", built("libmycroft_testbed_verbs.so"));
+        }
         if shape.controlled {
             command
                 .env("MYCROFT_TESTBED_CONTROL", dir.join("control"))
