@@ -2,6 +2,7 @@
 //! more, if as much went over the wire as an operation sends. Time and bytes come as arguments; whose flow it is, and which
 //! operation of NCCL, is not known here.
 mod exchanges;
+mod expected;
 mod gaps;
 mod held;
 mod lateness;
@@ -34,8 +35,9 @@ pub const GAP_NS_DEFAULT: u64 = 1_000_000;
 pub struct Rule {
     /// A silence of so many nanoseconds, and
     pub gap_ns: u64,
-    /// so many bytes since its beginning: those of the first operation, of the second, and so on, then from the first again.
-    /// Without any, each such silence ends one.
+    /// at least so many bytes since its beginning: those of the first operation, of the second, and so on, then from the first again. Of
+    /// silences behind that, up to a tenth more, it is the one behind what operations of that volume have sent most often. Without any,
+    /// each such silence ends one.
     pub volumes: Vec<u64>,
 }
 
@@ -124,39 +126,24 @@ impl From<(u64, u64)> for Point {
 /// Where operations follow each other within `gap_ns` they are one here, as in the paper. What is sent again after a silence belongs to
 /// the operation before: a queue pair whose last packet was lost is silent until its timeout.
 pub fn segment(curve: impl IntoIterator<Item: Into<Point>>, epoch_ns: u64, rule: &Rule) -> Vec<Operation> {
-    let mut operations = Vec::new();
-    let mut open: Option<Operation> = None;
-    let volume_of = |number: usize| match rule.volumes.len() {
-        0 => 0,
-        count => rule.volumes[number % count],
-    };
+    let mut pieces: Vec<Operation> = Vec::new();
     for point in curve {
         let point: Point = point.into();
         let time_ns = point.epoch * epoch_ns;
-        let operation = match open.take() {
-            None => open.insert(Operation::begin(time_ns)),
-            Some(before) => {
-                let silence_ns = time_ns.saturating_sub(before.end_ns);
-                let is_long = silence_ns >= rule.gap_ns;
-                if is_long && !point.resumes && before.bytes >= volume_of(operations.len()) {
-                    operations.push(before);
-                    open.insert(Operation::begin(time_ns))
-                } else {
-                    let operation = open.insert(before);
-                    operation.gaps.add(silence_ns);
-                    operation.pieces += u32::from(is_long);
-                    operation
-                }
+        let silence_ns = pieces.last().map_or(0, |before| time_ns.saturating_sub(before.end_ns));
+        let is_long = silence_ns >= rule.gap_ns;
+        let piece = match pieces.last_mut() {
+            Some(before) if !is_long || point.resumes => {
+                before.gaps.add(silence_ns);
+                before.pieces += u32::from(is_long);
+                before
             }
+            _ => pieces.push_mut(Operation::begin(time_ns)),
         };
-        operation.end_ns = time_ns + epoch_ns;
-        operation.actual_ns += epoch_ns;
-        operation.bytes += point.bytes - point.again_bytes.min(point.bytes);
-        operation.again_bytes += point.again_bytes.min(point.bytes);
+        piece.end_ns = time_ns + epoch_ns;
+        piece.actual_ns += epoch_ns;
+        piece.bytes += point.bytes - point.again_bytes.min(point.bytes);
+        piece.again_bytes += point.again_bytes.min(point.bytes);
     }
-    if let Some(mut last) = open {
-        last.is_complete = last.bytes >= volume_of(operations.len());
-        operations.push(last);
-    }
-    operations
+    if rule.volumes.is_empty() { pieces } else { expected::join(&pieces, &rule.volumes) }
 }

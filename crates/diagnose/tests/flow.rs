@@ -62,6 +62,38 @@ fn what_is_sent_again_begins_no_operation_and_fills_none() {
 }
 
 proptest! {
+    /// Calls say a volume within a twentieth. A late receiver interrupts operations anywhere, also behind that, for longer than what
+    /// follows them is silent.
+    #[test]
+    fn what_operations_send_each_time_says_where_they_end(
+        late in prop::collection::vec((0u64..40, LONG..6 * LONG), 40),
+        others in prop::collection::vec(1u64..500, 3),
+    ) {
+        // Of a thousand parts of a kilobyte each operation sends all; 950 are expected at least.
+        let (mut operations, mut at) = (Vec::new(), 0);
+        for (before_end, silence) in &late {
+            let kind = at % 3;
+            at += 1;
+            let parts: Vec<u64> = vec![1_000 + others[kind]; 40];
+            let split = 40 - *before_end as usize;
+            let (first, second) = parts.split_at(split.min(40));
+            let mut stretches = vec![(1, first.to_vec())];
+            if !second.is_empty() {
+                stretches.push((*silence, second.to_vec()));
+            }
+            operations.push((4 * LONG, stretches));
+        }
+        let (curve, truth) = curve(&operations);
+        let volumes: Vec<u64> = others.iter().map(|more| (1_000 + more) * 40 * 95 / 100).collect();
+        // Interruptions at one place in most operations of a kind are what operations are.
+        let kinds: Vec<Vec<u64>> =
+            (0..3).map(|kind| late.iter().skip(kind).step_by(3).map(|(before_end, _)| *before_end).collect()).collect();
+        let most = |places: &Vec<u64>| (1..=2).map(|at| places.iter().filter(|it| **it == at).count()).max();
+        prop_assume!(kinds.iter().all(|places| most(places) < Some(4)));
+        let rule = Rule { volumes, ..Rule::default() };
+        prop_assert_eq!(found(&segment(curve, EPOCH_NS, &rule)), truth);
+    }
+
     #[test]
     fn short_gaps_end_nothing_and_long_ones_do(
         operations in prop::collection::vec((LONG..4 * LONG, stretches(LONG - 1)), 1..8),

@@ -71,6 +71,8 @@ pub(crate) struct Site {
     agents: Vec<Option<Running>>,
     /// What ranks of jobs write, until the folder goes.
     pub(crate) jobs: Vec<Traced>,
+    /// Step marks that each rank of a job has written which has ended.
+    pub(crate) ended: Vec<(String, u64)>,
     folder: tempfile::TempDir,
     is_interrupted: Arc<AtomicBool>,
 }
@@ -96,8 +98,8 @@ impl Site {
         fs::set_permissions(&password, PermissionsExt::from_mode(0o600)).expect("ours");
         let (servers, agents) = ((0..SERVERS).map(|_| None).collect(), (0..AGENTS).map(|_| None).collect());
         let program = program.to_owned();
-        let jobs = Vec::new();
-        let mut site = Site { program, brokers, partitions, database, servers, agents, jobs, folder, is_interrupted };
+        let (jobs, ended) = (Vec::new(), Vec::new());
+        let mut site = Site { program, brokers, partitions, database, servers, agents, jobs, ended, folder, is_interrupted };
         (0..SERVERS).for_each(|server| site.start_server(server));
         Some(site)
     }
@@ -158,6 +160,13 @@ impl Site {
             (0..AGENTS).map(|host| self.path(&format!("host{host}.segments")).into()).collect();
         let segments: Vec<&Path> = segments.iter().map(|path| &**path).collect();
         self.jobs.push(Traced::start(name, &segments));
+    }
+
+    /// Ends a job that has done its work.
+    pub(crate) fn end_job(&mut self, name: &str) {
+        let at = self.jobs.iter().position(|job| job.name() == name).expect("a job of that name");
+        let marks = self.jobs.remove(at).end();
+        self.ended.push((name.to_owned(), marks));
     }
 
     pub(crate) fn job(&self, name: &str) -> &Traced {

@@ -3,7 +3,7 @@
 use mycroft_record::{Algorithm, CommId, CommRank, Datatype, OpClass, OpId, OpKind, OpSeq, Protocol};
 use mycroft_ring::writer::RingWriter;
 use mycroft_ring::{
-    CommBegin, CommSlot, OpBegin, OpEnd, OpSlot, RawOpDone, RawOpMeta, RawRecord, RawStepMark, SegmentConfig,
+    CommBegin, CommSlot, OpBegin, OpEnd, OpSlot, RawCommEnd, RawOpDone, RawOpMeta, RawRecord, RawStepMark, SegmentConfig,
     SegmentWriter, now_ticks,
 };
 use std::path::Path;
@@ -107,6 +107,26 @@ impl Traced {
         self.ranks().go_on();
     }
 
+    /// The job ends as one that has done its work: its communicators first. Gives the step marks that each rank has written.
+    pub(crate) fn end(mut self) -> u64 {
+        self.stop();
+        let mut ranks = self.ranks();
+        ranks.go_on();
+        let at_ticks = now_ticks();
+        for rank in &mut ranks.ranks {
+            rank.ring.push(&RawRecord::CommEnd(RawCommEnd { at_ticks, comm: COMM }));
+            rank.writer.comm_end(rank.comm, at_ticks);
+            rank.writer.mark_clean_exit();
+        }
+        ranks.ended
+    }
+
+    fn stop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // Its panic was printed.
+        drop(self.thread.take().map(JoinHandle::join));
+    }
+
     fn ranks(&self) -> MutexGuard<'_, Ranks> {
         self.ranks.lock().expect("no holder panics")
     }
@@ -114,9 +134,7 @@ impl Traced {
 
 impl Drop for Traced {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        // Its panic was printed.
-        drop(self.thread.take().map(JoinHandle::join));
+        self.stop();
     }
 }
 

@@ -12,6 +12,7 @@ use mycroft_testbed_nccl::env::{Identity, set_thread_identity};
 use std::ffi::c_void;
 use std::path::Path;
 use std::ptr::null_mut;
+use std::time::Duration;
 
 const RANKS: usize = 4;
 const CHANNELS: usize = 2;
@@ -21,6 +22,9 @@ const OPERATIONS: usize = 6;
 const BYTES: (f64, f64) = (65_536.0, 4_194_304.0);
 /// Computation between operations, milliseconds, drawn likewise.
 const COMPUTE_MS: (f64, f64) = (3.0, 30.0);
+
+/// Between two looks at a stream.
+const LOOK: Duration = Duration::from_micros(200);
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -95,10 +99,29 @@ fn rank(id: UniqueId, rank: usize, algo: Algo, operations: &[Operation], iterati
             };
             assert_eq!(code, 0);
             assert_eq!(mtbLaunchCompute(stream, operation.compute_ns), 0);
-            assert_eq!(mtbStreamSynchronize(stream), 0);
+            wait(comm, stream);
         }
         assert_eq!(ncclCommDestroy(comm), 0);
         assert_eq!(mtbStreamDestroy(stream), 0);
+    }
+}
+
+/// Waits for a stream, or ends the program where the communicator has failed.
+///
+/// # Safety
+/// Both are live.
+unsafe fn wait(comm: *mut c_void, stream: *mut c_void) {
+    // SAFETY: as the caller promises, and a place.
+    unsafe {
+        while mtbStreamQuery(stream) != 0 {
+            let mut failed = 0;
+            ncclCommGetAsyncError(comm, &mut failed);
+            if failed != 0 {
+                eprintln!("the communicator has failed: {failed}");
+                std::process::exit(1);
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 }
 
@@ -126,8 +149,8 @@ fn main() {
         std::env::set_var("MYCROFT_TESTBED_NET", "verbs");
         std::env::set_var("MYCROFT_TESTBED_SENT", folder);
         std::env::set_var("NCCL_IBVERBS_LIB", library);
-        // 4 ms until what nobody asks for is sent again.
-        std::env::set_var("NCCL_IB_TIMEOUT", "10");
+        // 67 ms until what nobody asks for is sent again, seven times: ranks share cores, and may not run for longer than 30 ms.
+        std::env::set_var("NCCL_IB_TIMEOUT", "14");
         std::env::set_var("MYCROFT_VERBS_ADDRESS", addresses.join(","));
         std::env::set_var("MYCROFT_VERBS_PCAP", folder);
         std::env::set_var("MYCROFT_VERBS_FAULTS", faults);
