@@ -111,8 +111,15 @@ pub struct Point {
     pub bytes: u64,
     /// Of these, bytes that had been sent before.
     pub again_bytes: u64,
-    /// After a silence the flow went on with what it had sent before, or in the midst of a message: no operation begins so.
+    /// After a silence, but for what had been sent before, the flow went on in the midst of a message: no operation begins so.
     pub resumes: bool,
+}
+
+impl Point {
+    /// Bytes that had not been sent before.
+    pub fn new_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.again_bytes)
+    }
 }
 
 impl From<(u64, u64)> for Point {
@@ -123,27 +130,40 @@ impl From<(u64, u64)> for Point {
 
 /// Cuts a curve into operations: epochs that are not empty, in order of time; times are numbers times `epoch_ns`.
 ///
-/// Where operations follow each other within `gap_ns` they are one here, as in the paper. What is sent again after a silence belongs to
-/// the operation before: a queue pair whose last packet was lost is silent until its timeout.
+/// Where operations follow each other within `gap_ns` they are one here, as in the paper. What is sent again after a silence belongs to the operation before: a queue pair whose last packet was lost is silent until its timeout.
 pub fn segment(curve: impl IntoIterator<Item: Into<Point>>, epoch_ns: u64, rule: &Rule) -> Vec<Operation> {
-    let mut pieces: Vec<Operation> = Vec::new();
+    let mut pieces: Vec<Vec<Point>> = Vec::new();
+    let mut new_until = 0;
     for point in curve {
         let point: Point = point.into();
-        let time_ns = point.epoch * epoch_ns;
-        let silence_ns = pieces.last().map_or(0, |before| time_ns.saturating_sub(before.end_ns));
-        let is_long = silence_ns >= rule.gap_ns;
-        let piece = match pieces.last_mut() {
-            Some(before) if !is_long || point.resumes => {
-                before.gaps.add(silence_ns);
-                before.pieces += u32::from(is_long);
-                before
-            }
-            _ => pieces.push_mut(Operation::begin(time_ns)),
-        };
-        piece.end_ns = time_ns + epoch_ns;
-        piece.actual_ns += epoch_ns;
-        piece.bytes += point.bytes - point.again_bytes.min(point.bytes);
-        piece.again_bytes += point.again_bytes.min(point.bytes);
+        let is_new = point.bytes > point.again_bytes;
+        let is_long = is_new && point.epoch.saturating_sub(new_until).saturating_mul(epoch_ns) >= rule.gap_ns;
+        match pieces.last_mut() {
+            Some(before) if !is_long || point.resumes => before.push(point),
+            _ => pieces.push(vec![point]),
+        }
+        new_until = if is_new { point.epoch + 1 } else { new_until };
     }
-    if rule.volumes.is_empty() { pieces } else { expected::join(&pieces, &rule.volumes) }
+    let whole = |points: &Vec<Point>| operation(points, epoch_ns, rule.gap_ns);
+    if rule.volumes.is_empty() {
+        return pieces.iter().map(whole).collect();
+    }
+    let joined = expected::join(pieces, &rule.volumes, epoch_ns);
+    joined.into_iter().map(|(points, is_complete)| Operation { is_complete, ..whole(&points) }).collect()
+}
+
+/// What its epochs say of an operation; there is one at least.
+fn operation(points: &[Point], epoch_ns: u64, gap_ns: u64) -> Operation {
+    let mut operation = Operation::begin(points.first().map_or(0, |first| first.epoch) * epoch_ns);
+    for point in points {
+        let time_ns = point.epoch * epoch_ns;
+        let silence_ns = time_ns.saturating_sub(operation.end_ns);
+        operation.gaps.add(silence_ns);
+        operation.pieces += u32::from(silence_ns >= gap_ns);
+        operation.end_ns = time_ns + epoch_ns;
+        operation.actual_ns += epoch_ns;
+        operation.bytes += point.new_bytes();
+        operation.again_bytes += point.again_bytes.min(point.bytes);
+    }
+    operation
 }

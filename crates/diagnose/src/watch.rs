@@ -205,13 +205,14 @@ impl Watch {
     }
 
     /// Now, if the iteration that runs has taken many times as long as usual by most of the sampled ranks, and nothing was done in it
-    /// that is not done in every one.
+    /// that is not done in every one. Of a rank that was not looked at lately (its agent's records are on their way) nobody knows how long.
     fn crawl(&mut self, timeline: &Timeline, config: &Config) -> Option<HostTime> {
         let until = timeline.newest_sample;
         let ready = |(rank, track): &(&Rank, &Track)| track.healthy.is_ready(config) && !lossy(timeline, **rank);
         let ready: Vec<(&Rank, &Track)> = self.tracks.iter().filter(ready).collect();
         let crawls_ms = |(rank, track): &(&Rank, &Track)| {
-            let so_far_ms = until.since_ns(timeline.ranks.get(rank)?.runs_since()?) as f64 / 1e6;
+            let state = timeline.ranks.get(rank).filter(|state| !timeline.no_data(state, config.no_data_after_ns))?;
+            let so_far_ms = until.since_ns(state.runs_since()?) as f64 / 1e6;
             (so_far_ms >= CRAWLS * track.healthy.ms()?).then_some(so_far_ms)
         };
         let all: Vec<f64> = ready.iter().filter_map(crawls_ms).collect();

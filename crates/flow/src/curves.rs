@@ -22,7 +22,7 @@ pub struct CurveEpoch {
     pub bytes: u64,
     /// Of these, bytes that had been sent before. (What fills no unit goes to the next epoch, so that they may be a few more than `bytes`.)
     pub again_bytes: u64,
-    /// After a silence the flow went on here with what it had sent before, or in the midst of a message.
+    /// After a silence, but for what had been sent before, the flow went on here in the midst of a message.
     pub resumes: bool,
 }
 
@@ -127,7 +127,10 @@ impl Curves {
         }
         for resent in report.resent {
             match curve.resent.last_mut().filter(|last| last.epoch == resent.epoch) {
-                Some(last) => last.bytes = last.bytes.saturating_add(resent.bytes),
+                Some(last) => {
+                    last.bytes = last.bytes.saturating_add(resent.bytes);
+                    last.resumes |= resent.resumes;
+                }
                 None if self.points_left > 0 => {
                     self.points_left -= 1;
                     curve.resent.push(*resent);

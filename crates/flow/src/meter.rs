@@ -55,7 +55,7 @@ pub struct Resent {
     pub epoch: u64,
     /// Bytes; also in the epoch.
     pub bytes: u32,
-    /// The flow was silent for an epoch or longer, and went on here with what it had sent before, or in the midst of a message.
+    /// For an epoch or longer nothing was sent but what had been sent before, and here the flow went on in the midst of a message.
     pub resumes: bool,
 }
 

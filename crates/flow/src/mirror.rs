@@ -58,7 +58,7 @@ struct Seen {
     exchange: Exchange,
     requests: Sequence,
     responses: Sequence,
-    /// Time of the last packet with payload.
+    /// Time of the last packet with payload that was not sent before.
     sent_ns: u64,
     /// Since the last poll.
     resent: Vec<Resent>,
@@ -212,16 +212,20 @@ impl Seen {
 
     /// Keeps what a curve does not show of a packet with payload: that it was sent before, or how the flow went on.
     fn note(&mut self, time_ns: u64, packet: &Packet, order: Order, grain: Grain, left: &mut usize) {
-        let is_silent = time_ns.saturating_sub(self.sent_ns) >= grain.epoch_ns();
-        self.sent_ns = self.sent_ns.max(time_ns);
-        let resumes = is_silent && (matches!(order, Order::Again | Order::Filled) || packet.goes_on(order));
+        let is_new = order != Order::Again;
+        let is_silent = is_new && time_ns.saturating_sub(self.sent_ns) >= grain.epoch_ns();
+        self.sent_ns = if is_new { self.sent_ns.max(time_ns) } else { self.sent_ns };
+        let resumes = is_silent && (order == Order::Filled || packet.goes_on(order));
         let bytes = if order == Order::Again { packet.payload_bytes() } else { 0 };
         if bytes == 0 && !resumes {
             return;
         }
         let epoch = grain.epoch(time_ns);
         match self.resent.last_mut().filter(|last| last.epoch == epoch) {
-            Some(last) => last.bytes = last.bytes.saturating_add(bytes),
+            Some(last) => {
+                last.bytes = last.bytes.saturating_add(bytes);
+                last.resumes |= resumes;
+            }
             None if *left > 0 => {
                 *left -= 1;
                 self.resent.push(Resent { epoch, bytes, resumes });

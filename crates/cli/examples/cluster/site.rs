@@ -99,7 +99,8 @@ impl Site {
         let (servers, agents) = ((0..SERVERS).map(|_| None).collect(), (0..AGENTS).map(|_| None).collect());
         let program = program.to_owned();
         let (jobs, ended) = (Vec::new(), Vec::new());
-        let mut site = Site { program, brokers, partitions, database, servers, agents, jobs, ended, folder, is_interrupted };
+        let mut site =
+            Site { program, brokers, partitions, database, servers, agents, jobs, ended, folder, is_interrupted };
         (0..SERVERS).for_each(|server| site.start_server(server));
         Some(site)
     }

@@ -3,9 +3,9 @@
 //! A call says what its algorithm sends to a peer, and not how channels divide that, so that a volume is known within a twentieth. A silence in the
 //! midst of an operation (a receiver that is late) may fall into that twentieth. But operations of one call send the same each time,
 //! to the byte, and what follows them is silent each time; silences inside of them lie now here, now there.
-use super::Operation;
+use super::Point;
 use super::recur::RECURS;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Of a least volume the most that an operation sends, in parts of nineteen: a twentieth less than the share is least, a twentieth more is most
 /// (`volume::SURE_PARTS`).
@@ -26,63 +26,62 @@ struct End {
 /// What operations of a volume were seen to send: bytes, how often, and nanoseconds of silence behind it.
 type Seen = Vec<(u64, usize, u64)>;
 
-/// Joins pieces to operations of these least volumes, in turn.
-pub(super) fn join(pieces: &[Operation], volumes: &[u64]) -> Vec<Operation> {
+/// Joins pieces to operations of these least volumes, in turn; whether each sent as much.
+pub(super) fn join(pieces: Vec<Vec<Point>>, volumes: &[u64], epoch_ns: u64) -> Vec<(Vec<Point>, bool)> {
     let mut learned: BTreeMap<u64, u64> = BTreeMap::new();
     for _ in 0..ROUNDS {
         let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
-        walk(pieces, volumes, &learned, |volume, ends, _| {
+        walk(pieces.clone(), volumes, epoch_ns, &learned, |volume, ends, _| {
             let of = seen.entry(volume).or_default();
             ends.iter().for_each(|end| note(of, end));
         });
         learned = seen.iter().filter_map(|(volume, seen)| Some((*volume, usual(seen)?))).collect();
     }
-    let mut joined: Vec<Operation> = Vec::new();
-    walk(pieces, volumes, &learned, |volume, _, of| {
-        let Some((first, more)) = of.split_first() else { return };
-        let mut whole = first.clone();
-        more.iter().for_each(|piece| whole.join(piece));
-        whole.is_complete = whole.bytes >= volume;
-        joined.push(whole);
+    let mut joined = Vec::new();
+    walk(pieces, volumes, epoch_ns, &learned, |volume, _, points| {
+        let is_complete = points.iter().map(Point::new_bytes).sum::<u64>() >= volume;
+        joined.push((points, is_complete));
     });
     joined
 }
 
-/// Goes through the operations: the volume, all ends it may have, and the pieces that it has.
+/// Goes through the operations: the volume, all ends it may have, and its epochs.
 fn walk(
-    pieces: &[Operation],
+    pieces: Vec<Vec<Point>>,
     volumes: &[u64],
+    epoch_ns: u64,
     learned: &BTreeMap<u64, u64>,
-    mut each: impl FnMut(u64, &[End], &[Operation]),
+    mut each: impl FnMut(u64, &[End], Vec<Point>),
 ) {
-    let mut rest = pieces;
+    let mut rest: VecDeque<Vec<Point>> = pieces.into();
     for volume in volumes.iter().cycle() {
         if rest.is_empty() {
             break;
         }
-        let ends = ends(rest, *volume);
+        let ends = ends(&rest, *volume, epoch_ns);
         let exact = learned.get(volume).and_then(|bytes| ends.iter().find(|end| is_same(end.bytes, *bytes)));
         let count = exact.or(ends.first()).map_or(rest.len(), |end| end.pieces);
-        let (of, after) = rest.split_at(count.min(rest.len()));
+        let of: Vec<Point> = rest.drain(..count.min(rest.len())).flatten().collect();
         each(*volume, &ends, of);
-        rest = after;
     }
 }
 
 /// The ends that an operation of this least volume may have: the first silence behind it, and others up to the most that it sends. None
 /// where the curve ends before.
-fn ends(pieces: &[Operation], volume: u64) -> Vec<End> {
+fn ends(pieces: &VecDeque<Vec<Point>>, volume: u64, epoch_ns: u64) -> Vec<End> {
     let most = u128::from(volume) * u128::from(MOST_PARTS) / 19;
     let (mut bytes, mut found) = (0, Vec::new());
     for (number, piece) in pieces.iter().enumerate() {
-        bytes += piece.bytes;
+        bytes += piece.iter().map(Point::new_bytes).sum::<u64>();
         if bytes < volume {
             continue;
         }
         if u128::from(bytes) > most && !found.is_empty() {
             break;
         }
-        let silence_ns = pieces.get(number + 1).map_or(u64::MAX, |next| next.start_ns.saturating_sub(piece.end_ns));
+        let last = piece.last().map_or(0, |point| point.epoch + 1);
+        let next = pieces.get(number + 1).and_then(|next| next.first());
+        let silence_ns = next.map_or(u64::MAX, |next| next.epoch.saturating_sub(last).saturating_mul(epoch_ns));
         found.push(End { pieces: number + 1, bytes, silence_ns });
     }
     found

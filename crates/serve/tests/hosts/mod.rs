@@ -3,8 +3,8 @@
 use mycroft_record::{Algorithm, CommId, CommRank, Datatype, OpClass, OpId, OpKind, OpSeq, Protocol};
 use mycroft_ring::writer::RingWriter;
 use mycroft_ring::{
-    CommBegin, CommSlot, OpBegin, OpEnd, OpSlot, RawCommEnd, RawOpDone, RawOpMeta, RawRecord, RawStepMark, SegmentConfig,
-    SegmentWriter, now_ticks,
+    CommBegin, CommSlot, OpBegin, OpEnd, OpSlot, RawCommEnd, RawOpDone, RawOpMeta, RawRecord, RawStepMark,
+    SegmentConfig, SegmentWriter, now_ticks,
 };
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
