@@ -123,14 +123,16 @@ fn show(args: &FlowArgs, seen: &Seen, live: Option<&Live>, ranks: &Ranks) -> Res
     let told = args.suspects.then(|| suspects::of(seen, args.epoch, &flows, &rule, ranks));
     let found = args.communicators.then(|| communicators::of(args.epoch, &flows, args.gap));
     if args.json {
-        let rule = args.operations.then_some(&rule);
-        print(&format!(
-            "{}\n",
-            as_json(&json::of(seen, live, args.epoch, &flows, ranks, rule, told.as_ref(), found.as_ref()))?
-        ))?;
+        let also = json::Also {
+            rule: args.operations.then_some(&rule),
+            suspects: told.as_ref(),
+            communicators: found.as_ref(),
+        };
+        print(&format!("{}\n", as_json(&json::of(seen, live, args.epoch, &flows, ranks, &also))?))?;
     } else {
         let begin_ns = seen.span_ns.map_or(0, |span| span.0);
-        let mut table = text::table(seen, args.epoch, shown, flows.len(), ranks);
+        let names: Vec<String> = shown.iter().map(|(key, curve)| ranks.name(key, curve)).collect();
+        let mut table = text::table(seen, args.epoch, shown, flows.len(), &names);
         if args.operations {
             table.push_str(&operations::told(shown, ranks, args.epoch, &rule, begin_ns));
         }

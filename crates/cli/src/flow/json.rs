@@ -147,6 +147,14 @@ struct Operation {
     kind: usize,
 }
 
+/// What is wanted beside the flows.
+pub(super) struct Also<'a> {
+    /// Operations, and how they are cut.
+    pub(super) rule: Option<&'a Rule>,
+    pub(super) suspects: Option<&'a Told>,
+    pub(super) communicators: Option<&'a Communicators>,
+}
+
 /// The answer for these flows.
 pub(super) fn of(
     seen: &Seen,
@@ -154,10 +162,9 @@ pub(super) fn of(
     grain: Grain,
     flows: &[(&WireFlow, &Curve)],
     ranks: &Ranks,
-    rule: Option<&Rule>,
-    suspects: Option<&Told>,
-    communicators: Option<&Communicators>,
+    also: &Also<'_>,
 ) -> Answer {
+    let Also { rule, suspects, communicators } = *also;
     Answer {
         version: 1,
         epoch_ns: grain.epoch_ns(),

@@ -1,6 +1,5 @@
 //! The flows of a capture as a table.
 use super::intake::{Left, Seen};
-use super::ranks::Ranks;
 use mycroft_flow::limits::Grain;
 use mycroft_flow::{Curve, Ports, Skipped, WireFlow};
 use mycroft_record::HostTime;
@@ -23,11 +22,17 @@ const HEADINGS: [(&str, bool); 10] = [
 ];
 
 /// The table, what it says, and what is not in it.
-pub(super) fn table(seen: &Seen, grain: Grain, shown: &[(&WireFlow, &Curve)], flows: usize, ranks: &Ranks) -> String {
+pub(super) fn table(
+    seen: &Seen,
+    grain: Grain,
+    shown: &[(&WireFlow, &Curve)],
+    flows: usize,
+    names: &[String],
+) -> String {
     let mut text = head(seen, grain, flows);
     if !shown.is_empty() {
         let mut rows = vec![HEADINGS.map(|(heading, _)| heading.to_owned())];
-        rows.extend(shown.iter().map(|(key, curve)| row(seen, grain, ranks.name(key, curve), curve)));
+        rows.extend(shown.iter().zip(names).map(|((_, curve), name)| row(seen, grain, name, curve)));
         text.push_str(&aligned(&rows));
         text.push_str("epochs: those with bytes; gaps: stretches of empty ones between them; again: packets not ahead of those before;\n");
         text.push_str("rate: bytes over epochs that are not empty\n");
@@ -53,11 +58,11 @@ fn head(seen: &Seen, grain: Grain, flows: usize) -> String {
     )
 }
 
-fn row(seen: &Seen, grain: Grain, name: String, curve: &Curve) -> [String; 10] {
+fn row(seen: &Seen, grain: Grain, name: &str, curve: &Curve) -> [String; 10] {
     let begin = seen.span_ns.map_or(0, |(from, _)| from);
     let exchange = &curve.exchange;
     [
-        name,
+        name.to_owned(),
         bytes(exchange.payload_bytes),
         exchange.packets.to_string(),
         time(exchange.first_ns - begin),

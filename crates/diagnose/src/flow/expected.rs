@@ -3,10 +3,11 @@
 //! A call says what its algorithm sends to a peer, and not how channels divide that, so that a volume is known within a twentieth. A silence in the
 //! midst of an operation (a receiver that is late) may fall into that twentieth. But operations of one call send the same each time,
 //! to the byte, and what follows them is silent each time; silences inside of them lie now here, now there.
-use super::Point;
-use super::recur::RECURS;
+use super::point::Point;
 use std::collections::{BTreeMap, VecDeque};
 
+/// A volume recurs when so many operations have it: two may be chance.
+pub(super) const RECURS: usize = 3;
 /// Of a least volume the most that an operation sends, in parts of nineteen: a twentieth less than the share is least, a twentieth more is most
 /// (`volume::SURE_PARTS`).
 const MOST_PARTS: u64 = 21;

@@ -1,11 +1,10 @@
 //! What recurs among the operations of a flow. A training job sends the same volumes each iteration, so where nobody tells
 //! the expected volume, volumes that recur stand for it.
 use super::Operation;
+use super::expected::RECURS;
 
 /// Volumes of one kind differ by at most so much: padding and synchronization of a call, not another tensor.
 const ALIKE: f64 = 0.05;
-/// A volume recurs when so many operations have it: two may be chance.
-pub(super) const RECURS: usize = 3;
 /// Most pieces that are joined to one operation: a receiver that is late again and again.
 pub(super) const PIECES_MAX: usize = 16;
 

@@ -1,7 +1,8 @@
 //! Operations of several flows that were at work together: one collective, with what each of its members sent.
 use super::exchanges::of_senders;
+use super::expected::RECURS;
 use super::members::communicators;
-use super::recur::{PIECES_MAX, RECURS, are_alike};
+use super::recur::{PIECES_MAX, are_alike};
 use super::round::{Active, Round, Sent, Share, beside, together, together_in_time};
 use super::{Kind, Operation, kinds};
 use std::collections::{BTreeMap, BTreeSet};

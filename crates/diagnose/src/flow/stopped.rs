@@ -1,8 +1,8 @@
 //! Who stopped first (Pulse, section 6.2, fail-stop), where all are silent at last: of all operations that somebody did not begin or
 //! did not end, the first, and of its members the one that has sent least.
+use super::expected::RECURS;
 use super::lateness::{Beginning, Ways, beginnings};
 use super::members::communicators;
-use super::recur::RECURS;
 use super::round::{Round, Sent, Share};
 use super::suspect::{SAME, Sign, Suspect};
 use std::collections::{BTreeMap, BTreeSet};

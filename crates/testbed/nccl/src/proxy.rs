@@ -3,7 +3,6 @@
 
 mod delay;
 mod op;
-mod sent;
 mod tell;
 
 use crate::abi::Code;
@@ -367,9 +366,7 @@ impl ConnWork<'_> {
         let Some(mut op) = conn.ops.pop_front() else { return };
         conn.step = op.base + op.nsteps;
         conn.sum_bytes = op.sum_bytes;
-        if let Some(to) = conn.send.as_ref().and_then(SendLink::queue_pair) {
-            op.sent.tell(self.comm.identity.addr, to);
-        }
+        op.sent.tell(self.comm.identity.addr, conn.send.as_ref().and_then(SendLink::queue_pair));
         if let Some(p) = &self.comm.profiler {
             p.stop(&mut op.handle);
         }
@@ -457,14 +454,12 @@ impl ConnWork<'_> {
                 break;
             }
             let bytes = op.fifo.size(step);
-            op.sent.slice(bytes);
+            op.sends(bytes);
             link.begin(&op.fifo, step, op.slice_steps, bytes);
             conn.try_io(down, |conn| match &mut conn.send {
                 Some(link) => Self::pump_send(self.comm, link, &mut conn.wait_ns),
                 None => Ok(false),
             });
-            op.step_bytes = bytes;
-            op.sum_bytes += bytes;
             op.transmitted += op.slice_steps;
             teller(self.comm).op_record(op, state::OP_SEND_TRANSMITTED, op.transmitted);
             teller(self.comm).step_record(op, op.transmitted - op.slice_steps, state::STEP_SEND_WAIT);

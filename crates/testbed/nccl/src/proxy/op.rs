@@ -1,10 +1,12 @@
 //! An operation of the proxy.
 
-use super::sent::Sent;
+mod sent;
+
 use crate::env::STEPS;
 use crate::profiler::Handle;
 use crate::transport::ConnKey;
 use crate::transport::fifo::Fifo;
+use sent::Sent;
 
 /// One direction of one operation on one channel.
 #[derive(Debug)]
@@ -62,5 +64,12 @@ impl Op {
             sum_bytes: 0,
             sent: Sent::default(),
         }
+    }
+
+    /// A slice is about to go.
+    pub(super) fn sends(&mut self, bytes: usize) {
+        self.step_bytes = bytes;
+        self.sum_bytes += bytes;
+        self.sent.slice(bytes);
     }
 }

@@ -1,11 +1,11 @@
 //! The network transport: one TCP connection per (sender, receiver, channel, lane), never blocking.
 //!
-//! It emulates RDMA with receiver credit. Sender to receiver: a hello, then for each slice a frame head (kind, bytes,
-//! step) and the payload, which is read straight into the receiver's slot. Receiver to sender: words of credit and
-//! acknowledgement, both cumulative in raw steps. A slice may leave only when its credit is there; it is *done* when
-//! the receiver's proxy has all of it and has said so. With RDMA (`verbs`) the connection carries only how to reach the
-//! queue pairs, and a word that the sender is ready.
+//! It emulates RDMA with receiver credit. Sender to receiver: a hello, then for each slice a frame head (kind, bytes, step) and the payload, read
+//! straight into the receiver's slot. Receiver to sender: words of credit and acknowledgement, cumulative in raw steps. A slice may leave only
+//! when its credit is there; it is *done* when the receiver's proxy has all of it and has said so. With RDMA (`verbs`) the connection carries only
+//! how to reach the queue pairs, and a word that the sender is ready.
 
+mod way;
 use super::fifo::Fifo;
 pub use super::tokens::nic_down;
 use super::tokens::{count, take};
@@ -224,11 +224,6 @@ impl SendLink {
     /// The descriptor of completions, and how often to look for credit, which comes without one: with RDMA.
     pub fn rdma(&self) -> Option<(RawFd, u64)> {
         self.rdma.as_ref().map(|rdma| (rdma.sender.fd(), CREDIT_LOOK_NS))
-    }
-
-    /// Where it goes: the receiver's address and queue pair, with RDMA once it is connected.
-    pub fn queue_pair(&self) -> Option<(IpAddr, u32)> {
-        Some((self.to, self.rdma.as_ref()?.sender.peer()?))
     }
 
     /// Whether the last slice still has bytes to hand to the kernel.

@@ -5,14 +5,14 @@ use std::fs::File;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The folder in which a process writes `PID.sent`.
 const ENV_FOLDER: &str = "MYCROFT_TESTBED_SENT";
 
 /// What one operation has sent on one connection so far.
 #[derive(Debug, Default)]
-pub(super) struct Sent {
+pub(crate) struct Sent {
     /// When its first slice was about to go, nanoseconds since 1970; 0 before.
     began_ns: u64,
     bytes: u64,
@@ -28,17 +28,17 @@ impl Sent {
     }
 
     /// All of it has arrived: a line of sender, receiver, the receiver's queue pair, beginning, end and bytes.
-    pub(super) fn tell(&self, from: IpAddr, (to, number): (IpAddr, u32)) {
+    pub(crate) fn tell(&self, from: IpAddr, to: Option<(IpAddr, u32)>) {
         static FILE: OnceLock<Option<Mutex<File>>> = OnceLock::new();
         let open = || {
             let folder = std::env::var_os(ENV_FOLDER)?;
             let path = Path::new(&folder).join(format!("{}.sent", std::process::id()));
-            File::create(path).inspect_err(|e| crate::log::info(&format!("{ENV_FOLDER}: {e}"))).ok().map(Mutex::new)
+            File::create(path).ok().map(Mutex::new)
         };
-        let Some(file) = FILE.get_or_init(open) else { return };
+        let (Some((to, number)), Some(file)) = (to, FILE.get_or_init(open)) else { return };
         let (began, bytes) = (self.began_ns, self.bytes);
         let line = format!("{from} {to} {number} {began} {} {bytes}\n", globaltimer_ns());
         // Who reads the file sees that lines are missing.
-        let _ = crate::device::lock(file).write_all(line.as_bytes());
+        let _ = file.lock().unwrap_or_else(PoisonError::into_inner).write_all(line.as_bytes());
     }
 }
