@@ -20,11 +20,16 @@ const PACE_NS: u64 = 90_000;
 
 /// Hosts 1 to 4 in a ring, so many slices each; the way from host 3 has half the rate.
 fn ring(slices: u64) -> Vec<Written> {
+    ring_from(0, slices)
+}
+
+/// The same of queue pairs that have sent so many slices before.
+fn ring_from(sent: u64, slices: u64) -> Vec<Written> {
     let mut packets = Vec::new();
     for (slice, from) in (0..slices).flat_map(|slice| (1..=4u8).map(move |from| (slice, from))) {
         let gap_ns = if from == 3 { 328 } else { 164 };
         for number in 0..SLICE / PACKET {
-            let psn = (slice * (SLICE / PACKET) + number) as u32;
+            let psn = ((sent + slice) * (SLICE / PACKET) + number) as u32;
             let frame = write_only(from, from % 4 + 1, 0x100 + u32::from(from), psn, PACKET as usize);
             let wire_bytes = frame.len() as u32;
             let time_ns = 1_700_000_000_000_000_000 + slice * PACE_NS + number * gap_ns;
@@ -142,7 +147,9 @@ fn training() -> Vec<Written> {
     let mut packets = Vec::new();
     for (iteration, slices) in (0..3u64).flat_map(|iteration| [(iteration, 12), (iteration, 4)]) {
         let begin = iteration * 50_000_000 + if slices == 4 { 20_000_000 } else { 0 };
-        packets.extend(ring(slices).into_iter().map(|packet| Written { time_ns: packet.time_ns + begin, ..packet }));
+        let sent = iteration * 16 + if slices == 4 { 12 } else { 0 };
+        let ring = ring_from(sent, slices).into_iter();
+        packets.extend(ring.map(|packet| Written { time_ns: packet.time_ns + begin, ..packet }));
     }
     packets.sort_by_key(|packet| packet.time_ns);
     packets
@@ -194,7 +201,7 @@ fn the_slow_way_of_a_ring_is_the_one_suspect() {
     let mut packets = Vec::new();
     for iteration in 0..8u64 {
         let later = |packet: Written| Written { time_ns: packet.time_ns + iteration * 50_000_000, ..packet };
-        packets.extend(ring(12).into_iter().map(later));
+        packets.extend(ring_from(iteration * 12, 12).into_iter().map(later));
     }
     let file = Order { is_big: false }.pcap(true, &packets);
     let said = piped(&["--suspects", "--epoch", "8us"], &file);

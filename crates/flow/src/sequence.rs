@@ -18,6 +18,10 @@ pub enum Order {
 /// was lost sends all others again as well.
 const HOLES: usize = 8;
 
+/// Who sends again goes back by what is on its way at most: a 256th of all numbers, 65,536 packets or 16 MiB of TCP. What is further behind is another
+/// connection that has the same numbers of queue pairs or ports.
+const BEHIND_BITS: u32 = 8;
+
 /// The next number of one direction of a connection, of so many bits.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Sequence {
@@ -37,6 +41,11 @@ impl Sequence {
             return Order::Next;
         };
         let ahead = first.wrapping_sub(next) & mask;
+        let behind = next.wrapping_sub(first) & mask;
+        if ahead >= half && behind > 1 << (bits.clamp(9, 32) - BEHIND_BITS) {
+            *self = Sequence { next: Some(after), ..Sequence::default() };
+            return Order::Next;
+        }
         if ahead >= half {
             // Its beginning was seen. Its end may be new: TCP sends again in other pieces.
             if after.wrapping_sub(next) & mask < half {
@@ -102,6 +111,10 @@ mod tests {
         assert_eq!(psn.see(3, 1, 24), Order::Filled);
         assert_eq!(psn.see(4, 1, 24), Order::Again);
         assert_eq!(psn.see(5, 1, 24), Order::Next, "what was sent again moves nothing back");
+        assert_eq!(psn.see(0x10_0000, 1, 24), Order::Ahead(0x0f_fffa));
+        assert_eq!(psn.see(0x0f_0001, 1, 24), Order::Filled, "no further behind than what can be on its way");
+        assert_eq!(psn.see(0, 1, 24), Order::Next, "another connection");
+        assert_eq!(psn.see(1, 1, 24), Order::Next);
         let mut tcp = Sequence::default();
         assert_eq!(tcp.see(100, 50, 32), Order::Next);
         assert_eq!(tcp.see(120, 80, 32), Order::Again, "its beginning was seen");
