@@ -106,7 +106,8 @@ impl Operation {
 
 /// Cuts a curve into operations: epochs that are not empty, in order of time; times are numbers times `epoch_ns`.
 ///
-/// Where operations follow each other within `gap_ns` they are one here, as in the paper. What is sent again after a silence belongs to the operation before: a queue pair whose last packet was lost is silent until its timeout.
+/// Where operations follow each other within `gap_ns` they are one here, as in the paper. What is sent again after a silence belongs to
+/// the operation before: a queue pair whose last packet was lost is silent until its timeout.
 pub fn segment(curve: impl IntoIterator<Item: Into<Point>>, epoch_ns: u64, rule: &Rule) -> Vec<Operation> {
     let mut pieces: Vec<Vec<Point>> = Vec::new();
     let mut new_until = 0;
@@ -124,7 +125,7 @@ pub fn segment(curve: impl IntoIterator<Item: Into<Point>>, epoch_ns: u64, rule:
     if rule.volumes.is_empty() {
         return pieces.iter().map(whole).collect();
     }
-    let joined = expected::join(pieces, &rule.volumes, epoch_ns);
+    let joined = expected::join(&pieces, &rule.volumes, epoch_ns);
     joined.into_iter().map(|(points, is_complete)| Operation { is_complete, ..whole(&points) }).collect()
 }
 

@@ -49,7 +49,7 @@ pub struct Curve {
     pub unkept_epochs: u64,
     /// Epochs and their bytes, in order of time.
     pub points: Vec<(u64, u32)>,
-    /// Of these, what had been sent before, and where the flow went on with that after a silence; in order of time.
+    /// Of these, what had been sent before, and where the flow went on in the midst of a message; in order of time.
     pub resent: Vec<Resent>,
     last_epoch: Option<u64>,
     /// What the packets said since the flow came again.

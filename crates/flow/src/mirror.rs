@@ -157,7 +157,8 @@ impl MirrorMeter {
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         let seen = self.seen.capacity() * size_of::<Option<Seen>>();
-        self.index.memory_bytes() + seen + self.meter.memory_bytes()
+        let resent: usize = self.seen.iter().flatten().map(|seen| seen.resent.capacity()).sum();
+        self.index.memory_bytes() + seen + resent * size_of::<Resent>() + self.meter.memory_bytes()
     }
 }
 

@@ -4,7 +4,7 @@
 //! midst of an operation (a receiver that is late) may fall into that twentieth. But operations of one call send the same each time,
 //! to the byte, and what follows them is silent each time; silences inside of them lie now here, now there.
 use super::point::Point;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// A volume recurs when so many operations have it: two may be chance.
 pub(super) const RECURS: usize = 3;
@@ -28,48 +28,50 @@ struct End {
 type Seen = Vec<(u64, usize, u64)>;
 
 /// Joins pieces to operations of these least volumes, in turn; whether each sent as much.
-pub(super) fn join(pieces: Vec<Vec<Point>>, volumes: &[u64], epoch_ns: u64) -> Vec<(Vec<Point>, bool)> {
+pub(super) fn join(pieces: &[Vec<Point>], volumes: &[u64], epoch_ns: u64) -> Vec<(Vec<Point>, bool)> {
     let mut learned: BTreeMap<u64, u64> = BTreeMap::new();
     for _ in 0..ROUNDS {
         let mut seen: BTreeMap<u64, Seen> = BTreeMap::new();
-        walk(pieces.clone(), volumes, epoch_ns, &learned, |volume, ends, _| {
+        walk(pieces, volumes, epoch_ns, &learned, |volume, ends, _| {
             let of = seen.entry(volume).or_default();
             ends.iter().for_each(|end| note(of, end));
         });
         learned = seen.iter().filter_map(|(volume, seen)| Some((*volume, usual(seen)?))).collect();
     }
     let mut joined = Vec::new();
-    walk(pieces, volumes, epoch_ns, &learned, |volume, _, points| {
+    walk(pieces, volumes, epoch_ns, &learned, |volume, _, of| {
+        let points = of.concat();
         let is_complete = points.iter().map(Point::new_bytes).sum::<u64>() >= volume;
         joined.push((points, is_complete));
     });
     joined
 }
 
-/// Goes through the operations: the volume, all ends it may have, and its epochs.
+/// Goes through the operations: the volume, all ends it may have, and its pieces.
 fn walk(
-    pieces: Vec<Vec<Point>>,
+    pieces: &[Vec<Point>],
     volumes: &[u64],
     epoch_ns: u64,
     learned: &BTreeMap<u64, u64>,
-    mut each: impl FnMut(u64, &[End], Vec<Point>),
+    mut each: impl FnMut(u64, &[End], &[Vec<Point>]),
 ) {
-    let mut rest: VecDeque<Vec<Point>> = pieces.into();
+    let mut rest = pieces;
     for volume in volumes.iter().cycle() {
         if rest.is_empty() {
             break;
         }
-        let ends = ends(&rest, *volume, epoch_ns);
+        let ends = ends(rest, *volume, epoch_ns);
         let exact = learned.get(volume).and_then(|bytes| ends.iter().find(|end| is_same(end.bytes, *bytes)));
         let count = exact.or(ends.first()).map_or(rest.len(), |end| end.pieces);
-        let of: Vec<Point> = rest.drain(..count.min(rest.len())).flatten().collect();
+        let (of, after) = rest.split_at(count);
         each(*volume, &ends, of);
+        rest = after;
     }
 }
 
 /// The ends that an operation of this least volume may have: the first silence behind it, and others up to the most that it sends. None
 /// where the curve ends before.
-fn ends(pieces: &VecDeque<Vec<Point>>, volume: u64, epoch_ns: u64) -> Vec<End> {
+fn ends(pieces: &[Vec<Point>], volume: u64, epoch_ns: u64) -> Vec<End> {
     let most = u128::from(volume) * u128::from(MOST_PARTS) / 19;
     let (mut bytes, mut found) = (0, Vec::new());
     for (number, piece) in pieces.iter().enumerate() {

@@ -2,14 +2,11 @@
 
 mod common;
 
-use common::rdma::{capture, world};
+use common::rdma::{curves, world};
 use common::*;
-use mycroft_flow::{Curve, Curves, Link, MirrorMeter, Packet, limits::Grain};
-use mycroft_formats::{CaptureReader, CapturedPacket};
+use mycroft_flow::{Curve, limits::Grain};
 use mycroft_testbed_nccl::abi::{DType, Func, RedOp};
 use mycroft_testbed_nccl::api::mtbLaunchCompute;
-use std::net::IpAddr;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 const RANKS: usize = 3;
@@ -21,21 +18,6 @@ const COMPUTE_NS: u64 = 200_000_000;
 const PAUSE_NS: u64 = COMPUTE_NS / 2;
 /// Longer than it takes until a device that has nothing to do writes what it sent.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// The flows that a device sent, as far as its file has them.
-fn flows(folder: &Path, address: IpAddr, grain: Grain) -> Vec<Curve> {
-    let (mut meter, mut curves) = (MirrorMeter::new(grain, 0, 1), Curves::default());
-    let each = |packet: &CapturedPacket<'_>| {
-        let parsed = Packet::parse(Link::from_number(packet.link).unwrap(), packet.bytes, packet.wire_bytes).unwrap();
-        if let Some(until) = meter.due(packet.time_ns) {
-            meter.poll(until, |key, exchange, report| curves.take(key, exchange, report));
-        }
-        meter.packet(packet.time_ns, packet.wire_bytes, &parsed);
-    };
-    CaptureReader::default().read(&capture(folder, address), each).unwrap();
-    meter.finish(|key, exchange, report| curves.take(key, exchange, report));
-    curves.flows().values().cloned().collect()
-}
 
 /// Bytes between pauses.
 fn operations(curve: &Curve, grain: Grain) -> Vec<u64> {
@@ -76,7 +58,7 @@ fn a_meter_finds_each_operation_and_its_volume() {
     for address in &job.addresses {
         let began = Instant::now();
         let data = loop {
-            let flows = flows(folder.path(), *address, grain);
+            let flows: Vec<Curve> = curves(folder.path(), *address, grain).flows().values().cloned().collect();
             // Credits go the other way, of 32 bytes each.
             let data: Vec<Curve> = flows.into_iter().filter(|flow| flow.peak_bytes > 4096).collect();
             let sent: u64 = data.iter().map(|flow| flow.epoch_bytes).sum();

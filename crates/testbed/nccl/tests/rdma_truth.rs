@@ -3,10 +3,9 @@
 
 mod common;
 
-use common::rdma::{capture, world};
+use common::rdma::{curves, world};
 use common::*;
-use mycroft_flow::{Curves, Link, MirrorMeter, Packet, Ports, limits::Grain};
-use mycroft_formats::{CaptureReader, CapturedPacket};
+use mycroft_flow::{Ports, limits::Grain};
 use mycroft_testbed_nccl::abi::{DType, Func, RedOp};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -21,18 +20,8 @@ const COUNT: usize = 1 << 18;
 type Sent = BTreeMap<(IpAddr, IpAddr, u32), (u64, u64)>;
 
 fn measured(folder: &Path, address: IpAddr) -> Sent {
-    let (mut meter, mut curves) = (MirrorMeter::new(Grain::default(), 0, 1), Curves::default());
-    let each = |packet: &CapturedPacket<'_>| {
-        let parsed = Packet::parse(Link::from_number(packet.link).unwrap(), packet.bytes, packet.wire_bytes).unwrap();
-        if let Some(until) = meter.due(packet.time_ns) {
-            meter.poll(until, |key, exchange, report| curves.take(key, exchange, report));
-        }
-        meter.packet(packet.time_ns, packet.wire_bytes, &parsed);
-    };
-    CaptureReader::default().read(&capture(folder, address), each).unwrap();
-    meter.finish(|key, exchange, report| curves.take(key, exchange, report));
     let mut sent = Sent::new();
-    for (key, curve) in curves.flows() {
+    for (key, curve) in curves(folder, address, Grain::default()).flows() {
         let Ports::QueuePair(number) = key.ports else { panic!("{key:?}") };
         let again: u64 = curve.epochs().map(|epoch| epoch.again_bytes).sum();
         let all: u64 = curve.epochs().map(|epoch| epoch.bytes).sum();

@@ -1,6 +1,9 @@
 //! Ranks that talk over RDMA, on the stand-in for `libibverbs.so.1`.
 
 use super::World;
+use mycroft_flow::limits::Grain;
+use mycroft_flow::{Curves, Link, MirrorMeter, Packet};
+use mycroft_formats::{CaptureReader, CapturedPacket};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Once;
@@ -35,6 +38,21 @@ pub fn world(ranks: usize, first: usize, settings: &[(&str, &str)]) -> World {
 }
 
 /// What the device of an address has sent so far.
-pub fn capture(folder: &Path, address: IpAddr) -> Vec<u8> {
+fn capture(folder: &Path, address: IpAddr) -> Vec<u8> {
     std::fs::read(folder.join(format!("{address}.{}.pcap", std::process::id()))).unwrap_or_default()
+}
+
+/// The flows that the device of an address has sent so far, as Mycroft's own meter shows them.
+pub fn curves(folder: &Path, address: IpAddr, grain: Grain) -> Curves {
+    let (mut meter, mut curves) = (MirrorMeter::new(grain, 0, 1), Curves::default());
+    let each = |packet: &CapturedPacket<'_>| {
+        let parsed = Packet::parse(Link::from_number(packet.link).unwrap(), packet.bytes, packet.wire_bytes).unwrap();
+        if let Some(until) = meter.due(packet.time_ns) {
+            meter.poll(until, |key, exchange, report| curves.take(key, exchange, report));
+        }
+        meter.packet(packet.time_ns, packet.wire_bytes, &parsed);
+    };
+    CaptureReader::default().read(&capture(folder, address), each).unwrap();
+    meter.finish(|key, exchange, report| curves.take(key, exchange, report));
+    curves
 }
