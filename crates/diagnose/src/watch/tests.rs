@@ -1,6 +1,7 @@
 //! What the trigger takes for how long iterations usually take.
 use super::track::{SPREAD_MIN, at_least};
 use super::*;
+use mycroft_record::*;
 
 #[test]
 fn chances_are_those_of_throws() {
@@ -135,4 +136,54 @@ fn iterations_of_a_case_that_is_over_are_no_chance() {
     let again = play(&mut track, &config, again, &usual[..8]);
     play(&mut track, &config, again, &[1_200.0; 3]);
     assert_eq!(track.slow(&config).map(|slow| slow.slow), Some(3));
+}
+
+/// What the agent of a rank told at a time in milliseconds: a look, and the operation of 110 ms that ended then or that it is in. An iteration of
+/// 200 ms is one of these.
+fn tell(timeline: &mut Timeline, rank: u32, at_ms: u64) {
+    let at = |ms: u64| HostTime(NANOS_PER_SEC + ms * 1_000_000);
+    let end_ms = at_ms.next_multiple_of(200);
+    let op = OpMeta {
+        id: OpId { comm: CommId(1), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(end_ms / 200) },
+        kind: OpKind::AllReduce,
+        nccl_seq: end_ms / 200,
+        comm_rank: CommRank(rank),
+        count: 64,
+        datatype: Datatype::Float32,
+        root: u32::MAX,
+        algorithm: Algorithm::Ring,
+        protocol: Protocol::Simple,
+        n_channels: 1,
+        enqueued_at: at(end_ms - 110),
+        started_at: at(end_ms - 110),
+        started_last_at: HostTime::NONE,
+    };
+    let (now, ended) = (at(at_ms), at_ms == end_ms);
+    let told = if ended {
+        Record::OpDone(OpDone { op, ended_first_at: now, ended_at: now, flows: 0, observed: true })
+    } else {
+        let (kernels_started, kernels_stopped, flows_started, flows_done) = (1, 0, 0, 0);
+        Record::OpState(OpState { sampled_at: now, op, kernels_started, kernels_stopped, flows_started, flows_done })
+    };
+    let ops_in_flight = u32::from(!ended);
+    let look = Sampled { at: now, ops_in_flight, flows_in_flight: 0, alive: true, stopped: false };
+    let process = Some(ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 });
+    let source = Source { job: "job".into(), host: format!("host{rank}").into(), process };
+    timeline.observe(&Batch { source, collected_at: now, records: vec![told, Record::Sampled(look)] }, 500_000);
+}
+
+/// Records of three ranks of four are on their way for longer than agents let wait; the last of them say that they are inside of an iteration.
+#[test]
+fn an_iteration_of_which_no_end_came_yet_does_not_crawl() {
+    let (config, mut timeline, mut watch) = (Config::default(), Timeline::default(), Watch::default());
+    let late_ms = 20_100;
+    let unknown_ms = late_ms + config.no_data_after_ns / 1_000_000;
+    for at_ms in (100..28_000).step_by(100) {
+        (0..if at_ms <= late_ms { 4 } else { 1 }).for_each(|rank| tell(&mut timeline, rank, at_ms));
+        timeline.settle();
+        if at_ms <= late_ms || at_ms > unknown_ms {
+            let now = HostTime(NANOS_PER_SEC + at_ms * 1_000_000);
+            assert_eq!(watch.look(&timeline, &config, false, None, now).crawl, None, "at {at_ms} ms");
+        }
+    }
 }
