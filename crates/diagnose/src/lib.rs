@@ -139,7 +139,9 @@ impl Engine {
         let seen = self.watch.look(&self.timeline, &self.config, open, self.docket.raised_at(), now);
         let running = seen.crawl.and_then(|until| {
             let (measure, pause_us) = (&self.measure, self.config.pause_stage_us);
-            self.timeline.with_running(until, |timeline| measure.running(timeline, until, pause_us))
+            self.timeline.with_running(until, self.config.no_data_after_ns, |timeline| {
+                measure.running(timeline, until, pause_us)
+            })
         });
         running.iter().for_each(|row| self.evidence.take_running(&hosts, &self.measure.roles, row));
         let (config, watch, docket, seen) = (&self.config, &self.watch, &mut self.docket, &seen);

@@ -213,7 +213,7 @@ impl Watch {
         let crawls_ms = |(rank, track): &(&Rank, &Track)| {
             let state = timeline.ranks.get(rank).filter(|state| !timeline.no_data(state, config.no_data_after_ns))?;
             let so_far_ms = until.since_ns(state.runs_since()?) as f64 / 1e6;
-            (so_far_ms >= CRAWLS * track.healthy.ms()?).then_some(so_far_ms)
+            (so_far_ms >= CRAWLS * track.usual_span_ms()?).then_some(so_far_ms)
         };
         let all: Vec<f64> = ready.iter().filter_map(crawls_ms).collect();
         let shortest_ms = all.iter().copied().min_by(f64::total_cmp).filter(|_| 2 * all.len() >= ready.len())?;

@@ -21,8 +21,10 @@ const MAX_LOG_RECORDS: usize = segment::MAX_ROWS;
 const MAX_LOG_BYTES: u64 = 256 << 20;
 /// Lines about damage that are kept: more say nothing new.
 const DAMAGE_MAX: usize = 32;
-/// What must fit behind the log before a disk that was full counts as usable again: a second of 60 hosts of 8 ranks.
+/// What must fit on the disk before a disk that was full counts as usable again: a second of 60 hosts of 8 ranks.
 const ROOM_BYTES: usize = 1 << 20;
+/// The file by which is tried whether they fit. One that a crash left is overwritten.
+const ROOM_FILE: &str = "room";
 
 /// A frame to be kept.
 #[derive(Clone, Copy, Debug)]
@@ -114,9 +116,12 @@ impl Disk {
         Ok(())
     }
 
-    /// Whether the disk takes anything now.
-    pub(crate) fn try_room(&mut self) -> Result<(), StoreError> {
-        self.log.try_room(ROOM_BYTES).map_err(io_error("appending to", &log_path(&self.dir, self.number)))
+    /// Whether the disk takes anything now: writes a file of its own and removes it. Whoever reads the log meanwhile would take zeros in it for damage.
+    pub(crate) fn try_room(&self) -> Result<(), StoreError> {
+        let path = wal_dir(&self.dir).join(ROOM_FILE);
+        let tried = std::fs::write(&path, vec![0; ROOM_BYTES]).map_err(io_error("writing", &path));
+        let removed = std::fs::remove_file(&path).map_err(io_error("removing", &path));
+        tried.and(removed)
     }
 
     /// What must be synced for everything appended so far to survive the end of the machine.

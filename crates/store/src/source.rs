@@ -81,6 +81,8 @@ impl Source {
             Source::Rows(table, segment) => (None, table.read(&segment).map_err(StoreError::from)),
             Source::Log { number, path, mut pieces } => match pieces.next() {
                 None => (None, Ok(Vec::new())),
+                // The one who writes is inside an entry that nobody was told to be kept.
+                Some(Piece::Torn { .. }) if pieces.is_written_to() => (None, Ok(Vec::new())),
                 Some(piece) => {
                     let read = read_piece(&path, piece);
                     (Some(Source::Log { number, path, pieces }), read)

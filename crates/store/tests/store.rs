@@ -11,6 +11,7 @@ use mycroft_store::{Store, StoreConfig, read_only};
 use proptest::prelude::*;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -85,6 +86,30 @@ fn torn_logs_and_damaged_segments_cost_only_themselves() {
     let bad: Vec<String> = bad.into_iter().map(|e| e.unwrap_err().to_string()).collect();
     assert!(bad.len() == 2 && bad[0].contains("0000000001-"), "{bad:?}");
     assert!(store.damage().len() == 1 && store.damage()[0].contains("0000000003.log"), "{:?}", store.damage());
+}
+
+/// A reader comes whenever it likes: while an entry is written, and while a server looks whether its full disk takes anything again.
+#[test]
+fn who_reads_while_another_writes_meets_no_damage() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let (is_over, mut read) = (AtomicBool::new(false), 0);
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            for step in 0..200 {
+                store.append(T0, &step_batch("job", 0, step)).unwrap();
+                store.try_room().unwrap();
+            }
+            is_over.store(true, Ordering::Release);
+        });
+        while read < 200 {
+            let ended = is_over.load(Ordering::Acquire);
+            let batches = mycroft_store::read_only(dir.path()).unwrap().map(|delivery| delivery.unwrap().batch);
+            read = batches.count();
+            assert!(!ended || read == 200, "{read}");
+        }
+    });
+    assert_eq!(std::fs::read_dir(dir.path().join("wal")).unwrap().count(), 1, "nothing is left");
 }
 
 /// A crash before the rename, and one between the rename and the removal of the log.

@@ -80,6 +80,11 @@ impl Pieces {
         let end = file.metadata()?.len();
         Ok(Pieces::new(file, marks, end))
     }
+
+    /// Whether the file got longer or shorter since: somebody appends to it.
+    pub fn is_written_to(&self) -> bool {
+        self.file.metadata().is_ok_and(|metadata| metadata.len() != self.end)
+    }
 }
 
 impl Iterator for Pieces {
@@ -237,15 +242,6 @@ impl LogFile {
         self.write(&bytes)?;
         self.bytes += bytes.len() as u64;
         Ok(())
-    }
-
-    /// Whether so many bytes could be appended: writes them and takes them back.
-    ///
-    /// # Errors
-    /// What an `append` would meet.
-    pub fn try_room(&mut self, bytes: usize) -> io::Result<()> {
-        self.write(&vec![0; bytes])?;
-        self.file.set_len(self.bytes)
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -98,7 +98,6 @@ fn child_that_writes_with_little_room() {
             Err(_) => failed += 1,
         }
     }
-    assert!(log.try_room(4096).is_err());
     assert_eq!(read(path), (vec![frame; written], 0), "as it was before the failures");
     println!("wrote {written}");
 }

@@ -138,15 +138,17 @@ fn iterations_of_a_case_that_is_over_are_no_chance() {
     assert_eq!(track.slow(&config).map(|slow| slow.slow), Some(3));
 }
 
-/// What the agent of a rank told at a time in milliseconds: a look, and the operation of 110 ms that ended then or that it is in. An iteration of
-/// 200 ms is one of these.
-fn tell(timeline: &mut Timeline, rank: u32, at_ms: u64) {
+/// An iteration is an operation that ends at its end, milliseconds.
+const ITERATION_MS: u64 = 200;
+
+/// What the agent of a rank told at a time in milliseconds: a look, and the operation of `op_ms` that ended then or that it is in.
+fn tell(timeline: &mut Timeline, rank: u32, at_ms: u64, op_ms: u64) {
     let at = |ms: u64| HostTime(NANOS_PER_SEC + ms * 1_000_000);
-    let end_ms = at_ms.next_multiple_of(200);
+    let end_ms = at_ms.next_multiple_of(ITERATION_MS);
     let op = OpMeta {
-        id: OpId { comm: CommId(1), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(end_ms / 200) },
+        id: OpId { comm: CommId(1), class: OpClass::Collective, peer: CommRank(0), seq: OpSeq(end_ms / ITERATION_MS) },
         kind: OpKind::AllReduce,
-        nccl_seq: end_ms / 200,
+        nccl_seq: end_ms / ITERATION_MS,
         comm_rank: CommRank(rank),
         count: 64,
         datatype: Datatype::Float32,
@@ -154,22 +156,26 @@ fn tell(timeline: &mut Timeline, rank: u32, at_ms: u64) {
         algorithm: Algorithm::Ring,
         protocol: Protocol::Simple,
         n_channels: 1,
-        enqueued_at: at(end_ms - 110),
-        started_at: at(end_ms - 110),
+        enqueued_at: at(end_ms - op_ms),
+        started_at: at(end_ms - op_ms),
         started_last_at: HostTime::NONE,
     };
-    let (now, ended) = (at(at_ms), at_ms == end_ms);
-    let told = if ended {
-        Record::OpDone(OpDone { op, ended_first_at: now, ended_at: now, flows: 0, observed: true })
-    } else {
-        let (kernels_started, kernels_stopped, flows_started, flows_done) = (1, 0, 0, 0);
-        Record::OpState(OpState { sampled_at: now, op, kernels_started, kernels_stopped, flows_started, flows_done })
+    let (now, ended, began) = (at(at_ms), at_ms == end_ms, end_ms - op_ms <= at_ms);
+    let told = match (ended, began) {
+        (true, _) => Some(Record::OpDone(OpDone { op, ended_first_at: now, ended_at: now, flows: 0, observed: true })),
+        (false, true) => {
+            let (kernels_started, kernels_stopped, flows_started, flows_done) = (1, 0, 0, 0);
+            let state = OpState { sampled_at: now, op, kernels_started, kernels_stopped, flows_started, flows_done };
+            Some(Record::OpState(state))
+        }
+        (false, false) => None,
     };
-    let ops_in_flight = u32::from(!ended);
+    let ops_in_flight = u32::from(!ended && began);
     let look = Sampled { at: now, ops_in_flight, flows_in_flight: 0, alive: true, stopped: false };
     let process = Some(ProcessKey { rank: Rank(rank), pid: rank + 1, nonce: 1 });
     let source = Source { job: "job".into(), host: format!("host{rank}").into(), process };
-    timeline.observe(&Batch { source, collected_at: now, records: vec![told, Record::Sampled(look)] }, 500_000);
+    let records = told.into_iter().chain([Record::Sampled(look)]).collect();
+    timeline.observe(&Batch { source, collected_at: now, records }, 500_000);
 }
 
 /// Records of three ranks of four are on their way for longer than agents let wait; the last of them say that they are inside of an iteration.
@@ -179,11 +185,33 @@ fn an_iteration_of_which_no_end_came_yet_does_not_crawl() {
     let late_ms = 20_100;
     let unknown_ms = late_ms + config.no_data_after_ns / 1_000_000;
     for at_ms in (100..28_000).step_by(100) {
-        (0..if at_ms <= late_ms { 4 } else { 1 }).for_each(|rank| tell(&mut timeline, rank, at_ms));
+        (0..if at_ms <= late_ms { 4 } else { 1 }).for_each(|rank| tell(&mut timeline, rank, at_ms, 110));
         timeline.settle();
         if at_ms <= late_ms || at_ms > unknown_ms {
             let now = HostTime(NANOS_PER_SEC + at_ms * 1_000_000);
             assert_eq!(watch.look(&timeline, &config, false, None, now).crawl, None, "at {at_ms} ms");
         }
     }
+    let until = timeline.newest_sample;
+    let shown = timeline.with_running(until, config.no_data_after_ns, |timeline| {
+        let newest = |rank| timeline.ranks.get(&Rank(rank)).and_then(|state| state.iterations.list().back().copied());
+        (0..4).filter(|rank| newest(*rank).is_some_and(|iteration| iteration.end == until)).collect::<Vec<u32>>()
+    });
+    assert!(
+        shown.iter().all(|rank| *rank == 0),
+        "of ranks not looked at nobody knows whether it still runs: {shown:?}"
+    );
+}
+
+/// All ranks wait for data for nine tenths of each iteration. What is usual without that is not how long an iteration lasts.
+#[test]
+fn a_job_that_idles_for_most_of_each_iteration_does_not_crawl() {
+    let (config, mut timeline, mut watch) = (Config::default(), Timeline::default(), Watch::default());
+    for at_ms in (20..28_000).step_by(20) {
+        (0..4).for_each(|rank| tell(&mut timeline, rank, at_ms, 20));
+        timeline.settle();
+        let now = HostTime(NANOS_PER_SEC + at_ms * 1_000_000);
+        assert_eq!(watch.look(&timeline, &config, false, None, now).crawl, None, "at {at_ms} ms");
+    }
+    assert!(watch.tracks.values().any(|track| track.healthy.is_ready(&config)), "something is usual");
 }

@@ -137,6 +137,13 @@ impl Track {
         (is_within && self.healthy.is_ready(config)).then(|| laps.all(|lap| !self.healthy.is_below(config, lap.ms)))
     }
 
+    /// How long a healthy iteration lasts with what all ranks idle in it, milliseconds; `None`: nothing is usual yet.
+    pub(super) fn usual_span_ms(&self) -> Option<f64> {
+        let healthy = self.recent.iter().filter(|lap| !lap.slow);
+        let span_ms = median(healthy.map(|lap| lap.end.since_ns(lap.start) as f64 / 1e6).collect());
+        Some(self.healthy.ms()?.max(span_ms.unwrap_or(0.0)))
+    }
+
     /// Takes in one iteration of `ms` milliseconds (common idle time taken off); returns by how much it was a pause.
     pub(super) fn take(&mut self, config: &Config, iteration: Iteration, ms: f64) -> Option<f64> {
         if !self.skipped_first {

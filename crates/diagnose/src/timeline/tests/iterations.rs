@@ -215,8 +215,9 @@ fn an_iteration_that_crawls_is_seen_before_it_ends() {
     let until = program.end(2, 10_000);
     assert_eq!(iterations(&program), (generation, end, Some(end)));
     let show = |timeline: &mut Timeline| {
-        timeline
-            .with_running(until, |timeline| *timeline.ranks.get(&Rank(0)).unwrap().iterations.list().back().unwrap())
+        timeline.with_running(until, u64::MAX, |timeline| {
+            *timeline.ranks.get(&Rank(0)).unwrap().iterations.list().back().unwrap()
+        })
     };
     let shown = show(&mut program.timeline);
     assert_eq!((shown.start, shown.end, shown.compute_us, shown.host_us, shown.copy_us), (end, until, 0.0, 0.0, 0.0));
