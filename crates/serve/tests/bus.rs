@@ -189,6 +189,37 @@ fn a_server_that_was_paused_judges_nothing_that_is_anothers_by_then() {
     assert_eq!(rows(&database), "1000001 train closed");
 }
 
+/// All leases are over then, and the case is not in the database yet: another server would tell it again under a number of its own.
+#[test]
+fn after_a_database_was_away_for_longer_than_a_lease_a_case_goes_on_where_it_was_told() {
+    let Some(mut database) = database::Server::start() else { return };
+    let (brokers, dirs) = (MockBrokers::start("mycroft", 1), [(); 2].map(|()| tempfile::tempdir().expect("a folder")));
+    let rig = Rig::new(way(brokers.address(), &BusSecurity::default()));
+    let mut feeder = rig.job("train");
+    let first = start(&brokers, dirs[0].path(), database.place());
+    until("the first server has the job", &mut feeder, || first.report("train").is_some());
+    let second = start(&brokers, dirs[1].path(), database.place());
+    until("the second is there", &mut feeder, || {
+        database.sql("SELECT count(*) FROM mycroft_leases WHERE job LIKE 'bus % server %'") == "2"
+    });
+    let had = holder(&database);
+    database.kill();
+    feeder.stall();
+    let away = Instant::now();
+    until("all leases are over", &mut feeder, || away.elapsed() > LONGER_THAN_A_LEASE);
+    assert!(first.report("train").is_none(), "nobody judges it");
+    database.go_on();
+    let back = Instant::now();
+    until("a case", &mut feeder, || rows(&database) == "1000001 train open");
+    println!("from the start of a database to the case in it: {:.2} s", back.elapsed().as_secs_f64());
+    until("somebody has the job", &mut feeder, || !holder(&database).is_empty());
+    assert_eq!(holder(&database), had);
+    feeder.go_on();
+    until("the case ends", &mut feeder, || rows(&database) == "1000001 train closed");
+    [first, second].into_iter().for_each(ServerHandle::stop);
+    assert_eq!(rows(&database), "1000001 train closed", "no case is lost or doubled");
+}
+
 /// Partitions go from a server that has too many to one that came later, and cases with them.
 #[test]
 fn a_server_that_comes_later_has_its_share_and_the_cases_of_it() {

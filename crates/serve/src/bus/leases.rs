@@ -21,6 +21,33 @@ pub(super) struct Leases<'s> {
     pub(super) server: String,
     pub(super) held: &'s Held,
     pub(super) partitions: u32,
+    pub(super) gap: Gap,
+}
+
+/// What a server had before it could not ask the database for longer than a lease.
+#[derive(Debug, Default)]
+pub(super) struct Gap {
+    /// When a round last went well, and what was held after it.
+    answered: Option<(Moment, BTreeSet<u32>)>,
+    /// What was held before the gap, and until when nothing else is taken.
+    before: Option<(BTreeSet<u32>, Moment)>,
+}
+
+impl Gap {
+    /// The database answers at `now`. What may be taken; `None`: everything. Where the database was away all leases are over, and each
+    /// server first gets back what it had: it told cases of these jobs that the database does not have yet.
+    fn over(&mut self, now: Moment) -> Option<&BTreeSet<u32>> {
+        if let Some((_, held)) = self.answered.take_if(|(at, _)| at.after(LEASE - MARGIN) <= now) {
+            self.before = Some((held, now.after(LEASE)));
+        }
+        self.before.take_if(|(_, until)| *until <= now);
+        self.before.as_ref().map(|(held, _)| held)
+    }
+
+    /// A round that began at `now` went well.
+    fn answered(&mut self, now: Moment, held: BTreeSet<u32>) {
+        self.answered = Some((now, held));
+    }
 }
 
 /// What a round brought.
@@ -49,10 +76,11 @@ impl Leases<'_> {
     ///
     /// # Errors
     /// The database does not answer: what is held is so until its time is over.
-    pub(super) fn round(&self) -> Result<Round, StoreError> {
+    pub(super) fn round(&mut self) -> Result<Round, StoreError> {
         if !self.store.is_meta_shared() {
             return Ok(self.alone());
         }
+        let begun = Moment::now();
         self.store.take_lease(&self.of_server(), &self.server, LEASE)?;
         for part in self.held.parts() {
             let asked_at = Moment::now();
@@ -62,7 +90,7 @@ impl Leases<'_> {
             }
         }
         let (ours, found) = (self.held.parts(), self.store.leases(&self.prefix())?);
-        let plan = plan(&self.prefix(), &self.server, &found, &ours, self.partitions);
+        let plan = plan((&self.prefix(), &self.server), &found, &ours, self.gap.over(begun), self.partitions);
         let mut taken = Vec::new();
         for part in plan.wanted {
             let asked_at = Moment::now();
@@ -70,6 +98,7 @@ impl Leases<'_> {
                 taken.push((part, self.held.take(part, asked_at.after(LEASE - MARGIN))));
             }
         }
+        self.gap.answered(begun, self.held.parts());
         Ok(Round { taken, surplus: plan.surplus })
     }
 
@@ -104,8 +133,15 @@ struct Plan {
     surplus: Option<u32>,
 }
 
-/// What a server takes and gives up, by the leases that there are. Each has its share, the partitions over the servers, rounded up.
-fn plan(prefix: &str, server: &str, found: &[Lease], ours: &BTreeSet<u32>, partitions: u32) -> Plan {
+/// What a server takes, of what it may, and gives up, by the leases that there are. Each has its share, the partitions over the servers,
+/// rounded up.
+fn plan(
+    (prefix, server): (&str, &str),
+    found: &[Lease],
+    ours: &BTreeSet<u32>,
+    may: Option<&BTreeSet<u32>>,
+    partitions: u32,
+) -> Plan {
     let kind = |kind: &str| {
         let prefix = format!("{prefix}{kind} ");
         found.iter().filter_map(move |lease| Some((lease.job.strip_prefix(&prefix)?.to_owned(), lease)))
@@ -117,7 +153,8 @@ fn plan(prefix: &str, server: &str, found: &[Lease], ours: &BTreeSet<u32>, parti
     let share = (partitions as usize).div_ceil(servers.len());
     // One's own that is in the database and not here is of an earlier run of this server.
     let is_free = |part: &u32| !ours.contains(part) && taken.get(part).is_none_or(|holder| *holder == server);
-    let wanted = (0..partitions).filter(is_free).take(share.saturating_sub(ours.len())).collect();
+    let is_allowed = |part: &u32| may.is_none_or(|may| may.contains(part));
+    let wanted = (0..partitions).filter(is_free).filter(is_allowed).take(share.saturating_sub(ours.len())).collect();
     Plan { wanted, surplus: ours.last().copied().filter(|_| ours.len() > share) }
 }
 
@@ -133,7 +170,7 @@ mod tests {
     #[test]
     fn a_server_takes_its_share_of_what_is_free() {
         let plan = |found: &[Lease], ours: &[u32]| {
-            let plan = plan("bus t ", "a", found, &ours.iter().copied().collect(), 4);
+            let plan = plan(("bus t ", "a"), found, &ours.iter().copied().collect(), None, 4);
             (plan.wanted, plan.surplus)
         };
         assert_eq!(plan(&[], &[]), (vec![0, 1, 2, 3], None), "alone");
@@ -145,5 +182,24 @@ mod tests {
         assert_eq!(plan(&[two[0].clone(), b], &[1, 2, 3]), (vec![], None), "its holder is gone, its lease is not");
         let earlier = lease("bus t partition 2", "a");
         assert_eq!(plan(&[two[0].clone(), earlier], &[0, 1, 3]), (vec![2], None), "of an earlier run");
+    }
+
+    /// Two servers whose database was away, of which either may be first to notice that it is back.
+    #[test]
+    fn after_a_gap_a_server_takes_what_it_had_and_only_then_what_another_had() {
+        let (mut gap, begun) = (Gap::default(), Moment::now());
+        let at = |ms| begun.after(Duration::from_millis(ms));
+        assert_eq!(gap.over(at(0)), None, "it has just started");
+        gap.answered(at(0), BTreeSet::from([2, 3]));
+        assert_eq!(gap.over(at(3_000)), None, "shorter than a lease");
+        gap.answered(at(3_000), BTreeSet::from([2, 3]));
+        let ours = BTreeSet::from([2, 3]);
+        assert_eq!(gap.over(at(9_000)), Some(&ours), "longer than a lease");
+        let wanted = plan(("bus t ", "a"), &[], &BTreeSet::new(), Some(&ours), 4).wanted;
+        assert_eq!(wanted, [2, 3], "nobody has anything, and what another had is left to it");
+        gap.answered(at(9_000), ours.clone());
+        assert_eq!(gap.over(at(12_500)), Some(&ours), "it has not come yet");
+        gap.answered(at(12_500), ours);
+        assert_eq!(gap.over(at(13_000)), None, "whoever had the others is gone");
     }
 }

@@ -19,7 +19,7 @@ use crate::command::Command;
 use crate::error::ServeError;
 use crate::thread::spawn;
 use around::Around;
-use leases::{Leases, Round};
+use leases::{Gap, Leases, Round};
 use reader::Reader;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -81,13 +81,14 @@ fn leases_of<'a>(around: &'a Around, server: &str) -> Leases<'a> {
         server: server.to_owned(),
         held: &around.held,
         partitions: around.partitions(),
+        gap: Gap::default(),
     }
 }
 
 /// Keeps leases, and a reader for each partition that is held.
 fn run(around: &Arc<Around>, server: &str) {
     around.learn_partitions();
-    let leases = leases_of(around, server);
+    let mut leases = leases_of(around, server);
     let mut readers: Vec<JoinHandle<()>> = Vec::new();
     while !around.is_stopping() {
         match leases.round() {

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::sync::{Arc, Mutex};
 
-/// How long a failed attempt to open the database is left alone: it costs seconds, and neither a disk nor a network changes its
-/// mind soon.
+/// How long a failed attempt to open a file is left alone: it costs seconds, and a disk does not change its mind soon.
 const RETRY_NS: u64 = 10 * NANOS_PER_SEC;
+/// The same for a server of databases, which a thread tries beside: leases that nobody lengthens are over in seconds.
+const RETRY_SERVER_NS: u64 = NANOS_PER_SEC;
 /// The database where it is a file.
 pub(crate) const FILE: &str = "meta.sqlite";
 /// Rows that wait until a server of databases can be reached again.
@@ -223,11 +224,15 @@ impl Database {
             Err(error) => {
                 if let Some(known) = trouble.as_mut() {
                     known.why = error.to_string();
-                    known.retry_at = now + RETRY_NS;
+                    known.retry_at = now + self.retry_ns();
                 }
                 false
             }
         }
+    }
+
+    fn retry_ns(&self) -> u64 {
+        if self.is_shared() { RETRY_SERVER_NS } else { RETRY_NS }
     }
 
     /// What came of trying it again; `None`: nothing yet, or it is not due.
@@ -244,7 +249,7 @@ impl Database {
             None if self.source.remote.is_none() => self.source.open(),
             None => {
                 known.tried = self.try_beside();
-                known.retry_at = now + RETRY_NS;
+                known.retry_at = now + self.retry_ns();
                 return None;
             }
         };
