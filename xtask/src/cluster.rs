@@ -14,6 +14,9 @@ pub(crate) struct ClusterArgs {
     /// From which it is drawn when, for how long, and which one.
     #[arg(long, default_value_t = 1, requires = "rounds")]
     seed: u64,
+    /// Show it with this topic of brokers that are there, kafka://HOST:PORT/TOPIC, instead of librdkafka's own in the program that plays.
+    #[arg(long, conflicts_with = "rounds")]
+    brokers: Option<String>,
 }
 
 /// Builds the product with a bus, and the program that plays (`crates/cli/examples/cluster`), which ends all that it starts.
@@ -25,7 +28,10 @@ pub(crate) fn cluster(root: &Path, args: &ClusterArgs) -> Result<()> {
     let (player, mycroft) = (built.join("examples/cluster"), built.join("mycroft"));
     let (player, mycroft) = (player.to_string_lossy(), mycroft.to_string_lossy());
     match args.rounds {
-        None => run(root, &player, &["show", &mycroft]),
+        None => {
+            let topic = args.brokers.as_deref();
+            run(root, &player, &["show", &mycroft].into_iter().chain(topic).collect::<Vec<_>>())
+        }
         Some(rounds) => run(root, &player, &["rounds", &mycroft, &rounds.to_string(), &args.seed.to_string()]),
     }
 }

@@ -147,7 +147,7 @@ pub(crate) fn drive(program: &Path, jobs: u32, ranks: u32, seconds: u32) -> bool
     let mut recorded = recordings::make(folder.as_ref(), jobs, ranks, seconds);
     let mut load = Load::start(site);
     println!("memory_at_0 {}", load.memory().iter().sum::<u64>());
-    let (writer, before, ours) = (load.site.brokers.writer(), load.processor(), used::by_process());
+    let (writer, before, ours) = (load.site.brokers().writer(), load.processor(), used::by_process());
     let (begun, mut driven) = (Instant::now(), 0);
     load.moved_at = begun;
     while load.second(&mut recorded, &writer).is_some() {

@@ -62,7 +62,7 @@ fn between(random: &mut Random, (low, high): (u64, u64)) -> Duration {
 
 fn kill(site: &mut Site, part: Part, one: usize) {
     match part {
-        Part::Brokers => site.brokers.down(),
+        Part::Brokers => site.brokers().down(),
         Part::Server => site.kill_server(one % SERVERS),
         Part::Database => site.database.kill(),
         Part::Agent => site.kill_agent(one % AGENTS),
@@ -71,7 +71,7 @@ fn kill(site: &mut Site, part: Part, one: usize) {
 
 fn bring_back(site: &mut Site, part: Part, one: usize) {
     match part {
-        Part::Brokers => site.brokers.up(),
+        Part::Brokers => site.brokers().up(),
         Part::Server => site.start_server(one % SERVERS),
         Part::Database => site.database.go_on(),
         Part::Agent => site.start_agent(one % AGENTS),
@@ -205,7 +205,7 @@ fn found(site: &Site) -> (u64, u64) {
 
 /// Plays rounds and prints what came of them; false where something was lost, doubled or false.
 pub(crate) fn play(program: &Path, rounds: u64, seed: u64) -> bool {
-    let Some(mut site) = Site::start(program) else { return false };
+    let Some(mut site) = Site::start(program, None) else { return false };
     let (mut random, begun) = (Random::new(seed), Instant::now());
     let first = job_of(0);
     [&first, WELL].into_iter().for_each(|job| site.start_job(job));

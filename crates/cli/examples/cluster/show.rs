@@ -38,11 +38,12 @@ fn line(case: &serde_json::Value) -> String {
 }
 
 /// Shows it in lines; false where it cannot be shown here.
-pub(crate) fn show(program: &Path) -> bool {
-    let Some(mut site) = Site::start(program) else { return false };
+pub(crate) fn show(program: &Path, bus: Option<&str>) -> bool {
+    let Some(mut site) = Site::start(program, bus) else { return false };
     let begun = Instant::now();
     let say = |text: &str| println!("{:6.1} s  {text}", begun.elapsed().as_secs_f64());
-    say(&format!("brokers: {} (librdkafka's, in this process)", site.bus()));
+    let whose = if bus.is_none() { " (librdkafka's, in this process)" } else { "" };
+    say(&format!("brokers: {}{whose}", site.bus()));
     say(&format!("database: {}", site.database.sql("SELECT split_part(version(), ' on ', 1)")));
     (0..SERVERS).for_each(|server| say(&format!("server {}: {}", NAMES[server], site.url(server))));
     say(&format!("{AGENTS} agents: host0 to host{}, records by the bus", AGENTS - 1));

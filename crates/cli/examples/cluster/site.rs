@@ -1,7 +1,9 @@
 //! Everything that a cluster is made of, started in a temporary folder and ended with this.
 use crate::database::{self, PASSWORD};
 use crate::hosts::Traced;
+use mycroft_bus::kafka::KafkaTopic;
 use mycroft_bus::kafka::mock::MockBrokers;
+use mycroft_bus::{BusSecurity, Topic};
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -64,7 +66,10 @@ impl Drop for Running {
 /// The cluster.
 pub(crate) struct Site {
     program: PathBuf,
-    pub(crate) brokers: MockBrokers,
+    /// Brokers in this process; `None`: others are used.
+    brokers: Option<MockBrokers>,
+    /// The topic's address.
+    bus: String,
     partitions: u32,
     pub(crate) database: database::Server,
     servers: Vec<Option<Running>>,
@@ -78,21 +83,36 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Starts all of it, but for jobs; `None`, with a line that says so: there is no PostgreSQL on this machine.
-    pub(crate) fn start(program: &Path) -> Option<Site> {
-        let mut site = Site::without_agents(program, PARTITIONS)?;
+    /// Starts all of it, but for jobs, with the topic of `bus` on brokers that are there or one on brokers of this process; `None`, with a
+    /// line that says so: there is no PostgreSQL on this machine.
+    pub(crate) fn start(program: &Path, bus: Option<&str>) -> Option<Site> {
+        let mut site = match bus {
+            None => Site::without_agents(program, PARTITIONS)?,
+            Some(bus) => {
+                let address = bus.parse().expect("kafka://HOST:PORT/TOPIC");
+                let topic = KafkaTopic::new(&address, &BusSecurity::default()).expect("settings");
+                let partitions = topic.partitions().expect("brokers that have the topic");
+                Site::on(program, None, bus.to_owned(), partitions)?
+            }
+        };
         (0..AGENTS).for_each(|agent| site.start_agent(agent));
         Some(site)
     }
 
     /// Starts all of it, but for jobs and agents, with so many partitions; `None`: as `start`.
     pub(crate) fn without_agents(program: &Path, partitions: u32) -> Option<Site> {
+        let brokers = MockBrokers::start("mycroft", partitions);
+        let bus = brokers.address().to_string();
+        Site::on(program, Some(brokers), bus, partitions)
+    }
+
+    fn on(program: &Path, brokers: Option<MockBrokers>, bus: String, partitions: u32) -> Option<Site> {
         let is_interrupted = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&is_interrupted)).expect("a signal can be heard");
         }
         let database = database::Server::start()?;
-        let (brokers, folder) = (MockBrokers::start("mycroft", partitions), tempfile::tempdir().expect("a folder"));
+        let folder = tempfile::tempdir().expect("a folder");
         let password = folder.path().join("password");
         fs::write(&password, PASSWORD).expect("written");
         fs::set_permissions(&password, PermissionsExt::from_mode(0o600)).expect("ours");
@@ -100,7 +120,7 @@ impl Site {
         let program = program.to_owned();
         let (jobs, ended) = (Vec::new(), Vec::new());
         let mut site =
-            Site { program, brokers, partitions, database, servers, agents, jobs, ended, folder, is_interrupted };
+            Site { program, brokers, bus, partitions, database, servers, agents, jobs, ended, folder, is_interrupted };
         (0..SERVERS).for_each(|server| site.start_server(server));
         Some(site)
     }
@@ -176,7 +196,12 @@ impl Site {
 
     /// The topic's address.
     pub(crate) fn bus(&self) -> String {
-        self.brokers.address().to_string()
+        self.bus.clone()
+    }
+
+    /// The brokers of this process, which there are unless others are used.
+    pub(crate) fn brokers(&self) -> &MockBrokers {
+        self.brokers.as_ref().expect("brokers of this process")
     }
 
     /// Where a server keeps records.
