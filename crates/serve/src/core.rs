@@ -238,11 +238,11 @@ impl Core {
         true
     }
 
-    /// Asks the brains of these jobs, or of all; how long that took of the stopwatch.
+    /// Asks the brains of these jobs, or of all that do not rest; how long that took of the stopwatch.
     fn ask(&mut self, at: HostTime, which: Option<&[JobName]>) -> Duration {
         let names: Vec<JobName> = match which {
             Some(names) => names.to_vec(),
-            None => self.jobs.keys().cloned().collect(),
+            None => self.jobs.iter().filter(|(_, job)| !job.rests).map(|(name, _)| name.clone()).collect(),
         };
         let mut spent = Duration::ZERO;
         for name in names {

@@ -115,6 +115,8 @@ pub(crate) struct Job {
     series: JobSeries,
     /// When the engine wants to be asked before the regular tick, as of its last tick.
     pub(crate) check_at: Option<HostTime>,
+    /// It has ended and no case is open, as of the last look: until something comes of it, another look finds nothing.
+    pub(crate) rests: bool,
 }
 
 impl Job {
@@ -136,12 +138,13 @@ impl Job {
             lives: Vec::new(),
             series,
             check_at: None,
+            rests: false,
         }
     }
 
     /// Takes in a batch.
     pub(crate) fn observe(&mut self, batch: &Batch, now: HostTime) -> Result<(), Failed> {
-        self.last_seen = now;
+        (self.last_seen, self.rests) = (now, false);
         self.records += batch.records.len() as u64;
         self.lost += batch.records.iter().map(|r| if let Record::Gap(gap) = r { gap.lost } else { 0 }).sum::<u64>();
         let Some(batch) = self.census.admit(batch) else { return Ok(()) };
@@ -182,10 +185,12 @@ impl Job {
             });
             let changes = Changes { withdrawn: withdrawn.collect(), changed, events };
             let stands = brain.cases().iter().filter_map(stands_since).min();
-            (changes, brain.next_check(now), brain.lives().to_vec(), (brain.take_measured(), stands))
+            let has_open = brain.cases().iter().any(|case| case.state == CaseState::Open);
+            (changes, brain.next_check(now), brain.lives().to_vec(), (brain.take_measured(), stands, has_open))
         });
         self.stamps = stamps;
-        let (changes, check_at, lives, (measured, stands_since)) = outcome?.unwrap_or_default();
+        let (changes, check_at, lives, (measured, stands_since, has_open)) = outcome?.unwrap_or_default();
+        self.rests = !has_open && check_at.is_none() && lives.last().is_some_and(|life| life.ended.is_some());
         self.series.take(&measured);
         self.series.stand(stands_since, self.ranks(), now);
         (self.check_at, self.lives) = (check_at, lives);

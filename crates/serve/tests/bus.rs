@@ -9,13 +9,14 @@ mod stalled;
 use feeder::Rig;
 use fleet::{PATIENCE, case_of, child, holder, rows, signal, start, until};
 use mycroft_bus::kafka::mock::MockBrokers;
-use mycroft_bus::kafka::way;
-use mycroft_bus::{BusSecurity, Entry};
+use mycroft_bus::kafka::{KafkaTopic, way};
+use mycroft_bus::{Begin, BusError, BusSecurity, Entry, Fetched, Part, Topic};
 use mycroft_record::{HostTime, Record};
-use mycroft_serve::ServerHandle;
+use mycroft_serve::{BusSource, Server, ServerHandle};
 use mycroft_store::meta::MetaPlace;
 use small_disk::SmallDisk;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What is promised from the end of a server to the next verdict.
@@ -50,6 +51,86 @@ fn a_case_goes_on_after_a_restart_and_what_is_no_record_of_ours_is_passed_over()
     assert!(again.case(case.number + 1).is_none(), "it is not doubled");
     let closed = again.case(case.number).expect("it is known");
     assert!(!closed.case.closed_because.contains("restarted"), "{}", closed.case.closed_because);
+}
+
+/// Brokers whose processors are taken while a server reads what came lately: for a while they give nothing that came after a time.
+struct Slow {
+    brokers: KafkaTopic,
+    after: HostTime,
+}
+
+struct SlowPart {
+    part: Box<dyn Part>,
+    after: HostTime,
+    held: Option<Fetched>,
+    slow_since: Option<Instant>,
+}
+
+/// Longer than a broker takes that has nothing else to do, and shorter than one that is given up.
+const SLOW: Duration = Duration::from_secs(4);
+
+impl Topic for Slow {
+    fn name(&self) -> String {
+        self.brokers.name()
+    }
+    fn partitions(&self) -> Result<u32, BusError> {
+        self.brokers.partitions()
+    }
+    fn part(&self, partition: u32) -> Result<Box<dyn Part>, BusError> {
+        let part = self.brokers.part(partition)?;
+        Ok(Box::new(SlowPart { part, after: self.after, held: None, slow_since: None }))
+    }
+}
+
+impl Part for SlowPart {
+    fn begin(&mut self, since: HostTime) -> Result<Begin, BusError> {
+        self.part.begin(since)
+    }
+    fn next(&mut self, wait: Duration) -> Result<Option<Fetched>, BusError> {
+        if self.held.is_none() {
+            self.held = self.part.next(wait)?;
+        }
+        let is_late = self.held.as_ref().is_some_and(|fetched| fetched.at > self.after);
+        if is_late && self.slow_since.get_or_insert_with(Instant::now).elapsed() < SLOW {
+            std::thread::park_timeout(wait);
+            return Ok(None);
+        }
+        Ok(self.held.take())
+    }
+    fn check(&mut self) -> Result<(), BusError> {
+        self.part.check()
+    }
+    fn go_to(&mut self, offset: i64) -> Result<(), BusError> {
+        self.part.go_to(offset)
+    }
+    fn keep(&mut self, offset: i64) -> Result<(), BusError> {
+        self.part.keep(offset)
+    }
+}
+
+/// The stall is in what the next server reads again, and so is its end.
+#[test]
+fn a_case_that_was_closed_is_not_told_again_where_brokers_are_slow() {
+    let (brokers, dir) = (MockBrokers::start("mycroft", 1), tempfile::tempdir().expect("a folder"));
+    let rig = Rig::new(way(brokers.address(), &BusSecurity::default()));
+    let mut feeder = rig.job("train");
+    let server = start(&brokers, dir.path(), MetaPlace::File);
+    feeder.stall();
+    until("a case", &mut feeder, || server.wait_for_case(Duration::ZERO, case_of("train")).is_some());
+    let after = stalled::now();
+    let told = server.wait_for_case(Duration::ZERO, case_of("train")).expect("a case").number;
+    feeder.go_on();
+    until("the case ends", &mut feeder, || server.case(told).is_some_and(|case| !case.is_open()));
+    server.stop();
+    let mut config = fleet::config(&brokers.address().to_string(), dir.path(), MetaPlace::File);
+    let topic = KafkaTopic::new(brokers.address(), &BusSecurity::default()).expect("settings");
+    config.bus = Some(BusSource(Arc::new(Slow { brokers: topic, after })));
+    let again = Server::start(config).expect("the server starts");
+    until("it has the job", &mut feeder, || again.report("train").is_some());
+    feeder.stall();
+    until("a case of another stall", &mut feeder, || again.case(told + 1).is_some_and(|case| case.is_settled()));
+    let since = |number| again.case(number).expect("a case").case.finding.since;
+    assert!(since(told + 1) > after, "it is not the one that is over: {:?} and {:?}", since(told), since(told + 1));
 }
 
 #[test]

@@ -19,8 +19,8 @@ use tracing::{info, warn};
 
 /// How long to wait for a record before looking at other things.
 const WAIT: Duration = Duration::from_millis(100);
-/// A broker that gives nothing for so long of what it says that there is has no more of it.
-const QUIET_MAX: Duration = Duration::from_secs(2);
+/// A broker that gives nothing for so long of what it says that there is has no more of it. One whose connections were cut comes back within.
+const QUIET_MAX: Duration = Duration::from_secs(10);
 /// Where nothing comes, brokers are asked so often whether they are there.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// How far is kept is noted so often.
@@ -157,8 +157,8 @@ impl Reader {
             }
             self.settle(reading);
         }
-        // What was written while it was read is judged live.
-        reading.judged = reading.next;
+        // What was written while it was read is judged live, and nothing before: a stall that was over long ago would be told as new.
+        reading.judged = reading.next.max(end);
         Ok(Some((Vec::from(past), records)))
     }
 

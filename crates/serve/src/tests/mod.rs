@@ -20,6 +20,7 @@ mod prometheus;
 #[cfg(feature = "clickhouse")]
 mod records;
 mod restarts;
+mod resting;
 mod routes;
 mod running;
 mod secure;
