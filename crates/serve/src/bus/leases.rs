@@ -198,8 +198,8 @@ mod tests {
         let wanted = plan(("bus t ", "a"), &[], &BTreeSet::new(), Some(&ours), 4).wanted;
         assert_eq!(wanted, [2, 3], "nobody has anything, and what another had is left to it");
         gap.answered(at(9_000), ours.clone());
-        assert_eq!(gap.over(at(12_500)), Some(&ours), "it has not come yet");
-        gap.answered(at(12_500), ours);
+        assert_eq!(gap.over(at(12_000)), Some(&ours), "it has not come yet");
+        gap.answered(at(12_000), ours);
         assert_eq!(gap.over(at(13_000)), None, "whoever had the others is gone");
     }
 }
