@@ -117,6 +117,8 @@ fn a_case_that_was_closed_is_not_told_again_where_brokers_are_slow() {
     let server = start(&brokers, dir.path(), MetaPlace::File);
     feeder.stall();
     until("a case", &mut feeder, || server.wait_for_case(Duration::ZERO, case_of("train")).is_some());
+    let open = Instant::now();
+    until("looks in which it is open", &mut feeder, || open.elapsed() > Duration::from_secs(1));
     let after = stalled::now();
     let told = server.wait_for_case(Duration::ZERO, case_of("train")).expect("a case").number;
     feeder.go_on();
