@@ -332,26 +332,6 @@ impl Timeline {
         again.into_iter().for_each(|slot| self.touch_rank(slot));
     }
 
-    /// Lets `look` see the iteration that runs as one that ends at `until`. Of a rank that was not looked at lately nobody knows whether it still runs.
-    pub(crate) fn with_running<T>(
-        &mut self,
-        until: HostTime,
-        no_data_after_ns: u64,
-        look: impl FnOnce(&Timeline) -> T,
-    ) -> T {
-        let mut shown = Vec::new();
-        let is_known = |slot: &Slot| !self.no_data(self.ranks.at(*slot), no_data_after_ns);
-        for slot in self.ranks.slots().filter(is_known).collect::<Vec<Slot>>() {
-            let state = self.ranks.at_mut(slot);
-            if state.iterations.show_running(&state.past, &state.live, until) {
-                shown.push(slot);
-            }
-        }
-        let out = look(self);
-        shown.into_iter().for_each(|slot| self.ranks.at_mut(slot).iterations.hide_running());
-        out
-    }
-
     /// The wait-for graph as of the last [`Timeline::settle`].
     pub(crate) fn graph(&self) -> &Graph<OpNode> {
         self.graph.graph()

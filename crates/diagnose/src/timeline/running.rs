@@ -1,8 +1,10 @@
 //! The iteration that runs: what a rank has done of it so far, where it takes many times as long as those before.
+use super::Timeline;
 use super::iterations::{FlowSum, GROUP_NS, HalfCopy, Iteration, Iterations, RING_SLOTS, copy_us};
 use super::live::Live;
 use super::past::Past;
 use super::rank::{FlowSlot, LiveFlow, LiveOp, RankState};
+use super::ranks::Slot;
 use mycroft_record::{Algorithm, Direction, HostTime, OpClass};
 
 /// So many iterations are no coincidence.
@@ -14,6 +16,28 @@ impl RankState {
     pub(crate) fn runs_since(&self) -> Option<HostTime> {
         let is_inside = || self.live.values().any(|op| op.meta.started_at.is_some());
         self.iterations.running_since().or_else(|| self.iterations.begun().filter(|_| is_inside()))
+    }
+}
+
+impl Timeline {
+    /// Lets `look` see the iteration that runs as one that ends at `until`. Of a rank that was not looked at lately nobody knows whether it still runs.
+    pub(crate) fn with_running<T>(
+        &mut self,
+        until: HostTime,
+        no_data_after_ns: u64,
+        look: impl FnOnce(&Timeline) -> T,
+    ) -> T {
+        let mut shown = Vec::new();
+        let is_known = |slot: &Slot| !self.no_data(self.ranks.at(*slot), no_data_after_ns);
+        for slot in self.ranks.slots().filter(is_known).collect::<Vec<Slot>>() {
+            let state = self.ranks.at_mut(slot);
+            if state.iterations.show_running(&state.past, &state.live, until) {
+                shown.push(slot);
+            }
+        }
+        let out = look(self);
+        shown.into_iter().for_each(|slot| self.ranks.at_mut(slot).iterations.hide_running());
+        out
     }
 }
 
