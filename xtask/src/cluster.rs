@@ -14,8 +14,9 @@ pub(crate) struct ClusterArgs {
     /// From which it is drawn when, for how long, and which one.
     #[arg(long, default_value_t = 1, requires = "rounds")]
     seed: u64,
-    /// Show it with this topic of brokers that are there, kafka://HOST:PORT/TOPIC, instead of librdkafka's own in the program that plays.
-    #[arg(long, conflicts_with = "rounds")]
+    /// Play with this topic of brokers that are there, kafka://HOST:PORT/TOPIC, instead of librdkafka's own in the program that plays. They
+    /// are not killed.
+    #[arg(long)]
     brokers: Option<String>,
 }
 
@@ -27,11 +28,11 @@ pub(crate) fn cluster(root: &Path, args: &ClusterArgs) -> Result<()> {
     let built = target_dir(root).join("debug");
     let (player, mycroft) = (built.join("examples/cluster"), built.join("mycroft"));
     let (player, mycroft) = (player.to_string_lossy(), mycroft.to_string_lossy());
-    match args.rounds {
-        None => {
-            let topic = args.brokers.as_deref();
-            run(root, &player, &["show", &mycroft].into_iter().chain(topic).collect::<Vec<_>>())
-        }
-        Some(rounds) => run(root, &player, &["rounds", &mycroft, &rounds.to_string(), &args.seed.to_string()]),
-    }
+    let (seed, topic) = (args.seed.to_string(), args.brokers.as_deref());
+    let play = match args.rounds.map(|rounds| rounds.to_string()) {
+        None => vec!["show".to_owned(), mycroft.to_string()],
+        Some(rounds) => vec!["rounds".to_owned(), mycroft.to_string(), rounds, seed],
+    };
+    let play: Vec<&str> = play.iter().map(String::as_str).chain(topic).collect();
+    run(root, &player, &play)
 }

@@ -1,7 +1,7 @@
 //! A cluster on one machine: brokers (librdkafka's, in this process), PostgreSQL, two servers with a bus and four agents, each a process
 //! of `mycroft`. `cargo xtask cluster` builds and runs it; alone:
 //! `cargo run -p mycroft-cli --features kafka --example cluster -- show PROGRAM [kafka://HOST:PORT/TOPIC]` or
-//! `... -- rounds PROGRAM ROUNDS SEED`, where PROGRAM is the built `mycroft` and the topic one of brokers that are there. `cargo xtask bench cluster` runs `... -- load PROGRAM JOBS RANKS SECONDS`.
+//! `... -- rounds PROGRAM ROUNDS SEED [TOPIC]`, where PROGRAM is the built `mycroft` and the topic one of brokers that are there. `cargo xtask bench cluster` runs `... -- load PROGRAM JOBS RANKS SECONDS`.
 #[path = "../../../store/tests/server/mod.rs"]
 mod database;
 #[path = "../../../serve/tests/hosts/mod.rs"]
@@ -25,8 +25,8 @@ fn main() {
     let is_done = match arguments[..] {
         ["show", program] => show::show(program.as_ref(), None),
         ["show", program, bus] => show::show(program.as_ref(), Some(bus)),
-        ["rounds", program, rounds, seed] => match (rounds.parse(), seed.parse()) {
-            (Ok(rounds), Ok(seed)) => rounds::play(program.as_ref(), rounds, seed),
+        ["rounds", program, rounds, seed, ref bus @ ..] if bus.len() < 2 => match (rounds.parse(), seed.parse()) {
+            (Ok(rounds), Ok(seed)) => rounds::play(program.as_ref(), rounds, seed, bus.first().copied()),
             _ => usage(),
         },
         ["load", program, jobs, ranks, seconds] => match (jobs.parse(), ranks.parse(), seconds.parse()) {
@@ -40,7 +40,8 @@ fn main() {
 
 fn usage() -> bool {
     eprintln!(
-        "usage: cluster show PROGRAM [kafka://HOST:PORT/TOPIC]\n       cluster rounds PROGRAM ROUNDS SEED\n       cluster load PROGRAM JOBS RANKS SECONDS"
+        "usage: cluster show PROGRAM [kafka://HOST:PORT/TOPIC]\n       \
+         cluster rounds PROGRAM ROUNDS SEED [kafka://HOST:PORT/TOPIC]\n       cluster load PROGRAM JOBS RANKS SECONDS"
     );
     false
 }

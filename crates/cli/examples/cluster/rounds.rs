@@ -107,8 +107,8 @@ fn job_of(round: u64) -> String {
 }
 
 /// Plays one round. The job of the next one begins with it.
-fn round(site: &mut Site, number: u64, random: &mut Random, sum: &mut Sum) {
-    let (job, part) = (job_of(number), PARTS[(number % PARTS.len() as u64) as usize]);
+fn round(site: &mut Site, number: u64, part: Part, random: &mut Random, sum: &mut Sum) {
+    let job = job_of(number);
     site.start_job(&job_of(number + 1));
     if let Some(before) = number.checked_sub(1) {
         site.end_job(&job_of(before));
@@ -203,37 +203,40 @@ fn found(site: &Site) -> (u64, u64) {
     }
 }
 
-/// Plays rounds and prints what came of them; false where something was lost, doubled or false.
-pub(crate) fn play(program: &Path, rounds: u64, seed: u64) -> bool {
-    let Some(mut site) = Site::start(program, None) else { return false };
+/// Plays rounds, with the topic of `bus` or on brokers of this process, and prints what came of them; false where something was lost,
+/// doubled or false. Only brokers of this process are cut.
+pub(crate) fn play(program: &Path, rounds: u64, seed: u64, bus: Option<&str>) -> bool {
+    let Some(mut site) = Site::start(program, bus) else { return false };
+    let parts: Vec<Part> = PARTS.into_iter().filter(|part| bus.is_none() || *part != Part::Brokers).collect();
     let (mut random, begun) = (Random::new(seed), Instant::now());
     let first = job_of(0);
     [&first, WELL].into_iter().for_each(|job| site.start_job(job));
     site.until("servers have the jobs", || [&first, WELL].iter().all(|job| site.server_of(job).is_some()));
     site.wait(HEALTHY);
-    let mut sums: [Sum; PARTS.len()] = Default::default();
+    let mut sums: Vec<Sum> = parts.iter().map(|_| Sum::default()).collect();
     let mut seen = Seen::default();
     for number in 0..rounds {
         print!("round {}: ", number + 1);
-        let sum = &mut sums[(number % PARTS.len() as u64) as usize];
-        round(&mut site, number, &mut random, sum);
+        let turn = (number % parts.len() as u64) as usize;
+        let sum = &mut sums[turn];
+        round(&mut site, number, parts[turn], &mut random, sum);
         untrue(&site, number, sum, &mut seen);
     }
     let (written, kept) = found(&site);
     let is_right = sums.iter().all(|sum| sum.lost + sum.doubled + sum.untrue == 0) && written == kept;
     drop(site);
-    print_table(&sums);
+    print_table(&parts, &sums);
     println!("\nStep marks written by ranks: {written}, found in stores: {kept}.");
     println!("{rounds} rounds of seed {seed} in {:.0} s.", begun.elapsed().as_secs_f64());
     is_right
 }
 
-fn print_table(sums: &[Sum]) {
+fn print_table(parts: &[Part], sums: &[Sum]) {
     println!(
         "\n| killed, while a job stalls | rounds | cases lost | doubled | false | s to the case: min | median | max |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|---:|");
-    for (part, sum) in PARTS.iter().zip(sums) {
+    for (part, sum) in parts.iter().zip(sums) {
         let Sum { rounds, lost, doubled, untrue, took_ms } = sum;
         let mut sorted = took_ms.clone();
         sorted.sort_unstable();
