@@ -70,11 +70,11 @@ pub trait Part: Send {
     /// What the broker says. Reading goes on with the next call.
     fn next(&mut self, wait: Duration) -> Result<Option<Fetched>, BusError>;
 
-    /// Asks whether it is there, where nothing has come for a while.
+    /// One behind the last record that there is now. Asked also to know whether it is there, where nothing has come for a while.
     ///
     /// # Errors
     /// No broker answers.
-    fn check(&mut self) -> Result<(), BusError>;
+    fn end(&mut self) -> Result<i64, BusError>;
 
     /// Reads on from there.
     ///

@@ -97,8 +97,8 @@ impl Part for SlowPart {
         }
         Ok(self.held.take())
     }
-    fn check(&mut self) -> Result<(), BusError> {
-        self.part.check()
+    fn end(&mut self) -> Result<i64, BusError> {
+        self.part.end()
     }
     fn go_to(&mut self, offset: i64) -> Result<(), BusError> {
         self.part.go_to(offset)

@@ -170,9 +170,9 @@ impl Part for KafkaPart {
         }))
     }
 
-    fn check(&mut self) -> Result<(), BusError> {
+    fn end(&mut self) -> Result<i64, BusError> {
         let asked = self.consumer.fetch_watermarks(&self.topic, self.partition, CHECK_LIMIT);
-        asked.map(|_| ()).map_err(|error| {
+        asked.map(|(_, end)| end).map_err(|error| {
             let said = self.consumer.context().error().map(|said| format!(" ({said})")).unwrap_or_default();
             self.failed("reading", &format!("{error}{said}"))
         })

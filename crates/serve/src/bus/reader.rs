@@ -21,6 +21,8 @@ use tracing::{info, warn};
 const WAIT: Duration = Duration::from_millis(100);
 /// A broker that gives nothing for so long of what it says that there is has no more of it. One whose connections were cut comes back within.
 const QUIET_MAX: Duration = Duration::from_secs(10);
+/// What is read back within so long is up to date.
+const CAUGHT_UP: Duration = Duration::from_secs(1);
 /// Where nothing comes, brokers are asked so often whether they are there.
 const CHECK_EVERY: Duration = Duration::from_secs(2);
 /// How far is kept is noted so often.
@@ -92,9 +94,8 @@ impl Reader {
             noted_at: begun,
             unkept: None,
         };
-        let past = self.read_back(&mut reading, from.end, now)?;
-        let Some((past, records)) = past else { return Ok(None) };
-        let (past, _) = recent(past.into_iter().map(Ok), now);
+        let Some((past, records)) = self.read_all_back(&mut reading, from.end)? else { return Ok(None) };
+        let (past, _) = recent(past.into_iter().map(Ok), (around.clock)());
         let part = self.part;
         let wanted = |job: &str| partition_of(job, around.partitions()) == part;
         let rows = match around.store.claim_cases(&wanted, CASES_KEPT) {
@@ -125,14 +126,34 @@ impl Reader {
         Ok(Some(reading))
     }
 
-    /// What came lately, in its order, and how many records that were; `None`: the partition is not ours any more.
+    /// What came lately up to `end`, and what came while that was read, in its order, and how many records that were; `None`: the partition
+    /// is not ours any more. What waits until everything is read would be judged as if it had just come.
+    fn read_all_back(&self, reading: &mut Reading, end: i64) -> Result<Option<(Vec<Delivery>, u64)>, BusError> {
+        let (mut past, mut records, mut end, mut before) = (VecDeque::new(), 0, end, Duration::MAX);
+        loop {
+            let (begun, now) = (Instant::now(), (self.around.clock)());
+            let Some(read) = self.read_back(reading, end, now, &mut past)? else { return Ok(None) };
+            records += read;
+            // What came before it was taken is judged no more, also where it comes late: a stall that was over long ago would be told as new.
+            reading.judged = reading.next.max(end);
+            let (newest, took) = (reading.log.end()?, begun.elapsed());
+            // Brokers may give no more than comes: then that is judged as late as it is.
+            if took < CAUGHT_UP || newest <= end || took >= before {
+                return Ok(Some((Vec::from(past), records)));
+            }
+            (end, before) = (newest, took);
+        }
+    }
+
+    /// Reads up to `end` and gives how many records that were; `None`: as above.
     fn read_back(
         &self,
         reading: &mut Reading,
         end: i64,
         now: HostTime,
-    ) -> Result<Option<(Vec<Delivery>, u64)>, BusError> {
-        let (mut past, mut records, mut heard) = (VecDeque::new(), 0, Instant::now());
+        past: &mut VecDeque<Delivery>,
+    ) -> Result<Option<u64>, BusError> {
+        let (mut records, mut heard) = (0, Instant::now());
         while reading.next < end {
             if !self.is_ours() {
                 return Ok(None);
@@ -157,9 +178,7 @@ impl Reader {
             }
             self.settle(reading);
         }
-        // What was written while it was read is judged live, and nothing before: a stall that was over long ago would be told as new.
-        reading.judged = reading.next.max(end);
-        Ok(Some((Vec::from(past), records)))
+        Ok(Some(records))
     }
 
     /// Judges and keeps what comes.
@@ -172,7 +191,7 @@ impl Reader {
                 heard = Instant::now();
                 self.around.trouble(self.part, None);
             } else if heard.elapsed() > CHECK_EVERY {
-                let checked = reading.log.check();
+                let checked = reading.log.end();
                 heard = Instant::now();
                 self.around.trouble(self.part, checked.err().map(|error| error.to_string()));
             }
