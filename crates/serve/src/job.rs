@@ -270,7 +270,7 @@ impl Job {
     /// engine's cases, which nobody watches any more.
     pub(crate) fn replace_brain(&mut self, make: &BrainMaker) -> Vec<u64> {
         self.panics += 1;
-        self.check_at = None;
+        (self.check_at, self.rests) = (None, false);
         self.brain = None; // Before a new one is made: two engines of 100,000 ranks need not fit into memory.
         if self.panics <= ENGINE_PANICS_MAX {
             self.brain = Some(make(&self.name));
